@@ -1,0 +1,64 @@
+# Everything runs from .venv, which holds exactly what requirements/*.txt lock.
+# A fresh machine needs only make and python3 (3.11 or later, with venv and pip).
+
+PYTHON ?= python3
+BIN    := .venv/bin
+PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+# What `make demo` runs, in examples/pi.
+DEMO   := run pi.toml
+
+.DEFAULT_GOAL := help
+.PHONY: help env dev demo test lint types bench sim wheel lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+
+env: .venv/runtime ## make .venv with what covey needs to run
+dev: .venv/dev ## add what its tests need
+
+demo: env ## run the example in examples/pi
+	cd examples/pi && ../../$(BIN)/covey $(DEMO)
+
+test: dev ## run every check and every test
+	tools/install-test-packages
+	$(MAKE) --no-print-directory lint types
+	HYPOTHESIS_PROFILE=ci $(BIN)/pytest -n 2
+
+lint: dev ## style, import rules, and Python 3.6 for what runs on hosts
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports --no-logo
+	tools/check-old-python
+
+types: dev ## strict type checking
+	$(BIN)/mypy
+
+bench: dev ## measure (see bench/)
+	$(BIN)/python -m bench
+
+sim: env ## a short run of the simulated world
+	$(BIN)/python -m covey.sim
+
+wheel: dev ## build dist/covey-*.whl
+	$(BIN)/python -m build --wheel --no-isolation
+
+lock: ## choose the newest versions again (needs uv)
+	tools/lock
+
+clean: ## remove .venv and all that was built
+	rm -rf .venv dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+
+# Stamps: a new lock makes a new .venv, a new pyproject.toml only installs covey again.
+.venv/locked: requirements/runtime.txt
+	$(PYTHON) -m venv --clear .venv
+	$(PIP) install --require-hashes -r requirements/runtime.txt
+	touch $@
+
+.venv/runtime: .venv/locked pyproject.toml
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	touch $@
+
+.venv/dev: .venv/runtime requirements/dev.txt
+	$(PIP) install --require-hashes -r requirements/dev.txt
+	touch $@

@@ -1,0 +1,127 @@
+"""What all commands share: their common options, `--json`, and the settings these lead to."""
+
+import re
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from covey.config import Config, Settled
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_verbose = False
+_FLAGS = "covey.flags"
+_RANGE = re.compile(r"\s*\[[^\]]*<=?x[^\]]*\]|\s*\[x>=?[^\]]*\]")  # click's way to say N >= 1
+
+
+def is_verbose() -> bool:
+    return _verbose
+
+
+def _be_verbose(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    global _verbose
+    _verbose = _verbose or value
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.meta.setdefault(_FLAGS, {})[param.name] = value
+
+
+COMMON: list[click.Parameter] = [
+    click.Option(
+        ["--dir"],
+        metavar="DIR",
+        callback=_keep,
+        expose_value=False,
+        help="Where the bags are kept.  [default: .covey]",
+    ),
+    click.Option(
+        ["--server"],
+        metavar="URL",
+        callback=_keep,
+        expose_value=False,
+        help="Use this server instead of the directory's own.",
+    ),
+    click.Option(
+        ["--token-file"],
+        metavar="FILE",
+        callback=_keep,
+        expose_value=False,
+        help="File with the token for that server.",
+    ),
+    click.Option(
+        ["-v", "--verbose"],
+        is_flag=True,
+        callback=_be_verbose,
+        expose_value=False,
+        help="Show a traceback when something goes wrong.",
+    ),
+]
+
+
+class Command(click.Command):
+    """A command with the common options, listed apart from its own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        taken = {param.name for param in self.params}
+        self.common = [param for param in COMMON if param.name not in taken]
+        self.params.extend(self.common)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        own: list[tuple[str, str]] = []
+        common: list[tuple[str, str]] = []
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and isinstance(param, click.Option):
+                shared = param in self.common or "--help" in param.opts
+                (common if shared else own).append((record[0], _RANGE.sub("", record[1])))
+        for title, records in (("Options", own), ("Common options", common)):
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+def json_option(function: F) -> F:
+    option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+    return option(function)
+
+
+def bag_argument(function: F) -> F:
+    return click.argument("bag", required=False, default="latest", metavar="[BAG]")(function)
+
+
+def settle(**flags: object) -> "Settled":
+    """The settings, with the common flags and the command's own (`serve__port` is serve.port)."""
+    from covey import config
+
+    given: dict[str, object] = {key.replace("__", "."): value for key, value in flags.items()}
+    given.update(click.get_current_context().meta.get(_FLAGS, {}))
+    return config.load(given)
+
+
+def settings(**flags: object) -> "Config":
+    return settle(**flags).config
+
+
+def say(text: str) -> None:
+    """A line for the person, out of the way of what the command prints."""
+    click.echo(f"covey: {text}", err=True)
+
+
+def print_json(value: object) -> None:
+    """One value; indented when a person looks at it."""
+    import msgspec
+
+    data = msgspec.json.encode(value)
+    if sys.stdout.isatty():
+        data = msgspec.json.format(data, indent=2)
+    click.echo(data.decode())
+
+
+def leave(status: int) -> NoReturn:
+    click.get_current_context().exit(status)

@@ -1,0 +1,172 @@
+"""What `covey doctor` looks at. A check never raises: what it finds is its result."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+
+from covey import __version__, config
+from covey.client import embedded
+from covey.client.client import Client
+from covey.core.errors import CoveyError
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+LITTLE_DISK_BYTES = 1 << 30
+EARLIEST = 1_700_000_000.0  # a clock before this is wrong
+OLDEST_PILOT_PYTHON = (3, 6)
+
+
+class Check(Struct, frozen=True):
+    name: str
+    verdict: str
+    told: str
+
+
+def run_all(settled: config.Settled) -> list[Check]:
+    return [
+        _guarded(name, check, settled.config)
+        for name, check in (
+            ("covey", check_version),
+            ("settings", lambda _: check_settings(settled)),
+            ("directory", check_directory),
+            ("file system", check_file_system),
+            ("free disk", check_disk),
+            ("server", check_server),
+            ("cores", check_cores),
+            ("clock", check_clock),
+            ("/proc", check_proc),
+            ("python3", check_pilot_python),
+        )
+    ]
+
+
+def _guarded(name: str, check: Callable[[config.Config], Check], tree: config.Config) -> Check:
+    try:
+        return check(tree)
+    except (CoveyError, OSError) as error:
+        return Check(name, FAIL, str(error))
+
+
+def check_version(_: config.Config) -> Check:
+    return Check(
+        "covey", OK, f"{__version__} on Python {platform.python_version()}, {sys.executable}"
+    )
+
+
+def check_settings(settled: config.Settled) -> Check:
+    given = {key: origin for key, origin in settled.origins.items() if origin != "default"}
+    told = ", ".join(f"{key} ({origin})" for key, origin in given.items())
+    return Check("settings", OK, told or "all by default")
+
+
+def _nearest(directory: Path) -> Path:
+    """The directory, or the first above it that exists."""
+    while not directory.exists():
+        directory = directory.parent
+    return directory
+
+
+def check_directory(tree: config.Config) -> Check:
+    place = _nearest(tree.directory)
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        return Check(
+            "directory", FAIL, f"cannot write in {place}: {error.strerror}; choose another: --dir"
+        )
+    new = "" if place == tree.directory else " (not there yet)"
+    return Check("directory", OK, f"{tree.directory}{new}")
+
+
+def check_file_system(tree: config.Config) -> Check:
+    from covey import wiring
+
+    kind, warning = wiring.file_system(tree.directory)
+    return Check("file system", WARN if warning else OK, warning or kind or "unknown")
+
+
+def check_disk(tree: config.Config) -> Check:
+    free = shutil.disk_usage(_nearest(tree.directory)).free
+    told = f"{free / (1 << 30):.1f} GB free"
+    if free < LITTLE_DISK_BYTES:
+        return Check("free disk", WARN, f"{told}: results may not fit; make room, or use --dir")
+    return Check("free disk", OK, told)
+
+
+def check_server(tree: config.Config) -> Check:
+    from covey.cli.places import remote_client
+
+    if tree.server:
+        client = remote_client(tree)
+        client.connection.patience_seconds = 0.0
+        return _server_says(client, tree.server)
+    record = embedded.read_record(tree.directory)
+    found = embedded.attach(tree.directory)
+    if found is not None:
+        found.connection.patience_seconds = 0.0
+        return _server_says(found, "this directory's")
+    if record is not None and record.alive:
+        return Check(
+            "server",
+            FAIL,
+            f"process {record.pid} does not answer; see {tree.directory / 'server.log'}, or end "
+            f"it: kill {record.pid}",
+        )
+    if record is not None:
+        return Check("server", WARN, "it died; 'covey watch' starts it again and goes on")
+    return Check("server", OK, "none runs; 'covey run' starts one")
+
+
+def _server_says(client: Client, where: str) -> Check:
+    view = client.server()
+    told = (
+        f"{where}: process {view.pid}, covey {view.version}, {view.state}, "
+        f"{view.pilots} pilots with {view.slots} slots"
+    )
+    if view.version != __version__:
+        return Check("server", WARN, f"{told}; this is covey {__version__}: 'covey stop' it")
+    return Check("server", OK if view.state == "ready" else WARN, told)
+
+
+def check_cores(tree: config.Config) -> Check:
+    usable, there = len(os.sched_getaffinity(0)), os.cpu_count() or 1
+    told = f"{usable} usable of {there}; {tree.local_slots} slots per local pilot"
+    if tree.local_slots > usable:
+        return Check("cores", WARN, f"{told}: more than cores")
+    return Check("cores", OK, told)
+
+
+def check_clock(_: config.Config) -> Check:
+    now = time.time()
+    if now < EARLIEST:
+        return Check("clock", FAIL, f"it is not {time.ctime(now)}: set the clock")
+    return Check("clock", OK, time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now)))
+
+
+def check_proc(_: config.Config) -> Check:
+    if Path("/proc/self/stat").exists():
+        return Check("/proc", OK, "there: memory and stray processes can be seen")
+    return Check("/proc", WARN, "not there: memory of tasks and stray processes cannot be seen")
+
+
+def check_pilot_python(_: config.Config) -> Check:
+    """Pilots on other hosts run under whatever `python3` is there; look at ours."""
+    found = shutil.which("python3")
+    if found is None:
+        return Check("python3", WARN, "not on PATH; pilots on this host need it: install Python 3")
+    code = "import sys, ssl, json; print('.'.join(map(str, sys.version_info[:3])))"
+    ran = subprocess.run([found, "-I", "-c", code], capture_output=True, text=True, timeout=20)
+    if ran.returncode != 0:
+        return Check("python3", WARN, f"{found} does not work: {ran.stderr.strip()[-200:]}")
+    version = ran.stdout.strip()
+    if tuple(map(int, version.split(".")[:2])) < OLDEST_PILOT_PYTHON:
+        return Check("python3", WARN, f"{found} is {version}; pilots need 3.6 or later")
+    return Check("python3", OK, f"{version}, {found}")

@@ -1,0 +1,58 @@
+"""What a person reads when a command fails, and with which status it ends."""
+
+import os
+import sys
+import traceback
+
+import click
+
+from covey.core.errors import BadConfig, CoveyError, InvalidBag
+
+FAILURE = 1
+MISUSE = 2
+
+
+def explain(error: BaseException, verbose: bool) -> int:
+    """Say it on stderr and return the exit status."""
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else FAILURE
+    if isinstance(error, BrokenPipeError):
+        return _reader_left()
+    if verbose:
+        traceback.print_exception(error)
+    if isinstance(error, click.exceptions.Exit):
+        return error.exit_code
+    if isinstance(error, click.UsageError):
+        return _usage(error)
+    if isinstance(error, click.ClickException):
+        click.echo(f"covey: {error.format_message()}", err=True)
+        return error.exit_code
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        click.echo("covey: interrupted", err=True)
+        return FAILURE
+    click.echo(f"covey: {_words(error, verbose)}", err=True)
+    return MISUSE if isinstance(error, BadConfig | InvalidBag) else FAILURE
+
+
+def _usage(error: click.UsageError) -> int:
+    click.echo(f"covey: {error.format_message()}", err=True)
+    if error.ctx is not None:
+        click.echo(f"Try '{error.ctx.command_path} --help'.", err=True)
+    return MISUSE
+
+
+def _words(error: BaseException, verbose: bool) -> str:
+    if isinstance(error, CoveyError):
+        return str(error)
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}"
+    told = f"{type(error).__name__}: {error}"
+    hint = "" if verbose else "; run it again with --verbose to see where"
+    return f"this is a bug in covey: {told}{hint}"
+
+
+def _reader_left() -> int:
+    """`covey results | head`: not a failure, and Python must not complain while it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

@@ -1,0 +1,113 @@
+"""The `covey` command, its help, and how it ends.
+
+Nothing but click is imported until a command is chosen, so that help and completion are instant:
+the table below knows every command's module and one line about it. To add a command, add its line.
+
+Exit status: 0 well, 1 failure, 2 misuse.
+"""
+
+import importlib
+import sys
+from difflib import get_close_matches
+from typing import NamedTuple, NoReturn
+
+import click
+
+from covey import __version__
+from covey.cli.base import COMMON, is_verbose
+
+EPILOG = """\b
+Every command explains itself, with an example: covey COMMAND --help
+Complete commands with the TAB key: eval "$(_COVEY_COMPLETE=bash_source covey)"
+(or zsh_source, or fish_source; put it in your shell's start-up file)
+"""
+
+
+class Lazy(NamedTuple):
+    """Where a command is, and what it does in a few words."""
+
+    target: str  # module:attribute
+    summary: str
+
+
+SECTIONS: dict[str, dict[str, Lazy]] = {
+    "Run": {
+        "run": Lazy("covey.cli.run:run", "Run a command over parameters and watch it."),
+        "submit": Lazy("covey.cli.run:submit", "Submit a bag and return at once."),
+        "watch": Lazy("covey.cli.watch:watch", "Follow a bag until it is over."),
+        "cancel": Lazy("covey.cli.bags:cancel", "Stop a bag for good."),
+        "retry": Lazy("covey.cli.bags:retry", "Run the failed tasks of a bag again."),
+    },
+    "Look": {
+        "bags": Lazy("covey.cli.bags:bags", "List the bags."),
+        "show": Lazy("covey.cli.bags:show", "Show one bag."),
+        "tasks": Lazy("covey.cli.tasks:tasks", "List the tasks of a bag."),
+        "logs": Lazy("covey.cli.logs:logs", "Print what tasks printed."),
+        "results": Lazy("covey.cli.results:results", "Print the results as one table."),
+        "pilots": Lazy("covey.cli.pilots:pilots", "List the pilots that run tasks."),
+    },
+    "Manage": {
+        "serve": Lazy("covey.cli.serve:serve", "Run a server in the foreground."),
+        "stop": Lazy("covey.cli.serve:stop", "Stop the server of this directory."),
+        "doctor": Lazy("covey.cli.doctor:doctor", "Check that covey can work here."),
+        "config": Lazy("covey.cli.settings:config", "Show the settings and their origins."),
+    },
+}
+COMMANDS = {name: lazy for section in SECTIONS.values() for name, lazy in section.items()}
+
+
+class LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name].target.partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            close = get_close_matches(args[0], COMMANDS, 1)
+            hint = f"; did you mean '{close[0]}'?" if close else ""
+            ctx.fail(f"there is no command '{args[0]}'{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, lazy.summary) for name, lazy in commands.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    epilog=EPILOG,
+    params=list(COMMON),
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, prog_name="covey", message="%(prog)s %(version)s")
+def covey() -> None:
+    """One queue over every machine you can reach.
+
+    \b
+    covey run -p seed=1..100 -- python3 fit.py --seed {seed}
+    covey results --format csv -o fits.csv
+    """
+
+
+def main() -> NoReturn:
+    """Run the command line and leave; whatever goes wrong is said in a line or two."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        status = covey.main(prog_name="covey", standalone_mode=False)
+        sys.stdout.flush()
+    except BaseException as error:
+        from covey.cli.failure import explain
+
+        status = explain(error, is_verbose())
+    sys.exit(status if isinstance(status, int) else 0)

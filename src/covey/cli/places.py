@@ -1,0 +1,122 @@
+"""Where a command finds the bags: a server, the one of this directory, or the record itself.
+
+Reading needs no server. Changing something does, and starts the directory's own if none runs.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from covey.cli.base import say
+from covey.client import embedded
+from covey.client.client import Client
+from covey.config import Config
+from covey.core.errors import BadConfig, NotFound
+from covey.wire import BagView, Output, PilotView, ResultRow
+
+PAGE = 1000
+
+
+class Source(Protocol):
+    """What a server and the record both answer."""
+
+    def bags(self) -> list[BagView]: ...
+
+    def bag(self, bag: int) -> BagView | None: ...
+
+    def results(
+        self,
+        bag: int,
+        after: int = -1,
+        limit: int = 1000,
+        *,
+        by_row: bool = False,
+        failed_only: bool = False,
+    ) -> list[ResultRow]: ...
+
+    def attempts(self, bag: int, task: int) -> list[ResultRow]: ...
+
+    def output(self, bag: int, task: int) -> Output | None: ...
+
+    def pilots(self, limit: int = 1000) -> list[PilotView]: ...
+
+
+def reader(config: Config) -> Source:
+    """Whoever can answer, without starting anything. Raises NotFound where nothing is kept."""
+    client = running_client(config)
+    if client is not None:
+        return client
+    from covey.wiring import open_reader
+
+    try:
+        source: Source = open_reader(config.directory)
+    except NotFound:
+        raise NotFound("no bags here yet; start with: covey run -- COMMAND") from None
+    return source
+
+
+def running_client(config: Config) -> Client | None:
+    """The server that was named, or the directory's own if it runs."""
+    if config.server:
+        return remote_client(config)
+    return embedded.attach(config.directory, say)
+
+
+def client(config: Config, options: Sequence[str] = ()) -> Client:
+    """A server, started if need be."""
+    if config.server:
+        return remote_client(config)
+    return embedded.attach_or_start(config.directory, options, say)
+
+
+def remote_client(config: Config) -> Client:
+    if not config.token_file:
+        raise BadConfig(
+            f"server {config.server} needs a token: name its file with --token-file or "
+            "COVEY_TOKEN_FILE"
+        )
+    path = Path(os.path.expanduser(config.token_file))
+    try:
+        token = path.read_text().strip()
+    except OSError as error:
+        raise BadConfig(f"token_file {path}: {error.strerror}") from error
+    return Client(config.server, token, tell=say)
+
+
+def find_bag(source: Source, reference: str) -> BagView:
+    """Raises NotFound if there is no such bag."""
+    if reference == "latest":
+        return _latest(source)
+    try:
+        number = int(reference)
+    except ValueError:
+        raise NotFound(
+            f"there is no bag '{reference}': bags have numbers, 'covey bags' lists them"
+        ) from None
+    found = source.bag(number)
+    if found is None:
+        raise NotFound(f"there is no bag {number}; 'covey bags' lists them")
+    return found
+
+
+def _latest(source: Source) -> BagView:
+    bag = source.bag("latest") if isinstance(source, Client) else next(iter(source.bags()), None)
+    if bag is None:
+        raise NotFound("no bags here yet; start with: covey run -- COMMAND")
+    return bag
+
+
+def all_results(
+    source: Source, bag: int, *, failed_only: bool = False, limit: int | None = None
+) -> Iterator[ResultRow]:
+    """Counted results in the order of tasks, a page at a time."""
+    after, left = -1, limit
+    while left is None or left > 0:
+        size = PAGE if left is None else min(PAGE, left)
+        page = source.results(bag, after, size, failed_only=failed_only)
+        yield from page
+        if len(page) < size:
+            return
+        after = page[-1].task
+        left = None if left is None else left - len(page)

@@ -1,0 +1,205 @@
+"""How far a bag is: the arithmetic (`Meter`), and the two ways to show it.
+
+On a terminal one line is redrawn; into a pipe or a file goes a line now and then. The estimate of
+what is left weighs recent minutes most, is silent until it knows something, and is never absurd.
+"""
+
+import math
+import os
+import sys
+import time
+from typing import Protocol, TextIO
+
+from covey.cli import formats
+from covey.cli.tables import fit, width_of
+from covey.wire import BagView
+
+MEMORY_SECONDS = 15.0
+MEMORY_SHARE = 1 / 3  # of the time watched: a long run is judged over a longer while
+KNOWN_SECONDS = 1.0
+LINE_SECONDS = 10.0
+BAR_WIDTH = 24
+HIDE_CURSOR, SHOW_CURSOR, ERASE = "\x1b[?25l", "\x1b[?25h", "\x1b[K"
+RED, GREEN, RESET = "\x1b[31m", "\x1b[32m", "\x1b[0m"
+
+
+class Meter:
+    """An exponentially weighted rate: sums of ends and of seconds fade alike, so it is right
+    from the first sample on."""
+
+    def __init__(self) -> None:
+        self._ends = 0.0
+        self._seconds = 0.0
+        self._last: tuple[float, int] | None = None
+        self._began = 0.0
+
+    def update(self, now: float, ended: int) -> None:
+        if self._last is None:
+            self._last, self._began = (now, ended), now
+            return
+        then, before = self._last
+        passed = now - then
+        if passed <= 0:
+            return
+        if ended < before:  # failed tasks run again
+            self._last = (now, ended)
+            return
+        memory = max(MEMORY_SECONDS, (now - self._began) * MEMORY_SHARE)
+        fade = math.exp(-passed / memory)
+        self._ends = self._ends * fade + (ended - before)
+        self._seconds = self._seconds * fade + passed
+        self._last = (now, ended)
+
+    @property
+    def rate(self) -> float:
+        """Ends a second; 0 while it is not known."""
+        if self._seconds < KNOWN_SECONDS:
+            return 0.0
+        return self._ends / self._seconds
+
+    def eta_seconds(self, left: int) -> float | None:
+        rate = self.rate
+        if left <= 0:
+            return 0.0
+        return left / rate if rate > 1e-12 else None
+
+
+class Progress(Protocol):
+    """Shows a bag as it goes; `close` leaves the terminal as it was."""
+
+    poll_seconds: float
+    wait_seconds: float
+
+    def show(self, bag: BagView) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def describe(bag: BagView, meter: Meter) -> list[str]:
+    """The facts, most important first."""
+    ended = bag.done + bag.failed
+    parts = [f"{ended:,}/{bag.total:,}", f"{percent(ended, bag.total)}%"]
+    if bag.failed:
+        parts.append(f"{bag.failed:,} failed")
+    if not bag.over:
+        parts.append(f"{bag.running:,} running")
+        if bag.in_doubt:
+            parts.append(f"{bag.in_doubt:,} in doubt")
+        if meter.rate > 0:
+            parts.append(formats.rate(meter.rate))
+        parts.append(f"ETA {eta(meter, bag.total - ended)}")
+    return parts
+
+
+def eta(meter: Meter, left: int) -> str:
+    seconds = meter.eta_seconds(left)
+    return "–" if seconds is None else formats.duration(seconds)
+
+
+def percent(ended: int, total: int) -> int:
+    """100 only when nothing is left."""
+    return 100 if ended >= total else min(99, 100 * ended // max(1, total))
+
+
+def bar(ended: int, total: int, width: int, ascii_only: bool = False) -> str:
+    full, empty = ("#", "-") if ascii_only else ("█", "░")
+    filled = width if ended >= total else min(width - 1, width * ended // max(1, total))
+    return full * filled + empty * (width - filled)
+
+
+class Redrawn:
+    """One line of a terminal, drawn again and again in place."""
+
+    poll_seconds = 0.1
+    wait_seconds = 1.0
+
+    def __init__(self, stream: TextIO, colour: bool) -> None:
+        self.stream = stream
+        self.colour = colour
+        self.meter = Meter()
+        self._drawn = ""
+        self._ascii = "utf" not in (stream.encoding or "").lower()
+
+    def show(self, bag: BagView) -> None:
+        self.meter.update(time.monotonic(), bag.done + bag.failed)
+        line = self._line(bag, self._columns() - 1)
+        if line != self._drawn:
+            start = "" if self._drawn else HIDE_CURSOR
+            self.stream.write(f"{start}\r{line}{ERASE}")
+            self.stream.flush()
+            self._drawn = line
+
+    def close(self) -> None:
+        if self._drawn:
+            self.stream.write(f"\r{ERASE}{SHOW_CURSOR}")
+            self.stream.flush()
+            self._drawn = ""
+
+    def _columns(self) -> int:
+        try:
+            return os.get_terminal_size(self.stream.fileno()).columns or 80
+        except (OSError, ValueError):
+            return 80
+
+    def _line(self, bag: BagView, width: int) -> str:
+        """Facts before the bar, the bar before the name: what does not fit is left out."""
+        ended = bag.done + bag.failed
+        facts = "  ".join(describe(bag, self.meter))
+        if self._ascii:
+            facts = facts.replace("–", "-")
+        head = fit(formats.title(bag), 30)
+        left = width - width_of(facts) - 2
+        drawn = min(BAR_WIDTH, left - width_of(head) - 2)
+        if drawn < 8:
+            head = f"bag {bag.id}"
+            drawn = min(BAR_WIDTH, left - width_of(head) - 2)
+        if drawn < 8:
+            return fit(facts, width)
+        blocks = bar(ended, bag.total, drawn, self._ascii)
+        if self.colour:
+            blocks = f"{GREEN}{blocks}{RESET}"
+            facts = facts.replace(f"{bag.failed:,} failed", f"{RED}{bag.failed:,} failed{RESET}")
+        return f"{head}  {blocks}  {facts}"
+
+
+class Lines:
+    """A line at the start and now and then, for files and pipes."""
+
+    poll_seconds = 0.25
+    wait_seconds = LINE_SECONDS
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.meter = Meter()
+        self._next = -math.inf
+
+    def show(self, bag: BagView) -> None:
+        now = time.monotonic()
+        self.meter.update(now, bag.done + bag.failed)
+        if now >= self._next and not bag.over:
+            print(f"{formats.title(bag)}: {', '.join(describe(bag, self.meter))}", file=self.stream)
+            self.stream.flush()
+            self._next = now + LINE_SECONDS
+
+    def close(self) -> None:
+        """Nothing to put back."""
+
+
+class Silent:
+    """For those who asked for JSON."""
+
+    poll_seconds = 0.25
+    wait_seconds = LINE_SECONDS
+
+    def show(self, bag: BagView) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing to put back."""
+
+
+def for_stream(stream: TextIO | None = None) -> Progress:
+    stream = sys.stderr if stream is None else stream
+    if not stream.isatty() or os.environ.get("TERM") == "dumb":
+        return Lines(stream)
+    return Redrawn(stream, colour=not os.environ.get("NO_COLOR"))

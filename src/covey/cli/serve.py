@@ -1,0 +1,103 @@
+"""`covey serve` and `covey stop`."""
+
+import time
+
+import click
+
+from covey.cli.base import Command, json_option, leave, print_json, say, settings
+
+STOP_SECONDS = 30.0
+POLL_SECONDS = 0.05
+
+
+@click.command(cls=Command)
+@click.option(
+    "--embedded",
+    is_flag=True,
+    help="As 'covey run' starts it: only for this machine, and ends itself when idle.",
+)
+@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Port to listen on.")
+@click.option(
+    "--slots", type=click.IntRange(min=1), metavar="N", help="Tasks at once per local pilot."
+)
+@click.option("--pilots", type=click.IntRange(min=0), metavar="N", help="Local pilots; 0: none.")
+@click.option(
+    "--idle-exit",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="End this long after the last bag and client.",
+)
+def serve(
+    embedded: bool,
+    port: int | None,
+    slots: int | None,
+    pilots: int | None,
+    idle_exit: float | None,
+) -> None:
+    """Run a server in the foreground. 'covey run' starts one by itself: you need
+    this only to choose how it runs.
+
+    \b
+    covey serve --slots 8 --port 8300
+    """
+    config = settings(
+        serve__port=port,
+        local__slots=slots,
+        local__pilots=pilots,
+        serve__idle_exit_seconds=idle_exit,
+    )
+    from covey import wiring
+
+    leave(wiring.serve(config, config.directory, embedded))
+
+
+@click.command(cls=Command)
+@click.option("--drain", is_flag=True, help="First let the tasks that run come to their end.")
+@json_option
+def stop(drain: bool, as_json: bool) -> None:
+    """Stop the server of this directory and its pilots. Nothing is lost: the next
+    'covey watch' or 'covey run' goes on with what is unfinished.
+
+    \b
+    covey stop
+    covey stop --drain
+    """
+    from covey.cli import places
+
+    config = settings()
+    client = places.running_client(config)
+    if client is None:
+        if as_json:
+            print_json({"stopped": False, "pilots": 0})
+        else:
+            say("no server runs here")
+        return
+    pid = client.server().pid
+    sent_home = client.stop(drain=drain)
+    client.close()
+    gone = bool(config.server) or _wait_until_gone(pid, drain)
+    if as_json:
+        print_json({"stopped": gone, "pilots": sent_home})
+    elif gone:
+        click.echo(f"stopped the server (process {pid}) and {_pilots(sent_home)}")
+    else:
+        say(f"the server (process {pid}) has not ended yet; look again, or: kill {pid}")
+    leave(0 if gone else 1)
+
+
+def _pilots(count: int) -> str:
+    from covey.cli.formats import count as counted
+
+    return counted(count, "pilot")
+
+
+def _wait_until_gone(pid: int, drain: bool) -> bool:
+    """Draining takes as long as the tasks do."""
+    from covey.client.embedded import is_alive
+
+    deadline = time.monotonic() + STOP_SECONDS
+    while is_alive(pid):
+        if not drain and time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True

@@ -1,0 +1,134 @@
+"""`covey tasks`: each task of a bag, and how it stands."""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import click
+
+from covey.cli import formats, places
+from covey.cli.base import Command, bag_argument, json_option, print_json, say, settings
+from covey.cli.tables import Column, render
+from covey.client.client import Client
+from covey.core.space import Scalar
+from covey.wire import BagView, ResultRow, RunningRow
+
+STATES = ("done", "failed", "running", "waiting")
+MOST_RUNNING = 100_000
+
+
+class Line(NamedTuple):
+    """A task as it stands; a waiting one has nothing but its number."""
+
+    task: int
+    state: str
+    values: list[Scalar] | None = None
+    host: str = ""
+    ending: str = ""
+    seconds: float | None = None
+
+
+@click.command(cls=Command)
+@bag_argument
+@click.option("--state", type=click.Choice(STATES), help="Only tasks in this state.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="At most so many.",
+)
+@json_option
+def tasks(bag: str, state: str | None, limit: int, as_json: bool) -> None:
+    """List the tasks of a bag; the latest one if none is named.
+
+    \b
+    covey tasks --state failed
+    covey tasks 3 --state running --json
+    """
+    source = places.reader(settings())
+    found = places.find_bag(source, bag)
+    lines = list(islice(select(source, found, state), limit + 1))
+    more, lines = len(lines) > limit, lines[:limit]
+    if as_json:
+        print_json([_fields(found, line) for line in lines])
+        return
+    if lines:
+        click.echo(render(_columns(found), [_row(found, line) for line in lines]))
+    else:
+        say(f"bag {found.id} has no {state or ''} tasks".replace("  ", " "))
+    if more:
+        say(f"there are more; see them with --limit {limit * 10}")
+
+
+def select(source: places.Source, bag: BagView, state: str | None) -> Iterator[Line]:
+    """In the order of their numbers; the running ones first where only those are asked for."""
+    if state == "failed":
+        rows = places.all_results(source, bag.id, failed_only=True)
+        return (_ended(row) for row in rows)
+    running = {row.task: row for row in _running(source, bag)}
+    if state == "running":
+        return (_out(row) for _, row in sorted(running.items()))
+    every = _every(source, bag, running)
+    return (line for line in every if state in (None, line.state))
+
+
+def _running(source: places.Source, bag: BagView) -> list[RunningRow]:
+    if bag.over or not isinstance(source, Client):
+        return []
+    return source.running(bag.id, MOST_RUNNING)
+
+
+def _every(source: places.Source, bag: BagView, running: dict[int, RunningRow]) -> Iterator[Line]:
+    """All numbers; those between the results are running or waiting."""
+    expected = 0
+    for row in places.all_results(source, bag.id):
+        yield from _missing(bag, range(expected, row.task), running)
+        yield _ended(row)
+        expected = row.task + 1
+    yield from _missing(bag, range(expected, bag.total), running)
+
+
+def _missing(bag: BagView, numbers: range, running: dict[int, RunningRow]) -> Iterator[Line]:
+    idle = "not run" if bag.over else "waiting"
+    for number in numbers:
+        yield _out(running[number]) if number in running else Line(number, idle)
+
+
+def _ended(row: ResultRow) -> Line:
+    state = "done" if row.outcome == "ok" else "failed"
+    return Line(row.task, state, row.values, row.host, formats.ending(row), row.wall_seconds)
+
+
+def _out(row: RunningRow) -> Line:
+    return Line(row.task, "running", row.values, row.host)
+
+
+def _columns(bag: BagView) -> list[Column]:
+    return [
+        Column("task", right=True),
+        *(Column(name, right=True) for name in bag.names),
+        Column("state"),
+        Column("ended"),
+        Column("time", right=True),
+        Column("host"),
+    ]
+
+
+def _row(bag: BagView, line: Line) -> list[str]:
+    values = [""] * len(bag.names) if line.values is None else map(str, line.values)
+    took = "" if line.seconds is None else formats.duration(line.seconds)
+    return [str(line.task), *values, line.state, line.ending, took, line.host]
+
+
+def _fields(bag: BagView, line: Line) -> dict[str, object]:
+    known = line.values is not None
+    return {
+        "task": line.task,
+        "state": line.state,
+        "values": dict(zip(bag.names, line.values or [], strict=known)) if known else None,
+        "host": line.host,
+        "ending": line.ending,
+        "seconds": line.seconds,
+    }

@@ -1,0 +1,217 @@
+"""What `-p NAME=VALUES` means.
+
+    1..1000        whole numbers, both ends included; 10..1 counts down
+    1..10..2       by a step: 1 3 5 7 9
+    0..1..0.1      exact decimals: 0.0 0.1 … 1.0
+    001..100       text of equal length: 001 002 … 100
+    a,b,c          a list; quotes or a backslash keep a comma: 'a,b',c or a\\,b,c
+    1..3,10,20     both together
+    @files.txt     one value per line of a file
+
+A single range is kept as a range, so ten million tasks cost nothing. Everything else is a list.
+"""
+
+import math
+import os
+import re
+from fractions import Fraction
+from typing import NamedTuple
+
+from covey.core.errors import InvalidBag
+from covey.core.space import (
+    LARGEST_BAG,
+    Axis,
+    Product,
+    Range,
+    Scalar,
+    Space,
+    Values,
+    Zip,
+    indexer,
+)
+
+LONGEST_LIST = 100_000
+RESERVED = "task"
+
+_NUMBER = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3})?"
+_RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})(?:\.\.({_NUMBER}))?")
+_LIKE_RANGE = re.compile(rf"{_NUMBER}\.\.")
+_PADDED = re.compile(r"0\d+")
+
+
+class Item(NamedTuple):
+    """One item of a list; what was quoted is text, whatever it looks like."""
+
+    text: str
+    quoted: bool
+
+
+def parse_space(parameters: tuple[str, ...], zipped: bool = False) -> Space:
+    """The space that all `-p` together describe; the first varies slowest."""
+    axes = tuple(parse_axis(text) for text in parameters)
+    return Zip(axes) if zipped and axes else Product(axes)
+
+
+def parse_axis(text: str) -> Axis:
+    name, equals, values = text.partition("=")
+    name = name.strip()
+    if not equals:
+        raise InvalidBag(f"-p {text}: write it like -p {name or 'NAME'}=1..10 or -p NAME=a,b,c")
+    if not name.isidentifier():
+        raise InvalidBag(f"-p {text}: the name {name!r} must look like a variable's")
+    if name == RESERVED:
+        raise InvalidBag(f"-p {text}: {{{RESERVED}}} is the task's number; choose another name")
+    try:
+        return Axis(name, parse_values(values))
+    except InvalidBag as error:
+        raise InvalidBag(f"-p {text}: {error}") from None
+
+
+def parse_values(text: str) -> Range | Values:
+    if text.startswith("@"):
+        return Values(tuple(scalar(line) for line in _lines(os.path.expanduser(text[1:]))))
+    items = _split(text)
+    if len(items) == 1 and not items[0].quoted:
+        single = _parse_range(items[0].text)
+        if single is not None:
+            return single
+    listed: list[Scalar] = []
+    for item in items:
+        listed.extend(_expand(item))
+        if len(listed) > LONGEST_LIST:
+            raise InvalidBag(_too_long("a list"))
+    return Values(tuple(listed))
+
+
+def scalar(text: str) -> Scalar:
+    """A number only if it would be written in just this way, so that nothing changes."""
+    for kind in (int, float):
+        try:
+            number = kind(text)
+        except ValueError:
+            continue
+        if str(number) == text and math.isfinite(number) and abs(number) < 2**63:
+            return number
+    return text
+
+
+def _expand(item: Item) -> list[Scalar]:
+    if item.quoted:
+        return [item.text]
+    found = _parse_range(item.text)
+    if found is None:
+        return [scalar(item.text)]
+    if isinstance(found, Values):
+        return list(found.items)
+    if found.count > LONGEST_LIST:
+        raise InvalidBag(_too_long("a range inside a list"))
+    point = indexer(Axis("x", found))
+    return [value for index in range(found.count) for value in point(index)]
+
+
+def _parse_range(text: str) -> Range | Values | None:
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        if _LIKE_RANGE.match(text):
+            raise InvalidBag(f"{text} is not a range of numbers; put quotes in it to mean the text")
+        return None
+    first, last = match[1], match[2]
+    step = _step(text, Fraction(first), Fraction(last), match[3])
+    count = (Fraction(last) - Fraction(first)) // Fraction(step) + 1
+    if count > LARGEST_BAG:
+        raise InvalidBag(f"{count:,} values are more than a bag can hold ({LARGEST_BAG:,})")
+    if _PADDED.fullmatch(first) and last.isdigit():
+        return _padded(first, last, step, count)
+    return Range(first.lstrip("+"), step, count)
+
+
+def _step(text: str, first: Fraction, last: Fraction, given: str | None) -> str:
+    step = (given or "1").lstrip("+")
+    if Fraction(step) == 0:
+        raise InvalidBag(f"{text}: the step is zero")
+    if last < first and not step.startswith("-"):
+        step = "-" + step
+    if last > first and step.startswith("-"):
+        raise InvalidBag(f"{text}: the step leads away from {last}")
+    return step
+
+
+def _padded(first: str, last: str, step: str, count: int) -> Values:
+    if count > LONGEST_LIST:
+        raise InvalidBag(_too_long("a range with leading zeros"))
+    if not step.lstrip("-").isdigit():
+        raise InvalidBag("a range with leading zeros needs a whole step")
+    width, start, stride = max(len(first), len(last)), int(first), int(step)
+    return Values(tuple(str(start + index * stride).zfill(width) for index in range(count)))
+
+
+def _too_long(what: str) -> str:
+    return (
+        f"{what} may have {LONGEST_LIST:,} values. "
+        "For more, use a range of line numbers and let the command pick the line"
+    )
+
+
+def _lines(path: str) -> list[str]:
+    """The lines that are not empty."""
+    lines: list[str] = []
+    try:
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                if line.strip():
+                    lines.append(line.rstrip("\r\n"))
+                if len(lines) > LONGEST_LIST:
+                    raise InvalidBag(_too_long("a file"))
+    except OSError as error:
+        raise InvalidBag(f"{path}: {error.strerror}") from None
+    except ValueError:
+        raise InvalidBag(f"{path} is not text in UTF-8") from None
+    if not lines:
+        raise InvalidBag(f"{path} has no lines")
+    return lines
+
+
+def _split(text: str) -> list[Item]:
+    """At commas, except those in quotes or behind a backslash."""
+    items: list[Item] = []
+    rest = text
+    while True:
+        item, rest, more = _first_item(rest)
+        if not item.text and not item.quoted:
+            raise InvalidBag("a value is empty; write '' for an empty text")
+        items.append(item)
+        if not more:
+            return items
+
+
+def _first_item(text: str) -> tuple[Item, str, bool]:
+    """The first item, what follows its comma, and whether there was one."""
+    kept: list[str] = []
+    solid = 0  # how much of it no blank may be stripped from
+    quote = ""
+    quoted = False
+    characters = iter(enumerate(text))
+    for index, char in characters:
+        if char == "\\":
+            kept.append(next(characters, (0, "\\"))[1])
+            quoted, solid = True, len(kept)
+        elif quote:
+            if char == quote:
+                quote = ""
+            else:
+                kept.append(char)
+            solid = len(kept)
+        elif char in "'\"" and not "".join(kept).strip():
+            quote, quoted, kept, solid = char, True, [], 0
+        elif char == ",":
+            return _item(kept, solid, quoted), text[index + 1 :], True
+        elif kept or not char.isspace():
+            kept.append(char)
+    if quote:
+        raise InvalidBag(f"a {quote} is never closed")
+    return _item(kept, solid, quoted), "", False
+
+
+def _item(kept: list[str], solid: int, quoted: bool) -> Item:
+    text = "".join(kept)
+    return Item(text[:solid] + text[solid:].rstrip(), quoted)

@@ -1,0 +1,220 @@
+"""The server that lives in a directory: finding it, starting it, and finding it again.
+
+The server writes `server.json` when it is ready and removes it when it ends on purpose. So a file
+without a server behind it means that the server died, and it may be started again in the middle of
+a `watch`; no file means that somebody stopped it, and that is respected.
+"""
+
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from http.client import HTTPException
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from covey.client.client import Client
+from covey.client.http import Connection, Endpoint, Tell, quiet
+from covey.core.errors import BadConfig, CoveyError, ServerAway
+
+START_SECONDS = 20.0
+PING = "/api/v1/server"
+PING_SECONDS = 2.0
+POLL_SECONDS = 0.02
+LOG_LINES = 5
+
+
+class Record(Struct, kw_only=True):
+    """`server.json`: what a client needs to know."""
+
+    address: str
+    token: str
+    pid: int
+    started: float
+    version: str
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return Endpoint(self.address, self.token)
+
+    @property
+    def alive(self) -> bool:
+        """Whether a process has the server's number; it need not be the server."""
+        return is_alive(self.pid)
+
+
+def is_alive(pid: int) -> bool:
+    """A zombie is not: a server that `covey run` started stays one after its end."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def read_record(directory: Path) -> Record | None:
+    try:
+        return msgspec.json.decode((directory / "server.json").read_bytes(), type=Record)
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+        return None
+
+
+def attach(directory: Path, tell: Tell = quiet) -> Client | None:
+    """A client of the server that runs in this directory, if one answers."""
+    record = _answering(directory)
+    if record is None:
+        return None
+    return Client(*record.endpoint, find=partial(_find_again, directory), tell=tell)
+
+
+def attach_or_start(directory: Path, options: Sequence[str] = (), tell: Tell = quiet) -> Client:
+    """A client of the directory's server, started with `options` if there is none.
+
+    Raises ServerAway, with the end of the server's log, if it does not start."""
+    record = _answering(directory) or _start(directory, options)
+    return Client(*record.endpoint, find=partial(_revive, directory, options), tell=tell)
+
+
+def _answering(directory: Path) -> Record | None:
+    record = read_record(directory)
+    return record if record is not None and record.alive and _answers(record) else None
+
+
+def _answers(record: Record) -> bool:
+    """Whether it is our server; one that says it is busy (503) is there, and worth waiting for."""
+    connection = Connection(record.endpoint, timeout_seconds=PING_SECONDS)
+    try:
+        return connection.exchange("GET", PING).status in (200, 503)
+    except (OSError, HTTPException, BadConfig):
+        return False
+    finally:
+        connection.close()
+
+
+def _find_again(directory: Path) -> Endpoint | None:
+    """Where a client goes on asking; it never starts a server."""
+    record = read_record(directory)
+    if record is None:
+        raise ServerAway("the server has ended; 'covey watch' starts one and goes on")
+    return record.endpoint
+
+
+def _revive(directory: Path, options: Sequence[str]) -> Endpoint | None:
+    """Where a client goes on asking; a server that died is started again."""
+    endpoint = _find_again(directory)
+    record = read_record(directory)
+    if record is not None and not record.alive:
+        return _start(directory, options).endpoint
+    return endpoint
+
+
+def _start(directory: Path, options: Sequence[str]) -> Record:
+    prepare(directory)
+    deadline = time.monotonic() + START_SECONDS
+    with _start_guard(directory, deadline):
+        found = _wait_for_slow(directory, deadline)
+        if found is not None:
+            return found
+        return _wait_until_ready(directory, _spawn(directory, options), deadline)
+
+
+def prepare(directory: Path) -> None:
+    """Make the directory, for its owner's eyes and not for version control."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        ignore = directory / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n")
+    except OSError as error:
+        raise CoveyError(
+            f"cannot write in {directory}: {error.strerror}. "
+            "Choose another place with --dir or COVEY_DIR."
+        ) from error
+
+
+def _wait_for_slow(directory: Path, deadline: float) -> Record | None:
+    """Somebody else's start may just have ended well; a live server may be slow to answer."""
+    while True:
+        record = read_record(directory)
+        if record is None or not record.alive:
+            return None
+        if _answers(record):
+            return record
+        if time.monotonic() > deadline:
+            raise ServerAway(
+                f"the server (process {record.pid}) does not answer. "
+                f"See {directory / 'server.log'}; if it hangs, end it: kill {record.pid}"
+            )
+        time.sleep(POLL_SECONDS)
+
+
+@contextmanager
+def _start_guard(directory: Path, deadline: float) -> Iterator[None]:
+    """One start at a time, so that two `covey run` at once share one server."""
+    with open(directory / "start.lock", "a") as guard:
+        while True:
+            try:
+                fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline + START_SECONDS:
+                    raise ServerAway(
+                        "another covey has been starting a server here for too long; try again"
+                    ) from None
+                time.sleep(POLL_SECONDS)
+            except OSError:
+                break  # a file system without locks: the store's own lock still decides
+        yield
+
+
+def _spawn(directory: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
+    """In its own session: a Ctrl-C here, or a closed terminal, must not reach it. `-P`: a
+    `random.py` of the user's in this directory must not be taken for Python's own."""
+    command = [sys.executable, "-P", "-m", "covey", "serve", "--embedded", "--dir", str(directory)]
+    with open(directory / "server.log", "ab", opener=_private) as log:
+        return subprocess.Popen(
+            [*command, *options],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _wait_until_ready(directory: Path, child: subprocess.Popen[bytes], deadline: float) -> Record:
+    log = directory / "server.log"
+    while time.monotonic() < deadline:
+        record = _answering(directory)
+        if record is not None:
+            return record
+        if child.poll() is not None:
+            raise ServerAway(f"the server did not start:\n{last_lines(log)}")
+        time.sleep(POLL_SECONDS)
+    raise ServerAway(
+        f"the server (process {child.pid}) did not answer within {START_SECONDS:.0f} seconds. "
+        f"See {log}"
+    )
+
+
+def last_lines(path: Path, count: int = LOG_LINES) -> str:
+    try:
+        lines = path.read_bytes()[-10_000:].decode("utf-8", "replace").splitlines()
+    except OSError:
+        lines = []
+    return "\n".join("  " + line for line in lines[-count:]) or f"  ({path} is empty)"

@@ -1,0 +1,174 @@
+"""What to do about it. Imperative; carried out by the engine through ports.
+
+Durable changes travel as `Write`, numbered in order; the store makes them durable in that order
+and says `Committed(through)`. What waits for durability waits inside core.
+"""
+
+from enum import StrEnum
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from covey.core.model import (
+    BagId,
+    BagRecord,
+    BagStatus,
+    EndRecord,
+    JobId,
+    JobRecord,
+    PilotId,
+    PilotRecord,
+    PilotStatus,
+    RequestId,
+)
+from covey.pilot.messages import Answer, Enrolled, Left
+
+
+class SaveBag(Struct, frozen=True):
+    bag: BagRecord
+
+
+class SaveBagStatus(Struct, frozen=True):
+    bag: BagId
+    status: BagStatus
+    at: float
+    done: int
+    failed: int
+
+
+class LeaseChunk(Struct, frozen=True):
+    """Reserve task numbers first … stop-1: only then may they be dispatched."""
+
+    bag: BagId
+    first: int
+    stop: int
+
+
+class CloseChunk(Struct, frozen=True):
+    """Every task of the chunk that starts at `first` has its result."""
+
+    bag: BagId
+    first: int
+
+
+class RecordEnds(Struct, frozen=True):
+    """Ends that came with sync `number` of a pilot (0: not from a sync)."""
+
+    pilot: PilotId
+    number: int
+    ends: tuple[EndRecord, ...]
+
+
+class ReopenFailed(Struct, frozen=True):
+    """The counted failures of a bag count no longer; its tasks have a fresh start."""
+
+    bag: BagId
+    at: float
+
+
+class SavePilot(Struct, frozen=True):
+    pilot: PilotRecord
+
+
+class SavePilotStatus(Struct, frozen=True):
+    pilot: PilotId
+    status: PilotStatus
+    at: float
+    reason: str
+
+
+class SaveJob(Struct, frozen=True):
+    job: JobRecord
+
+
+class EndJob(Struct, frozen=True):
+    job: JobId
+    at: float
+    reason: str
+
+
+Change: TypeAlias = (
+    SaveBag
+    | SaveBagStatus
+    | LeaseChunk
+    | CloseChunk
+    | RecordEnds
+    | ReopenFailed
+    | SavePilot
+    | SavePilotStatus
+    | SaveJob
+    | EndJob
+)
+
+
+class Write(Struct, frozen=True):
+    number: int
+    change: Change
+
+
+class Submitted(Struct, frozen=True):
+    """To the author of a bag."""
+
+    bag: BagId
+    total: int
+    known: bool  # this key had been submitted before
+
+
+class Done(Struct, frozen=True):
+    """What was asked for is durable; `count` tasks were touched."""
+
+    count: int
+
+
+ReplyMessage: TypeAlias = Answer | Enrolled | Left | Submitted | Done
+
+
+class Reply(Struct, frozen=True):
+    request: RequestId
+    message: ReplyMessage
+
+
+class Problem(StrEnum):
+    """Why a request changed nothing."""
+
+    INVALID = "invalid"
+    NOT_FOUND = "not-found"
+    STALE = "stale"
+    OUT_OF_ORDER = "out-of-order"
+    SUPERSEDED = "superseded"
+    UNKNOWN_PILOT = "unknown-pilot"
+    TOO_MANY = "too-many"
+
+
+class Refuse(Struct, frozen=True):
+    request: RequestId
+    problem: Problem
+    detail: str
+
+
+class LoadBag(Struct, frozen=True):
+    """Read a bag that core holds no longer; `BagLoaded` answers, after all earlier writes."""
+
+    request: RequestId
+    bag: BagId
+
+
+class SubmitPilot(Struct, frozen=True):
+    """Start a site job that will enrol as a pilot."""
+
+    job: JobRecord
+
+
+class Note(Struct, frozen=True):
+    """A line for the structured log: what core decided, in words and ids."""
+
+    what: str
+    bag: int = 0
+    task: int = -1
+    attempt: str = ""
+    pilot: int = 0
+    job: str = ""
+    detail: str = ""
+
+
+Action: TypeAlias = Write | Reply | Refuse | LoadBag | SubmitPilot | Note

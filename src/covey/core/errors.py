@@ -1,0 +1,72 @@
+"""The error tree.
+
+    CoveyError
+    ├── InvalidBag        the submission cannot be run as written; say so to its author
+    ├── NotFound          no such bag, task or pilot
+    ├── StoreError        the record cannot be used
+    │   ├── StoreHeld     another server holds it
+    │   ├── StoreNewer    written by a newer covey
+    │   └── StoreFailed   a write failed (disk full, …); may work again later
+    ├── ServerAway        no server answers
+    ├── Refused           the server understood and said no
+    └── BadConfig         a setting is unknown or has the wrong type
+
+Facts are attributes; the text says what to do next.
+"""
+
+
+class CoveyError(Exception):
+    """Everything that covey raises on purpose."""
+
+
+class InvalidBag(CoveyError):
+    pass
+
+
+class NotFound(CoveyError):
+    pass
+
+
+class StoreError(CoveyError):
+    pass
+
+
+class StoreHeld(StoreError):
+    def __init__(self, path: str, holder: str) -> None:
+        super().__init__(
+            f"{path} is in use by {holder}. "
+            "Attach to that server (any covey command in this directory does), or stop it first "
+            "with 'covey stop'."
+        )
+        self.path = path
+        self.holder = holder
+
+
+class StoreNewer(StoreError):
+    def __init__(self, path: str, found: int, known: int) -> None:
+        super().__init__(
+            f"{path} was written by a newer covey (schema {found}, this one knows {known}). "
+            "Upgrade covey, or use another directory."
+        )
+        self.found = found
+        self.known = known
+
+
+class StoreFailed(StoreError):
+    pass
+
+
+class ServerAway(CoveyError):
+    pass
+
+
+class Refused(CoveyError):
+    def __init__(self, status: int, title: str, detail: str) -> None:
+        super().__init__(detail or title)
+        self.status = status
+        self.title = title
+        self.detail = detail
+
+
+class BadConfig(CoveyError):
+    pass

@@ -1,0 +1,336 @@
+"""The server's half of the protocol with pilots; its rules stand in `covey.pilot.messages`.
+
+A pilot has at most a few syncs open: one parked, and short ones that carry ends. A newer sync
+releases an older parked one, with an empty answer. Every answer is kept until the pilot says that
+it has processed it, so that a repeated number gets the same answer.
+"""
+
+from covey.core import dispatch, ends, recovery
+from covey.core.actions import Note, Problem, RecordEnds, SavePilot, SavePilotStatus
+from covey.core.model import (
+    JobId,
+    PilotId,
+    PilotRecord,
+    PilotStatus,
+    RequestId,
+)
+from covey.core.state import Answering, Attempt, Pilot, Replying, Waiting
+from covey.core.transitions import step
+from covey.core.turn import Turn
+from covey.pilot.messages import (
+    PILOT_OUTCOMES,
+    PROTOCOL,
+    Answer,
+    Body,
+    Enrol,
+    Enrolled,
+    Held,
+    Leave,
+    Left,
+    Sync,
+    Task,
+)
+
+MOST_OPEN = 2  # syncs of one pilot that wait for durability
+MOST_SLOTS = 4096
+
+
+def enrol(turn: Turn, request: RequestId, enrol_: Enrol, credential: str, digest: str) -> None:
+    state = turn.state
+    problem = _enrol_problem(enrol_)
+    if problem:
+        turn.refuse(request, Problem.INVALID, problem)
+        return
+    known = state.pilot_keys.get(enrol_.key)
+    if known is None and len(state.pilots) >= state.settings.most_pilots:
+        turn.refuse(request, Problem.TOO_MANY, f"{len(state.pilots)} pilots are enough")
+        return
+    id_ = known if known is not None else PilotId(state.next_pilot)
+    if known is None:
+        state.next_pilot += 1
+    record = PilotRecord(
+        id=id_,
+        key=enrol_.key,
+        credential=digest,
+        host=enrol_.host,
+        slots=enrol_.slots,
+        site=enrol_.site,
+        job=JobId(enrol_.job),
+        tags=enrol_.tags,
+        version=enrol_.version,
+        enrolled=turn.now,
+    )
+    if known is None:
+        state.pilots[id_] = Pilot(record, turn.now)
+        state.pilot_keys[enrol_.key] = id_
+        turn.note(Note("pilot enrolled", pilot=id_, job=enrol_.job, detail=enrol_.host))
+    else:  # its first answer was lost, or somebody took its place: it must say what it holds
+        pilot = state.pilots[id_]
+        pilot.record, pilot.resync, pilot.heard = record, True, turn.now
+    if JobId(enrol_.job) in state.jobs:
+        state.jobs[JobId(enrol_.job)].pilot = id_
+    settings = state.settings
+    enrolled = Enrolled(
+        id_,
+        credential,
+        state.epoch,
+        settings.poll_seconds,
+        settings.lease_seconds,
+        settings.idle_seconds,
+    )
+    turn.write(SavePilot(record), Replying(request, enrolled))
+
+
+def _enrol_problem(enrol_: Enrol) -> str:
+    if enrol_.protocol != PROTOCOL:
+        return f"this server speaks protocol {PROTOCOL}, the pilot {enrol_.protocol}"
+    if not 1 <= enrol_.slots <= MOST_SLOTS:
+        return f"slots must be between 1 and {MOST_SLOTS}, not {enrol_.slots}"
+    if not 8 <= len(enrol_.key) <= 128:
+        return "key must have 8 to 128 characters"
+    if not enrol_.host or len(enrol_.host) > 255:
+        return "host must have 1 to 255 characters"
+    return ""
+
+
+def sync(turn: Turn, request: RequestId, sync_: Sync) -> None:
+    pilot = turn.state.pilots.get(PilotId(sync_.pilot))
+    if pilot is None or sync_.epoch > turn.state.epoch:
+        turn.refuse(request, Problem.UNKNOWN_PILOT, f"no pilot {sync_.pilot} here: enrol again")
+        return
+    problem = _sync_problem(turn, sync_)
+    if problem:
+        turn.refuse(request, Problem.INVALID, problem)
+        return
+    full = sync_.held is not None
+    if sync_.epoch != turn.state.epoch or (pilot.resync and not full):
+        pilot.heard = turn.now
+        answer_ = Answer(turn.state.epoch, sync_.number, resync=True, recorded=pilot.recorded)
+        turn.when_durable(Replying(request, answer_))
+    elif sync_.number <= pilot.last:
+        _repeat(turn, request, pilot, sync_.number)
+    elif not full and sync_.number != pilot.last + 1:
+        detail = f"sync {sync_.number} came, {pilot.last + 1} was expected"
+        turn.refuse(request, Problem.OUT_OF_ORDER, detail)
+    elif not full and sum(1 for w in pilot.waiting.values() if w.after) >= MOST_OPEN:
+        turn.refuse(request, Problem.TOO_MANY, "wait for the answers to earlier syncs")
+    else:
+        _accept(turn, request, pilot, sync_)
+
+
+def _sync_problem(turn: Turn, sync_: Sync) -> str:
+    most = turn.state.settings.most_ends
+    if sync_.number < 1 or not 0 <= sync_.received < sync_.number:
+        return f"number {sync_.number} and received {sync_.received} do not fit"
+    if not 0 <= sync_.want <= 1_000_000:
+        return f"want must be between 0 and a million, not {sync_.want}"
+    if len(sync_.ends) > most:
+        return f"at most {most} ends in a sync, not {len(sync_.ends)}"
+    for end in sync_.ends:
+        if end.outcome not in PILOT_OUTCOMES:
+            return f"outcome must be one of {', '.join(PILOT_OUTCOMES)}, not {end.outcome!r}"
+    return ""
+
+
+def _repeat(turn: Turn, request: RequestId, pilot: Pilot, number: int) -> None:
+    """The same number again: the same answer, now or when there is one."""
+    if number in pilot.answers:
+        pilot.heard = turn.now
+        turn.reply(request, pilot.answers[number])
+    elif number in pilot.waiting:
+        pilot.heard = turn.now
+        waiting = pilot.waiting[number]
+        if waiting.request is not None:
+            turn.refuse(waiting.request, Problem.SUPERSEDED, f"sync {number} was sent again")
+        waiting.request = request
+        _reinstate(turn, pilot)
+        _answer_or_park(turn, pilot, waiting)
+    else:
+        turn.refuse(request, Problem.STALE, f"sync {number} was answered and acknowledged before")
+
+
+def _accept(turn: Turn, request: RequestId, pilot: Pilot, sync_: Sync) -> None:
+    pilot.heard = turn.now
+    if sync_.held is not None:
+        _start_over(turn, pilot)
+    _reinstate(turn, pilot)
+    pilot.last = sync_.number
+    pilot.want = sync_.want
+    for number in [n for n in pilot.answers if n <= sync_.received]:
+        del pilot.answers[number]
+    for waiting in [w for w in pilot.waiting.values() if not w.after]:
+        _send_answer(turn, pilot, waiting, Answer(turn.state.epoch, waiting.number))
+    records = [ends.settle(turn, pilot, end) for end in sync_.ends]
+    if sync_.held is not None:
+        recovery.adopt(turn, pilot, sync_.held)
+    after = 0
+    if sync_.ends:
+        rows = tuple(record for record in records if record is not None)
+        then = Answering(pilot.record.id, sync_.number)
+        after = turn.write(RecordEnds(pilot.record.id, sync_.number, rows), then)
+        turn.state.job_failures = 0
+    waiting = Waiting(request, sync_.number, turn.now, after)
+    pilot.waiting[sync_.number] = waiting
+    if not after:
+        _answer_or_park(turn, pilot, waiting)
+
+
+def _start_over(turn: Turn, pilot: Pilot) -> None:
+    """A full sync: whatever was under way before it no longer is."""
+    for waiting in pilot.waiting.values():
+        if waiting.request is not None:
+            turn.refuse(waiting.request, Problem.SUPERSEDED, "the pilot has started over")
+    pilot.waiting.clear()
+    pilot.answers.clear()
+    pilot.bodies.clear()
+    pilot.cancels.clear()
+    pilot.recalls.clear()
+    pilot.resync = False
+
+
+def _reinstate(turn: Turn, pilot: Pilot) -> None:
+    if pilot.status is PilotStatus.LOST:
+        turn.write(SavePilotStatus(pilot.record.id, PilotStatus.ACTIVE, turn.now, "it is back"))
+        turn.note(Note("lost pilot is back", pilot=pilot.record.id))
+    pilot.status = step(pilot.status, PilotStatus.ACTIVE)
+
+
+def answer_durable(turn: Turn, pilot: Pilot, number: int) -> None:
+    """The ends of this sync are durable: acknowledge them."""
+    pilot.recorded = max(pilot.recorded, number)
+    waiting = pilot.waiting.get(number)
+    if waiting is not None:
+        waiting.after = 0
+        _send_answer(turn, pilot, waiting, _compose(turn, pilot, number))
+
+
+def answer_parked(turn: Turn, pilot: Pilot) -> None:
+    """Something may have changed for this pilot: answer its parked sync if so."""
+    for waiting in list(pilot.waiting.values()):
+        if not waiting.after and waiting.request is not None:
+            _answer_or_park(turn, pilot, waiting)
+
+
+def _answer_or_park(turn: Turn, pilot: Pilot, waiting: Waiting) -> None:
+    if waiting.after:
+        return
+    answer_ = _compose(turn, pilot, waiting.number)
+    timed_out = turn.now - waiting.since >= turn.state.settings.poll_seconds
+    if answer_.tasks or answer_.cancels or answer_.recalls or answer_.leave or timed_out:
+        _send_answer(turn, pilot, waiting, answer_)
+    elif dispatch.hungry(turn.state, pilot):
+        turn.state.hungry[pilot.record.id] = None
+
+
+def _compose(turn: Turn, pilot: Pilot, number: int) -> Answer:
+    attempts = dispatch.take(turn, pilot)
+    bodies: list[Body] = []
+    tasks: list[Task] = []
+    for attempt in attempts:
+        bag = turn.state.bags[attempt.bag]
+        if attempt.bag not in pilot.bodies:
+            pilot.bodies.add(attempt.bag)
+            bodies.append(bag.body)
+        values = bag.point(attempt.task)
+        tasks.append(Task(attempt.id.sequence, attempt.bag, attempt.task, values))
+    cancels, pilot.cancels = pilot.cancels, []
+    recalls, pilot.recalls = pilot.recalls, []
+    return Answer(
+        turn.state.epoch,
+        number,
+        bodies,
+        tasks,
+        [held(attempt) for attempt in cancels],
+        [held(attempt) for attempt in recalls],
+        leave=turn.state.draining,
+    )
+
+
+def _send_answer(turn: Turn, pilot: Pilot, waiting: Waiting, answer_: Answer) -> None:
+    pilot.waiting.pop(waiting.number)
+    pilot.answers[waiting.number] = answer_
+    if not pilot.waiting:
+        turn.state.hungry.pop(pilot.record.id, None)
+    if waiting.request is not None:
+        turn.reply(waiting.request, answer_)
+
+
+def held(attempt: Attempt) -> Held:
+    return Held(attempt.id.epoch, attempt.id.sequence, attempt.bag, attempt.task)
+
+
+def leave(turn: Turn, request: RequestId, leave_: Leave) -> None:
+    pilot = turn.state.pilots.get(PilotId(leave_.pilot))
+    if pilot is None:
+        turn.refuse(request, Problem.UNKNOWN_PILOT, f"no pilot {leave_.pilot} here")
+        return
+    ends.lose(turn, pilot, f"its pilot left: {leave_.reason}")
+    remove(turn, pilot, PilotStatus.LEFT, leave_.reason)
+    turn.when_durable(Replying(request, Left(turn.state.epoch)))
+
+
+def remove(turn: Turn, pilot: Pilot, status: PilotStatus, reason: str) -> None:
+    """A pilot that will never be heard of again. Its attempts have been dealt with."""
+    state, id_ = turn.state, pilot.record.id
+    pilot.status = step(pilot.status, status)
+    turn.write(SavePilotStatus(id_, status, turn.now, reason))
+    turn.note(Note(f"pilot {status}", pilot=id_, detail=reason))
+    for waiting in pilot.waiting.values():
+        if waiting.request is not None:
+            turn.refuse(waiting.request, Problem.UNKNOWN_PILOT, reason)
+    state.pilots.pop(id_)
+    state.pilot_keys.pop(pilot.record.key, None)
+    _forget_in_queues(turn, id_)
+
+
+def lost(turn: Turn, pilot: Pilot, reason: str) -> None:
+    """Not heard of for too long. Its tasks go elsewhere; it may yet come back."""
+    ends.lose(turn, pilot, reason)
+    pilot.status = step(pilot.status, PilotStatus.LOST)
+    pilot.resync = True
+    turn.write(SavePilotStatus(pilot.record.id, PilotStatus.LOST, turn.now, reason))
+    turn.note(Note("pilot lost", pilot=pilot.record.id, detail=reason))
+    for waiting in pilot.waiting.values():
+        waiting.request = None
+    _forget_in_queues(turn, pilot.record.id)
+
+
+def _forget_in_queues(turn: Turn, id_: PilotId) -> None:
+    turn.state.hungry.pop(id_, None)
+    turn.state.signalled.pop(id_, None)
+    recovery.heard(turn, id_)
+
+
+def dropped(turn: Turn, request: RequestId, id_: PilotId) -> None:
+    """A connection closed under a waiting sync: suspicious, no more."""
+    pilot = turn.state.pilots.get(id_)
+    if pilot is None:
+        return
+    for waiting in pilot.waiting.values():
+        if waiting.request == request:
+            waiting.request = None
+            turn.state.hungry.pop(id_, None)
+            if pilot.status is PilotStatus.ACTIVE:
+                pilot.status = step(pilot.status, PilotStatus.SUSPECTED)
+
+
+def tick(turn: Turn) -> None:
+    """Time out parked syncs and leases. A server that was itself stopped for a while gives
+    everyone that time back: nobody could have been heard in it."""
+    state = turn.state
+    gap = turn.now - state.ticked
+    state.ticked = turn.now
+    settings = state.settings
+    for pilot in list(state.pilots.values()):
+        if gap > 5.0:
+            pilot.heard = min(pilot.heard + gap, turn.now)
+        answer_parked_if_due(turn, pilot)
+        silent = turn.now - pilot.heard
+        if silent > settings.lease_seconds and pilot.status is not PilotStatus.LOST:
+            lost(turn, pilot, f"not heard for {silent:.0f} s")
+
+
+def answer_parked_if_due(turn: Turn, pilot: Pilot) -> None:
+    for waiting in list(pilot.waiting.values()):
+        if turn.now - waiting.since >= turn.state.settings.poll_seconds and not waiting.after:
+            _answer_or_park(turn, pilot, waiting)

@@ -1,0 +1,151 @@
+"""From the record back to a running queue, without repeating what still runs.
+
+After a restart, numbers at or above a bag's mark were never sent and go out at once. Unfinished
+numbers below it are *in doubt*: a pilot may have them. Each pilot of the earlier epoch says what
+it holds (a full sync) and that is *adopted*. When all have spoken, or left, or `adopt_seconds`
+have passed, what is still in doubt is nobody's and goes out again.
+"""
+
+from pyroaring import BitMap
+
+from covey.core import ends
+from covey.core.actions import CloseChunk, Note
+from covey.core.model import (
+    AttemptId,
+    BagId,
+    BagSnapshot,
+    BagStatus,
+    PilotId,
+    PilotStatus,
+    Settings,
+    Snapshot,
+    TaskNumber,
+)
+from covey.core.space import indexer, names
+from covey.core.state import Attempt, Bag, Job, Pilot, State
+from covey.core.turn import Turn
+from covey.pilot.messages import Body, Held
+
+
+def rebuild(snapshot: Snapshot, settings: Settings, now: float) -> Turn:
+    """The state that the record describes, with the first actions to take."""
+    state = State(snapshot.epoch, settings, now)
+    turn = Turn(state, now)
+    state.next_bag, state.next_pilot = snapshot.next_bag, snapshot.next_pilot
+    state.keys = dict(snapshot.keys)
+    state.adopt_until = now + settings.adopt_seconds
+    for record in snapshot.pilots:
+        pilot = Pilot(record, now, record.status, resync=True)
+        pilot.last = pilot.recorded = record.recorded
+        state.pilots[record.id] = pilot
+        state.pilot_keys[record.key] = record.id
+        if record.status is not PilotStatus.LOST:
+            state.unheard[record.id] = None
+    for job in snapshot.jobs:
+        pilot_id = next((p.id for p in snapshot.pilots if p.job == job.id), None)
+        state.jobs[job.id] = Job(job, now, pilot_id)
+    for one in snapshot.bags:
+        restore(turn, one)
+    if not state.unheard:
+        _release_doubt(turn)
+    return turn
+
+
+def restore(turn: Turn, snapshot: BagSnapshot) -> Bag:
+    """Put a bag back into the state; unfinished numbers below its mark are in doubt."""
+    record = snapshot.bag
+    bag = new_bag(snapshot)
+    bag.status = record.status
+    bag.tries = dict(snapshot.tries)
+    bag.failed = BitMap(snapshot.failed)
+    bag.done = BitMap(snapshot.open_done)
+    for chunk in snapshot.chunks:
+        bag.mark = max(bag.mark, chunk.stop)
+        if chunk.closed:
+            bag.done.add_range(chunk.first, chunk.stop)
+    bag.done -= bag.failed
+    bag.next = bag.asked_mark = bag.mark
+    settled = bag.done | bag.failed
+    for chunk in snapshot.chunks:
+        left = chunk.stop - chunk.first - settled.range_cardinality(chunk.first, chunk.stop)
+        if left:
+            bag.chunks[chunk.first] = chunk.stop
+            bag.unfinished[chunk.first] = left
+            continue
+        if bag.failed.range_cardinality(chunk.first, chunk.stop):
+            bag.marred[chunk.first] = chunk.stop
+        if not chunk.closed:
+            turn.write(CloseChunk(bag.id, chunk.first))
+    if bag.status is BagStatus.RUNNING:
+        bag.doubt = BitMap()
+        bag.doubt.add_range(0, bag.mark)
+        bag.doubt -= settled
+    turn.state.bags[bag.id] = bag
+    ends.finish_if_over(turn, bag)
+    return bag
+
+
+def new_bag(snapshot: BagSnapshot) -> Bag:
+    record = snapshot.bag
+    spec = record.spec
+    body = Body(
+        record.id, list(spec.argv), names(spec.space), spec.env, spec.limit_seconds, spec.chdir
+    )
+    point = indexer(spec.space)
+    return Bag(record.id, spec, body, point, record.total, record.created)
+
+
+def adopt(turn: Turn, pilot: Pilot, held: list[Held]) -> None:
+    """The pilot has said everything it holds: that is what it has, and nothing else."""
+    listed = {AttemptId(one.epoch, one.sequence): one for one in held}
+    missing = [attempt for id_, attempt in pilot.attempts.items() if id_ not in listed]
+    if missing:
+        ends.lose(turn, pilot, "its pilot does not have it", missing)
+    for id_, one in listed.items():
+        if id_ not in pilot.attempts:
+            _adopt_one(turn, pilot, id_, one)
+    if listed:
+        turn.note(Note("adopted", pilot=pilot.record.id, detail=f"{len(listed)} attempts"))
+    heard(turn, pilot.record.id)
+
+
+def _adopt_one(turn: Turn, pilot: Pilot, id_: AttemptId, one: Held) -> None:
+    attempt = Attempt(id_, BagId(one.bag), TaskNumber(one.task), pilot.record.id, turn.now)
+    pilot.attempts[id_] = attempt
+    bag = turn.state.bags.get(attempt.bag)
+    if bag is None:
+        ends.cancel(turn, attempt)
+        return
+    bag.live.setdefault(attempt.task, []).append(attempt)
+    bag.doubt.discard(attempt.task)
+    bag.ready.discard(attempt.task)
+    if bag.status is not BagStatus.RUNNING or attempt.task in bag.done:
+        ends.cancel(turn, attempt)
+
+
+def heard(turn: Turn, id_: PilotId) -> None:
+    """This pilot of an earlier epoch has spoken, or never will."""
+    if id_ in turn.state.unheard:
+        del turn.state.unheard[id_]
+        if not turn.state.unheard:
+            _release_doubt(turn)
+
+
+def tick(turn: Turn) -> None:
+    if turn.state.unheard and turn.now >= turn.state.adopt_until:
+        turn.note(Note("adoption ends", detail=f"{len(turn.state.unheard)} pilots unheard"))
+        turn.state.unheard.clear()
+        _release_doubt(turn)
+
+
+def _release_doubt(turn: Turn) -> None:
+    for bag in list(turn.state.bags.values()):
+        if not bag.doubt:
+            continue
+        turn.note(Note("doubt resolved", bag=bag.id, detail=f"{len(bag.doubt)} tasks free"))
+        if bag.spec.idempotent:
+            bag.ready |= bag.doubt
+            bag.doubt = BitMap()
+        else:
+            for task in list(bag.doubt):
+                ends.lose_unknown(turn, bag, TaskNumber(task))

@@ -1,0 +1,125 @@
+"""The heart of covey: an event and the time go in, actions come out.
+
+`handle` is the only way state changes. It does nothing itself: the engine carries the actions
+out, and their answers come back as events. Read the modules in this order: `model` (what there
+is), `events` and `actions` (the vocabulary), then `bags`, `pilots`, `dispatch`, `ends`,
+`recovery`, `overlay` (the decisions).
+"""
+
+from covey.core import bags, dispatch, overlay, pilots, recovery
+from covey.core.actions import Action
+from covey.core.events import (
+    BagLoaded,
+    BagSubmitted,
+    CancelRequested,
+    Committed,
+    DrainRequested,
+    Event,
+    JobEnded,
+    JobRefused,
+    JobSubmitted,
+    PilotEnrolled,
+    PilotLeft,
+    RequestDropped,
+    RetryRequested,
+    SyncReceived,
+    Ticked,
+)
+from covey.core.model import BagStatus, Settings, Snapshot
+from covey.core.state import Answering, Forgetting, Replying, Reserving, Starting, State, Then
+from covey.core.turn import Turn
+
+
+class Scheduler:
+    """Decides. `recover` gives one that goes on where the record stops."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    @classmethod
+    def recover(
+        cls, snapshot: Snapshot, settings: Settings, now: float
+    ) -> tuple["Scheduler", list[Action]]:
+        turn = recovery.rebuild(snapshot, settings, now)
+        scheduler = cls(turn.state)
+        overlay.provide(turn)
+        scheduler._finish(turn)
+        return scheduler, turn.actions
+
+    def handle(self, event: Event, now: float) -> list[Action]:
+        turn = Turn(self.state, now)
+        _decide(turn, event)
+        self._finish(turn)
+        return turn.actions
+
+    def _finish(self, turn: Turn) -> None:
+        """Do what has become possible: what waited for durability, then waiting pilots."""
+        state = self.state
+        while state.then and state.then[0][0] <= state.durable:
+            _follow_up(turn, state.then.popleft()[1])
+        while state.signalled:
+            id_ = next(iter(state.signalled))
+            del state.signalled[id_]
+            if id_ in state.pilots:
+                pilots.answer_parked(turn, state.pilots[id_])
+        for id_ in list(state.hungry):
+            if not dispatch.work_available(state):
+                break
+            pilots.answer_parked(turn, state.pilots[id_])
+
+
+def _decide(turn: Turn, event: Event) -> None:
+    match event:
+        case SyncReceived(request, sync):
+            pilots.sync(turn, request, sync)
+        case Committed(through):
+            turn.state.durable = through
+        case BagSubmitted(request, spec):
+            bags.submit(turn, request, spec)
+            overlay.provide(turn)
+        case CancelRequested(request, bag):
+            bags.cancel(turn, request, bag)
+        case RetryRequested(request, bag):
+            bags.retry(turn, request, bag)
+            overlay.provide(turn)
+        case BagLoaded(request, snapshot):
+            bags.loaded(turn, request, snapshot)
+            overlay.provide(turn)
+        case PilotEnrolled(request, enrol, credential, digest):
+            pilots.enrol(turn, request, enrol, credential, digest)
+        case PilotLeft(request, leave):
+            pilots.leave(turn, request, leave)
+        case RequestDropped(request, pilot):
+            pilots.dropped(turn, request, pilot)
+        case JobSubmitted(job):
+            overlay.submitted(turn, job)
+        case JobRefused(job, reason) | JobEnded(job, reason):
+            overlay.ended(turn, job, reason)
+        case DrainRequested():
+            turn.state.draining = True
+            turn.state.signalled.update(dict.fromkeys(turn.state.pilots))
+        case Ticked():
+            pilots.tick(turn)
+            recovery.tick(turn)
+            dispatch.recall_surplus(turn)
+            overlay.provide(turn)
+
+
+def _follow_up(turn: Turn, then: Then) -> None:
+    """What had to wait until it was durable."""
+    state = turn.state
+    match then:
+        case Answering(pilot, number):
+            if pilot in state.pilots:
+                pilots.answer_durable(turn, state.pilots[pilot], number)
+        case Replying(request, message):
+            turn.reply(request, message)
+        case Reserving(bag, mark):
+            if bag in state.bags:
+                state.bags[bag].mark = max(state.bags[bag].mark, mark)
+        case Starting(job):
+            overlay.start(turn, job)
+        case Forgetting(bag):
+            found = state.bags.get(bag)
+            if found is not None and found.status is not BagStatus.RUNNING:
+                del state.bags[bag]

@@ -1,0 +1,35 @@
+"""One event's worth of deciding: the state, the time, and the actions so far."""
+
+from covey.core.actions import Action, Change, Note, Problem, Refuse, Reply, ReplyMessage, Write
+from covey.core.model import RequestId
+from covey.core.state import State, Then
+
+
+class Turn:
+    def __init__(self, state: State, now: float) -> None:
+        self.state = state
+        self.now = now
+        self.actions: list[Action] = []
+
+    def write(self, change: Change, then: Then | None = None) -> int:
+        """Make a change durable, and do `then` once it is. Returns the write's number."""
+        state = self.state
+        state.writes += 1
+        self.actions.append(Write(state.writes, change))
+        if then is not None:
+            state.then.append((state.writes, then))
+        return state.writes
+
+    def when_durable(self, then: Then) -> None:
+        """Do `then` once everything written so far is durable. The scheduler runs what is due
+        at the end of the turn, so this may be at once."""
+        self.state.then.append((self.state.writes, then))
+
+    def reply(self, request: RequestId, message: ReplyMessage) -> None:
+        self.actions.append(Reply(request, message))
+
+    def refuse(self, request: RequestId, problem: Problem, detail: str) -> None:
+        self.actions.append(Refuse(request, problem, detail))
+
+    def note(self, note: Note) -> None:
+        self.actions.append(note)

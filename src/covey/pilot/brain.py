@@ -1,0 +1,377 @@
+"""The pilot's half of the protocol, without any I/O: `messages.py` states its rules.
+
+News goes in through `answered`, `failed`, `refused`, `ended`, `drain`; `step(now)` returns what to
+do about it, and `next_start` hands out work as slots become free. The simulator runs this very
+class.
+
+How it behaves:
+- One sync is always open at the server, parked. Ends go out in a second one: at most every
+  PACE_SECONDS while slots have work queued (then nobody waits for the answer), else at once.
+- It prefetches as much as keeps the slots busy for HORIZON_SECONDS, by measured run times, so
+  short tasks never wait for the network and long ones are never hoarded.
+- When the server is away it goes on, keeps every end, and asks again with exponential back-off
+  and jitter, always the same numbers with the same ends.
+- A draining pilot gives back what it has not started, finishes and delivers the rest, then leaves.
+"""
+
+from collections import OrderedDict, deque
+from random import Random
+from typing import Any, Deque, Dict, List, NamedTuple, Optional
+
+from covey.pilot.messages import RETURNED, Answer, Body, End, Held, Sync, Task
+
+PACE_SECONDS = 0.025
+HORIZON_SECONDS = 0.06
+LONG_SECONDS = 1.0  # tasks that take longer are not prefetched
+MOST_PREFETCH = 64  # a slot
+MOST_ENDS = 1000  # a sync
+CAPTURED = 1 << 16  # of an output, at most
+MOST_OUTPUT = 1 << 20  # characters of output a sync, unless one end has more
+FIRST_BACKOFF = 0.1
+LAST_BACKOFF = 30.0
+OVERTAKEN_SECONDS = 0.5
+
+
+class Send(NamedTuple):
+    """Send this sync; report `answered`, `failed` or `refused` with its number and try."""
+
+    sync: Sync
+    attempt: int
+
+
+class Start(NamedTuple):
+    key: str
+    body: Body
+    task: Task
+
+
+class Stop(NamedTuple):
+    """Kill this attempt if it runs; its end follows in any case."""
+
+    key: str
+
+
+class Recall(NamedTuple):
+    """Take these back if they have not started."""
+
+    keys: List[str]
+
+
+class EnrolAgain(NamedTuple):
+    """The server does not know us any more; call `enrolled` when it does."""
+
+
+class Depart(NamedTuple):
+    """Nothing is left to do: say goodbye and end."""
+
+    reason: str
+
+
+class Holding:
+    """An attempt in our hands."""
+
+    def __init__(self, epoch: int, task: Task, fetched: float) -> None:
+        self.epoch = epoch
+        self.task = task
+        self.fetched = fetched
+        self.started = False  # handed to a slot; it may still wait in the slot's pipe
+
+
+class Ended(NamedTuple):
+    end: End
+    at: float
+
+
+class Open:
+    """A sync without an answer."""
+
+    def __init__(self, sync: Sync, ends: List[Ended]) -> None:
+        self.sync = sync
+        self.ends = ends
+        self.tries = 0
+        self.retry_at: Optional[float] = None
+        self.answer: Optional[Answer] = None
+
+
+def key_of(epoch: int, sequence: int) -> str:
+    return "%d.%d" % (epoch, sequence)
+
+
+def _batch(ends: List[Ended]) -> int:
+    """How many of these fit into one sync."""
+    size = 0
+    for count, one in enumerate(ends[:MOST_ENDS]):
+        size += min(one.end.stdout_bytes, CAPTURED) + min(one.end.stderr_bytes, CAPTURED)
+        if size > MOST_OUTPUT and count:
+            return count
+    return min(len(ends), MOST_ENDS)
+
+
+class Brain:
+    def __init__(
+        self, pilot: int, epoch: int, slots: int, idle_seconds: float, random: Random, now: float
+    ) -> None:
+        self.pilot = pilot
+        self.epoch = epoch
+        self.slots = slots
+        self.idle_seconds = idle_seconds
+        self.holding: "OrderedDict[str, Holding]" = OrderedDict()
+        self.queue: Deque[str] = deque()
+        self.bodies: Dict[int, Body] = {}
+        self.draining = ""  # the reason, once we are
+        self.failures = 0  # in a row, of reaching the server
+        self._random = random
+        self._number = 0
+        self._received = 0
+        self._full = False
+        self._enrolling = False
+        self._departed = False
+        self._open: "OrderedDict[int, Open]" = OrderedDict()
+        self._ends: List[Ended] = []
+        self._ends_sent = now - PACE_SECONDS
+        self._busy = now
+        self._mean_seconds: Optional[float] = None
+        self._commands: List[Any] = []
+
+    # -- news ------------------------------------------------------------------------------
+
+    def answered(self, number: int, answer: Answer, now: float) -> None:
+        self.failures = 0
+        if answer.epoch < self.epoch:
+            self._again(number, now, FIRST_BACKOFF)
+            return
+        if answer.resync:
+            if number in self._open or answer.epoch > self.epoch:
+                self._start_over(answer.epoch, answer.recorded)
+            return
+        opened = self._open.get(number)
+        if opened is None or answer.epoch != self.epoch:
+            return
+        opened.answer = answer
+        while self._open:
+            number, first = next(iter(self._open.items()))
+            if first.answer is None:
+                # The server released it before it answered a later one: its answer got lost.
+                if number < opened.sync.number and first.retry_at is None:
+                    first.retry_at = now + OVERTAKEN_SECONDS
+                break
+            del self._open[number]
+            self._process(number, first.answer, now)
+
+    def failed(self, number: int, attempt: int, now: float, delay: float = 0.0) -> None:
+        """No answer came, or one that says to come back after `delay`."""
+        opened = self._open.get(number)
+        if opened is None or opened.tries != attempt:
+            return
+        self.failures += 1
+        backoff = min(FIRST_BACKOFF * 2 ** min(self.failures - 1, 20), LAST_BACKOFF)
+        self._again(number, now, max(delay, backoff * (0.5 + self._random.random() / 2)))
+
+    def refused(self, number: int, attempt: int, problem: str, now: float) -> None:
+        opened = self._open.get(number)
+        if opened is None or opened.tries != attempt:
+            return
+        if problem == "unknown-pilot":
+            self._enrolling = True
+            self._commands.append(EnrolAgain())
+            self._reclaim(0)
+        elif problem == "stale":
+            self._start_over(self.epoch, 0)
+        else:
+            self.failed(number, attempt, now)
+
+    def enrolled(self, pilot: int, epoch: int) -> None:
+        self.pilot = pilot
+        self._enrolling = False
+        self._start_over(epoch, 0)
+
+    def ended(self, key: str, end: End, now: float) -> None:
+        """A slot is through with it (or gives it back unstarted)."""
+        holding = self.holding.pop(key)
+        self._busy = now
+        if end.outcome != RETURNED:
+            wall = max(end.wall_seconds, 0.0002)
+            mean = self._mean_seconds
+            self._mean_seconds = wall if mean is None else 0.8 * mean + 0.2 * wall
+            queued = max(0.0, now - end.wall_seconds - holding.fetched)
+            end = end._replace(queued_seconds=queued)
+        self._ends.append(Ended(end, now))
+
+    def drain(self, reason: str, now: float) -> None:
+        if not self.draining:
+            self.draining = reason
+            for key in list(self.queue):
+                self._give_back(key, now)
+            started = [key for key, holding in self.holding.items() if holding.started]
+            if started:
+                self._commands.append(Recall(started))
+
+    # -- what to do ------------------------------------------------------------------------
+
+    def next_start(self) -> Optional[Start]:
+        """The next attempt for a free slot. Call it when there is one."""
+        if not self.queue:
+            return None
+        key = self.queue.popleft()
+        holding = self.holding[key]
+        holding.started = True
+        return Start(key, self.bodies[holding.task.bag], holding.task)
+
+    def step(self, now: float) -> List[Any]:
+        self._send_what_is_due(now)
+        self._depart_if_done(now)
+        commands, self._commands = self._commands, []
+        return commands
+
+    def wake_at(self, now: float) -> float:
+        """When `step` should be called again at the latest."""
+        due = now + 1.0
+        for opened in self._open.values():
+            if opened.retry_at is not None:
+                due = min(due, opened.retry_at)
+        if self._ends and not self._ends_open():
+            due = min(due, self._ends_sent + PACE_SECONDS)
+        return due
+
+    def away(self) -> bool:
+        return self.failures > 0
+
+    def undelivered(self) -> bool:
+        return bool(self._ends) or self._ends_open()
+
+    def idle_since(self, now: float) -> float:
+        """Seconds without anything to run or deliver."""
+        if self.holding or self.undelivered():
+            return 0.0
+        return now - self._busy
+
+    # -- inside ----------------------------------------------------------------------------
+
+    def _process(self, number: int, answer: Answer, now: float) -> None:
+        self._received = number
+        for body in answer.bodies:
+            self.bodies[body.bag] = body
+        for task in answer.tasks:
+            key = key_of(answer.epoch, task.sequence)
+            self.holding[key] = Holding(answer.epoch, task, now)
+            self.queue.append(key)
+            self._busy = now
+        for one in answer.cancels:
+            self._cancel(key_of(one.epoch, one.sequence), now)
+        recalled = [key_of(one.epoch, one.sequence) for one in answer.recalls]
+        if recalled:
+            self._recall(recalled, now)
+        if answer.leave:
+            self.drain("the server sends its pilots home", now)
+        elif self.draining:
+            for key in list(self.queue):
+                self._give_back(key, now)
+
+    def _cancel(self, key: str, now: float) -> None:
+        holding = self.holding.get(key)
+        if holding is None:
+            return
+        if holding.started:
+            self._commands.append(Stop(key))
+        else:
+            self._give_back(key, now)
+
+    def _recall(self, keys: List[str], now: float) -> None:
+        started = []
+        for key in keys:
+            holding = self.holding.get(key)
+            if holding is not None and holding.started:
+                started.append(key)
+            elif holding is not None:
+                self._give_back(key, now)
+        if started:
+            self._commands.append(Recall(started))
+
+    def _give_back(self, key: str, now: float) -> None:
+        self.queue.remove(key)
+        holding = self.holding.pop(key)
+        task = holding.task
+        end = End(holding.epoch, task.sequence, task.bag, task.task, RETURNED)
+        self._ends.append(Ended(end, now))
+
+    def _ends_open(self) -> bool:
+        return any(opened.ends for opened in self._open.values())
+
+    def _send_what_is_due(self, now: float) -> None:
+        if self._enrolling or self._departed:
+            return
+        for opened in self._open.values():
+            if opened.retry_at is not None and now >= opened.retry_at:
+                opened.retry_at = None
+                self._send(opened)
+        if not self._open:
+            self._sync(now)
+        elif len(self._open) == 1 and self._ends and not self._ends_open():
+            paced = now - self._ends_sent >= PACE_SECONDS
+            if paced or not self.queue:
+                self._sync(now)
+
+    def _sync(self, now: float) -> None:
+        count = _batch(self._ends)
+        ends, self._ends = self._ends[:count], self._ends[count:]
+        self._number += 1
+        held: Optional[List[Held]] = None
+        if self._full:
+            self._full = False
+            self._received = self._number - 1
+            held = [
+                Held(h.epoch, h.task.sequence, h.task.bag, h.task.task)
+                for h in self.holding.values()
+            ]
+        rows = [one.end._replace(age_seconds=max(0.0, now - one.at)) for one in ends]
+        sync = Sync(self.pilot, self.epoch, self._number, self._received, self._want(), rows, held)
+        if ends:
+            self._ends_sent = now
+        self._open[self._number] = opened = Open(sync, ends)
+        self._send(opened)
+
+    def _send(self, opened: Open) -> None:
+        opened.tries += 1
+        self._commands.append(Send(opened.sync, opened.tries))
+
+    def _again(self, number: int, now: float, delay: float) -> None:
+        opened = self._open.get(number)
+        if opened is not None:
+            opened.retry_at = now + delay
+
+    def _want(self) -> int:
+        if self.draining:
+            return 0
+        mean = self._mean_seconds
+        if mean is None or mean > LONG_SECONDS:
+            return self.slots
+        ahead = min(int(HORIZON_SECONDS / mean) + 1, MOST_PREFETCH)
+        return self.slots * (1 + ahead) if ahead > 1 else self.slots + 1
+
+    def _start_over(self, epoch: int, recorded: int) -> None:
+        """Another epoch, or we had been given up: what we waited for will not come."""
+        self.epoch = epoch
+        self._reclaim(recorded)
+        self._full = True
+
+    def _reclaim(self, recorded: int) -> None:
+        """Ends of unanswered syncs are to be sent again, unless the server has them."""
+        again: List[Ended] = []
+        for number, opened in self._open.items():
+            if number > recorded:
+                again.extend(opened.ends)
+        self._ends = again + self._ends
+        self._open.clear()
+
+    def _depart_if_done(self, now: float) -> None:
+        if self._departed or self.holding or self.undelivered():
+            return
+        reason = self.draining
+        if not reason and not self.away() and self.idle_since(now) >= self.idle_seconds:
+            reason = "idle for %.0f s" % self.idle_since(now)
+        if reason:
+            self._departed = True
+            self._commands.append(Depart(reason))
+
+
+__all__ = ["Brain", "Depart", "EnrolAgain", "Recall", "Send", "Start", "Stop", "key_of"]

@@ -1,0 +1,264 @@
+"""The keeper: the small process that forks the slots and buries them.
+
+The rule: slots are forked only here. The pilot has threads once it works, and a fork
+of a process with threads may inherit a lock that nobody will ever release; a slot
+that dies hours later must be replaced all the same. So the pilot forks one keeper
+while it is still alone, and the keeper, which never has a thread, forks slots on
+request. (A fresh interpreter per slot would do too, but it needs the interpreter and
+our code on disk still, reads both again for each of perhaps a hundred slots, and
+shares no memory: 9 MB each instead of 2.)
+
+The keeper is a subreaper: the tasks of a slot that was killed come to it. Whatever
+child it has that is not a slot is such an orphan, and is killed. It is the parent of
+the slots, so it alone can signal them without hitting a stranger.
+
+When the pilot is gone, however it went, the keeper ends the slots, removes what they
+left on disk, and exits last. When the keeper is killed, the slots end themselves,
+and the pilot forks a new keeper (see ``slots``): then, and only then, from a process
+with threads.
+"""
+
+import gc
+import os
+import signal
+import socket
+import struct
+import time
+import traceback
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from covey.pilot import tree, wake
+from covey.pilot.board import Board
+from covey.pilot.orders import Line
+from covey.pilot.scratch import remove
+from covey.pilot.slot import Settings, Slot, paths
+
+REQUEST = struct.Struct("=I")  # start slot number …, with its two sockets attached
+REPLY = struct.Struct("=II")  # slot number, process id; 0: the one before is buried
+_FDS = struct.Struct("=2i")
+
+_FASTEST_LIFE_SECONDS = 1.0  # a slot that dies sooner is not replaced at once
+_UNKILLABLE_SECONDS = 10.0
+
+
+class Wanted(NamedTuple):
+    """A slot to start, no sooner than ``at``."""
+
+    orders: socket.socket
+    control: socket.socket
+    at: float
+
+
+def fork_keeper(settings: Settings, board: Board) -> Tuple[int, socket.socket]:
+    """Fork the keeper; its process id and the socket for requests."""
+    _open_standard_streams()
+    ours, theirs = socket.socketpair()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _prepare(theirs.fileno())
+            Keeper(settings, board, theirs, parent).serve()
+        finally:
+            os._exit(0)  # never back into the pilot's own stack
+    theirs.close()
+    return pid, ours
+
+
+def _open_standard_streams() -> None:
+    """A pilot started with some of them closed would get sockets there, which the
+    keeper and the slots would then overwrite with theirs."""
+    while True:
+        fd = os.open(os.devnull, os.O_RDWR)
+        if fd > 2:
+            os.close(fd)
+            return
+
+
+def _prepare(kept: int) -> None:
+    """Own session, no signals, no descriptor of the pilot's."""
+    gc.disable()  # the pilot's garbage must not close our descriptors
+    wake.hold_signals()
+    os.setsid()
+    os.chdir("/")
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    try:
+        fds = [int(name) for name in os.listdir("/proc/self/fd")]
+    except OSError:
+        fds = list(range(min(65536, os.sysconf("SC_OPEN_MAX"))))
+    for fd in fds:
+        if fd > 2 and fd != kept:
+            try:
+                os.close(fd)
+            except OSError:
+                pass
+    tree.become_subreaper()
+    tree.name_process("covey keeper")
+
+
+class Keeper:
+    def __init__(
+        self, settings: Settings, board: Board, requests: socket.socket, parent: int
+    ) -> None:
+        self.settings = settings
+        self.board = board
+        self.requests = requests
+        self.parent = parent
+        self.slots: Dict[int, int] = {}
+        self.born: Dict[int, float] = {}
+        self.wanted: Dict[int, Wanted] = {}
+        self.open = True
+
+    def serve(self) -> None:
+        """Until the pilot is gone."""
+        tree.signal_when_parent_dies(wake.PARENT, self.parent)
+        wake.ring(self.requests.fileno())
+        while True:
+            while self._receive():
+                pass
+            if not self.open or os.getppid() != self.parent:
+                break
+            self._start_wanted()
+            self._reap()
+            wake.wait(self._until(), [self.requests.fileno()])
+        self._end()
+
+    def _receive(self) -> bool:
+        """Take one request; False when there is none now."""
+        flags = socket.MSG_DONTWAIT | getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+        space = socket.CMSG_SPACE(_FDS.size)
+        try:
+            data, extra, _, _ = self.requests.recvmsg(REQUEST.size, space, flags)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data, extra = b"", []
+        if len(data) < REQUEST.size or not extra:
+            self.open = False
+            return False
+        (index,) = REQUEST.unpack(data)
+        orders, control = (_socket(fd) for fd in _FDS.unpack(extra[0][2][: _FDS.size]))
+        self._bury(index)
+        earliest = self.born.get(index, -_FASTEST_LIFE_SECONDS) + _FASTEST_LIFE_SECONDS
+        self.wanted[index] = Wanted(orders, control, earliest)
+        return True
+
+    def _bury(self, index: int) -> None:
+        """See that the former slot of that number, its tasks and its files are gone."""
+        if index not in self.slots:
+            return
+        pid = self.slots.pop(index)
+        if pid:
+            tree.send(pid, signal.SIGKILL)
+            _wait_for(pid)
+        tree.kill_children(set(self.slots.values()), _UNKILLABLE_SECONDS)
+        self._remove_files(index)
+        self._reply(index, 0)
+
+    def _remove_files(self, index: int) -> None:
+        for path in paths(self.settings.directory, index):
+            try:
+                remove(path)
+            except OSError:
+                pass  # the next slot takes another name
+
+    def _start_wanted(self) -> None:
+        now = time.monotonic()
+        for index, wanted in sorted(self.wanted.items()):
+            if wanted.at > now:
+                continue
+            try:
+                pid = os.fork()
+            except OSError:  # too many processes: later
+                self.wanted[index] = wanted._replace(at=now + 1.0)
+                continue
+            if pid == 0:
+                self._become_slot(index, wanted)
+            self.slots[index] = pid
+            self.born[index] = now
+            del self.wanted[index]
+            wanted.orders.close()
+            wanted.control.close()
+            self._reply(index, pid)
+
+    def _become_slot(self, index: int, mine: Wanted) -> None:
+        """In the child: never returns."""
+        orders = Line(mine.orders)
+        try:
+            self.requests.close()
+            for number, other in self.wanted.items():
+                if number != index:
+                    other.orders.close()
+                    other.control.close()
+            os.setsid()
+            tree.name_process("covey slot {}".format(index))
+            if tree.signal_when_parent_dies(wake.PARENT, os.getppid()):
+                Slot(index, self.settings, orders, Line(mine.control), self.board).serve()
+        except BaseException:
+            orders.send(traceback.format_exc())  # the pilot puts it into its report
+        finally:
+            os._exit(0)
+
+    def _reply(self, index: int, pid: int) -> None:
+        try:
+            self.requests.send(REPLY.pack(index, pid))
+        except OSError:
+            pass  # the pilot is gone, which is noticed elsewhere
+
+    def _reap(self) -> None:
+        """Collect dead slots and kill orphans. The pilot notices a dead slot itself
+        and asks for another, so its number is only remembered here."""
+        for index, pid in list(self.slots.items()):
+            if pid and _reaped(pid):
+                self.slots[index] = 0
+        tree.kill_children(set(self.slots.values()), _UNKILLABLE_SECONDS)
+
+    def _until(self) -> Optional[float]:
+        times = [wanted.at for wanted in self.wanted.values()]
+        return max(0.0, min(times) - time.monotonic()) if times else None
+
+    def _end(self) -> None:
+        """Let every slot clean up after itself, then see that it did."""
+        self.board.end()
+        pids = [pid for pid in self.slots.values() if pid]
+        for pid in pids:
+            tree.send(pid, wake.PARENT)
+        give_up = time.monotonic() + _UNKILLABLE_SECONDS / 2
+        while pids and time.monotonic() < give_up:
+            pids = [pid for pid in pids if not _reaped(pid)]
+            if pids:
+                wake.wait(0.1, [])
+        tree.kill_all_children()
+        for index in self.slots:
+            self._remove_files(index)
+        try:
+            os.rmdir(self.settings.directory)
+        except OSError:
+            pass  # somebody else's files, or the last slot has done it
+
+
+def _socket(fd: int) -> socket.socket:
+    os.set_inheritable(fd, False)
+    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=fd)
+
+
+def _reaped(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
+def _wait_for(pid: int) -> None:
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        pass
+
+
+def request(keeper: socket.socket, index: int, ends: List[socket.socket]) -> None:
+    """Ask the keeper for a slot that has these two sockets. Raises OSError."""
+    fds = _FDS.pack(*(end.fileno() for end in ends))
+    keeper.sendmsg([REQUEST.pack(index)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])

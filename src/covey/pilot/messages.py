@@ -1,0 +1,149 @@
+"""What pilots and the server say to each other.
+
+Defined once: the pilot carries this module to hosts with nothing but ``python3``, and the server
+imports it. Top-level messages travel as JSON objects (a field that one side does not know is
+ignored, a missing one takes its default); the rows inside them (`Task`, `End`, `Held`) are many
+and travel as JSON arrays in field order, so new fields go at the end of a row, with a default.
+
+The rules of `sync`, which both sides keep (`covey.core.pilots` and `covey.pilot.brain`):
+
+1. A pilot numbers its syncs 1, 2, 3, … and never reuses a number for another message. The server
+   answers a repeated number with the same answer and does nothing else.
+2. `received` says up to which number the pilot has processed the answers. The pilot processes
+   answers in the order of their numbers, so everything in them arrives exactly once.
+3. An answer to a sync that carried ends is given only when those ends are durable: it is their
+   acknowledgement.
+4. A sync of another epoch (the server restarted), or of a pilot that was given up as lost, is
+   answered with `resync`. The pilot then forgets the answers it waits for, drops the ends of
+   syncs up to `recorded` (they are durable), and sends a *full* sync: its next number, the new
+   epoch, all other ends, and `held`: every attempt it has. What is not in there it does not have.
+5. A pilot ignores answers of an epoch older than the newest it has seen.
+"""
+
+from typing import Dict, List, NamedTuple, Optional, Union
+
+PROTOCOL = 1
+
+Scalar = Union[str, int, float]
+
+# How an attempt can end. The first four are the task's doing or its owner's; RETURNED was never
+# started; HOST and LOST are the infrastructure's and use up no retries.
+OK = "ok"
+FAILED = "failed"
+TIMEOUT = "timeout"
+CANCELLED = "cancelled"
+RETURNED = "returned"
+HOST = "host"
+LOST = "lost"
+PILOT_OUTCOMES = (OK, FAILED, TIMEOUT, CANCELLED, RETURNED, HOST)
+
+
+class Enrol(NamedTuple):
+    """A pilot presents itself. Enrolling again with the same key gives the same pilot."""
+
+    key: str
+    host: str
+    slots: int
+    site: str = "hand"
+    job: str = ""
+    tags: Dict[str, str] = {}
+    version: str = ""
+    protocol: int = PROTOCOL
+
+
+class Enrolled(NamedTuple):
+    pilot: int
+    credential: str
+    epoch: int
+    poll_seconds: float
+    lease_seconds: float
+    idle_seconds: float
+
+
+class Body(NamedTuple):
+    """What all tasks of a bag share; travels once per pilot and epoch."""
+
+    bag: int
+    argv: List[str]
+    names: List[str]
+    env: Dict[str, str] = {}
+    limit_seconds: float = 0.0
+    chdir: str = ""
+
+
+class Task(NamedTuple):
+    """One attempt to make: its sequence number (of the answer's epoch), and of which task."""
+
+    sequence: int
+    bag: int
+    task: int
+    values: List[Scalar]
+
+
+class Held(NamedTuple):
+    """An attempt that the pilot has, running or waiting for a slot."""
+
+    epoch: int
+    sequence: int
+    bag: int
+    task: int
+
+
+class End(NamedTuple):
+    """How an attempt ended. Times are durations, so clocks need not agree:
+    fetched --queued--> started --wall--> ended --age--> sent to the server."""
+
+    epoch: int
+    sequence: int
+    bag: int
+    task: int
+    outcome: str
+    exit_code: int = -1
+    signal: int = 0
+    queued_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    memory_kb: int = 0
+    age_seconds: float = 0.0
+    stdout: str = ""
+    stderr: str = ""
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+    message: str = ""
+
+
+class Sync(NamedTuple):
+    """`want` is how many attempts the pilot would like to hold in all, so that an answer still
+    under way is never counted twice."""
+
+    pilot: int
+    epoch: int
+    number: int
+    received: int
+    want: int
+    ends: List[End] = []
+    held: Optional[List[Held]] = None
+
+
+class Answer(NamedTuple):
+    epoch: int
+    number: int
+    bodies: List[Body] = []
+    tasks: List[Task] = []
+    cancels: List[Held] = []
+    recalls: List[Held] = []
+    resync: bool = False
+    recorded: int = 0
+    leave: bool = False
+
+
+class Leave(NamedTuple):
+    """The pilot ends. It has delivered what it could; what it still held it will not run."""
+
+    pilot: int
+    epoch: int
+    reason: str = ""
+
+
+class Left(NamedTuple):
+    epoch: int

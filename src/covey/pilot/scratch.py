@@ -1,0 +1,190 @@
+"""What a slot keeps on disk: one private directory and two output files.
+
+The rule: every task finds its directory new, and none pays for that. A fresh
+directory per task costs a third of the throughput of short tasks, so one is reused:
+looked at after each task (two system calls) and emptied or replaced only if the task
+left something in it, changed its mode, or removed it. The output files are opened
+once, for appending, and truncated only if something was written.
+"""
+
+import fcntl
+import os
+import stat
+from typing import List, Tuple
+
+_MODE = 0o700
+_MINIMUM_FREE_INODES = 16
+
+
+class Space:
+    """Whether a file system has room for a task to start."""
+
+    def __init__(self, directory: str, minimum_bytes: int) -> None:
+        self.directory = directory
+        self.minimum_bytes = minimum_bytes
+
+    def shortage(self) -> str:
+        """In words what is short, "" for nothing. A quota is not seen here."""
+        try:
+            found = os.statvfs(self.directory)
+        except OSError as error:
+            return "cannot look at {}: {}".format(self.directory, error.strerror)
+        free_bytes = found.f_bavail * found.f_frsize
+        if free_bytes < self.minimum_bytes:
+            return "no space left in {} ({} bytes free)".format(self.directory, free_bytes)
+        # Some file systems (btrfs) have no fixed number and say 0 of 0.
+        if found.f_files and self.minimum_bytes and found.f_favail < _MINIMUM_FREE_INODES:
+            return "no inodes left in {}".format(self.directory)
+        return ""
+
+
+class Output:
+    """A file that takes one of a task's output streams, as descriptor ``fd``."""
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self.fd = fd
+        self._open()
+
+    def _open(self) -> None:
+        try:
+            os.unlink(self.path)  # of a slot that died, or a task's symbolic link
+        except OSError:
+            pass
+        flags = os.O_CREAT | os.O_EXCL | os.O_APPEND
+        opened = os.open(self.path, flags | os.O_WRONLY, 0o600)
+        os.dup2(opened, self.fd)  # inheritable: this is what tasks get
+        os.close(opened)
+        self._reader = os.open(self.path, os.O_RDONLY)
+        self._flags = fcntl.fcntl(self.fd, fcntl.F_GETFL)
+
+    def take(self, limit: int) -> Tuple[bytes, int]:
+        """What was written since the last time, the middle left out beyond ``limit``
+        bytes, and its true size."""
+        size = os.fstat(self._reader).st_size
+        data = b""
+        if size:
+            data = self._read(size, limit)
+            os.ftruncate(self.fd, 0)
+        # The task shared our open file and may have changed its flags.
+        if fcntl.fcntl(self.fd, fcntl.F_GETFL) != self._flags:
+            fcntl.fcntl(self.fd, fcntl.F_SETFL, self._flags)
+            os.lseek(self.fd, 0, os.SEEK_SET)
+        return data, size
+
+    def _read(self, size: int, limit: int) -> bytes:
+        if size <= limit:
+            return os.pread(self._reader, size, 0)
+        head = limit // 2
+        tail = limit - head
+        left_out = size - head - tail
+        return b"".join(
+            (
+                os.pread(self._reader, head, 0),
+                b"\n[... %d bytes left out ...]\n" % left_out,
+                os.pread(self._reader, tail, size - tail) if tail else b"",
+            )
+        )
+
+    def remove(self) -> None:
+        try:
+            os.unlink(self.path)
+        except OSError:
+            pass
+
+
+class Home:
+    """The private directory of a slot; the process stands in it."""
+
+    def __init__(self, path: str) -> None:
+        self.first_path = self.path = path
+        self._abandoned: List[str] = []
+        self._settle()
+
+    def _settle(self) -> None:
+        """Be in an empty directory at ``path``, or at a new path if that cannot be."""
+        os.makedirs(os.path.dirname(self.path), exist_ok=True)  # a task may remove even that
+        try:
+            remove(self.path)
+            os.mkdir(self.path, _MODE)
+        except OSError:
+            # A mount point or an immutable file: leave it, and try again at the end.
+            self._abandoned.append(self.path)
+            self.path = "{}-{}".format(self.first_path, len(self._abandoned))
+            remove(self.path)
+            os.mkdir(self.path, _MODE)
+        os.chmod(self.path, _MODE)  # whatever the umask
+        self.enter()
+        found = os.stat(".")
+        self._identity = (found.st_ino, found.st_dev, stat.S_IMODE(found.st_mode))
+
+    def enter(self) -> None:
+        os.chdir(self.path)
+
+    def tidy(self) -> None:
+        """After a task: make it as it was."""
+        try:
+            found = os.stat(self.path)
+            same = (found.st_ino, found.st_dev, stat.S_IMODE(found.st_mode)) == self._identity
+            if same and not os.listdir(self.path):
+                return
+            if same:
+                empty(self.path)
+                return
+        except OSError:
+            pass
+        self._settle()
+
+    def remove(self) -> None:
+        os.chdir("/")
+        for path in [self.path] + self._abandoned:
+            try:
+                remove(path)
+            except OSError:
+                pass
+
+
+def remove(path: str) -> None:
+    """Remove whatever is at path; nothing there is fine. Raises OSError."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(mode):
+        os.unlink(path)
+        return
+    os.chmod(path, _MODE)
+    empty(path)
+    os.rmdir(path)
+
+
+def empty(root: str) -> None:
+    """Remove everything in root, which no process uses any more. Raises OSError.
+
+    No recursion and no long paths: directories found below are first moved up into
+    root, so a tree deeper than any path can name goes too.
+    """
+    number = 0
+    while True:
+        names = os.listdir(root)
+        if not names:
+            return
+        for name in names:
+            top = os.path.join(root, name)
+            if not stat.S_ISDIR(os.lstat(top).st_mode):
+                os.unlink(top)
+                continue
+            os.chmod(top, _MODE)
+            for inner in os.listdir(top):
+                path = os.path.join(top, inner)
+                if not stat.S_ISDIR(os.lstat(path).st_mode):
+                    os.unlink(path)
+                    continue
+                os.chmod(path, _MODE)  # its ".." changes: it must be writable
+                while True:
+                    number += 1
+                    target = os.path.join(root, ".covey-{}".format(number))
+                    if not os.path.lexists(target):
+                        break
+                os.rename(path, target)
+            os.rmdir(top)

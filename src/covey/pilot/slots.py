@@ -1,0 +1,361 @@
+"""The pilot's side of its slots: orders in, outcomes out, nothing left behind.
+
+The rule: every order that ``offer`` took comes back from ``read`` or ``close`` as
+exactly one outcome, whichever process dies. None of these calls waits for a task.
+
+Each slot holds a few orders beyond the one that runs, so that it never waits for the
+pilot: two in all where tasks are long, more where they take milliseconds. What waits
+in one slot while another is idle is moved over, so holding is never queueing.
+
+    pilot ── keeper ── slot ── task
+      └─ sockets ───────┘
+
+Call ``start`` before the pilot has threads. One thread at a time may use an object;
+``os.waitpid(-1)`` is not for anyone else in this process.
+"""
+
+import os
+import select
+import signal
+import socket
+import time
+import warnings
+from collections import OrderedDict, deque
+from typing import Deque, Dict, Iterable, List, Optional, Set, Tuple
+
+from covey.pilot import tree
+from covey.pilot.board import Board
+from covey.pilot.keeper import REPLY, fork_keeper, request
+from covey.pilot.orders import Line, Order, Outcome
+from covey.pilot.slot import CANCEL, RECALL, Settings
+
+_SHALLOW, _DEEP = 2, 32
+_AHEAD_SECONDS = 0.03  # about how much work a slot holds; 0.9 of the floor needs some 20 ms
+_START_SECONDS = 60.0
+_CLOSE_SECONDS = 10.0
+
+
+class _Seat:
+    """What the pilot knows of one slot."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.orders: Optional[Line] = None
+        self.control: Optional[Line] = None
+        self.pid = 0
+        self.inside: "OrderedDict[int, Order]" = OrderedDict()
+        self.number = 0  # of the last order given; goes on when the slot is replaced
+        self.mean_seconds = 1.0
+        self.last_words = ""
+        self.dying: Deque[List[Tuple[Order, Outcome]]] = deque()
+
+    def depth(self) -> int:
+        """How many orders it may hold."""
+        if self.orders is None:
+            return 0
+        ahead = int(_AHEAD_SECONDS / max(self.mean_seconds, 1e-4))
+        return max(_SHALLOW, min(_DEEP, _SHALLOW + ahead))
+
+    def learn(self, outcome: Outcome) -> None:
+        if outcome.started:
+            self.mean_seconds += 0.2 * (outcome.wall_seconds - self.mean_seconds)
+
+
+class Slots:
+    """``count`` slots, working in ``directory``, which is made, and removed again at
+    the end if nobody else put anything there."""
+
+    def __init__(
+        self,
+        directory: str,
+        count: int,
+        output_limit: int = 65536,
+        grace_seconds: float = 2.0,
+        minimum_free_bytes: int = 16 << 20,
+    ) -> None:
+        self._settings = Settings(
+            os.path.abspath(directory), output_limit, grace_seconds, minimum_free_bytes
+        )
+        self._seats = [_Seat(index) for index in range(count)]
+        self._by_fd: Dict[int, _Seat] = {}
+        self._where: Dict[str, Tuple[_Seat, int]] = {}
+        self._moving: Set[str] = set()
+        self._unwanted: Set[str] = set()
+        self._ready: List[Outcome] = []
+        self._poll = select.poll()
+        self._keeper_pid = 0
+        self._keeper: Optional[socket.socket] = None
+        self._closing = False
+
+    # Starting
+
+    def start(self) -> None:
+        """Make the slots; raises OSError if this host cannot. Not again before close."""
+        os.makedirs(self._settings.directory, 0o700, exist_ok=True)
+        tree.become_subreaper()  # should even the keeper be killed
+        self._board = Board(len(self._seats))
+        self._closing = False
+        self._start_keeper()
+        give_up = time.monotonic() + _START_SECONDS
+        while any(not seat.pid for seat in self._seats):
+            if self._keeper is None or time.monotonic() > give_up:
+                self.close()
+                raise OSError("the slots did not start")
+            self._poll.poll(100)
+            self._hear_keeper()
+
+    def _start_keeper(self) -> None:
+        self._keeper_pid, self._keeper = fork_keeper(self._settings, self._board)
+        self._poll.register(self._keeper, select.POLLIN)
+        for seat in self._seats:
+            self._connect(seat)
+            self._hear_keeper()  # neither end may fill up with a thousand slots
+
+    def _connect(self, seat: _Seat) -> None:
+        """Have the keeper start a slot for this seat."""
+        if self._keeper is None:
+            return
+        pairs = [socket.socketpair(), socket.socketpair()]
+        try:
+            request(self._keeper, seat.index, [pairs[0][1], pairs[1][1]])
+        except OSError:  # the keeper died: _hear_keeper will see to it
+            for pair in pairs:
+                pair[0].close()
+            return
+        finally:
+            for pair in pairs:
+                pair[1].close()
+        seat.pid = 0
+        seat.orders, seat.control = Line(pairs[0][0]), Line(pairs[1][0])
+        self._by_fd[seat.orders.fileno()] = seat
+        self._poll.register(seat.orders, select.POLLIN)
+
+    # Orders in
+
+    def filenos(self) -> List[int]:
+        """What to poll for reading; changes when a slot is replaced."""
+        fds = [seat.orders.fileno() for seat in self._seats if seat.orders]
+        return fds + [self._keeper.fileno()] if self._keeper else fds
+
+    def free(self) -> int:
+        """How many more orders can be offered now."""
+        return sum(max(0, seat.depth() - len(seat.inside)) for seat in self._seats)
+
+    def running(self) -> Dict[str, int]:
+        """Every order inside: the process id of those that run, 0 for the others."""
+        found = {}
+        for seat in self._seats:
+            number, pid = self._board.begun(seat.index) if seat.inside else (0, 0)
+            for inside, order in seat.inside.items():
+                found[order.key] = pid if inside == number else 0
+        return found
+
+    def offer(self, order: Order) -> bool:
+        """Take the order into the least loaded slot; False when all are full.
+
+        Its key must not be inside already.
+        """
+        if order.key in self._where:
+            raise ValueError("{} is inside already".format(order.key))
+        seat = self._emptiest([s for s in self._seats if len(s.inside) < s.depth()])
+        if seat is None:
+            return False
+        self._give(seat, order)
+        return True
+
+    def _emptiest(self, seats: List[_Seat]) -> Optional[_Seat]:
+        return min(seats, key=lambda seat: len(seat.inside)) if seats else None
+
+    def _give(self, seat: _Seat, order: Order) -> None:
+        seat.number += 1
+        seat.inside[seat.number] = order
+        self._where[order.key] = (seat, seat.number)
+        if seat.orders:
+            seat.orders.send((seat.number,) + tuple(order))
+
+    def cancel(self, key: str) -> None:
+        """End the order: killed if it runs (``cancelled``), else ``returned``. One
+        that has just ended comes back as it ended; unknown keys are ignored."""
+        self._tell(key, CANCEL)
+
+    def recall(self, keys: Iterable[str]) -> None:
+        """Have those that have not started back as ``returned``; the others go on."""
+        for key in keys:
+            self._tell(key, RECALL)
+
+    def _tell(self, key: str, verb: int) -> None:
+        seat, number = self._where.get(key, (None, 0))
+        if seat is None:
+            return
+        self._unwanted.add(key)
+        if seat.control:
+            seat.control.send((verb, number))
+
+    # Outcomes out
+
+    def read(self, timeout: float = 0) -> List[Outcome]:
+        """All outcomes that are there now; waits up to ``timeout`` seconds for one."""
+        until = time.monotonic() + timeout
+        while True:
+            left = max(0.0, until - time.monotonic())
+            for fd, _ in self._poll.poll(0 if self._ready else int(left * 1000 + 0.999)):
+                seat = self._by_fd.get(fd)
+                if seat is None:
+                    self._hear_keeper()
+                elif not self._hear(seat):
+                    self._disconnect(seat)
+                    self._connect(seat)
+            self._balance()
+            if self._ready or not left:
+                ready, self._ready = self._ready, []
+                return ready
+
+    def _hear(self, seat: _Seat) -> bool:
+        """Take what the slot says; False when it is dead."""
+        if seat.orders is None or seat.control is None:
+            return False
+        for value in seat.orders.receive():
+            if isinstance(value, str):
+                seat.last_words = value
+            else:
+                for number, fields in value or ():
+                    self._over(seat, seat.inside.pop(number), Outcome(*fields))
+        seat.control.flush()
+        seat.orders.flush()  # the rest of a long order, if the slot asked for MORE
+        return not seat.orders.closed
+
+    def _over(self, seat: _Seat, order: Order, outcome: Outcome) -> None:
+        seat.learn(outcome)
+        del self._where[order.key]
+        moving = order.key in self._moving
+        self._moving.discard(order.key)
+        if moving and outcome.kind == "returned" and order.key not in self._unwanted:
+            target = self._emptiest([seat for seat in self._seats if seat.orders])
+            if target is not None:
+                self._give(target, order)
+                return
+        self._unwanted.discard(order.key)
+        self._ready.append(outcome)
+
+    def _balance(self) -> None:
+        """Take back what waits in one slot while another has nothing."""
+        idle = sum(1 for seat in self._seats if seat.orders and not seat.inside)
+        for seat in self._seats if idle else ():
+            if len(seat.inside) < 2 or seat.control is None or not idle:
+                continue
+            number = next(reversed(seat.inside))
+            key = seat.inside[number].key
+            if key not in self._moving and key not in self._unwanted:
+                self._moving.add(key)
+                seat.control.send((RECALL, number))
+                idle -= 1
+
+    # When something dies
+
+    def _disconnect(self, seat: _Seat) -> None:
+        """Its process is dead, but perhaps not yet what it ran: its orders are
+        written off when the keeper says so. Whether they had begun is known now."""
+        if seat.orders is None or seat.control is None:
+            return
+        self._poll.unregister(seat.orders)
+        del self._by_fd[seat.orders.fileno()]
+        seat.orders.close()
+        seat.control.close()
+        seat.orders = seat.control = None
+        begun, _ = self._board.begun(seat.index)
+        words = "its slot died"
+        if seat.last_words:
+            words += ": " + seat.last_words.strip().splitlines()[-1]
+            seat.last_words = ""
+        seat.dying.append(
+            [
+                (order, Outcome(order.key, "host" if n <= begun else "returned", message=words))
+                for n, order in seat.inside.items()
+            ]
+        )
+        seat.inside.clear()
+
+    def _write_off(self, seat: _Seat) -> None:
+        """Nothing of a dead slot is left: report the orders it had."""
+        for order, outcome in seat.dying.popleft() if seat.dying else ():
+            self._over(seat, order, outcome)
+
+    def _hear_keeper(self) -> None:
+        while self._keeper is not None:
+            try:
+                data = self._keeper.recv(REPLY.size, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if len(data) < REPLY.size:
+                self._replace_keeper(self._keeper)
+                return
+            index, pid = REPLY.unpack(data)
+            if pid:
+                self._seats[index].pid = pid
+            else:
+                self._write_off(self._seats[index])
+
+    def _replace_keeper(self, keeper: socket.socket) -> None:
+        """It was killed. The slots end themselves, as their parent is gone; wait for
+        that (milliseconds), then begin again."""
+        self._poll.unregister(keeper)
+        keeper.close()
+        self._keeper = None
+        _wait_reaped([self._keeper_pid], _CLOSE_SECONDS)
+        tasks = list(self.running().values())
+        for seat in self._seats:
+            self._hear(seat)  # what they finished before is not lost
+            self._disconnect(seat)
+        pids = [seat.pid for seat in self._seats if seat.pid]
+        _wait_reaped(pids, _CLOSE_SECONDS)
+        for pid in tree.family(pid for pid in pids + tasks if tree.parent_of(pid) == os.getpid()):
+            tree.send(pid, signal.SIGKILL)  # slots that were killed with the keeper
+        _wait_reaped([pid for pid in tasks if pid], _CLOSE_SECONDS)
+        for seat in self._seats:
+            while seat.dying:
+                self._write_off(seat)
+        if not self._closing:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a fork with threads: see keeper.py
+                self._start_keeper()
+
+    def close(self, kill: bool = True) -> List[Outcome]:
+        """End everything and remove the directory; the outcomes still to come.
+
+        With ``kill`` running tasks are cancelled, else waited for. Either way what
+        has not started is returned.
+        """
+        outcomes: List[Outcome] = []
+        for key in list(self._where):
+            self._tell(key, CANCEL if kill else RECALL)
+        give_up = time.monotonic() + self._settings.grace_seconds + _CLOSE_SECONDS
+        while self._where and self._keeper and (not kill or time.monotonic() < give_up):
+            outcomes += self.read(0.1)
+        self._closing = True
+        for seat in self._seats:
+            self._disconnect(seat)
+            while seat.dying:
+                self._write_off(seat)
+        if self._keeper is not None:
+            self._poll.unregister(self._keeper)
+            self._keeper.close()
+            self._keeper = None
+            _wait_reaped([self._keeper_pid], _CLOSE_SECONDS + 2)
+        outcomes += self._ready
+        self._ready = []
+        return outcomes
+
+
+def _wait_reaped(pids: List[int], seconds: float) -> None:
+    """Wait until those children of ours are gone; what is no child of ours counts."""
+    give_up = time.monotonic() + seconds
+    pause = 0.0005
+    for pid in pids:
+        try:
+            while os.waitpid(pid, os.WNOHANG)[0] == 0 and time.monotonic() < give_up:
+                time.sleep(pause)
+                pause = min(0.02, pause * 1.5)
+        except ChildProcessError:
+            continue

@@ -1,0 +1,196 @@
+"""Whole families of processes: adopting them, finding them, ending them.
+
+The rule: nothing that a task started outlives it. A task may double-fork, call
+setsid and leave its group, so a group is not enough; but where we are a *subreaper*
+every orphan below us becomes our child, and a process all of whose children are
+gone has no descendants left at all.
+
+Killing goes from the top: a child of ours keeps its process id until we reap it, so
+SIGKILL cannot hit a stranger; its own children then come to us and are next. Only
+against families that grow faster than that (a fork storm) is the whole tree read
+from /proc and killed at once.
+
+Elsewhere than on Linux there is no subreaper and perhaps no /proc: then a task's
+process group is all that is found.
+"""
+
+import os
+import signal
+import time
+from typing import Any, Container, Iterable, List, NamedTuple, Optional
+
+_SET_PDEATHSIG = 1
+_SET_NAME = 15
+_SET_CHILD_SUBREAPER = 36
+
+_FROM_THE_TOP = 4  # passes before the whole tree is read
+_BLIND_SECONDS = 1.0
+
+
+class Usage(NamedTuple):
+    """What reaped processes used, as ``wait4`` counts it."""
+
+    cpu_seconds: float = 0.0
+    memory_kb: int = 0
+
+    def plus(self, rusage: Any) -> "Usage":
+        memory = rusage.ru_maxrss if _RSS_IN_KB else rusage.ru_maxrss // 1024
+        cpu = self.cpu_seconds + rusage.ru_utime + rusage.ru_stime
+        return Usage(cpu, max(self.memory_kb, memory))
+
+
+_RSS_IN_KB = os.uname().sysname != "Darwin"
+
+
+def _prctl(option: int, argument: Any) -> bool:
+    try:
+        import ctypes
+
+        function = ctypes.CDLL(None, use_errno=True).prctl
+        if isinstance(argument, int):
+            argument = ctypes.c_ulong(argument)
+        return int(function(option, argument, 0, 0, 0)) == 0
+    except (ImportError, AttributeError, OSError):
+        return False  # not Linux, or a Python without ctypes
+
+
+def become_subreaper() -> bool:
+    """Have orphaned descendants come to this process; False where that is unknown."""
+    return _prctl(_SET_CHILD_SUBREAPER, 1)
+
+
+def signal_when_parent_dies(number: int, parent: int) -> bool:
+    """Ask for ``number`` at the parent's death; False when it is dead already."""
+    _prctl(_SET_PDEATHSIG, number)
+    return os.getppid() == parent
+
+
+def name_process(name: str) -> None:
+    """What ``top`` and ``ps`` show (15 characters)."""
+    _prctl(_SET_NAME, name.encode("ascii", "replace")[:15])
+
+
+def children(pid: int) -> List[int]:
+    """Process ids of the children of pid, dead ones not yet reaped included.
+
+    The kernel may leave some out while they come and go: look again until none.
+    """
+    if not _HAS_CHILDREN_FILE:
+        return _children_by_scan(pid)
+    found: List[int] = []
+    folder = "/proc/{}/task".format(pid)
+    try:
+        threads = os.listdir(folder)
+    except OSError:
+        return []
+    for thread in threads:
+        try:
+            with open("{}/{}/children".format(folder, thread), "rb", 0) as file:
+                found.extend(map(int, file.read().split()))
+        except OSError:
+            continue  # that thread has ended
+    return found
+
+
+_HAS_CHILDREN_FILE = os.path.exists("/proc/self/task/{}/children".format(os.getpid()))
+
+
+def _children_by_scan(pid: int) -> List[int]:
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return []
+    return [int(name) for name in names if name.isdigit() and parent_of(int(name)) == pid]
+
+
+def parent_of(pid: int) -> Optional[int]:
+    """The parent's process id, None when there is no such process."""
+    try:
+        with open("/proc/{}/stat".format(pid), "rb", 0) as file:
+            # The name, in parentheses, may hold spaces and parentheses itself.
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def family(pids: Iterable[int]) -> List[int]:
+    """Those processes and all their descendants, parents first."""
+    found = list(pids)
+    for pid in found:  # grows as it goes
+        found.extend(children(pid))
+    return found
+
+
+def send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except OSError:
+        pass  # gone already, or it changed its user: then it is not ours to end
+
+
+def signal_task(leader: int, number: int) -> None:
+    """Signal the task whose session leader is our unreaped child ``leader``, and
+    everything that came of it."""
+    members = family(children(os.getpid()))
+    if leader in members:
+        for pid in members:
+            send(pid, number)
+        return
+    try:
+        os.killpg(leader, number)  # no /proc here
+    except OSError:
+        send(leader, number)
+
+
+def kill_children(keep: Container[int] = (), patience_seconds: float = 1e9) -> Usage:
+    """SIGKILL and reap all our children, and theirs, but those in ``keep``.
+
+    Returns when none is left, or when patience is over (a process that hangs in the
+    kernel cannot be killed).
+    """
+    usage = Usage()
+    give_up = time.monotonic() + patience_seconds
+    passes = 0
+    while True:
+        pids = [pid for pid in children(os.getpid()) if pid not in keep]
+        if not pids or time.monotonic() > give_up:
+            return usage
+        for pid in pids if passes < _FROM_THE_TOP else family(pids):
+            send(pid, signal.SIGKILL)
+        usage = _reap(pids, usage)
+        passes += 1
+        if passes > 1:
+            time.sleep(min(0.05, 0.0005 * passes))
+
+
+def _reap(pids: List[int], usage: Usage) -> Usage:
+    for pid in pids:
+        try:
+            reaped, _, rusage = os.wait4(pid, os.WNOHANG)
+        except ChildProcessError:
+            continue
+        if reaped:
+            usage = usage.plus(rusage)
+    return usage
+
+
+def kill_all_children() -> Usage:
+    """kill_children() until the kernel itself says that there are none."""
+    usage = Usage()
+    give_up: Optional[float] = None
+    while True:
+        more = kill_children()
+        usage = Usage(usage.cpu_seconds + more.cpu_seconds, max(usage.memory_kb, more.memory_kb))
+        try:
+            reaped, _, rusage = os.wait4(-1, os.WNOHANG)
+        except ChildProcessError:
+            return usage
+        if reaped:
+            usage = usage.plus(rusage)
+            continue
+        # A child that /proc did not show: either it was just coming, or /proc is
+        # not mounted and we cannot find it.
+        give_up = give_up or time.monotonic() + _BLIND_SECONDS
+        if time.monotonic() > give_up and not children(os.getpid()):
+            return usage
+        time.sleep(0.001)

@@ -1,0 +1,138 @@
+"""What the engine needs from the world. A call returns nothing; its answer comes as an event,
+posted to the engine. The server fills these ports with threads, sockets and processes, the
+simulator with virtual ones.
+"""
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from covey.core.actions import Change, Note, Refuse, Reply, Write
+from covey.core.events import Event
+from covey.core.model import BagId, BagSnapshot, JobRecord, RequestId, Snapshot
+from covey.wire import BagView, Output, PilotView, ResultRow
+
+
+class StoreOpened(Struct, frozen=True):
+    """The record is ours, under a new durable epoch."""
+
+    snapshot: Snapshot
+
+
+class OpenFailed(Struct, frozen=True):
+    reason: str
+
+
+class CommitFailed(Struct, frozen=True):
+    """Nothing after the last `Committed` is durable, or will be, until the store is opened
+    again; the store has forgotten it."""
+
+    reason: str
+
+
+EngineEvent: TypeAlias = Event | StoreOpened | OpenFailed | CommitFailed
+
+
+# How a port answers: hands an event to the engine, from whatever thread.
+Post: TypeAlias = Callable[[EngineEvent], None]
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Seconds since 1970, as they were at the start of the process plus what has passed
+        since: a jump of the machine's clock does not move it."""
+        ...
+
+
+class Store(Protocol):
+    def open(self) -> None:
+        """Answers StoreOpened or OpenFailed. Also the way back after CommitFailed."""
+        ...
+
+    def write(self, write: Write) -> None:
+        """Answers Committed, for this and all before it, or CommitFailed."""
+        ...
+
+    def load(self, request: RequestId, bag: BagId) -> None:
+        """Answers BagLoaded, as of all earlier writes."""
+        ...
+
+
+class Replies(Protocol):
+    """Whoever waits for answers to requests."""
+
+    def reply(self, reply: Reply) -> None: ...
+
+    def refuse(self, refuse: Refuse) -> None: ...
+
+    def unavailable(self, request: RequestId | None, reason: str) -> None:
+        """The server cannot serve this request now (None: none of the open ones)."""
+        ...
+
+
+class Sites(Protocol):
+    def submit(self, job: JobRecord) -> None:
+        """Answers JobSubmitted or JobRefused, later JobEnded."""
+        ...
+
+    def watch(self, jobs: tuple[JobRecord, ...]) -> None:
+        """Jobs submitted by an earlier server: answers JobEnded for each when it is over."""
+        ...
+
+
+class Log(Protocol):
+    def note(self, note: Note) -> None: ...
+
+
+class Record(Protocol):
+    """The durable record behind a Store, one thread at a time; all calls may raise StoreFailed.
+
+    tests/contract/test_record.py is its specification."""
+
+    def open(self) -> Snapshot:
+        """Take the next epoch, durably, and read what a server starts from."""
+        ...
+
+    def apply(self, changes: list[Change]) -> None:
+        """All of these changes, durably, or none."""
+        ...
+
+    def load(self, bag: BagId) -> BagSnapshot | None: ...
+
+    def close(self) -> None: ...
+
+
+class Reader(Protocol):
+    """Reading the record while another thread, or process, writes it."""
+
+    def bags(self) -> list[BagView]:
+        """Newest first."""
+        ...
+
+    def bag(self, bag: int) -> BagView | None: ...
+
+    def results(
+        self,
+        bag: int,
+        after: int = -1,
+        limit: int = 1000,
+        *,
+        by_row: bool = False,
+        failed_only: bool = False,
+    ) -> list[ResultRow]:
+        """Counted results with task number (or row, if `by_row`) greater than `after`, in that
+        order."""
+        ...
+
+    def attempts(self, bag: int, task: int) -> list[ResultRow]:
+        """Every ended attempt of a task, oldest first."""
+        ...
+
+    def output(self, bag: int, task: int) -> Output | None:
+        """What the task's counted (else latest) attempt printed."""
+        ...
+
+    def pilots(self, limit: int = 1000) -> list[PilotView]:
+        """Newest first."""
+        ...

@@ -1,0 +1,80 @@
+"""Between requests that wait and an engine that answers: the Replies port.
+
+Each request gets a number and a future. The engine answers most of them within the same call;
+the rest (parked syncs, whatever waits for a commit) later. There is a bound on how many may wait:
+beyond it the server says so at once instead of queueing.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from covey.core.actions import Refuse, Reply, ReplyMessage
+from covey.core.events import Event
+from covey.core.model import RequestId
+from covey.engine import Engine
+
+MOST_WAITING = 20_000
+MOST_BACKLOG = 20_000
+BUSY_SECONDS = 2
+
+
+class Unavailable(Struct, frozen=True):
+    """Come back later."""
+
+    reason: str
+    retry_seconds: int = BUSY_SECONDS
+
+
+Outcome = ReplyMessage | Refuse | Unavailable
+
+
+class Gateway:
+    def __init__(self, backlog: Callable[[], int]) -> None:
+        self.engine: Engine | None = None
+        self._backlog = backlog
+        self._waiting: dict[RequestId, asyncio.Future[Outcome]] = {}
+        self._last = 0
+
+    def ask(self, event_for: Callable[[RequestId], Event]) -> tuple[RequestId, "Answering"]:
+        """Put a request to the engine. The future may be done on return."""
+        loop = asyncio.get_running_loop()
+        self._last += 1
+        request = RequestId(self._last)
+        future: asyncio.Future[Outcome] = loop.create_future()
+        if self.engine is None:
+            future.set_result(Unavailable("the server is starting"))
+        elif len(self._waiting) >= MOST_WAITING or self._backlog() >= MOST_BACKLOG:
+            future.set_result(Unavailable("too many requests are waiting"))
+        else:
+            self._waiting[request] = future
+            self.engine.handle(event_for(request))
+        return request, future
+
+    def forget(self, request: RequestId) -> None:
+        """Whoever asked has gone."""
+        self._waiting.pop(request, None)
+
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    # -- the Replies port ------------------------------------------------------------------
+
+    def reply(self, reply: Reply) -> None:
+        self._settle(reply.request, reply.message)
+
+    def refuse(self, refuse: Refuse) -> None:
+        self._settle(refuse.request, refuse)
+
+    def unavailable(self, request: RequestId | None, reason: str) -> None:
+        for one in [request] if request is not None else list(self._waiting):
+            self._settle(one, Unavailable(reason))
+
+    def _settle(self, request: RequestId, outcome: Outcome) -> None:
+        future = self._waiting.pop(request, None)
+        if future is not None and not future.done():
+            future.set_result(outcome)
+
+
+Answering = asyncio.Future[Outcome]

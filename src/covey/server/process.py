@@ -1,0 +1,227 @@
+"""One server process: everything started in order, everything ended in reverse.
+
+The engine runs in the event loop's thread and nowhere else. The store's thread and the sites'
+threads hand their answers over with `call_soon_threadsafe`.
+"""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import uvicorn
+import uvloop
+
+from covey.core.events import Committed, DrainRequested, Ticked
+from covey.core.model import BagStatus, Settings
+from covey.core.state import State
+from covey.engine import Engine
+from covey.ports import EngineEvent, Post, Reader, Sites, Store
+from covey.server.api import Api
+from covey.server.app import App
+from covey.server.gateway import Gateway
+from covey.server.logs import JsonLog
+from covey.server.metrics import renderer
+from covey.server.pilots import PilotCalls
+
+TICK_SECONDS = 0.5
+FAREWELL_SECONDS = 8.0  # for pilots to end, before the server does
+
+
+class LocalSites(Sites, Protocol):
+    def terminate(self) -> int: ...
+
+    def alive(self) -> int: ...
+
+
+class ClosableStore(Store, Protocol):
+    def backlog(self) -> int: ...
+
+    def close(self) -> bool: ...
+
+
+class SteadyClock:
+    """Wall time when the process began, plus what has passed since by the monotonic clock."""
+
+    def __init__(self) -> None:
+        self._offset = time.time() - time.monotonic()
+
+    def now(self) -> float:
+        return self._offset + time.monotonic()
+
+
+class Parts(Protocol):
+    """What wiring provides."""
+
+    settings: Settings
+    token: str
+    secret: str
+    store_name: str
+    listening: socket.socket
+    idle_exit_seconds: float  # 0: never
+
+    def store(self, post: Post, crashed: Callable[[Exception], None]) -> ClosableStore: ...
+
+    def sites(self, post: Post) -> LocalSites: ...
+
+    def reader(self) -> Reader: ...
+
+    def announce(self) -> None:
+        """Let clients and pilots know where the server is."""
+        ...
+
+
+class _Http(uvicorn.Server):
+    """uvicorn, except that signals are ours."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class ServerProcess:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._loop = asyncio.get_running_loop()
+        self._ending = asyncio.Event()
+        self._drain = False
+        self._failed: Exception | None = None
+        self._log = JsonLog()
+        clock = SteadyClock()
+        self._store = parts.store(self._post, self._crashed)
+        self._sites = parts.sites(self._post)
+        self._gateway = Gateway(self._store.backlog)
+        self._engine = Engine(
+            store=self._store,
+            replies=self._gateway,
+            sites=self._sites,
+            clock=clock,
+            log=self._log,
+            settings=parts.settings,
+        )
+        self._gateway.engine = self._engine
+        self._api = Api(
+            gateway=self._gateway,
+            reader=parts.reader,
+            token=parts.token,
+            started=clock.now(),
+            store=parts.store_name,
+            stop=self.stop,
+        )
+        app = App(
+            engine=self._engine,
+            pilots=PilotCalls(self._gateway, parts.secret),
+            api=self._api,
+            metrics=renderer(self._state, self._store.backlog, self._gateway.waiting),
+        )
+        self._http = _Http(
+            uvicorn.Config(
+                app,
+                http="httptools",
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                timeout_keep_alive=75,
+                timeout_graceful_shutdown=1,
+                server_header=False,
+                date_header=False,
+                h11_max_incomplete_event_size=64 << 10,
+            )
+        )
+
+    async def run(self) -> int:
+        for name in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(name, self.stop, False)
+        self._engine.start()
+        http = asyncio.create_task(self._http.serve([self._parts.listening]))
+        ticks = asyncio.create_task(self._tick())
+        await self._ready()
+        self._parts.announce()
+        await self._ending.wait()
+        if self._failed is None:
+            await self._send_pilots_home()
+        ticks.cancel()
+        self._http.should_exit = True
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(http, 5)
+        self._store.close()
+        self._log.line("server ended", detail=str(self._failed or ""))
+        return 1 if self._failed is not None else 0
+
+    def stop(self, drain: bool) -> int:
+        """End soon; with `drain`, when the running tasks have ended. Asked twice, soon."""
+        self._drain = drain and not self._ending.is_set()
+        self._ending.set()
+        self._log.line("asked to end", detail="drain" if self._drain else "now")
+        return self._sites.alive()
+
+    async def _ready(self) -> None:
+        """Announce only once requests are taken and the store has been tried."""
+        while not self._http.started and not self._ending.is_set():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+    async def _send_pilots_home(self) -> None:
+        self._engine.handle(DrainRequested())
+        deadline = None if self._drain else self._loop.time() + FAREWELL_SECONDS
+        if not self._drain:
+            self._sites.terminate()
+        while self._sites.alive():
+            if deadline is None and not self._drain:  # asked again: no more patience
+                self._sites.terminate()
+                deadline = self._loop.time() + FAREWELL_SECONDS
+            if deadline is not None and self._loop.time() > deadline:
+                break
+            await asyncio.sleep(0.02)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            self._handle(Ticked())
+            if self._idle() > self._parts.idle_exit_seconds > 0:
+                self.stop(False)
+
+    def _idle(self) -> float:
+        """Seconds since anybody needed this server."""
+        state = self._state()
+        busy = state is None or any(b.status is BagStatus.RUNNING for b in state.bags.values())
+        if busy or self._api.open_requests:
+            self._api.last_request = self._loop.time()
+        return self._loop.time() - self._api.last_request
+
+    def _state(self) -> State | None:
+        scheduler = self._engine.scheduler
+        return scheduler.state if scheduler is not None else None
+
+    def _post(self, event: EngineEvent) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended; so has the server
+            self._loop.call_soon_threadsafe(self._handle, event)
+
+    def _handle(self, event: EngineEvent) -> None:
+        try:
+            self._engine.handle(event)
+        except Exception as error:
+            self._crashed(error)
+            raise
+        if isinstance(event, Committed):
+            self._api.note_change()
+
+    def _crashed(self, error: Exception) -> None:
+        """A broken invariant is our bug. Stop loudly: the record is sound, a restart goes on
+        from there, whereas going on here might not."""
+        self._failed = error
+        self._log.line("internal error", detail=f"{type(error).__name__}: {error}")
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._ending.set)
+
+
+def run(parts_for: Callable[[], Parts]) -> int:
+    """Run a server until it is asked to end."""
+
+    async def main() -> int:
+        return await ServerProcess(parts_for()).run()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main())

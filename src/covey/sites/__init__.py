@@ -1,0 +1,1 @@
+"""Where pilots are started: one module per kind of site."""

@@ -1,0 +1,86 @@
+"""How connections to the SQLite file are opened, and what their errors mean.
+
+One connection writes. It commits with `synchronous=FULL`: what a commit returned for survives
+loss of power. Any number of connections read; they never write a page, and never hold a
+transaction open between calls, so the write-ahead log can always be emptied.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from covey.core.errors import StoreError, StoreFailed
+
+BUSY_SECONDS = 10.0
+CACHE_KB = 16_000
+WAL_PAGES = 1000  # written back to the file whenever the log has grown by so many
+WAL_KEPT_BYTES = 16 * 2**20
+
+
+@contextmanager
+def failing(path: Path, what: str) -> Iterator[None]:
+    """Turn the errors of SQLite and of the system into StoreFailed. A violated constraint is
+    our bug, and becomes an AssertionError."""
+    try:
+        yield
+    except sqlite3.IntegrityError as error:
+        raise AssertionError(f"{path}: the record would contradict itself: {error}") from error
+    except (sqlite3.Error, OSError) as error:
+        raise StoreFailed(f"{path} cannot be {what}: {error}") from error
+
+
+def writing(path: Path) -> sqlite3.Connection:
+    """The one connection that writes; the file is made if there is none. See first whose file
+    it is, then `tune` it."""
+    _make(path)
+    return _connect(path, "rw")
+
+
+def tune(connection: sqlite3.Connection, path: Path, *, wal: bool) -> None:
+    """Choose the journal, and make every commit durable."""
+    wanted = "wal" if wal else "delete"
+    mode = connection.execute(f"PRAGMA journal_mode = {wanted}").fetchone()[0]
+    if mode != wanted:
+        raise StoreFailed(f"{path} cannot be opened: it stays in journal mode {mode}")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
+    connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}")
+    connection.execute(f"PRAGMA cache_size = {-CACHE_KB}")
+    connection.execute("PRAGMA secure_delete = OFF")
+
+
+def reading(path: Path) -> sqlite3.Connection:
+    """A connection for reading. It may write the log's index, or roll back what a killed writer
+    left; where it lacks the right to, it must do without."""
+    if not path.exists():
+        raise StoreError(f"there is no record at {path}")
+    connection = _connect(path, "rw" if os.access(path, os.W_OK) else "ro")
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"file:{quote(str(path.absolute()))}?mode={mode}",
+        uri=True,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+    )
+
+
+def _make(path: Path) -> None:
+    """An empty file that only its owner may read, and a directory that remembers it."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return
+    directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

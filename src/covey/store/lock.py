@@ -1,0 +1,147 @@
+"""One server at a time. An exclusive `flock` on the file `lock` beside the record decides; the
+kernel drops it when its holder dies, however it dies. What the file says about the holder is for
+people and clients, and means nothing unless the lock is held.
+"""
+
+import errno
+import fcntl
+import os
+import socket
+import time
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from msgspec import Struct
+
+from covey.core.errors import StoreFailed, StoreHeld
+
+NAME = "lock"
+_TRIES = 10  # a client that asks who holds the lock has it itself for an instant
+_PAUSE_SECONDS = 0.02
+
+
+class Holder(Struct, frozen=True, kw_only=True):
+    pid: int
+    host: str
+    since: float
+    command: str = ""
+    address: str = ""  # where it listens, once it does
+
+    def __str__(self) -> str:
+        if not self.pid:
+            return "another process"
+        since = datetime.fromtimestamp(self.since).strftime("%Y-%m-%d %H:%M:%S")
+        where = f", at {self.address}" if self.address else ""
+        what = f" ({self.command})" if self.command else ""
+        return f"process {self.pid} on {self.host}{what} since {since}{where}"
+
+
+class Lock:
+    """Held from construction to `release`, or to the end of the process. Raises StoreHeld."""
+
+    def __init__(self, directory: Path, command: str = "") -> None:
+        self.path = directory / NAME
+        try:
+            self._file = _take(self.path)
+        except OSError as error:
+            raise StoreFailed(f"{self.path} cannot be locked: {error}") from error
+        self.holder = Holder(
+            pid=os.getpid(), host=socket.gethostname(), since=time.time(), command=command
+        )
+        self._write()
+
+    def announce(self, address: str) -> None:
+        """Let clients know where the holder listens."""
+        self.holder = msgspec.structs.replace(self.holder, address=address)
+        self._write()
+
+    def release(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _write(self) -> None:
+        text = msgspec.json.encode(self.holder) + b"\n"
+        try:
+            os.pwrite(self._file, text, 0)
+            os.ftruncate(self._file, len(text))
+        except OSError as error:  # a full disk must not stop a server that only wants to read
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise StoreFailed(f"{self.path} cannot be written: {error}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+def holder(directory: Path) -> Holder | None:
+    """Who holds the record in `directory` now; None if nobody does. A holder that has not yet
+    written about itself is described as process 0."""
+    path = directory / NAME
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreFailed(f"{path} cannot be read: {error}") from error
+    try:
+        for _ in range(_TRIES):
+            if _try(file, fcntl.LOCK_SH):
+                return None
+            told = _read(file)
+            if told is not None:
+                return told
+            time.sleep(_PAUSE_SECONDS)
+    finally:
+        os.close(file)
+    return Holder(pid=0, host="", since=0.0)
+
+
+def _take(path: Path) -> int:
+    told: Holder | None = None
+    for _ in range(_TRIES):
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        mine = False
+        try:
+            mine = _try(file, fcntl.LOCK_EX) and _is_at(file, path)
+            told = _read(file)
+        finally:
+            if not mine:
+                os.close(file)
+        if mine:
+            return file
+        time.sleep(_PAUSE_SECONDS)
+    raise StoreHeld(str(path.parent), str(told or "another process"))
+
+
+def _try(file: int, how: int) -> bool:
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(file: int, path: Path) -> bool:
+    """Not so if somebody removed the file between our opening and locking it."""
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _read(file: int) -> Holder | None:
+    try:
+        return msgspec.json.decode(os.pread(file, 65536, 0), type=Holder)
+    except msgspec.DecodeError:
+        return None

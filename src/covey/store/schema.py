@@ -1,0 +1,157 @@
+"""The tables, and how an older record becomes a current one.
+
+`PRAGMA user_version` says how many of `MIGRATIONS` a file has had. Those it lacks run in order,
+in one transaction: a crash leaves the old file or the new one. A published migration is never
+changed; a new one is added at the end. A file that is not ours, or that a newer covey wrote, is
+left alone.
+
+How the tables are read (see `snapshots` and `reading`): a bag's results are found through partial
+indexes, so that only what is open or went wrong is ever scanned. `counted` holds one entry per
+task that has a result, which makes a result count once; `failures` and `uncounted` are small
+where all goes well. Codes: outcome 0 is success (`rows.OUTCOMES`). `bags.first_row` and
+`last_row` enclose a bag's rows in `ends`; `tries_from` is the last row before its latest reopen.
+"""
+
+import sqlite3
+from pathlib import Path
+from typing import TypeAlias
+
+from covey.core.errors import StoreError, StoreNewer
+
+APPLICATION_ID = 0x636F7679  # "covy"
+
+Migration: TypeAlias = tuple[str, ...]
+
+_FIRST: Migration = (
+    "CREATE TABLE server (one INTEGER PRIMARY KEY CHECK (one = 1), epoch INTEGER NOT NULL)",
+    "INSERT INTO server VALUES (1, 0)",
+    """CREATE TABLE bags (
+        id INTEGER PRIMARY KEY,
+        spec TEXT NOT NULL,
+        key TEXT,
+        total INTEGER NOT NULL,
+        status TEXT NOT NULL,
+        created REAL NOT NULL,
+        ended REAL NOT NULL DEFAULT 0,
+        done INTEGER NOT NULL DEFAULT 0,
+        failed INTEGER NOT NULL DEFAULT 0,
+        tries_from INTEGER NOT NULL DEFAULT 0,
+        first_row INTEGER NOT NULL,
+        last_row INTEGER)""",
+    "CREATE UNIQUE INDEX bags_key ON bags (key) WHERE key IS NOT NULL",
+    "CREATE INDEX bags_running ON bags (id) WHERE status = 'running'",
+    """CREATE TABLE chunks (
+        bag INTEGER NOT NULL,
+        first INTEGER NOT NULL,
+        stop INTEGER NOT NULL,
+        epoch INTEGER NOT NULL,
+        closed INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (bag, first)) WITHOUT ROWID""",
+    "CREATE TABLE hosts (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",
+    """CREATE TABLE ends (
+        row INTEGER PRIMARY KEY,
+        bag INTEGER NOT NULL,
+        task INTEGER NOT NULL,
+        epoch INTEGER NOT NULL,
+        sequence INTEGER NOT NULL,
+        pilot INTEGER NOT NULL,
+        host INTEGER NOT NULL,
+        outcome INTEGER NOT NULL,
+        counted INTEGER NOT NULL,
+        exit_code INTEGER NOT NULL,
+        signal INTEGER NOT NULL,
+        sent REAL NOT NULL,
+        fetched REAL NOT NULL,
+        started REAL NOT NULL,
+        ended REAL NOT NULL,
+        delivered REAL NOT NULL,
+        cpu_seconds REAL NOT NULL,
+        memory_kb INTEGER NOT NULL,
+        stdout_bytes INTEGER NOT NULL,
+        stderr_bytes INTEGER NOT NULL,
+        message TEXT,
+        last_line TEXT)""",
+    "CREATE UNIQUE INDEX counted ON ends (bag, task) WHERE counted = 1",
+    "CREATE INDEX failures ON ends (bag, task) WHERE counted = 1 AND outcome <> 0",
+    "CREATE INDEX uncounted ON ends (bag, task, outcome) WHERE counted = 0",
+    "CREATE INDEX lost ON ends (epoch, sequence) WHERE outcome = 6",
+    "CREATE TABLE outputs (row INTEGER PRIMARY KEY, stdout, stderr)",
+    """CREATE TABLE pilots (
+        id INTEGER PRIMARY KEY,
+        key TEXT NOT NULL,
+        credential TEXT NOT NULL,
+        host TEXT NOT NULL,
+        slots INTEGER NOT NULL,
+        site TEXT NOT NULL,
+        job TEXT NOT NULL,
+        tags TEXT NOT NULL,
+        version TEXT NOT NULL,
+        enrolled REAL NOT NULL,
+        status TEXT NOT NULL,
+        changed REAL NOT NULL DEFAULT 0,
+        reason TEXT NOT NULL DEFAULT '')""",
+    "CREATE INDEX pilots_not_left ON pilots (id) WHERE status <> 'left'",
+    "CREATE TABLE synced (pilot INTEGER PRIMARY KEY, number INTEGER NOT NULL)",
+    """CREATE TABLE jobs (
+        row INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        site TEXT NOT NULL,
+        slots INTEGER NOT NULL,
+        submitted REAL NOT NULL,
+        status TEXT NOT NULL,
+        ended REAL NOT NULL DEFAULT 0,
+        reason TEXT NOT NULL DEFAULT '')""",
+    "CREATE INDEX jobs_not_ended ON jobs (row) WHERE status <> 'ended'",
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST,)
+
+
+def version(
+    connection: sqlite3.Connection, path: Path, migrations: tuple[Migration, ...] = MIGRATIONS
+) -> int:
+    """The schema version of this file, 0 if it is empty. Raises StoreNewer, and StoreError for
+    what is no record of ours."""
+    try:
+        found = _pragma(connection, "user_version")
+        ours = _pragma(connection, "application_id") == APPLICATION_ID
+        empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+            raise _foreign(path) from error
+        raise
+    if not ours and (found or not empty):
+        raise _foreign(path)
+    if found > len(migrations):
+        raise StoreNewer(str(path), found, len(migrations))
+    return found
+
+
+def migrate(
+    connection: sqlite3.Connection, path: Path, migrations: tuple[Migration, ...] = MIGRATIONS
+) -> None:
+    """Bring the file up to date: all of what it lacks, or nothing."""
+    found = version(connection, path, migrations)
+    if found == len(migrations):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for migration in migrations[found:]:
+            for statement in migration:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {len(migrations)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
+    return value
+
+
+def _foreign(path: Path) -> StoreError:
+    return StoreError(f"{path} is not a record of covey's. Move it away, or use another directory.")

@@ -1,0 +1,136 @@
+"""The record in one SQLite file.
+
+- `apply` is one transaction, synced to disk when it returns.
+- Each `open` takes the next epoch, durably and before anything else, so no epoch is used twice.
+  A transaction first sees that the epoch is still its own: should a second server have opened the
+  file in spite of the lock, the first one stops instead of mixing its writes with the other's.
+- After a failure the connection, and all that was remembered with it, is thrown away: what the
+  file says is what holds. Then `open` starts afresh.
+"""
+
+import os
+import sqlite3
+from pathlib import Path
+
+from covey.core.actions import Change
+from covey.core.errors import StoreFailed, StoreHeld
+from covey.core.model import BagId, BagSnapshot, Snapshot
+from covey.store import connecting, filesystem, schema, snapshots
+from covey.store.changes import Changes
+
+_LOOK_EVERY = 64  # commits, at the size of the write-ahead log
+_LOG_LIMIT_BYTES = 64 * 2**20
+_RESTART_MS = 250
+
+
+class SqliteRecord:
+    """`warning` says what a person should know about where the file lies, if anything."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        mounts: str | None = None,
+        migrations: tuple[schema.Migration, ...] = schema.MIGRATIONS,
+    ) -> None:
+        kind = filesystem.kind(path, mounts)
+        self.path = path
+        self.warning = filesystem.warning(path, kind)
+        self._wal = not filesystem.is_network(kind)
+        self._migrations = migrations
+        self._connection: sqlite3.Connection | None = None
+        self._changes: Changes | None = None
+        self._epoch = 0
+        self._commits = 0
+
+    def open(self) -> Snapshot:
+        self.close()
+        try:
+            with connecting.failing(self.path, "opened"):
+                return self._open()
+        except BaseException:
+            self._abandon()
+            raise
+
+    def apply(self, changes: list[Change]) -> None:
+        try:
+            with connecting.failing(self.path, "written"):
+                self._apply(changes)
+        except BaseException:
+            self._abandon()
+            raise
+
+    def load(self, bag: BagId) -> BagSnapshot | None:
+        with connecting.failing(self.path, "read"):
+            connection = self._opened()[0]
+            connection.execute("BEGIN")
+            try:
+                return snapshots.bag(connection, bag)
+            finally:
+                connection.execute("COMMIT")
+
+    def close(self) -> None:
+        connection, self._connection, self._changes = self._connection, None, None
+        if connection is not None:
+            with connecting.failing(self.path, "closed"):
+                connection.close()
+
+    def _open(self) -> Snapshot:
+        connection = self._connection = connecting.writing(self.path)
+        schema.version(connection, self.path, self._migrations)
+        connecting.tune(connection, self.path, wal=self._wal)
+        schema.migrate(connection, self.path, self._migrations)
+        if self._wal:  # what an earlier failed sync left in memory only gets to disk this way
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("UPDATE server SET epoch = epoch + 1")
+        self._epoch = self._recorded_epoch(connection)
+        connection.execute("COMMIT")
+        self._changes = Changes(connection, self._epoch)
+        connection.execute("BEGIN")
+        snapshot = snapshots.whole(connection, self._epoch)
+        connection.execute("COMMIT")
+        return snapshot
+
+    def _apply(self, changes: list[Change]) -> None:
+        connection, making = self._opened()
+        connection.execute("BEGIN IMMEDIATE")
+        if self._recorded_epoch(connection) != self._epoch:
+            raise StoreHeld(str(self.path), "a server that was started later")
+        for change in changes:
+            making.make(change)
+        making.finish()
+        connection.execute("COMMIT")
+        self._commits += 1
+        if self._wal and self._commits % _LOOK_EVERY == 0:
+            self._bound_log(connection)
+
+    def _bound_log(self, connection: sqlite3.Connection) -> None:
+        """SQLite starts its log afresh only at a moment without readers. Should there be none
+        for long, wait a little for one; commits are durable either way."""
+        try:
+            if os.stat(f"{self.path}-wal").st_size < _LOG_LIMIT_BYTES:
+                return
+            connection.execute(f"PRAGMA busy_timeout = {_RESTART_MS}")
+            connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+            connection.execute(f"PRAGMA busy_timeout = {int(connecting.BUSY_SECONDS * 1000)}")
+        except (sqlite3.Error, OSError):
+            pass  # perhaps the next commit has to wait for space; it will say so itself
+
+    def _recorded_epoch(self, connection: sqlite3.Connection) -> int:
+        epoch: int = connection.execute("SELECT epoch FROM server").fetchone()[0]
+        return epoch
+
+    def _opened(self) -> tuple[sqlite3.Connection, Changes]:
+        if self._connection is None or self._changes is None:
+            raise StoreFailed(f"{self.path} is not open: it was closed, or a write has failed")
+        return self._connection, self._changes
+
+    def _abandon(self) -> None:
+        """Closing rolls back whatever was under way."""
+        connection, self._connection, self._changes = self._connection, None, None
+        if connection is not None:
+            try:
+                connection.close()
+            except sqlite3.Error:
+                pass

@@ -1,0 +1,162 @@
+"""The Store port: one thread around any Record.
+
+The thread commits all that is queued as soon as it is idle, so a lone write waits for nobody and
+a flood of them shares its commits. Writes are durable in the order in which they came. After a
+failed commit it says so once, and drops everything until the store is opened again: the engine
+has dropped it too. Whatever else goes wrong in here is our bug: `crashed` is told, and the thread
+ends.
+"""
+
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from covey.core.actions import Change, RecordEnds, Write
+from covey.core.errors import StoreFailed
+from covey.core.events import BagLoaded, Committed
+from covey.core.model import BagId, RequestId
+from covey.ports import CommitFailed, OpenFailed, Post, Record, StoreOpened
+
+MOST_CHANGES = 2000  # in one commit
+MOST_ENDS = 20_000
+
+
+class _Open(Struct, frozen=True):
+    pass
+
+
+class _Load(Struct, frozen=True):
+    request: RequestId
+    bag: BagId
+
+
+class _Stop(Struct, frozen=True):
+    pass
+
+
+_Item: TypeAlias = Write | _Open | _Load | _Stop
+
+
+class Writer:
+    """`post` and `crashed` are called in the writer's thread."""
+
+    def __init__(self, record: Record, post: Post, crashed: Callable[[Exception], None]) -> None:
+        self._record = record
+        self._post = post
+        self._crashed = crashed
+        self._queue: SimpleQueue[_Item] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._committing = 0
+        self._open = False
+
+    def open(self) -> None:
+        self._queue.put(_Open())
+        if self._thread is None:
+            self._thread = Thread(target=self._run, name="covey-store", daemon=True)
+            self._thread.start()
+
+    def write(self, write: Write) -> None:
+        self._queue.put(write)
+
+    def load(self, request: RequestId, bag: BagId) -> None:
+        self._queue.put(_Load(request, bag))
+
+    def backlog(self) -> int:
+        """About how many writes are not durable yet."""
+        return self._queue.qsize() + self._committing
+
+    def close(self, timeout: float | None = None) -> bool:
+        """Commit what is queued and let go of the record. Whether that was done in time."""
+        thread = self._thread
+        if thread is None:
+            return True
+        self._queue.put(_Stop())
+        thread.join(timeout)
+        return not thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self._serve()
+        except Exception as error:
+            self._crashed(error)
+
+    def _serve(self) -> None:
+        item: _Item | None = None
+        while True:
+            if item is None:
+                item = self._queue.get()
+            match item:
+                case Write():
+                    item = self._commit(item)
+                    continue
+                case _Open():
+                    self._reopen()
+                case _Load(request, bag):
+                    self._read(request, bag)
+                case _Stop():
+                    break
+            item = None
+        try:
+            self._record.close()
+        except StoreFailed:
+            pass  # all that was promised is durable
+
+    def _commit(self, first: Write) -> _Item | None:
+        """Commit this write with all that wait behind it. The item that ended the batch, if it
+        was no write."""
+        changes: list[Change] = [first.change]
+        last, ends = first.number, _weight(first.change)
+        following: _Item | None = None
+        while len(changes) < MOST_CHANGES and ends < MOST_ENDS:
+            try:
+                item = self._queue.get_nowait()
+            except Empty:
+                break
+            if not isinstance(item, Write):
+                following = item
+                break
+            changes.append(item.change)
+            last = item.number
+            ends += _weight(item.change)
+        if self._open:
+            self._committing = len(changes)
+            try:
+                self._record.apply(changes)
+            except StoreFailed as error:
+                self._fail(error)
+            else:
+                self._post(Committed(last))
+            finally:
+                self._committing = 0
+        return following
+
+    def _reopen(self) -> None:
+        try:
+            snapshot = self._record.open()
+        except StoreFailed as error:
+            self._open = False
+            self._post(OpenFailed(str(error)))
+        else:
+            self._open = True
+            self._post(StoreOpened(snapshot))
+
+    def _read(self, request: RequestId, bag: BagId) -> None:
+        if not self._open:
+            return
+        try:
+            snapshot = self._record.load(bag)
+        except StoreFailed as error:
+            self._fail(error)
+        else:
+            self._post(BagLoaded(request, snapshot))
+
+    def _fail(self, error: StoreFailed) -> None:
+        self._open = False
+        self._post(CommitFailed(str(error)))
+
+
+def _weight(change: Change) -> int:
+    return len(change.ends) if isinstance(change, RecordEnds) else 0

@@ -1,0 +1,189 @@
+"""The composition root: the one module that sees everything, and puts it together."""
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import sys
+import tempfile
+import threading
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from covey import __version__
+from covey.config import Config
+from covey.core.errors import CoveyError, NotFound
+from covey.core.model import Settings
+from covey.ports import Post, Reader
+from covey.server import process
+from covey.sites.local import LocalSite
+from covey.store import filesystem
+from covey.store.lock import Lock
+from covey.store.reading import SqliteReader
+from covey.store.sqlite import SqliteRecord
+from covey.store.writer import Writer
+
+STORE = "covey.db"
+SERVER = "server.json"
+SECRETS = "secrets.json"
+PILOT_FILE = "pilot.pyz"
+PILOT_MAIN = "import sys\nfrom covey.pilot.__main__ import main\nsys.exit(main())\n"
+PILOT_PACKAGES = ("classad", "peers", "pilot")
+
+
+def serve(config: Config, directory: Path, embedded: bool) -> int:
+    """Run a server on this directory until it is asked to end. Raises StoreHeld if another
+    one has it."""
+    directory.mkdir(parents=True, mode=0o700, exist_ok=True)
+    _ignore_in_git(directory)
+    command = "covey serve --embedded" if embedded else "covey serve"
+    with Lock(directory, command) as lock:
+        warning = filesystem.warning(directory, filesystem.kind(directory))
+        if warning:
+            print(f"covey: {warning}", file=sys.stderr)
+        return process.run(lambda: _Parts(config, directory, embedded, lock))
+
+
+def open_reader(directory: Path) -> Reader:
+    """The record, read without a server."""
+    path = directory / STORE
+    if not path.exists():
+        raise NotFound(f"there is no covey store in {directory}")
+    return SqliteReader(path)
+
+
+def file_system(directory: Path) -> tuple[str, str]:
+    """Its kind, and a warning if a store is slow or unsafe there."""
+    kind = filesystem.kind(directory)
+    return kind, filesystem.warning(directory, kind)
+
+
+class _Parts:
+    """What a server process is made of."""
+
+    def __init__(self, config: Config, directory: Path, embedded: bool, lock: Lock) -> None:
+        serve_ = config.serve
+        self._directory = directory
+        self._lock = lock
+        self._readers = threading.local()
+        self.token, self.secret = _secrets(directory / SECRETS)
+        self.store_name = str(directory / STORE)
+        self.idle_exit_seconds = serve_.idle_exit_seconds if embedded else 0.0
+        self.settings = Settings(
+            poll_seconds=serve_.poll_seconds,
+            lease_seconds=serve_.lease_seconds,
+            adopt_seconds=serve_.adopt_seconds,
+            idle_seconds=serve_.pilot_idle_seconds,
+            local_pilots=config.local.pilots,
+            local_slots=config.local_slots,
+        )
+        self.listening = _listen(serve_.port, directory / SERVER)
+        host, port = self.listening.getsockname()
+        self.address = f"http://{host}:{port}"
+
+    def store(self, post: Post, crashed: Callable[[Exception], None]) -> Writer:
+        return Writer(SqliteRecord(self._directory / STORE), post, crashed)
+
+    def sites(self, post: Post) -> LocalSite:
+        pilot_file = self._directory / PILOT_FILE
+        write_pilot_file(pilot_file)
+        command = [sys.executable, str(pilot_file)]
+        folder = self._directory / "pilots"
+        return LocalSite(folder, self._directory / SERVER, self.secret, command, post)
+
+    def reader(self) -> Reader:
+        """One per thread: SQLite's connections are not shared."""
+        if not hasattr(self._readers, "reader"):
+            self._readers.reader = SqliteReader(self._directory / STORE)
+        reader: Reader = self._readers.reader
+        return reader
+
+    def announce(self) -> None:
+        self._lock.announce(self.address)
+        found = {
+            "address": self.address,
+            "token": self.token,
+            "pid": os.getpid(),
+            "started": self._lock.holder.since,
+            "version": __version__,
+        }
+        write_private(self._directory / SERVER, json.dumps(found))
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace a file that only its owner may read, all at once."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with open(handle, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def write_pilot_file(path: Path) -> None:
+    """The pilot with all it needs, as one file for any `python3`."""
+    source = Path(__file__).parent
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    with open(handle, "wb") as file:
+        file.write(b"#!/usr/bin/env python3\n")
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("covey/__init__.py", f'__version__ = "{__version__}"\n')
+            archive.writestr(
+                "__main__.py",
+                "import sys\nfrom covey.pilot.__main__ import main\nsys.exit(main())\n",
+            )
+            for package in PILOT_PACKAGES:
+                for module in sorted((source / package).glob("*.py")):
+                    archive.write(module, f"covey/{package}/{module.name}")
+    os.chmod(name, 0o755)
+    os.replace(name, path)
+
+
+def _listen(port: int, server_file: Path) -> socket.socket:
+    """On the given port; else on the one used before, so that pilots find us again; else any."""
+    wanted = [port] if port else [_last_port(server_file), 0]
+    for one in wanted:
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind(("127.0.0.1", one))
+        except OSError as error:
+            listening.close()
+            if port:
+                raise CoveyError(f"port {port} cannot be used: {error}. Choose another.") from None
+            continue
+        listening.listen(1024)
+        return listening
+    raise CoveyError("no port on 127.0.0.1 can be used")
+
+
+def _last_port(server_file: Path) -> int:
+    try:
+        return int(json.loads(server_file.read_text())["address"].rpartition(":")[2])
+    except (OSError, ValueError, KeyError):
+        return 0
+
+
+def _secrets(path: Path) -> tuple[str, str]:
+    """The clients' token and the pilots' secret. They stay the same over restarts, so that
+    whoever waits for the server is let in again."""
+    try:
+        found = json.loads(path.read_text())
+        return found["token"], found["secret"]
+    except (OSError, ValueError, KeyError):
+        token, secret = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+        write_private(path, json.dumps({"token": token, "secret": secret}))
+        return token, secret
+
+
+def _ignore_in_git(directory: Path) -> None:
+    ignore = directory / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n")

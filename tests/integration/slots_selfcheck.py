@@ -1,0 +1,79 @@
+"""Runs under any Python from 3.6 on: are the slots whole here? Prints "whole".
+
+With the argument "degraded" it pretends to be a system without sigtimedwait,
+subreapers and prctl, where only process groups are known.
+"""
+
+import os
+import signal
+import sys
+import tempfile
+import time
+
+from covey.pilot import tree, wake
+from covey.pilot.orders import Order
+from covey.pilot.slots import Slots
+
+ENV = {"PATH": "/usr/bin:/bin", "LANG": "C"}
+
+
+def outcomes(slots, count):
+    found = {}
+    until = time.monotonic() + 30
+    while len(found) < count:
+        assert time.monotonic() < until, found
+        for outcome in slots.read(0.2):
+            assert outcome.key not in found
+            found[outcome.key] = outcome
+    return found
+
+
+def offer(slots, key, script, limit=0.0):
+    assert slots.offer(Order(key, ["sh", "-c", script], ENV, limit, ""))
+
+
+def main():
+    directory = os.path.join(tempfile.mkdtemp(), "slots")
+    slots = Slots(directory, 2, grace_seconds=0.3)
+    slots.start()
+    offer(slots, "ok", "echo \u00e9 > file; cat file; ls /proc/self/fd | wc -l >&2; sleep 600 &")
+    offer(slots, "failed", "exit 3")
+    offer(slots, "timeout", "trap '' TERM; while :; do sleep 0.1; done", 0.2)
+    assert slots.offer(Order("missing", ["no-such-command"], ENV, 0, ""))
+    found = outcomes(slots, 4)
+    assert found["ok"].kind == "ok", found
+    assert found["ok"].stdout == "\u00e9\n".encode("utf-8")
+    assert found["ok"].stderr.strip() == b"4"
+    assert (found["failed"].kind, found["failed"].exit_code) == ("failed", 3)
+    assert (found["timeout"].kind, found["timeout"].signal) == ("timeout", signal.SIGKILL)
+    assert found["missing"].exit_code == 127
+    offer(slots, "cancelled", "sleep 600")
+    while not slots.running()["cancelled"]:
+        time.sleep(0.01)
+    slots.cancel("cancelled")
+    assert outcomes(slots, 1)["cancelled"].kind == "cancelled"
+    offer(slots, "orphan", "sleep 600")
+    while not slots.running()["orphan"]:
+        time.sleep(0.01)
+    if "degraded" not in sys.argv:  # orphans are not found there
+        for seat in slots._seats:
+            os.kill(seat.pid, signal.SIGKILL)
+        assert outcomes(slots, 1)["orphan"].kind == "host"
+    count = 0
+    for number in range(200):
+        while not slots.free():
+            count += sum(outcome.key.startswith("n") for outcome in slots.read(1))
+        assert slots.offer(Order("n%d" % number, ["/bin/true"], ENV, 0, ""))
+    while count < 200:
+        count += sum(outcome.kind == "ok" for outcome in slots.read(1))
+    slots.close()
+    assert not os.path.exists(directory)
+    os.rmdir(os.path.dirname(directory))
+    print("whole")
+
+
+if __name__ == "__main__":
+    if "degraded" in sys.argv:
+        wake.wait = wake._wait_polling
+        tree._prctl = lambda option, argument: False
+    main()

@@ -1,0 +1,171 @@
+"""Processes killed with -9: no task survives, no order is lost, no file is left."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.slots_harness import Harness, alive, processes_with, wait_until
+
+PARENT = """
+import sys, time
+from covey.pilot.orders import Order
+from covey.pilot.slots import Slots
+
+slots = Slots(sys.argv[1], 2)
+slots.start()
+env = {"PATH": "/usr/bin:/bin"}
+script = "echo x > file; (setsid sh -c 'setsid sleep %s & sleep %s' &); sleep %s"
+for key in "abcd":
+    assert slots.offer(Order(key, ["sh", "-c", script % ((sys.argv[2],) * 3)], env, 0, ""))
+while sum(1 for pid in slots.running().values() if pid) < 2:
+    time.sleep(0.01)
+time.sleep(0.3)
+print(slots._keeper_pid, *(seat.pid for seat in slots._seats), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def slots(tmp_path: Path) -> Iterator[Harness]:
+    harness = Harness(tmp_path / "slots", grace_seconds=0.5)
+    yield harness
+    harness.close()
+
+
+def mark() -> str:
+    """Seconds to sleep that nobody else sleeps."""
+    return f"7{os.getpid()}.25"
+
+
+def start_parent(directory: Path) -> tuple["subprocess.Popen[str]", list[int]]:
+    source = Path(__file__).parents[2] / "src"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(directory), mark()],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=dict(os.environ, PYTHONPATH=str(source)),
+    )
+    assert parent.stdout is not None
+    return parent, [int(word) for word in parent.stdout.readline().split()]
+
+
+def test_a_killed_slot_is_replaced(slots: Harness) -> None:
+    tree = f"(setsid sh -c 'setsid sleep {mark()} & sleep {mark()}' &); sleep {mark()}"
+    slots.sh("running", tree)
+    slots.sh("beside", "sleep 0.4; echo fine")
+    slots.sh("waiting", "true")
+    slots.wait_running("running")
+    wait_until(lambda: len(processes_with(mark())) >= 3)
+    before = slots.slot_pids()
+    os.kill(before[0], signal.SIGKILL)
+    running, waiting, beside = slots.wait("running", "waiting", "beside")
+    assert (running.kind, running.message) == ("host", "its slot died")
+    assert waiting.kind in ("returned", "ok")  # the other slot may have taken it over
+    assert (beside.kind, beside.stdout) == ("ok", b"fine\n")
+    assert processes_with(mark()) == []
+    wait_until(lambda: slots.slots.read() == [] and 0 not in slots.slot_pids())
+    assert slots.slot_pids()[1] == before[1]
+    assert slots.slot_pids()[0] != before[0]
+    for _ in range(4):
+        assert slots.run("pwd; ls").kind == "ok"
+
+
+def test_orders_behind_a_killed_slot_come_back(tmp_path: Path) -> None:
+    harness = Harness(tmp_path / "slots", count=1)
+    harness.sh("running", "sleep 600")
+    harness.sh("waiting", "true")
+    harness.wait_running("running")
+    os.kill(harness.slot_pids()[0], signal.SIGKILL)
+    running, waiting = harness.wait("running", "waiting")
+    assert (running.kind, waiting.kind) == ("host", "returned")
+    assert harness.run("echo on").stdout == b"on\n"
+    harness.close()
+
+
+def test_a_slot_killed_again_and_again(slots: Harness) -> None:
+    for turn in range(3):
+        slots.sh(f"a{turn}", "sleep 600")
+        slots.sh(f"b{turn}", "sleep 600")
+        slots.wait_running(f"a{turn}")
+        for pid in slots.slot_pids():
+            os.kill(pid, signal.SIGKILL)
+        kinds = {found.kind for found in slots.wait(f"a{turn}", f"b{turn}")}
+        assert kinds <= {"host", "returned"}
+        wait_until(lambda: slots.slots.read() == [] and 0 not in slots.slot_pids())
+
+
+def test_a_killed_idle_slot_is_replaced(slots: Harness) -> None:
+    os.kill(slots.slot_pids()[1], signal.SIGKILL)
+    for _ in range(4):
+        assert slots.run("true").kind == "ok"
+
+
+def test_a_killed_keeper_is_replaced(slots: Harness) -> None:
+    slots.sh("a", f"setsid sleep {mark()}& sleep {mark()}")
+    slots.sh("b", f"sleep {mark()}")
+    slots.sh("c", "true")
+    for key in "ab":
+        slots.wait_running(key)
+    before = slots.slot_pids()
+    os.kill(slots.slots._keeper_pid, signal.SIGKILL)
+    kinds = [found.kind for found in slots.wait("a", "b", "c")]
+    assert kinds == ["host", "host", "returned"]
+    assert processes_with(mark()) == []
+    assert not any(alive(pid) for pid in before)
+    assert slots.run("echo on").stdout == b"on\n"
+
+
+def test_a_keeper_and_a_slot_killed_together_while_threads_run(slots: Harness) -> None:
+    stop = threading.Event()
+    thread = threading.Thread(target=stop.wait)
+    thread.start()
+    try:
+        slots.sh("a", f"sleep {mark()}")
+        slots.sh("b", f"sleep {mark()}")
+        for key in "ab":
+            slots.wait_running(key)
+        for pid in [slots.slots._keeper_pid, *slots.slot_pids()]:
+            os.kill(pid, signal.SIGKILL)
+        assert [found.kind for found in slots.wait("a", "b")] == ["host", "host"]
+        assert processes_with(mark()) == []
+        assert slots.run("echo on").stdout == b"on\n"
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_nothing_is_left_of_a_killed_pilot(tmp_path: Path) -> None:
+    parent, pids = start_parent(tmp_path / "slots")
+    assert len(processes_with(mark())) > 4
+    parent.kill()
+    parent.wait()
+    wait_until(lambda: not any(alive(pid) for pid in pids))
+    assert processes_with(mark()) == []
+    assert not (tmp_path / "slots").exists()
+
+
+def test_nothing_is_left_of_a_pilot_killed_with_its_keeper(tmp_path: Path) -> None:
+    parent, pids = start_parent(tmp_path / "slots")
+    os.kill(parent.pid, signal.SIGSTOP)  # so that it cannot put another in its place
+    os.kill(pids[0], signal.SIGKILL)
+    parent.kill()
+    parent.wait()
+    wait_until(lambda: not any(alive(pid) for pid in pids))
+    wait_until(lambda: processes_with(mark()) == [])
+    assert not (tmp_path / "slots").exists()
+
+
+def test_signals_to_the_group_of_the_pilot_do_not_reach_tasks(slots: Harness) -> None:
+    slots.sh("task", "sleep 0.3; echo done")
+    pid = slots.wait_running("task")
+    assert os.getpgid(pid) == pid
+    for slot in slots.slot_pids():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+            os.kill(slot, number)
+    assert slots.wait("task")[0].stdout == b"done\n"

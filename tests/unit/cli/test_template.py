@@ -1,0 +1,108 @@
+"""Placeholders, and the files of this directory."""
+
+from pathlib import Path
+
+import pytest
+
+from covey.cli.template import absolute_command, check_placeholders, placeholders
+from covey.core.errors import InvalidBag
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "x.csv").write_text("")
+    (tmp_path / "fit.py").write_text("")
+    (tmp_path / "tool").write_text("#!/bin/sh\n")
+    (tmp_path / "tool").chmod(0o755)
+    (tmp_path / "odd{seed}").write_text("")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_placeholders_are_plain_names() -> None:
+    assert placeholders(["{a}{b}", "{a}", "{print $1}", "${c}", "{}", "{1}"]) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["awk", "{print $1}"],
+        ["awk", "{print}", "{seed}"],
+        ["find", "-exec", "rm", "{}", ";"],
+        ["echo", "{task}", "{seed}"],
+        ["echo", "{elephant}"],
+    ],
+)
+def test_other_braces_pass(argv: list[str], told: list[str]) -> None:
+    check_placeholders(argv, ["seed"], told.append)
+    assert not told
+
+
+@pytest.mark.parametrize("typo", ["{sed}", "{Seed}", "{seeds}", "{tasks}"])
+def test_typos_are_refused_with_the_right_name(typo: str, told: list[str]) -> None:
+    with pytest.raises(InvalidBag, match=r"write \{(seed|task)\}"):
+        check_placeholders(["echo", typo], ["seed"], told.append)
+
+
+@pytest.mark.parametrize("word", ["$seed", "--seed", "<seed>"])
+def test_an_unused_parameter_is_mentioned_only_if_it_seems_meant(
+    word: str, told: list[str]
+) -> None:
+    check_placeholders(["echo", word], ["seed", "rate"], told.append)
+    assert len(told) == 1
+    assert "{seed}" in told[0]
+
+
+def test_files_of_this_directory_become_absolute(here: Path, told: list[str]) -> None:
+    argv = ["python3", "fit.py", "./fit.py", "data/x.csv", "--in=data/x.csv", "data/", "-o", "out"]
+    found = absolute_command(argv, "", told.append)
+    script, table = str(here / "fit.py"), str(here / "data" / "x.csv")
+    assert found == (
+        "python3", script, script, table, f"--in={table}", str(here / "data"), "-o", "out",
+    )  # fmt: skip
+    assert not told
+
+
+def test_words_that_are_left_alone(here: Path, told: list[str]) -> None:
+    argv = ("python3", "-m", "data", "odd{seed}", "missing.py", "/etc/passwd", "{seed}/fit.py", "")
+    assert absolute_command(argv, "", told.append) == argv
+
+
+def test_with_chdir_only_what_is_not_there(here: Path, told: list[str]) -> None:
+    argv = ("python3", "x.csv", "fit.py")
+    assert absolute_command(argv, str(here), told.append) == argv
+    assert absolute_command(argv, str(here / "data"), told.append) == (
+        "python3",
+        "x.csv",
+        str(here / "fit.py"),
+    )
+
+
+def test_a_program_of_this_directory(here: Path, told: list[str]) -> None:
+    assert absolute_command(["./tool"], "", told.append) == (str(here / "tool"),)
+    assert not told
+    assert absolute_command(["tool"], "", told.append) == (str(here / "tool"),)
+    assert len(told) == 1
+    assert absolute_command(["{program}"], "", told.append) == ("{program}",)
+
+
+@pytest.mark.parametrize(
+    ("program", "hint"),
+    [
+        ("no-such-program", "spelt right"),
+        ("fit.py", "python3 fit.py"),
+        ("echo 1 | wc", "sh -c 'echo 1 | wc'"),
+    ],
+)
+def test_a_missing_program_is_refused_at_once(
+    here: Path, told: list[str], program: str, hint: str
+) -> None:
+    with pytest.raises(InvalidBag, match="no command") as caught:
+        absolute_command([program], "", told.append)
+    assert hint in str(caught.value)
