@@ -5,8 +5,8 @@ PYTHON ?= python3
 BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-# What `make demo` runs, in examples/pi.
-DEMO   := run pi.toml
+# What `make demo` runs.
+DEMO   := examples/ising/demo
 
 .DEFAULT_GOAL := help
 .PHONY: help env dev demo test lint types bench sim wheel lock clean
@@ -17,8 +17,8 @@ help: ## list the targets
 env: .venv/runtime ## make .venv with what covey needs to run
 dev: .venv/dev ## add what its tests need
 
-demo: env ## run the example in examples/pi
-	cd examples/pi && ../../$(BIN)/covey $(DEMO)
+demo: env ## run a bag of tasks on this machine: the Ising model, 88 runs
+	@COVEY=$(CURDIR)/$(BIN)/covey $(DEMO)
 
 test: dev ## run every check and every test
 	tools/install-test-packages

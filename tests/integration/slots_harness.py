@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from covey.pilot.orders import Order, Outcome
@@ -56,7 +56,7 @@ class Harness:
         assert not self.directory.exists()
 
 
-def wait_until(condition, seconds: float = 20) -> None:  # type: ignore[no-untyped-def]
+def wait_until(condition: Callable[[], object], seconds: float = 20) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "it never happened"

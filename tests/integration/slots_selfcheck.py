@@ -9,16 +9,17 @@ import signal
 import sys
 import tempfile
 import time
+from typing import Any
 
 from covey.pilot import tree, wake
-from covey.pilot.orders import Order
+from covey.pilot.orders import Order, Outcome
 from covey.pilot.slots import Slots
 
 ENV = {"PATH": "/usr/bin:/bin", "LANG": "C"}
 
 
-def outcomes(slots, count):
-    found = {}
+def outcomes(slots: Slots, count: int) -> "dict[str, Outcome]":
+    found: dict[str, Outcome] = {}  # not evaluated in a function
     until = time.monotonic() + 30
     while len(found) < count:
         assert time.monotonic() < until, found
@@ -28,11 +29,11 @@ def outcomes(slots, count):
     return found
 
 
-def offer(slots, key, script, limit=0.0):
+def offer(slots: Slots, key: str, script: str, limit: float = 0.0) -> None:
     assert slots.offer(Order(key, ["sh", "-c", script], ENV, limit, ""))
 
 
-def main():
+def main() -> None:
     directory = os.path.join(tempfile.mkdtemp(), "slots")
     slots = Slots(directory, 2, grace_seconds=0.3)
     slots.start()
@@ -42,7 +43,7 @@ def main():
     assert slots.offer(Order("missing", ["no-such-command"], ENV, 0, ""))
     found = outcomes(slots, 4)
     assert found["ok"].kind == "ok", found
-    assert found["ok"].stdout == "\u00e9\n".encode("utf-8")
+    assert found["ok"].stdout == b"\xc3\xa9\n"
     assert found["ok"].stderr.strip() == b"4"
     assert (found["failed"].kind, found["failed"].exit_code) == ("failed", 3)
     assert (found["timeout"].kind, found["timeout"].signal) == ("timeout", signal.SIGKILL)
@@ -63,7 +64,7 @@ def main():
     for number in range(200):
         while not slots.free():
             count += sum(outcome.key.startswith("n") for outcome in slots.read(1))
-        assert slots.offer(Order("n%d" % number, ["/bin/true"], ENV, 0, ""))
+        assert slots.offer(Order(f"n{number}", ["/bin/true"], ENV, 0, ""))
     while count < 200:
         count += sum(outcome.kind == "ok" for outcome in slots.read(1))
     slots.close()
@@ -72,8 +73,12 @@ def main():
     print("whole")
 
 
+def no_prctl(option: int, argument: Any) -> bool:
+    return False
+
+
 if __name__ == "__main__":
     if "degraded" in sys.argv:
         wake.wait = wake._wait_polling
-        tree._prctl = lambda option, argument: False
+        tree._prctl = no_prctl
     main()

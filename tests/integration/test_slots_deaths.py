@@ -1,5 +1,6 @@
 """Processes killed with -9: no task survives, no order is lost, no file is left."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from covey.pilot import slot, spawn
 from tests.integration.slots_harness import Harness, alive, processes_with, wait_until
 
 PARENT = """
@@ -126,16 +128,19 @@ def test_a_keeper_and_a_slot_killed_together_while_threads_run(slots: Harness) -
     thread = threading.Thread(target=stop.wait)
     thread.start()
     try:
-        slots.sh("a", f"sleep {mark()}")
-        slots.sh("b", f"sleep {mark()}")
-        for key in "ab":
-            slots.wait_running(key)
+        own = subprocess.Popen(["sleep", "600"])  # of the pilot's, not of a task
+        slots.sh("a", f"(setsid sleep {mark()} &) ; sleep {mark()}")
+        slots.sh("b", f"(setsid sleep {mark()} &) ; sleep {mark()}")
+        wait_until(lambda: len(processes_with(f"sleep\0{mark()}")) == 4)
         for pid in [slots.slots._keeper_pid, *slots.slot_pids()]:
             os.kill(pid, signal.SIGKILL)
         assert [found.kind for found in slots.wait("a", "b")] == ["host", "host"]
         assert processes_with(mark()) == []
         assert slots.run("echo on").stdout == b"on\n"
+        assert own.poll() is None
     finally:
+        own.kill()
+        own.wait()
         stop.set()
         thread.join()
 
@@ -165,7 +170,41 @@ def test_signals_to_the_group_of_the_pilot_do_not_reach_tasks(slots: Harness) ->
     slots.sh("task", "sleep 0.3; echo done")
     pid = slots.wait_running("task")
     assert os.getpgid(pid) == pid
-    for slot in slots.slot_pids():
+    for slot_pid in slots.slot_pids():
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
-            os.kill(slot, number)
+            os.kill(slot_pid, number)
     assert slots.wait("task")[0].stdout == b"done\n"
+
+
+def test_a_slot_with_a_bug_says_what_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def finish(self: slot.Slot, task: slot.Task) -> None:
+        raise ZeroDivisionError("our bug")
+
+    monkeypatch.setattr(slot.Slot, "_finish", finish)
+    harness = Harness(tmp_path / "slots", count=1)
+    found = harness.run("true")
+    assert (found.kind, found.message) == ("host", "its slot died: ZeroDivisionError: our bug")
+    harness.close()
+
+
+@pytest.mark.parametrize(("refusals", "kind"), [(2, "ok"), (100, "host")])
+def test_a_host_that_cannot_fork(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusals: int, kind: str
+) -> None:
+    start, left = spawn.start, [refusals]
+
+    def refuse(path: str, argv: list[str], env: dict[str, str]) -> int:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return start(path, argv, env)
+
+    monkeypatch.setattr(spawn, "start", refuse)
+    monkeypatch.setattr(slot, "_RETRY_SECONDS", (0.05, 0.1, 0.1))
+    harness = Harness(tmp_path / "slots", count=1)
+    found = harness.run("true")
+    assert found.kind == kind
+    assert kind == "ok" or "cannot start a process" in found.message
+    harness.close()

@@ -75,13 +75,14 @@ def test_inodes_count_too(small_disk: Path) -> None:
 
 def test_slots_start_on_a_full_disk(small_disk: Path) -> None:
     (small_disk / "slots").mkdir()
-    fillers = []
+    fillers: list[Path] = []
     while True:
+        filler = small_disk / f"inode-{len(fillers)}"
         try:
-            (small_disk / f"inode-{len(fillers)}").touch()
+            filler.touch()
         except OSError:
             break
-        fillers.append(small_disk / f"inode-{len(fillers)}")
+        fillers.append(filler)
     harness = Harness(small_disk / "slots", count=1, minimum_free_bytes=1 << 10)
     harness.sh("task", "echo ran")
     harness.sh("unwanted", "echo ran")

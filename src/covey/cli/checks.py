@@ -1,5 +1,6 @@
 """What `covey doctor` looks at. A check never raises: what it finds is its result."""
 
+import json
 import os
 import platform
 import shutil
@@ -108,21 +109,26 @@ def check_server(tree: config.Config) -> Check:
         client = remote_client(tree)
         client.connection.patience_seconds = 0.0
         return _server_says(client, tree.server)
-    record = embedded.read_record(tree.directory)
     found = embedded.attach(tree.directory)
     if found is not None:
         found.connection.patience_seconds = 0.0
         return _server_says(found, "this directory's")
-    if record is not None and record.alive:
-        return Check(
-            "server",
-            FAIL,
-            f"process {record.pid} does not answer; see {tree.directory / 'server.log'}, or end "
-            f"it: kill {record.pid}",
-        )
-    if record is not None:
-        return Check("server", WARN, "it died; 'covey watch' starts it again and goes on")
+    if embedded.is_held(tree.directory):
+        return Check("server", FAIL, _held_by(tree.directory))
     return Check("server", OK, "none runs; 'covey run' starts one")
+
+
+def _held_by(directory: Path) -> str:
+    """The holder of the lock writes about itself in it."""
+    try:
+        told = json.loads((directory / "lock").read_text())
+        who = f"process {told['pid']} on {told['host']}"
+    except (ValueError, KeyError):
+        who = "another process"
+    return (
+        f"{who} has this directory but does not answer here; use covey on that machine, or "
+        f"look at {directory / 'server.log'} and end that process"
+    )
 
 
 def _server_says(client: Client, where: str) -> Check:

@@ -89,6 +89,12 @@ def ending(row: ResultRow) -> str:
     return row.outcome
 
 
+def explained(row: ResultRow) -> str:
+    """How an attempt ended, with what the pilot says about it beyond the bare exit status."""
+    exited = row.outcome in ("ok", "failed") and not row.signal
+    return ending(row) if exited or not row.message else row.message
+
+
 def signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name

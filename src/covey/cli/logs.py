@@ -79,8 +79,7 @@ def _failed_first(source: places.Source, bag: BagView) -> Iterator[ResultRow]:
 
 
 def _header(bag: BagView, row: ResultRow) -> str:
-    told = f"{formats.task_title(bag.names, row)}: {formats.ending(row)} on {row.host}"
-    return f"{told}: {row.message}" if row.message else told
+    return f"{formats.task_title(bag.names, row)}: {formats.explained(row)} on {row.host}"
 
 
 def _print(header: str, output: Output, only: str | None) -> None:

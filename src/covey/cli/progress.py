@@ -93,7 +93,9 @@ def describe(bag: BagView, meter: Meter) -> list[str]:
 
 def eta(meter: Meter, left: int) -> str:
     seconds = meter.eta_seconds(left)
-    return "–" if seconds is None else formats.duration(seconds)
+    if seconds is None:
+        return "–"
+    return f"{math.ceil(seconds)} s" if seconds < 59 else formats.duration(seconds)
 
 
 def percent(ended: int, total: int) -> int:

@@ -31,8 +31,8 @@ slots_option = click.option(
 def run(slots: int | None, detach: bool, as_json: bool, **options: Any) -> None:
     """Run COMMAND once for every combination of the parameters, and watch.
 
-    {NAME} in the command stands for a parameter's value, {task} for the task's
-    number. Each task runs in an empty directory of its own.
+    {NAME} in the command stands for a parameter's value, {task} and {bag} for
+    their numbers. Each task runs in an empty directory of its own.
 
     \b
     covey run -p seed=1..100 -p rate=0.1,0.5 -- python3 fit.py {seed} {rate}

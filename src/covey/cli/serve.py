@@ -1,6 +1,7 @@
 """`covey serve` and `covey stop`."""
 
 import time
+from pathlib import Path
 
 import click
 
@@ -75,7 +76,7 @@ def stop(drain: bool, as_json: bool) -> None:
     pid = client.server().pid
     sent_home = client.stop(drain=drain)
     client.close()
-    gone = bool(config.server) or _wait_until_gone(pid, drain)
+    gone = bool(config.server) or _wait_until_gone(config.directory, drain)
     if as_json:
         print_json({"stopped": gone, "pilots": sent_home})
     elif gone:
@@ -91,12 +92,12 @@ def _pilots(count: int) -> str:
     return counted(count, "pilot")
 
 
-def _wait_until_gone(pid: int, drain: bool) -> bool:
+def _wait_until_gone(directory: Path, drain: bool) -> bool:
     """Draining takes as long as the tasks do."""
-    from covey.client.embedded import is_alive
+    from covey.client.embedded import is_held
 
     deadline = time.monotonic() + STOP_SECONDS
-    while is_alive(pid):
+    while is_held(directory):
         if not drain and time.monotonic() > deadline:
             return False
         time.sleep(POLL_SECONDS)

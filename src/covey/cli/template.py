@@ -1,7 +1,7 @@
 """The command as the tasks will run it.
 
-Only `{name}` of a known parameter, and `{task}`, are places for values: everything else in braces
-belongs to the command, such as the program in awk '{print $1}'. Tasks run in their own empty
+Only `{name}` of a known parameter, `{task}` and `{bag}` are places for values: everything else in
+braces belongs to the command, such as the program in awk '{print $1}'. Tasks run in their own empty
 directories, so words that name files here are made absolute.
 """
 
@@ -29,7 +29,7 @@ def placeholders(argv: Iterable[str]) -> list[str]:
 
 def check_placeholders(argv: Sequence[str], names: Sequence[str], tell: Tell) -> None:
     """Raises InvalidBag for what looks like a misspelt parameter."""
-    known = [*names, RESERVED]
+    known = [*names, *RESERVED]
     used = placeholders(argv)
     for name in used:
         close = [] if name in known else _alike(name, known)

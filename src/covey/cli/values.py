@@ -31,7 +31,7 @@ from covey.core.space import (
 )
 
 LONGEST_LIST = 100_000
-RESERVED = "task"
+RESERVED = ("task", "bag")  # their numbers
 
 _NUMBER = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3})?"
 _RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})(?:\.\.({_NUMBER}))?")
@@ -59,8 +59,8 @@ def parse_axis(text: str) -> Axis:
         raise InvalidBag(f"-p {text}: write it like -p {name or 'NAME'}=1..10 or -p NAME=a,b,c")
     if not name.isidentifier():
         raise InvalidBag(f"-p {text}: the name {name!r} must look like a variable's")
-    if name == RESERVED:
-        raise InvalidBag(f"-p {text}: {{{RESERVED}}} is the task's number; choose another name")
+    if name in RESERVED:
+        raise InvalidBag(f"-p {text}: {{{name}}} is the {name}'s number; choose another name")
     try:
         return Axis(name, parse_values(values))
     except InvalidBag as error:

@@ -100,7 +100,7 @@ def tell_failures(source: places.Source, bag: "BagView") -> None:
     rows = source.results(bag.id, limit=LOOKED_AT, failed_only=True)
     alike: dict[tuple[str, str], list[ResultRow]] = {}
     for row in rows:
-        alike.setdefault((formats.ending(row), _last_words(source, bag, row)), []).append(row)
+        alike.setdefault((formats.explained(row), _last_words(source, bag, row)), []).append(row)
     for (ending, words), group in list(alike.items())[:SHOWN]:
         click.echo(_failure(bag, ending, words, group), err=True)
     if bag.failed > len(rows):
@@ -120,7 +120,5 @@ def _failure(bag: "BagView", ending: str, words: str, group: "list[ResultRow]") 
 
 
 def _last_words(source: places.Source, bag: "BagView", row: "ResultRow") -> str:
-    if row.message:
-        return row.message
     output = source.output(bag.id, row.task) if row.stderr_bytes else None
     return formats.last_line(output.stderr) if output is not None else ""

@@ -1,8 +1,9 @@
 """The server that lives in a directory: finding it, starting it, and finding it again.
 
-The server writes `server.json` when it is ready and removes it when it ends on purpose. So a file
-without a server behind it means that the server died, and it may be started again in the middle of
-a `watch`; no file means that somebody stopped it, and that is respected.
+Whether a server lives is the kernel's knowledge: it holds the file `lock`. Where it listens is in
+`server.json`, which it writes when it is ready; when it ends on purpose it leaves process 0 there.
+So a server that was killed is started again in the middle of a `watch`, and one that somebody
+stopped is left alone.
 """
 
 import fcntl
@@ -43,25 +44,17 @@ class Record(Struct, kw_only=True):
     def endpoint(self) -> Endpoint:
         return Endpoint(self.address, self.token)
 
-    @property
-    def alive(self) -> bool:
-        """Whether a process has the server's number; it need not be the server."""
-        return is_alive(self.pid)
 
-
-def is_alive(pid: int) -> bool:
-    """A zombie is not: a server that `covey run` started stays one after its end."""
+def is_held(directory: Path) -> bool:
+    """Whether a server has this directory, on whatever machine."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
+        with open(directory / "lock", "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return True
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
+        return False
+    return False
 
 
 def read_record(directory: Path) -> Record | None:
@@ -89,7 +82,7 @@ def attach_or_start(directory: Path, options: Sequence[str] = (), tell: Tell = q
 
 def _answering(directory: Path) -> Record | None:
     record = read_record(directory)
-    return record if record is not None and record.alive and _answers(record) else None
+    return record if record is not None and is_held(directory) and _answers(record) else None
 
 
 def _answers(record: Record) -> bool:
@@ -103,21 +96,18 @@ def _answers(record: Record) -> bool:
         connection.close()
 
 
-def _find_again(directory: Path) -> Endpoint | None:
+def _find_again(directory: Path) -> Endpoint:
     """Where a client goes on asking; it never starts a server."""
     record = read_record(directory)
-    if record is None:
-        raise ServerAway("the server has ended; 'covey watch' starts one and goes on")
+    if record is None or (not record.pid and not is_held(directory)):
+        raise ServerAway("the server was stopped; 'covey watch' starts one and goes on")
     return record.endpoint
 
 
-def _revive(directory: Path, options: Sequence[str]) -> Endpoint | None:
+def _revive(directory: Path, options: Sequence[str]) -> Endpoint:
     """Where a client goes on asking; a server that died is started again."""
     endpoint = _find_again(directory)
-    record = read_record(directory)
-    if record is not None and not record.alive:
-        return _start(directory, options).endpoint
-    return endpoint
+    return endpoint if is_held(directory) else _start(directory, options).endpoint
 
 
 def _start(directory: Path, options: Sequence[str]) -> Record:
@@ -146,18 +136,17 @@ def prepare(directory: Path) -> None:
 
 def _wait_for_slow(directory: Path, deadline: float) -> Record | None:
     """Somebody else's start may just have ended well; a live server may be slow to answer."""
-    while True:
+    while is_held(directory):
         record = read_record(directory)
-        if record is None or not record.alive:
-            return None
-        if _answers(record):
+        if record is not None and _answers(record):
             return record
         if time.monotonic() > deadline:
+            log = directory / "server.log"
             raise ServerAway(
-                f"the server (process {record.pid}) does not answer. "
-                f"See {directory / 'server.log'}; if it hangs, end it: kill {record.pid}"
+                f"a server has {directory}, but does not answer. See {log} and 'covey doctor'"
             )
         time.sleep(POLL_SECONDS)
+    return None
 
 
 @contextmanager

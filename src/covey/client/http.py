@@ -168,14 +168,9 @@ def _problem(reply: Reply) -> str:
     try:
         told = msgspec.json.decode(reply.body, type=ProblemDocument)
     except msgspec.DecodeError:
-        text = reply.body[:200].decode("utf-8", "replace").strip()
-        title = http.client.responses.get(reply.status, "unknown answer")
-        told = ProblemDocument(
-            type="about:blank",
-            title=title,
-            status=reply.status,
-            detail=f"{reply.status} {title}{': ' if text else ''}{text}",
-        )
+        told = _unexplained(reply)
+        if reply.status >= 500:  # a proxy, or a server that ends while it is asked
+            return told.detail
     if reply.status == 503:
         return told.detail or told.title
     if reply.status == 404:
@@ -183,6 +178,17 @@ def _problem(reply: Reply) -> str:
     if reply.status == 401:
         raise Refused(401, told.title, "the server does not accept this token")
     raise Refused(reply.status, told.title, told.detail)
+
+
+def _unexplained(reply: Reply) -> ProblemDocument:
+    title = http.client.responses.get(reply.status, "unknown answer")
+    text = reply.body[:200].decode("utf-8", "replace").strip()
+    return ProblemDocument(
+        type="about:blank",
+        title=title,
+        status=reply.status,
+        detail=f"{reply.status} {title}{': ' if text else ''}{text}",
+    )
 
 
 def _retry_after(reply: Reply, delay: float) -> float:

@@ -33,6 +33,8 @@ from covey.pilot.messages import (
 
 MOST_OPEN = 2  # syncs of one pilot that wait for durability
 MOST_SLOTS = 4096
+MOST_TAGS = 200
+LARGEST = 2**53  # what every part of the system can count to
 
 
 def enrol(turn: Turn, request: RequestId, enrol_: Enrol, credential: str, digest: str) -> None:
@@ -90,6 +92,9 @@ def _enrol_problem(enrol_: Enrol) -> str:
         return "key must have 8 to 128 characters"
     if not enrol_.host or len(enrol_.host) > 255:
         return "host must have 1 to 255 characters"
+    texts = [enrol_.site, enrol_.job, enrol_.version, *enrol_.tags, *enrol_.tags.values()]
+    if len(enrol_.tags) > MOST_TAGS or max(map(len, texts)) > 1024:
+        return f"at most {MOST_TAGS} tags, and no text longer than 1024 characters"
     return ""
 
 
@@ -129,6 +134,12 @@ def _sync_problem(turn: Turn, sync_: Sync) -> str:
     for end in sync_.ends:
         if end.outcome not in PILOT_OUTCOMES:
             return f"outcome must be one of {', '.join(PILOT_OUTCOMES)}, not {end.outcome!r}"
+        numbers = (*end[:4], *end[5:12], end.stdout_bytes, end.stderr_bytes)
+        if min(numbers) < -LARGEST or max(numbers) > LARGEST:
+            return f"a number in the end of attempt {end.epoch}.{end.sequence} is out of range"
+    for one in sync_.held or ():
+        if min(one) < 0 or max(one) > LARGEST:
+            return "a number in held is out of range"
     return ""
 
 

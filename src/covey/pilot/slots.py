@@ -16,7 +16,6 @@ Call ``start`` before the pilot has threads. One thread at a time may use an obj
 
 import os
 import select
-import signal
 import socket
 import time
 import warnings
@@ -310,9 +309,9 @@ class Slots:
             self._disconnect(seat)
         pids = [seat.pid for seat in self._seats if seat.pid]
         _wait_reaped(pids, _CLOSE_SECONDS)
-        for pid in tree.family(pid for pid in pids + tasks if tree.parent_of(pid) == os.getpid()):
-            tree.send(pid, signal.SIGKILL)  # slots that were killed with the keeper
-        _wait_reaped([pid for pid in tasks if pid], _CLOSE_SECONDS)
+        # A slot that was killed with the keeper left its task to us.
+        strangers = tree.Strangers(pids + tasks, self._settings.directory)
+        tree.kill_children(strangers, _CLOSE_SECONDS)
         for seat in self._seats:
             while seat.dying:
                 self._write_off(seat)

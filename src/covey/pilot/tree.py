@@ -105,12 +105,8 @@ def _children_by_scan(pid: int) -> List[int]:
 
 def parent_of(pid: int) -> Optional[int]:
     """The parent's process id, None when there is no such process."""
-    try:
-        with open("/proc/{}/stat".format(pid), "rb", 0) as file:
-            # The name, in parentheses, may hold spaces and parentheses itself.
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except (OSError, IndexError, ValueError):
-        return None
+    fields = _stat_fields(pid)
+    return int(fields[1]) if fields else None
 
 
 def family(pids: Iterable[int]) -> List[int]:
@@ -119,6 +115,41 @@ def family(pids: Iterable[int]) -> List[int]:
     for pid in found:  # grows as it goes
         found.extend(children(pid))
     return found
+
+
+class Strangers:
+    """Contains every process that shows no sign of being a task's or a slot's.
+
+    For the pilot itself, which may have children of its own beside orphans of ours.
+    Ours are in a session that a task began, stand in our directory, or write there;
+    a daemon that gave up all three is not recognised.
+    """
+
+    def __init__(self, sessions: Iterable[int], directory: str) -> None:
+        self._sessions = frozenset(sessions)
+        self._prefix = directory + "/"
+
+    def __contains__(self, pid: object) -> bool:
+        fields = _stat_fields(pid)
+        if not fields or int(fields[3]) in self._sessions:
+            return not fields
+        return not any(self._is_inside(pid, name) for name in ("cwd", "fd/1", "fd/2"))
+
+    def _is_inside(self, pid: object, name: str) -> bool:
+        try:
+            return os.readlink("/proc/{}/{}".format(pid, name)).startswith(self._prefix)
+        except OSError:
+            return False
+
+
+def _stat_fields(pid: object) -> List[bytes]:
+    """State, parent, group, session, … of a process; nothing if there is none."""
+    try:
+        with open("/proc/{}/stat".format(pid), "rb", 0) as file:
+            # The name, in parentheses, may hold spaces and parentheses itself.
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return []
 
 
 def send(pid: int, number: int) -> None:

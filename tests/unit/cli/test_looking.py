@@ -31,6 +31,7 @@ class FakeSource:
             row(5),
         ]
         self.view = bag(name="fits", done=4, failed=2)
+        self.stderr = "Traceback\nValueError: bad\n"
         self.there: list[PilotView] = []
 
     def bags(self) -> list[BagView]:
@@ -60,7 +61,7 @@ class FakeSource:
 
     def output(self, bag: int, task: int) -> Output | None:
         for one in self.attempts(bag, task):
-            err = "Traceback\nValueError: bad\n" if one.stderr_bytes else ""
+            err = self.stderr if one.stderr_bytes else ""
             return Output(
                 task=task, attempt=one.attempt, outcome=one.outcome, stdout="out\n", stderr=err
             )
@@ -228,16 +229,17 @@ def test_watch_of_a_bag_that_is_over(look: Look, source: FakeSource) -> None:
 
 
 def test_failures_that_look_alike_are_told_together(look: Look, source: FakeSource) -> None:
-    source.rows = [row(n, outcome="failed", exit_code=1, message="boom") for n in range(30)]
+    source.rows = [row(n, outcome="failed", exit_code=1, stderr_bytes=1) for n in range(30)]
     source.view = bag(status="finished", total=30, failed=30, ended=1001.0)
     told = look("watch", status=1).stderr.splitlines()
-    assert told[0] == "  task 0 (x=0): exit 1 on node1 (and 19 tasks like it): boom"
+    assert told[0] == "  task 0 (x=0): exit 1 on node1 (and 19 tasks like it): ValueError: bad"
     assert told[1] == "  … and 10 more failed"
 
 
 def test_a_missing_file_gets_a_hint(look: Look, source: FakeSource) -> None:
-    words = "sh: 0: cannot open x.sh: No such file"
-    source.rows = [row(0, outcome="failed", exit_code=2, message=words)]
+    words = "python3: can't open file 'x.py': [Errno 2] No such file or directory"
+    source.stderr = words
+    source.rows = [row(0, outcome="failed", exit_code=2, stderr_bytes=1)]
     source.view = bag(status="finished", total=1, failed=1, ended=1001.0)
     assert "--chdir ." in look("watch", status=1).stderr
 

@@ -153,7 +153,7 @@ def test_a_useless_file_is_refused(tmp_path: Path, content: bytes) -> None:
         parse_values(f"@{file}")
 
 
-@pytest.mark.parametrize("text", ["x", "=1", "1x=1", "a-b=1", "task=1..3", "x=1..y"])
+@pytest.mark.parametrize("text", ["x", "=1", "1x=1", "a-b=1", "task=1..3", "bag=1", "x=1..y"])
 def test_bad_parameters_are_named(text: str) -> None:
     with pytest.raises(InvalidBag, match=f"-p {text}"):
         parse_axis(text)

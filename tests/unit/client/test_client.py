@@ -94,6 +94,11 @@ def test_patience_ends_and_says_why(fake: FakeServer) -> None:
     assert 2 <= len(fake.asked) <= 5
 
 
+def test_a_proxy_that_stumbles_is_asked_again(fake: FakeServer, client: Client) -> None:
+    fake.answers = [Told(b"<html>", 502), Told(b"Internal Server Error", 500), Told([])]
+    assert client.bags() == []
+
+
 def test_retry_after_is_respected(fake: FakeServer, client: Client) -> None:
     fake.answers = [problem(503, "busy", Retry_After="0.4"), Told([])]
     began = time.monotonic()
@@ -147,7 +152,8 @@ def test_an_idle_connection_that_was_closed_is_no_trouble(fake: FakeServer, clie
         (problem(404, "there is no bag 9"), NotFound, "there is no bag 9"),
         (problem(422, "no tasks"), Refused, "no tasks"),
         (problem(401, "?"), Refused, "does not accept this token"),
-        (Told(b"<html>oops", 500), Refused, "500 Internal Server Error: <html>oops"),
+        (problem(500, "a bug"), Refused, "a bug"),
+        (Told(b"<html>oops", 405), Refused, "405 Method Not Allowed: <html>oops"),
     ],
 )
 def test_refusals_are_final(

@@ -1,10 +1,9 @@
 """Finding, starting and finding again the server of a directory, with a pretended `covey`."""
 
+import fcntl
 import json
 import os
 import stat
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from covey.client import embedded
-from covey.client.embedded import attach, attach_or_start, is_alive, last_lines, read_record
+from covey.client.embedded import attach, attach_or_start, is_held, last_lines, read_record
 from covey.client.http import Endpoint
 from covey.core.errors import CoveyError, ServerAway
 from tests.unit.client.fake import FakeServer, Told, problem, serving
@@ -31,16 +30,33 @@ def fake() -> Iterator[FakeServer]:
         yield server
 
 
-def write_record(directory: Path, address: str, pid: int) -> None:
+def write_record(directory: Path, address: str, pid: int = 1) -> None:
     record = {"address": address, "token": "t", "pid": pid, "started": 0.0, "version": "1"}
     directory.mkdir(exist_ok=True)
     (directory / "server.json").write_text(json.dumps(record))
 
 
-def dead_pid() -> int:
-    child = subprocess.Popen(["true"])
-    child.wait()
-    return child.pid
+class Holder:
+    """Has directories as a living server does."""
+
+    def __init__(self) -> None:
+        self._locks: dict[Path, int] = {}
+
+    def hold(self, directory: Path) -> None:
+        if directory not in self._locks:
+            self._locks[directory] = os.open(directory / "lock", os.O_RDWR | os.O_CREAT)
+            fcntl.flock(self._locks[directory], fcntl.LOCK_EX)
+
+    def die(self, directory: Path) -> None:
+        os.close(self._locks.pop(directory))
+
+
+@pytest.fixture
+def holder() -> Iterator[Holder]:
+    made = Holder()
+    yield made
+    for directory in list(made._locks):
+        made.die(directory)
 
 
 class Spawned:
@@ -56,39 +72,46 @@ class Spawned:
 
 
 @pytest.fixture
-def starts(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+def starts(fake: FakeServer, holder: Holder, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Each start writes what a real server would."""
     made: list[Path] = []
 
     def spawn(directory: Path, options: Any) -> Spawned:
         made.append(directory)
-        write_record(directory, fake.address, os.getpid())
+        write_record(directory, fake.address)
+        holder.hold(directory)
         return Spawned()
 
     monkeypatch.setattr(embedded, "_spawn", spawn)
     return made
 
 
-def test_nothing_to_attach_to(tmp_path: Path, fake: FakeServer) -> None:
+def test_nothing_to_attach_to(tmp_path: Path, fake: FakeServer, holder: Holder) -> None:
     assert attach(tmp_path / "none") is None
-    write_record(tmp_path, fake.address, dead_pid())
+    write_record(tmp_path, fake.address)
     assert attach(tmp_path) is None
+    holder.hold(tmp_path)
     (tmp_path / "server.json").write_text("{")
     assert attach(tmp_path) is None
 
 
 @pytest.mark.parametrize("told", [Told(VIEW), problem(503, "busy")])
-def test_attach_to_a_server_that_is_there(tmp_path: Path, fake: FakeServer, told: Told) -> None:
+def test_attach_to_a_server_that_is_there(
+    tmp_path: Path, fake: FakeServer, holder: Holder, told: Told
+) -> None:
     fake.answers = [told]
-    write_record(tmp_path, fake.address, os.getpid())
-    client = attach(tmp_path)
-    assert client is not None
+    write_record(tmp_path, fake.address)
+    holder.hold(tmp_path)
+    assert attach(tmp_path) is not None
     assert fake.asked[0].token == "t"
 
 
-def test_a_stranger_on_the_port_is_not_our_server(tmp_path: Path, fake: FakeServer) -> None:
+def test_a_stranger_on_the_port_is_not_our_server(
+    tmp_path: Path, fake: FakeServer, holder: Holder
+) -> None:
     fake.answers = [problem(401, "who?")]
-    write_record(tmp_path, fake.address, os.getpid())
+    write_record(tmp_path, fake.address)
+    holder.hold(tmp_path)
     assert attach(tmp_path) is None
 
 
@@ -125,33 +148,57 @@ def test_a_start_that_takes_forever(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_server_that_hangs_is_not_joined_by_a_second(
-    tmp_path: Path, fake: FakeServer, starts: list[Path], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    fake: FakeServer,
+    holder: Holder,
+    starts: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(embedded, "START_SECONDS", 0.1)
     fake.answers = [problem(500, "?")]
-    write_record(tmp_path, fake.address, os.getpid())
-    with pytest.raises(ServerAway, match=f"kill {os.getpid()}"):
+    write_record(tmp_path, fake.address)
+    holder.hold(tmp_path)
+    with pytest.raises(ServerAway, match="does not answer"):
         attach_or_start(tmp_path)
     assert not starts
 
 
 def test_a_server_that_died_is_started_again(
-    tmp_path: Path, fake: FakeServer, starts: list[Path]
+    tmp_path: Path, holder: Holder, starts: list[Path]
 ) -> None:
     client = attach_or_start(tmp_path)
-    write_record(tmp_path, "http://127.0.0.1:9", dead_pid())
+    holder.die(tmp_path)
     client.connection.endpoint = Endpoint("http://127.0.0.1:9", "t")
     assert client.server().state == "ready"
     assert len(starts) == 2
 
 
-def test_a_server_that_was_stopped_stays_so(tmp_path: Path, starts: list[Path]) -> None:
+def test_a_server_that_was_stopped_stays_so(
+    tmp_path: Path, fake: FakeServer, holder: Holder, starts: list[Path]
+) -> None:
     client = attach_or_start(tmp_path)
-    (tmp_path / "server.json").unlink()
+    holder.die(tmp_path)
+    write_record(tmp_path, fake.address, pid=0)
     client.connection.endpoint = Endpoint("http://127.0.0.1:9", "t")
-    with pytest.raises(ServerAway, match="has ended"):
+    with pytest.raises(ServerAway, match="was stopped"):
         client.server()
     assert len(starts) == 1
+
+
+def test_a_reader_never_starts_a_server(
+    tmp_path: Path, fake: FakeServer, holder: Holder, starts: list[Path]
+) -> None:
+    write_record(tmp_path, fake.address)
+    holder.hold(tmp_path)
+    client = attach(tmp_path)
+    assert client is not None
+    holder.die(tmp_path)
+    write_record(tmp_path, "http://127.0.0.1:9")
+    client.connection.endpoint = Endpoint("http://127.0.0.1:9", "t")
+    client.connection.patience_seconds = 0.2
+    with pytest.raises(ServerAway, match="connection refused"):
+        client.server()
+    assert not starts
 
 
 def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
@@ -160,14 +207,12 @@ def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
         attach_or_start(tmp_path / "file" / "x")
 
 
-def test_a_zombie_is_dead() -> None:
-    child = subprocess.Popen([sys.executable, "-c", "pass"], stdout=subprocess.PIPE)
-    assert child.stdout is not None
-    child.stdout.read()  # the end of its output: it is about to end
-    while is_alive(child.pid):
-        pass
-    child.wait()
-    assert is_alive(os.getpid())
+def test_who_holds(tmp_path: Path, holder: Holder) -> None:
+    assert not is_held(tmp_path)
+    holder.hold(tmp_path)
+    assert is_held(tmp_path)
+    holder.die(tmp_path)
+    assert not is_held(tmp_path)
 
 
 def test_a_log_that_is_not_there(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Measurements of covey on one machine: `python -m bench --list` names them."""

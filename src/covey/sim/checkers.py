@@ -1,0 +1,242 @@
+"""Does covey keep its promises? Judged from outside: hosts, messages and the record, never core.
+
+- What is acknowledged is durable: submissions, ends, cancellations, pilots.
+- An attempt id names one sending of one task, and is started at most once.
+- A task is started again only for a reason: every earlier start failed, or died with its host, or
+  its host had been out of reach for the time of a lease (after a restart: of adoption). So a
+  restart of the server repeats nothing that runs. If the bag is not idempotent, only the task's
+  own failure or its owner's wish is a reason.
+- A task fails for good only after all its tries, and is not tried more often than allowed.
+- One result counts per task, exactly one in a finished bag, and a success really happened.
+- What is cancelled stops; what is not cancelled finishes once faults stop.
+"""
+
+from covey.core.actions import Change, RecordEnds, ReopenFailed
+from covey.core.model import BagSpec, EndRecord, Settings, Verdict
+from covey.pilot.messages import CANCELLED, FAILED, HOST, LOST, OK, RETURNED, TIMEOUT, Answer, End
+from covey.ports import Reader
+from covey.sim.ledger import HostLife, Ledger, Run, Sending, TaskKey
+from covey.wire import ResultRow
+
+OWN_FAILURES = (FAILED, TIMEOUT)
+FAILURES = (FAILED, TIMEOUT, CANCELLED, HOST)
+STOP_SECONDS = 90.0  # within which a cancelled bag is quiet, once nothing breaks any more
+
+
+class Violation(Exception):
+    """A broken promise."""
+
+
+class Judge:
+    def __init__(self, ledger: Ledger, settings: Settings, reader: Reader) -> None:
+        self._ledger = ledger
+        self._settings = settings
+        self._reader = reader
+        self._own_failures: dict[TaskKey, list[str]] = {}  # recorded since the last fresh start
+        self._given_up: dict[TaskKey, None] = {}
+
+    # -- as it happens ---------------------------------------------------------------------
+
+    def sent(self, pilot: int, answer: Answer, now: float) -> None:
+        """A server sends these attempts to a pilot (perhaps not for the first time)."""
+        for task in answer.tasks:
+            key = (answer.epoch, task.sequence)
+            sending = Sending(key, (task.bag, task.task), pilot, answer.number, now)
+            known = self._ledger.sendings.setdefault(key, sending)
+            same = (known.task, known.pilot, known.number)
+            if same != (sending.task, pilot, answer.number):
+                raise Violation(f"attempt {key} was sent as {same} and as {sending}")
+            if known is sending and task.bag in self._ledger.cancelled:
+                raise Violation(f"attempt {key} of cancelled bag {task.bag} was sent")
+
+    def started(
+        self, host: HostLife, key: tuple[int, int], task: TaskKey, values: list[object], now: float
+    ) -> Run:
+        ledger = self._ledger
+        sending = ledger.sendings.get(key)
+        if sending is None or sending.task != task or sum(map(_number, values)) != task[1]:
+            raise Violation(f"{host.name} starts {key} for {task} {values}, sent was {sending}")
+        if key in ledger.by_attempt:
+            raise Violation(f"attempt {key} is started twice")
+        run = Run(sending, host, now)
+        earlier = ledger.runs.setdefault(task, [])
+        for other in earlier:
+            pair = (other, run) if other.sending.at <= sending.at else (run, other)
+            self._check_repeat(*pair)
+        self._check_tries(run, earlier)
+        ledger.repeats += bool(earlier)
+        earlier.append(run)
+        ledger.by_attempt[key] = run
+        return run
+
+    def acknowledged(self, ends: list[End]) -> None:
+        """A pilot has been told that these are safe with the server."""
+        for end in ends:
+            self._ledger.acknowledged[end.epoch, end.sequence] = end
+            self._check_recorded(end)
+
+    def submission_acknowledged(self, spec: BagSpec, bag: int, total: int) -> None:
+        known = self._ledger.submitted.setdefault(spec.key, bag)
+        notes = self._ledger.bags.get(bag)
+        if known != bag:
+            raise Violation(f"{spec.key} was acknowledged as bag {known} and as bag {bag}")
+        if notes is None or notes.spec != spec or notes.total != total:
+            raise Violation(f"bag {bag} was acknowledged, but the record has {notes}")
+
+    def cancellation_acknowledged(self, bag: int, now: float) -> None:
+        if self._ledger.bags[bag].status == "running":
+            raise Violation(f"bag {bag} was acknowledged as cancelled; in the record it runs")
+        if self._ledger.bags[bag].status == "cancelled":
+            self._ledger.cancelled.setdefault(bag, now)
+
+    def forgotten(self, host: HostLife) -> None:
+        raise Violation(f"{host.name} had been enrolled, and is not known any more")
+
+    def applied(self, change: Change, now: float) -> None:
+        """This has become durable."""
+        match change:
+            case RecordEnds(_, _, ends):
+                for end in ends:
+                    self._note_end(end, now)
+            case ReopenFailed(bag):
+                for task in [task for task in self._given_up if task[0] == bag]:
+                    del self._given_up[task]
+                    self._own_failures.pop(task, None)
+            case _:
+                pass
+        self._ledger.applied(change)
+
+    def _note_end(self, end: EndRecord, now: float) -> None:
+        task = (end.bag, end.task)
+        run = self._ledger.by_attempt.get((end.attempt.epoch, end.attempt.sequence))
+        if end.outcome in OWN_FAILURES:
+            known = self._own_failures.setdefault(task, [])
+            if str(end.attempt) not in known:
+                known.append(str(end.attempt))
+        if end.verdict is Verdict.COUNTS and end.outcome != OK:
+            self._given_up[task] = None
+        if end.verdict is Verdict.REPLACES:
+            self._given_up.pop(task, None)
+        if end.outcome == LOST and run is not None and not self._excused(run, now):
+            raise Violation(f"{_told(run)} is recorded as lost, but its pilot was there")
+
+    # -- repeats ---------------------------------------------------------------------------
+
+    def _check_repeat(self, first: Run, second: Run) -> None:
+        bag, at = first.sending.task[0], second.sending.at
+        notes = self._ledger.bags[bag]
+        if notes.spec.idempotent:
+            if not self._excused(first, at):
+                raise Violation(f"{_told(second)} repeats {_told(first)}")
+            return
+        wished = any(first.started < wish <= at for wish in self._ledger.retries.get(bag, ()))
+        failed = first.outcome in OWN_FAILURES and first.ended <= at
+        if not wished and not failed:
+            raise Violation(f"{_told(second)} repeats {_told(first)}, which is not idempotent")
+
+    def _excused(self, run: Run, at: float) -> bool:
+        """Was there a reason, at this time, to believe that this run comes to no good?"""
+        host = run.host
+        if run.outcome in FAILURES and run.ended <= at:
+            return True
+        return (0.0 < host.died <= at) or self._out_of_reach(run.sending, host, at)
+
+    def _out_of_reach(self, sending: Sending, host: HostLife, at: float) -> bool:
+        adopt = self._settings.adopt_seconds
+        for restart in self._ledger.restarts:
+            over = restart + adopt
+            if sending.at < over <= at and host.unheard_between(restart, over):
+                return True
+        return host.silent_for(self._settings.lease_seconds, sending.at, at)
+
+    def _check_tries(self, run: Run, earlier: list[Run]) -> None:
+        bag = run.sending.task[0]
+        allowed = self._ledger.bags[bag].spec.retries + 1
+        allowed *= 1 + len(self._ledger.retries.get(bag, ()))
+        failures = [
+            other
+            for other in earlier
+            if other.outcome in OWN_FAILURES
+            and other.sending.key in self._ledger.recorded
+            and other.ended <= run.sending.at
+            and not self._out_of_reach(other.sending, other.host, run.sending.at)
+        ]
+        if len(failures) >= allowed:
+            raise Violation(f"{_told(run)} after {len(failures)} failures, allowed are {allowed}")
+
+    # -- in the end ------------------------------------------------------------------------
+
+    def final(self, quiet_from: float) -> None:
+        """`quiet_from`: when the last fault was over."""
+        for end in self._ledger.acknowledged.values():
+            self._check_recorded(end)
+        for bag in self._ledger.submitted.values():
+            self._check_bag(bag)
+        for bag, at in self._ledger.cancelled.items():
+            self._check_stopped(bag, max(at, quiet_from) + STOP_SECONDS)
+
+    def _check_recorded(self, end: End) -> None:
+        key = (end.epoch, end.sequence)
+        if end.outcome != RETURNED and end.outcome not in self._ledger.recorded.get(key, ()):
+            raise Violation(f"{end} was acknowledged, but is not in the record")
+
+    def _check_bag(self, bag: int) -> None:
+        view = self._reader.bag(bag)
+        if view is None:
+            raise Violation(f"acknowledged bag {bag} is not in the record")
+        results = self._reader.results(bag, limit=view.total + 1)
+        tasks = [row.task for row in results]
+        if len(tasks) != len(dict.fromkeys(tasks)) or any(not 0 <= t < view.total for t in tasks):
+            raise Violation(f"bag {bag}: these results count: {tasks}")
+        if view.status == "finished" and len(tasks) != view.total:
+            raise Violation(f"bag {bag} is finished with {len(tasks)} of {view.total} results")
+        good = sum(row.outcome == OK for row in results)
+        if (view.done, view.failed) != (good, len(results) - good):
+            raise Violation(f"bag {bag} shows {view}, but has {good} good of {len(results)}")
+        for row in results:
+            self._check_result(bag, row)
+
+    def _check_result(self, bag: int, row: ResultRow) -> None:
+        rows = self._reader.attempts(bag, row.task)
+        if sum(one.counted for one in rows) != 1:
+            raise Violation(f"not one result of task {row.task} of bag {bag} counts: {rows}")
+        epoch, _, sequence = row.attempt.partition(".")
+        key = (int(epoch), int(sequence))
+        run = self._ledger.by_attempt.get(key)
+        lost = LOST in self._ledger.recorded.get(key, ())
+        if row.outcome != LOST and (run is None or run.outcome != row.outcome):
+            raise Violation(f"{row} counts; what happened was {run and _told(run)}")
+        if row.outcome == OK:
+            return
+        if any(one.outcome == OK for one in rows):
+            raise Violation(f"task {row.task} of bag {bag} counts as failed, and succeeded: {rows}")
+        spec = self._ledger.bags[bag].spec
+        failures = len(self._own_failures.get((bag, row.task), ()))
+        if row.outcome in OWN_FAILURES and not lost and failures <= spec.retries:
+            raise Violation(f"{row} is final after {failures} failures of {spec.retries + 1}")
+        if row.outcome in (LOST, HOST) and spec.idempotent:
+            losses = sum(one.outcome in (LOST, HOST) for one in rows)
+            if losses < self._settings.most_losses:
+                raise Violation(f"{row} is final after {losses} losses of infrastructure")
+
+    def _check_stopped(self, bag: int, deadline: float) -> None:
+        for runs in self._ledger.runs.values():
+            for run in runs:
+                ended = run.ended or run.host.died or float("inf")
+                if run.sending.task[0] == bag and ended > deadline:
+                    raise Violation(f"{_told(run)} of cancelled bag {bag} did not stop")
+
+
+def _number(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _told(run: Run) -> str:
+    epoch, sequence = run.sending.key
+    bag, task = run.sending.task
+    end = f"{run.outcome} at {run.ended:.2f}" if run.outcome else "running"
+    return (
+        f"attempt {epoch}.{sequence} of task {bag}/{task} on {run.host.name} "
+        f"(sent {run.sending.at:.2f}, started {run.started:.2f}, {end})"
+    )

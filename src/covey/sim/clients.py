@@ -1,0 +1,124 @@
+"""Owners of bags: they submit, submit again, cancel, and have failed tasks tried again.
+
+A client asks again until it is answered, as people and scripts do.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from covey.core.actions import Done, Refuse, ReplyMessage, Submitted
+from covey.core.events import BagSubmitted, CancelRequested, Event, RetryRequested
+from covey.core.model import BagId, RequestId
+from covey.sim.checkers import Judge, Violation
+from covey.sim.clock import START, Timeline
+from covey.sim.ledger import Ledger
+from covey.sim.network import Call, Network, Outcome
+from covey.sim.workload import BagPlan
+
+TIMEOUT_SECONDS = 15.0
+
+
+class Owner:
+    """Of one bag."""
+
+    def __init__(
+        self,
+        plan: BagPlan,
+        clock: Timeline,
+        network: Network,
+        ledger: Ledger,
+        judge: Judge,
+        random: Random,
+    ) -> None:
+        self.plan = plan
+        self.asking = 0  # requests without an answer
+        self.retries_left = plan.owner_retries
+        self._clock = clock
+        self._network = network
+        self._ledger = ledger
+        self._judge = judge
+        self._random = random
+        self._cancelled = not plan.cancel_at
+        clock.at(START + plan.at, self._submit)
+        if plan.submit_again_at:
+            clock.at(START + plan.submit_again_at, self._submit)
+        if plan.cancel_at:
+            clock.at(START + plan.cancel_at, self._cancel)
+        if plan.impatient_at:
+            clock.at(START + plan.impatient_at, self._retry_if_known)
+
+    def bag(self) -> BagId | None:
+        found = self._ledger.submitted.get(self.plan.spec.key)
+        return None if found is None else BagId(found)
+
+    def look(self) -> None:
+        """Now and then: are there failed tasks that the owner wants tried again?"""
+        bag = self.bag()
+        if bag is None or self.asking or not self.retries_left or self.plan.cancel_at:
+            return
+        if self._ledger.bags[bag].status == "finished":
+            self.retries_left -= 1
+            self._retry_if_known()
+
+    def satisfied(self) -> bool:
+        if self.asking or not self._cancelled or self.bag() is None:
+            return False
+        over = self._ledger.status(self.plan.spec.key) != "running"
+        return over and (not self.retries_left or bool(self.plan.cancel_at))
+
+    # -- requests --------------------------------------------------------------------------
+
+    def _ask(
+        self, make: Callable[[RequestId], Event], answered: Callable[[ReplyMessage], None]
+    ) -> None:
+        self.asking += 1
+        self._try(make, answered)
+
+    def _try(
+        self, make: Callable[[RequestId], Event], answered: Callable[[ReplyMessage], None]
+    ) -> None:
+        def heard(outcome: Outcome) -> None:
+            match outcome:
+                case Submitted() | Done():
+                    self.asking -= 1
+                    answered(outcome)
+                case Refuse():
+                    self.asking -= 1
+                    self._refused(outcome)
+                case _:
+                    again = self._random.uniform(0.2, 3.0)
+                    self._clock.after(again, lambda: self._try(make, answered))
+
+        call = Call(f"owner-{self.plan.number}", "ask", make, heard)
+        self._network.call(call, TIMEOUT_SECONDS)
+
+    def _submit(self) -> None:
+        spec = self.plan.spec
+
+        def answered(reply: ReplyMessage) -> None:
+            assert isinstance(reply, Submitted)
+            self._judge.submission_acknowledged(spec, reply.bag, reply.total)
+
+        self._ask(lambda request: BagSubmitted(request, spec), answered)
+
+    def _cancel(self) -> None:
+        bag = self.bag()
+        if bag is None:
+            self._clock.after(1.0, self._cancel)
+            return
+
+        def answered(_: ReplyMessage) -> None:
+            self._cancelled = True
+            self._judge.cancellation_acknowledged(bag, self._clock.time)
+
+        self._ask(lambda request: CancelRequested(request, bag), answered)
+
+    def _retry_if_known(self) -> None:
+        bag = self.bag()
+        if bag is not None:
+            self._ask(lambda request: RetryRequested(request, bag), lambda _: None)
+
+    def _refused(self, refuse: Refuse) -> None:
+        """Only this may be refused: to try again what was cancelled."""
+        if not self.plan.cancel_at:
+            raise Violation(f"an owner was refused: {refuse}")

@@ -1,0 +1,119 @@
+"""What breaks, and when: drawn from the seed, up to the time when the world becomes calm."""
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from covey.core.events import DrainRequested
+from covey.sim.clock import START
+from covey.sim.network import Weather
+
+if TYPE_CHECKING:
+    from covey.sim.world import World
+
+KINDS = {
+    "crash": 5,
+    "crash within actions": 5,
+    "crash after commit": 4,
+    "failed commit": 3,
+    "slow disk": 1,
+    "stalled server": 1,
+    "polite restart": 1,
+    "dead pilot": 5,
+    "partition": 5,
+    "drained pilot": 2,
+    "dead slot": 2,
+    "storm": 3,
+    "refusing site": 1,
+}
+
+
+class Fault(Struct, frozen=True):
+    at: float
+    kind: str
+
+
+def draw(seed: int, calm_at: float) -> list[Fault]:
+    random = Random(f"{seed}/faults")
+    count = random.randint(4, 14)
+    kinds = random.choices(list(KINDS), list(KINDS.values()), k=count)
+    times = sorted(random.uniform(1.0, calm_at - 2.0) for _ in range(count))
+    return [Fault(START + at, kind) for at, kind in zip(times, kinds, strict=True)]
+
+
+def weather(random: Random) -> Weather:
+    """What a world has to live with all the time."""
+    return Weather(
+        loss=random.choice((0.0, 0.002, 0.01)),
+        double=random.choice((0.0, 0.005, 0.02)),
+        slow=random.choice((0.0, 0.01, 0.05)),
+        reset=random.choice((0.0, 0.005)),
+    )
+
+
+STORM = Weather(loss=0.15, double=0.1, slow=0.3, reset=0.1)
+
+
+def strike(world: "World", kind: str, random: Random) -> bool:
+    """Let it happen; False if there was nothing to break."""
+    server, disk, clock = world.server, world.disk, world.clock
+    match kind:
+        case "crash" | "crash within actions" | "crash after commit" | "failed commit":
+            return _break_server(world, kind, random)
+        case "slow disk":
+            disk.slow_until = clock.time + random.uniform(2.0, 15.0)
+        case "stalled server":
+            server.stalled_until = clock.time + random.uniform(2.0, 50.0)
+        case "polite restart":
+            server.post(DrainRequested())
+            clock.after(random.uniform(0.5, 8.0), server.kill)
+        case "storm":
+            world.storm(STORM, random.uniform(3.0, 25.0))
+        case "refusing site":
+            world.site.refusing_until = clock.time + random.uniform(5.0, 40.0)
+        case _:
+            return _break_pilots(world, kind, random)
+    return True
+
+
+def _break_server(world: "World", kind: str, random: Random) -> bool:
+    server = world.server
+    if not server.alive:
+        return False
+    match kind:
+        case "crash":
+            server.kill()
+        case "crash within actions":
+            server.fuse = random.randint(1, 60)
+        case "crash after commit":
+            world.disk.after_apply = server.kill
+        case _:
+            world.disk.failing_commits = 1
+            world.disk.failing_opens = random.choice((0, 0, 1, 4))
+    return True
+
+
+def _break_pilots(world: "World", kind: str, random: Random) -> bool:
+    alive = [pilot for pilot in world.pilots if pilot.alive]
+    if not alive:
+        return False
+    one = random.choice(alive)
+    match kind:
+        case "dead pilot":
+            world.site_notices = random.random() < 0.6
+            one.kill()
+            world.site_notices = True
+        case "drained pilot":
+            one.drain()
+        case "dead slot":
+            one.lose_slot()
+        case "partition":
+            count = random.choice((1, 1, 2, len(alive)))
+            lease = world.plan.settings.lease_seconds
+            until = world.clock.time + random.choice((0.3, 0.9, 1.5, 2.5)) * lease
+            for pilot in random.sample(alive, min(count, len(alive))):
+                world.network.cut(pilot.name, until)
+        case _:
+            raise AssertionError(kind)
+    return True

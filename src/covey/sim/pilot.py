@@ -1,0 +1,322 @@
+"""A virtual pilot: the real brain between virtual slots and the virtual network.
+
+It does what `covey.pilot.main` does, with a ledger of what its host really ran. Its slots hold two
+orders each; what waits in one while another is idle moves over, so one shared queue models them.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from random import Random
+
+from msgspec import Struct
+
+from covey.core.actions import Refuse
+from covey.core.events import PilotEnrolled, PilotLeft, SyncReceived
+from covey.core.model import PilotId
+from covey.pilot.brain import Brain, Depart, EnrolAgain, Recall, Send, Start, Stop
+from covey.pilot.messages import (
+    CANCELLED,
+    HOST,
+    RETURNED,
+    Answer,
+    End,
+    Enrol,
+    Enrolled,
+    Leave,
+    Sync,
+)
+from covey.sim.checkers import Judge
+from covey.sim.clock import Timeline, Trace
+from covey.sim.ledger import HostLife, Ledger, Run
+from covey.sim.network import Call, Failure, Network, Outcome
+from covey.sim.server import digest
+from covey.sim.workload import Plan
+
+DEPTH = 2
+ENROL_SECONDS = 30.0
+SLACK_SECONDS = 15.0
+GOODBYE_SECONDS = 3.0
+DRAIN_SECONDS = 20.0
+
+
+class Running(Struct, eq=False):
+    start: Start
+    run: Run
+
+
+class Surroundings(Struct, frozen=True):
+    """What every pilot of a world shares."""
+
+    clock: Timeline
+    trace: Trace
+    network: Network
+    ledger: Ledger
+    judge: Judge
+    plan: Plan
+
+
+class SimPilot:
+    """`over` is called once, when the process has ended."""
+
+    def __init__(
+        self, around: Surroundings, name: str, slots: int, job: str, over: Callable[[], None]
+    ) -> None:
+        self.name = name
+        self.slots = slots
+        self.job = job
+        self.alive = True
+        self.draining = False
+        self.life = HostLife(name)
+        self.running: dict[str, Running] = {}
+        self.brain: Brain | None = None
+        self._around = around
+        self._over = over
+        self._random = Random(f"{around.plan.seed}/{name}")
+        self._waiting: deque[Start] = deque()
+        self._unwanted: dict[str, None] = {}
+        self._credential = ""
+        self._credentials = 0
+        self._timeout = ENROL_SECONDS
+        self._tries = 0
+        self._sent: dict[tuple[int, int], list[End]] = {}  # (pilot, sync number) -> its ends
+        self._wake_at = 0.0
+        self._killing = False
+        around.ledger.hosts[name] = self.life
+        self._enrol()
+
+    # -- what befalls it -------------------------------------------------------------------
+
+    def kill(self) -> None:
+        """kill -9: it and all that it runs."""
+        if self.alive:
+            self.alive = False
+            self.life.died = self._around.clock.time
+            self._around.trace.add(f"{self.name} is dead")
+            self._over()
+
+    def drain(self) -> None:
+        """SIGTERM; when the time is over, its tasks are ended too."""
+        if self.brain is None:
+            self.kill()
+        elif not self.draining:
+            self.draining = True
+            self.brain.drain("asked to end", self._around.clock.time)
+            self._around.clock.after(DRAIN_SECONDS, self._stop_all)
+            self._around.clock.after(DRAIN_SECONDS + 2 * GOODBYE_SECONDS, self.kill)
+            self._turn()
+
+    def lose_slot(self) -> None:
+        """The process of one slot dies with its task."""
+        if self.alive and self.running:
+            self._finish(self._random.choice(list(self.running)), HOST, -1)
+
+    def idle(self) -> bool:
+        brain = self.brain
+        return brain is None or not (brain.holding or brain.undelivered())
+
+    # -- the loop --------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        brain, clock = self.brain, self._around.clock
+        if not self.alive or brain is None:
+            return
+        self._fill(brain)
+        for command in brain.step(clock.time):
+            match command:
+                case Send():
+                    self._sync(command)
+                case Stop(key):
+                    clock.after(self._random.uniform(0.0, 0.3), partial(self._stop, key))
+                case Recall(keys):
+                    for key in keys:
+                        clock.after(self._random.uniform(0.0, 0.1), partial(self._recall, key))
+                case EnrolAgain():
+                    self._enrol()
+                case Depart(reason):
+                    self._depart(brain, reason)
+        self._fill(brain)
+        self._sleep(brain.wake_at(clock.time))
+
+    def _sleep(self, until: float) -> None:
+        now = self._around.clock.time
+        if not now < self._wake_at <= until:
+            self._wake_at = max(until, now + 0.001)
+            self._around.clock.at(self._wake_at, self._wake)
+
+    def _wake(self) -> None:
+        if self._around.clock.time >= self._wake_at:
+            self._turn()
+
+    # -- the server ------------------------------------------------------------------------
+
+    def _call(self, call: Call, timeout: float) -> None:
+        self._around.network.call(call, timeout)
+
+    def _enrol(self) -> None:
+        if not self.alive:
+            return
+        enrol = Enrol(f"key of {self.name}", self.name, self.slots, job=self.job)
+
+        def make(request: int) -> PilotEnrolled:
+            self._credentials += 1
+            credential = f"{self.name}/{self._credentials}"
+            return PilotEnrolled(request, enrol, credential, digest(credential))  # type: ignore[arg-type]
+
+        self._call(Call(self.name, "enrol", make, self._enrol_heard), ENROL_SECONDS)
+
+    def _enrol_heard(self, outcome: Outcome) -> None:
+        clock = self._around.clock
+        if not self.alive:
+            return
+        match outcome:
+            case Enrolled(pilot, credential, epoch, poll_seconds, _, idle_seconds):
+                self._tries = 0
+                self._credential = credential
+                self._timeout = poll_seconds + SLACK_SECONDS
+                if self.brain is None:
+                    random = Random(f"{self._around.plan.seed}/{self.name}/brain")
+                    self.brain = Brain(pilot, epoch, self.slots, idle_seconds, random, clock.time)
+                else:
+                    self.brain.enrolled(pilot, epoch)
+                self._turn()
+            case Failure(_, delay):
+                self._tries += 1
+                backoff = min(0.1 * 2 ** min(self._tries, 10), 30.0)
+                clock.after(max(backoff * self._random.uniform(0.5, 1.0), delay), self._enrol)
+            case _:
+                raise AssertionError(f"{self.name} enrolled and heard {outcome}")
+
+    def _sync(self, send: Send) -> None:
+        sync = send.sync
+        self._sent[sync.pilot, sync.number] = sync.ends
+        call = Call(
+            self.name,
+            "sync",
+            lambda request: SyncReceived(request, sync),
+            lambda outcome: self._sync_heard(sync, send.attempt, outcome),
+            PilotId(sync.pilot),
+            self._credential,
+        )
+        self._call(call, self._timeout)
+
+    def _sync_heard(self, sync: Sync, attempt: int, outcome: Outcome) -> None:
+        brain, now = self.brain, self._around.clock.time
+        if not self.alive or brain is None:
+            return
+        match outcome:
+            case Answer():
+                self._note_acknowledged(sync, outcome)
+                brain.answered(sync.number, outcome, now)
+            case Refuse(_, problem, _):
+                if problem.value == "unknown-pilot":
+                    self._around.judge.forgotten(self.life)
+                brain.refused(sync.number, attempt, problem.value, now)
+            case Failure("unauthorized"):
+                brain.refused(sync.number, attempt, "unauthorized", now)
+            case Failure(_, delay):
+                brain.failed(sync.number, attempt, now, delay)
+            case _:
+                raise AssertionError(f"{self.name} sent a sync and heard {outcome}")
+        self._turn()
+
+    def _note_acknowledged(self, sync: Sync, answer: Answer) -> None:
+        judge = self._around.judge
+        if not answer.resync:
+            judge.acknowledged(sync.ends)
+            return
+        for (pilot, number), ends in self._sent.items():
+            if pilot == sync.pilot and number <= answer.recorded:
+                judge.acknowledged(ends)
+
+    def _depart(self, brain: Brain, reason: str) -> None:
+        leave = Leave(brain.pilot, brain.epoch, reason)
+        call = Call(
+            self.name,
+            "leave",
+            lambda request: PilotLeft(request, leave),
+            lambda _: self.kill(),
+            PilotId(brain.pilot),
+            self._credential,
+        )
+        self._call(call, GOODBYE_SECONDS)
+
+    # -- the slots -------------------------------------------------------------------------
+
+    def _fill(self, brain: Brain) -> None:
+        while len(self.running) + len(self._waiting) < DEPTH * self.slots:
+            start = brain.next_start()
+            if start is None:
+                break
+            self._waiting.append(start)
+        while self._waiting and len(self.running) < self.slots:
+            self._begin(self._waiting.popleft())
+
+    def _begin(self, start: Start) -> None:
+        around, task = self._around, start.task
+        epoch, _, sequence = start.key.partition(".")
+        bag = int(start.body.argv[1])
+        nth = around.ledger.started_count((task.bag, task.task))
+        run = around.judge.started(
+            self.life,
+            (int(epoch), int(sequence)),
+            (task.bag, task.task),
+            list(task.values),
+            around.clock.time,
+        )
+        script = around.plan.script(bag, task.task, nth)
+        around.trace.add(f"{self.name} starts {start.key} = {task.bag}/{task.task}")
+        self.running[start.key] = Running(start, run)
+        finish = partial(self._finish_run, run, start.key, script.outcome, script.exit_code)
+        around.clock.after(script.seconds, finish)
+
+    def _finish_run(self, run: Run, key: str, outcome: str, exit_code: int) -> None:
+        found = self.running.get(key)
+        if found is not None and found.run is run:
+            self._finish(key, outcome, exit_code)
+
+    def _finish(self, key: str, outcome: str, exit_code: int) -> None:
+        brain, now = self.brain, self._around.clock.time
+        if not self.alive or brain is None:
+            return
+        running = self.running.pop(key)
+        running.run.ended, running.run.outcome = now, outcome
+        self._around.trace.add(f"{self.name} ended {key}: {outcome}")
+        self._report(brain, running.start, outcome, exit_code, now - running.run.started)
+        self._turn()
+
+    def _report(
+        self, brain: Brain, start: Start, outcome: str, exit_code: int = -1, wall: float = 0.0
+    ) -> None:
+        epoch, _, sequence = start.key.partition(".")
+        end = End(
+            int(epoch),
+            int(sequence),
+            start.task.bag,
+            start.task.task,
+            outcome,
+            exit_code,
+            wall_seconds=wall,
+        )
+        brain.ended(start.key, end, self._around.clock.time)
+
+    def _stop(self, key: str) -> None:
+        if key in self.running:
+            self._finish(key, HOST if self._killing else CANCELLED, -1)
+        else:
+            self._recall(key)
+
+    def _recall(self, key: str) -> None:
+        for start in self._waiting:
+            if start.key == key and self.alive and self.brain is not None:
+                self._waiting.remove(start)
+                self._report(self.brain, start, RETURNED)
+                self._turn()
+                return
+
+    def _stop_all(self) -> None:
+        self._killing = True
+        for start in list(self._waiting):
+            self._recall(start.key)
+        for key in list(self.running):
+            self._stop(key)

@@ -1,0 +1,228 @@
+"""One server process: the real engine with virtual ports. It can die between any two actions.
+
+`fuse` counts port calls down and kills the process in the middle of whatever the engine was
+carrying out. A dead process answers nothing and hears nothing; its disk stays.
+"""
+
+from collections.abc import Callable
+
+from covey.core.actions import Note, Refuse, Reply, Write
+from covey.core.events import (
+    CancelRequested,
+    PilotEnrolled,
+    RequestDropped,
+    RetryRequested,
+    SyncReceived,
+)
+from covey.core.model import BagId, JobRecord, PilotId, RequestId, Settings
+from covey.engine import Engine
+from covey.pilot.messages import Answer
+from covey.ports import EngineEvent, StoreOpened
+from covey.sim.checkers import Judge
+from covey.sim.clock import Timeline, Trace
+from covey.sim.ledger import Ledger
+from covey.sim.network import Call, Failure, Network, Outcome
+from covey.sim.site import Site
+from covey.sim.store import VirtualStore
+
+CHECK_EVERY = 8  # events
+
+
+class Killed(Exception):
+    """The process is dead: leave everything as it is."""
+
+
+class Server:
+    """Fills the ports Store, Replies, Sites and Log itself, so that every call burns the fuse."""
+
+    def __init__(
+        self,
+        clock: Timeline,
+        trace: Trace,
+        network: Network,
+        site: Site,
+        settings: Settings,
+        ledger: Ledger,
+        judge: Judge,
+        died: Callable[[], None],
+    ) -> None:
+        self.alive = True
+        self.fuse = 0  # 0: none
+        self.stalled_until = 0.0
+        self.store: VirtualStore  # set by the world, which owns the disk
+        self.engine = Engine(
+            store=self, replies=self, sites=self, clock=clock, log=self, settings=settings
+        )
+        self._clock = clock
+        self._trace = trace
+        self._network = network
+        self._site = site
+        self._ledger = ledger
+        self._judge = judge
+        self._died = died
+        self._waiting: dict[RequestId, Call] = {}
+        self._last = 0
+        self._handled = 0
+
+    def start(self) -> None:
+        self._guarded(self.engine.start)
+
+    def post(self, event: EngineEvent) -> None:
+        if not self.alive:
+            return
+        if self._clock.time < self.stalled_until:
+            self._clock.at(self.stalled_until, lambda: self.post(event))
+            return
+        self._trace.add(f"server: {event_text(event)}")
+        if isinstance(event, StoreOpened):
+            self._ledger.restarts.append(self._clock.time)
+        self._guarded(lambda: self.engine.handle(event))
+        self._handled += 1
+        if self._handled % CHECK_EVERY == 0:
+            self.check()
+
+    def check(self) -> None:
+        if self.alive and self.engine.scheduler is not None:
+            self.engine.scheduler.state.check()
+
+    def kill(self) -> None:
+        """kill -9."""
+        if not self.alive:
+            return
+        self.alive = False
+        self.store.kill()
+        self._network.server = None
+        self._network.server_died(list(self._waiting.values()))
+        self._died()
+
+    def _guarded(self, do: Callable[[], None]) -> None:
+        try:
+            do()
+        except Killed:
+            self.kill()
+
+    # -- the network's side ----------------------------------------------------------------
+
+    def receive(self, call: Call) -> None:
+        if self._clock.time < self.stalled_until:
+            self._clock.at(self.stalled_until, lambda: self.receive(call))
+            return
+        if not self.alive:
+            return
+        self._last += 1
+        request = RequestId(self._last)
+        event = call.make(request)
+        if call.pilot is not None and not self._authentic(call):
+            self._trace.add(f"server: {call.sender} is not authentic")
+            self._network.respond(call, Failure("unauthorized"))
+            return
+        self._waiting[request] = call
+        self._observe(event, call)
+        self.post(event)
+
+    def hung_up(self, call: Call) -> None:
+        for request in [one for one, waiting in self._waiting.items() if waiting is call]:
+            del self._waiting[request]
+            if call.pilot is not None and call.what == "sync":
+                self.post(RequestDropped(request, call.pilot))
+
+    def _authentic(self, call: Call) -> bool:
+        """As the real server has it: whom it does not know it lets through, to be told so."""
+        scheduler = self.engine.scheduler
+        known = scheduler.state.pilots.get(PilotId(call.pilot or 0)) if scheduler else None
+        return known is None or known.record.credential == digest(call.credential)
+
+    def _observe(self, event: EngineEvent, call: Call) -> None:
+        now = self._clock.time
+        if self.engine.scheduler is None:
+            return
+        match event:
+            case RetryRequested(_, bag):
+                self._ledger.retries.setdefault(bag, []).append(now)
+            case SyncReceived(_, sync) if call.open:
+                host = self._ledger.hosts[call.sender]
+                host.contacts.append(now)
+                if sync.held is not None and sync.epoch == self.engine.scheduler.state.epoch:
+                    host.full_syncs.append(now)
+            case _:
+                pass
+
+    # -- the ports -------------------------------------------------------------------------
+
+    def _burn(self) -> None:
+        if not self.alive:
+            raise Killed
+        if self.fuse:
+            self.fuse -= 1
+            if not self.fuse:
+                raise Killed
+
+    def open(self) -> None:
+        self._burn()
+        self.store.open()
+
+    def write(self, write: Write) -> None:
+        self._burn()
+        self.store.write(write)
+
+    def load(self, request: RequestId, bag: BagId) -> None:
+        self._burn()
+        self.store.load(request, bag)
+
+    def reply(self, reply: Reply) -> None:
+        self._burn()
+        call = self._waiting.get(reply.request)
+        if call is not None and isinstance(reply.message, Answer) and call.pilot is not None:
+            self._judge.sent(call.pilot, reply.message, self._clock.time)
+        self._settle(reply.request, reply.message)
+
+    def refuse(self, refuse: Refuse) -> None:
+        self._burn()
+        self._settle(refuse.request, refuse)
+
+    def unavailable(self, request: RequestId | None, reason: str) -> None:
+        self._burn()
+        for one in [request] if request is not None else list(self._waiting):
+            self._settle(one, Failure(reason, 2.0))
+
+    def submit(self, job: JobRecord) -> None:
+        self._burn()
+        self._site.submit(job, self.post)
+
+    def watch(self, jobs: tuple[JobRecord, ...]) -> None:
+        self._burn()
+        self._site.watch(jobs, self.post)
+
+    def note(self, note: Note) -> None:
+        self._trace.add(
+            f"note: {note.what} bag {note.bag} task {note.task} attempt {note.attempt} "
+            f"pilot {note.pilot} {note.job} {note.detail}"
+        )
+
+    def _settle(self, request: RequestId, outcome: Outcome) -> None:
+        call = self._waiting.pop(request, None)
+        if call is not None:
+            self._network.respond(call, outcome)
+
+
+def digest(credential: str) -> str:
+    return f"digest of {credential}"
+
+
+def event_text(event: EngineEvent) -> str:
+    match event:
+        case SyncReceived(request, sync):
+            ends = ",".join(f"{e.epoch}.{e.sequence}={e.outcome}" for e in sync.ends)
+            held = "" if sync.held is None else f" held {len(sync.held)}"
+            return (
+                f"[{request}] sync {sync.number} of pilot {sync.pilot} e{sync.epoch} "
+                f"received {sync.received} want {sync.want} [{ends}]{held}"
+            )
+        case PilotEnrolled(request, enrol):
+            return f"[{request}] enrol {enrol.host}"
+        case StoreOpened(snapshot):
+            return f"opened, epoch {snapshot.epoch}"
+        case CancelRequested() | RetryRequested():
+            return str(event)
+        case _:
+            return type(event).__name__ + str(getattr(event, "through", ""))

@@ -1,0 +1,160 @@
+"""What a world is asked to do, drawn from its seed: settings, bags, how tasks behave, pilots.
+
+What an attempt will do depends on the seed, its task and which start of the task it is, and on
+nothing else: the same task fails in the same way however covey schedules it.
+"""
+
+from random import Random
+
+from msgspec import Struct
+
+from covey.core.model import BagSpec, Settings
+from covey.core.space import Axis, Product, Range, Space
+from covey.pilot.messages import FAILED, OK, TIMEOUT
+
+
+class Script(Struct, frozen=True):
+    """How one start goes, if nobody interferes."""
+
+    seconds: float
+    outcome: str
+    exit_code: int
+
+
+class BagPlan(Struct, frozen=True, kw_only=True):
+    number: int
+    spec: BagSpec
+    tasks: int
+    at: float  # seconds from the start of the world
+    seconds: tuple[float, float]  # run times lie between these
+    flaky: float  # share of tasks whose first start fails
+    broken: float  # share of tasks that fail several times
+    stuck: float  # share of tasks that run into the time limit
+    cancel_at: float = 0.0  # 0: never
+    owner_retries: int = 0  # how often its owner has failed tasks tried again
+    impatient_at: float = 0.0  # when the owner asks for that while the bag runs (0: never)
+    submit_again_at: float = 0.0
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    seed: int
+    settings: Settings
+    bags: tuple[BagPlan, ...]
+    hand_pilots: tuple[tuple[float, int], ...]  # when, how many slots
+    calm_at: float  # from here on nothing breaks any more
+
+    def script(self, bag: int, task: int, start: int) -> Script:
+        """Of the `start`-th start (from 0) of a task."""
+        plan = self.bags[bag]
+        kind = Random(f"{self.seed}/{bag}/{task}")
+        luck, fails = kind.random(), kind.randint(2, 4)
+        seconds = Random(f"{self.seed}/{bag}/{task}/{start}").uniform(*plan.seconds)
+        limit = plan.spec.limit_seconds
+        if luck < plan.stuck and limit and start < fails - 1:
+            return Script(limit, TIMEOUT, -1)
+        if luck < plan.stuck + plan.broken and start < fails:
+            return Script(seconds, FAILED, 3)
+        if luck > 1.0 - plan.flaky and start == 0:
+            return Script(seconds, FAILED, 1)
+        if limit and seconds >= limit:
+            return Script(limit, TIMEOUT, -1)
+        return Script(seconds, OK, 0)
+
+    def work_seconds(self) -> float:
+        """No less than everything takes on one slot, with all its repeats."""
+        return sum(
+            bag.tasks * max(bag.seconds[1], bag.spec.limit_seconds) * (1 + bag.owner_retries)
+            for bag in self.bags
+        )
+
+
+def draw(seed: int) -> Plan:
+    random = Random(f"{seed}/plan")
+    calm_at = random.uniform(70.0, 160.0)
+    count = random.randint(2, 7)
+    tasks = random.randint(200, 700)
+    bags = tuple(_bag(random, seed, n, tasks // count, calm_at) for n in range(count))
+    hand = random.randint(5, 14)
+    pilots = [(random.uniform(0.0, 5.0), random.randint(1, 6)) for _ in range(hand)]
+    pilots += [
+        (random.uniform(5.0, calm_at), random.randint(1, 6)) for _ in range(random.randint(1, 6))
+    ]
+    return Plan(
+        seed=seed,
+        settings=_settings(random),
+        bags=bags,
+        hand_pilots=tuple(sorted(pilots)),
+        calm_at=calm_at,
+    )
+
+
+def _settings(random: Random) -> Settings:
+    poll = random.uniform(4.0, 10.0)
+    chunk = random.choice((16, 32, 64))
+    return Settings(
+        poll_seconds=poll,
+        lease_seconds=poll + 15.0 + random.uniform(4.0, 15.0),
+        adopt_seconds=random.uniform(12.0, 30.0),
+        idle_seconds=random.uniform(20.0, 60.0),
+        chunk=chunk,
+        largest_chunk=chunk * 4,
+        local_pilots=random.choice((0, 0, 2, 3, 5)),
+        local_slots=random.randint(1, 4),
+    )
+
+
+def _bag(random: Random, seed: int, number: int, mean_tasks: int, calm_at: float) -> BagPlan:
+    space = _space(random, max(1, int(mean_tasks * random.uniform(0.5, 1.6))))
+    tasks = _size(space)
+    seconds = random.choice(((0.02, 0.4), (0.3, 3.0), (1.0, 8.0), (2.0, 15.0)))
+    if tasks <= 60 and random.random() < 0.4:
+        seconds = (10.0, 60.0)
+    idempotent = random.random() < 0.8
+    limit = seconds[1] * random.choice((1.2, 2.0)) if random.random() < 0.4 else 0.0
+    spec = BagSpec(
+        argv=("work", str(number)),
+        space=space,
+        name=f"bag {number}",
+        owner=f"owner-{number % 3}",
+        key=f"key-{seed}-{number}",
+        retries=random.choice((0, 1, 2, 5)) if idempotent else random.choice((0, 0, 1)),
+        limit_seconds=limit,
+        idempotent=idempotent,
+    )
+    at = random.choice((0.5, random.uniform(0.5, calm_at)))
+    cancelled = random.random() < 0.2
+    if cancelled and random.random() < 0.5:
+        seconds = (60.0, 400.0)  # it must be stopped, it does not just end
+    return BagPlan(
+        number=number,
+        spec=spec,
+        tasks=tasks,
+        at=at,
+        seconds=seconds,
+        flaky=random.choice((0.0, 0.05, 0.3)),
+        broken=random.choice((0.0, 0.02, 0.1)),
+        stuck=random.choice((0.0, 0.03)),
+        cancel_at=at + random.uniform(2.0, 50.0) if cancelled else 0.0,
+        owner_retries=random.choice((0, 0, 1, 2)),
+        impatient_at=at + random.uniform(5.0, 80.0) if random.random() < 0.25 else 0.0,
+        submit_again_at=at + random.uniform(1.0, 90.0) if random.random() < 0.25 else 0.0,
+    )
+
+
+def _space(random: Random, tasks: int) -> Space:
+    """Values are such that the task number can be told from them."""
+    if random.random() < 0.5:
+        return Axis("i", Range("0", "1", tasks))
+    columns = random.randint(2, 7)
+    rows = -(-tasks // columns)
+    return Product((Axis("r", Range("0", str(columns), rows)), Axis("c", Range("0", "1", columns))))
+
+
+def _size(space: Space) -> int:
+    match space:
+        case Product((Axis(values=Range(count=rows)), Axis(values=Range(count=columns)))):
+            return rows * columns
+        case Axis(values=Range(count=count)):
+            return count
+        case _:
+            raise AssertionError(space)

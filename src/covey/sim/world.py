@@ -1,0 +1,221 @@
+"""One world: a seed becomes a workload, faults, and a story that either holds or does not.
+
+First everything may break. Then it becomes calm, and all that was asked for has to be finished
+within a bounded time; then the record is compared with what really happened.
+"""
+
+import traceback
+from collections.abc import Callable
+from random import Random
+
+from msgspec import Struct
+
+from covey.core.events import Ticked
+from covey.core.model import JobId, JobRecord
+from covey.ports import EngineEvent
+from covey.sim import faults, workload
+from covey.sim.checkers import Judge, Violation
+from covey.sim.clients import Owner
+from covey.sim.clock import START, Timeline, Trace
+from covey.sim.ledger import Ledger
+from covey.sim.network import Network, Weather
+from covey.sim.pilot import SimPilot, Surroundings
+from covey.sim.server import Server
+from covey.sim.site import Site
+from covey.sim.store import Disk, VirtualStore
+from covey.store.memory import MemoryRecord
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    seed: int
+    problem: str  # empty: all promises were kept
+    digest: str
+    tasks: int
+    pilots: int
+    starts: int
+    repeats: int  # for a good reason
+    faults: dict[str, int]  # what broke
+    messages: dict[str, int]  # what happened to messages
+    servers: int
+    virtual_seconds: float
+    events: int
+
+
+class World:
+    def __init__(self, seed: int, show: Callable[[str], None] | None = None) -> None:
+        self.plan = workload.draw(seed)
+        self.clock = Timeline()
+        self.trace = Trace(self.clock, show)
+        self.random = Random(f"{seed}/world")
+        self.network = Network(self.clock, self.trace, Random(f"{seed}/network"))
+        self.ledger = Ledger()
+        record = MemoryRecord()
+        self.judge = Judge(self.ledger, self.plan.settings, record)
+        self.disk = Disk(record, lambda change: self.judge.applied(change, self.clock.time))
+        self.site = Site(
+            self.clock, self.trace, Random(f"{seed}/site"), self._start_job, self._report
+        )
+        self.pilots: list[SimPilot] = []
+        self.site_notices = True
+        self.servers = 0
+        self.calm_at = START + self.plan.calm_at
+        self.struck: dict[str, int] = {}
+        self.owners = [self._owner(bag) for bag in self.plan.bags]
+        self.server = self._new_server()
+        self._arrange(seed)
+
+    def run(self) -> Report:
+        problem = ""
+        try:
+            while not self._satisfied():
+                self.clock.step()
+            self.server.check()
+            self.judge.final(self.calm_at)
+        except Violation as violation:
+            problem = str(violation)
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            problem = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"
+        return self._report_of(problem)
+
+    # -- the plan --------------------------------------------------------------------------
+
+    def _arrange(self, seed: int) -> None:
+        random = Random(f"{seed}/strikes")
+        self._mild = faults.weather(random)
+        self.network.weather = self._mild
+        for fault in faults.draw(seed, self.plan.calm_at):
+            self.clock.at(fault.at, lambda kind=fault.kind: self._strike(kind, random))
+        for at, slots in self.plan.hand_pilots:
+            self.clock.at(START + at, lambda slots=slots: self._start_pilot(slots))
+        self.clock.at(self.calm_at, self._calm_down)
+        self.clock.every(1.0, self._tick)
+        self.clock.every(5.0, self._mind)
+
+    def _owner(self, bag: workload.BagPlan) -> Owner:
+        random = Random(f"{self.plan.seed}/owner/{bag.number}")
+        return Owner(bag, self.clock, self.network, self.ledger, self.judge, random)
+
+    def _strike(self, kind: str, random: Random) -> None:
+        self.trace.add(f"fault: {kind}")
+        if faults.strike(self, kind, random):
+            self.struck[kind] = self.struck.get(kind, 0) + 1
+        self.server.check()
+
+    def storm(self, weather: Weather, seconds: float) -> None:
+        self.network.weather = weather
+
+        def over() -> None:
+            if self.clock.time < self.calm_at:
+                self.network.weather = self._mild
+
+        self.clock.after(seconds, over)
+
+    def _calm_down(self) -> None:
+        self.trace.add("calm")
+        self.network.heal()
+        self.disk.failing_commits = self.disk.failing_opens = 0
+        self.disk.after_apply = None
+        self.server.fuse = 0
+        self.site.notice_all()
+
+    # -- what goes on ----------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        self.server.post(Ticked())
+        for owner in self.owners:
+            owner.look()
+
+    def _mind(self) -> None:
+        """Somebody starts pilots by hand when there are hardly any."""
+        alive = sum(pilot.alive and not pilot.draining for pilot in self.pilots)
+        enough = 2 if self.clock.time >= self.calm_at else len(self.plan.hand_pilots) // 3
+        if alive < enough and not all(owner.satisfied() for owner in self.owners):
+            self._start_pilot(4)
+
+    def _new_server(self) -> Server:
+        self.servers += 1
+        self.trace.add(f"server {self.servers} starts")
+        server = Server(
+            self.clock,
+            self.trace,
+            self.network,
+            self.site,
+            self.plan.settings,
+            self.ledger,
+            self.judge,
+            self._server_died,
+        )
+        random = Random(f"{self.plan.seed}/store/{self.servers}")
+        server.store = VirtualStore(self.disk, self.clock, random, server.post)
+        self.network.server = server
+        server.start()
+        return server
+
+    def _server_died(self) -> None:
+        self.trace.add("the server is dead")
+        calm = self.clock.time >= self.calm_at
+        delay = self.random.uniform(0.2, 3.0 if calm else self.random.choice((3.0, 12.0, 40.0)))
+        self.clock.after(delay, self._restart)
+
+    def _restart(self) -> None:
+        self.server = self._new_server()
+
+    def _start_pilot(self, slots: int, job: str = "") -> None:
+        name = f"pilot-{len(self.pilots) + 1}"
+        around = Surroundings(
+            self.clock, self.trace, self.network, self.ledger, self.judge, self.plan
+        )
+
+        def over() -> None:
+            if job:
+                self.site.over(JobId(job), self.site_notices)
+
+        self.trace.add(f"{name} with {slots} slots, job {job or '-'}")
+        self.pilots.append(SimPilot(around, name, slots, job, over))
+
+    def _start_job(self, job: JobRecord) -> None:
+        self._start_pilot(job.slots, job.id)
+
+    def _report(self, event: EngineEvent) -> None:
+        self.server.post(event)
+
+    # -- the end ---------------------------------------------------------------------------
+
+    def _satisfied(self) -> bool:
+        now = self.clock.time
+        if now < self.calm_at:
+            return False
+        done = all(owner.satisfied() for owner in self.owners)
+        if done and all(pilot.idle() for pilot in self.pilots if pilot.alive):
+            return True
+        if now > self.calm_at + self._patience_seconds():
+            left = [owner.plan.number for owner in self.owners if not owner.satisfied()]
+            busy = [pilot.name for pilot in self.pilots if pilot.alive and not pilot.idle()]
+            raise Violation(f"nothing breaks any more, but bags {left} and {busy} do not finish")
+        return False
+
+    def _patience_seconds(self) -> float:
+        settings = self.plan.settings
+        waits = settings.lease_seconds + settings.adopt_seconds + settings.poll_seconds
+        return 200.0 + 2 * waits + self.plan.work_seconds() / 2
+
+    def _report_of(self, problem: str) -> Report:
+        return Report(
+            seed=self.plan.seed,
+            problem=problem,
+            digest=self.trace.digest(),
+            tasks=sum(bag.tasks for bag in self.plan.bags),
+            pilots=len(self.pilots),
+            starts=sum(len(runs) for runs in self.ledger.runs.values()),
+            repeats=self.ledger.repeats,
+            faults=self.struck,
+            messages=self.network.faults,
+            servers=self.servers,
+            virtual_seconds=self.clock.time - START,
+            events=self.trace.count,
+        )
+
+
+def run(seed: int, show: Callable[[str], None] | None = None) -> Report:
+    return World(seed, show).run()

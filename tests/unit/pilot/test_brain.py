@@ -1,0 +1,288 @@
+"""What the pilot's brain promises, one promise a test."""
+
+from random import Random
+from typing import TypeVar
+
+from covey.pilot.brain import (
+    LAST_BACKOFF,
+    MOST_ENDS,
+    PACE_SECONDS,
+    Brain,
+    Depart,
+    EnrolAgain,
+    Recall,
+    Send,
+    Stop,
+    key_of,
+)
+from covey.pilot.messages import Answer, Body, End, Held, Sync, Task
+
+Kind = TypeVar("Kind")
+
+BODY = Body(1, ["work", "{i}"], ["i"])
+
+
+class Desk:
+    """A brain with a clock."""
+
+    def __init__(self, slots: int = 2) -> None:
+        self.now = 100.0
+        self.brain = Brain(7, 1, slots, 20.0, Random(1), self.now)
+
+    def step(self, later: float = 0.0) -> list[object]:
+        self.now += later
+        return self.brain.step(self.now)
+
+    def sent(self, later: float = 0.0) -> list[Sync]:
+        return [command.sync for command in of_kind(self.step(later), Send)]
+
+    def work(self, number: int, *sequences: int, epoch: int = 1) -> None:
+        """The server answers with tasks; these sequences, numbered alike."""
+        tasks = [Task(sequence, 1, sequence, [sequence]) for sequence in sequences]
+        self.brain.answered(number, Answer(epoch, number, [BODY], tasks), self.now)
+
+    def start_all(self) -> list[str]:
+        keys = []
+        start = self.brain.next_start()
+        while start is not None:
+            keys.append(start.key)
+            start = self.brain.next_start()
+        return keys
+
+    def end(self, key: str, wall: float = 0.001, outcome: str = "ok") -> None:
+        holding = self.brain.holding[key]
+        task = holding.task
+        end = End(holding.epoch, task.sequence, task.bag, task.task, outcome, wall_seconds=wall)
+        self.brain.ended(key, end, self.now)
+
+
+def of_kind(commands: list[object], kind: type[Kind]) -> list[Kind]:
+    return [command for command in commands if isinstance(command, kind)]
+
+
+def test_it_asks_at_once_and_then_waits() -> None:
+    desk = Desk()
+    (sync,) = desk.sent()
+    assert (sync.number, sync.want, sync.ends, sync.held) == (1, 2, [], None)
+    assert desk.sent(5.0) == []
+
+
+def test_one_sync_is_always_parked_even_when_slots_are_full() -> None:
+    desk = Desk()
+    desk.sent()
+    desk.work(1, 1, 2)
+    (parked,) = desk.sent()
+    assert parked.number == 2
+    assert desk.start_all() == ["1.1", "1.2"]
+
+
+def test_an_end_goes_out_at_once_when_nothing_is_queued() -> None:
+    desk = Desk()
+    desk.sent()
+    desk.work(1, 1, 2)
+    desk.sent()
+    desk.start_all()
+    desk.end("1.1")
+    (sync,) = desk.sent()
+    assert [end.sequence for end in sync.ends] == [1]
+    assert sync.received == 1
+
+
+def test_ends_are_paced_while_work_is_queued() -> None:
+    desk = Desk(slots=1)
+    desk.sent()
+    desk.work(1, 1, 2, 3, 4)
+    desk.sent()
+    assert desk.brain.next_start() is not None
+    desk.end("1.1")
+    assert desk.sent() != []
+    assert desk.brain.next_start() is not None
+    desk.brain.answered(2, Answer(1, 2), desk.now)
+    desk.brain.answered(3, Answer(1, 3), desk.now)
+    desk.sent()
+    desk.end("1.2")
+    assert desk.sent() == []
+    (sync,) = desk.sent(PACE_SECONDS)
+    assert [end.sequence for end in sync.ends] == [2]
+
+
+def test_short_tasks_are_prefetched_and_long_ones_are_not() -> None:
+    desk = Desk()
+    desk.sent()
+    desk.work(1, 1, 2)
+    desk.sent()
+    desk.start_all()
+    desk.end("1.1", wall=0.001)
+    assert desk.sent()[0].want > 50
+    for _ in range(40):
+        desk.brain.answered(desk.brain._number, Answer(1, desk.brain._number), desk.now)
+    slow = Desk()
+    slow.sent()
+    slow.work(1, 1, 2)
+    slow.sent()
+    slow.start_all()
+    slow.end("1.1", wall=30.0)
+    assert slow.sent()[0].want == 2
+
+
+def test_answers_are_processed_in_order() -> None:
+    desk = Desk(slots=4)
+    desk.sent()
+    desk.work(1, 1)
+    desk.sent()
+    desk.start_all()
+    desk.end("1.1")
+    desk.sent()
+    desk.work(3, 3)
+    assert list(desk.brain.holding) == []
+    desk.work(2, 2)
+    assert list(desk.brain.holding) == ["1.2", "1.3"]
+
+
+def test_an_overtaken_sync_is_asked_for_again() -> None:
+    desk = Desk(slots=4)
+    desk.sent()
+    desk.work(1, 1)
+    desk.sent()
+    desk.start_all()
+    desk.end("1.1")
+    desk.sent()
+    desk.work(3, 3)
+    assert [sync.number for sync in desk.sent(1.0)] == [2]
+
+
+def test_the_same_number_and_ends_are_sent_again_with_growing_pauses() -> None:
+    desk = Desk()
+    desk.sent()
+    desk.work(1, 1)
+    desk.sent()
+    desk.start_all()
+    desk.end("1.1")
+    (sync,) = desk.sent()
+    pauses = []
+    for attempt in range(1, 14):
+        desk.brain.failed(sync.number, attempt, desk.now)
+        before = desk.now
+        while not (again := [s for s in desk.sent(0.05) if s.number == sync.number]):
+            pass
+        assert again == [sync]
+        pauses.append(desk.now - before)
+    assert pauses[0] < 0.2
+    assert LAST_BACKOFF / 2 <= pauses[-1] <= LAST_BACKOFF + 0.1
+
+
+def test_a_new_epoch_makes_it_say_what_it_holds_and_resend_what_is_not_recorded() -> None:
+    desk = Desk(slots=3)
+    desk.sent()
+    desk.work(1, 1, 2, 3)
+    desk.sent()
+    desk.start_all()
+    desk.end("1.1")
+    (first,) = desk.sent()
+    desk.end("1.2")
+    desk.brain.answered(first.number, Answer(2, first.number, resync=True, recorded=0), desk.now)
+    (full,) = desk.sent()
+    assert full.epoch == 2
+    assert full.number > first.number
+    assert [end.sequence for end in full.ends] == [1, 2]
+    assert full.held == [Held(1, 3, 1, 3)]
+
+
+def test_ends_that_the_server_has_recorded_are_not_sent_again() -> None:
+    desk = Desk()
+    desk.sent()
+    desk.work(1, 1)
+    desk.sent()
+    desk.start_all()
+    desk.end("1.1")
+    (sync,) = desk.sent()
+    resync = Answer(2, sync.number, resync=True, recorded=sync.number)
+    desk.brain.answered(sync.number, resync, desk.now)
+    assert desk.sent()[0].ends == []
+
+
+def test_an_answer_of_an_older_epoch_is_ignored() -> None:
+    desk = Desk()
+    desk.sent()
+    desk.brain.answered(1, Answer(2, 1, resync=True), desk.now)
+    (full,) = desk.sent()
+    desk.work(full.number, 9, epoch=1)
+    assert not desk.brain.holding
+
+
+def test_cancel_and_recall() -> None:
+    desk = Desk(slots=2)
+    desk.sent()
+    desk.work(1, 1, 2, 3, 4)
+    assert desk.brain.next_start() is not None
+    assert desk.brain.next_start() is not None
+    desk.sent()
+    held = [Held(1, sequence, 1, sequence) for sequence in (1, 2, 3, 4)]
+    answer = Answer(1, 2, cancels=[held[0], held[2]], recalls=[held[1], held[3]])
+    desk.brain.answered(2, answer, desk.now)
+    commands = desk.step()
+    assert of_kind(commands, Stop) == [Stop("1.1")]
+    assert of_kind(commands, Recall) == [Recall(["1.2"])]
+    (sync,) = [command.sync for command in of_kind(commands, Send)]
+    assert [(end.sequence, end.outcome) for end in sync.ends] == [(3, "returned"), (4, "returned")]
+
+
+def test_draining_gives_back_finishes_delivers_and_departs() -> None:
+    desk = Desk(slots=1)
+    desk.sent()
+    desk.work(1, 1, 2)
+    desk.sent()
+    assert desk.brain.next_start() is not None
+    desk.brain.drain("asked to end", desk.now)
+    commands = desk.step()
+    assert of_kind(commands, Recall) == [Recall(["1.1"])]
+    (sync,) = [command.sync for command in of_kind(commands, Send)]
+    assert (sync.want, sync.ends[0].outcome) == (0, "returned")
+    desk.brain.answered(2, Answer(1, 2), desk.now)
+    desk.brain.answered(sync.number, Answer(1, sync.number), desk.now)
+    desk.step()
+    desk.end("1.1")
+    (last,) = desk.sent()
+    desk.brain.answered(4, Answer(1, 4), desk.now)
+    assert of_kind(desk.step(), Depart) == []
+    desk.brain.answered(last.number, Answer(1, last.number), desk.now)
+    assert of_kind(desk.step(), Depart) == [Depart("asked to end")]
+
+
+def test_an_idle_pilot_departs_but_not_while_the_server_is_away() -> None:
+    desk = Desk()
+    desk.sent()
+    assert not of_kind(desk.step(19.0), Depart)
+    desk.brain.failed(1, 1, desk.now)
+    assert not of_kind(desk.step(5.0), Depart)
+    desk.brain.answered(1, Answer(1, 1), desk.now)
+    assert of_kind(desk.step(), Depart)
+
+
+def test_a_forgotten_pilot_enrols_again_and_keeps_its_work() -> None:
+    desk = Desk()
+    desk.sent()
+    desk.work(1, 1)
+    desk.sent()
+    desk.brain.refused(2, 1, "unknown-pilot", desk.now)
+    commands = desk.step()
+    assert of_kind(commands, EnrolAgain)
+    assert not of_kind(commands, Send)
+    desk.brain.enrolled(8, 5)
+    (full,) = desk.sent()
+    assert (full.pilot, full.epoch, full.held) == (8, 5, [Held(1, 1, 1, 1)])
+
+
+def test_a_sync_carries_a_bounded_load() -> None:
+    desk = Desk(slots=3000)
+    desk.sent()
+    desk.work(1, *range(1, 2501))
+    desk.sent()
+    for key in desk.start_all():
+        desk.end(key)
+    (sync,) = desk.sent()
+    assert len(sync.ends) == MOST_ENDS
+
+
+def test_keys_name_attempts() -> None:
+    assert key_of(3, 17) == "3.17"

@@ -1,0 +1,51 @@
+"""Whole values cross a line, however the bytes are cut."""
+
+import socket
+
+from covey.pilot.orders import Line, Order, Outcome
+
+
+def lines() -> tuple[Line, Line]:
+    ours, theirs = socket.socketpair()
+    return Line(ours), Line(theirs)
+
+
+def test_values_arrive_whole_and_in_order() -> None:
+    ours, theirs = lines()
+    values = [tuple(Order("1.2", ["a", "\udcff"], {"A": "é"}, 1.5, "")), None, [b"\0", -1], "x"]
+    for value in values:
+        ours.send(value)
+    assert theirs.receive() == values
+    assert theirs.receive() == []
+    assert not theirs.closed
+
+
+def test_half_a_value_waits_for_the_rest() -> None:
+    ours, theirs = lines()
+    ours.send("small")
+    ours.send(b"x" * 3_000_000)
+    assert ours.unsent
+    found = theirs.receive()
+    assert found == ["small"]
+    assert theirs.unread
+    while len(found) < 2:
+        ours.flush()
+        found += theirs.receive()
+    assert found[1] == b"x" * 3_000_000
+    assert not theirs.unread
+    assert not ours.unsent
+
+
+def test_what_was_sent_before_the_end_is_still_read() -> None:
+    ours, theirs = lines()
+    ours.send("last words")
+    ours.close()
+    found = theirs.receive() + theirs.receive()
+    assert found == ["last words"]
+    assert theirs.closed
+    theirs.send("nobody hears")
+    assert theirs.flush()
+
+
+def test_an_outcome_needs_only_a_key_and_a_kind() -> None:
+    assert Outcome("k", "returned")[2:] == (-1, 0, 0.0, 0.0, 0, 0.0, b"", b"", 0, 0, "")

@@ -1,0 +1,53 @@
+"""Families of processes are found and ended whole."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from covey.pilot import tree
+
+
+def sleeper(depth: int) -> "subprocess.Popen[bytes]":
+    script = "exec sleep 600" if depth == 1 else "sh -c 'sleep 600 & echo; wait' & wait"
+    process = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE)
+    if depth > 1:
+        assert process.stdout is not None
+        process.stdout.readline()
+    return process
+
+
+@pytest.mark.parametrize("by_file", [True, False])
+def test_family_is_everyone_parents_first(monkeypatch: pytest.MonkeyPatch, by_file: bool) -> None:
+    monkeypatch.setattr(tree, "_HAS_CHILDREN_FILE", by_file)
+    process = sleeper(2)
+    try:
+        found = tree.family([process.pid])
+        assert len(found) == 3
+        assert found[0] == process.pid
+        assert [tree.parent_of(pid) for pid in found[1:]] == found[:2]
+        assert process.pid in tree.children(os.getpid())
+    finally:
+        for pid in tree.family([process.pid]):
+            tree.send(pid, signal.SIGKILL)
+        process.communicate()
+
+
+def test_nobody_has_no_family() -> None:
+    assert tree.parent_of(2**22 + 1) is None
+    assert tree.children(2**22 + 1) == []
+    tree.send(2**22 + 1, signal.SIGTERM)
+
+
+def test_kill_children_keeps_those_it_is_told_to() -> None:
+    kept = sleeper(1)
+    others = set(tree.children(os.getpid())) - {kept.pid}
+    victim = sleeper(1)
+    usage = tree.kill_children(keep=others | {kept.pid})
+    assert usage.memory_kb > 0
+    assert tree.parent_of(victim.pid) is None
+    assert kept.poll() is None
+    kept.kill()
+    kept.communicate()
+    victim.communicate()
