@@ -89,7 +89,7 @@ def finish_if_over(turn: Turn, bag: Bag) -> None:
         bag.status = step(bag.status, BagStatus.FINISHED)
         done, failed = len(bag.done), len(bag.failed)
         change = SaveBagStatus(bag.id, bag.status, turn.now, done, failed)
-        turn.write(change, Forgetting(bag.id))
+        turn.write_last(change, Forgetting(bag.id))
         turn.note(Note("bag finished", bag=bag.id, detail=f"{done} done, {failed} failed"))
 
 
@@ -150,7 +150,7 @@ def _count_down(turn: Turn, bag: Bag, task: TaskNumber) -> None:
                 del bag.chunks[first], bag.unfinished[first]
                 if bag.failed.range_cardinality(first, stop):
                     bag.marred[first] = stop
-                turn.write(CloseChunk(bag.id, first))
+                turn.write_last(CloseChunk(bag.id, first))
             return
 
 

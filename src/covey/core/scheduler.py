@@ -54,6 +54,7 @@ class Scheduler:
 
     def _finish(self, turn: Turn) -> None:
         """Do what has become possible: what waited for durability, then waiting pilots."""
+        turn.flush()
         state = self.state
         while state.then and state.then[0][0] <= state.durable:
             _follow_up(turn, state.then.popleft()[1])

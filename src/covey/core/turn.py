@@ -10,6 +10,7 @@ class Turn:
         self.state = state
         self.now = now
         self.actions: list[Action] = []
+        self._last: list[tuple[Change, Then | None]] = []
 
     def write(self, change: Change, then: Then | None = None) -> int:
         """Make a change durable, and do `then` once it is. Returns the write's number."""
@@ -19,6 +20,16 @@ class Turn:
         if then is not None:
             state.then.append((state.writes, then))
         return state.writes
+
+    def write_last(self, change: Change, then: Then | None = None) -> None:
+        """Write after all else of this turn. A crash may fall between any two writes, so a chunk
+        is closed, and a bag finished, only after the results that make it so."""
+        self._last.append((change, then))
+
+    def flush(self) -> None:
+        last, self._last = self._last, []
+        for change, then in last:
+            self.write(change, then)
 
     def when_durable(self, then: Then) -> None:
         """Do `then` once everything written so far is durable. The scheduler runs what is due

@@ -16,7 +16,7 @@ How it behaves:
 
 from collections import OrderedDict, deque
 from random import Random
-from typing import Any, Deque, Dict, List, NamedTuple, Optional
+from typing import Deque, Dict, List, NamedTuple, Optional, Union
 
 from covey.pilot.messages import RETURNED, Answer, Body, End, Held, Sync, Task
 
@@ -65,6 +65,9 @@ class Depart(NamedTuple):
     """Nothing is left to do: say goodbye and end."""
 
     reason: str
+
+
+Command = Union[Send, Stop, Recall, EnrolAgain, Depart]
 
 
 class Holding:
@@ -131,7 +134,7 @@ class Brain:
         self._ends_sent = now - PACE_SECONDS
         self._busy = now
         self._mean_seconds: Optional[float] = None
-        self._commands: List[Any] = []
+        self._commands: List[Command] = []
 
     # -- news ------------------------------------------------------------------------------
 
@@ -217,7 +220,7 @@ class Brain:
         holding.started = True
         return Start(key, self.bodies[holding.task.bag], holding.task)
 
-    def step(self, now: float) -> List[Any]:
+    def step(self, now: float) -> List[Command]:
         self._send_what_is_due(now)
         self._depart_if_done(now)
         commands, self._commands = self._commands, []

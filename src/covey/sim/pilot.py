@@ -82,6 +82,7 @@ class SimPilot:
         self._sent: dict[tuple[int, int], list[End]] = {}  # (pilot, sync number) -> its ends
         self._wake_at = 0.0
         self._killing = False
+        self._leaving = False
         around.ledger.hosts[name] = self.life
         self._enrol()
 
@@ -202,7 +203,7 @@ class SimPilot:
 
     def _sync_heard(self, sync: Sync, attempt: int, outcome: Outcome) -> None:
         brain, now = self.brain, self._around.clock.time
-        if not self.alive or brain is None:
+        if not self.alive or self._leaving or brain is None:
             return
         match outcome:
             case Answer():
@@ -230,6 +231,7 @@ class SimPilot:
                 judge.acknowledged(ends)
 
     def _depart(self, brain: Brain, reason: str) -> None:
+        self._leaving = True
         leave = Leave(brain.pilot, brain.epoch, reason)
         call = Call(
             self.name,
