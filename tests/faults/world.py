@@ -231,7 +231,11 @@ class World:
         return [pid for pid in own if parent(pid) not in own]
 
     def log_tail(self) -> str:
-        return self.log_file.read_text(errors="replace")[-4000:]
+        """The last words of servers and pilots, whoever started them."""
+        files = [self.log_file, self.directory / "server.log"]
+        files += self.directory.glob("pilots/*/log")
+        texts = [f"{file}:\n{tail(file)}" for file in files if file.exists()]
+        return "\n".join(texts)
 
     def log_notes(self) -> list[dict[str, Any]]:
         lines = self.log_file.read_text(errors="replace").splitlines()
@@ -289,6 +293,10 @@ def parent(pid: int) -> int:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
         return 0
+
+
+def tail(path: Path) -> str:
+    return path.read_bytes()[-4000:].decode("utf-8", "replace")
 
 
 def nothing() -> str:

@@ -115,9 +115,11 @@ def sync(turn: Turn, request: RequestId, sync_: Sync) -> None:
     elif sync_.number <= pilot.last:
         _repeat(turn, request, pilot, sync_.number)
     elif not full and sync_.number != pilot.last + 1:
+        pilot.heard = turn.now  # out of step, but there
         detail = f"sync {sync_.number} came, {pilot.last + 1} was expected"
         turn.refuse(request, Problem.OUT_OF_ORDER, detail)
     elif not full and sum(1 for w in pilot.waiting.values() if w.after) >= MOST_OPEN:
+        pilot.heard = turn.now
         turn.refuse(request, Problem.TOO_MANY, "wait for the answers to earlier syncs")
     else:
         _accept(turn, request, pilot, sync_)

@@ -155,8 +155,7 @@ class Brain:
             number, first = next(iter(self._open.items()))
             if first.answer is None:
                 # The server released it before it answered a later one: its answer got lost.
-                if number < opened.sync.number and first.retry_at is None:
-                    first.retry_at = now + OVERTAKEN_SECONDS
+                self._repeat_before(opened.sync.number, now)
                 break
             del self._open[number]
             self._process(number, first.answer, now)
@@ -174,13 +173,15 @@ class Brain:
         opened = self._open.get(number)
         if opened is None or opened.tries != attempt:
             return
-        if problem == "unknown-pilot":
+        if problem in ("unknown-pilot", "unauthorized"):  # or a late enrolment took our place
             self._enrolling = True
             self._commands.append(EnrolAgain())
             self._reclaim(0)
         elif problem == "stale":
             self._start_over(self.epoch, 0)
         else:
+            if problem == "out-of-order":
+                self._repeat_before(number, now)
             self.failed(number, attempt, now)
 
     def enrolled(self, pilot: int, epoch: int) -> None:
@@ -341,6 +342,12 @@ class Brain:
         opened = self._open.get(number)
         if opened is not None:
             opened.retry_at = now + delay
+
+    def _repeat_before(self, number: int, now: float) -> None:
+        """A later sync has overtaken these: they, or their answers, got lost on the way."""
+        for earlier, opened in self._open.items():
+            if earlier < number and opened.answer is None and opened.retry_at is None:
+                opened.retry_at = now + OVERTAKEN_SECONDS
 
     def _want(self) -> int:
         if self.draining:
