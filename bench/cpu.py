@@ -20,6 +20,7 @@ class Usage(NamedTuple):
 
     server: dict[int, float]  # by thread
     pilot: dict[int, float]
+    pilots: list[int]  # their main threads
     keeper: float
     slots: float
     tasks: float
@@ -33,6 +34,7 @@ def usage(server: int) -> Usage:
     return Usage(
         server=_threads(server),
         pilot={tid: used for pid in tree["pilots"] for tid, used in _threads(pid).items()},
+        pilots=tree["pilots"],
         keeper=processes.cpu(*tree["keepers"]),
         slots=sum(one.cpu for one in slots),
         tasks=sum(one.children for one in slots),
@@ -84,8 +86,7 @@ def breakdown(before: Usage, after: Usage, count: int, server: int) -> Table:
 
 
 def _by_role(before: Usage, after: Usage, server: int) -> dict[str, float]:
-    main_pilots = [tid for tid in after.pilot if Path(f"/proc/{tid}/task/{tid}").exists()]
-    pilots = {tid for tid in main_pilots if processes.stat(tid) is not None}
+    pilots = after.pilots
     writer = writer_of(server)
     in_server = _spent(before.server, after.server)
     in_pilot = _spent(before.pilot, after.pilot)

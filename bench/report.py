@@ -33,8 +33,8 @@ class Report(NamedTuple):
     name: str
     title: str
     tables: list[Table]
-    verdicts: list[Verdict] = []
-    notes: list[str] = []
+    verdicts: Sequence[Verdict] = ()
+    notes: Sequence[str] = ()
 
 
 RUN = Column("run", "run")
@@ -72,15 +72,15 @@ def best_of(rows: Sequence[Row], key: str, choose: Callable[..., Any] = max) -> 
 
 
 def at_least(what: str, found: float | None, bound: float, form: str = ".2f") -> Verdict:
-    shown = "not measured" if found is None else format(found, form)
-    met = None if found is None else found >= bound
-    return Verdict(f"{what}: {shown} (at least {bound:{form}})", met)
+    if found is None or found != found:
+        return Verdict(f"{what}: not measured (at least {bound:{form}})", None)
+    return Verdict(f"{what}: {found:{form}} (at least {bound:{form}})", found >= bound)
 
 
 def at_most(what: str, found: float | None, bound: float, form: str = ".2f") -> Verdict:
-    shown = "not measured" if found is None else format(found, form)
-    met = None if found is None else found <= bound
-    return Verdict(f"{what}: {shown} (at most {bound:{form}})", met)
+    if found is None or found != found:
+        return Verdict(f"{what}: not measured (at most {bound:{form}})", None)
+    return Verdict(f"{what}: {found:{form}} (at most {bound:{form}})", found <= bound)
 
 
 # -- text ----------------------------------------------------------------------------------

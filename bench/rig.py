@@ -174,17 +174,24 @@ def stream(client: Client, bag: int, count: int) -> list[ResultRow]:
     pauses for a moment, as a person's program would: a page per commit helps nobody."""
     rows: list[ResultRow] = []
     began = time.monotonic()
+    over = False
     while True:
         after = rows[-1].row if rows else -1
         page = client.results(bag, after, PAGE, by_row=True, wait_seconds=WAIT_SECONDS)
         rows += page
         if len(rows) >= count:
             return rows
-        if not page and (view := client.bag(bag)) is not None and view.over:
+        if not page and over:
             raise Broken(f"bag {bag} is over with {len(rows)} of {count} results")
+        over = not page and is_over(client, bag)  # if so, the last results may have come since
         if rows and len(page) < PAGE:
             each = (time.monotonic() - began) / len(rows)
             time.sleep(min(PAUSE_SECONDS, (count - len(rows)) * each / 2))
+
+
+def is_over(client: Client, bag: int) -> bool:
+    view = client.bag(bag)
+    return view is None or view.over
 
 
 def statuses(rows: list[ResultRow], count: int) -> dict[int, int]:

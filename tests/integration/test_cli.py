@@ -5,6 +5,7 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -199,8 +200,11 @@ def test_drain_lets_tasks_end(place: Place) -> None:
 
 
 def test_a_server_that_cannot_start_says_why(place: Place) -> None:
-    place.directory.mkdir()
-    (place.directory / "covey.db").write_bytes(b"this is no database" * 1000)
-    ran = place.covey("run", "true", status=1)
-    assert len(ran.stderr.splitlines()) <= 7
-    (place.directory / "covey.db").unlink()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        place.env["COVEY_SERVE_PORT"] = str(taken.getsockname()[1])
+        ran = place.covey("run", "true", status=1)
+    assert "covey: the server did not start:\n" in ran.stderr
+    assert f"port {place.env['COVEY_SERVE_PORT']} cannot be used" in ran.stderr
+    assert len(ran.stderr.splitlines()) <= 6

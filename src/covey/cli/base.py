@@ -63,6 +63,10 @@ COMMON: list[click.Parameter] = [
 ]
 
 
+class ReaderLeft(Exception):
+    """Nobody reads our output any more, as in `covey results | head`."""
+
+
 class Command(click.Command):
     """A command with the common options, listed apart from its own."""
 

@@ -6,6 +6,7 @@ import traceback
 
 import click
 
+from covey.cli.base import ReaderLeft
 from covey.core.errors import BadConfig, CoveyError, InvalidBag
 
 FAILURE = 1
@@ -14,10 +15,10 @@ MISUSE = 2
 
 def explain(error: BaseException, verbose: bool) -> int:
     """Say it on stderr and return the exit status."""
+    if isinstance(error, ReaderLeft):
+        return _reader_left()
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else FAILURE
-    if isinstance(error, BrokenPipeError):
-        return _reader_left()
     if verbose:
         traceback.print_exception(error)
     if isinstance(error, click.exceptions.Exit):

@@ -14,7 +14,7 @@ from typing import NamedTuple, NoReturn
 import click
 
 from covey import __version__
-from covey.cli.base import COMMON, is_verbose
+from covey.cli.base import COMMON, ReaderLeft, is_verbose
 
 EPILOG = """\b
 Every command explains itself, with an example: covey COMMAND --help
@@ -75,6 +75,12 @@ class LazyGroup(click.Group):
             hint = f"; did you mean '{close[0]}'?" if close else ""
             ctx.fail(f"there is no command '{args[0]}'{hint}")
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # which click would take for a failure
+            raise ReaderLeft from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, commands in SECTIONS.items():

@@ -19,7 +19,7 @@ MEMORY_SHARE = 1 / 3  # of the time watched: a long run is judged over a longer 
 KNOWN_SECONDS = 1.0
 LINE_SECONDS = 10.0
 BAR_WIDTH = 24
-HIDE_CURSOR, SHOW_CURSOR, ERASE = "\x1b[?25l", "\x1b[?25h", "\x1b[K"
+ERASE = "\x1b[K"  # the rest of the line
 RED, GREEN, RESET = "\x1b[31m", "\x1b[32m", "\x1b[0m"
 
 
@@ -65,7 +65,7 @@ class Meter:
 
 
 class Progress(Protocol):
-    """Shows a bag as it goes; `close` leaves the terminal as it was."""
+    """Shows a bag as it goes; `close` leaves no trace of it on the terminal."""
 
     poll_seconds: float
     wait_seconds: float
@@ -110,7 +110,8 @@ def bar(ended: int, total: int, width: int, ascii_only: bool = False) -> str:
 
 
 class Redrawn:
-    """One line of a terminal, drawn again and again in place."""
+    """One line of a terminal, drawn again and again in place. The cursor is never hidden, so
+    Ctrl-Z and kill leave nothing to put right."""
 
     poll_seconds = 0.1
     wait_seconds = 1.0
@@ -126,14 +127,13 @@ class Redrawn:
         self.meter.update(time.monotonic(), bag.done + bag.failed)
         line = self._line(bag, self._columns() - 1)
         if line != self._drawn:
-            start = "" if self._drawn else HIDE_CURSOR
-            self.stream.write(f"{start}\r{line}{ERASE}")
+            self.stream.write(f"\r{line}{ERASE}")
             self.stream.flush()
             self._drawn = line
 
     def close(self) -> None:
         if self._drawn:
-            self.stream.write(f"\r{ERASE}{SHOW_CURSOR}")
+            self.stream.write(f"\r{ERASE}")
             self.stream.flush()
             self._drawn = ""
 

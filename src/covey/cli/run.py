@@ -71,6 +71,7 @@ def submit(slots: int | None, as_json: bool, **options: Any) -> None:
 def send(config: "Config", spec: "BagSpec", slots: int | None) -> tuple["Client", "Submitted"]:
     """Submit to a server that runs, or to a new one; also if it ends at this very moment."""
     from covey.cli import places
+    from covey.client.embedded import is_held
     from covey.core.errors import ServerAway
 
     options = server_options(slots)
@@ -81,7 +82,7 @@ def send(config: "Config", spec: "BagSpec", slots: int | None) -> tuple["Client"
     try:
         return client, client.submit(spec)
     except ServerAway:
-        if config.server:
+        if config.server or is_held(config.directory):
             raise
     client = places.client(config, options)
     return client, client.submit(spec)

@@ -64,6 +64,7 @@ def stop(drain: bool, as_json: bool) -> None:
     covey stop --drain
     """
     from covey.cli import places
+    from covey.client.embedded import note_stop
 
     config = settings()
     client = places.running_client(config)
@@ -74,6 +75,8 @@ def stop(drain: bool, as_json: bool) -> None:
             say("no server runs here")
         return
     pid = client.server().pid
+    if not config.server:
+        note_stop(config.directory)
     sent_home = client.stop(drain=drain)
     client.close()
     gone = bool(config.server) or _wait_until_gone(config.directory, drain)

@@ -1,7 +1,7 @@
 """The server that lives in a directory: finding it, starting it, and finding it again.
 
 Whether a server lives is the kernel's knowledge: it holds the file `lock`. Where it listens is in
-`server.json`, which it writes when it is ready; when it ends on purpose it leaves process 0 there.
+`server.json`, which it writes when it is ready. Whoever stops it leaves the file `stopped` first.
 So a server that was killed is started again in the middle of a `watch`, and one that somebody
 stopped is left alone.
 """
@@ -28,6 +28,7 @@ START_SECONDS = 20.0
 PING = "/api/v1/server"
 PING_SECONDS = 2.0
 POLL_SECONDS = 0.02
+STOPPED = "stopped"
 LOG_LINES = 5
 
 
@@ -96,10 +97,22 @@ def _answers(record: Record) -> bool:
         connection.close()
 
 
+def note_stop(directory: Path) -> None:
+    """Let those who watch know that the server's end is wanted."""
+    (directory / STOPPED).touch()
+
+
+def _was_stopped(directory: Path, record: Record) -> bool:
+    try:
+        return (directory / STOPPED).stat().st_mtime >= record.started
+    except OSError:
+        return False
+
+
 def _find_again(directory: Path) -> Endpoint:
     """Where a client goes on asking; it never starts a server."""
     record = read_record(directory)
-    if record is None or (not record.pid and not is_held(directory)):
+    if record is None or (_was_stopped(directory, record) and not is_held(directory)):
         raise ServerAway("the server was stopped; 'covey watch' starts one and goes on")
     return record.endpoint
 

@@ -34,6 +34,7 @@ from covey.pilot.messages import (
 MOST_OPEN = 2  # syncs of one pilot that wait for durability
 MOST_SLOTS = 4096
 MOST_TAGS = 200
+FORGET_SECONDS = 24 * 3600.0
 LARGEST = 2**53  # what every part of the system can count to
 
 
@@ -341,6 +342,8 @@ def tick(turn: Turn) -> None:
         silent = turn.now - pilot.heard
         if silent > settings.lease_seconds and pilot.status is not PilotStatus.LOST:
             lost(turn, pilot, f"not heard for {silent:.0f} s")
+        elif silent > FORGET_SECONDS:
+            remove(turn, pilot, PilotStatus.LEFT, "lost, and never came back")
 
 
 def answer_parked_if_due(turn: Turn, pilot: Pilot) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from covey.core.actions import Refuse, Reply, ReplyMessage
-from covey.core.events import Event
-from covey.core.model import RequestId
+from covey.core.events import Event, RequestDropped
+from covey.core.model import PilotId, RequestId
 from covey.engine import Engine
 
 MOST_WAITING = 20_000
@@ -31,8 +31,11 @@ Outcome = ReplyMessage | Refuse | Unavailable
 
 
 class Gateway:
-    def __init__(self, backlog: Callable[[], int]) -> None:
+    """`handle` feeds the engine; whatever it raises has stopped the server already."""
+
+    def __init__(self, handle: Callable[[Event], None], backlog: Callable[[], int]) -> None:
         self.engine: Engine | None = None
+        self._handle = handle
         self._backlog = backlog
         self._waiting: dict[RequestId, asyncio.Future[Outcome]] = {}
         self._last = 0
@@ -49,12 +52,13 @@ class Gateway:
             future.set_result(Unavailable("too many requests are waiting"))
         else:
             self._waiting[request] = future
-            self.engine.handle(event_for(request))
+            self._handle(event_for(request))
         return request, future
 
-    def forget(self, request: RequestId) -> None:
-        """Whoever asked has gone."""
-        self._waiting.pop(request, None)
+    def hung_up(self, request: RequestId, pilot: PilotId | None) -> None:
+        """Whoever asked has gone; of a pilot, the engine wants to know."""
+        if self._waiting.pop(request, None) is not None and pilot is not None:
+            self._handle(RequestDropped(request, pilot))
 
     def waiting(self) -> int:
         return len(self._waiting)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from covey.core.actions import Refuse
-from covey.core.events import Event, PilotEnrolled, PilotLeft, RequestDropped, SyncReceived
+from covey.core.events import Event, PilotEnrolled, PilotLeft, SyncReceived
 from covey.core.model import PilotId, RequestId
 from covey.pilot.messages import Answer, Enrol, Enrolled, Leave, Left, Sync
 from covey.server.gateway import Answering, Gateway, Outcome, Unavailable
@@ -96,9 +96,7 @@ class PilotCalls:
             hung_up.cancel()
         if answering.done():
             return answering.result()
-        self._gateway.forget(request)
-        if pilot is not None and self._gateway.engine is not None:
-            self._gateway.engine.handle(RequestDropped(request, pilot))
+        self._gateway.hung_up(request, pilot)
         return None
 
 

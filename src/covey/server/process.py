@@ -93,7 +93,7 @@ class ServerProcess:
         clock = SteadyClock()
         self._store = parts.store(self._post, self._crashed)
         self._sites = parts.sites(self._post)
-        self._gateway = Gateway(self._store.backlog)
+        self._gateway = Gateway(self._handle, self._store.backlog)
         self._engine = Engine(
             store=self._store,
             replies=self._gateway,
@@ -164,7 +164,7 @@ class ServerProcess:
             await asyncio.sleep(0.005)
 
     async def _send_pilots_home(self) -> None:
-        self._engine.handle(DrainRequested())
+        self._handle(DrainRequested())
         deadline = None if self._drain else self._loop.time() + FAREWELL_SECONDS
         if not self._drain:
             self._sites.terminate()

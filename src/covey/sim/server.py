@@ -6,7 +6,7 @@ carrying out. A dead process answers nothing and hears nothing; its disk stays.
 
 from collections.abc import Callable
 
-from covey.core.actions import Note, Refuse, Reply, Write
+from covey.core.actions import Change, Note, Refuse, Reply, Write
 from covey.core.events import (
     CancelRequested,
     PilotEnrolled,
@@ -48,6 +48,7 @@ class Server:
     ) -> None:
         self.alive = True
         self.fuse = 0  # 0: none
+        self.trap: tuple[type[Change], float] | None = None  # die soon after such a write
         self.stalled_until = 0.0
         self.store: VirtualStore  # set by the world, which owns the disk
         self.engine = Engine(
@@ -164,6 +165,9 @@ class Server:
     def write(self, write: Write) -> None:
         self._burn()
         self.store.write(write)
+        if self.trap is not None and isinstance(write.change, self.trap[0]):
+            self._clock.after(self.trap[1], self.kill)
+            self.trap = None
 
     def load(self, request: RequestId, bag: BagId) -> None:
         self._burn()

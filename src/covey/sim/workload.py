@@ -73,7 +73,8 @@ def draw(seed: int) -> Plan:
     calm_at = random.uniform(70.0, 160.0)
     count = random.randint(2, 7)
     tasks = random.randint(200, 700)
-    bags = tuple(_bag(random, seed, n, tasks // count, calm_at) for n in range(count))
+    taste = _taste(random)
+    bags = tuple(_bag(random, seed, n, tasks // count, calm_at, taste) for n in range(count))
     hand = random.randint(5, 14)
     pilots = [(random.uniform(0.0, 5.0), random.randint(1, 6)) for _ in range(hand)]
     pilots += [
@@ -103,13 +104,36 @@ def _settings(random: Random) -> Settings:
     )
 
 
-def _bag(random: Random, seed: int, number: int, mean_tasks: int, calm_at: float) -> BagPlan:
+class Taste(Struct, frozen=True, kw_only=True):
+    """What the bags of one world have in common."""
+
+    seconds: tuple[tuple[float, float], ...]
+    idempotent: float
+    cancelled: float
+    retried: float
+    impatient: float
+
+
+def _taste(random: Random) -> Taste:
+    lengths = ((0.02, 0.4), (0.3, 3.0), (1.0, 8.0), (2.0, 15.0))
+    return Taste(
+        seconds=random.choice((lengths, lengths, lengths[2:], ((1.0, 8.0), (5.0, 40.0)))),
+        idempotent=random.choice((0.9, 0.9, 0.3)),
+        cancelled=random.choice((0.1, 0.1, 0.5)),
+        retried=random.choice((0.2, 0.8)),
+        impatient=random.choice((0.1, 0.7)),
+    )
+
+
+def _bag(
+    random: Random, seed: int, number: int, mean_tasks: int, calm_at: float, taste: Taste
+) -> BagPlan:
     space = _space(random, max(1, int(mean_tasks * random.uniform(0.5, 1.6))))
     tasks = _size(space)
-    seconds = random.choice(((0.02, 0.4), (0.3, 3.0), (1.0, 8.0), (2.0, 15.0)))
+    seconds = random.choice(taste.seconds)
     if tasks <= 60 and random.random() < 0.4:
         seconds = (10.0, 60.0)
-    idempotent = random.random() < 0.8
+    idempotent = random.random() < taste.idempotent
     limit = seconds[1] * random.choice((1.2, 2.0)) if random.random() < 0.4 else 0.0
     spec = BagSpec(
         argv=("work", str(number)),
@@ -122,7 +146,7 @@ def _bag(random: Random, seed: int, number: int, mean_tasks: int, calm_at: float
         idempotent=idempotent,
     )
     at = random.choice((0.5, random.uniform(0.5, calm_at)))
-    cancelled = random.random() < 0.2
+    cancelled = random.random() < taste.cancelled
     if cancelled and random.random() < 0.5:
         seconds = (60.0, 400.0)  # it must be stopped, it does not just end
     return BagPlan(
@@ -135,8 +159,10 @@ def _bag(random: Random, seed: int, number: int, mean_tasks: int, calm_at: float
         broken=random.choice((0.0, 0.02, 0.1)),
         stuck=random.choice((0.0, 0.03)),
         cancel_at=at + random.uniform(2.0, 50.0) if cancelled else 0.0,
-        owner_retries=random.choice((0, 0, 1, 2)),
-        impatient_at=at + random.uniform(5.0, 80.0) if random.random() < 0.25 else 0.0,
+        owner_retries=random.randint(1, 2) if random.random() < taste.retried else 0,
+        impatient_at=(
+            at + random.uniform(5.0, 80.0) if random.random() < taste.impatient else 0.0
+        ),
         submit_again_at=at + random.uniform(1.0, 90.0) if random.random() < 0.25 else 0.0,
     )
 

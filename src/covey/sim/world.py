@@ -116,7 +116,7 @@ class World:
         self.network.heal()
         self.disk.failing_commits = self.disk.failing_opens = 0
         self.disk.after_apply = None
-        self.server.fuse = 0
+        self.server.fuse, self.server.trap = 0, None
         self.site.notice_all()
 
     # -- what goes on ----------------------------------------------------------------------

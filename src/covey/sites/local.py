@@ -61,13 +61,14 @@ class LocalSite:
                 self._ended(job.id, "its process is gone")
 
     def terminate(self) -> int:
-        """Ask every pilot to end at once (the second signal is the impatient one)."""
+        """Ask every pilot to end at once: a second signal is the impatient one, and two equal
+        ones might arrive as one."""
         with self._lock:
             pids = list(self._watched)
-        for _ in range(2):
+        for number in (signal.SIGTERM, signal.SIGINT):
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGTERM)
+                    os.kill(pid, number)
         return len(pids)
 
     def alive(self) -> int:

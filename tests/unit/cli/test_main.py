@@ -118,6 +118,27 @@ def test_bad_settings_are_misuse_and_verbose_shows_where(tmp_path: Path) -> None
     assert "Traceback" in run("-v", "bags", cwd=tmp_path).stderr
 
 
+def test_a_reader_that_leaves_is_no_failure(tmp_path: Path) -> None:
+    """As in `covey … | head -1`, with more than a pipe can hold."""
+    code = (
+        "from covey.cli import main, settings;"
+        "settings.configuration.SETTINGS['dir'] ="
+        "settings.configuration.SETTINGS['dir']._replace(text='x' * 1000000); main.main()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", code, "config", "show"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.read(10)
+        child.stdout.close()
+        assert child.stderr.read() == b""
+    assert child.returncode == 0
+
+
 def test_flags_outrank_the_environment(tmp_path: Path) -> None:
     ran = run("config", "show", "--json", "--dir", "here", cwd=tmp_path, COVEY_DIR="there")
     shown = json.loads(ran.stdout)

@@ -30,8 +30,8 @@ def fake() -> Iterator[FakeServer]:
         yield server
 
 
-def write_record(directory: Path, address: str, pid: int = 1) -> None:
-    record = {"address": address, "token": "t", "pid": pid, "started": 0.0, "version": "1"}
+def write_record(directory: Path, address: str) -> None:
+    record = {"address": address, "token": "t", "pid": 1, "started": 0.0, "version": "1"}
     directory.mkdir(exist_ok=True)
     (directory / "server.json").write_text(json.dumps(record))
 
@@ -174,11 +174,11 @@ def test_a_server_that_died_is_started_again(
 
 
 def test_a_server_that_was_stopped_stays_so(
-    tmp_path: Path, fake: FakeServer, holder: Holder, starts: list[Path]
+    tmp_path: Path, holder: Holder, starts: list[Path]
 ) -> None:
     client = attach_or_start(tmp_path)
     holder.die(tmp_path)
-    write_record(tmp_path, fake.address, pid=0)
+    embedded.note_stop(tmp_path)
     client.connection.endpoint = Endpoint("http://127.0.0.1:9", "t")
     with pytest.raises(ServerAway, match="was stopped"):
         client.server()

@@ -1,0 +1,119 @@
+"""`python -m bench`: run the cases, print their tables.
+
+    python -m bench                  all of them, about ten minutes
+    python -m bench proc latency     some
+    python -m bench proc --cpu       with the CPU time of each process
+    python -m bench --quick          small, one run each: does the harness still work?
+    python -m bench --record         append what was found to bench/RESULTS.md
+
+The exit status is 1 if a run broke; a missed requirement is only said, since a noisy machine
+misses them too.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from bench import faults, help, latency, machine, memory, proc, scale, submit
+from bench.report import Report, render
+from bench.rig import Rig
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+
+
+class Case(NamedTuple):
+    run: Callable[[Rig], Report]
+    text: str
+
+
+CASES = {
+    "proc": Case(proc.run, "20,000 × /bin/true on 2 slots, against the floor and xargs -P2"),
+    "submit": Case(submit.run, "a template of up to ten million tasks, no pilots"),
+    "scale": Case(scale.run, "completions per second with up to ten million queued"),
+    "latency": Case(latency.run, "one task at a time on an idle system"),
+    "fault-worker": Case(faults.run_worker, "a pilot killed with all below it"),
+    "fault-server": Case(faults.run_server, "the server killed half-way"),
+    "memory": Case(memory.run, "memory of a running attempt in the server"),
+    "help": Case(help.run, "covey --help"),
+}
+
+
+def main() -> int:
+    given = _arguments()
+    if given.list:
+        for name, case in CASES.items():
+            print(f"{name:14}{case.text}")
+        return 0
+    json_file = Path(given.json).absolute() if given.json else None
+    began = time.monotonic()
+    reports: list[Report] = []
+    with Rig(quick=given.quick, cpu=given.cpu) as rig:
+        facts = machine.describe(rig.workspace)
+        print(heading(facts))
+        for name in given.cases or list(CASES):
+            reports.append(CASES[name].run(rig))
+            print(render(reports[-1]), flush=True)
+        broken = rig.broken
+    print(f"{time.monotonic() - began:.0f} s in all", file=sys.stderr)
+    if json_file is not None:
+        json_file.write_text(json.dumps(as_json(facts, reports), indent=1) + "\n")
+    if given.record:
+        record(RESULTS, facts, reports)
+    return 1 if broken else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Measure covey on this machine."
+    )
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="which cases; all if none")
+    parser.add_argument("--list", action="store_true", help="name the cases and end")
+    parser.add_argument("--quick", action="store_true", help="small, and one run each")
+    parser.add_argument("--cpu", action="store_true", help="proc: where the CPU time goes")
+    parser.add_argument("--json", metavar="FILE", help="write all figures there, too")
+    parser.add_argument("--record", action="store_true", help="append to bench/RESULTS.md")
+    given = parser.parse_args()
+    unknown = [name for name in given.cases if name not in CASES]
+    if unknown:
+        parser.error(f"no case {unknown[0]!r}; there are: {', '.join(CASES)}")
+    return given
+
+
+def heading(facts: dict[str, str]) -> str:
+    rest = ", ".join(f"{name} {value}" for name, value in facts.items() if name != "date")
+    return f"## {facts['date']}\n\n{rest}\n"
+
+
+def as_json(facts: dict[str, str], reports: list[Report]) -> object:
+    return {
+        "machine": facts,
+        "cases": {
+            report.name: {
+                "title": report.title,
+                "tables": [table.rows for table in report.tables],
+                "verdicts": [verdict._asdict() for verdict in report.verdicts],
+                "notes": list(report.notes),
+            }
+            for report in reports
+        },
+    }
+
+
+def record(path: Path, facts: dict[str, str], reports: list[Report]) -> None:
+    """Append a dated section; what stands there is left alone."""
+    text = "" if path.exists() else "# Results\n\nAppended by `python -m bench --record`.\n"
+    sections = [heading(facts), *map(render, reports)]
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(text + "\n" + "\n".join(sections))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("interrupted; everything was cleaned up", file=sys.stderr)
+        sys.exit(130)

@@ -1,0 +1,54 @@
+"""latency: one task at a time on an idle system, from a connected client: from submitting it to
+knowing its result, in two requests."""
+
+import time
+
+from bench import rig
+from bench.measures import percentile
+from bench.report import FLOORS, NOTE, RUN, Column, Report, Row, Table, floor_cells, with_best
+
+TASKS = 200
+COLUMNS = (
+    RUN,
+    Column("median", "median, ms", ".1f"),
+    Column("p95", "p95, ms", ".1f"),
+    Column("worst", "worst, ms", ".1f"),
+    Column("submit", "of it submit, median", ".1f"),
+    Column("spawns", "median, in spawns", ".1f"),
+    *FLOORS,
+    NOTE,
+)
+
+
+def run(where: rig.Rig) -> Report:
+    count = TASKS // 5 if where.quick else TASKS
+    rows = where.repeat("latency", lambda _: once(where, count))
+    tables = [Table(COLUMNS, with_best(rows, "median", min))]
+    return Report("latency", f"{count} × one process task on an idle system", tables)
+
+
+def once(where: rig.Rig, count: int) -> Row:
+    with where.server("--slots", "2") as server:
+        rig.warm_up(server.client)
+        pairs, floors = where.with_floors(lambda: [one_task(server) for _ in range(count)])
+    whole = [seconds * 1e3 for seconds, _ in pairs]
+    median = percentile(whole, 50)
+    return {
+        "median": median,
+        "p95": percentile(whole, 95),
+        "worst": max(whole),
+        "submit": percentile([accepted * 1e3 for _, accepted in pairs], 50),
+        "spawns": floors.spawns(median / 1e3),
+        **floor_cells(floors),
+    }
+
+
+def one_task(server: rig.Server) -> tuple[float, float]:
+    """Seconds until the result was known, and until the task was accepted."""
+    began = time.monotonic()
+    bag = rig.submit(server.client, 1, "/bin/true")
+    accepted = time.monotonic()
+    rows = rig.stream(server.client, bag, 1)
+    ended = time.monotonic()
+    rig.statuses(rows, 1)
+    return ended - began, accepted - began

@@ -1,0 +1,98 @@
+"""proc: 20,000 × `/bin/true` on two slots, from the first submit call to the last exit status in
+the submitter's hands. `xargs -P2`, which keeps no record of anything, is the peer."""
+
+import subprocess
+import time
+from pathlib import Path
+
+from bench import cpu, rig
+from bench.measures import Floors
+from bench.report import (
+    FLOORS,
+    NOTE,
+    RUN,
+    Column,
+    Report,
+    Row,
+    Table,
+    at_least,
+    best_of,
+    floor_cells,
+    with_best,
+)
+
+TASKS = 20_000
+COLUMNS = (
+    RUN,
+    Column("rate", "covey tasks/s", ",.0f"),
+    Column("ratio", "of the floor", ".2f"),
+    *FLOORS,
+    Column("peer", "xargs -P2 tasks/s", ",.0f"),
+    Column("peer_ratio", "xargs of its floor", ".2f"),
+    Column("ahead", "covey/xargs", ".2f"),
+    Column("peer_floor_after", "floor after xargs", ",.0f"),
+    NOTE,
+)
+
+
+class Proc:
+    def __init__(self, where: rig.Rig) -> None:
+        self.rig = where
+        self.tasks = 2_000 if where.quick else TASKS
+        self.breakdown: Table | None = None
+
+    def run(self) -> Report:
+        rows = self.rig.repeat("proc", self._once)
+        tables = [Table(COLUMNS, with_best(rows, "ratio"))]
+        if self.breakdown is not None:
+            tables.append(self.breakdown)
+        verdicts = [
+            at_least("best ratio to the floor", best_of(rows, "ratio"), 0.75),
+            at_least("best ratio to xargs -P2 of the same run", best_of(rows, "ahead"), 1.0),
+        ]
+        return Report("proc", f"{self.tasks:,} × /bin/true, 2 slots", tables, verdicts)
+
+    def _once(self, _: int) -> Row:
+        with self.rig.server("--slots", "2") as server:
+            rig.warm_up(server.client)
+            seconds, floors = self.rig.with_floors(lambda: self._covey(server))
+        peer_seconds = xargs(self.rig.directory(), self.tasks)
+        peer_floors = Floors(floors.after, self.rig.floor())
+        rate, peer = self.tasks / seconds, self.tasks / peer_seconds
+        cells = floor_cells(floors)
+        if peer_floors.noisy:
+            cells["note"] = f"{cells['note']} xargs noisy".strip()
+        return {
+            **cells,
+            "rate": rate,
+            "ratio": floors.ratio(rate),
+            "peer": peer,
+            "peer_ratio": peer_floors.ratio(peer),
+            "ahead": rate / peer,
+            "peer_floor_after": peer_floors.after,
+        }
+
+    def _covey(self, server: rig.Server) -> float:
+        before = cpu.usage(server.pid) if self.rig.cpu else None
+        began = time.monotonic()
+        bag = rig.submit(server.client, self.tasks, "/bin/true")
+        rig.statuses(rig.stream(server.client, bag, self.tasks), self.tasks)
+        seconds = time.monotonic() - began
+        if before is not None:
+            after = cpu.usage(server.pid)
+            self.breakdown = cpu.breakdown(before, after, self.tasks, server.pid)
+        return seconds
+
+
+def xargs(directory: Path, count: int) -> float:
+    """Seconds for `xargs -P2 -n1 /bin/true` with that many arguments."""
+    arguments = directory / "arguments"
+    arguments.write_text("".join(f"{i}\n" for i in range(1, count + 1)))
+    with open(arguments) as lines:
+        began = time.monotonic()
+        subprocess.run(["xargs", "-P2", "-n1", "/bin/true"], stdin=lines, check=True)
+        return time.monotonic() - began
+
+
+def run(where: rig.Rig) -> Report:
+    return Proc(where).run()
