@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench import processes
+from bench.measures import Floors
 from bench.report import Column, Row, Table
 
+ALL = "all of these"
+OTHERS = "the rest of the machine"
 COLUMNS = (Column("role", "where"), Column("micros", "CPU µs per task", ".1f"))
 
 
@@ -76,13 +79,23 @@ def writer_of(server: int) -> int:
     return max(written, key=lambda tid: written[tid], default=0)
 
 
-def breakdown(before: Usage, after: Usage, count: int, server: int) -> Table:
+def breakdown(used: dict[str, float], floors: Floors) -> Table:
+    """`used` is from `per_task`."""
+    found = {**used, ALL: ours(used), "(a spawn of the floor)": floors.micros}
+    found[OTHERS] = found.pop(OTHERS)
+    rows: list[Row] = [{"role": role, "micros": micros} for role, micros in found.items()]
+    return Table(COLUMNS, rows, "CPU time of the last run:")
+
+
+def ours(used: dict[str, float]) -> float:
+    return sum(micros for role, micros in used.items() if role != OTHERS)
+
+
+def per_task(before: Usage, after: Usage, count: int, server: int) -> dict[str, float]:
+    """Microseconds a task, by role. What others used includes the kernel's own threads."""
     used = _by_role(before, after, server)
-    ours = sum(used.values())
-    used["all of these"] = ours
-    used["the rest of the machine"] = max(0.0, after.machine - before.machine - ours)
-    rows: list[Row] = [{"role": role, "micros": cpu / count * 1e6} for role, cpu in used.items()]
-    return Table(COLUMNS, rows, f"CPU time of the last run, {count:,} tasks:")
+    used[OTHERS] = max(0.0, after.machine - before.machine - sum(used.values()))
+    return {role: seconds / count * 1e6 for role, seconds in used.items()}
 
 
 def _by_role(before: Usage, after: Usage, server: int) -> dict[str, float]:

@@ -13,19 +13,30 @@ from typing import NamedTuple
 NOISY = 0.20
 
 
-class Floors(NamedTuple):
-    """Spawns per second, just before and just after."""
+class Floor(NamedTuple):
+    """Spawns per second, and the CPU microseconds that one took."""
 
-    before: float
-    after: float
+    rate: float
+    micros: float = 0.0
+
+
+class Floors(NamedTuple):
+    """Just before and just after."""
+
+    before: Floor
+    after: Floor
 
     @property
     def mean(self) -> float:
-        return (self.before + self.after) / 2
+        return (self.before.rate + self.after.rate) / 2
+
+    @property
+    def micros(self) -> float:
+        return (self.before.micros + self.after.micros) / 2
 
     @property
     def noisy(self) -> bool:
-        return abs(self.before - self.after) > NOISY * self.mean
+        return abs(self.before.rate - self.after.rate) > NOISY * self.mean
 
     def ratio(self, rate: float) -> float:
         return rate / self.mean

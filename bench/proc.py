@@ -1,5 +1,10 @@
 """proc: 20,000 × `/bin/true` on two slots, from the first submit call to the last exit status in
-the submitter's hands. `xargs -P2`, which keeps no record of anything, is the peer."""
+the submitter's hands. `xargs -P2`, which keeps no record of anything, is the peer.
+
+Where others use the machine too (a column says how much of one core), covey, which has more
+processes than the floor, gets more than the floor's share of it, and its ratio flatters. CPU time
+does not: with both cores busy, the floor's CPU per spawn over ours per task is the ratio to come.
+"""
 
 import subprocess
 import time
@@ -27,6 +32,9 @@ COLUMNS = (
     Column("rate", "covey tasks/s", ",.0f"),
     Column("ratio", "of the floor", ".2f"),
     *FLOORS,
+    Column("micros", "CPU µs/task", ",.0f"),
+    Column("cpu_ratio", "floor's CPU/ours", ".2f"),
+    Column("others", "others' CPU, %", ".0f"),
     Column("peer", "xargs -P2 tasks/s", ",.0f"),
     Column("peer_ratio", "xargs of its floor", ".2f"),
     Column("ahead", "covey/xargs", ".2f"),
@@ -55,9 +63,11 @@ class Proc:
     def _once(self, _: int) -> Row:
         with self.rig.server("--slots", "2") as server:
             rig.warm_up(server.client)
-            seconds, floors = self.rig.with_floors(lambda: self._covey(server))
+            (seconds, used), floors = self.rig.with_floors(lambda: self._covey(server))
         peer_seconds = xargs(self.rig.directory(), self.tasks)
         peer_floors = Floors(floors.after, self.rig.floor())
+        if self.rig.cpu:
+            self.breakdown = cpu.breakdown(used, floors)
         rate, peer = self.tasks / seconds, self.tasks / peer_seconds
         cells = floor_cells(floors)
         if peer_floors.noisy:
@@ -66,22 +76,24 @@ class Proc:
             **cells,
             "rate": rate,
             "ratio": floors.ratio(rate),
+            "micros": cpu.ours(used),
+            "cpu_ratio": floors.micros / cpu.ours(used),
+            "others": used[cpu.OTHERS] * rate / 1e4,
             "peer": peer,
             "peer_ratio": peer_floors.ratio(peer),
             "ahead": rate / peer,
-            "peer_floor_after": peer_floors.after,
+            "peer_floor_after": peer_floors.after.rate,
         }
 
-    def _covey(self, server: rig.Server) -> float:
-        before = cpu.usage(server.pid) if self.rig.cpu else None
+    def _covey(self, server: rig.Server) -> tuple[float, dict[str, float]]:
+        """Seconds in all, and where the CPU time went."""
+        before = cpu.usage(server.pid)
         began = time.monotonic()
         bag = rig.submit(server.client, self.tasks, "/bin/true")
         rig.statuses(rig.stream(server.client, bag, self.tasks), self.tasks)
         seconds = time.monotonic() - began
-        if before is not None:
-            after = cpu.usage(server.pid)
-            self.breakdown = cpu.breakdown(before, after, self.tasks, server.pid)
-        return seconds
+        after = cpu.usage(server.pid)
+        return seconds, cpu.per_task(before, after, self.tasks, server.pid)
 
 
 def xargs(directory: Path, count: int) -> float:

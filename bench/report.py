@@ -46,8 +46,12 @@ FLOORS = (
 
 
 def floor_cells(floors: Floors) -> Row:
-    noisy = "noisy" if floors.noisy else ""
-    return {"floor_before": floors.before, "floor_after": floors.after, "note": noisy}
+    return {
+        "floor_before": floors.before.rate,
+        "floor_after": floors.after.rate,
+        "noisy": floors.noisy,
+        "note": "noisy" if floors.noisy else "",
+    }
 
 
 def good(rows: Sequence[Row], key: str) -> list[Row]:
@@ -55,20 +59,32 @@ def good(rows: Sequence[Row], key: str) -> list[Row]:
     return [row for row in rows if key in row]
 
 
+def steady(rows: Sequence[Row]) -> Sequence[Row]:
+    """The rows that were not noisy, if there are any."""
+    return [row for row in rows if not row.get("noisy")] or rows
+
+
 def with_best(
     rows: list[Row], key: str, choose: Callable[..., Row] = max, same: Sequence[str] = ()
 ) -> list[Row]:
-    """The rows, followed by the best for each value of `same`, by one figure."""
+    """The rows, followed by the best for each value of `same`, by one figure. A noisy run is the
+    best only of noisy ones."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in good(rows, key):
         groups.setdefault(tuple(row[name] for name in same), []).append(row)
-    best = [choose(group, key=lambda row: row[key]) for group in groups.values()]
+    best = [choose(steady(group), key=lambda row: row[key]) for group in groups.values()]
     return rows + [{**row, "run": f"best ({row['run']})"} for row in best]
 
 
 def best_of(rows: Sequence[Row], key: str, choose: Callable[..., Any] = max) -> float | None:
-    found = [row[key] for row in good(rows, key)]
+    """The best figure, of steady runs if there are any."""
+    found = [row[key] for row in steady(good(rows, key))]
     return choose(found) if found else None
+
+
+def worst_of(rows: Sequence[Row], key: str) -> float | None:
+    """The largest figure of all runs, for what must never happen."""
+    return max((row[key] for row in good(rows, key)), default=None)
 
 
 def at_least(what: str, found: float | None, bound: float, form: str = ".2f") -> Verdict:

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import NamedTuple, TypeVar
 
 from bench import floor, processes
-from bench.measures import Floors
+from bench.measures import Floor, Floors
 from bench.report import Row
 from covey.client import embedded
 from covey.client.client import Client
@@ -106,7 +106,7 @@ class Rig:
         for one in self.workspace.iterdir():
             shutil.rmtree(one, ignore_errors=True)
 
-    def floor(self) -> float:
+    def floor(self) -> Floor:
         return floor.measure(0.3 if self.quick else floor.SECONDS)
 
     def with_floors(self, action: Callable[[], T]) -> tuple[T, Floors]:

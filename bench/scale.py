@@ -17,6 +17,7 @@ from bench.report import (
     at_least,
     floor_cells,
     good,
+    steady,
 )
 
 SIZES = (6_000, 105_000, 10_000_000)
@@ -92,7 +93,8 @@ def _rates(server: rig.Server, size: int, window: int) -> list[float]:
 
 
 def _middle(rows: list[Row], size: int, key: str) -> float:
-    return middle([row[key] for row in good(rows, key) if row.get("queued") == size])
+    found = [row for row in good(rows, key) if row.get("queued") == size]
+    return middle([row[key] for row in steady(found)])
 
 
 def _middles(rows: list[Row], size: int) -> Row:

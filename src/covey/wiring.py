@@ -1,6 +1,7 @@
 """The composition root: the one module that sees everything, and puts it together."""
 
 import contextlib
+import io
 import json
 import os
 import secrets
@@ -13,11 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from covey import __version__
+from covey.client.embedded import prepare
 from covey.config import Config
 from covey.core.errors import CoveyError, NotFound
 from covey.core.model import Settings
 from covey.ports import Post, Reader
-from covey.server import process
 from covey.sites.local import LocalSite
 from covey.store import filesystem
 from covey.store.lock import Lock
@@ -36,8 +37,9 @@ PILOT_PACKAGES = ("classad", "peers", "pilot")
 def serve(config: Config, directory: Path, embedded: bool) -> int:
     """Run a server on this directory until it is asked to end. Raises StoreHeld if another
     one has it."""
-    directory.mkdir(parents=True, mode=0o700, exist_ok=True)
-    _ignore_in_git(directory)
+    from covey.server import process  # heavy, and only a server needs it
+
+    prepare(directory)
     command = "covey serve --embedded" if embedded else "covey serve"
     with Lock(directory, command) as lock:
         warning = filesystem.warning(directory, filesystem.kind(directory))
@@ -102,10 +104,17 @@ class _Parts:
 
     def announce(self) -> None:
         self._lock.announce(self.address)
+        self._write_server_file(os.getpid())
+
+    def withdraw(self) -> None:
+        with contextlib.suppress(OSError):
+            self._write_server_file(0)
+
+    def _write_server_file(self, pid: int) -> None:
         found = {
             "address": self.address,
             "token": self.token,
-            "pid": os.getpid(),
+            "pid": pid,
             "started": self._lock.holder.since,
             "version": __version__,
         }
@@ -128,22 +137,41 @@ def write_private(path: Path, text: str) -> None:
 
 
 def write_pilot_file(path: Path) -> None:
-    """The pilot with all it needs, as one file for any `python3`."""
-    source = Path(__file__).parent
+    """The pilot with all it needs, as one file for any `python3`. Equal pilots are equal files,
+    and one that is there already is left alone: a full disk does not matter then."""
+    content = _pilot_content()
+    try:
+        if path.read_bytes() == content:
+            return
+    except OSError:
+        pass
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    with open(handle, "wb") as file:
-        file.write(b"#!/usr/bin/env python3\n")
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("covey/__init__.py", f'__version__ = "{__version__}"\n')
-            archive.writestr(
-                "__main__.py",
-                "import sys\nfrom covey.pilot.__main__ import main\nsys.exit(main())\n",
-            )
-            for package in PILOT_PACKAGES:
-                for module in sorted((source / package).glob("*.py")):
-                    archive.write(module, f"covey/{package}/{module.name}")
-    os.chmod(name, 0o755)
-    os.replace(name, path)
+    try:
+        with open(handle, "wb") as file:
+            file.write(content)
+        os.chmod(name, 0o755)
+        os.replace(name, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def _pilot_content() -> bytes:
+    source = Path(__file__).parent
+    content = io.BytesIO()
+    content.write(b"#!/usr/bin/env python3\n")
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+
+        def add(name: str, text: bytes) -> None:
+            archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
+
+        add("covey/__init__.py", f'__version__ = "{__version__}"\n'.encode())
+        add("__main__.py", PILOT_MAIN.encode())
+        for package in PILOT_PACKAGES:
+            for module in sorted((source / package).glob("*.py")):
+                add(f"covey/{package}/{module.name}", module.read_bytes())
+    return content.getvalue()
 
 
 def _listen(port: int, server_file: Path) -> socket.socket:
@@ -181,9 +209,3 @@ def _secrets(path: Path) -> tuple[str, str]:
         token, secret = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
         write_private(path, json.dumps({"token": token, "secret": secret}))
         return token, secret
-
-
-def _ignore_in_git(directory: Path) -> None:
-    ignore = directory / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n")

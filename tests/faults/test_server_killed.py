@@ -13,7 +13,7 @@ import pytest
 
 from covey.client import embedded
 from covey.core.errors import CoveyError
-from tests.faults.world import World, kill, kill_process, task_script, wait_until
+from tests.faults.world import COVEY, World, kill, kill_process, task_script, wait_until
 
 KILLS = 32
 BUSY = 50  # tasks that run at each of those kills
@@ -149,7 +149,7 @@ def test_a_pilot_that_was_just_being_started_is_found_again(
     world: World, seeded: random.Random
 ) -> None:
     """The server is killed within the moments in which it starts a pilot."""
-    for number in range(8):
+    for number in range(5):
         process = world.serve("--slots", "2")
         bag = world.submit(task_script("true"), 4)
         time.sleep(seeded.uniform(0, 0.15))
@@ -220,9 +220,8 @@ def test_the_command_line_submits_once(world: World, seeded: random.Random) -> N
     for number in range(5):
         process = world.serve("--embedded", "--pilots", "0")
         command = ["submit", "-p", "i=1..3", "--name", f"n{number}", "--", "true"]
-        submitting = world.start(
-            [*command_line_of(world), *command], stdout=subprocess.PIPE
-        )
+        place = ["--dir", str(world.directory)]
+        submitting = world.start([*COVEY, *place, *command], stdout=subprocess.PIPE)
         time.sleep(seeded.uniform(0.1, 0.4))
         kill_process(process)
         out, _ = submitting.communicate(timeout=60)
@@ -231,12 +230,6 @@ def test_the_command_line_submits_once(world: World, seeded: random.Random) -> N
         assert found == [(int(out),)]
         world.covey("stop")
         wait_until(lambda: not embedded.is_held(world.directory))
-
-
-def command_line_of(world: World) -> list[str]:
-    from tests.faults.world import COVEY
-
-    return [*COVEY, "--dir", str(world.directory)]
 
 
 def test_a_second_server_is_refused_and_told_who_holds_the_store(world: World) -> None:

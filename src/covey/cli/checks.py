@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from covey import __version__, config
+from covey.cli.formats import last_line
 from covey.client import embedded
 from covey.client.client import Client
 from covey.core.errors import CoveyError
@@ -21,7 +22,7 @@ from covey.core.errors import CoveyError
 OK, WARN, FAIL = "ok", "warn", "fail"
 LITTLE_DISK_BYTES = 1 << 30
 EARLIEST = 1_700_000_000.0  # a clock before this is wrong
-OLDEST_PILOT_PYTHON = (3, 6)
+SLOW_SECONDS = 20
 
 
 class Check(Struct, frozen=True):
@@ -43,7 +44,7 @@ def run_all(settled: config.Settled) -> list[Check]:
             ("cores", check_cores),
             ("clock", check_clock),
             ("/proc", check_proc),
-            ("python3", check_pilot_python),
+            ("pilot", check_pilot),
         )
     ]
 
@@ -163,16 +164,29 @@ def check_proc(_: config.Config) -> Check:
     return Check("/proc", WARN, "not there: memory of tasks and stray processes cannot be seen")
 
 
-def check_pilot_python(_: config.Config) -> Check:
-    """Pilots on other hosts run under whatever `python3` is there; look at ours."""
+def check_pilot(_: config.Config) -> Check:
+    """Pilots run under whatever `python3` their host has: start one, as far as its help."""
+    from covey import wiring
+
     found = shutil.which("python3")
     if found is None:
-        return Check("python3", WARN, "not on PATH; pilots on this host need it: install Python 3")
-    code = "import sys, ssl, json; print('.'.join(map(str, sys.version_info[:3])))"
-    ran = subprocess.run([found, "-I", "-c", code], capture_output=True, text=True, timeout=20)
+        return Check("pilot", WARN, "no python3 on PATH; pilots need one: install Python 3")
+    with tempfile.TemporaryDirectory(prefix="covey-doctor-") as folder:
+        pilot = Path(folder) / "pilot.pyz"
+        wiring.write_pilot_file(pilot)
+        version = _output([found, "-I", "-c", "import sys; print(sys.version.split()[0])"])
+        _output([found, str(pilot), "--help"])
+    return Check("pilot", OK, f"starts under {found}, Python {version}")
+
+
+def _output(command: list[str]) -> str:
+    """Raises OSError, with the program's last words, unless it ends well."""
+    try:
+        ran = subprocess.run(
+            command, capture_output=True, text=True, timeout=SLOW_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise OSError(f"{command[0]} takes more than {SLOW_SECONDS} s to start") from None
     if ran.returncode != 0:
-        return Check("python3", WARN, f"{found} does not work: {ran.stderr.strip()[-200:]}")
-    version = ran.stdout.strip()
-    if tuple(map(int, version.split(".")[:2])) < OLDEST_PILOT_PYTHON:
-        return Check("python3", WARN, f"{found} is {version}; pilots need 3.6 or later")
-    return Check("python3", OK, f"{version}, {found}")
+        raise OSError(f"{' '.join(command[:2])} does not work: {last_line(ran.stderr)}")
+    return ran.stdout.strip()

@@ -101,17 +101,26 @@ def retry(turn: Turn, request: RequestId, id_: BagId) -> None:
     if bag is not None:
         _retry(turn, request, bag)
     elif 0 < id_ < turn.state.next_bag:
-        turn.actions.append(LoadBag(request, id_))
+        _load(turn, request, id_)
     else:
         turn.refuse(request, Problem.NOT_FOUND, f"there is no bag {id_}")
 
 
-def loaded(turn: Turn, request: RequestId, snapshot: BagSnapshot | None) -> None:
-    """The record's copy of a bag that is over."""
-    if snapshot is None:
-        turn.refuse(request, Problem.NOT_FOUND, "there is no such bag")
+def _load(turn: Turn, request: RequestId, id_: BagId) -> None:
+    turn.state.loading[id_] = False
+    turn.actions.append(LoadBag(request, id_))
+
+
+def loaded(turn: Turn, request: RequestId, id_: BagId, snapshot: BagSnapshot | None) -> None:
+    """The record's copy of a bag that is over. If a late end was written while it was read, it
+    is read again: that end may be the success of a task we would otherwise repeat."""
+    bag = turn.state.bags.get(id_)
+    if bag is None and turn.state.loading.pop(id_, False):
+        _load(turn, request, id_)
         return
-    bag = turn.state.bags.get(snapshot.bag.id)
+    if snapshot is None:
+        turn.refuse(request, Problem.NOT_FOUND, f"there is no bag {id_}")
+        return
     if bag is None:
         bag = recovery.restore(turn, snapshot)
     _retry(turn, request, bag)

@@ -39,6 +39,8 @@ def settle(turn: Turn, pilot: Pilot, end: End) -> EndRecord | None:
         bag = state.bags.get(attempt.bag)
     if bag is None:
         verdict = Verdict.LATE if end.outcome == OK else Verdict.WASTE
+        if end.bag in state.loading:
+            state.loading[BagId(end.bag)] = True
     else:
         expected = attempt is not None or end.task in bag.doubt
         if attempt is not None:

@@ -66,6 +66,7 @@ class BagLoaded(Struct, frozen=True):
     """The record's answer to `LoadBag`; nothing when it has no such bag."""
 
     request: RequestId
+    bag: BagId
     snapshot: BagSnapshot | None
 
 

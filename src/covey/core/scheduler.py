@@ -83,8 +83,8 @@ def _decide(turn: Turn, event: Event) -> None:
         case RetryRequested(request, bag):
             bags.retry(turn, request, bag)
             overlay.provide(turn)
-        case BagLoaded(request, snapshot):
-            bags.loaded(turn, request, snapshot)
+        case BagLoaded(request, bag, snapshot):
+            bags.loaded(turn, request, bag, snapshot)
             overlay.provide(turn)
         case PilotEnrolled(request, enrol, credential, digest):
             pilots.enrol(turn, request, enrol, credential, digest)

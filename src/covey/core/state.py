@@ -144,6 +144,7 @@ class State:
         self.settings = settings
         self.ticked = now
         self.bags: dict[BagId, Bag] = {}
+        self.loading: dict[BagId, bool] = {}  # being read; True: it changed meanwhile
         self.keys: dict[str, BagId] = {}
         self.pilots: dict[PilotId, Pilot] = {}
         self.pilot_keys: dict[str, PilotId] = {}

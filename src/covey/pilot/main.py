@@ -308,8 +308,11 @@ class Pilot:
 
     def _say(self, text: str) -> None:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
-        sys.stderr.write("%sZ pilot %s: %s\n" % (stamp, self.options.job or "", text))
-        sys.stderr.flush()
+        try:
+            sys.stderr.write("%sZ pilot %s: %s\n" % (stamp, self.options.job or "", text))
+            sys.stderr.flush()
+        except OSError:
+            pass  # a full disk must not stop a pilot: its results are worth more than its words
 
 
 def read_answer(content: Dict[str, Any]) -> Answer:

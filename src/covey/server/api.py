@@ -53,6 +53,7 @@ class Api:
         self._store = store
         self._stop = stop
         self._changed = asyncio.Event()
+        self._ending = False
         self.last_request = started
         self.open_requests = 0
 
@@ -79,6 +80,11 @@ class Api:
         """Something became durable: let those who wait for news look again."""
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def end(self) -> None:
+        """The server is about to end: answer those who wait, and take no more orders."""
+        self._ending = True
+        self.note_change()
 
     def _guarded(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def guarded(request: Request) -> Response:
@@ -115,6 +121,8 @@ class Api:
         return await self._ask(lambda number: RetryRequested(number, bag))
 
     async def _ask(self, event_for: Callable[[RequestId], Event]) -> ReplyMessage:
+        if self._ending:
+            raise HttpProblem(503, "unavailable", "the server is ending", 1)
         _, answering = self._gateway.ask(event_for)
         outcome = await answering
         if isinstance(outcome, Refuse | Unavailable):
@@ -158,7 +166,7 @@ class Api:
         while True:
             changed = self._changed
             view = await self._view(bag)
-            if view.over or view.done + view.failed != seen or not await _waited(changed, until):
+            if view.over or view.done + view.failed != seen or not await self._news(changed, until):
                 return view
 
     async def _results(self, request: Request) -> list[Any]:
@@ -174,7 +182,7 @@ class Api:
                     bag, after, min(limit, MOST_ROWS), by_row=by_row, failed_only=failed
                 )
             )
-            if rows or bag not in self._live() or not await _waited(changed, until):
+            if rows or bag not in self._live() or not await self._news(changed, until):
                 return rows
 
     async def _running(self, request: Request) -> list[Any]:
@@ -230,21 +238,20 @@ class Api:
             return BagId(state.next_bag - 1)
         raise HttpProblem(404, "not-found", "there are no bags yet")
 
+    async def _news(self, changed: asyncio.Event, until: float) -> bool:
+        """Wait for news; False when it is time to answer without."""
+        left = until - asyncio.get_running_loop().time()
+        if left <= 0 or self._ending:
+            return False
+        try:
+            await asyncio.wait_for(changed.wait(), left)
+        except TimeoutError:
+            return False
+        return True
+
     def _deadline(self, request: Request) -> float:
         wait = min(float(number(request, "wait", 0)), LONGEST_WAIT)
         return asyncio.get_running_loop().time() + wait
-
-
-async def _waited(changed: asyncio.Event, until: float) -> bool:
-    """Wait for news; False when it is time to answer without."""
-    left = until - asyncio.get_running_loop().time()
-    if left <= 0:
-        return False
-    try:
-        await asyncio.wait_for(changed.wait(), left)
-    except TimeoutError:
-        return False
-    return True
 
 
 def number(request: Request, name: str, default: int) -> int:

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -15,11 +16,12 @@ from typing import Protocol
 import uvicorn
 import uvloop
 
+from covey.core.errors import CoveyError
 from covey.core.events import Committed, DrainRequested, Ticked
 from covey.core.model import BagStatus, Settings
 from covey.core.state import State
 from covey.engine import Engine
-from covey.ports import EngineEvent, Post, Reader, Sites, Store
+from covey.ports import EngineEvent, OpenFailed, Post, Reader, Sites, Store, StoreOpened
 from covey.server.api import Api
 from covey.server.app import App
 from covey.server.gateway import Gateway
@@ -28,6 +30,8 @@ from covey.server.metrics import renderer
 from covey.server.pilots import PilotCalls
 
 TICK_SECONDS = 0.5
+SWITCH_SECONDS = 0.0005  # the store gives up the interpreter at every step; it must get it back
+ANNOUNCE_SECONDS = 1.0  # between tries, on a full disk
 FAREWELL_SECONDS = 8.0  # for pilots to end, before the server does
 
 
@@ -70,7 +74,11 @@ class Parts(Protocol):
     def reader(self) -> Reader: ...
 
     def announce(self) -> None:
-        """Let clients and pilots know where the server is."""
+        """Let clients and pilots know where the server is. Raises OSError (a full disk)."""
+        ...
+
+    def withdraw(self) -> None:
+        """Let them know that it has ended on purpose."""
         ...
 
 
@@ -87,6 +95,7 @@ class ServerProcess:
         self._parts = parts
         self._loop = asyncio.get_running_loop()
         self._ending = asyncio.Event()
+        self._tried = asyncio.Event()  # the store has been opened, or could not be
         self._drain = False
         self._failed: Exception | None = None
         self._log = JsonLog()
@@ -138,9 +147,9 @@ class ServerProcess:
         self._engine.start()
         http = asyncio.create_task(self._http.serve([self._parts.listening]))
         ticks = asyncio.create_task(self._tick())
-        await self._ready()
-        self._parts.announce()
+        announcing = asyncio.create_task(self._announce())
         await self._ending.wait()
+        announcing.cancel()
         if self._failed is None:
             await self._send_pilots_home()
         ticks.cancel()
@@ -148,6 +157,8 @@ class ServerProcess:
         with contextlib.suppress(Exception):
             await asyncio.wait_for(http, 5)
         self._store.close()
+        if self._failed is None:
+            self._parts.withdraw()
         self._log.line("server ended", detail=str(self._failed or ""))
         return 1 if self._failed is not None else 0
 
@@ -158,10 +169,19 @@ class ServerProcess:
         self._log.line("asked to end", detail="drain" if self._drain else "now")
         return self._sites.alive()
 
-    async def _ready(self) -> None:
-        """Announce only once requests are taken and the store has been tried."""
-        while not self._http.started and not self._ending.is_set():  # noqa: ASYNC110
+    async def _announce(self) -> None:
+        """Once requests are taken and the store has been tried; on a full disk, when it is not
+        full any more."""
+        await self._tried.wait()
+        while not self._http.started:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
+        while True:
+            try:
+                self._parts.announce()
+                return
+            except OSError as error:
+                self._log.line("cannot announce the server", detail=str(error))
+            await asyncio.sleep(ANNOUNCE_SECONDS)
 
     async def _send_pilots_home(self) -> None:
         self._handle(DrainRequested())
@@ -207,18 +227,22 @@ class ServerProcess:
             raise
         if isinstance(event, Committed):
             self._api.note_change()
+        elif isinstance(event, StoreOpened | OpenFailed):
+            self._tried.set()
 
     def _crashed(self, error: Exception) -> None:
-        """A broken invariant is our bug. Stop loudly: the record is sound, a restart goes on
-        from there, whereas going on here might not."""
+        """The store is beyond use, or an invariant is broken: our bug. Stop loudly. The record
+        is sound; a restart goes on from there, whereas going on here might spoil it."""
         self._failed = error
-        self._log.line("internal error", detail=f"{type(error).__name__}: {error}")
+        what = "cannot go on" if isinstance(error, CoveyError) else "internal error"
+        self._log.line(what, detail=f"{type(error).__name__}: {error}")
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._ending.set)
 
 
 def run(parts_for: Callable[[], Parts]) -> int:
     """Run a server until it is asked to end."""
+    sys.setswitchinterval(SWITCH_SECONDS)
 
     async def main() -> int:
         return await ServerProcess(parts_for()).run()

@@ -127,7 +127,7 @@ class VirtualStore:
 
     def _load(self, request: RequestId, bag: BagId) -> None:
         if self._open:
-            self._answer(BagLoaded(request, self._disk.record.load(bag)))
+            self._answer(BagLoaded(request, bag, self._disk.record.load(bag)))
         else:
             self._begin()
 

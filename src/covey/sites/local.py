@@ -1,8 +1,12 @@
 """This machine as a site: a site job is a pilot process, in a session of its own.
 
-A pilot outlives the server that started it. What the next server needs to find it again lies in
-the job's folder: its process id, with the time it was started (ids are reused, pairs are not).
-The end of a process is noticed at once, through a pidfd, whoever its parent is.
+A pilot outlives the server that started it. The next server finds it again by its command line,
+which names the start file in the job's folder: that is true from its first moment, whereas a
+process id that we wrote down would be missing if we were killed before we could.
+
+The end of a process is noticed at once, through a pidfd, whoever its parent is. A pilot that was
+killed has ended when the processes it forked have, which end its tasks: only then may these run
+elsewhere.
 """
 
 import contextlib
@@ -14,12 +18,22 @@ import signal
 import subprocess
 import threading
 from pathlib import Path
+from typing import NamedTuple
 
 from covey.core.events import JobEnded, JobRefused, JobSubmitted
 from covey.core.model import JobId, JobRecord
 from covey.ports import Post
 
 POLL_MS = 500  # where there is no pidfd
+START_FILE = "start.json"
+
+
+class Watched(NamedTuple):
+    """A process of a job. `reason`: why the one before it ended, if it was not the first."""
+
+    job: JobId
+    fd: int
+    reason: str
 
 
 class LocalSite:
@@ -34,7 +48,7 @@ class LocalSite:
         self._command = command
         self._post = post
         self._lock = threading.Lock()
-        self._watched: dict[int, tuple[JobId, int]] = {}  # pid -> job, pidfd
+        self._watched: dict[int, Watched] = {}  # by process id
         self._wake_read, self._wake_write = os.pipe()
         self._thread: threading.Thread | None = None
 
@@ -45,6 +59,7 @@ class LocalSite:
         try:
             process = self._launch(job, folder)
         except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
             self._post(JobRefused(job.id, str(error)))
             return
         self._watch(process.pid, job.id)
@@ -53,12 +68,9 @@ class LocalSite:
     def watch(self, jobs: tuple[JobRecord, ...]) -> None:
         for job in jobs:
             with self._lock:
-                known = any(job.id == other for other, _ in self._watched.values())
-            pid = None if known else _living(self._folder / job.id / "pid")
-            if pid is not None:
-                self._watch(pid, job.id)
-            elif not known:
-                self._ended(job.id, "its process is gone")
+                known = any(job.id == watched.job for watched in self._watched.values())
+            if not known:
+                self._watch_rest(job.id, "its process is gone", first=True)
 
     def terminate(self) -> int:
         """Ask every pilot to end at once: a second signal is the impatient one, and two equal
@@ -87,11 +99,11 @@ class LocalSite:
             "site": job.site,
             "job": job.id,
         }
-        start_file = folder / "start.json"
+        start_file = folder / START_FILE
         with open(os.open(start_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             json.dump(start, file)
         with open(folder / "log", "ab") as log:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 [*self._command, str(start_file)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -99,16 +111,14 @@ class LocalSite:
                 cwd=folder,
                 start_new_session=True,
             )
-        (folder / "pid").write_text(f"{process.pid} {_started(process.pid)}")
-        return process
 
-    def _watch(self, pid: int, job: JobId) -> None:
+    def _watch(self, pid: int, job: JobId, reason: str = "") -> None:
         try:
             fd = os.pidfd_open(pid)
         except OSError:
             fd = -1
         with self._lock:
-            self._watched[pid] = (job, fd)
+            self._watched[pid] = Watched(job, fd, reason)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, daemon=True, name="local-site")
                 self._thread.start()
@@ -120,28 +130,36 @@ class LocalSite:
             poll.register(self._wake_read, select.POLLIN)
             with self._lock:
                 watched = dict(self._watched)
-            for _, fd in watched.values():
-                if fd >= 0:
-                    poll.register(fd, select.POLLIN)
-            blind = any(fd < 0 for _, fd in watched.values())
+            for one in watched.values():
+                if one.fd >= 0:
+                    poll.register(one.fd, select.POLLIN)
+            blind = any(one.fd < 0 for one in watched.values())
             for fd, _ in poll.poll(POLL_MS if blind else None):
                 if fd == self._wake_read:
                     os.read(self._wake_read, 4096)
-            for pid, (job, fd) in watched.items():
-                if _over(pid, fd):
-                    self._reap(pid, job, fd)
+            for pid, one in watched.items():
+                if _over(pid, one.fd):
+                    self._reap(pid, one)
 
-    def _reap(self, pid: int, job: JobId, fd: int) -> None:
-        reason = "its process ended"
+    def _reap(self, pid: int, watched: Watched) -> None:
+        reason = watched.reason or "its process ended"
         with contextlib.suppress(ChildProcessError):
             _, status = os.waitpid(pid, 0)
             code = os.waitstatus_to_exitcode(status)
             reason = f"exit status {code}" if code >= 0 else signal.Signals(-code).name
-        if fd >= 0:
-            os.close(fd)
+        if watched.fd >= 0:
+            os.close(watched.fd)
         with self._lock:
             del self._watched[pid]
-        self._ended(job, reason)
+        self._watch_rest(watched.job, reason)
+
+    def _watch_rest(self, job: JobId, reason: str, first: bool = False) -> None:
+        """Go on with what is left of the job, if only for the time that it takes to tidy up."""
+        left = _processes_of(self._folder / job / START_FILE)
+        if left:
+            self._watch(left[0], job, "" if first else reason)
+        else:
+            self._ended(job, reason)
 
     def _ended(self, job: JobId, reason: str) -> None:
         folder = self._folder / job
@@ -161,13 +179,18 @@ def _over(pid: int, fd: int) -> bool:
     return bool(poll.poll(0))
 
 
-def _living(path: Path) -> int | None:
-    """The process that this file names, if it is still that process."""
-    try:
-        pid, started = path.read_text().split()
-    except (OSError, ValueError):
-        return None
-    return int(pid) if _started(int(pid)) == started else None
+def _processes_of(start_file: Path) -> list[int]:
+    """The living processes of the pilot that was given this file, the oldest first: its own,
+    and those it forked, which share its command line."""
+    argument = b"\0" + os.fsencode(start_file) + b"\0"
+    found = []
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError):
+            if name.isdigit() and argument in Path(f"/proc/{name}/cmdline").read_bytes():
+                started = _started(int(name))
+                if started:
+                    found.append((int(started), int(name)))
+    return [pid for _, pid in sorted(found)]
 
 
 def _started(pid: int) -> str:

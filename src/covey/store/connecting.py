@@ -15,6 +15,7 @@ from urllib.parse import quote
 from covey.core.errors import StoreError, StoreFailed
 
 BUSY_SECONDS = 10.0
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 CACHE_KB = 16_000
 WAL_PAGES = 1000  # written back to the file whenever the log has grown by so many
 WAL_KEPT_BYTES = 16 * 2**20
@@ -22,13 +23,18 @@ WAL_KEPT_BYTES = 16 * 2**20
 
 @contextmanager
 def failing(path: Path, what: str) -> Iterator[None]:
-    """Turn the errors of SQLite and of the system into StoreFailed. A violated constraint is
-    our bug, and becomes an AssertionError."""
+    """Turn the errors of SQLite and of the system into StoreFailed, which may heal, or into
+    StoreError, which will not. A violated constraint is our bug, and becomes an AssertionError."""
     try:
         yield
     except sqlite3.IntegrityError as error:
         raise AssertionError(f"{path}: the record would contradict itself: {error}") from error
     except (sqlite3.Error, OSError) as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+            raise StoreError(
+                f"{path} is damaged: {error}. Move it away to start afresh, "
+                "or bring back a copy of the whole directory."
+            ) from error
         raise StoreFailed(f"{path} cannot be {what}: {error}") from error
 
 

@@ -151,7 +151,7 @@ class Writer:
         except StoreFailed as error:
             self._fail(error)
         else:
-            self._post(BagLoaded(request, snapshot))
+            self._post(BagLoaded(request, bag, snapshot))
 
     def _fail(self, error: StoreFailed) -> None:
         self._open = False

@@ -15,6 +15,7 @@ from covey.core.actions import (
     Submitted,
 )
 from covey.core.events import (
+    BagLoaded,
     BagSubmitted,
     CancelRequested,
     Committed,
@@ -22,7 +23,17 @@ from covey.core.events import (
     RequestDropped,
     RetryRequested,
 )
-from covey.core.model import BagId, BagStatus, PilotId, PilotStatus, Verdict
+from covey.core.model import (
+    BagId,
+    BagRecord,
+    BagSnapshot,
+    BagStatus,
+    ChunkRecord,
+    PilotId,
+    PilotStatus,
+    RequestId,
+    Verdict,
+)
 from covey.pilot.messages import Answer, End, Held, Leave
 from tests.unit.core.table import Hand, Table, end, only, refusal, replies, spec, writes
 
@@ -276,6 +287,26 @@ def test_retry_of_a_bag_that_is_over_loads_it() -> None:
     run_out(table, table.enrol(), "failed")
     actions = table.handle(RetryRequested(table.request(), BagId(bag)))
     assert any(isinstance(action, LoadBag) for action in actions)
+
+
+def test_a_success_that_crosses_the_loading_of_its_bag_is_not_run_again() -> None:
+    table = Table(lease_seconds=30.0)
+    bag = BagId(table.submit(spec(1, idempotent=False)))
+    slow = table.enrol()
+    answer = slow.ask()
+    table.later(40)
+    stale = given_up(bag)
+    table.handle(RetryRequested(table.request(), bag))
+    assert only(slow.sync(), Answer).resync
+    slow.sync(1, [end(answer)], held=[])
+    actions = table.handle(BagLoaded(RequestId(99), bag, stale))
+    assert actions == [LoadBag(RequestId(99), bag)], "read again, with the success in it"
+
+
+def given_up(bag: BagId) -> BagSnapshot:
+    record = BagRecord(id=bag, spec=spec(1), total=1, created=0.0, status=BagStatus.FINISHED)
+    chunks = (ChunkRecord(first=0, stop=1, closed=True),)
+    return BagSnapshot(bag=record, chunks=chunks, open_done=(), failed=(0,), tries={})
 
 
 def test_prefetched_tasks_are_recalled_for_idle_slots() -> None:

@@ -135,7 +135,7 @@ def test_loading_sees_earlier_writes_and_no_later_ones(desk: Desk) -> None:
     assert isinstance(loaded, BagLoaded)
     assert loaded.snapshot is not None
     assert (loaded.request, len(loaded.snapshot.chunks)) == (5, 1)
-    assert [desk.heard(), desk.heard()] == [Committed(3), BagLoaded(RequestId(6), None)]
+    assert [desk.heard(), desk.heard()] == [Committed(3), BagLoaded(RequestId(6), BagId(99), None)]
 
 
 def test_a_failed_commit_is_told_once_and_the_rest_forgotten(desk: Desk) -> None:

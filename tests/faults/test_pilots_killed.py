@@ -1,0 +1,126 @@
+"""`kill -9` of pilots, of their slots, of all they have: their tasks die with them and run again
+elsewhere, and nothing is left of them."""
+
+import os
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from covey.pilot.messages import HOST, LOST, OK
+from covey.store.rows import OUTCOMES
+from tests.faults.world import World, kill, parent, process_name, task_script, wait_until
+
+KILLS = 24
+TASKS = 400
+PILOTS, SLOTS = 3, 6
+
+# The lock is inherited by all that the task starts, so it is free only when nothing of it lives.
+ALONE = (
+    'exec 9>> "$LOCKS/{i}"; flock -n 9 || echo "$COVEY_BAG $COVEY_TASK $COVEY_ATTEMPT overlap"'
+    ' >> "$JOURNAL"; '
+)
+WORK = ALONE + task_script("sleep 0.$((3 + {i} % 6))")
+
+
+class Hunt:
+    def __init__(self, world: World, seeded: random.Random) -> None:
+        self.world = world
+        self.random = seeded
+        self.kills: Counter[str] = Counter()
+        self.ways: list[Callable[[int], list[int]]] = [
+            self.pilot,
+            self.pilot,
+            self.slot,
+            self.keeper,
+            self.everything,
+        ]
+
+    def kill_one(self) -> None:
+        pilot = self.random.choice(self.world.pilots() or [0])
+        tasks = [pid for pid in self.world.tasks() if pilot in ancestors(pid)]
+        if not tasks:
+            return
+        way = self.random.choice(self.ways)
+        victims = way(pilot)
+        for pid in victims:
+            kill(pid)
+        self.kills[way.__name__] += bool(victims)
+        if way != self.slot:  # else only one of them dies
+            wait_until(lambda: not set(tasks) & set(self.world.tasks()), 20)
+
+    def pilot(self, pid: int) -> list[int]:
+        return [pid]
+
+    def slot(self, pid: int) -> list[int]:
+        return self._of_kind(pid, "covey slot")[:1]
+
+    def keeper(self, pid: int) -> list[int]:
+        return self._of_kind(pid, "covey keeper")
+
+    def everything(self, pid: int) -> list[int]:
+        own = [one for one in self.world.processes() if pid in ancestors(one)]
+        return [pid, *own]
+
+    def _of_kind(self, pid: int, name: str) -> list[int]:
+        own = [one for one in self.world.processes() if pid in ancestors(one)]
+        self.random.shuffle(own)
+        return [one for one in own if process_name(one).startswith(name)]
+
+
+def ancestors(pid: int) -> list[int]:
+    found = []
+    while pid > 1:
+        pid = parent(pid)
+        found.append(pid)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_tasks_of_killed_pilots_run_again_elsewhere(world: World, seeded: random.Random) -> None:
+    locks = world.root / "locks"
+    locks.mkdir()
+    process = world.serve("--pilots", str(PILOTS), "--slots", str(SLOTS))
+    bag = world.submit(WORK, TASKS, env={"LOCKS": str(locks)})
+    hunt = Hunt(world, seeded)
+    while hunt.kills.total() < KILLS:
+        assert not world.bag(bag).over, "more tasks are needed"
+        before = world.ended()
+        hunt.kill_one()
+        wait_until(lambda: world.ended() > before, 60, world.log_tail)  # noqa: B023
+    print(hunt.kills)
+    world.wait_over(bag, 120)
+    world.check_results(bag, TASKS)
+    lines = world.journal()
+    assert not [line for line in lines if line.what == "overlap"], "a task ran beside itself"
+    starts = Counter(line.attempt for line in lines if line.what == "start")
+    assert max(starts.values()) == 1, "an attempt started twice"
+    outcomes = Counter(OUTCOMES[code] for (code,) in world.rows("SELECT outcome FROM ends"))
+    assert set(outcomes) <= {OK, HOST, LOST}, "nobody is to blame but the infrastructure"
+    assert outcomes[OK] == TASKS
+    assert world.covey("stop").returncode == 0
+    assert process.wait(30) == 0
+    wait_until(lambda: not world.processes())
+    assert os.listdir(world.directory / "pilots") == []
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_pilot_by_hand_that_is_killed_leaves_no_process(world: World, whole: bool) -> None:
+    """Nobody watches this one: its own keeper does. Killed with all it has, no file of a slot
+    matters to anyone, but no process may be left."""
+    world.serve("--pilots", "0")
+    place = world.root / "pilot"
+    pilot = world.pilot("--slots", "4", "--directory", str(place))
+    world.submit(task_script("setsid sleep 60 & sleep 60"), 4)
+    wait_until(lambda: world.running() == 4)
+    own = [pid for pid in world.processes() if pilot.pid in [pid, *ancestors(pid)]]
+    assert len(own) > 10
+    for pid in own if whole else [pilot.pid]:
+        kill(pid)
+    pilot.wait(10)
+    wait_until(lambda: not set(own) & set(world.processes()))
+    wait_until(lambda: not world.tasks())
+    if not whole:
+        assert not (place / "slots").exists()

@@ -1,0 +1,64 @@
+"""What the doctor finds."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from covey import config
+from covey.cli import checks
+from covey.cli.checks import FAIL, OK, WARN
+
+
+def settings(directory: Path, **local: int) -> config.Config:
+    return config.Config(dir=str(directory), local=config.Local(**local))
+
+
+def test_all_is_well_in_a_new_directory(tmp_path: Path) -> None:
+    tree = settings(tmp_path / "new" / "one")
+    found = checks.run_all(config.Settled(tree, dict.fromkeys(config.SETTINGS, "default")))
+    assert FAIL not in {check.verdict for check in found}
+    told = {check.name: check.told for check in found}
+    assert "not there yet" in told["directory"]
+    assert told["settings"] == "all by default"
+    assert "none runs" in told["server"]
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_pilot_is_really_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert checks.check_pilot(settings(tmp_path)).verdict == OK
+    broken = tmp_path / "python3"
+    broken.write_text("#!/bin/sh\necho no module named ssl >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(OSError, match="no module named ssl"):
+        checks.check_pilot(settings(tmp_path))
+    broken.unlink()
+    assert checks.check_pilot(settings(tmp_path)).verdict == WARN
+
+
+def test_more_slots_than_cores(tmp_path: Path) -> None:
+    assert checks.check_cores(settings(tmp_path, slots=10_000)).verdict == WARN
+    assert checks.check_cores(settings(tmp_path)).verdict == OK
+
+
+def test_a_clock_that_was_never_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 12345.0)
+    assert checks.check_clock(settings(tmp_path)).verdict == FAIL
+
+
+def test_a_server_that_is_named_but_away(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("t\n")
+    tree = config.Config(dir=str(tmp_path), server="http://127.0.0.1:9", token_file=str(token))
+    found = checks.run_all(config.Settled(tree, dict.fromkeys(config.SETTINGS, "default")))
+    (server,) = [check for check in found if check.name == "server"]
+    assert server.verdict == FAIL
+    assert "connection refused" in server.told
+
+
+def test_a_directory_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    found = checks.check_directory(settings(tmp_path / "file"))
+    assert found.verdict == FAIL
+    assert os.fspath(tmp_path) in found.told
