@@ -97,7 +97,7 @@ def test_the_disk_of_a_pilot_is_full_for_a_while(world: World, tmp_path: Path) -
         bag = world.submit(WORK, TASKS)
         wait_until(lambda: world.ended() >= 6)
         filler = fill(disk)
-        wait_until(lambda: world.running() == 0)
+        wait_until(lambda: not world.tasks())
         started = world.started()
         assert started < TASKS
         assert health(world)[0] == 200
@@ -123,7 +123,7 @@ def test_server_and_pilots_share_a_full_disk(world: World, tmp_path: Path) -> No
             pilots = world.pilots()
             filler = fill(disk)
             wait_until(lambda: health(world)[0] == 503)
-            wait_until(lambda: world.running() == 0)
+            wait_until(lambda: not world.tasks())
             assert world.pilots() == pilots
             filler.unlink()
             world.wait_over(bag)

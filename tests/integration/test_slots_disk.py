@@ -47,6 +47,7 @@ def test_a_task_waits_for_space(small_disk: Path) -> None:
     filler.unlink()
     assert harness.wait("held")[0].stdout == b"ran\n"
     filler = fill(small_disk)
+    time.sleep(0.2)  # space is looked at ten times a second
     harness.sh("cancelled", "echo ran")
     time.sleep(0.1)
     harness.slots.cancel("cancelled")

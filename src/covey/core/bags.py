@@ -85,14 +85,22 @@ def cancel(turn: Turn, request: RequestId, id_: BagId) -> None:
         bag.status = step(bag.status, BagStatus.CANCELLED)
         bag.ready.clear()
         bag.doubt.clear()
-        for attempts in bag.live.values():
-            for attempt in attempts:
-                ends.cancel(turn, attempt)
         done, failed = len(bag.done), len(bag.failed)
         change = SaveBagStatus(id_, bag.status, turn.now, done, failed)
         turn.write(change, Forgetting(id_))
         turn.note(Note("bag cancelled", bag=id_, detail=f"{count} tasks unfinished"))
     turn.when_durable(Replying(request, Done(count)))
+
+
+def forget(turn: Turn, id_: BagId) -> None:
+    """It is durably over: whatever of it still runs is stopped now (no sooner, or a crash would
+    leave a running bag with killed tasks), and the record has the rest."""
+    bag = turn.state.bags.get(id_)
+    if bag is not None and bag.status is not BagStatus.RUNNING:
+        for attempts in bag.live.values():
+            for attempt in attempts:
+                ends.cancel(turn, attempt)
+        del turn.state.bags[id_]
 
 
 def retry(turn: Turn, request: RequestId, id_: BagId) -> None:
@@ -107,7 +115,7 @@ def retry(turn: Turn, request: RequestId, id_: BagId) -> None:
 
 
 def _load(turn: Turn, request: RequestId, id_: BagId) -> None:
-    turn.state.loading[id_] = False
+    turn.state.loading.setdefault(id_, False)
     turn.actions.append(LoadBag(request, id_))
 
 
@@ -143,7 +151,7 @@ def _retry(turn: Turn, request: RequestId, bag: Bag) -> None:
 
 def _reopen(turn: Turn, bag: Bag, failed: list[int]) -> None:
     """The record reopens the chunks with given-up tasks in them; so do we."""
-    turn.write(ReopenFailed(bag.id, turn.now))
+    bag.not_before = turn.write(ReopenFailed(bag.id, turn.now))
     bag.chunks.update(bag.marred)
     bag.marred.clear()
     for first, stop in bag.chunks.items():

@@ -17,7 +17,7 @@ def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
     if count <= 0:
         return taken
     for bag in turn.state.bags.values():
-        if bag.status is not BagStatus.RUNNING:
+        if bag.status is not BagStatus.RUNNING or bag.not_before > turn.state.durable:
             continue
         while count > 0:
             task = _next_task(bag)
@@ -37,7 +37,9 @@ def hungry(state: State, pilot: Pilot) -> bool:
 
 def work_available(state: State) -> bool:
     return any(
-        bag.status is BagStatus.RUNNING and (bag.ready or bag.next < bag.mark)
+        bag.status is BagStatus.RUNNING
+        and bag.not_before <= state.durable
+        and (bag.ready or bag.next < bag.mark)
         for bag in state.bags.values()
     )
 

@@ -42,7 +42,7 @@ def settle(turn: Turn, pilot: Pilot, end: End) -> EndRecord | None:
         if end.bag in state.loading:
             state.loading[BagId(end.bag)] = True
     else:
-        expected = attempt is not None or end.task in bag.doubt
+        expected = attempt is not None or end.task in bag.doubt  # of which we forgot
         if attempt is not None:
             _forget_attempt(bag, attempt)
         verdict = _judge(turn, bag, end, expected)
@@ -103,7 +103,6 @@ def _judge(turn: Turn, bag: Bag, end: End, expected: bool) -> Verdict:
         return _succeed(turn, bag, task)
     if not expected or task in bag.failed or task in bag.live:
         return Verdict.WASTE
-    bag.doubt.discard(task)
     if bag.status is not BagStatus.RUNNING:
         return Verdict.WASTE
     if end.outcome in _OWN_FAILURES:
@@ -115,9 +114,11 @@ def _judge(turn: Turn, bag: Bag, end: End, expected: bool) -> Verdict:
     else:
         give_up = False
     if give_up:
+        bag.doubt.discard(task)
         _give_up(turn, bag, task)
         return Verdict.COUNTS
-    bag.ready.add(task)
+    if task not in bag.doubt:  # else another pilot may have a newer attempt
+        bag.ready.add(task)
     return Verdict.WASTE
 
 

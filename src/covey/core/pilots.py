@@ -109,18 +109,17 @@ def sync(turn: Turn, request: RequestId, sync_: Sync) -> None:
         turn.refuse(request, Problem.INVALID, problem)
         return
     full = sync_.held is not None
-    if sync_.epoch != turn.state.epoch or (pilot.resync and not full):
-        pilot.heard = turn.now
+    pilot.heard = turn.now  # perhaps out of step, but there
+    starts_over = full and sync_.number > pilot.last
+    if sync_.epoch != turn.state.epoch or (pilot.resync and not starts_over):
         answer_ = Answer(turn.state.epoch, sync_.number, resync=True, recorded=pilot.recorded)
         turn.when_durable(Replying(request, answer_))
     elif sync_.number <= pilot.last:
         _repeat(turn, request, pilot, sync_.number)
     elif not full and sync_.number != pilot.last + 1:
-        pilot.heard = turn.now  # out of step, but there
         detail = f"sync {sync_.number} came, {pilot.last + 1} was expected"
         turn.refuse(request, Problem.OUT_OF_ORDER, detail)
     elif not full and sum(1 for w in pilot.waiting.values() if w.after) >= MOST_OPEN:
-        pilot.heard = turn.now
         turn.refuse(request, Problem.TOO_MANY, "wait for the answers to earlier syncs")
     else:
         _accept(turn, request, pilot, sync_)
@@ -149,10 +148,8 @@ def _sync_problem(turn: Turn, sync_: Sync) -> str:
 def _repeat(turn: Turn, request: RequestId, pilot: Pilot, number: int) -> None:
     """The same number again: the same answer, now or when there is one."""
     if number in pilot.answers:
-        pilot.heard = turn.now
         turn.reply(request, pilot.answers[number])
     elif number in pilot.waiting:
-        pilot.heard = turn.now
         waiting = pilot.waiting[number]
         if waiting.request is not None:
             turn.refuse(waiting.request, Problem.SUPERSEDED, f"sync {number} was sent again")
@@ -164,17 +161,18 @@ def _repeat(turn: Turn, request: RequestId, pilot: Pilot, number: int) -> None:
 
 
 def _accept(turn: Turn, request: RequestId, pilot: Pilot, sync_: Sync) -> None:
-    pilot.heard = turn.now
-    if sync_.held is not None:
-        _start_over(turn, pilot)
+    again = _start_over(turn, pilot) if sync_.held is not None else ()
+    was_lost = pilot.status is PilotStatus.LOST
     _reinstate(turn, pilot)
     pilot.last = sync_.number
     pilot.want = sync_.want
     for number in [n for n in pilot.answers if n <= sync_.received]:
         del pilot.answers[number]
+        pilot.taken.pop(number, None)
     for waiting in [w for w in pilot.waiting.values() if not w.after]:
         _send_answer(turn, pilot, waiting, Answer(turn.state.epoch, waiting.number))
-    records = [ends.settle(turn, pilot, end) for end in sync_.ends]
+    fresh = [end for end in sync_.ends if not again or (end.epoch, end.sequence) not in again]
+    records = [ends.settle(turn, pilot, end) for end in fresh]
     if sync_.held is not None:
         recovery.adopt(turn, pilot, sync_.held)
     after = 0
@@ -183,23 +181,31 @@ def _accept(turn: Turn, request: RequestId, pilot: Pilot, sync_: Sync) -> None:
         then = Answering(pilot.record.id, sync_.number)
         after = turn.write(RecordEnds(pilot.record.id, sync_.number, rows), then)
         turn.state.job_failures = 0
+        pilot.taken[sync_.number] = sync_.ends
+    elif was_lost:  # a restarted server must know that it has to wait for this pilot
+        turn.when_durable(Answering(pilot.record.id, sync_.number))
+        after = turn.state.writes
     waiting = Waiting(request, sync_.number, turn.now, after)
     pilot.waiting[sync_.number] = waiting
     if not after:
         _answer_or_park(turn, pilot, waiting)
 
 
-def _start_over(turn: Turn, pilot: Pilot) -> None:
-    """A full sync: whatever was under way before it no longer is."""
+def _start_over(turn: Turn, pilot: Pilot) -> set[tuple[int, int]]:
+    """A full sync: whatever was under way before it no longer is. Its ends may be among those of
+    the full sync, since our word that we have them may have come too late: these attempts."""
+    again = {(end.epoch, end.sequence) for ends_ in pilot.taken.values() for end in ends_}
     for waiting in pilot.waiting.values():
         if waiting.request is not None:
             turn.refuse(waiting.request, Problem.SUPERSEDED, "the pilot has started over")
     pilot.waiting.clear()
     pilot.answers.clear()
+    pilot.taken.clear()
     pilot.bodies.clear()
     pilot.cancels.clear()
     pilot.recalls.clear()
     pilot.resync = False
+    return again
 
 
 def _reinstate(turn: Turn, pilot: Pilot) -> None:
@@ -312,7 +318,7 @@ def lost(turn: Turn, pilot: Pilot, reason: str) -> None:
 def _forget_in_queues(turn: Turn, id_: PilotId) -> None:
     turn.state.hungry.pop(id_, None)
     turn.state.signalled.pop(id_, None)
-    recovery.heard(turn, id_)
+    recovery.heard(turn, id_, gone=True)
 
 
 def dropped(turn: Turn, request: RequestId, id_: PilotId) -> None:

@@ -80,6 +80,10 @@ def restore(turn: Turn, snapshot: BagSnapshot) -> Bag:
         bag.doubt = BitMap()
         bag.doubt.add_range(0, bag.mark)
         bag.doubt -= settled
+    for pilot in turn.state.pilots.values():
+        for attempt in pilot.attempts.values():  # told to stop, but not gone yet
+            if attempt.bag == bag.id:
+                bag.live.setdefault(attempt.task, []).append(attempt)
     turn.state.bags[bag.id] = bag
     ends.finish_if_over(turn, bag)
     return bag
@@ -104,9 +108,19 @@ def adopt(turn: Turn, pilot: Pilot, held: list[Held]) -> None:
     for id_, one in listed.items():
         if id_ not in pilot.attempts:
             _adopt_one(turn, pilot, id_, one)
+        else:
+            _signal_again(turn, pilot.attempts[id_])
     if listed:
         turn.note(Note("adopted", pilot=pilot.record.id, detail=f"{len(listed)} attempts"))
     heard(turn, pilot.record.id)
+
+
+def _signal_again(turn: Turn, attempt: Attempt) -> None:
+    """What we asked for may have been in an answer that the pilot did not wait for."""
+    attempt.recalled = False
+    if attempt.cancelled:
+        attempt.cancelled = False
+        ends.cancel(turn, attempt)
 
 
 def _adopt_one(turn: Turn, pilot: Pilot, id_: AttemptId, one: Held) -> None:
@@ -119,14 +133,15 @@ def _adopt_one(turn: Turn, pilot: Pilot, id_: AttemptId, one: Held) -> None:
     bag.live.setdefault(attempt.task, []).append(attempt)
     bag.doubt.discard(attempt.task)
     bag.ready.discard(attempt.task)
-    if bag.status is not BagStatus.RUNNING or attempt.task in bag.done:
+    if attempt.task in bag.done:
         ends.cancel(turn, attempt)
 
 
-def heard(turn: Turn, id_: PilotId) -> None:
-    """This pilot of an earlier epoch has spoken, or never will."""
+def heard(turn: Turn, id_: PilotId, *, gone: bool = False) -> None:
+    """This pilot of an earlier epoch has said what it holds, or (`gone`) never will."""
     if id_ in turn.state.unheard:
         del turn.state.unheard[id_]
+        turn.state.all_heard = turn.state.all_heard and not gone
         if not turn.state.unheard:
             _release_doubt(turn)
 
@@ -135,15 +150,18 @@ def tick(turn: Turn) -> None:
     if turn.state.unheard and turn.now >= turn.state.adopt_until:
         turn.note(Note("adoption ends", detail=f"{len(turn.state.unheard)} pilots unheard"))
         turn.state.unheard.clear()
+        turn.state.all_heard = False
         _release_doubt(turn)
 
 
 def _release_doubt(turn: Turn) -> None:
+    """Nobody has these. If every pilot has said so itself they have not run either, or failed:
+    ends are in the record before a pilot forgets them."""
     for bag in list(turn.state.bags.values()):
         if not bag.doubt:
             continue
         turn.note(Note("doubt resolved", bag=bag.id, detail=f"{len(bag.doubt)} tasks free"))
-        if bag.spec.idempotent:
+        if bag.spec.idempotent or turn.state.all_heard:
             bag.ready |= bag.doubt
             bag.doubt = BitMap()
         else:

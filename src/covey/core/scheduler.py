@@ -25,7 +25,7 @@ from covey.core.events import (
     SyncReceived,
     Ticked,
 )
-from covey.core.model import BagStatus, Settings, Snapshot
+from covey.core.model import Settings, Snapshot
 from covey.core.state import Answering, Forgetting, Replying, Reserving, Starting, State, Then
 from covey.core.turn import Turn
 
@@ -121,6 +121,4 @@ def _follow_up(turn: Turn, then: Then) -> None:
         case Starting(job):
             overlay.start(turn, job)
         case Forgetting(bag):
-            found = state.bags.get(bag)
-            if found is not None and found.status is not BagStatus.RUNNING:
-                del state.bags[bag]
+            bags.forget(turn, bag)

@@ -25,7 +25,7 @@ from covey.core.model import (
     TaskNumber,
 )
 from covey.core.space import Point
-from covey.pilot.messages import Answer, Body
+from covey.pilot.messages import Answer, Body, End
 
 
 class Attempt(Struct, eq=False):
@@ -54,6 +54,7 @@ class Bag(Struct, eq=False):
     next: int = 0  # the lowest number never handed out
     mark: int = 0  # numbers below are durably reserved
     asked_mark: int = 0  # … or will be, once the write is durable
+    not_before: int = 0  # nothing goes out until this write is durable
     chunk: int = 0  # size of the latest chunk
     chunks: dict[int, int] = field(default_factory=dict)  # open ones: first -> stop
     unfinished: dict[int, int] = field(default_factory=dict)  # chunk's first -> tasks to go
@@ -97,6 +98,7 @@ class Pilot(Struct, eq=False):
     attempts: dict[AttemptId, Attempt] = field(default_factory=dict)
     waiting: dict[int, Waiting] = field(default_factory=dict)
     answers: dict[int, Answer] = field(default_factory=dict)
+    taken: dict[int, list[End]] = field(default_factory=dict)  # ends it may send once more
     cancels: list[Attempt] = field(default_factory=list)
     recalls: list[Attempt] = field(default_factory=list)
     bodies: set[BagId] = field(default_factory=set)
@@ -153,6 +155,7 @@ class State:
         self.signalled: dict[PilotId, None] = {}  # have cancels or recalls to hear of
         self.unheard: dict[PilotId, None] = {}  # of earlier epochs, not synced yet
         self.adopt_until = now
+        self.all_heard = True  # no pilot of an earlier epoch has gone without a word
         self.draining = False
         self.next_bag = 1
         self.next_pilot = 1

@@ -327,6 +327,8 @@ class Brain:
                 Held(h.epoch, h.task.sequence, h.task.bag, h.task.task)
                 for h in self.holding.values()
             ]
+            # What does not fit into this sync must not look as if we had lost it.
+            held += [Held(*one.end[:4]) for one in self._ends]
         rows = [one.end._replace(age_seconds=max(0.0, now - one.at)) for one in ends]
         sync = Sync(self.pilot, self.epoch, self._number, self._received, self._want(), rows, held)
         if ends:

@@ -61,7 +61,7 @@ class Pilot:
         self.key = "%032x" % random.SystemRandom().getrandbits(128)
         self.credential = ""
         self.brain: Optional[Brain] = None
-        self.slots = Slots(os.path.join(options.directory, "slots"), options.slots)
+        self.slots = Slots(options.directory, options.slots)
         self.lines = Lines(options.address, ENROL_SECONDS)
         self.spool = Spool(os.path.join(options.directory, "undelivered"))
         self.templates: Dict[int, Template] = {}
@@ -157,9 +157,7 @@ class Pilot:
         self.lines.post("enrol", "/pilot/v1/enrol", enrol._asdict(), options.secret)
 
     def _send(self, send: Send) -> None:
-        sync = send.sync
-        if self._away_since is not None:
-            sync = sync._replace(ends=[self.spool.fill(end) for end in sync.ends])
+        sync = send.sync._replace(ends=[self.spool.fill(end) for end in send.sync.ends])
         self.lines.post(
             (sync.number, send.attempt), "/pilot/v1/sync", sync._asdict(), self.credential
         )

@@ -68,11 +68,13 @@ class Line:
     def fileno(self) -> int:
         return self.socket.fileno()
 
-    def send(self, value: Any) -> None:
+    def send(self, value: Any, later: bool = False) -> None:
+        """Send it, or with ``later`` leave that to the next flush."""
         data = marshal.dumps(value)
         self.unsent += _LENGTH.pack(len(data))
         self.unsent += data
-        self.flush()
+        if not later:
+            self.flush()
 
     def flush(self) -> bool:
         """Send what can be sent; True when nothing is left."""

@@ -29,6 +29,7 @@ CANCEL, RECALL = 0, 1  # what the control line says, with the number of an order
 MORE = None  # "send the rest of that order": half of it is here and nothing else to do
 
 _PACE_SECONDS = 0.01
+_LOOK_SECONDS = 0.005
 _STUCK_SECONDS = 0.05  # until a pilot that does not read is tried again
 _UNSENT_BYTES = 1 << 20  # with more than this unread, no further task is started
 _RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0)
@@ -101,6 +102,7 @@ class Slot:
         self.task: Optional[Task] = None
         self.done: List[Tuple[int, Tuple[Any, ...]]] = []
         self.done_since = 0.0
+        self.look_at = 0.0
         self.home: Optional[Home] = None
         self.outputs: List[Output] = []
 
@@ -168,7 +170,7 @@ class Slot:
     def _sleep(self, timeout: Optional[float]) -> int:
         """Wait for anything; the signal that came, 0 for none. Raises Gone."""
         number = wake.wait(timeout, [self.control.fileno(), self.orders.fileno()])
-        if number and (os.getppid() != self.keeper or self.board.ending()):
+        if number not in (0, wake.CHILD) and (os.getppid() != self.keeper or self.board.ending()):
             raise Gone
         return number
 
@@ -181,7 +183,11 @@ class Slot:
 
     def _next(self) -> Given:
         while True:
-            self._look()
+            # Between short tasks only now and then: their waiting looks too.
+            now = time.monotonic()
+            if now >= self.look_at:
+                self.look_at = now + _LOOK_SECONDS
+                self._look()
             if not self.waiting:
                 self._fetch()
             if self.waiting:
@@ -264,7 +270,7 @@ class Slot:
 
     def _wait_for_room(self, given: Given) -> bool:
         """False when the order is no longer wanted."""
-        while self.home is None or len(self.orders.unsent) > _UNSENT_BYTES or self.space.shortage():
+        while self.home is None or len(self.orders.unsent) > _UNSENT_BYTES or self.space.short():
             self._pause(1.0 if not self.orders.unsent else _STUCK_SECONDS)
             if given.number in self.dropped:
                 return False
@@ -307,7 +313,7 @@ class Slot:
         """Until the task's main process has ended and nothing of it is left."""
         while True:
             number = self._sleep(self._until(task))
-            if number == wake.CHILD and self._reap(task):
+            if number in (wake.CHILD, wake.ANY) and self._reap(task):
                 return
             if number:
                 self._look()

@@ -29,6 +29,7 @@ from covey.pilot.orders import Line, Order, Outcome
 from covey.pilot.slot import CANCEL, RECALL, Settings
 
 _SHALLOW, _DEEP = 2, 32
+_PLENTY = 8
 _AHEAD_SECONDS = 0.03  # about how much work a slot holds; 0.9 of the floor needs some 20 ms
 _START_SECONDS = 60.0
 _CLOSE_SECONDS = 10.0
@@ -45,19 +46,19 @@ class _Seat:
         self.inside: "OrderedDict[int, Order]" = OrderedDict()
         self.number = 0  # of the last order given; goes on when the slot is replaced
         self.mean_seconds = 1.0
+        self.depth = _SHALLOW
         self.last_words = ""
         self.dying: Deque[List[Tuple[Order, Outcome]]] = deque()
 
-    def depth(self) -> int:
-        """How many orders it may hold."""
-        if self.orders is None:
-            return 0
-        ahead = int(_AHEAD_SECONDS / max(self.mean_seconds, 1e-4))
-        return max(_SHALLOW, min(_DEEP, _SHALLOW + ahead))
+    def room(self) -> int:
+        """How many more orders it may hold now."""
+        return self.depth - len(self.inside) if self.orders is not None else 0
 
     def learn(self, outcome: Outcome) -> None:
         if outcome.started:
             self.mean_seconds += 0.2 * (outcome.wall_seconds - self.mean_seconds)
+            ahead = int(_AHEAD_SECONDS / max(self.mean_seconds, 1e-4))
+            self.depth = min(_DEEP, _SHALLOW + ahead)
 
 
 class Slots:
@@ -138,7 +139,7 @@ class Slots:
 
     def free(self) -> int:
         """How many more orders can be offered now."""
-        return sum(max(0, seat.depth() - len(seat.inside)) for seat in self._seats)
+        return sum(max(0, seat.room()) for seat in self._seats)
 
     def running(self) -> Dict[str, int]:
         """Every order inside: the process id of those that run, 0 for the others."""
@@ -156,7 +157,7 @@ class Slots:
         """
         if order.key in self._where:
             raise ValueError("{} is inside already".format(order.key))
-        seat = self._emptiest([s for s in self._seats if len(s.inside) < s.depth()])
+        seat = self._emptiest([seat for seat in self._seats if seat.room() > 0])
         if seat is None:
             return False
         self._give(seat, order)
@@ -170,7 +171,9 @@ class Slots:
         seat.inside[seat.number] = order
         self._where[order.key] = (seat, seat.number)
         if seat.orders:
-            seat.orders.send((seat.number,) + tuple(order))
+            # A slot with plenty to do is sure to be heard before it needs this one:
+            # several then go in one call.
+            seat.orders.send((seat.number,) + tuple(order), len(seat.inside) > _PLENTY)
 
     def cancel(self, key: str) -> None:
         """End the order: killed if it runs (``cancelled``), else ``returned``. One
@@ -187,7 +190,11 @@ class Slots:
         if seat is None:
             return
         self._unwanted.add(key)
-        if seat.control:
+        self._control(seat, verb, number)
+
+    def _control(self, seat: _Seat, verb: int, number: int) -> None:
+        if seat.orders and seat.control:
+            seat.orders.flush()  # it must know what we speak of
             seat.control.send((verb, number))
 
     # Outcomes out
@@ -240,13 +247,13 @@ class Slots:
         """Take back what waits in one slot while another has nothing."""
         idle = sum(1 for seat in self._seats if seat.orders and not seat.inside)
         for seat in self._seats if idle else ():
-            if len(seat.inside) < 2 or seat.control is None or not idle:
+            if len(seat.inside) < 2 or not idle:
                 continue
             number = next(reversed(seat.inside))
             key = seat.inside[number].key
             if key not in self._moving and key not in self._unwanted:
                 self._moving.add(key)
-                seat.control.send((RECALL, number))
+                self._control(seat, RECALL, number)
                 idle -= 1
 
     # When something dies

@@ -24,6 +24,7 @@ from typing import Any, Callable, List, Optional
 RING = int(signal.SIGIO)
 CHILD = int(signal.SIGCHLD)
 PARENT = int(signal.SIGUSR1)  # "see whether your parent still wants you"
+ANY = -1  # nobody knows what it was: look at everything
 
 _AWAITED = (CHILD, RING, PARENT)
 # Faults of our own must still kill us, and with a core where somebody wants one.
@@ -65,17 +66,16 @@ def _wait_native(timeout: Optional[float], fds: List[int]) -> int:
 
 
 def _wait_polling(timeout: Optional[float], fds: List[int]) -> int:
-    """Wake soon, or at once when a watched socket has news. The caller looks at
-    everything after each wake, so no signal number is needed."""
+    """Wake soon, or at once when a watched socket has news."""
     seconds = _POLL_SECONDS if timeout is None else max(0.0, min(timeout, _POLL_SECONDS))
     if not fds:
         time.sleep(seconds)
-        return CHILD
+        return ANY
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLIN)
     poll.poll(seconds * 1000)
-    return CHILD
+    return ANY
 
 
 def _ctypes_wait() -> Callable[[Optional[float], List[int]], int]:

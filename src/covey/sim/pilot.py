@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from covey.core.actions import Refuse
 from covey.core.events import PilotEnrolled, PilotLeft, SyncReceived
-from covey.core.model import PilotId
+from covey.core.model import PilotId, RequestId
 from covey.pilot.brain import Brain, Depart, EnrolAgain, Recall, Send, Start, Stop
 from covey.pilot.messages import (
     CANCELLED,
@@ -159,10 +159,10 @@ class SimPilot:
             return
         enrol = Enrol(f"key of {self.name}", self.name, self.slots, job=self.job)
 
-        def make(request: int) -> PilotEnrolled:
+        def make(request: RequestId) -> PilotEnrolled:
             self._credentials += 1
             credential = f"{self.name}/{self._credentials}"
-            return PilotEnrolled(request, enrol, credential, digest(credential))  # type: ignore[arg-type]
+            return PilotEnrolled(request, enrol, credential, digest(credential))
 
         self._call(Call(self.name, "enrol", make, self._enrol_heard), ENROL_SECONDS)
 

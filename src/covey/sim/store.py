@@ -131,7 +131,9 @@ class VirtualStore:
         else:
             self._begin()
 
-    def _answer(self, event: Committed | BagLoaded | CommitFailed | OpenFailed | StoreOpened) -> None:
+    def _answer(
+        self, event: Committed | BagLoaded | CommitFailed | OpenFailed | StoreOpened
+    ) -> None:
         def post() -> None:
             if self._alive:
                 self._post(event)

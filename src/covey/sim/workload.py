@@ -160,9 +160,7 @@ def _bag(
         stuck=random.choice((0.0, 0.03)),
         cancel_at=at + random.uniform(2.0, 50.0) if cancelled else 0.0,
         owner_retries=random.randint(1, 2) if random.random() < taste.retried else 0,
-        impatient_at=(
-            at + random.uniform(5.0, 80.0) if random.random() < taste.impatient else 0.0
-        ),
+        impatient_at=(at + random.uniform(5.0, 80.0) if random.random() < taste.impatient else 0.0),
         submit_again_at=at + random.uniform(1.0, 90.0) if random.random() < 0.25 else 0.0,
     )
 

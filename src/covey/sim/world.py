@@ -6,6 +6,7 @@ within a bounded time; then the record is compared with what really happened.
 
 import traceback
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 from msgspec import Struct
@@ -85,9 +86,9 @@ class World:
         self._mild = faults.weather(random)
         self.network.weather = self._mild
         for fault in faults.draw(seed, self.plan.calm_at):
-            self.clock.at(fault.at, lambda kind=fault.kind: self._strike(kind, random))
+            self.clock.at(fault.at, partial(self._strike, fault.kind, random))
         for at, slots in self.plan.hand_pilots:
-            self.clock.at(START + at, lambda slots=slots: self._start_pilot(slots))
+            self.clock.at(START + at, partial(self._start_pilot, slots))
         self.clock.at(self.calm_at, self._calm_down)
         self.clock.every(1.0, self._tick)
         self.clock.every(5.0, self._mind)

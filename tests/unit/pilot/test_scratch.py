@@ -1,10 +1,12 @@
 """Directories are emptied whatever is in them; output is cut in the middle only."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from covey.pilot import scratch
 from covey.pilot.scratch import Home, Output, Space, empty, remove
 
 
@@ -91,3 +93,19 @@ def test_space_says_what_is_short(tmp_path: Path) -> None:
     assert Space(str(tmp_path), 1).shortage() == ""
     assert "no space left in" in Space(str(tmp_path), 1 << 60).shortage()
     assert "cannot look at" in Space(str(tmp_path / "missing"), 1).shortage()
+
+
+def test_an_old_directory_is_still_emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(scratch, "_CLOCK_SECONDS", 0.05)
+    path = tmp_path / "home"
+    home = Home(str(path))
+    time.sleep(0.1)
+    home.tidy()
+    assert home._empty_since == path.stat().st_ctime_ns
+    home.tidy()
+    before = path.stat()
+    (path / "left").write_text("x")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # as tar does
+    home.tidy()
+    assert list(path.iterdir()) == []

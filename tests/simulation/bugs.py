@@ -1,0 +1,215 @@
+"""Bugs to plant, each one that somebody could really write; some of them we had.
+
+A bug is a context manager: within it the code is wrong. The simulator has to find every one of
+them by what covey then does, with core's own assertions switched off.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from covey.core import bags, dispatch, ends, pilots, recovery
+from covey.core.actions import Change
+from covey.core.model import EndRecord, PilotStatus, RequestId, Settings, Snapshot, Verdict
+from covey.core.state import Answering, Attempt, Bag, Pilot, Replying, State, Then
+from covey.core.turn import Turn
+from covey.engine import Engine
+from covey.pilot.brain import Brain
+from covey.pilot.messages import FAILED, HOST, LOST, TIMEOUT, End, Held, Sync
+from covey.store import memory
+
+Bug = Callable[[], Any]
+BUGS: dict[str, Bug] = {}
+
+
+def planted(*patches: Callable[[], Any]) -> Bug:
+    @contextmanager
+    def bug() -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.enter_context(patch.object(State, "check", lambda _: None))
+            for one in patches:
+                stack.enter_context(one())
+            yield
+
+    return bug
+
+
+def instead(owner: object, name: str, wrong: Callable[..., Any]) -> Callable[[], Any]:
+    """`wrong` gets the right function first, then its arguments."""
+    right = getattr(owner, name)
+    return lambda: patch.object(owner, name, lambda *a, **k: wrong(right, *a, **k))
+
+
+def bug(*replaced: tuple[object, str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Plant the decorated function in these places, under its own name."""
+
+    def plant(wrong: Callable[..., Any]) -> Callable[..., Any]:
+        BUGS[wrong.__name__] = planted(*(instead(owner, name, wrong) for owner, name in replaced))
+        return wrong
+
+    return plant
+
+
+@bug((Turn, "write"))
+def acknowledges_before_the_commit(
+    right: Callable[..., int], turn: Turn, change: Change, then: Then | None = None
+) -> int:
+    if isinstance(then, Answering | Replying):
+        turn.state.then.appendleft((0, then))
+        then = None
+    return right(turn, change, then)
+
+
+@bug((dispatch, "reserve"))
+def dispatches_above_the_durable_mark(right: Callable[..., None], turn: Turn, bag: Bag) -> None:
+    right(turn, bag)
+    bag.mark = bag.asked_mark
+
+
+@bug((recovery, "rebuild"))
+def asks_nobody_after_a_restart(
+    right: Callable[..., Turn], snapshot: Snapshot, settings: Settings, now: float
+) -> Turn:
+    turn = right(snapshot, settings, now)
+    turn.state.unheard.clear()
+    recovery._release_doubt(turn)
+    return turn
+
+
+@bug((memory.MemoryRecord, "open"))
+def begins_no_new_epoch(right: Callable[..., Snapshot], record: memory.MemoryRecord) -> Snapshot:
+    record._epoch = 0
+    return right(record)
+
+
+@bug((pilots, "sync"))
+def executes_a_repeated_sync_again(
+    right: Callable[..., None], turn: Turn, request: RequestId, sync: Sync
+) -> None:
+    pilot = next((p for p in turn.state.pilots.values() if p.record.id == sync.pilot), None)
+    if pilot is not None and sync.number == pilot.last and not pilot.resync:
+        pilot.last -= 1
+        pilot.answers.pop(sync.number, None)
+        pilot.waiting.pop(sync.number, None)
+    right(turn, request, sync)
+
+
+@bug((Brain, "_reclaim"))
+def delivers_recorded_ends_again(right: Callable[..., None], brain: Brain, recorded: int) -> None:
+    right(brain, 0)
+
+
+@bug((Brain, "_reclaim"))
+def pilot_forgets_ends_at_a_restart(
+    right: Callable[..., None], brain: Brain, recorded: int
+) -> None:
+    right(brain, 10**9)
+
+
+@bug((ends, "lose"))
+def never_requeues_what_is_lost(
+    right: Callable[..., None], turn: Turn, pilot: Pilot, *_: object
+) -> None:
+    pilot.attempts.clear()
+
+
+@bug((memory, "_counts"))
+def late_failure_overrides_a_success(
+    right: Callable[..., bool], bag: memory._Bag, end: EndRecord
+) -> bool:
+    late = end.verdict is Verdict.WASTE and end.outcome in (FAILED, TIMEOUT)
+    return (late and end.task in bag.result) or right(bag, end)
+
+
+@bug((dispatch, "recall_surplus"))
+def sends_recalled_tasks_elsewhere_at_once(right: Callable[..., None], turn: Turn) -> None:
+    right(turn)
+    for pilot in turn.state.pilots.values():
+        for attempt in [one for one in pilot.attempts.values() if one.recalled]:
+            bag = turn.state.bags.get(attempt.bag)
+            if bag is not None and bag.live.get(attempt.task) == [attempt]:
+                del pilot.attempts[attempt.id], bag.live[attempt.task]
+                bag.ready.add(attempt.task)
+
+
+def _goes_on_after_a_failed_commit() -> Bug:
+    def halt(right: Callable[..., None], engine: Engine, trouble: str) -> None:
+        if engine.scheduler is None:
+            right(engine, trouble)
+        else:
+            engine._store.open()
+
+    def resume(right: Callable[..., None], engine: Engine, snapshot: Snapshot) -> None:
+        if engine.scheduler is None:
+            right(engine, snapshot)
+
+    return planted(instead(Engine, "_halt", halt), instead(Engine, "_resume", resume))
+
+
+BUGS["goes_on_after_a_failed_commit"] = _goes_on_after_a_failed_commit()
+
+
+def _infrastructure_uses_up_retries() -> Bug:
+    return planted(lambda: patch.object(ends, "_OWN_FAILURES", (FAILED, TIMEOUT, HOST, LOST)))
+
+
+BUGS["infrastructure_uses_up_retries"] = _infrastructure_uses_up_retries()
+
+
+@bug((pilots, "dropped"))
+def takes_a_broken_connection_for_a_dead_pilot(
+    right: Callable[..., None], turn: Turn, request: RequestId, id_: int
+) -> None:
+    for pilot in list(turn.state.pilots.values()):
+        if pilot.record.id == id_ and pilot.status is not PilotStatus.LOST:
+            pilots.lost(turn, pilot, "its connection closed")
+
+
+@bug((ends, "cancel"))
+def tells_nobody_to_stop(right: Callable[..., None], turn: Turn, attempt: Attempt) -> None:
+    attempt.cancelled = True
+
+
+@bug((recovery, "_adopt_one"))
+def adopts_without_taking_out_of_doubt(
+    right: Callable[..., None], turn: Turn, pilot: Pilot, id_: object, one: Held
+) -> None:
+    bag = turn.state.bags.get(one.bag)  # type: ignore[call-overload]
+    doubtful = bag is not None and one.task in bag.doubt
+    right(turn, pilot, id_, one)
+    if doubtful:
+        bag.doubt.add(one.task)
+
+
+@bug((Turn, "write_last"))
+def closes_chunks_before_their_results(
+    right: Callable[..., None], turn: Turn, change: Change, then: Then | None = None
+) -> None:
+    turn.write(change, then)
+
+
+@bug((bags, "_reopen"))
+def retries_before_that_is_durable(
+    right: Callable[..., None], turn: Turn, bag: Bag, failed: list[int]
+) -> None:
+    right(turn, bag, failed)
+    bag.not_before = 0
+
+
+@bug((ends, "_judge"))
+def an_old_failure_settles_the_doubt(
+    right: Callable[..., Verdict], turn: Turn, bag: Bag, end: End, expected: bool
+) -> Verdict:
+    doubtful = end.task in bag.doubt
+    bag.doubt.discard(end.task)
+    if doubtful and not expected:
+        bag.doubt.add(end.task)
+    return right(turn, bag, end, expected)
+
+
+@bug((Brain, "refused"))
+def gives_up_when_its_place_was_taken(
+    right: Callable[..., None], brain: Brain, number: int, attempt: int, problem: str, now: float
+) -> None:
+    right(brain, number, attempt, "" if problem == "unauthorized" else problem, now)
