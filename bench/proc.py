@@ -23,10 +23,12 @@ from bench.report import (
     at_least,
     best_of,
     floor_cells,
+    unless_noisy,
     with_best,
 )
 
 TASKS = 20_000
+CROWDED = 20  # per cent of a core that others may use in a run that counts
 COLUMNS = (
     RUN,
     Column("rate", "covey tasks/s", ",.0f"),
@@ -58,6 +60,7 @@ class Proc:
             at_least("best ratio to the floor", best_of(rows, "ratio"), 0.75),
             at_least("best ratio to xargs -P2 of the same run", best_of(rows, "ahead"), 1.0),
         ]
+        verdicts = [unless_noisy(verdict, rows) for verdict in verdicts]
         return Report("proc", f"{self.tasks:,} × /bin/true, 2 slots", tables, verdicts)
 
     def _once(self, _: int) -> Row:
@@ -69,16 +72,18 @@ class Proc:
         if self.rig.cpu:
             self.breakdown = cpu.breakdown(used, floors)
         rate, peer = self.tasks / seconds, self.tasks / peer_seconds
+        others = used[cpu.OTHERS] * rate / 1e4
         cells = floor_cells(floors)
-        if peer_floors.noisy:
-            cells["note"] = f"{cells['note']} xargs noisy".strip()
+        notes = [cells["note"], "xargs noisy" * peer_floors.noisy, "crowded" * (others > CROWDED)]
+        cells["note"] = ", ".join(filter(None, notes))
+        cells["noisy"] |= others > CROWDED
         return {
             **cells,
             "rate": rate,
             "ratio": floors.ratio(rate),
             "micros": cpu.ours(used),
             "cpu_ratio": floors.micros / cpu.ours(used),
-            "others": used[cpu.OTHERS] * rate / 1e4,
+            "others": others,
             "peer": peer,
             "peer_ratio": peer_floors.ratio(peer),
             "ahead": rate / peer,

@@ -99,6 +99,13 @@ def at_most(what: str, found: float | None, bound: float, form: str = ".2f") -> 
     return Verdict(f"{what}: {found:{form}} (at most {bound:{form}})", found <= bound)
 
 
+def unless_noisy(verdict: Verdict, rows: Sequence[Row]) -> Verdict:
+    """A rate that only noisy runs have shown is neither met nor missed."""
+    if any(not row.get("noisy", True) for row in rows):
+        return verdict
+    return Verdict(f"{verdict.text}; noisy runs only", None)
+
+
 # -- text ----------------------------------------------------------------------------------
 
 

@@ -37,7 +37,7 @@ COLUMNS = (
     Column("quiet", "quiet, ms", ",.0f"),
     Column("client", "client grew, MB", ".2f"),
     Column("server", "server grew, MB", ".2f"),
-    Column("disk", "disk bytes per task", ".4f"),
+    Column("disk", "disk grew, kB", ",.0f"),
     Column("spawns", "quiet, in spawns", ",.1f"),
     *FLOORS,
     NOTE,
@@ -53,7 +53,9 @@ def run(where: rig.Rig) -> Report:
     largest = [row for row in good(rows, "quiet") if row["tasks"] == SIZES[-1]]
     grown = [{"grown": row["client"] + row["server"]} for row in largest]
     verdicts = [
-        at_most("ten million accepted and quiet, best, s", best_of(largest, "seconds", min), 1.0),
+        at_most(
+            "ten million accepted and quiet, best, s", best_of(largest, "seconds", min), 1.0, ".3f"
+        ),
         at_most("client and server grew, worst, MB", worst_of(grown, "grown"), 50.0, ".1f"),
     ]
     tables = [Table(COLUMNS, with_best(rows, "quiet", min, ("tasks",)))]
@@ -98,7 +100,7 @@ def _submit(server: rig.Server, size: int) -> Row:
         "quiet": quiet * 1e3,
         "client": said["grown"] / 1e6,
         "server": grown / 1e6,
-        "disk": (_disk(server.directory) - disk) / size,
+        "disk": (_disk(server.directory) - disk) / 1e3,
     }
 
 

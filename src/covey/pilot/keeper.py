@@ -6,7 +6,7 @@ that dies hours later must be replaced all the same. So the pilot forks one keep
 while it is still alone, and the keeper, which never has a thread, forks slots on
 request. (A fresh interpreter per slot would do too, but it needs the interpreter and
 our code on disk still, reads both again for each of perhaps a hundred slots, and
-shares no memory: 9 MB each instead of 2.)
+shares no memory with the others.)
 
 The keeper is a subreaper: the tasks of a slot that was killed come to it. Whatever
 child it has that is not a slot is such an orphan, and is killed. It is the parent of

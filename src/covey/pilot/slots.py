@@ -30,7 +30,7 @@ from covey.pilot.slot import CANCEL, RECALL, Settings
 
 _SHALLOW, _DEEP = 2, 32
 _PLENTY = 8
-_AHEAD_SECONDS = 0.03  # about how much work a slot holds; 0.9 of the floor needs some 20 ms
+_AHEAD_SECONDS = 0.03  # about how much work a slot holds: more than a slot collects outcomes
 _START_SECONDS = 60.0
 _CLOSE_SECONDS = 10.0
 

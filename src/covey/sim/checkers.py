@@ -56,6 +56,8 @@ class Judge:
         sending = ledger.sendings.get(key)
         if sending is None or sending.task != task or sum(map(_number, values)) != task[1]:
             raise Violation(f"{host.name} starts {key} for {task} {values}, sent was {sending}")
+        if task[0] not in ledger.bags:
+            raise Violation(f"{host.name} starts {key} of bag {task[0]}, which is not durable")
         if key in ledger.by_attempt:
             raise Violation(f"attempt {key} is started twice")
         run = Run(sending, host, now)

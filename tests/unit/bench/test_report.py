@@ -15,6 +15,7 @@ from bench.report import (
     floor_cells,
     render,
     render_table,
+    unless_noisy,
     with_best,
     worst_of,
 )
@@ -53,6 +54,13 @@ def test_verdicts() -> None:
     assert at_most("x", 1.6, 1.5).met is False
     assert at_most("x", None, 1.5).met is None
     assert at_least("x", float("nan"), 1.0).met is None
+
+
+def test_noisy_runs_alone_decide_nothing() -> None:
+    verdict = at_least("x", 0.9, 0.75)
+    assert unless_noisy(verdict, ROWS) == verdict
+    assert unless_noisy(verdict, ROWS[:1]).met is None
+    assert unless_noisy(verdict, ROWS[3:]).met is None
 
 
 def test_a_table_leaves_out_empty_columns_and_aligns_numbers() -> None:
