@@ -1,6 +1,7 @@
 """The legal states of bags, pilots and site jobs. Nothing else changes a state.
 
 An attempt needs no table: while core knows it, it is live; its end is a row in the record.
+`docs/states.md` is made from here: python -m covey.core.transitions > docs/states.md
 """
 
 from collections.abc import Mapping
@@ -41,3 +42,21 @@ def step(old: Status, new: Status) -> Status:
     if new != old and new not in TABLES[type(old)][old]:
         raise AssertionError(f"no step from {old!r} to {new!r}")
     return new
+
+
+def diagram() -> str:
+    """All tables, as a page of diagrams."""
+    lines = ["# States", "", "Made from `core/transitions.py`; nothing else changes a state."]
+    for kind, table in TABLES.items():
+        name = kind.__name__.removesuffix("Status")
+        lines += ["", f"## {name}", "", "```mermaid", "stateDiagram-v2"]
+        lines += [f"    [*] --> {next(iter(table)).value}"]
+        for old, following in table.items():
+            lines += [f"    {old.value} --> {new.value}" for new in following]
+            lines += [f"    {old.value} --> [*]"] if not following else []
+        lines += ["```"]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(diagram(), end="")

@@ -1,0 +1,31 @@
+"""The tables of states are complete, and the diagram in the docs is theirs."""
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from covey.core.model import BagStatus, JobStatus, PilotStatus
+from covey.core.transitions import TABLES, diagram, step
+
+DOCS = Path(__file__).parents[3] / "docs" / "states.md"
+
+
+@pytest.mark.parametrize("kind", [BagStatus, PilotStatus, JobStatus])
+def test_every_state_has_its_steps_and_no_others_are_taken(
+    kind: type[BagStatus] | type[PilotStatus] | type[JobStatus],
+) -> None:
+    table = TABLES[kind]
+    assert list(table) == list(kind)
+    for old, new in product(kind, kind):
+        if new in table[old] or old is new:
+            assert step(old, new) is new  # type: ignore[type-var]
+        else:
+            with pytest.raises(AssertionError, match="no step from"):
+                step(old, new)  # type: ignore[type-var]
+
+
+def test_the_documentation_shows_these_tables() -> None:
+    assert DOCS.read_text() == diagram(), (
+        "make docs/states.md with: python -m covey.core.transitions"
+    )
