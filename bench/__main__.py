@@ -76,7 +76,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--cpu", action="store_true", help="proc: where the CPU time goes")
     parser.add_argument("--json", metavar="FILE", help="write all figures there, too")
     parser.add_argument("--record", action="store_true", help="append to bench/RESULTS.md")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     unknown = [name for name in given.cases if name not in CASES]
     if unknown:
         parser.error(f"no case {unknown[0]!r}; there are: {', '.join(CASES)}")

@@ -84,7 +84,7 @@ def breakdown(used: dict[str, float], floors: Floors) -> Table:
     found = {**used, ALL: ours(used), "(a spawn of the floor)": floors.micros}
     found[OTHERS] = found.pop(OTHERS)
     rows: list[Row] = [{"role": role, "micros": micros} for role, micros in found.items()]
-    return Table(COLUMNS, rows, "CPU time of the last run:")
+    return Table(COLUMNS, rows, "CPU time of the least crowded run:")
 
 
 def ours(used: dict[str, float]) -> float:

@@ -1,31 +1,20 @@
 """Every test here gets a world, and leaves nothing of it."""
 
 import random
-import secrets
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.faults.world import MARK, World, new_random
+from tests.faults.world import MARK, World, new_random, open_world
 
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    root = Path(tempfile.mkdtemp(prefix="covey-faults-"))
-    mark = secrets.token_hex(8)
-    monkeypatch.setenv(MARK, mark)
-    monkeypatch.delenv("COVEY_DIR", raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(root / "config"))
-    found = World(root, mark)
-    try:
+    with open_world() as found:
+        for name, text in found.environment().items():
+            if name in (MARK, "XDG_CONFIG_HOME"):  # for servers that a client here starts
+                monkeypatch.setenv(name, text)
         yield found
-    finally:
-        print(found.log_tail())
-        found.close()
-        shutil.rmtree(root, ignore_errors=True)
 
 
 @pytest.fixture

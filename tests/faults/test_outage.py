@@ -1,6 +1,7 @@
 """The server is away for a while: pilots go on, keep what their tasks printed, and come back
 without hurry."""
 
+import itertools
 import socket
 import subprocess
 import threading
@@ -91,7 +92,7 @@ def test_pilots_come_back_with_back_off_and_jitter(world: World) -> None:
     early = sum(at < 2 for at in times)
     late = sum(at >= 5 for at in times)
     assert early > late, "they ask ever less often"
-    gaps = [after - before for before, after in zip(times, times[1:], strict=False)]
+    gaps = [after - before for before, after in itertools.pairwise(times)]
     assert len({round(gap, 3) for gap in gaps}) > len(gaps) / 3, "they do not march in step"
     world.serve("--pilots", "0")
     bag = world.submit(task_script("true"), 30)
@@ -120,7 +121,7 @@ def test_a_pilot_with_a_wrong_secret_ends_with_words(world: World) -> None:
     assert pilot.wait(30) != 0
     assert "the secret is not this server's" in world.log_tail()
     assert not (world.root / "pilot").exists()
-    assert not [pid for pid in world.processes() if pid in world.pilots()]
+    assert not world.pilots()
 
 
 def test_a_pilot_whose_directory_cannot_be_made_says_so(world: World) -> None:

@@ -3,6 +3,7 @@ elsewhere, and nothing is left of them."""
 
 import os
 import random
+import signal
 from collections import Counter
 from collections.abc import Callable
 
@@ -10,7 +11,15 @@ import pytest
 
 from covey.pilot.messages import HOST, LOST, OK
 from covey.store.rows import OUTCOMES
-from tests.faults.world import World, kill, parent, process_name, task_script, wait_until
+from tests.faults.world import (
+    World,
+    kill,
+    parent,
+    process_name,
+    send,
+    task_script,
+    wait_until,
+)
 
 KILLS = 24
 TASKS = 400
@@ -46,6 +55,7 @@ class Hunt:
         victims = way(pilot)
         for pid in victims:
             kill(pid)
+        print(f"{way.__name__} of {pilot} after line {len(self.world.journal())}: {victims}")
         self.kills[way.__name__] += bool(victims)
         if way != self.slot:  # else only one of them dies
             wait_until(lambda: not set(tasks) & set(self.world.tasks()), 20)
@@ -60,11 +70,19 @@ class Hunt:
         return self._of_kind(pid, "covey keeper")
 
     def everything(self, pid: int) -> list[int]:
-        own = [one for one in self.world.processes() if pid in ancestors(one)]
-        return [pid, *own]
+        """Stopped first, so that nothing is started while we look: they die as one."""
+        stopped: list[int] = []
+        while fresh := [one for one in self._family(pid) if one not in stopped]:
+            for one in fresh:
+                send(one, signal.SIGSTOP)
+            stopped += fresh
+        return stopped
+
+    def _family(self, pid: int) -> list[int]:
+        return [pid, *(one for one in self.world.processes() if pid in ancestors(one))]
 
     def _of_kind(self, pid: int, name: str) -> list[int]:
-        own = [one for one in self.world.processes() if pid in ancestors(one)]
+        own = self._family(pid)
         self.random.shuffle(own)
         return [one for one in own if process_name(one).startswith(name)]
 
@@ -107,7 +125,9 @@ def test_tasks_of_killed_pilots_run_again_elsewhere(world: World, seeded: random
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_pilot_by_hand_that_is_killed_leaves_no_process(world: World, whole: bool) -> None:
+def test_a_pilot_by_hand_that_is_killed_leaves_no_process(
+    world: World, seeded: random.Random, whole: bool
+) -> None:
     """Nobody watches this one: its own keeper does. Killed with all it has, no file of a slot
     matters to anyone, but no process may be left."""
     world.serve("--pilots", "0")
@@ -115,12 +135,13 @@ def test_a_pilot_by_hand_that_is_killed_leaves_no_process(world: World, whole: b
     pilot = world.pilot("--slots", "4", "--directory", str(place))
     world.submit(task_script("setsid sleep 60 & sleep 60"), 4)
     wait_until(lambda: world.running() == 4)
-    own = [pid for pid in world.processes() if pilot.pid in [pid, *ancestors(pid)]]
-    assert len(own) > 10
-    for pid in own if whole else [pilot.pid]:
+    hunt = Hunt(world, seeded)
+    own = hunt.everything(pilot.pid) if whole else hunt.pilot(pilot.pid)
+    assert len(own) > 10 or not whole
+    for pid in own:
         kill(pid)
     pilot.wait(10)
-    wait_until(lambda: not set(own) & set(world.processes()))
     wait_until(lambda: not world.tasks())
+    wait_until(lambda: not world.pilots())
     if not whole:
         wait_until(lambda: not place.exists())

@@ -8,10 +8,13 @@ own: what really ran, whatever covey believes.
 import json
 import os
 import random
+import secrets
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -58,12 +61,17 @@ class World:
 
     # -- starting --------------------------------------------------------------------------
 
+    def environment(self) -> dict[str, str]:
+        """As it is here, but for settings that whoever runs the tests may have."""
+        own = {name: text for name, text in os.environ.items() if not name.startswith("COVEY_")}
+        return {**own, "XDG_CONFIG_HOME": str(self.root / "config"), MARK: self.mark}
+
     def start(self, command: Sequence[str], **options: Any) -> "subprocess.Popen[bytes]":
         options.setdefault("stdin", subprocess.DEVNULL)
         with self.log_file.open("ab") as log:
             options.setdefault("stdout", log)
             options.setdefault("stderr", log)
-            env = dict(os.environ, **{MARK: self.mark}, **options.pop("env", {}))
+            env = {**self.environment(), **options.pop("env", {})}
             process = subprocess.Popen(command, env=env, cwd=self.root, **options)
         self._started.append(process)
         return process
@@ -115,7 +123,7 @@ class World:
         """The command line, to its end."""
         return subprocess.run(
             [*COVEY, "--dir", str(self.directory), *words],
-            env=dict(os.environ, **{MARK: self.mark}, **env),
+            env={**self.environment(), **env},
             cwd=self.root,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -183,7 +191,9 @@ class World:
 
     def rows(self, sql: str, *values: object) -> list[Any]:
         """From the record itself, past the server."""
-        connection = sqlite3.connect(f"file:{self.directory}/covey.db?mode=ro", uri=True, timeout=30)
+        connection = sqlite3.connect(
+            f"file:{self.directory}/covey.db?mode=ro", uri=True, timeout=30
+        )
         try:
             return connection.execute(sql, values).fetchall()
         finally:
@@ -191,12 +201,14 @@ class World:
 
     def check_results(self, bag: int, total: int) -> None:
         """The bag is over, by itself, and every task has one counted result, a good one."""
-        [(status, done, failed)] = self.rows("SELECT status, done, failed FROM bags WHERE id=?", bag)
+        [(status, done, failed)] = self.rows(
+            "SELECT status, done, failed FROM bags WHERE id=?", bag
+        )
         assert (status, done, failed) == ("finished", total, 0)
         counted = self.rows("SELECT task, outcome FROM ends WHERE bag=? AND counted=1", bag)
         assert sorted(counted) == [(task, 0) for task in range(total)]
         doubled = self.rows(
-            "SELECT epoch, sequence, count(*) FROM ends GROUP BY epoch, sequence HAVING count(*) > 1"
+            "SELECT epoch, sequence FROM ends GROUP BY epoch, sequence HAVING count(*) > 1"
         )
         assert doubled == [], "an attempt ended twice"
 
@@ -256,8 +268,12 @@ class World:
 
 
 def kill(pid: int) -> None:
+    send(pid, signal.SIGKILL)
+
+
+def send(pid: int, number: int) -> None:
     try:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
     except ProcessLookupError:
         pass
 
@@ -317,6 +333,19 @@ def new_random() -> random.Random:
     seed = int(os.environ.get("FAULTS_SEED", random.SystemRandom().getrandbits(32)))
     print(f"FAULTS_SEED={seed}")
     return random.Random(seed)
+
+
+@contextmanager
+def open_world() -> Iterator[World]:
+    """A world that is gone afterwards, with all that was in it."""
+    root = Path(tempfile.mkdtemp(prefix="covey-faults-"))
+    world = World(root, secrets.token_hex(8))
+    try:
+        yield world
+    finally:
+        print(world.log_tail())
+        world.close()
+        shutil.rmtree(root, ignore_errors=True)
 
 
 @contextmanager

@@ -31,14 +31,14 @@ MOST_RETRIES = 1000
 
 def submit(turn: Turn, request: RequestId, spec: BagSpec) -> None:
     state = turn.state
-    if spec.key and spec.key in state.keys:
-        known = state.keys[spec.key]
-        turn.when_durable(Replying(request, Submitted(known, size(spec.space), True)))
-        return
     try:
         check_spec(spec)
     except InvalidBag as error:
         turn.refuse(request, Problem.INVALID, str(error))
+        return
+    if spec.key and spec.key in state.keys:
+        known = state.keys[spec.key]
+        turn.when_durable(Replying(request, Submitted(known, size(spec.space), True)))
         return
     id_ = BagId(state.next_bag)
     state.next_bag += 1

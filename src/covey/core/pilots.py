@@ -14,6 +14,7 @@ from covey.core.model import (
     PilotStatus,
     RequestId,
 )
+from covey.core.space import LARGEST_BAG
 from covey.core.state import Answering, Attempt, Pilot, Replying, Waiting
 from covey.core.transitions import step
 from covey.core.turn import Turn
@@ -22,6 +23,7 @@ from covey.pilot.messages import (
     PROTOCOL,
     Answer,
     Body,
+    End,
     Enrol,
     Enrolled,
     Held,
@@ -127,7 +129,7 @@ def sync(turn: Turn, request: RequestId, sync_: Sync) -> None:
 
 def _sync_problem(turn: Turn, sync_: Sync) -> str:
     most = turn.state.settings.most_ends
-    if sync_.number < 1 or not 0 <= sync_.received < sync_.number:
+    if not 1 <= sync_.number <= LARGEST or not 0 <= sync_.received < sync_.number:
         return f"number {sync_.number} and received {sync_.received} do not fit"
     if not 0 <= sync_.want <= 1_000_000:
         return f"want must be between 0 and a million, not {sync_.want}"
@@ -137,12 +139,17 @@ def _sync_problem(turn: Turn, sync_: Sync) -> str:
         if end.outcome not in PILOT_OUTCOMES:
             return f"outcome must be one of {', '.join(PILOT_OUTCOMES)}, not {end.outcome!r}"
         numbers = (*end[:4], *end[5:12], end.stdout_bytes, end.stderr_bytes)
-        if min(numbers) < -LARGEST or max(numbers) > LARGEST:
+        if min(numbers) < -LARGEST or max(numbers) > LARGEST or _no_attempt(end):
             return f"a number in the end of attempt {end.epoch}.{end.sequence} is out of range"
     for one in sync_.held or ():
-        if min(one) < 0 or max(one) > LARGEST:
+        if max(one) > LARGEST or _no_attempt(one):
             return "a number in held is out of range"
     return ""
+
+
+def _no_attempt(one: End | Held) -> bool:
+    """Numbers that no attempt ever had (and that no bitmap can hold)."""
+    return min(one.epoch, one.sequence, one.bag, one.task) < 0 or one.task >= LARGEST_BAG
 
 
 def _repeat(turn: Turn, request: RequestId, pilot: Pilot, number: int) -> None:

@@ -17,6 +17,7 @@ from covey.core.errors import InvalidBag
 Scalar: TypeAlias = str | int | float
 
 LARGEST_BAG = 2**32 - 1  # task numbers live in 32-bit bitmaps
+MOST_DEPTH = 20  # of products in zips in products …
 
 
 class Range(Struct, frozen=True, tag="range"):
@@ -67,6 +68,7 @@ def names(space: Space) -> list[str]:
 
 def check(space: Space) -> None:
     """Raise InvalidBag unless every point of the space can be computed."""
+    _check_depth(space)
     _check_part(space)
     seen: dict[str, None] = {}
     for name in names(space):
@@ -80,6 +82,16 @@ def check(space: Space) -> None:
         raise InvalidBag("the parameters describe no task at all")
     if total > LARGEST_BAG:
         raise InvalidBag(f"{total:,} tasks are more than a bag can hold ({LARGEST_BAG:,})")
+
+
+def _check_depth(space: Space) -> None:
+    """Before anything else: all the rest is recursive."""
+    level = [space]
+    for _ in range(MOST_DEPTH):
+        level = [part for one in level if not isinstance(one, Axis) for part in one.parts]
+        if not level:
+            return
+    raise InvalidBag(f"parameters are nested more than {MOST_DEPTH} levels deep")
 
 
 def _check_part(space: Space) -> None:

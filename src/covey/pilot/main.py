@@ -69,6 +69,7 @@ class Pilot:
         self.signals = 0
         self.stopping = ""
         self.finished = False
+        self.refused = False
         self._retry_enrol_at: Optional[float] = None
         self._enrol_tries = 0
         self._away_since: Optional[float] = None
@@ -77,15 +78,20 @@ class Pilot:
     # -- life ------------------------------------------------------------------------------
 
     def run(self) -> int:
-        os.makedirs(self.options.directory, 0o700, exist_ok=True)
+        """The exit status: 0 unless the host or the server would not have this pilot."""
         try:
+            os.makedirs(self.options.directory, 0o700, exist_ok=True)
             self.slots.start()
+        except OSError as error:
+            self._say("cannot work in %s: %s" % (self.options.directory, error))
+            return 1
+        try:
             self._catch_signals()
             self._enrol()
             while not self.finished:
                 self._wait()
                 self._turn(time.monotonic())
-            return 0
+            return 1 if self.refused else 0
         finally:
             self.slots.close(kill=True)
             self.spool.close()
@@ -206,7 +212,7 @@ class Pilot:
             )
         elif 400 <= reply.status < 500 and reply.status != 429:
             self._say("the server will not have this pilot: %s" % reply.content.get("detail"))
-            self.finished = True
+            self.refused = self.finished = True
         else:
             self._server_away(reply, now)
             self._enrol_tries += 1

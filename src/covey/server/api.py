@@ -108,7 +108,7 @@ class Api:
         body = await read_body(request.scope, request.receive, MOST_BYTES)
         try:
             spec = msgspec.json.decode(body, type=BagSpec)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise HttpProblem(400, "invalid", f"bag: {error}") from error
         return await self._ask(lambda number: BagSubmitted(number, spec))
 

@@ -31,13 +31,8 @@ class App:
             ],
             exception_handlers={
                 HttpProblem: _problem,
-                404: lambda request, _: _problem(
-                    request, HttpProblem(404, "not-found", f"nothing is at {request.url.path}")
-                ),
-                405: lambda request, _: _problem(
-                    request,
-                    HttpProblem(405, "invalid", f"{request.method} is not for this"),
-                ),
+                404: _not_found,
+                405: _wrong_method,
             },
         )
 
@@ -54,6 +49,16 @@ class App:
 
     async def _show_metrics(self, _: Request) -> Response:
         return Response(self._metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+async def _not_found(request: Request, _: Exception) -> Response:
+    return await _problem(
+        request, HttpProblem(404, "not-found", f"nothing is at {request.url.path}")
+    )
+
+
+async def _wrong_method(request: Request, _: Exception) -> Response:
+    return await _problem(request, HttpProblem(405, "invalid", f"{request.method} is not for this"))
 
 
 async def _problem(_: Request, error: Exception) -> Response:

@@ -1,6 +1,7 @@
 """Structured logs: one JSON object a line, with the ids of bag, task, attempt and pilot."""
 
 import json
+import logging
 import sys
 import time
 from typing import TextIO
@@ -33,3 +34,14 @@ class JsonLog:
             self._stream.flush()
         except (OSError, ValueError):
             pass
+
+
+class JsonHandler(logging.Handler):
+    """What libraries have to say, in the same form."""
+
+    def __init__(self, log: JsonLog) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._log.line(record.name, detail=self.format(record))

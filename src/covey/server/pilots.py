@@ -82,7 +82,9 @@ class PilotCalls:
         found = engine.scheduler.state.pilots.get(PilotId(pilot))
         if found is None:
             raise HttpProblem(410, "unknown-pilot", f"no pilot {pilot} here: enrol again")
-        if not hmac.compare_digest(digest(bearer(scope).decode()), found.record.credential):
+        if not hmac.compare_digest(
+            digest(bearer(scope).decode("latin-1")), found.record.credential
+        ):
             raise HttpProblem(401, "unauthorized", "that is not this pilot's credential")
 
     async def _wait(
@@ -103,7 +105,7 @@ class PilotCalls:
 def checked(message: type[Any], body: bytes) -> Any:
     try:
         return decode(message, body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise HttpProblem(400, "invalid", f"{message.__name__}: {error}") from error
 
 

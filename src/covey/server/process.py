@@ -6,6 +6,7 @@ threads hand their answers over with `call_soon_threadsafe`.
 
 import asyncio
 import contextlib
+import logging
 import signal
 import socket
 import sys
@@ -25,7 +26,7 @@ from covey.ports import EngineEvent, OpenFailed, Post, Reader, Sites, Store, Sto
 from covey.server.api import Api
 from covey.server.app import App
 from covey.server.gateway import Gateway
-from covey.server.logs import JsonLog
+from covey.server.logs import JsonHandler, JsonLog
 from covey.server.metrics import renderer
 from covey.server.pilots import PilotCalls
 
@@ -99,6 +100,7 @@ class ServerProcess:
         self._drain = False
         self._failed: Exception | None = None
         self._log = JsonLog()
+        logging.basicConfig(handlers=[JsonHandler(self._log)], level=logging.WARNING)
         clock = SteadyClock()
         self._store = parts.store(self._post, self._crashed)
         self._sites = parts.sites(self._post)

@@ -3,11 +3,14 @@
 from collections.abc import Iterator
 from itertools import islice
 
+from covey.core.model import BagStatus
 from covey.core.state import Bag, Pilot, State
 from covey.wire import BagView, PilotView, RunningRow
 
 
 def bag_view(bag: Bag) -> BagView:
+    """A bag that core holds runs: one whose end is durable is forgotten there, and nobody is told
+    of an end that a crash might undo."""
     spec = bag.spec
     return BagView(
         id=bag.id,
@@ -15,7 +18,7 @@ def bag_view(bag: Bag) -> BagView:
         owner=spec.owner,
         argv=list(spec.argv),
         names=bag.body.names,
-        status=bag.status.value,
+        status=BagStatus.RUNNING.value,
         total=bag.total,
         done=len(bag.done),
         failed=len(bag.failed),

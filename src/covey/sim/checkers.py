@@ -1,7 +1,7 @@
 """Does covey keep its promises? Judged from outside: hosts, messages and the record, never core.
 
 - What is acknowledged is durable: submissions, ends, cancellations, pilots.
-- An attempt id names one sending of one task, and is started at most once.
+- An attempt id names one sending of one task, is started at most once, and has one row.
 - A task is started again only for a reason: every earlier start failed, or died with its host, or
   its host had been out of reach for the time of a lease (after a restart: of adoption). So a
   restart of the server repeats nothing that runs. If the bag is not idempotent, only the task's
@@ -20,6 +20,7 @@ from covey.wire import ResultRow
 
 OWN_FAILURES = (FAILED, TIMEOUT)
 FAILURES = (FAILED, TIMEOUT, CANCELLED, HOST)
+NOBODYS = (0, 0)  # the end of a task that may or may not have run
 STOP_SECONDS = 90.0  # within which a cancelled bag is quiet, once nothing breaks any more
 
 
@@ -106,11 +107,15 @@ class Judge:
                     self._own_failures.pop(task, None)
             case _:
                 pass
-        self._ledger.applied(change)
+        self._ledger.applied(change, now)
 
     def _note_end(self, end: EndRecord, now: float) -> None:
         task = (end.bag, end.task)
-        run = self._ledger.by_attempt.get((end.attempt.epoch, end.attempt.sequence))
+        key = (end.attempt.epoch, end.attempt.sequence)
+        run = self._ledger.by_attempt.get(key)
+        before = self._ledger.recorded.get(key, [])
+        if key != NOBODYS and before not in ([], [LOST]):  # a lost one may come back and end
+            raise Violation(f"{end} is recorded again, after {before}")
         if end.outcome in OWN_FAILURES:
             known = self._own_failures.setdefault(task, [])
             if str(end.attempt) not in known:
@@ -159,12 +164,20 @@ class Judge:
             other
             for other in earlier
             if other.outcome in OWN_FAILURES
-            and other.sending.key in self._ledger.recorded
             and other.ended <= run.sending.at
+            and self._told_in_time(other)
             and not self._out_of_reach(other.sending, other.host, run.sending.at)
         ]
         if len(failures) >= allowed:
             raise Violation(f"{_told(run)} after {len(failures)} failures, allowed are {allowed}")
+
+    def _told_in_time(self, run: Run) -> bool:
+        """Is this failure in the record, and did no server die with the news of it? Then the next
+        one may have found a newer attempt, and taken this for one that was given up."""
+        recorded = self._ledger.recorded_at.get(run.sending.key)
+        if recorded is None:
+            return False
+        return not any(run.ended <= restart <= recorded for restart in self._ledger.restarts)
 
     # -- in the end ------------------------------------------------------------------------
 

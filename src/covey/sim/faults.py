@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from covey.core.actions import (
+    Change,
     EndJob,
+    RecordEnds,
     ReopenFailed,
     SaveBag,
     SaveBagStatus,
@@ -15,6 +17,7 @@ from covey.core.actions import (
     SavePilotStatus,
 )
 from covey.core.events import DrainRequested
+from covey.pilot.messages import FAILED
 from covey.sim.clock import START
 from covey.sim.network import Weather
 
@@ -64,7 +67,16 @@ def weather(random: Random) -> Weather:
     )
 
 
-RARE_WRITES = (ReopenFailed, SaveBag, SaveBagStatus, SavePilot, SavePilotStatus, SaveJob, EndJob)
+RARE_WRITES = (
+    ReopenFailed,
+    ReopenFailed,
+    SaveBag,
+    SaveBagStatus,
+    SavePilot,
+    SavePilotStatus,
+    SaveJob,
+    EndJob,
+)
 STORM = Weather(loss=0.15, double=0.1, slow=0.3, reset=0.1)
 
 
@@ -101,12 +113,23 @@ def _break_server(world: "World", kind: str, random: Random) -> bool:
             server.fuse = random.randint(1, 60)
         case "crash after commit":
             world.disk.after_apply = server.kill
+            world.disk.strikes_at = random.choice((_anything, _a_failure))
         case "crash at rare write":
-            server.trap = (random.choice(RARE_WRITES), random.uniform(0.0, 0.05))
+            server.trap = random.choice(RARE_WRITES)
+            server.trap_seconds = random.choice((0.0, 0.01, 0.04, 0.2))
+            server.trap_slow = random.random() < 0.5
         case _:
             world.disk.failing_commits = 1
             world.disk.failing_opens = random.choice((0, 0, 1, 4))
     return True
+
+
+def _anything(_: Change) -> bool:
+    return True
+
+
+def _a_failure(change: Change) -> bool:
+    return isinstance(change, RecordEnds) and any(end.outcome == FAILED for end in change.ends)
 
 
 def _break_pilots(world: "World", kind: str, random: Random) -> bool:

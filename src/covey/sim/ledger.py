@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 
 from msgspec import Struct, field
 
-from covey.core.actions import Change, LeaseChunk, RecordEnds, ReopenFailed, SaveBag, SaveBagStatus
+from covey.core.actions import Change, RecordEnds, ReopenFailed, SaveBag, SaveBagStatus
 from covey.core.model import BagSpec
 from covey.pilot.messages import End
 
@@ -79,10 +79,10 @@ class Ledger:
         self.acknowledged: dict[Key, End] = {}
         self.bags: dict[int, BagNotes] = {}
         self.recorded: dict[Key, list[str]] = {}  # outcomes in the record
-        self.marks: dict[int, int] = {}
+        self.recorded_at: dict[Key, float] = {}
         self.repeats = 0
 
-    def applied(self, change: Change) -> None:
+    def applied(self, change: Change, now: float) -> None:
         """This has become durable."""
         match change:
             case SaveBag(bag):
@@ -96,8 +96,7 @@ class Ledger:
                 for end in ends:
                     key = (end.attempt.epoch, end.attempt.sequence)
                     self.recorded.setdefault(key, []).append(end.outcome)
-            case LeaseChunk(bag, _, stop):
-                self.marks[bag] = stop
+                    self.recorded_at.setdefault(key, now)
             case _:
                 pass
 

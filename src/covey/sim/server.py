@@ -48,7 +48,9 @@ class Server:
     ) -> None:
         self.alive = True
         self.fuse = 0  # 0: none
-        self.trap: tuple[type[Change], float] | None = None  # die soon after such a write
+        self.trap: type[Change] | None = None  # die soon after such a write
+        self.trap_seconds = 0.0
+        self.trap_slow = False  # with a disk that is slow from then on
         self.stalled_until = 0.0
         self.store: VirtualStore  # set by the world, which owns the disk
         self.engine = Engine(
@@ -164,10 +166,12 @@ class Server:
 
     def write(self, write: Write) -> None:
         self._burn()
-        self.store.write(write)
-        if self.trap is not None and isinstance(write.change, self.trap[0]):
-            self._clock.after(self.trap[1], self.kill)
+        if self.trap is not None and isinstance(write.change, self.trap):
             self.trap = None
+            self._clock.after(self.trap_seconds, self.kill)
+            if self.trap_slow:
+                self.store.slow_down(1.0)
+        self.store.write(write)
 
     def load(self, request: RequestId, bag: BagId) -> None:
         self._burn()

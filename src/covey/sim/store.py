@@ -26,6 +26,7 @@ class Disk:
         self.failing_opens = 0
         self.slow_until = 0.0
         self.after_apply: Callable[[], None] | None = None  # a fault, once
+        self.strikes_at: Callable[[Change], bool] = bool  # … at such a change
         self._applied = applied
 
     def open(self) -> Snapshot:
@@ -71,6 +72,9 @@ class VirtualStore:
     def load(self, request: RequestId, bag: BagId) -> None:
         self._add(_Load(request, bag))
 
+    def slow_down(self, seconds: float) -> None:
+        self._disk.slow_until = self._clock.time + seconds
+
     def kill(self) -> None:
         self._alive = False
 
@@ -111,8 +115,9 @@ class VirtualStore:
             self._answer(CommitFailed("the disk is full"))
             return
         self._disk.apply([write.change for write in writes])
-        strike, self._disk.after_apply = self._disk.after_apply, None
-        if strike is not None:
+        strike = self._disk.after_apply
+        if strike is not None and any(self._disk.strikes_at(one.change) for one in writes):
+            self._disk.after_apply = None
             strike()
         self._answer(Committed(writes[-1].number))
 

@@ -72,7 +72,7 @@ def draw(seed: int) -> Plan:
     random = Random(f"{seed}/plan")
     calm_at = random.uniform(70.0, 160.0)
     count = random.randint(2, 7)
-    tasks = random.randint(200, 700)
+    tasks = random.randint(170, 620)
     taste = _taste(random)
     bags = tuple(_bag(random, seed, n, tasks // count, calm_at, taste) for n in range(count))
     hand = random.randint(5, 14)

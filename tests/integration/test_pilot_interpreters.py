@@ -1,0 +1,41 @@
+"""The pilot as one file, on every Python that hosts have, against a real server."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.world import World, open_world, task_script, wait_until
+from tests.integration.test_slots_interpreters import pythons
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    with open_world() as found:
+        found.serve("--pilots", "0")
+        yield found
+
+
+@pytest.mark.parametrize("python", [*pythons(), "pypy3"])
+def test_a_bag_runs(world: World, tmp_path: Path, python: str) -> None:
+    place = tmp_path / "pilot"
+    pilot = world.pilot("--slots", "2", "--directory", str(place), python=python)
+    script = task_script("echo ä{i}; echo err >&2; test {i} != 3 || exit 1")
+    bag = world.submit(script, 8)
+    view = world.wait_over(bag)
+    assert (view.done, view.failed) == (7, 1)
+    stuck = world.submit("sleep 60", 1, limit_seconds=0.5)
+    assert world.wait_over(stuck).failed == 1
+    client = world.client()
+    for task in range(8):
+        output = client.output(bag, task)
+        assert output is not None
+        assert output.stdout == f"ä{task}\n"
+        assert output.stderr == "err\n"
+    [row] = client.attempts(stuck, 0)
+    assert row.outcome == "timeout"
+    client.close()
+    pilot.terminate()
+    assert pilot.wait(30) == 0
+    assert not place.exists()
+    wait_until(lambda: not world.pilots())

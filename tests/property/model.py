@@ -1,0 +1,198 @@
+"""A scheduler with a record behind it, and pilots that keep the protocol but nothing else: they
+may do whatever a legal pilot could. Every step ends with `check()`, and every request is answered
+at most once.
+"""
+
+from collections.abc import Iterator
+
+from msgspec import Struct, field
+
+from covey.core.actions import (
+    Action,
+    Change,
+    LoadBag,
+    Note,
+    Refuse,
+    Reply,
+    ReplyMessage,
+    SubmitPilot,
+    Write,
+)
+from covey.core.events import BagLoaded, Committed, Event
+from covey.core.model import JobId, RequestId, Settings
+from covey.core.scheduler import Scheduler
+from covey.core.state import Bag, Pilot
+from covey.pilot.messages import Answer, End, Held, Sync
+from covey.store.memory import MemoryRecord
+
+SETTINGS = Settings(
+    poll_seconds=10.0,
+    lease_seconds=30.0,
+    adopt_seconds=20.0,
+    chunk=4,
+    largest_chunk=8,
+    most_ends=6,
+    most_pilots=4,
+    most_losses=3,
+    local_pilots=1,
+    local_slots=2,
+)
+
+
+class Hand(Struct, eq=False):
+    """A pilot, moved by hand."""
+
+    id: int
+    epoch: int
+    number: int = 0
+    received: int = 0
+    full: bool = False
+    holding: dict[tuple[int, int], Held] = field(default_factory=dict)
+    unsent: list[End] = field(default_factory=list)  # ends to deliver
+    open: dict[int, Sync] = field(default_factory=dict)  # not answered, as far as it knows
+    heard: dict[int, Answer] = field(default_factory=dict)
+
+    def sync(self, want: int, most: int) -> Sync:
+        """The next one."""
+        self.number += 1
+        ends, self.unsent = self.unsent[:most], self.unsent[most:]
+        held = None
+        if self.full:
+            self.full = False
+            self.received = self.number - 1
+            held = [*self.holding.values(), *(Held(*end[:4]) for end in self.unsent)]
+        sync = Sync(self.id, self.epoch, self.number, self.received, want, ends, held)
+        self.open[self.number] = sync
+        return sync
+
+    def answered(self, number: int, answer: Answer) -> None:
+        if answer.epoch < self.epoch or number not in self.open:
+            return
+        if answer.resync:
+            self.start_over(answer.epoch, answer.recorded)
+            return
+        self.heard[number] = answer
+        for first in list(self.open):
+            if first not in self.heard:
+                break
+            self._process(first, self.heard.pop(first))
+
+    def _process(self, number: int, answer: Answer) -> None:
+        del self.open[number]
+        self.received = number
+        for task in answer.tasks:
+            key = (answer.epoch, task.sequence)
+            assert key not in self.holding, "the same attempt was sent twice"
+            self.holding[key] = Held(*key, task.bag, task.task)
+
+    def start_over(self, epoch: int, recorded: int) -> None:
+        again = [e for number, sync in self.open.items() if number > recorded for e in sync.ends]
+        self.unsent = again + self.unsent
+        self.open.clear()
+        self.heard.clear()
+        self.epoch, self.full = epoch, True
+
+    def end(self, key: tuple[int, int], outcome: str) -> None:
+        self.unsent.append(End(*self.holding.pop(key), outcome))
+
+
+class Bench:
+    """Feeds one scheduler after another from one record."""
+
+    def __init__(self) -> None:
+        self.record = MemoryRecord()
+        self.now = 1000.0
+        self.requests = 0
+        self.open_requests: dict[int, str] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        """The server was killed: what was not committed has not happened."""
+        self.writes: list[Write] = []
+        self.loads: list[tuple[int, LoadBag]] = []
+        self.jobs: dict[JobId, None] = {}
+        self.replies: dict[int, ReplyMessage | Refuse] = {}
+        self.open_requests.clear()
+        snapshot = self.record.open()
+        self.scheduler, actions = Scheduler.recover(snapshot, SETTINGS, self.now)
+        for job in snapshot.jobs:
+            self.jobs[job.id] = None
+        self._take(actions)
+
+    def request(self, what: str) -> RequestId:
+        self.requests += 1
+        self.open_requests[self.requests] = what
+        return RequestId(self.requests)
+
+    def handle(self, event: Event) -> list[Action]:
+        actions = self.scheduler.handle(event, self.now)
+        self._take(actions)
+        return actions
+
+    def commit(self, count: int) -> None:
+        """The first `count` of the writes become durable; what was to be read then is read."""
+        batch, self.writes = self.writes[:count], self.writes[count:]
+        if batch:
+            changes: list[Change] = [write.change for write in batch]
+            self.record.apply(changes)
+            self.handle(Committed(batch[-1].number))
+        durable = self.scheduler.state.durable
+        ripe = [load for after, load in self.loads if after <= durable]
+        self.loads = [(after, load) for after, load in self.loads if after > durable]
+        for load in ripe:
+            self.handle(BagLoaded(load.request, load.bag, self.record.load(load.bag)))
+
+    def _take(self, actions: list[Action]) -> None:
+        self.scheduler.state.check()
+        for action in actions:
+            match action:
+                case Write():
+                    last = self.writes[-1].number if self.writes else self.scheduler.state.durable
+                    assert action.number > last
+                    self.writes.append(action)
+                case Reply(request, message):
+                    self._answer(request, message)
+                case Refuse(request):
+                    self._answer(request, action)
+                case LoadBag():
+                    self.loads.append((self.scheduler.state.writes, action))
+                case SubmitPilot(job):
+                    self.jobs[job.id] = None
+                case Note():
+                    pass
+
+    def _answer(self, request: int, message: ReplyMessage | Refuse) -> None:
+        assert request in self.open_requests, f"{request} was answered twice, or never asked"
+        del self.open_requests[request]
+        self.replies[request] = message
+
+
+def picture(scheduler: Scheduler) -> list[object]:
+    """All that core knows, but for when it heard of whom."""
+    state = scheduler.state
+    counts = [state.epoch, state.writes, state.durable, state.next_bag, state.next_pilot]
+    return [
+        *counts,
+        state.next_sequence,
+        list(state.keys.items()),
+        [list(_bag(bag)) for bag in state.bags.values()],
+        [list(_pilot(pilot)) for pilot in state.pilots.values()],
+        list(state.jobs),
+        list(state.hungry),
+        list(state.unheard),
+        list(state.then),
+    ]
+
+
+def _bag(bag: Bag) -> Iterator[object]:
+    yield from (bag.id, bag.status, bag.next, bag.mark, bag.asked_mark)
+    yield from (list(bag.done), list(bag.failed), list(bag.ready), list(bag.doubt))
+    yield [(task, [one.id for one in attempts]) for task, attempts in bag.live.items()]
+    yield from (dict(bag.tries), dict(bag.losses), dict(bag.chunks), dict(bag.unfinished))
+
+
+def _pilot(pilot: Pilot) -> Iterator[object]:
+    yield from (pilot.record, pilot.status, pilot.resync, pilot.last, pilot.recorded, pilot.want)
+    yield from (list(pilot.attempts), list(pilot.waiting), dict(pilot.answers))
+    yield [one.request for one in pilot.waiting.values()]
+    yield from ([one.id for one in pilot.cancels], [one.id for one in pilot.recalls])

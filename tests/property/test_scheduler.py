@@ -1,0 +1,316 @@
+"""Core against anything that can happen to it: legal, late, repeated, lost, and nonsense.
+
+After every event the invariants hold. A message that is refused changes nothing but when its pilot
+was last heard. In the end, when everybody behaves, everything finishes, and each task has one
+result.
+"""
+
+from hypothesis import settings, target
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from covey.core.actions import Refuse, Submitted, Write
+from covey.core.events import (
+    BagSubmitted,
+    CancelRequested,
+    Event,
+    JobEnded,
+    JobRefused,
+    JobSubmitted,
+    PilotEnrolled,
+    PilotLeft,
+    RequestDropped,
+    RetryRequested,
+    SyncReceived,
+    Ticked,
+)
+from covey.core.model import BagId, BagSpec, JobId, PilotId
+from covey.core.space import Axis, Range
+from covey.pilot.messages import (
+    OK,
+    PILOT_OUTCOMES,
+    RETURNED,
+    Answer,
+    End,
+    Enrol,
+    Enrolled,
+    Held,
+    Leave,
+    Sync,
+)
+from tests.property.model import SETTINGS, Bench, Hand, picture
+
+SPECS = st.builds(
+    BagSpec,
+    argv=st.just(("work",)),
+    space=st.builds(
+        Axis, st.just("i"), st.builds(Range, st.just("0"), st.just("1"), st.integers(1, 12))
+    ),
+    key=st.sampled_from(("", "", "one", "two")),
+    retries=st.integers(0, 2),
+    idempotent=st.booleans(),
+)
+WRONG_SPECS = (
+    BagSpec(argv=()),
+    BagSpec(argv=("work",), retries=-1),
+    BagSpec(argv=("work",), space=Axis("i", Range("0", "1", 0))),
+    BagSpec(argv=("work",), space=Axis("not a name", Range("0", "1", 1))),
+)
+WRONG_ENROLS = (
+    Enrol("short", "host", 1),
+    Enrol("key-of-nobody", "", 1),
+    Enrol("key-of-nobody", "host", 0),
+    Enrol("key-of-nobody", "host", 1, protocol=99),
+)
+
+
+class SchedulerMachine(RuleBasedStateMachine):
+    """`self.hands` are pilots that are alive, as far as they know."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.bench = Bench()
+        self.hands: dict[int, Hand] = {}
+        self.syncs: dict[int, tuple[Hand, Sync]] = {}  # by request
+        self.enrols: dict[int, Hand | None] = {}
+        self.keys = 0
+
+    # -- people ----------------------------------------------------------------------------
+
+    @rule(spec=SPECS)
+    def submit(self, spec: BagSpec) -> None:
+        self.bench.handle(BagSubmitted(self.bench.request("submit"), spec))
+
+    @rule(spec=st.sampled_from(WRONG_SPECS))
+    def submit_nonsense(self, spec: BagSpec) -> None:
+        self.refused(BagSubmitted(self.bench.request("submit"), spec))
+
+    @rule(bag=st.integers(1, 4), cancel=st.booleans())
+    def cancel_or_retry(self, bag: int, cancel: bool) -> None:
+        request, known = self.bench.request("change"), self.bench.scheduler.state.next_bag
+        kind = CancelRequested if cancel else RetryRequested
+        if bag < known:
+            self.bench.handle(kind(request, BagId(bag)))
+        else:
+            self.refused(kind(request, BagId(bag)))
+
+    # -- the machine -----------------------------------------------------------------------
+
+    @rule(count=st.integers(1, 8))
+    def commit(self, count: int) -> None:
+        self.bench.commit(count)
+
+    @rule(seconds=st.sampled_from((0.1, 1.0, 4.0, 12.0, 35.0)))
+    def tick(self, seconds: float) -> None:
+        self.bench.now += seconds
+        self.bench.handle(Ticked())
+
+    @rule()
+    def crash(self) -> None:
+        self.bench.restart()
+        self.syncs.clear()
+        self.enrols.clear()
+
+    @precondition(lambda self: self.bench.jobs)
+    @rule(data=st.data(), kind=st.sampled_from((JobSubmitted, JobRefused, JobEnded)))
+    def site_speaks(self, data: st.DataObject, kind: type) -> None:
+        job = data.draw(st.sampled_from(list(self.bench.jobs)))
+        if kind is JobSubmitted:
+            self.bench.handle(JobSubmitted(job))
+            return
+        del self.bench.jobs[job]
+        self.bench.handle(kind(job, "so it is"))
+
+    @rule()
+    def site_speaks_nonsense(self) -> None:
+        self.bench.handle(JobEnded(JobId("never heard of"), "who knows"))
+
+    # -- pilots ----------------------------------------------------------------------------
+
+    @rule(slots=st.integers(1, 3), with_job=st.booleans())
+    def enrol(self, slots: int, with_job: bool) -> None:
+        job = next(iter(self.bench.jobs), "") if with_job else ""
+        self.keys += 1
+        request = self.bench.request("enrol")
+        self.enrols[request] = None
+        enrol = Enrol(f"key-{self.keys:08}", "host", slots, job=job)
+        self.bench.handle(PilotEnrolled(request, enrol, "word", "digest"))
+
+    @rule(enrol=st.sampled_from(WRONG_ENROLS))
+    def enrol_nonsense(self, enrol: Enrol) -> None:
+        self.refused(PilotEnrolled(self.bench.request("enrol"), enrol, "word", "digest"))
+
+    @rule()
+    def hear_enrolments(self) -> None:
+        for request in list(self.enrols):
+            reply = self.bench.replies.pop(request, None)
+            if isinstance(reply, Enrolled):
+                self.hands[reply.pilot] = Hand(reply.pilot, reply.epoch)
+            if reply is not None:
+                del self.enrols[request]
+
+    @precondition(lambda self: self.hands)
+    @rule(data=st.data(), want=st.integers(0, 5), most=st.integers(0, 6))
+    def sync(self, data: st.DataObject, want: int, most: int) -> None:
+        hand = self.a_hand(data)
+        if len(hand.open) < 2:
+            self.send(hand, hand.sync(want, most))
+
+    @precondition(lambda self: self.hands)
+    @rule(data=st.data())
+    def sync_again(self, data: st.DataObject) -> None:
+        hand = self.a_hand(data)
+        if hand.open:
+            self.send(hand, hand.open[data.draw(st.sampled_from(list(hand.open)))])
+
+    @precondition(lambda self: self.hands)
+    @rule(data=st.data(), outcome=st.sampled_from(PILOT_OUTCOMES))
+    def task_ends(self, data: st.DataObject, outcome: str) -> None:
+        hand = self.a_hand(data)
+        if hand.holding:
+            hand.end(data.draw(st.sampled_from(list(hand.holding))), outcome)
+
+    @rule(lost=st.booleans())
+    def hear_answers(self, lost: bool) -> None:
+        """… or lose them all."""
+        for request, (hand, sync) in list(self.syncs.items()):
+            reply = self.bench.replies.pop(request, None)
+            if reply is None:
+                continue
+            del self.syncs[request]
+            if lost or hand.id not in self.hands:
+                continue
+            if isinstance(reply, Answer):
+                hand.answered(sync.number, reply)
+            elif isinstance(reply, Refuse) and reply.problem.value == "unknown-pilot":
+                del self.hands[hand.id]
+
+    @precondition(lambda self: self.syncs)
+    @rule(data=st.data())
+    def connection_breaks(self, data: st.DataObject) -> None:
+        request = data.draw(st.sampled_from(list(self.syncs)))
+        hand, _ = self.syncs.pop(request)
+        self.bench.open_requests.setdefault(request, "dropped")
+        self.bench.handle(RequestDropped(request, PilotId(hand.id)))  # type: ignore[arg-type]
+
+    @precondition(lambda self: self.hands)
+    @rule(data=st.data())
+    def dies(self, data: st.DataObject) -> None:
+        del self.hands[self.a_hand(data).id]
+
+    @precondition(lambda self: self.hands)
+    @rule(data=st.data())
+    def leaves(self, data: st.DataObject) -> None:
+        hand = self.a_hand(data)
+        del self.hands[hand.id]
+        request = self.bench.request("leave")
+        self.bench.handle(PilotLeft(request, Leave(hand.id, hand.epoch, "enough")))
+
+    @precondition(lambda self: self.hands)
+    @rule(data=st.data(), wrong=st.integers(0, 6))
+    def sync_nonsense(self, data: st.DataObject, wrong: int) -> None:
+        hand = self.a_hand(data)
+        pilot = self.bench.scheduler.state.pilots.get(PilotId(hand.id))
+        number = hand.number + 1
+        right = Sync(hand.id, hand.epoch, number, 0, 1)
+        end = End(hand.epoch, 1, 1, 0, OK)
+        if pilot is not None and not pilot.resync and wrong == 0:
+            right = right._replace(epoch=self.bench.scheduler.state.epoch)
+            self.refused(self.received(right._replace(number=pilot.last + 5)))
+            return
+        nonsense = {
+            0: right._replace(pilot=99),
+            1: right._replace(pilot=99),
+            2: right._replace(epoch=self.bench.scheduler.state.epoch + 1),
+            3: right._replace(received=number),
+            4: right._replace(want=-1),
+            5: right._replace(ends=[end._replace(outcome="perhaps")]),
+            6: right._replace(ends=[end] * (SETTINGS.most_ends + 1)),
+        }
+        self.refused(self.received(nonsense[wrong]))
+
+    @precondition(lambda self: self.hands)
+    @rule(data=st.data(), task=st.integers(0, 14), outcome=st.sampled_from(PILOT_OUTCOMES))
+    def lies(self, data: st.DataObject, task: int, outcome: str) -> None:
+        """A well-formed end of an attempt that was never made: it may count, nothing may break."""
+        hand = self.a_hand(data)
+        hand.unsent.append(End(hand.epoch, 10**6 + task, 1, task, outcome))
+
+    # -- what is always so -----------------------------------------------------------------
+
+    def a_hand(self, data: st.DataObject) -> Hand:
+        return self.hands[data.draw(st.sampled_from(list(self.hands)))]
+
+    def send(self, hand: Hand, sync: Sync) -> None:
+        event = self.received(sync)
+        self.syncs[event.request] = (hand, sync)
+        self.bench.handle(event)
+
+    def received(self, sync: Sync) -> SyncReceived:
+        return SyncReceived(self.bench.request("sync"), sync)
+
+    def refused(self, event: Event) -> None:
+        """It is refused, and changes nothing."""
+        before = picture(self.bench.scheduler)
+        actions = self.bench.handle(event)
+        assert [type(action) for action in actions] == [Refuse], actions
+        assert picture(self.bench.scheduler) == before
+
+    # -- how it ends -----------------------------------------------------------------------
+
+    def teardown(self) -> None:
+        """Everybody behaves from now on: all that is not cancelled finishes."""
+        if not hasattr(self, "bench"):
+            return
+        bench = self.bench
+        self.hands.clear()
+        self.settle()
+        for _ in range(2):  # those that died are found out
+            bench.now += SETTINGS.lease_seconds + 1
+            bench.handle(Ticked())
+            self.settle()
+        request = bench.request("enrol")
+        bench.handle(PilotEnrolled(request, Enrol("key-of-the-last", "host", 3), "word", "digest"))
+        self.settle()
+        enrolled = bench.replies[request]
+        assert isinstance(enrolled, Enrolled | Refuse)
+        if isinstance(enrolled, Refuse):  # there are enough, though they are dead
+            return
+        self.work(Hand(enrolled.pilot, enrolled.epoch))
+        for view in bench.record.bags():
+            assert view.over, view
+            results = bench.record.results(view.id)
+            if view.status == "finished":
+                assert [row.task for row in results] == list(range(view.total))
+            assert sum(row.outcome == OK for row in results) == view.done
+
+    def work(self, hand: Hand) -> None:
+        bench = self.bench
+        for _ in range(200):
+            if all(bag.status != "running" for bag in bench.scheduler.state.bags.values()):
+                break
+            event = self.received(hand.sync(3, 6))
+            bench.handle(event)
+            self.settle()
+            bench.now += 1.0
+            bench.handle(Ticked())
+            self.settle()
+            reply = bench.replies.pop(event.request, None)
+            if isinstance(reply, Answer):
+                hand.answered(event.sync.number, reply)
+            for key in list(hand.holding):
+                hand.end(key, OK)
+        self.settle()
+        target(float(len(bench.record.bags())))
+
+    def settle(self) -> None:
+        while self.bench.writes or self.bench.loads:
+            self.bench.commit(100)
+
+
+SchedulerMachine.TestCase.settings = settings(
+    max_examples=150, stateful_step_count=60, deadline=None
+)
+TestScheduler = SchedulerMachine.TestCase
+
+_ = (Held, RETURNED, Submitted, Write)
