@@ -18,7 +18,7 @@ from covey.core.actions import (
     SubmitPilot,
     Write,
 )
-from covey.core.events import BagLoaded, Committed, Event
+from covey.core.events import BagLoaded, Committed, Event, Ticked
 from covey.core.model import JobId, RequestId, Settings
 from covey.core.scheduler import Scheduler
 from covey.core.state import Bag, Pilot
@@ -128,6 +128,12 @@ class Bench:
         actions = self.scheduler.handle(event, self.now)
         self._take(actions)
         return actions
+
+    def pass_time(self, seconds: float) -> None:
+        until = self.now + seconds
+        while self.now < until:
+            self.now = min(self.now + 4.0, until)
+            self.handle(Ticked())
 
     def commit(self, count: int) -> None:
         """The first `count` of the writes become durable; what was to be read then is read."""

@@ -5,11 +5,11 @@ was last heard. In the end, when everybody behaves, everything finishes, and eac
 result.
 """
 
-from hypothesis import settings, target
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from covey.core.actions import Refuse, Submitted, Write
+from covey.core.actions import Refuse
 from covey.core.events import (
     BagSubmitted,
     CancelRequested,
@@ -24,17 +24,15 @@ from covey.core.events import (
     SyncReceived,
     Ticked,
 )
-from covey.core.model import BagId, BagSpec, JobId, PilotId
+from covey.core.model import BagId, BagSpec, PilotId, RequestId
 from covey.core.space import Axis, Range
 from covey.pilot.messages import (
     OK,
     PILOT_OUTCOMES,
-    RETURNED,
     Answer,
     End,
     Enrol,
     Enrolled,
-    Held,
     Leave,
     Sync,
 )
@@ -50,6 +48,7 @@ SPECS = st.builds(
     retries=st.integers(0, 2),
     idempotent=st.booleans(),
 )
+MOST_BAGS = 6
 WRONG_SPECS = (
     BagSpec(argv=()),
     BagSpec(argv=("work",), retries=-1),
@@ -67,16 +66,22 @@ WRONG_ENROLS = (
 class SchedulerMachine(RuleBasedStateMachine):
     """`self.hands` are pilots that are alive, as far as they know."""
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(spec=SPECS, pilots=st.integers(1, 3))
+    def begin(self, spec: BagSpec, pilots: int) -> None:
         self.bench = Bench()
         self.hands: dict[int, Hand] = {}
         self.syncs: dict[int, tuple[Hand, Sync]] = {}  # by request
         self.enrols: dict[int, Hand | None] = {}
         self.keys = 0
+        self.submit(spec)
+        for _ in range(pilots):
+            self.enrol(2, True)
+        self.settle()
+        self.hear_enrolments()
 
     # -- people ----------------------------------------------------------------------------
 
+    @precondition(lambda self: self.bench.scheduler.state.next_bag <= MOST_BAGS)
     @rule(spec=SPECS)
     def submit(self, spec: BagSpec) -> None:
         self.bench.handle(BagSubmitted(self.bench.request("submit"), spec))
@@ -100,13 +105,19 @@ class SchedulerMachine(RuleBasedStateMachine):
     def commit(self, count: int) -> None:
         self.bench.commit(count)
 
-    @rule(seconds=st.sampled_from((0.1, 1.0, 4.0, 12.0, 35.0)))
-    def tick(self, seconds: float) -> None:
+    @rule(seconds=st.sampled_from((0.1, 1.0, 12.0, 35.0)))
+    def time_passes(self, seconds: float) -> None:
+        self.bench.pass_time(seconds)
+
+    @rule(seconds=st.sampled_from((6.0, 40.0)))
+    def server_stalls(self, seconds: float) -> None:
         self.bench.now += seconds
         self.bench.handle(Ticked())
 
-    @rule()
-    def crash(self) -> None:
+    @rule(rarely=st.integers(0, 5))
+    def crash(self, rarely: int) -> None:
+        if rarely:
+            return
         self.bench.restart()
         self.syncs.clear()
         self.enrols.clear()
@@ -120,10 +131,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             return
         del self.bench.jobs[job]
         self.bench.handle(kind(job, "so it is"))
-
-    @rule()
-    def site_speaks_nonsense(self) -> None:
-        self.bench.handle(JobEnded(JobId("never heard of"), "who knows"))
+        self.bench.handle(kind(job, "it says so twice"))
 
     # -- pilots ----------------------------------------------------------------------------
 
@@ -191,18 +199,30 @@ class SchedulerMachine(RuleBasedStateMachine):
         request = data.draw(st.sampled_from(list(self.syncs)))
         hand, _ = self.syncs.pop(request)
         self.bench.open_requests.setdefault(request, "dropped")
-        self.bench.handle(RequestDropped(request, PilotId(hand.id)))  # type: ignore[arg-type]
+        self.bench.handle(RequestDropped(RequestId(request), PilotId(hand.id)))
 
     @precondition(lambda self: self.hands)
-    @rule(data=st.data())
-    def dies(self, data: st.DataObject) -> None:
-        del self.hands[self.a_hand(data).id]
+    @rule(outcomes=st.lists(st.sampled_from(PILOT_OUTCOMES), max_size=4), durable=st.booleans())
+    def all_goes_well(self, outcomes: list[str], durable: bool) -> None:
+        """… for a moment: work is fetched, and some of it ends."""
+        self.hear_answers(lost=False)
+        for hand in list(self.hands.values()):
+            for key, outcome in zip(list(hand.holding), outcomes, strict=False):
+                hand.end(key, outcome)
+            if len(hand.open) < 2:
+                self.send(hand, hand.sync(3, 6))
+        if durable:
+            self.settle()
+            self.hear_answers(lost=False)
 
-    @precondition(lambda self: self.hands)
-    @rule(data=st.data())
-    def leaves(self, data: st.DataObject) -> None:
+    @precondition(lambda self: len(self.hands) > 1)
+    @rule(data=st.data(), in_order=st.booleans())
+    def ends_itself(self, data: st.DataObject, in_order: bool) -> None:
+        """In order, or by kill -9."""
         hand = self.a_hand(data)
         del self.hands[hand.id]
+        if not in_order:
+            return
         request = self.bench.request("leave")
         self.bench.handle(PilotLeft(request, Leave(hand.id, hand.epoch, "enough")))
 
@@ -266,8 +286,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.hands.clear()
         self.settle()
         for _ in range(2):  # those that died are found out
-            bench.now += SETTINGS.lease_seconds + 1
-            bench.handle(Ticked())
+            bench.pass_time(SETTINGS.lease_seconds + 5)
             self.settle()
         request = bench.request("enrol")
         bench.handle(PilotEnrolled(request, Enrol("key-of-the-last", "host", 3), "word", "digest"))
@@ -301,7 +320,6 @@ class SchedulerMachine(RuleBasedStateMachine):
             for key in list(hand.holding):
                 hand.end(key, OK)
         self.settle()
-        target(float(len(bench.record.bags())))
 
     def settle(self) -> None:
         while self.bench.writes or self.bench.loads:
@@ -312,5 +330,3 @@ SchedulerMachine.TestCase.settings = settings(
     max_examples=150, stateful_step_count=60, deadline=None
 )
 TestScheduler = SchedulerMachine.TestCase
-
-_ = (Held, RETURNED, Submitted, Write)

@@ -11,23 +11,23 @@ from covey.core.turn import Turn
 
 
 def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
-    """Attempts for this pilot, oldest bag first."""
-    count = _room(turn.state, pilot)
+    """Attempts for this pilot, oldest bag first. It prefetches only of bags of which it has run
+    a task: what it wants is what it has measured, and this bag's tasks may be a thousand times
+    longer."""
+    most = len(pilot.attempts) + _room(turn.state, pilot)
     taken: list[Attempt] = []
-    if count <= 0:
-        return taken
     for bag in turn.state.bags.values():
+        if len(pilot.attempts) >= most:
+            break
         if bag.status is not BagStatus.RUNNING or bag.not_before > turn.state.durable:
             continue
-        while count > 0:
+        enough = most if bag.id in pilot.proven else min(most, pilot.record.slots)
+        while len(pilot.attempts) < enough:
             task = _next_task(bag)
             if task is None:
                 break
             taken.append(_send(turn, pilot, bag, task))
-            count -= 1
         reserve(turn, bag)
-        if count <= 0:
-            break
     return taken
 
 

@@ -25,6 +25,7 @@ from covey.core.turn import Turn
 from covey.pilot.messages import CANCELLED, FAILED, HOST, LOST, OK, RETURNED, TIMEOUT, End
 
 _OWN_FAILURES = (FAILED, TIMEOUT)
+_RUN = (OK, FAILED, TIMEOUT)
 
 
 def settle(turn: Turn, pilot: Pilot, end: End) -> EndRecord | None:
@@ -46,6 +47,8 @@ def settle(turn: Turn, pilot: Pilot, end: End) -> EndRecord | None:
         if attempt is not None:
             _forget_attempt(bag, attempt)
         verdict = _judge(turn, bag, end, expected)
+    if attempt is not None and end.outcome in _RUN:
+        pilot.proven.add(attempt.bag)
     state.ended[end.outcome] = state.ended.get(end.outcome, 0) + 1
     if end.outcome == RETURNED:
         return None

@@ -102,6 +102,7 @@ class Pilot(Struct, eq=False):
     cancels: list[Attempt] = field(default_factory=list)
     recalls: list[Attempt] = field(default_factory=list)
     bodies: set[BagId] = field(default_factory=set)
+    proven: set[BagId] = field(default_factory=set)  # bags of which it has run a task
 
 
 class Job(Struct):

@@ -20,10 +20,10 @@ from typing import Deque, Dict, List, NamedTuple, Optional, Union
 
 from covey.pilot.messages import RETURNED, Answer, Body, End, Held, Sync, Task
 
-PACE_SECONDS = 0.025
-HORIZON_SECONDS = 0.06
+PACE_SECONDS = 0.05
+HORIZON_SECONDS = 0.15
 LONG_SECONDS = 1.0  # tasks that take longer are not prefetched
-MOST_PREFETCH = 64  # a slot
+MOST_PREFETCH = 192  # a slot
 MOST_ENDS = 1000  # a sync
 CAPTURED = 1 << 16  # of an output, at most
 MOST_OUTPUT = 1 << 20  # characters of output a sync, unless one end has more
@@ -312,7 +312,7 @@ class Brain:
             self._sync(now)
         elif len(self._open) == 1 and self._ends and not self._ends_open():
             paced = now - self._ends_sent >= PACE_SECONDS
-            if paced or not self.queue:
+            if paced or len(self.holding) <= self.slots:
                 self._sync(now)
 
     def _sync(self, now: float) -> None:

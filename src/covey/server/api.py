@@ -176,13 +176,13 @@ class Api:
         failed = request.query_params.get("failed", "0") == "1"
         until = self._deadline(request)
         while True:
-            changed = self._changed
+            changed, live = self._changed, bag in self._live()  # as of before the reading
             rows = await self._read(
                 lambda reader: reader.results(
                     bag, after, min(limit, MOST_ROWS), by_row=by_row, failed_only=failed
                 )
             )
-            if rows or bag not in self._live() or not await self._news(changed, until):
+            if rows or not live or not await self._news(changed, until):
                 return rows
 
     async def _running(self, request: Request) -> list[Any]:

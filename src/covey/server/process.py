@@ -135,6 +135,7 @@ class ServerProcess:
                 log_config=None,
                 access_log=False,
                 lifespan="off",
+                proxy_headers=False,
                 timeout_keep_alive=75,
                 timeout_graceful_shutdown=1,
                 server_header=False,

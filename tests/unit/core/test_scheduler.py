@@ -311,9 +311,11 @@ def given_up(bag: BagId) -> BagSnapshot:
 
 def test_prefetched_tasks_are_recalled_for_idle_slots() -> None:
     table = Table()
-    table.submit(spec(6))
+    table.submit(spec(7))
     hoarder = table.enrol(slots=1)
-    assert len(hoarder.ask(want=6).tasks) == 6
+    first = hoarder.ask(want=6)
+    assert len(first.tasks) == 1, "it does not know yet how long they take"
+    assert len(hoarder.ask(6, [end(first)]).tasks) == 6
     hoarder.sync(want=6)
     idle = table.enrol(slots=2)
     idle.sync(want=2)
