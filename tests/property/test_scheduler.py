@@ -202,9 +202,17 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.bench.handle(RequestDropped(RequestId(request), PilotId(hand.id)))
 
     @precondition(lambda self: self.hands)
-    @rule(outcomes=st.lists(st.sampled_from(PILOT_OUTCOMES), max_size=4), durable=st.booleans())
-    def all_goes_well(self, outcomes: list[str], durable: bool) -> None:
-        """… for a moment: work is fetched, and some of it ends."""
+    @rule(
+        outcomes=st.lists(st.sampled_from((*PILOT_OUTCOMES, OK, OK)), max_size=4),
+        durable=st.booleans(),
+        rounds=st.integers(1, 4),
+    )
+    def all_goes_well(self, outcomes: list[str], durable: bool, rounds: int) -> None:
+        """… for a while: work is fetched, and some of it ends."""
+        for _ in range(rounds):
+            self.work_a_little(outcomes, durable)
+
+    def work_a_little(self, outcomes: list[str], durable: bool) -> None:
         self.hear_answers(lost=False)
         for hand in list(self.hands.values()):
             for key, outcome in zip(list(hand.holding), outcomes, strict=False):

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from covey.core import bags, dispatch, ends, pilots, recovery
+from covey.core import dispatch, ends, pilots, recovery
 from covey.core.actions import Change
 from covey.core.model import EndRecord, PilotStatus, RequestId, Settings, Snapshot, Verdict
 from covey.core.state import Answering, Attempt, Bag, Pilot, Replying, State, Then
@@ -187,14 +187,6 @@ def closes_chunks_before_their_results(
     right: Callable[..., None], turn: Turn, change: Change, then: Then | None = None
 ) -> None:
     turn.write(change, then)
-
-
-@bug((bags, "_reopen"))
-def retries_before_that_is_durable(
-    right: Callable[..., None], turn: Turn, bag: Bag, failed: list[int]
-) -> None:
-    right(turn, bag, failed)
-    bag.not_before = 0
 
 
 @bug((ends, "_judge"))

@@ -69,11 +69,17 @@ def submit(slots: int | None, as_json: bool, **options: Any) -> None:
 
 
 def send(config: "Config", spec: "BagSpec", slots: int | None) -> tuple["Client", "Submitted"]:
-    """Submit to a server that runs, or to a new one; also if it ends at this very moment."""
+    """Submit to a server that runs, or to a new one; also if it ends at this very moment. The key
+    makes both tries one submission."""
+    import secrets
+
+    import msgspec
+
     from covey.cli import places
     from covey.client.embedded import is_held
     from covey.core.errors import ServerAway
 
+    spec = msgspec.structs.replace(spec, key=secrets.token_hex(16))
     options = server_options(slots)
     running = places.running_client(config)
     client = running or places.client(config, options)

@@ -125,8 +125,11 @@ def _signal_again(turn: Turn, attempt: Attempt) -> None:
 
 def _adopt_one(turn: Turn, pilot: Pilot, id_: AttemptId, one: Held) -> None:
     attempt = Attempt(id_, BagId(one.bag), TaskNumber(one.task), pilot.record.id, turn.now)
-    pilot.attempts[id_] = attempt
     bag = turn.state.bags.get(attempt.bag)
+    if bag is not None and attempt.task >= bag.next:  # never sent by us
+        ends.cancel(turn, attempt)
+        return
+    pilot.attempts[id_] = attempt
     if bag is None:
         ends.cancel(turn, attempt)
         return

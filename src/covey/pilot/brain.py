@@ -131,7 +131,7 @@ class Brain:
         self._departed = False
         self._open: "OrderedDict[int, Open]" = OrderedDict()
         self._ends: List[Ended] = []
-        self._ends_sent = now - PACE_SECONDS
+        self._ends_sent = now - 1.0  # long ago
         self._busy = now
         self._mean_seconds: Optional[float] = None
         self._commands: List[Command] = []
@@ -174,9 +174,9 @@ class Brain:
         if opened is None or opened.tries != attempt:
             return
         if problem in ("unknown-pilot", "unauthorized"):  # or a late enrolment took our place
-            self._enrolling = True
-            self._commands.append(EnrolAgain())
-            self._reclaim(0)
+            if not self._enrolling:
+                self._enrolling = True
+                self._commands.append(EnrolAgain())
         elif problem == "stale":
             self._start_over(self.epoch, 0)
         else:
@@ -185,9 +185,13 @@ class Brain:
             self.failed(number, attempt, now)
 
     def enrolled(self, pilot: int, epoch: int) -> None:
-        self.pilot = pilot
         self._enrolling = False
-        self._start_over(epoch, 0)
+        if pilot != self.pilot:
+            self.pilot = pilot
+            self._start_over(epoch, 0)
+        else:  # it knows us after all, and will tell us which ends it has
+            for opened in self._open.values():
+                opened.retry_at = 0.0
 
     def ended(self, key: str, end: End, now: float) -> None:
         """A slot is through with it (or gives it back unstarted)."""

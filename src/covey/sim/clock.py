@@ -15,17 +15,17 @@ class Timeline:
 
     def __init__(self) -> None:
         self.time = START
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._heap: list[tuple[float, int, Callable[[], object]]] = []
         self._sequence = 0
 
     def now(self) -> float:
         return self.time
 
-    def at(self, time: float, do: Callable[[], None]) -> None:
+    def at(self, time: float, do: Callable[[], object]) -> None:
         self._sequence += 1
         heappush(self._heap, (max(time, self.time), self._sequence, do))
 
-    def after(self, delay: float, do: Callable[[], None]) -> None:
+    def after(self, delay: float, do: Callable[[], object]) -> None:
         self.at(self.time + delay, do)
 
     def every(self, seconds: float, do: Callable[[], None]) -> None:

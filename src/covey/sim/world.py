@@ -60,6 +60,7 @@ class World:
         self.site_notices = True
         self.servers = 0
         self.calm_at = START + self.plan.calm_at
+        self._over = False
         self.struck: dict[str, int] = {}
         self.owners = [self._owner(bag) for bag in self.plan.bags]
         self.server = self._new_server()
@@ -68,7 +69,7 @@ class World:
     def run(self) -> Report:
         problem = ""
         try:
-            while not self._satisfied():
+            while not self._over:
                 self.clock.step()
             self.server.check()
             self.judge.final(self.calm_at)
@@ -126,6 +127,7 @@ class World:
         self.server.post(Ticked())
         for owner in self.owners:
             owner.look()
+        self._over = self.clock.time >= self.calm_at and self._satisfied()
 
     def _mind(self) -> None:
         """Somebody starts pilots by hand when there are hardly any."""
@@ -184,13 +186,10 @@ class World:
     # -- the end ---------------------------------------------------------------------------
 
     def _satisfied(self) -> bool:
-        now = self.clock.time
-        if now < self.calm_at:
-            return False
         done = all(owner.satisfied() for owner in self.owners)
         if done and all(pilot.idle() for pilot in self.pilots if pilot.alive):
             return True
-        if now > self.calm_at + self._patience_seconds():
+        if self.clock.time > self.calm_at + self._patience_seconds():
             left = [owner.plan.number for owner in self.owners if not owner.satisfied()]
             busy = [pilot.name for pilot in self.pilots if pilot.alive and not pilot.idle()]
             raise Violation(f"nothing breaks any more, but bags {left} and {busy} do not finish")

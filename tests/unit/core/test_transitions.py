@@ -26,6 +26,4 @@ def test_every_state_has_its_steps_and_no_others_are_taken(
 
 
 def test_the_documentation_shows_these_tables() -> None:
-    assert DOCS.read_text() == diagram(), (
-        "make it anew: see core/transitions.py"
-    )
+    assert DOCS.read_text() == diagram(), "make it anew: see core/transitions.py"

@@ -8,6 +8,7 @@ from covey.pilot.brain import (
     MOST_ENDS,
     PACE_SECONDS,
     Brain,
+    Command,
     Depart,
     EnrolAgain,
     Recall,
@@ -29,7 +30,7 @@ class Desk:
         self.now = 100.0
         self.brain = Brain(7, 1, slots, 20.0, Random(1), self.now)
 
-    def step(self, later: float = 0.0) -> list[object]:
+    def step(self, later: float = 0.0) -> list[Command]:
         self.now += later
         return self.brain.step(self.now)
 
@@ -56,7 +57,7 @@ class Desk:
         self.brain.ended(key, end, self.now)
 
 
-def of_kind(commands: list[object], kind: type[Kind]) -> list[Kind]:
+def of_kind(commands: list[Command], kind: type[Kind]) -> list[Kind]:
     return [command for command in commands if isinstance(command, kind)]
 
 
@@ -102,7 +103,7 @@ def test_ends_are_paced_while_work_is_queued() -> None:
     desk.sent()
     desk.end("1.2")
     assert desk.sent() == []
-    (sync,) = desk.sent(PACE_SECONDS)
+    (sync,) = desk.sent(PACE_SECONDS * 1.01)
     assert [end.sequence for end in sync.ends] == [2]
 
 

@@ -1,0 +1,27 @@
+"""The simulator bites: it finds every planted bug, and the right code passes the same world."""
+
+import pytest
+
+from covey.sim.report import failure
+from covey.sim.world import run
+from tests.simulation.bugs import BUGS
+
+WORLDS = 60
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_bug_is_found(name: str) -> None:
+    for seed in range(WORLDS):
+        with BUGS[name]():
+            report = run(seed)
+        if report.problem:
+            break
+    else:
+        pytest.fail(f"nothing wrong was seen in {WORLDS} worlds with this bug")
+    print(f"{name}: {failure(report)}")
+    right = run(seed)
+    assert not right.problem, failure(right)
+
+
+def test_there_are_enough() -> None:
+    assert len(BUGS) >= 8
