@@ -184,9 +184,12 @@ def adopts_without_taking_out_of_doubt(
 
 @bug((Turn, "write_last"))
 def closes_chunks_before_their_results(
-    right: Callable[..., None], turn: Turn, change: Change, then: Then | None = None
+    right: Callable[..., None],
+    turn: Turn,
+    make: Callable[[], Change],
+    then: Then | None = None,
 ) -> None:
-    turn.write(change, then)
+    turn.write(make(), then)
 
 
 @bug((ends, "_judge"))

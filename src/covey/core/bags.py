@@ -152,7 +152,9 @@ def _retry(turn: Turn, request: RequestId, bag: Bag) -> None:
 def _reopen(turn: Turn, bag: Bag, failed: list[int]) -> None:
     """The record reopens the chunks with given-up tasks in them; so do we."""
     bag.not_before = turn.write(ReopenFailed(bag.id, turn.now))
-    bag.chunks.update(bag.marred)
+    for first, stop in bag.marred.items():
+        if bag.failed.range_cardinality(first, stop):  # else a late success has made up for it
+            bag.chunks[first] = stop
     bag.marred.clear()
     for first, stop in bag.chunks.items():
         bag.unfinished[first] = stop - first - bag.done.range_cardinality(first, stop)

@@ -9,6 +9,8 @@ The rules, in order:
 - An attempt that never started is as if it had never been.
 """
 
+from functools import partial
+
 from covey.core.actions import CloseChunk, Note, RecordEnds, SaveBagStatus
 from covey.core.model import (
     AttemptId,
@@ -92,10 +94,13 @@ def lose_unknown(turn: Turn, bag: Bag, task: TaskNumber) -> None:
 def finish_if_over(turn: Turn, bag: Bag) -> None:
     if bag.status is BagStatus.RUNNING and bag.over():
         bag.status = step(bag.status, BagStatus.FINISHED)
-        done, failed = len(bag.done), len(bag.failed)
-        change = SaveBagStatus(bag.id, bag.status, turn.now, done, failed)
-        turn.write_last(change, Forgetting(bag.id))
-        turn.note(Note("bag finished", bag=bag.id, detail=f"{done} done, {failed} failed"))
+        turn.write_last(partial(_finished, turn, bag), Forgetting(bag.id))
+
+
+def _finished(turn: Turn, bag: Bag) -> SaveBagStatus:
+    done, failed = len(bag.done), len(bag.failed)
+    turn.note(Note("bag finished", bag=bag.id, detail=f"{done} done, {failed} failed"))
+    return SaveBagStatus(bag.id, BagStatus.FINISHED, turn.now, done, failed)
 
 
 def _judge(turn: Turn, bag: Bag, end: End, expected: bool) -> Verdict:
@@ -156,7 +161,7 @@ def _count_down(turn: Turn, bag: Bag, task: TaskNumber) -> None:
                 del bag.chunks[first], bag.unfinished[first]
                 if bag.failed.range_cardinality(first, stop):
                     bag.marred[first] = stop
-                turn.write_last(CloseChunk(bag.id, first))
+                turn.write_last(partial(CloseChunk, bag.id, first))
             return
 
 

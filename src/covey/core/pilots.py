@@ -217,6 +217,7 @@ def _start_over(turn: Turn, pilot: Pilot) -> set[tuple[int, int]]:
 
 def _reinstate(turn: Turn, pilot: Pilot) -> None:
     if pilot.status is PilotStatus.LOST:
+        turn.state.departed.pop(pilot.record.id, None)
         turn.write(SavePilotStatus(pilot.record.id, PilotStatus.ACTIVE, turn.now, "it is back"))
         turn.note(Note("lost pilot is back", pilot=pilot.record.id))
     pilot.status = step(pilot.status, PilotStatus.ACTIVE)
@@ -300,7 +301,6 @@ def remove(turn: Turn, pilot: Pilot, status: PilotStatus, reason: str) -> None:
     """A pilot that will never be heard of again. Its attempts have been dealt with."""
     state, id_ = turn.state, pilot.record.id
     pilot.status = step(pilot.status, status)
-    turn.write(SavePilotStatus(id_, status, turn.now, reason))
     turn.note(Note(f"pilot {status}", pilot=id_, detail=reason))
     for waiting in pilot.waiting.values():
         if waiting.request is not None:
@@ -308,6 +308,7 @@ def remove(turn: Turn, pilot: Pilot, status: PilotStatus, reason: str) -> None:
     state.pilots.pop(id_)
     state.pilot_keys.pop(pilot.record.key, None)
     _forget_in_queues(turn, id_)
+    recovery.save_departure(turn, SavePilotStatus(id_, status, turn.now, reason))
 
 
 def lost(turn: Turn, pilot: Pilot, reason: str) -> None:
@@ -315,11 +316,12 @@ def lost(turn: Turn, pilot: Pilot, reason: str) -> None:
     ends.lose(turn, pilot, reason)
     pilot.status = step(pilot.status, PilotStatus.LOST)
     pilot.resync = True
-    turn.write(SavePilotStatus(pilot.record.id, PilotStatus.LOST, turn.now, reason))
     turn.note(Note("pilot lost", pilot=pilot.record.id, detail=reason))
     for waiting in pilot.waiting.values():
         waiting.request = None
     _forget_in_queues(turn, pilot.record.id)
+    change = SavePilotStatus(pilot.record.id, PilotStatus.LOST, turn.now, reason)
+    recovery.save_departure(turn, change)
 
 
 def _forget_in_queues(turn: Turn, id_: PilotId) -> None:

@@ -9,7 +9,7 @@ have passed, what is still in doubt is nobody's and goes out again.
 from pyroaring import BitMap
 
 from covey.core import ends
-from covey.core.actions import CloseChunk, Note
+from covey.core.actions import CloseChunk, Note, SavePilotStatus
 from covey.core.model import (
     AttemptId,
     BagId,
@@ -144,9 +144,22 @@ def heard(turn: Turn, id_: PilotId, *, gone: bool = False) -> None:
     """This pilot of an earlier epoch has said what it holds, or (`gone`) never will."""
     if id_ in turn.state.unheard:
         del turn.state.unheard[id_]
-        turn.state.all_heard = turn.state.all_heard and not gone
+        if gone:
+            turn.state.all_heard = False
+            turn.state.departed[id_] = None
         if not turn.state.unheard:
             _release_doubt(turn)
+
+
+def save_departure(turn: Turn, change: SavePilotStatus) -> None:
+    """A pilot is gone. If it went without a word, no later server may hear of that before the
+    doubt is resolved: it would not know that this pilot may have run what is in doubt."""
+    state = turn.state
+    if change.pilot in state.departed and state.unheard:
+        state.departed[change.pilot] = change
+    else:
+        state.departed.pop(change.pilot, None)
+        turn.write(change)
 
 
 def tick(turn: Turn) -> None:
@@ -170,3 +183,7 @@ def _release_doubt(turn: Turn) -> None:
         else:
             for task in list(bag.doubt):
                 ends.lose_unknown(turn, bag, TaskNumber(task))
+    departed, turn.state.departed = turn.state.departed, {}
+    for change in departed.values():
+        if change is not None:
+            turn.write(change)

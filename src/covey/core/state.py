@@ -9,7 +9,7 @@ from collections import deque
 from msgspec import Struct, field
 from pyroaring import BitMap
 
-from covey.core.actions import ReplyMessage
+from covey.core.actions import ReplyMessage, SavePilotStatus
 from covey.core.model import (
     AttemptId,
     BagId,
@@ -156,6 +156,7 @@ class State:
         self.signalled: dict[PilotId, None] = {}  # have cancels or recalls to hear of
         self.unheard: dict[PilotId, None] = {}  # of earlier epochs, not synced yet
         self.adopt_until = now
+        self.departed: dict[PilotId, SavePilotStatus | None] = {}  # without a word, not saved yet
         self.all_heard = True  # no pilot of an earlier epoch has gone without a word
         self.draining = False
         self.next_bag = 1

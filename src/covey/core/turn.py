@@ -1,5 +1,7 @@
 """One event's worth of deciding: the state, the time, and the actions so far."""
 
+from collections.abc import Callable
+
 from covey.core.actions import Action, Change, Note, Problem, Refuse, Reply, ReplyMessage, Write
 from covey.core.model import RequestId
 from covey.core.state import State, Then
@@ -10,7 +12,7 @@ class Turn:
         self.state = state
         self.now = now
         self.actions: list[Action] = []
-        self._last: list[tuple[Change, Then | None]] = []
+        self._last: list[tuple[Callable[[], Change], Then | None]] = []
 
     def write(self, change: Change, then: Then | None = None) -> int:
         """Make a change durable, and do `then` once it is. Returns the write's number."""
@@ -21,15 +23,15 @@ class Turn:
             state.then.append((state.writes, then))
         return state.writes
 
-    def write_last(self, change: Change, then: Then | None = None) -> None:
-        """Write after all else of this turn. A crash may fall between any two writes, so a chunk
-        is closed, and a bag finished, only after the results that make it so."""
-        self._last.append((change, then))
+    def write_last(self, make: Callable[[], Change], then: Then | None = None) -> None:
+        """Write after all else of this turn, and only then see what. A crash may fall between any
+        two writes, so a chunk is closed, and a bag finished, after the results that make it so."""
+        self._last.append((make, then))
 
     def flush(self) -> None:
         last, self._last = self._last, []
-        for change, then in last:
-            self.write(change, then)
+        for make, then in last:
+            self.write(make(), then)
 
     def when_durable(self, then: Then) -> None:
         """Do `then` once everything written so far is durable. The scheduler runs what is due

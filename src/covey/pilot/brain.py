@@ -83,6 +83,18 @@ class Holding:
 class Ended(NamedTuple):
     end: End
     at: float
+    queued: float = 0.0  # seconds it waited for a slot
+
+
+# Where the fields that only the brain knows stand in an End.
+_QUEUED, _AGE = End._fields.index("queued_seconds"), End._fields.index("age_seconds")
+
+
+def _dated(ended: Ended, now: float) -> End:
+    """The end as it is sent now. (By slices: `_replace` takes thrice as long.)"""
+    end, age = ended.end, max(0.0, now - ended.at)
+    between = end[_QUEUED + 1 : _AGE]
+    return End._make(end[:_QUEUED] + (ended.queued,) + between + (age,) + end[_AGE + 1 :])
 
 
 class Open:
@@ -202,8 +214,9 @@ class Brain:
             mean = self._mean_seconds
             self._mean_seconds = wall if mean is None else 0.8 * mean + 0.2 * wall
             queued = max(0.0, now - end.wall_seconds - holding.fetched)
-            end = end._replace(queued_seconds=queued)
-        self._ends.append(Ended(end, now))
+            self._ends.append(Ended(end, now, queued))
+        else:
+            self._ends.append(Ended(end, now))
 
     def drain(self, reason: str, now: float) -> None:
         if not self.draining:
@@ -333,7 +346,7 @@ class Brain:
             ]
             # What does not fit into this sync must not look as if we had lost it.
             held += [Held(*one.end[:4]) for one in self._ends]
-        rows = [one.end._replace(age_seconds=max(0.0, now - one.at)) for one in ends]
+        rows = [_dated(one, now) for one in ends]
         sync = Sync(self.pilot, self.epoch, self._number, self._received, self._want(), rows, held)
         if ends:
             self._ends_sent = now

@@ -6,6 +6,7 @@ pilot; a second one, or the end of the drain time, ends its tasks too. Whatever 
 leaves no processes and no files.
 """
 
+import gc
 import os
 import random
 import select
@@ -38,6 +39,7 @@ from covey.pilot.template import Template
 ENROL_SECONDS = 30.0
 SLACK_SECONDS = 15.0  # beyond the time that the server parks a sync
 GOODBYE_SECONDS = 3.0
+GARBAGE_THRESHOLD = 20000  # our records have no cycles: looking for them is mostly in vain
 
 
 class Options(NamedTuple):
@@ -82,6 +84,7 @@ class Pilot:
         try:
             os.makedirs(self.options.directory, 0o700, exist_ok=True)
             self.slots.start()
+            gc.set_threshold(GARBAGE_THRESHOLD)
         except OSError as error:
             self._say("cannot work in %s: %s" % (self.options.directory, error))
             return 1

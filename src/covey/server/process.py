@@ -6,6 +6,7 @@ threads hand their answers over with `call_soon_threadsafe`.
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -33,6 +34,7 @@ from covey.server.pilots import PilotCalls
 TICK_SECONDS = 0.5
 SWITCH_SECONDS = 0.0005  # the store gives up the interpreter at every step; it must get it back
 ANNOUNCE_SECONDS = 1.0  # between tries, on a full disk
+GARBAGE_THRESHOLD = 50_000  # our records have no cycles: looking for them is mostly in vain
 FAREWELL_SECONDS = 8.0  # for pilots to end, before the server does
 
 
@@ -246,6 +248,8 @@ class ServerProcess:
 def run(parts_for: Callable[[], Parts]) -> int:
     """Run a server until it is asked to end."""
     sys.setswitchinterval(SWITCH_SECONDS)
+    gc.freeze()
+    gc.set_threshold(GARBAGE_THRESHOLD, 50, 100)
 
     async def main() -> int:
         return await ServerProcess(parts_for()).run()

@@ -86,10 +86,12 @@ class Judge:
         if notes is None or notes.spec != spec or notes.total != total:
             raise Violation(f"bag {bag} was acknowledged, but the record has {notes}")
 
-    def cancellation_acknowledged(self, bag: int, now: float) -> None:
-        if self._ledger.bags[bag].status == "running":
-            raise Violation(f"bag {bag} was acknowledged as cancelled; in the record it runs")
-        if self._ledger.bags[bag].status == "cancelled":
+    def cancellation_acknowledged(self, bag: int, count: int, now: float) -> None:
+        """`count` 0: there was nothing left to cancel (then the owner may retry what failed)."""
+        status = self._ledger.bags[bag].status
+        if count and status != "cancelled":
+            raise Violation(f"bag {bag} was acknowledged as cancelled, but is {status}")
+        if status == "cancelled":
             self._ledger.cancelled.setdefault(bag, now)
 
     def forgotten(self, host: HostLife) -> None:
@@ -114,7 +116,7 @@ class Judge:
         key = (end.attempt.epoch, end.attempt.sequence)
         run = self._ledger.by_attempt.get(key)
         before = self._ledger.recorded.get(key, [])
-        if key != NOBODYS and before not in ([], [LOST]):  # a lost one may come back and end
+        if key != NOBODYS and any(one != LOST for one in before):  # a lost one may come back
             raise Violation(f"{end} is recorded again, after {before}")
         if end.outcome in OWN_FAILURES:
             known = self._own_failures.setdefault(task, [])
@@ -172,11 +174,12 @@ class Judge:
             raise Violation(f"{_told(run)} after {len(failures)} failures, allowed are {allowed}")
 
     def _told_in_time(self, run: Run) -> bool:
-        """Is this failure in the record, and did no server die with the news of it? Then the next
-        one may have found a newer attempt, and taken this for one that was given up."""
-        recorded = self._ledger.recorded_at.get(run.sending.key)
-        if recorded is None:
+        """Is this failure in the record, not given up before, and did no server die with the news
+        of it? Then the next one may have found a newer attempt, and thought this given up."""
+        key = run.sending.key
+        if self._ledger.recorded.get(key, [LOST])[0] == LOST:
             return False
+        recorded = self._ledger.recorded_at[key]
         return not any(run.ended <= restart <= recorded for restart in self._ledger.restarts)
 
     # -- in the end ------------------------------------------------------------------------

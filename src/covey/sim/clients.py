@@ -107,9 +107,10 @@ class Owner:
             self._clock.after(1.0, self._cancel)
             return
 
-        def answered(_: ReplyMessage) -> None:
+        def answered(reply: ReplyMessage) -> None:
+            assert isinstance(reply, Done)
             self._cancelled = True
-            self._judge.cancellation_acknowledged(bag, self._clock.time)
+            self._judge.cancellation_acknowledged(bag, reply.count, self._clock.time)
 
         self._ask(lambda request: CancelRequested(request, bag), answered)
 

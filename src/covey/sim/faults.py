@@ -1,5 +1,6 @@
 """What breaks, and when: drawn from the seed, up to the time when the world becomes calm."""
 
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -67,25 +68,31 @@ def weather(random: Random) -> Weather:
     )
 
 
-RARE_WRITES = (
-    ReopenFailed,
-    ReopenFailed,
-    SaveBag,
-    SaveBagStatus,
-    SavePilot,
-    SavePilotStatus,
-    SaveJob,
-    EndJob,
+RARE_WRITES: tuple[tuple[type[Change], ...], ...] = (
+    (ReopenFailed,),
+    (SaveBagStatus, SavePilotStatus),
+    (SaveBag, SaveBagStatus, ReopenFailed),
+    (SavePilot, SavePilotStatus, SaveJob, EndJob),
 )
 STORM = Weather(loss=0.15, double=0.1, slow=0.3, reset=0.1)
 
 
 def strike(world: "World", kind: str, random: Random) -> bool:
-    """Let it happen; False if there was nothing to break."""
+    """Let it happen; False if there was nothing to break, or it will happen at the next
+    opportunity (and count itself then)."""
     server, disk, clock = world.server, world.disk, world.clock
     match kind:
-        case _ if kind.startswith("crash") or kind == "failed commit":
-            return _break_server(world, kind, random)
+        case "crash":
+            alive = server.alive
+            server.kill()
+            return alive
+        case "crash within actions" | "crash after commit" | "crash at rare write":
+            _lay_trap(world, kind, random)
+            return False
+        case "failed commit":
+            disk.failing_commits = 1
+            disk.failing_opens = random.choice((0, 0, 1, 4))
+            return False
         case "slow disk":
             disk.slow_until = clock.time + random.uniform(2.0, 15.0)
         case "stalled server":
@@ -102,26 +109,19 @@ def strike(world: "World", kind: str, random: Random) -> bool:
     return True
 
 
-def _break_server(world: "World", kind: str, random: Random) -> bool:
+def _lay_trap(world: "World", kind: str, random: Random) -> None:
+    """For the server process that is there."""
     server = world.server
-    if not server.alive:
-        return False
     match kind:
-        case "crash":
-            server.kill()
         case "crash within actions":
             server.fuse = random.randint(1, 60)
         case "crash after commit":
-            world.disk.after_apply = server.kill
+            world.disk.after_apply = partial(server.kill, kind)
             world.disk.strikes_at = random.choice((_anything, _a_failure))
-        case "crash at rare write":
+        case _:
             server.trap = random.choice(RARE_WRITES)
             server.trap_seconds = random.choice((0.0, 0.01, 0.04, 0.2))
             server.trap_slow = random.random() < 0.5
-        case _:
-            world.disk.failing_commits = 1
-            world.disk.failing_opens = random.choice((0, 0, 1, 4))
-    return True
 
 
 def _anything(_: Change) -> bool:

@@ -44,11 +44,11 @@ class Server:
         settings: Settings,
         ledger: Ledger,
         judge: Judge,
-        died: Callable[[], None],
+        died: Callable[[str], None],
     ) -> None:
         self.alive = True
         self.fuse = 0  # 0: none
-        self.trap: type[Change] | None = None  # die soon after such a write
+        self.trap: tuple[type[Change], ...] = ()  # die soon after such a write
         self.trap_seconds = 0.0
         self.trap_slow = False  # with a disk that is slow from then on
         self.stalled_until = 0.0
@@ -88,7 +88,7 @@ class Server:
         if self.alive and self.engine.scheduler is not None:
             self.engine.scheduler.state.check()
 
-    def kill(self) -> None:
+    def kill(self, cause: str = "") -> None:
         """kill -9."""
         if not self.alive:
             return
@@ -96,13 +96,13 @@ class Server:
         self.store.kill()
         self._network.server = None
         self._network.server_died(list(self._waiting.values()))
-        self._died()
+        self._died(cause)
 
     def _guarded(self, do: Callable[[], None]) -> None:
         try:
             do()
         except Killed:
-            self.kill()
+            self.kill("crash within actions")
 
     # -- the network's side ----------------------------------------------------------------
 
@@ -166,9 +166,9 @@ class Server:
 
     def write(self, write: Write) -> None:
         self._burn()
-        if self.trap is not None and isinstance(write.change, self.trap):
-            self.trap = None
-            self._clock.after(self.trap_seconds, self.kill)
+        if isinstance(write.change, self.trap):
+            self.trap = ()
+            self._clock.after(self.trap_seconds, lambda: self.kill("crash at rare write"))
             if self.trap_slow:
                 self.store.slow_down(1.0)
         self.store.write(write)

@@ -23,6 +23,7 @@ class Disk:
     def __init__(self, record: Record, applied: Callable[[Change], None]) -> None:
         self.record = record
         self.failing_commits = 0
+        self.failed_commits = 0  # so far
         self.failing_opens = 0
         self.slow_until = 0.0
         self.after_apply: Callable[[], None] | None = None  # a fault, once
@@ -111,6 +112,7 @@ class VirtualStore:
             return
         if self._disk.failing_commits:
             self._disk.failing_commits -= 1
+            self._disk.failed_commits += 1
             self._open = False
             self._answer(CommitFailed("the disk is full"))
             return

@@ -101,8 +101,11 @@ class World:
     def _strike(self, kind: str, random: Random) -> None:
         self.trace.add(f"fault: {kind}")
         if faults.strike(self, kind, random):
-            self.struck[kind] = self.struck.get(kind, 0) + 1
+            self._count(kind)
         self.server.check()
+
+    def _count(self, kind: str, times: int = 1) -> None:
+        self.struck[kind] = self.struck.get(kind, 0) + times
 
     def storm(self, weather: Weather, seconds: float) -> None:
         self.network.weather = weather
@@ -118,7 +121,7 @@ class World:
         self.network.heal()
         self.disk.failing_commits = self.disk.failing_opens = 0
         self.disk.after_apply = None
-        self.server.fuse, self.server.trap = 0, None
+        self.server.fuse, self.server.trap = 0, ()
         self.site.notice_all()
 
     # -- what goes on ----------------------------------------------------------------------
@@ -155,8 +158,10 @@ class World:
         server.start()
         return server
 
-    def _server_died(self) -> None:
+    def _server_died(self, cause: str) -> None:
         self.trace.add("the server is dead")
+        if cause:
+            self._count(cause)
         calm = self.clock.time >= self.calm_at
         delay = self.random.uniform(0.2, 3.0 if calm else self.random.choice((3.0, 12.0, 40.0)))
         self.clock.after(delay, self._restart)
@@ -201,6 +206,8 @@ class World:
         return 200.0 + 2 * waits + self.plan.work_seconds() / 2
 
     def _report_of(self, problem: str) -> Report:
+        if self.disk.failed_commits:
+            self._count("failed commit", self.disk.failed_commits)
         return Report(
             seed=self.plan.seed,
             problem=problem,
