@@ -6,7 +6,7 @@ from covey.sim.report import failure
 from covey.sim.world import run
 from tests.simulation.bugs import BUGS
 
-WORLDS = 60
+WORLDS = 150
 
 
 @pytest.mark.parametrize("name", BUGS)

@@ -325,15 +325,18 @@ class Brain:
             if opened.retry_at is not None and now >= opened.retry_at:
                 opened.retry_at = None
                 self._send(opened)
-        if not self._open:
-            self._sync(now)
-        elif len(self._open) == 1 and self._ends and not self._ends_open():
-            paced = now - self._ends_sent >= PACE_SECONDS
-            if paced or len(self.holding) <= self.slots:
-                self._sync(now)
+        due = self._ends_due(now)
+        if not self._open or (due and len(self._open) == 1):
+            self._sync(now, _batch(self._ends) if due else 0)
 
-    def _sync(self, now: float) -> None:
-        count = _batch(self._ends)
+    def _ends_due(self, now: float) -> bool:
+        if not self._ends or self._ends_open():
+            return False
+        paced = now - self._ends_sent >= PACE_SECONDS
+        return paced or self._full or len(self.holding) <= self.slots
+
+    def _sync(self, now: float, count: int) -> None:
+        """A new sync, with so many of our ends."""
         ends, self._ends = self._ends[:count], self._ends[count:]
         self._number += 1
         held: Optional[List[Held]] = None
