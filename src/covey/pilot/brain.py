@@ -20,10 +20,10 @@ from typing import Deque, Dict, List, NamedTuple, Optional, Union
 
 from covey.pilot.messages import RETURNED, Answer, Body, End, Held, Sync, Task
 
-PACE_SECONDS = 0.05
-HORIZON_SECONDS = 0.15
+PACE_SECONDS = 0.1
+HORIZON_SECONDS = 0.3
 LONG_SECONDS = 1.0  # tasks that take longer are not prefetched
-MOST_PREFETCH = 192  # a slot
+MOST_PREFETCH = 384  # a slot
 MOST_ENDS = 1000  # a sync
 CAPTURED = 1 << 16  # of an output, at most
 MOST_OUTPUT = 1 << 20  # characters of output a sync, unless one end has more

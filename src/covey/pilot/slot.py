@@ -28,7 +28,7 @@ from covey.pilot.scratch import Home, Output, Space
 CANCEL, RECALL = 0, 1  # what the control line says, with the number of an order
 MORE = None  # "send the rest of that order": half of it is here and nothing else to do
 
-_PACE_SECONDS = 0.02
+_PACE_SECONDS = 0.04  # between reports, while orders wait here
 _LOOK_SECONDS = 0.005
 _STUCK_SECONDS = 0.05  # until a pilot that does not read is tried again
 _UNSENT_BYTES = 1 << 20  # with more than this unread, no further task is started

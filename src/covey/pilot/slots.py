@@ -28,9 +28,9 @@ from covey.pilot.keeper import REPLY, fork_keeper, request
 from covey.pilot.orders import Line, Order, Outcome
 from covey.pilot.slot import CANCEL, RECALL, Settings
 
-_SHALLOW, _DEEP = 2, 64
+_SHALLOW, _DEEP = 2, 128
 _PLENTY = 8
-_AHEAD_SECONDS = 0.05  # about how much work a slot holds: more than a slot collects outcomes
+_AHEAD_SECONDS = 0.1  # about how much work a slot holds: more than a slot collects outcomes
 _START_SECONDS = 60.0
 _CLOSE_SECONDS = 10.0
 
