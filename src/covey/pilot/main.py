@@ -84,7 +84,8 @@ class Pilot:
         try:
             os.makedirs(self.options.directory, 0o700, exist_ok=True)
             self.slots.start()
-            gc.set_threshold(GARBAGE_THRESHOLD)
+            if hasattr(gc, "set_threshold"):  # PyPy has its own ways
+                gc.set_threshold(GARBAGE_THRESHOLD)
         except OSError as error:
             self._say("cannot work in %s: %s" % (self.options.directory, error))
             return 1
