@@ -8,15 +8,20 @@ again until that works. Then it goes on as after a restart: pilots are heard, th
 
 from typing import assert_never
 
-from covey.core.actions import Action, LoadBag, Note, Refuse, Reply, SubmitPilot, Write
+from covey.core.actions import Action, LoadBag, LoadRows, Note, Refuse, Reply, SubmitPilot, Write
 from covey.core.events import (
     BagLoaded,
     BagSubmitted,
     CancelRequested,
+    CloseRequested,
     Event,
+    PauseRequested,
     PilotEnrolled,
     PilotLeft,
+    PurgeRequested,
+    ResumeRequested,
     RetryRequested,
+    SegmentAppended,
     SyncReceived,
     Ticked,
 )
@@ -32,14 +37,20 @@ from covey.ports import (
     Sites,
     Store,
     StoreOpened,
+    Tables,
 )
 
 REOPEN_SECONDS = 1.0
 
 Request = (
     BagSubmitted
+    | SegmentAppended
+    | CloseRequested
     | CancelRequested
+    | PauseRequested
+    | ResumeRequested
     | RetryRequested
+    | PurgeRequested
     | PilotEnrolled
     | SyncReceived
     | PilotLeft
@@ -52,6 +63,7 @@ class Engine:
         self,
         *,
         store: Store,
+        tables: Tables,
         replies: Replies,
         sites: Sites,
         clock: Clock,
@@ -59,6 +71,7 @@ class Engine:
         settings: Settings,
     ) -> None:
         self._store = store
+        self._tables = tables
         self._replies = replies
         self._sites = sites
         self._clock = clock
@@ -118,6 +131,8 @@ class Engine:
                     self._replies.refuse(action)
                 case LoadBag(request, bag):
                     self._store.load(request, bag)
+                case LoadRows():
+                    self._tables.load(action)
                 case SubmitPilot(job):
                     self._sites.submit(job)
                 case Note():

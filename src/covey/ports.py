@@ -3,15 +3,24 @@ posted to the engine. The server fills these ports with threads, sockets and pro
 simulator with virtual ones.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from covey.core.actions import Change, Note, Refuse, Reply, Write
+from covey.core.actions import Change, LoadRows, Note, Refuse, Reply, Write
 from covey.core.events import Event
 from covey.core.model import BagId, BagSnapshot, JobRecord, RequestId, Snapshot
-from covey.wire import BagView, Output, PilotView, ResultRow
+from covey.wire import (
+    BagView,
+    FailureGroup,
+    HostView,
+    Output,
+    PilotView,
+    ResultQuery,
+    ResultRow,
+    ReturnedFile,
+)
 
 
 class StoreOpened(Struct, frozen=True):
@@ -56,6 +65,14 @@ class Store(Protocol):
 
     def load(self, request: RequestId, bag: BagId) -> None:
         """Answers BagLoaded, as of all earlier writes."""
+        ...
+
+
+class Tables(Protocol):
+    """The files whose rows are parameters."""
+
+    def load(self, load: LoadRows) -> None:
+        """Answers RowsLoaded or RowsFailed."""
         ...
 
 
@@ -112,17 +129,33 @@ class Reader(Protocol):
 
     def bag(self, bag: int) -> BagView | None: ...
 
-    def results(
-        self,
-        bag: int,
-        after: int = -1,
-        limit: int = 1000,
-        *,
-        by_row: bool = False,
-        failed_only: bool = False,
-    ) -> list[ResultRow]:
-        """Counted results with task number (or row, if `by_row`) greater than `after`, in that
-        order."""
+    def results(self, bag: int, query: ResultQuery) -> list[ResultRow]:
+        """Counted results. Raises InvalidQuery, with words, for a column or a comparison that
+        there is not."""
+        ...
+
+    def export(self, bag: int, query: ResultQuery, form: str) -> Iterator[bytes]:
+        """The same as a file, `csv` (with a header) or `jsonl`, in parts of some 100 kB; all that
+        there is unless the query has a limit of its own."""
+        ...
+
+    def failures(self, bag: int, limit: int = 100) -> list[FailureGroup]: ...
+
+    def failed_tasks(self, bag: int, causes: tuple[str, ...]) -> list[int]:
+        """Given-up tasks of these causes; a cause may be cut short, if it says which."""
+        ...
+
+    def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[ReturnedFile]:
+        """Of counted results, in the order of rows, with the small files in them. No task's files
+        are divided between two pages."""
+        ...
+
+    def hosts(self) -> list[HostView]:
+        """Those heard of last come first."""
+        ...
+
+    def digests(self) -> set[str]:
+        """Of all files that the record names: those of bags, and those that tasks returned."""
         ...
 
     def attempts(self, bag: int, task: int) -> list[ResultRow]:

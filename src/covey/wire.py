@@ -10,20 +10,52 @@ import msgspec
 from msgspec import Struct
 
 from covey.core.space import Scalar
-from covey.pilot.messages import Answer, Enrol, Enrolled, Leave, Left, Sync
+from covey.pilot.messages import Answer, Enrol, Enrolled, Leave, Left, Piece, Printed, Sync
 
-Message = TypeVar("Message", Enrol, Sync, Leave)
+Message = TypeVar("Message", Enrol, Sync, Leave, Printed)
+
+
+class Estimate(Struct, kw_only=True):
+    """When a bag will be over, in seconds from now: probably between `low` and `high`."""
+
+    likely: float
+    low: float
+    high: float
+
+
+class Straggler(Struct, kw_only=True):
+    """A running task that takes much longer than others of its class did."""
+
+    task: int
+    values: list[Scalar]
+    host: str
+    seconds: float
+    typical_seconds: float
+
+
+class ClassView(Struct, kw_only=True):
+    """The tasks of a bag with equal needs, and how long those that ended well took."""
+
+    cores: int
+    memory_mb: int
+    disk_mb: int
+    gpus: int
+    limit_seconds: float
+    ended: int = 0
+    mean_seconds: float = 0.0
 
 
 class BagView(Struct, kw_only=True):
-    """A bag as its owner sees it. Without a server `running` and `in_doubt` are 0."""
+    """A bag as its owner sees it. Without a server `running` and what follows from it is 0."""
 
     id: int
     name: str
     owner: str
     argv: list[str]
     names: list[str]
-    status: str  # running, finished, cancelled
+    status: str  # running, paused, finished, cancelled
+    reason: str = ""  # why it is paused
+    open: bool = False
     total: int
     done: int
     failed: int
@@ -32,12 +64,18 @@ class BagView(Struct, kw_only=True):
     created: float
     ended: float = 0.0
     retries: int = 0
-    limit_seconds: float = 0.0
+    classes: list[ClassView] = []
     idempotent: bool = True
+    labels: dict[str, str] = {}
+    notes: str = ""
+    outputs: list[str] = []
+    result_names: list[str] = []  # of the values that tasks reported, in order of appearance
+    estimate: Estimate | None = None
+    stragglers: list[Straggler] = []
 
     @property
     def over(self) -> bool:
-        return self.status != "running"
+        return self.status not in ("running", "paused")
 
 
 class ResultRow(Struct, kw_only=True):
@@ -65,6 +103,77 @@ class ResultRow(Struct, kw_only=True):
     stderr_bytes: int
     message: str
     output: str  # last line of standard output, shortened
+    cause: str = ""
+    result: dict[str, Any] = {}  # the values that it reported
+    files: int = 0  # how many files it returned
+
+
+class ResultQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which results, in which order. `where` are comparisons such as `alpha >= 0.5`, `host = n1`
+    or `state = failed` over the columns of the table: parameters, reported values and our own. By
+    task or by row, pages are asked for with `after`; sorted by a column (`-seconds`: the largest
+    first), with `offset`. Without a limit, a page has 1000 rows, and an export all there are."""
+
+    after: int = -1
+    offset: int = 0
+    limit: int = 0
+    by_row: bool = False
+    failed_only: bool = False
+    where: tuple[str, ...] = ()
+    sort: str = ""
+
+
+class FailureGroup(Struct, kw_only=True):
+    """Given-up tasks that failed in the same way; the causes of a bag, most frequent first."""
+
+    cause: str
+    outcome: str
+    count: int
+    hosts: list[str]  # the first few
+    host_count: int
+    tasks: list[int]  # the first few
+    example: int  # a task, and the end of what it wrote to standard error, else to output
+    log: str = ""
+
+
+class ReturnedFile(Struct, kw_only=True):
+    """A file that a task returned; `data` (base64) holds a small one, `digest` names others."""
+
+    row: int
+    task: int
+    values: list[Scalar]
+    path: str
+    size: int
+    digest: str = ""
+    data: bytes = b""
+    executable: bool = False
+
+
+class HostView(Struct, kw_only=True):
+    host: str
+    site: str
+    slots: int  # of the pilots that are there now; of the last one if none is
+    pilots: int
+    running: int
+    first: float
+    heard: float
+    done: int
+    failed: int
+    tags: dict[str, str]
+
+
+class LiveOutput(Struct, kw_only=True):
+    """What a running task has printed since; `next` is where to go on."""
+
+    next: int
+    pieces: list[Piece]
+
+
+class Stored(Struct, kw_only=True):
+    """How much of a file the server has; whether that is all of it."""
+
+    size: int
+    complete: bool
 
 
 class RunningRow(Struct, kw_only=True):
@@ -98,6 +207,8 @@ class PilotView(Struct, kw_only=True):
     heard: float
     tags: dict[str, str]
     version: str
+    memory_mb: int = 0
+    gpus: int = 0
 
 
 class ServerView(Struct, kw_only=True):
@@ -121,7 +232,9 @@ class ProblemDocument(Struct, kw_only=True):
     detail: str
 
 
-def _decoder(message: type[Enrol] | type[Sync] | type[Leave]) -> msgspec.json.Decoder[Any]:
+def _decoder(
+    message: type[Enrol] | type[Sync] | type[Leave] | type[Printed],
+) -> msgspec.json.Decoder[Any]:
     """A checked decoder from a JSON object to what `message` describes."""
     defaults = message._field_defaults
     fields = [
@@ -135,6 +248,7 @@ _DECODERS: dict[object, msgspec.json.Decoder[Any]] = {
     Enrol: _decoder(Enrol),
     Sync: _decoder(Sync),
     Leave: _decoder(Leave),
+    Printed: _decoder(Printed),
 }
 
 

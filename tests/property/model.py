@@ -11,6 +11,7 @@ from covey.core.actions import (
     Action,
     Change,
     LoadBag,
+    LoadRows,
     Note,
     Refuse,
     Reply,
@@ -18,11 +19,12 @@ from covey.core.actions import (
     SubmitPilot,
     Write,
 )
-from covey.core.events import BagLoaded, Committed, Event, Ticked
+from covey.core.events import BagLoaded, Committed, Event, RowsLoaded, Ticked
 from covey.core.model import JobId, RequestId, Settings
 from covey.core.scheduler import Scheduler
+from covey.core.space import Scalar
 from covey.core.state import Bag, Pilot
-from covey.pilot.messages import Answer, End, Held, Sync
+from covey.pilot.messages import Answer, End, Held, Need, Sync
 from covey.store.memory import MemoryRecord
 
 SETTINGS = Settings(
@@ -51,6 +53,7 @@ class Hand(Struct, eq=False):
     unsent: list[End] = field(default_factory=list)  # ends to deliver
     open: dict[int, Sync] = field(default_factory=dict)  # not answered, as far as it knows
     heard: dict[int, Answer] = field(default_factory=dict)
+    needs: dict[int, list[Need]] = field(default_factory=dict)  # of the bags it has heard of
 
     def sync(self, want: int, most: int) -> Sync:
         """The next one."""
@@ -80,9 +83,12 @@ class Hand(Struct, eq=False):
     def _process(self, number: int, answer: Answer) -> None:
         del self.open[number]
         self.received = number
+        self.needs.update({body.bag: body.needs for body in answer.bodies})
         for task in answer.tasks:
             key = (answer.epoch, task.sequence)
             assert key not in self.holding, "the same attempt was sent twice"
+            assert task.values == [task.task], "its values are its number, in every bag here"
+            assert task.need == int(task.task % 4 == 3 and len(self.needs[task.bag]) > 1)
             self.holding[key] = Held(*key, task.bag, task.task)
 
     def start_over(self, epoch: int, recorded: int) -> None:
@@ -96,11 +102,18 @@ class Hand(Struct, eq=False):
         self.unsent.append(End(*self.holding.pop(key), outcome))
 
 
+class Counting(dict[str, list[list[Scalar]]]):
+    """Files of rows: the digest is where one begins to count."""
+
+    def __missing__(self, digest: str) -> list[list[Scalar]]:
+        return [[int(digest) + row] for row in range(100)]
+
+
 class Bench:
     """Feeds one scheduler after another from one record."""
 
     def __init__(self) -> None:
-        self.record = MemoryRecord()
+        self.record = MemoryRecord(Counting())
         self.now = 1000.0
         self.requests = 0
         self.open_requests: dict[int, str] = {}
@@ -110,6 +123,7 @@ class Bench:
         """The server was killed: what was not committed has not happened."""
         self.writes: list[Write] = []
         self.loads: list[tuple[int, LoadBag]] = []
+        self.rows: list[LoadRows] = []
         self.jobs: dict[JobId, None] = {}
         self.replies: dict[int, ReplyMessage | Refuse] = {}
         self.open_requests.clear()
@@ -148,6 +162,13 @@ class Bench:
         for load in ripe:
             self.handle(BagLoaded(load.request, load.bag, self.record.load(load.bag)))
 
+    def read_rows(self) -> None:
+        """The oldest rows that were asked for come."""
+        if self.rows:
+            load = self.rows.pop(0)
+            rows = Counting()[load.rows.digest][load.first : load.stop]
+            self.handle(RowsLoaded(load.bag, load.chunk, rows))
+
     def _take(self, actions: list[Action]) -> None:
         self.scheduler.state.check()
         for action in actions:
@@ -162,6 +183,8 @@ class Bench:
                     self._answer(request, action)
                 case LoadBag():
                     self.loads.append((self.scheduler.state.writes, action))
+                case LoadRows():
+                    self.rows.append(action)
                 case SubmitPilot(job):
                     self.jobs[job.id] = None
                 case Note():
@@ -192,7 +215,9 @@ def picture(scheduler: Scheduler) -> list[object]:
 
 def _bag(bag: Bag) -> Iterator[object]:
     yield from (bag.id, bag.status, bag.next, bag.mark, bag.asked_mark)
-    yield from (list(bag.done), list(bag.failed), list(bag.ready), list(bag.doubt))
+    yield from (list(bag.done), list(bag.failed), list(bag.parked), list(bag.doubt))
+    yield [list(ready) for ready in bag.ready]
+    yield from (bag.total, bag.open, bag.streak, dict(bag.awaited), list(bag.raised))
     yield [(task, [one.id for one in attempts]) for task, attempts in bag.live.items()]
     yield from (dict(bag.tries), dict(bag.losses), dict(bag.chunks), dict(bag.unfinished))
 

@@ -34,7 +34,7 @@ def test_a_full_sync_names_every_attempt(tasks: int, ended: int, large: bool) ->
         start = brain.next_start()
         assert start is not None
         size = 60_000 if large else 0
-        brain.ended(start.key, End(1, number + 1, 1, number, OK, stdout_bytes=size), 0.01)
+        brain.ended(start.key, End(1, number + 1, 1, number, OK), 0.01, size=size)
     brain.answered(parked.number, Answer(2, parked.number, resync=True), 0.02)
     full = only_sync(brain, 1.0)
     assert full.held is not None

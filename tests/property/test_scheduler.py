@@ -5,6 +5,8 @@ was last heard. In the end, when everybody behaves, everything finishes, and eac
 result.
 """
 
+from collections.abc import Callable
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -13,18 +15,33 @@ from covey.core.actions import Refuse
 from covey.core.events import (
     BagSubmitted,
     CancelRequested,
+    CloseRequested,
     Event,
+    FollowRequested,
     JobEnded,
     JobRefused,
     JobSubmitted,
+    PauseRequested,
     PilotEnrolled,
     PilotLeft,
     RequestDropped,
+    ResumeRequested,
     RetryRequested,
+    SegmentAppended,
     SyncReceived,
     Ticked,
 )
-from covey.core.model import BagId, BagSpec, PilotId, RequestId
+from covey.core.model import (
+    BagId,
+    BagSpec,
+    Condition,
+    Need,
+    PilotId,
+    RequestId,
+    Rows,
+    Rule,
+    Segment,
+)
 from covey.core.space import Axis, Range
 from covey.pilot.messages import (
     OK,
@@ -36,19 +53,55 @@ from covey.pilot.messages import (
     Leave,
     Sync,
 )
+from covey.wire import ResultQuery
 from tests.property.model import SETTINGS, Bench, Hand, picture
 
+
+def bags(
+    count: int, rows: bool, ruled: bool, open_: bool, key: str, chances: tuple[int, int, int]
+) -> BagSpec:
+    """The only value of a task is its number. Every fourth is of a class of its own, if any is."""
+    rule = Rule(when=(Condition(name="i", values=tuple(range(3, 200, 4))),), need=Need(cores=2))
+    retries, overtimes, breaker = chances
+    first = segment(0, count, rows)
+    return BagSpec(
+        argv=("work",),
+        space=first.space,
+        rows=first.rows,
+        rules=(rule,) if ruled else (),
+        open=open_,
+        key=key,
+        retries=retries,
+        overtimes=overtimes,
+        breaker=breaker,
+        idempotent=retries != 1,
+    )
+
+
+def segment(start: int, count: int, rows: bool) -> Segment:
+    if rows:
+        return Segment(rows=Rows(digest=str(start), form="lines", names=("i",), count=count))
+    return Segment(space=Axis("i", Range(str(start), "1", count)))
+
+
 SPECS = st.builds(
-    BagSpec,
-    argv=st.just(("work",)),
-    space=st.builds(
-        Axis, st.just("i"), st.builds(Range, st.just("0"), st.just("1"), st.integers(1, 12))
-    ),
-    key=st.sampled_from(("", "", "one", "two")),
-    retries=st.integers(0, 2),
-    idempotent=st.booleans(),
+    bags,
+    st.integers(1, 12),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from((False, False, True)),
+    st.sampled_from(("", "", "one", "two")),
+    st.tuples(st.integers(0, 2), st.integers(0, 2), st.sampled_from((0, 3, 30))),
 )
 MOST_BAGS = 6
+CHANGES: tuple[Callable[[RequestId, BagId], Event], ...] = (
+    CancelRequested,
+    CloseRequested,
+    PauseRequested,
+    ResumeRequested,
+    RetryRequested,
+    lambda request, bag: RetryRequested(request, bag, (0, 2, 3, 7), 2.0, 1.5),
+)
 WRONG_SPECS = (
     BagSpec(argv=()),
     BagSpec(argv=("work",), retries=-1),
@@ -90,14 +143,32 @@ class SchedulerMachine(RuleBasedStateMachine):
     def submit_nonsense(self, spec: BagSpec) -> None:
         self.refused(BagSubmitted(self.bench.request("submit"), spec))
 
-    @rule(bag=st.integers(1, 4), cancel=st.booleans())
-    def cancel_or_retry(self, bag: int, cancel: bool) -> None:
+    @rule(bag=st.integers(1, 4), kind=st.sampled_from(CHANGES))
+    def change(self, bag: int, kind: Callable[[RequestId, BagId], Event]) -> None:
         request, known = self.bench.request("change"), self.bench.scheduler.state.next_bag
-        kind = CancelRequested if cancel else RetryRequested
         if bag < known:
             self.bench.handle(kind(request, BagId(bag)))
         else:
             self.refused(kind(request, BagId(bag)))
+
+    @rule(bag=st.integers(1, 4), count=st.integers(1, 6), key=st.sampled_from(("", "a", "b")))
+    def append(self, bag: int, count: int, key: str) -> None:
+        live = self.bench.scheduler.state.bags.get(BagId(bag))
+        request = self.bench.request("append")
+        start, rows = (live.total, live.spec.rows is not None) if live is not None else (0, False)
+        event = SegmentAppended(request, BagId(bag), segment(start, count, rows), key)
+        if live is not None and live.open and live.status in ("running", "paused"):
+            self.bench.handle(event)
+        else:
+            self.refused(event)
+
+    @rule(bag=st.integers(1, 4), task=st.integers(-1, 5))
+    def follow(self, bag: int, task: int) -> None:
+        self.bench.handle(FollowRequested(BagId(bag), task))
+
+    @rule()
+    def read_rows(self) -> None:
+        self.bench.read_rows()
 
     # -- the machine -----------------------------------------------------------------------
 
@@ -293,6 +364,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         bench = self.bench
         self.hands.clear()
         self.settle()
+        self.let_them_end()
         for _ in range(2):  # those that died are found out
             bench.pass_time(SETTINGS.lease_seconds + 5)
             self.settle()
@@ -306,16 +378,26 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.work(Hand(enrolled.pilot, enrolled.epoch))
         for view in bench.record.bags():
             assert view.over, view
-            results = bench.record.results(view.id)
+            results = bench.record.results(view.id, ResultQuery())
             if view.status == "finished":
                 assert [row.task for row in results] == list(range(view.total))
             assert sum(row.outcome == OK for row in results) == view.done
 
+    def let_them_end(self) -> None:
+        """Owners close what is open, and resume what is paused."""
+        for id_ in list(self.bench.scheduler.state.bags):
+            for kind in (CloseRequested, ResumeRequested):
+                self.bench.handle(kind(self.bench.request("change"), id_))
+        self.settle()
+
     def work(self, hand: Hand) -> None:
         bench = self.bench
-        for _ in range(200):
-            if all(bag.status != "running" for bag in bench.scheduler.state.bags.values()):
+        for _ in range(300):
+            live = bench.scheduler.state.bags.values()
+            if all(bag.status not in ("running", "paused") for bag in live):
                 break
+            if any(bag.status == "paused" or bag.open for bag in live):
+                self.let_them_end()
             event = self.received(hand.sync(3, 6))
             bench.handle(event)
             self.settle()
@@ -330,8 +412,9 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.settle()
 
     def settle(self) -> None:
-        while self.bench.writes or self.bench.loads:
+        while self.bench.writes or self.bench.loads or self.bench.rows:
             self.bench.commit(100)
+            self.bench.read_rows()
 
 
 SchedulerMachine.TestCase.settings = settings(

@@ -9,15 +9,28 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from covey.core import dispatch, ends, pilots, recovery
+from msgspec.structs import replace
+
+from covey.core import bags, dispatch, ends, pilots, recovery
 from covey.core.actions import Change
-from covey.core.model import EndRecord, PilotStatus, RequestId, Settings, Snapshot, Verdict
+from covey.core.events import RetryRequested, SegmentAppended
+from covey.core.model import (
+    BagId,
+    BagSnapshot,
+    BagStatus,
+    EndRecord,
+    PilotStatus,
+    RequestId,
+    Settings,
+    Snapshot,
+    Verdict,
+)
 from covey.core.state import Answering, Attempt, Bag, Pilot, Replying, State, Then
 from covey.core.turn import Turn
 from covey.engine import Engine
 from covey.pilot.brain import Brain
 from covey.pilot.messages import FAILED, HOST, LOST, TIMEOUT, End, Held, Sync
-from covey.store import memory
+from covey.store import memory, memory_reading
 
 Bug = Callable[[], Any]
 BUGS: dict[str, Bug] = {}
@@ -62,9 +75,13 @@ def acknowledges_before_the_commit(
 
 
 @bug((dispatch, "reserve"))
-def dispatches_above_the_durable_mark(right: Callable[..., None], turn: Turn, bag: Bag) -> None:
-    right(turn, bag)
-    bag.mark = bag.asked_mark
+def dispatches_above_the_durable_mark(
+    right: Callable[..., None], turn: Turn, bag: Bag, **searching: bool
+) -> None:
+    right(turn, bag, **searching)
+    for first in [first for first in bag.chunks if first >= bag.mark]:
+        if bag.numbering.part(first).rows is None:
+            dispatch._open_up(bag, first)
 
 
 @bug((recovery, "rebuild"))
@@ -111,12 +128,13 @@ def pilot_forgets_ends_at_a_restart(
 def never_requeues_what_is_lost(
     right: Callable[..., None], turn: Turn, pilot: Pilot, *_: object
 ) -> None:
-    pilot.attempts.clear()
+    for id_ in list(pilot.attempts):
+        pilot.drop(id_)
 
 
 @bug((memory, "_counts"))
 def late_failure_overrides_a_success(
-    right: Callable[..., bool], bag: memory._Bag, end: EndRecord
+    right: Callable[..., bool], bag: memory_reading.Bag, end: EndRecord
 ) -> bool:
     late = end.verdict is Verdict.WASTE and end.outcome in (FAILED, TIMEOUT)
     return (late and end.task in bag.result) or right(bag, end)
@@ -129,8 +147,9 @@ def sends_recalled_tasks_elsewhere_at_once(right: Callable[..., None], turn: Tur
         for attempt in [one for one in pilot.attempts.values() if one.recalled]:
             bag = turn.state.bags.get(attempt.bag)
             if bag is not None and bag.live.get(attempt.task) == [attempt]:
-                del pilot.attempts[attempt.id], bag.live[attempt.task]
-                bag.ready.add(attempt.task)
+                pilot.drop(attempt.id)
+                del bag.live[attempt.task]
+                bag.free(attempt.task)
 
 
 def _goes_on_after_a_failed_commit() -> Bug:
@@ -151,7 +170,7 @@ BUGS["goes_on_after_a_failed_commit"] = _goes_on_after_a_failed_commit()
 
 
 def _infrastructure_uses_up_retries() -> Bug:
-    return planted(lambda: patch.object(ends, "_OWN_FAILURES", (FAILED, TIMEOUT, HOST, LOST)))
+    return planted(lambda: patch.object(ends, "OWN_FAILURES", (FAILED, TIMEOUT, HOST, LOST)))
 
 
 BUGS["infrastructure_uses_up_retries"] = _infrastructure_uses_up_retries()
@@ -208,3 +227,58 @@ def gives_up_when_its_place_was_taken(
     right: Callable[..., None], brain: Brain, number: int, attempt: int, problem: str, now: float
 ) -> None:
     right(brain, number, attempt, "" if problem == "unauthorized" else problem, now)
+
+
+# -- of issue 3: classes, segments, chances and pauses -------------------------------------------
+
+
+@bug((dispatch, "pause"))
+def sends_tasks_of_a_paused_bag(
+    right: Callable[..., None], turn: Turn, bag: Bag, reason: str
+) -> None:
+    right(turn, bag, reason)
+    bag.status = BagStatus.RUNNING
+
+
+@bug((dispatch, "weight"))
+def takes_every_task_for_a_small_one(right: Callable[..., int], *_: object) -> int:
+    return 1
+
+
+@bug((dispatch, "rows_loaded"))
+def mixes_up_the_rows_of_chunks(
+    right: Callable[..., None], turn: Turn, id_: BagId, first: int, rows: list[Any]
+) -> None:
+    right(turn, id_, first, rows[::-1])
+
+
+@bug((bags, "append"))
+def appends_the_same_segment_twice(
+    right: Callable[..., None], turn: Turn, event: SegmentAppended
+) -> None:
+    right(turn, replace(event, key=""))
+
+
+@bug((bags, "_reopen"))
+def tries_all_again_when_some_are_wished_for(
+    right: Callable[..., None], turn: Turn, bag: Bag, event: RetryRequested
+) -> None:
+    right(turn, bag, event)
+    for task in list(bag.failed):
+        bag.failed.remove(task)
+        bag.free(task)
+
+
+@bug((recovery, "restore"))
+def forgets_failures_at_a_restart(
+    right: Callable[..., Bag], turn: Turn, snapshot: BagSnapshot
+) -> Bag:
+    return right(turn, replace(snapshot, tries={}, overtimes={}))
+
+
+@bug((ends, "finish_if_over"))
+def finishes_open_bags(right: Callable[..., None], turn: Turn, bag: Bag) -> None:
+    was, bag.open = bag.open, False
+    right(turn, bag)
+    if bag.status is BagStatus.RUNNING:
+        bag.open = was

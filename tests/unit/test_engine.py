@@ -1,6 +1,6 @@
 """The engine carries out, and starts over when the store fails."""
 
-from covey.core.actions import Note, Refuse, Reply, SaveBag, Submitted, Write
+from covey.core.actions import LoadRows, Note, Refuse, Reply, SaveBag, Submitted, Write
 from covey.core.events import BagSubmitted, Committed, Ticked
 from covey.core.model import BagId, JobRecord, RequestId, Settings
 from covey.engine import REOPEN_SECONDS, Engine
@@ -8,14 +8,28 @@ from covey.ports import CommitFailed, OpenFailed, StoreOpened
 from tests.unit.core.table import EMPTY, spec
 
 
+class Tables:
+    def __init__(self, calls: list[object]) -> None:
+        self._calls = calls
+
+    def load(self, load: LoadRows) -> None:
+        self._calls.append(load)
+
+
 class World:
-    """Every port at once; it only writes down what it is asked."""
+    """Every other port at once; it only writes down what it is asked."""
 
     def __init__(self) -> None:
         self.calls: list[object] = []
         self.time = 50.0
         self.engine = Engine(
-            store=self, replies=self, sites=self, clock=self, log=self, settings=Settings()
+            store=self,
+            tables=Tables(self.calls),
+            replies=self,
+            sites=self,
+            clock=self,
+            log=self,
+            settings=Settings(),
         )
         self.engine.start()
 

@@ -20,6 +20,8 @@ from covey.core.model import (
     PilotRecord,
     PilotStatus,
     RequestId,
+    Rows,
+    Segment,
 )
 from covey.pilot.messages import Answer, Enrolled, Left
 
@@ -34,6 +36,28 @@ class SaveBagStatus(Struct, frozen=True):
     at: float
     done: int
     failed: int
+    reason: str = ""  # of a pause
+
+
+class AppendSegment(Struct, frozen=True):
+    """The bag has `total` tasks now. Its key, if any, is used up."""
+
+    bag: BagId
+    segment: Segment
+    total: int
+    key: str = ""
+
+
+class CloseBag(Struct, frozen=True):
+    bag: BagId
+
+
+class PurgeBag(Struct, frozen=True):
+    """Remove what is kept of a bag that is over: `logs` (what tasks printed), `files` (what they
+    returned), or `all`: then there is no such bag any more."""
+
+    bag: BagId
+    what: str
 
 
 class LeaseChunk(Struct, frozen=True):
@@ -60,10 +84,24 @@ class RecordEnds(Struct, frozen=True):
 
 
 class ReopenFailed(Struct, frozen=True):
-    """The counted failures of a bag count no longer; its tasks have a fresh start."""
+    """The counted failures of these tasks of a bag (None: of all) count no longer; the tasks have
+    a fresh start, with so many times the memory and the time. The bag runs."""
 
     bag: BagId
     at: float
+    tasks: tuple[int, ...] | None = None
+    memory: float = 1.0
+    time: float = 1.0
+
+
+class SaveHost(Struct, frozen=True):
+    """A host was heard of; `tags` is all that is known to be true of it now."""
+
+    host: str
+    site: str
+    slots: int
+    at: float
+    tags: dict[str, str]
 
 
 class SavePilot(Struct, frozen=True):
@@ -90,10 +128,14 @@ class EndJob(Struct, frozen=True):
 Change: TypeAlias = (
     SaveBag
     | SaveBagStatus
+    | AppendSegment
+    | CloseBag
+    | PurgeBag
     | LeaseChunk
     | CloseChunk
     | RecordEnds
     | ReopenFailed
+    | SaveHost
     | SavePilot
     | SavePilotStatus
     | SaveJob
@@ -153,6 +195,17 @@ class LoadBag(Struct, frozen=True):
     bag: BagId
 
 
+class LoadRows(Struct, frozen=True):
+    """Read rows first … stop-1 of a segment's file for a chunk; `RowsLoaded` or `RowsFailed`
+    answers."""
+
+    bag: BagId
+    chunk: int
+    rows: Rows
+    first: int
+    stop: int
+
+
 class SubmitPilot(Struct, frozen=True):
     """Start a site job that will enrol as a pilot."""
 
@@ -171,4 +224,4 @@ class Note(Struct, frozen=True):
     detail: str = ""
 
 
-Action: TypeAlias = Write | Reply | Refuse | LoadBag | SubmitPilot | Note
+Action: TypeAlias = Write | Reply | Refuse | LoadBag | LoadRows | SubmitPilot | Note

@@ -1,17 +1,24 @@
-"""Bags: submitted, cancelled, tried again."""
+"""Bags: submitted, appended to, paused, cancelled, tried again."""
 
-from covey.core import dispatch, ends, recovery
+from msgspec.structs import replace
+from pyroaring import BitMap
+
+from covey.core import checking, dispatch, ends, recovery
 from covey.core.actions import (
+    AppendSegment,
+    CloseBag,
     Done,
     LoadBag,
     Note,
     Problem,
+    PurgeBag,
     ReopenFailed,
     SaveBag,
     SaveBagStatus,
     Submitted,
 )
 from covey.core.errors import InvalidBag
+from covey.core.events import PurgeRequested, RetryRequested, SegmentAppended
 from covey.core.model import (
     BagId,
     BagRecord,
@@ -19,30 +26,32 @@ from covey.core.model import (
     BagSpec,
     BagStatus,
     RequestId,
+    Segment,
     TaskNumber,
 )
-from covey.core.space import check, size
-from covey.core.state import Bag, Forgetting, Replying
+from covey.core.numbering import check_segment, names_in, tasks_in
+from covey.core.state import Bag, Forgetting, Raised, Replying
 from covey.core.transitions import step
 from covey.core.turn import Turn
 
-MOST_RETRIES = 1000
+_ALIVE = (BagStatus.RUNNING, BagStatus.PAUSED)
 
 
 def submit(turn: Turn, request: RequestId, spec: BagSpec) -> None:
     state = turn.state
     try:
-        check_spec(spec)
+        checking.check_spec(spec)
     except InvalidBag as error:
         turn.refuse(request, Problem.INVALID, str(error))
         return
+    total = tasks_in(Segment(space=spec.space, rows=spec.rows))
     if spec.key and spec.key in state.keys:
         known = state.keys[spec.key]
-        turn.when_durable(Replying(request, Submitted(known, size(spec.space), True)))
+        turn.when_durable(Replying(request, Submitted(known, total, True)))
         return
     id_ = BagId(state.next_bag)
     state.next_bag += 1
-    record = BagRecord(id=id_, spec=spec, total=size(spec.space), created=turn.now)
+    record = BagRecord(id=id_, spec=spec, total=total, created=turn.now, open=spec.open)
     snapshot = BagSnapshot(bag=record, chunks=(), open_done=(), failed=(), tries={})
     bag = recovery.new_bag(snapshot)
     state.bags[id_] = bag
@@ -54,36 +63,75 @@ def submit(turn: Turn, request: RequestId, spec: BagSpec) -> None:
     turn.when_durable(Replying(request, Submitted(id_, record.total, False)))
 
 
-def check_spec(spec: BagSpec) -> None:
-    """Raise InvalidBag with words for the author."""
-    if not spec.argv or not spec.argv[0]:
-        raise InvalidBag("a bag needs a command")
-    if any("\0" in word for word in spec.argv):
-        raise InvalidBag("a command cannot contain NUL characters")
-    if not 0 <= spec.retries <= MOST_RETRIES:
-        raise InvalidBag(f"retries must be between 0 and {MOST_RETRIES}, not {spec.retries}")
-    if not 0 <= spec.limit_seconds < 10**9:
-        raise InvalidBag(f"a time limit of {spec.limit_seconds} s makes no sense")
-    for name, value in spec.env.items():
-        if not name or "=" in name or "\0" in name + value:
-            raise InvalidBag(f"environment variable {name!r} is malformed")
-    check(spec.space)
+def append(turn: Turn, event: SegmentAppended) -> None:
+    bag = _open_bag(turn, event.request, event.bag)
+    if bag is None:
+        return
+    if event.key and event.key in bag.keys:
+        turn.when_durable(Replying(event.request, Submitted(bag.id, bag.total, True)))
+        return
+    segment = event.segment
+    try:
+        check_segment(segment, before=bag.total)
+        if names_in(segment) != bag.body.names:
+            raise InvalidBag(
+                f"bag {bag.id} has the parameters {', '.join(bag.body.names) or '(none)'}; "
+                f"these tasks have {', '.join(names_in(segment)) or 'none'}"
+            )
+    except InvalidBag as error:
+        turn.refuse(event.request, Problem.INVALID, str(error))
+        return
+    bag.numbering.append(segment)
+    if event.key:
+        bag.keys.add(event.key)
+    turn.write(AppendSegment(bag.id, segment, bag.total, event.key))
+    dispatch.reserve(turn, bag)
+    turn.when_durable(Replying(event.request, Submitted(bag.id, bag.total, False)))
+
+
+def close(turn: Turn, request: RequestId, id_: BagId) -> None:
+    """Closing what is closed changes nothing, and is no error."""
+    bag = turn.state.bags.get(id_)
+    if bag is not None and bag.open:
+        bag.open = False
+        turn.write(CloseBag(id_))
+        ends.finish_if_over(turn, bag)
+        turn.when_durable(Replying(request, Done(1)))
+    else:
+        _done_or_unknown(turn, request, id_)
+
+
+def _open_bag(turn: Turn, request: RequestId, id_: BagId) -> Bag | None:
+    bag = turn.state.bags.get(id_)
+    if bag is not None and bag.open and bag.status in _ALIVE:
+        return bag
+    if 0 < id_ < turn.state.next_bag:
+        detail = f"bag {id_} is closed: submit a bag with 'open' to append to it later"
+        turn.refuse(request, Problem.INVALID, detail)
+    else:
+        turn.refuse(request, Problem.NOT_FOUND, f"there is no bag {id_}")
+    return None
+
+
+def _done_or_unknown(turn: Turn, request: RequestId, id_: BagId) -> None:
+    """Nothing to do about a bag that is over; nothing can be done about one that is not."""
+    if 0 < id_ < turn.state.next_bag:
+        turn.when_durable(Replying(request, Done(0)))
+    else:
+        turn.refuse(request, Problem.NOT_FOUND, f"there is no bag {id_}")
 
 
 def cancel(turn: Turn, request: RequestId, id_: BagId) -> None:
     """Cancelling what is over changes nothing, and is no error."""
     bag = turn.state.bags.get(id_)
     if bag is None:
-        if 0 < id_ < turn.state.next_bag:
-            turn.when_durable(Replying(request, Done(0)))
-        else:
-            turn.refuse(request, Problem.NOT_FOUND, f"there is no bag {id_}")
+        _done_or_unknown(turn, request, id_)
         return
     count = 0
-    if bag.status is BagStatus.RUNNING:
+    if bag.status in _ALIVE:
         count = bag.total - len(bag.done) - len(bag.failed)
         bag.status = step(bag.status, BagStatus.CANCELLED)
-        bag.ready.clear()
+        bag.hold_all()
         bag.doubt.clear()
         done, failed = len(bag.done), len(bag.failed)
         change = SaveBagStatus(id_, bag.status, turn.now, done, failed)
@@ -92,26 +140,79 @@ def cancel(turn: Turn, request: RequestId, id_: BagId) -> None:
     turn.when_durable(Replying(request, Done(count)))
 
 
+def pause(turn: Turn, request: RequestId, id_: BagId, reason: str) -> None:
+    bag = turn.state.bags.get(id_)
+    if bag is None or bag.status is not BagStatus.RUNNING:
+        _done_or_unknown(turn, request, id_)
+        return
+    dispatch.pause(turn, bag, reason or "by its owner")
+    turn.when_durable(Replying(request, Done(1)))
+
+
+def resume(turn: Turn, request: RequestId, id_: BagId) -> None:
+    """Go on, with a fresh count of failures, and read again what could not be read."""
+    bag = turn.state.bags.get(id_)
+    if bag is None or bag.status is not BagStatus.PAUSED:
+        _done_or_unknown(turn, request, id_)
+        return
+    _run_again(turn, bag)
+    done, failed = len(bag.done), len(bag.failed)
+    bag.not_before = turn.write(SaveBagStatus(id_, bag.status, turn.now, done, failed))
+    turn.note(Note("bag resumed", bag=id_))
+    turn.when_durable(Replying(request, Done(1)))
+
+
+def _run_again(turn: Turn, bag: Bag) -> None:
+    bag.status = step(bag.status, BagStatus.RUNNING)
+    bag.reason = ""
+    bag.streak = 0
+    for first, stop in list(bag.awaited.items()):
+        dispatch.load_rows(turn, bag, first, stop)
+
+
+def purge(turn: Turn, event: PurgeRequested) -> None:
+    """Only of what is over: a bag that runs needs all of it."""
+    state, id_ = turn.state, event.bag
+    if not 0 < id_ < state.next_bag:
+        turn.refuse(event.request, Problem.NOT_FOUND, f"there is no bag {id_}")
+        return
+    bag = state.bags.get(id_)
+    if (bag is not None and bag.status in _ALIVE) or id_ in state.loading:
+        detail = f"bag {id_} is not over: cancel it first"
+        turn.refuse(event.request, Problem.INVALID, detail)
+        return
+    if event.what == "all":
+        for key in [key for key, known in state.keys.items() if known == id_]:
+            del state.keys[key]
+    turn.write(PurgeBag(id_, event.what))
+    turn.note(Note("bag purged", bag=id_, detail=event.what))
+    turn.when_durable(Replying(event.request, Done(1)))
+
+
 def forget(turn: Turn, id_: BagId) -> None:
     """It is durably over: whatever of it still runs is stopped now (no sooner, or a crash would
     leave a running bag with killed tasks), and the record has the rest."""
     bag = turn.state.bags.get(id_)
-    if bag is not None and bag.status is not BagStatus.RUNNING:
+    if bag is not None and bag.status not in _ALIVE:
         for attempts in bag.live.values():
             for attempt in attempts:
                 ends.cancel(turn, attempt)
         del turn.state.bags[id_]
 
 
-def retry(turn: Turn, request: RequestId, id_: BagId) -> None:
-    """Try the given-up tasks again, while the rest still runs or after the bag's end."""
-    bag = turn.state.bags.get(id_)
+def retry(turn: Turn, event: RetryRequested) -> None:
+    """Try given-up tasks again, while the rest still runs or after the bag's end."""
+    if not (0.0 < event.memory <= 1000.0 and 0.0 < event.time <= 1000.0):
+        turn.refuse(event.request, Problem.INVALID, "memory and time may grow a thousandfold")
+        return
+    bag = turn.state.bags.get(event.bag)
     if bag is not None:
-        _retry(turn, request, bag)
-    elif 0 < id_ < turn.state.next_bag:
-        _load(turn, request, id_)
+        _retry(turn, event, bag)
+    elif 0 < event.bag < turn.state.next_bag:
+        turn.state.retrying[event.request] = event
+        _load(turn, event.request, event.bag)
     else:
-        turn.refuse(request, Problem.NOT_FOUND, f"there is no bag {id_}")
+        turn.refuse(event.request, Problem.NOT_FOUND, f"there is no bag {event.bag}")
 
 
 def _load(turn: Turn, request: RequestId, id_: BagId) -> None:
@@ -126,41 +227,55 @@ def loaded(turn: Turn, request: RequestId, id_: BagId, snapshot: BagSnapshot | N
     if bag is None and turn.state.loading.pop(id_, False):
         _load(turn, request, id_)
         return
+    event = turn.state.retrying.pop(request)
     if snapshot is None:
         turn.refuse(request, Problem.NOT_FOUND, f"there is no bag {id_}")
         return
     if bag is None:
         bag = recovery.restore(turn, snapshot)
-    _retry(turn, request, bag)
-    if bag.status is not BagStatus.RUNNING:
+    _retry(turn, event, bag)
+    if bag.status not in _ALIVE:
         turn.when_durable(Forgetting(bag.id))
 
 
-def _retry(turn: Turn, request: RequestId, bag: Bag) -> None:
+def _retry(turn: Turn, event: RetryRequested, bag: Bag) -> None:
     if bag.status is BagStatus.CANCELLED:
         detail = f"bag {bag.id} was cancelled; submit it again instead"
-        turn.refuse(request, Problem.INVALID, detail)
+        turn.refuse(event.request, Problem.INVALID, detail)
         return
-    failed = list(bag.failed)
-    if failed:
-        bag.status = step(bag.status, BagStatus.RUNNING)
-        _reopen(turn, bag, failed)
-        turn.note(Note("failed tasks again", bag=bag.id, detail=f"{len(failed)} tasks"))
-    turn.when_durable(Replying(request, Done(len(failed))))
+    chosen = bag.failed if event.tasks is None else bag.failed & _valid(event.tasks)
+    count = len(chosen)
+    if count:
+        _reopen(turn, bag, replace(event, tasks=tuple(chosen)))
+        turn.note(Note("failed tasks again", bag=bag.id, detail=f"{count} tasks"))
+    turn.when_durable(Replying(event.request, Done(count)))
 
 
-def _reopen(turn: Turn, bag: Bag, failed: list[int]) -> None:
-    """The record reopens the chunks with given-up tasks in them; so do we."""
-    bag.not_before = turn.write(ReopenFailed(bag.id, turn.now))
-    for first, stop in bag.marred.items():
-        if bag.failed.range_cardinality(first, stop):  # else a late success has made up for it
+def _valid(tasks: tuple[int, ...]) -> BitMap:
+    return BitMap(task for task in tasks if 0 <= task < 2**32)
+
+
+def _reopen(turn: Turn, bag: Bag, event: RetryRequested) -> None:
+    """The record reopens the chunks with these tasks in them; so do we."""
+    chosen = BitMap(event.tasks or ())
+    raised = event.memory != 1.0 or event.time != 1.0
+    tasks = None if chosen == bag.failed and not raised else event.tasks
+    change = ReopenFailed(bag.id, turn.now, tasks, event.memory, event.time)
+    bag.not_before = turn.write(change)
+    _run_again(turn, bag)
+    bag.failed -= chosen
+    settled = bag.done | bag.failed
+    for first, stop in list(bag.marred.items()):
+        if chosen.range_cardinality(first, stop):
             bag.chunks[first] = stop
-    bag.marred.clear()
+            dispatch.load_rows(turn, bag, first, stop)
+            if not bag.failed.range_cardinality(first, stop):
+                del bag.marred[first]
     for first, stop in bag.chunks.items():
-        bag.unfinished[first] = stop - first - bag.done.range_cardinality(first, stop)
-    bag.failed.clear()
-    for task in failed:
-        bag.tries.pop(task, None)
-        bag.losses.pop(task, None)
+        bag.unfinished[first] = stop - first - settled.range_cardinality(first, stop)
+    if raised:
+        bag.raised.append(Raised(chosen, event.memory, event.time))
+    for task in map(TaskNumber, chosen):
+        ends.forget_failures(bag, task)
         if task not in bag.live:
-            bag.ready.add(TaskNumber(task))
+            bag.free(task)

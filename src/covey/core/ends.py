@@ -4,19 +4,26 @@ The rules, in order:
 - A success counts if its task has none yet, however late it comes. It takes the place of a
   failure that was counted before. Whoever else runs the task is told to stop.
 - A failure of an attempt that core gave up before (lost, recalled for good) is only recorded.
-- A task's own failure (exit status, time limit) uses up a retry; without retries left it counts.
+- A task's own failure (exit status, memory, output) uses up a retry; without retries left it
+  counts. One that ran into its time limit is given more time a few times, whatever its retries.
+- So many own failures in a row, without a success, pause the bag: it fails everywhere.
 - A loss of infrastructure uses up no retry. Only a bag that is not idempotent is not repeated.
 - An attempt that never started is as if it had never been.
 """
 
+from base64 import b64decode
+from binascii import Error as BadBase64
 from functools import partial
 
+from covey.core import dispatch
 from covey.core.actions import CloseChunk, Note, RecordEnds, SaveBagStatus
+from covey.core.causes import cause_of
 from covey.core.model import (
     AttemptId,
     BagId,
     BagStatus,
     EndRecord,
+    FileRecord,
     PilotId,
     TaskNumber,
     Verdict,
@@ -24,17 +31,25 @@ from covey.core.model import (
 from covey.core.state import Attempt, Bag, Forgetting, Pilot
 from covey.core.transitions import step
 from covey.core.turn import Turn
-from covey.pilot.messages import CANCELLED, FAILED, HOST, LOST, OK, RETURNED, TIMEOUT, End
-
-_OWN_FAILURES = (FAILED, TIMEOUT)
-_RUN = (OK, FAILED, TIMEOUT)
+from covey.pilot.messages import (
+    CANCELLED,
+    FAILED,
+    HOST,
+    LOST,
+    MEMORY,
+    OK,
+    OWN_FAILURES,
+    RETURNED,
+    TIMEOUT,
+    End,
+)
 
 
 def settle(turn: Turn, pilot: Pilot, end: End) -> EndRecord | None:
     """Take in one end; the row to record, or nothing if the attempt never started."""
     state = turn.state
     id_ = AttemptId(end.epoch, end.sequence)
-    attempt = pilot.attempts.pop(id_, None)
+    attempt = pilot.drop(id_)
     bag = state.bags.get(BagId(end.bag))
     if attempt is not None and (attempt.bag, attempt.task) != (end.bag, end.task):
         turn.note(Note("end names another task", attempt=str(id_), pilot=pilot.record.id))
@@ -49,8 +64,10 @@ def settle(turn: Turn, pilot: Pilot, end: End) -> EndRecord | None:
         if attempt is not None:
             _forget_attempt(bag, attempt)
         verdict = _judge(turn, bag, end, expected)
-    if attempt is not None and end.outcome in _RUN:
+    if attempt is not None and end.outcome == OK:
         pilot.proven.add(attempt.bag)
+        if bag is not None:
+            bag.times[attempt.kind].add(end.wall_seconds)
     state.ended[end.outcome] = state.ended.get(end.outcome, 0) + 1
     if end.outcome == RETURNED:
         return None
@@ -91,8 +108,31 @@ def lose_unknown(turn: Turn, bag: Bag, task: TaskNumber) -> None:
     turn.write(RecordEnds(PilotId(0), 0, (record,)))
 
 
+def give_up_unsent(turn: Turn, bag: Bag, attempt: Attempt, message: str) -> None:
+    """An attempt that no pilot could make, wherever it went: its task has failed."""
+    turn.state.pilots[attempt.pilot].drop(attempt.id)
+    _forget_attempt(bag, attempt)
+    _give_up(turn, bag, attempt.task)
+    end = End(*attempt.id, bag.id, attempt.task, FAILED, message=message, stderr=message)
+    record = EndRecord(
+        bag=bag.id,
+        task=attempt.task,
+        attempt=attempt.id,
+        pilot=PilotId(0),
+        host="",
+        outcome=FAILED,
+        verdict=Verdict.COUNTS,
+        delivered=turn.now,
+        stderr=message,
+        stderr_bytes=len(message),
+        message=message,
+        cause=cause_of(end),
+    )
+    turn.write(RecordEnds(PilotId(0), 0, (record,)))
+
+
 def finish_if_over(turn: Turn, bag: Bag) -> None:
-    if bag.status is BagStatus.RUNNING and bag.over():
+    if bag.status in (BagStatus.RUNNING, BagStatus.PAUSED) and bag.over():
         bag.status = step(bag.status, BagStatus.FINISHED)
         turn.write_last(partial(_finished, turn, bag), Forgetting(bag.id))
 
@@ -111,39 +151,64 @@ def _judge(turn: Turn, bag: Bag, end: End, expected: bool) -> Verdict:
         return _succeed(turn, bag, task)
     if not expected or task in bag.failed or task in bag.live:
         return Verdict.WASTE
-    if bag.status is not BagStatus.RUNNING:
+    if bag.status not in (BagStatus.RUNNING, BagStatus.PAUSED):
         return Verdict.WASTE
-    if end.outcome in _OWN_FAILURES:
-        bag.tries[task] = bag.tries.get(task, 0) + 1
-        give_up = bag.tries[task] > bag.spec.retries
-    elif end.outcome in (HOST, LOST):
-        bag.losses[task] = bag.losses.get(task, 0) + 1
-        give_up = not bag.spec.idempotent or bag.losses[task] >= turn.state.settings.most_losses
-    else:
-        give_up = False
-    if give_up:
+    if _is_final(turn, bag, task, end.outcome):
         bag.doubt.discard(task)
         _give_up(turn, bag, task)
-        return Verdict.COUNTS
-    if task not in bag.doubt:  # else another pilot may have a newer attempt
-        bag.ready.add(task)
-    return Verdict.WASTE
+        verdict = Verdict.COUNTS
+    else:
+        if task not in bag.doubt:  # else another pilot may have a newer attempt
+            bag.free(task)
+        verdict = Verdict.WASTE
+    if end.outcome in OWN_FAILURES:
+        bag.streak += 1
+        if 0 < bag.spec.breaker <= bag.streak:
+            words = f"{bag.streak} failures in a row, and no success; the last: {cause_of(end)}"
+            dispatch.pause(turn, bag, words)
+    return verdict
+
+
+def _is_final(turn: Turn, bag: Bag, task: TaskNumber, outcome: str) -> bool:
+    """Count the failure; whether it was the task's last chance."""
+    spec = bag.spec
+    if outcome == TIMEOUT:
+        bag.overtimes[task] = bag.overtimes.get(task, 0) + 1
+        return bag.overtimes[task] > (spec.overtimes if spec.idempotent else 0)
+    if outcome in OWN_FAILURES:
+        bag.tries[task] = bag.tries.get(task, 0) + 1
+        if outcome == MEMORY:
+            bag.short[task] = bag.short.get(task, 0) + 1
+        return bag.tries[task] > spec.retries
+    if outcome in (HOST, LOST):
+        bag.losses[task] = bag.losses.get(task, 0) + 1
+        return not spec.idempotent or bag.losses[task] >= turn.state.settings.most_losses
+    return False
 
 
 def _succeed(turn: Turn, bag: Bag, task: TaskNumber) -> Verdict:
     replaces = task in bag.failed
     bag.failed.discard(task)
-    bag.ready.discard(task)
+    bag.hold(task)
     bag.doubt.discard(task)
     bag.done.add(task)
-    bag.tries.pop(task, None)
-    bag.losses.pop(task, None)
+    bag.streak = 0
+    bag.ends += 1
+    bag.first_end = bag.first_end or turn.now
+    forget_failures(bag, task)
     for loser in bag.live.get(task, ()):
         cancel(turn, loser)
     if not replaces:
         _count_down(turn, bag, task)
     finish_if_over(turn, bag)
     return Verdict.REPLACES if replaces else Verdict.COUNTS
+
+
+def forget_failures(bag: Bag, task: TaskNumber) -> None:
+    """It is done, or starts afresh."""
+    if bag.tries or bag.overtimes or bag.losses:
+        for counts in (bag.tries, bag.overtimes, bag.short, bag.losses):
+            counts.pop(task, None)
 
 
 def _give_up(turn: Turn, bag: Bag, task: TaskNumber) -> None:
@@ -154,15 +219,18 @@ def _give_up(turn: Turn, bag: Bag, task: TaskNumber) -> None:
 
 def _count_down(turn: Turn, bag: Bag, task: TaskNumber) -> None:
     """One task fewer to go in its chunk; the last one closes it."""
-    for first, stop in bag.chunks.items():
-        if first <= task < stop:
-            bag.unfinished[first] -= 1
-            if bag.unfinished[first] == 0:
-                del bag.chunks[first], bag.unfinished[first]
-                if bag.failed.range_cardinality(first, stop):
-                    bag.marred[first] = stop
-                turn.write_last(partial(CloseChunk, bag.id, first))
-            return
+    first = bag.chunk_of(task)
+    stop = bag.chunks.get(first)
+    if stop is None:
+        return
+    bag.unfinished[first] -= 1
+    if bag.unfinished[first] == 0:
+        del bag.chunks[first], bag.unfinished[first]
+        bag.awaited.pop(first, None)
+        bag.numbering.loaded.pop(first, None)
+        if bag.failed.range_cardinality(first, stop):
+            bag.marred[first] = stop
+        turn.write_last(partial(CloseChunk, bag.id, first))
 
 
 def cancel(turn: Turn, attempt: Attempt) -> None:
@@ -209,7 +277,25 @@ def _record(
         stdout_bytes=end.stdout_bytes,
         stderr_bytes=end.stderr_bytes,
         message=end.message,
+        cause=cause_of(end) if end.outcome not in (OK, CANCELLED) else "",
+        result=end.result,
+        files=_files(end) if end.files else (),
     )
+
+
+def _files(end: End) -> tuple[FileRecord, ...]:
+    return tuple(
+        FileRecord(one.path, one.size, one.digest, _plain(one.data), one.executable)
+        for one in end.files
+    )
+
+
+def _plain(data: str) -> bytes:
+    """What a broken pilot sends as base64 is an empty file; its size tells."""
+    try:
+        return b64decode(data, validate=True)
+    except (BadBase64, ValueError):
+        return b""
 
 
 def _failure_note(pilot: Pilot, end: End) -> Note:

@@ -2,7 +2,9 @@
 
     CoveyError
     ├── InvalidBag        the submission cannot be run as written; say so to its author
+    ├── InvalidQuery      a question about results that makes no sense
     ├── NotFound          no such bag, task or pilot
+    ├── BadFile           a file is not what it was said to be
     ├── StoreError        the record cannot be used
     │   ├── StoreHeld     another server holds it
     │   ├── StoreNewer    written by a newer covey
@@ -23,7 +25,15 @@ class InvalidBag(CoveyError):
     pass
 
 
+class InvalidQuery(CoveyError):
+    pass
+
+
 class NotFound(CoveyError):
+    pass
+
+
+class BadFile(CoveyError):
     pass
 
 

@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from covey.core.model import BagId, BagSnapshot, BagSpec, JobId, PilotId, RequestId
+from covey.core.model import BagId, BagSnapshot, BagSpec, JobId, PilotId, RequestId, Segment
+from covey.core.space import Scalar
 from covey.pilot.messages import Enrol, Leave, Sync
 
 
@@ -17,16 +18,62 @@ class BagSubmitted(Struct, frozen=True):
     spec: BagSpec
 
 
+class SegmentAppended(Struct, frozen=True):
+    """More tasks for an open bag. Equal keys are one request, however often it is sent."""
+
+    request: RequestId
+    bag: BagId
+    segment: Segment
+    key: str = ""
+
+
+class CloseRequested(Struct, frozen=True):
+    """No more tasks will follow: the bag may finish."""
+
+    request: RequestId
+    bag: BagId
+
+
 class CancelRequested(Struct, frozen=True):
     request: RequestId
     bag: BagId
 
 
+class PauseRequested(Struct, frozen=True):
+    request: RequestId
+    bag: BagId
+    reason: str = ""
+
+
+class ResumeRequested(Struct, frozen=True):
+    request: RequestId
+    bag: BagId
+
+
 class RetryRequested(Struct, frozen=True):
-    """The owner wants the given-up tasks tried again."""
+    """The owner wants given-up tasks (None: all of them) tried again, from now on with so many
+    times the memory and the time."""
 
     request: RequestId
     bag: BagId
+    tasks: tuple[int, ...] | None = None
+    memory: float = 1.0
+    time: float = 1.0
+
+
+class PurgeRequested(Struct, frozen=True):
+    """Remove what is kept of a bag that is over: `logs`, `files`, or `all` of it."""
+
+    request: RequestId
+    bag: BagId
+    what: str
+
+
+class FollowRequested(Struct, frozen=True):
+    """Somebody watches what this task (-1: every task of the bag) prints, for a while."""
+
+    bag: BagId
+    task: int
 
 
 class PilotEnrolled(Struct, frozen=True):
@@ -70,6 +117,22 @@ class BagLoaded(Struct, frozen=True):
     snapshot: BagSnapshot | None
 
 
+class RowsLoaded(Struct, frozen=True):
+    """The answer to `LoadRows`."""
+
+    bag: BagId
+    chunk: int
+    rows: list[list[Scalar]]
+
+
+class RowsFailed(Struct, frozen=True):
+    """The file of a segment cannot be read."""
+
+    bag: BagId
+    chunk: int
+    reason: str
+
+
 class JobSubmitted(Struct, frozen=True):
     job: JobId
 
@@ -98,14 +161,22 @@ class Ticked(Struct, frozen=True):
 
 Event: TypeAlias = (
     BagSubmitted
+    | SegmentAppended
+    | CloseRequested
     | CancelRequested
+    | PauseRequested
+    | ResumeRequested
     | RetryRequested
+    | PurgeRequested
+    | FollowRequested
     | PilotEnrolled
     | SyncReceived
     | PilotLeft
     | RequestDropped
     | Committed
     | BagLoaded
+    | RowsLoaded
+    | RowsFailed
     | JobSubmitted
     | JobRefused
     | JobEnded

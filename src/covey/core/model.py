@@ -5,7 +5,7 @@ from typing import NamedTuple, NewType
 
 from msgspec import Struct
 
-from covey.core.space import ONE_TASK, Space
+from covey.core.space import ONE_TASK, Scalar, Space
 
 BagId = NewType("BagId", int)
 TaskNumber = NewType("TaskNumber", int)
@@ -26,6 +26,7 @@ class AttemptId(NamedTuple):
 
 class BagStatus(StrEnum):
     RUNNING = "running"
+    PAUSED = "paused"  # by its owner, or because it fails everywhere; nothing new goes out
     FINISHED = "finished"
     CANCELLED = "cancelled"
 
@@ -53,27 +54,140 @@ class Verdict(StrEnum):
     WASTE = "waste"  # recorded only
 
 
-class BagSpec(Struct, frozen=True, kw_only=True):
+class Need(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one task takes of its host. 0: nothing said."""
+
+    cores: int = 1
+    memory_mb: int = 0
+    disk_mb: int = 0
+    gpus: int = 0
+    limit_seconds: float = 0.0
+
+
+class Condition(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """On one parameter: it is one of these values, or a number from `low` to `high`."""
+
+    name: str
+    values: tuple[Scalar, ...] = ()
+    low: float | None = None
+    high: float | None = None
+
+
+class Rule(Struct, frozen=True, kw_only=True):
+    """Tasks for which every condition holds are a class of their own, with this need."""
+
+    when: tuple[Condition, ...]
+    need: Need
+
+
+class Blob(Struct, frozen=True, omit_defaults=True):
+    """A file that the server holds, known by the SHA-256 of its content."""
+
+    digest: str
+    size: int
+    executable: bool = False
+
+
+class Placed(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file that every task finds at `path` in its directory; hard-linked and read-only, unless
+    it asked for a copy. From the server (`blob`) or fetched by the host (`url`, and the digest
+    that it must have, if one is given)."""
+
+    path: str
+    blob: Blob | None = None
+    url: str = ""
+    digest: str = ""
+    executable: bool = False  # of one from a URL
+    copy: bool = False
+
+
+class TaskInput(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file of each task's own: both texts have {NAME}s in them; the first, filled in, is a key
+    of the bag's `manifest`."""
+
+    source: str
+    path: str
+    copy: bool = False
+
+
+class Rows(Struct, frozen=True, kw_only=True):
+    """Parameters from the rows of a file that the server holds. The server says which they are,
+    and how many."""
+
+    digest: str
+    form: str  # csv, jsonl, lines
+    names: tuple[str, ...] = ()
+    count: int = 0
+
+
+class Segment(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Tasks that came together: every row, if there are rows, with every point of the space. The
+    row varies slowest. Values are in the order of `rows.names`, then `space.names(space)`."""
+
+    space: Space = ONE_TASK
+    rows: Rows | None = None
+
+
+class BagSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a person asks for. Equal keys are one submission, however often it is sent."""
 
     argv: tuple[str, ...]
     space: Space = ONE_TASK
+    rows: Rows | None = None
+    open: bool = False  # more segments may follow, until it is closed
     name: str = ""
     owner: str = ""
     key: str = ""
+    labels: dict[str, str] = {}
+    notes: str = ""
     env: dict[str, str] = {}
+    export: bool = False  # every parameter is also an environment variable
     chdir: str = ""
+    need: Need = Need()
+    rules: tuple[Rule, ...] = ()  # the first that fits a task decides; else `need` holds
+    pin: bool = False  # bind each task to cores of its own
     retries: int = 0
-    limit_seconds: float = 0.0
+    grow_memory: float = 1.0  # each retry after a lack of memory gets so many times the memory
+    grow_time: float = 3.0  # after a time limit, so many times the time …
+    overtimes: int = 3  # … up to so often, on top of the retries
+    breaker: int = 30  # so many failures in a row, with no success, pause the bag; 0: never
     idempotent: bool = True
+    inputs: tuple[Placed, ...] = ()
+    task_inputs: tuple[TaskInput, ...] = ()
+    manifest: dict[str, Blob] = {}
+    outputs: tuple[str, ...] = ()  # globs in the task's directory; each must match
+    optional_outputs: tuple[str, ...] = ()
+    output_mb: int = 1024  # of one task, at most
+    ok_codes: tuple[int, ...] = (0,)
+    check: str = ""  # a line of shell, run after a task in its directory: 0 is a good result
+    setup: str = ""  # a shell script, run once per host before the bag's first task there
+    setup_seconds: float = 1800.0
+    log_kb: int = 64  # kept of each output stream of a task: its head and its tail
 
 
 class BagRecord(Struct, frozen=True, kw_only=True):
+    """`total` and `open` as they are now; `segments` are those that came after the first, which
+    is in the spec."""
+
     id: BagId
     spec: BagSpec
     total: int
     created: float
     status: BagStatus = BagStatus.RUNNING
+    reason: str = ""  # why it is paused
+    open: bool = False
+    segments: tuple[Segment, ...] = ()
+
+
+class Reopening(Struct, frozen=True, kw_only=True):
+    """These tasks (None: all that had failed) were given a fresh start, and from then on get so
+    many times the memory and the time. `row` is the last end recorded before. Where there is
+    more memory or time, the tasks are named."""
+
+    row: int
+    tasks: tuple[int, ...] | None = None
+    memory: float = 1.0
+    time: float = 1.0
 
 
 class PilotRecord(Struct, frozen=True, kw_only=True):
@@ -87,6 +201,9 @@ class PilotRecord(Struct, frozen=True, kw_only=True):
     tags: dict[str, str]
     version: str
     enrolled: float
+    memory_mb: int = 0  # of all slots together; 0: not known
+    disk_mb: int = 0
+    gpus: int = 0
     status: PilotStatus = PilotStatus.ACTIVE
     recorded: int = 0  # the last sync whose ends are durable
 
@@ -106,6 +223,16 @@ class ChunkRecord(Struct, frozen=True, kw_only=True):
     first: int
     stop: int
     closed: bool
+
+
+class FileRecord(Struct, frozen=True):
+    """A file that a task returned: a small one itself, of others the digest."""
+
+    path: str
+    size: int
+    digest: str = ""
+    data: bytes = b""
+    executable: bool = False
 
 
 class EndRecord(Struct, frozen=True, kw_only=True):
@@ -132,6 +259,9 @@ class EndRecord(Struct, frozen=True, kw_only=True):
     stdout_bytes: int = 0
     stderr_bytes: int = 0
     message: str = ""
+    cause: str = ""  # of a failure: those of one cause read the same (core.causes)
+    result: str = ""  # the values that the task reported, a JSON object
+    files: tuple[FileRecord, ...] = ()
 
 
 class BagSnapshot(Struct, frozen=True, kw_only=True):
@@ -141,7 +271,11 @@ class BagSnapshot(Struct, frozen=True, kw_only=True):
     chunks: tuple[ChunkRecord, ...]
     open_done: tuple[int, ...]  # tasks in open chunks that have succeeded
     failed: tuple[int, ...]  # tasks anywhere that were given up
-    tries: dict[int, int]  # task -> failures so far, of unfinished tasks
+    tries: dict[int, int]  # task -> failures so far (time limits aside), of unfinished tasks
+    overtimes: dict[int, int] = {}  # task -> how often it ran into its time limit, likewise
+    short: dict[int, int] = {}  # task -> how often it ran out of memory, likewise
+    reopenings: tuple[Reopening, ...] = ()  # oldest first
+    keys: tuple[str, ...] = ()  # of the segments that were appended
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -165,6 +299,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     idle_seconds: float = 60.0
     chunk: int = 1024
     largest_chunk: int = 16384
+    most_lookahead: int = 64  # open chunks of a bag, in search of a class that a pilot can run
     most_ends: int = 4096
     most_pilots: int = 100_000
     most_losses: int = 20

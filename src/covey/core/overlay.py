@@ -6,7 +6,7 @@ exist. Jobs that end without having done any good are replaced ever more slowly.
 
 from covey.core import pilots
 from covey.core.actions import EndJob, Note, SaveJob, SubmitPilot
-from covey.core.model import BagStatus, JobId, JobRecord, PilotStatus
+from covey.core.model import JobId, JobRecord, PilotStatus
 from covey.core.state import Job, Starting
 from covey.core.turn import Turn
 
@@ -18,7 +18,7 @@ def provide(turn: Turn) -> None:
     state = turn.state
     if state.draining or turn.now < state.job_not_before:
         return
-    if not any(bag.status is BagStatus.RUNNING for bag in state.bags.values()):
+    if not any(bag.unsent() or bag.live or bag.doubt for bag in state.bags.values()):
         return
     for _ in range(state.settings.local_pilots - len(state.jobs)):
         state.next_job += 1

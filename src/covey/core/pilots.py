@@ -5,9 +5,14 @@ releases an older parked one, with an empty answer. Every answer is kept until t
 it has processed it, so that a repeated number gets the same answer.
 """
 
+from msgspec.structs import replace
+
 from covey.core import dispatch, ends, recovery
-from covey.core.actions import Note, Problem, RecordEnds, SavePilot, SavePilotStatus
+from covey.core.actions import Note, Problem, RecordEnds, SaveHost, SavePilot, SavePilotStatus
+from covey.core.checking import is_digest
+from covey.core.fitting import limits
 from covey.core.model import (
+    BagId,
     JobId,
     PilotId,
     PilotRecord,
@@ -15,7 +20,7 @@ from covey.core.model import (
     RequestId,
 )
 from covey.core.space import LARGEST_BAG
-from covey.core.state import Answering, Attempt, Pilot, Replying, Waiting
+from covey.core.state import Answering, Attempt, Bag, Pilot, Replying, Waiting
 from covey.core.transitions import step
 from covey.core.turn import Turn
 from covey.pilot.messages import (
@@ -26,7 +31,9 @@ from covey.pilot.messages import (
     End,
     Enrol,
     Enrolled,
+    Followed,
     Held,
+    Input,
     Leave,
     Left,
     Sync,
@@ -36,6 +43,9 @@ from covey.pilot.messages import (
 MOST_OPEN = 2  # syncs of one pilot that wait for durability
 MOST_SLOTS = 4096
 MOST_TAGS = 200
+MOST_FILES = 10_000  # that a task returns
+MOST_RESULT = 1 << 16
+FOLLOW_SECONDS = 30.0  # after the last time somebody asked
 FORGET_SECONDS = 24 * 3600.0
 LARGEST = 2**53  # what every part of the system can count to
 
@@ -64,6 +74,9 @@ def enrol(turn: Turn, request: RequestId, enrol_: Enrol, credential: str, digest
         tags=enrol_.tags,
         version=enrol_.version,
         enrolled=turn.now,
+        memory_mb=enrol_.memory_mb,
+        disk_mb=enrol_.disk_mb,
+        gpus=enrol_.gpus,
     )
     if known is None:
         state.pilots[id_] = Pilot(record, turn.now)
@@ -83,7 +96,12 @@ def enrol(turn: Turn, request: RequestId, enrol_: Enrol, credential: str, digest
         settings.lease_seconds,
         settings.idle_seconds,
     )
+    turn.write(_host(record, turn.now))
     turn.write(SavePilot(record), Replying(request, enrolled))
+
+
+def _host(record: PilotRecord, now: float) -> SaveHost:
+    return SaveHost(record.host, record.site, record.slots, now, record.tags)
 
 
 def _enrol_problem(enrol_: Enrol) -> str:
@@ -95,8 +113,17 @@ def _enrol_problem(enrol_: Enrol) -> str:
         return "key must have 8 to 128 characters"
     if not enrol_.host or len(enrol_.host) > 255:
         return "host must have 1 to 255 characters"
-    texts = [enrol_.site, enrol_.job, enrol_.version, *enrol_.tags, *enrol_.tags.values()]
-    if len(enrol_.tags) > MOST_TAGS or max(map(len, texts)) > 1024:
+    if not min(enrol_.memory_mb, enrol_.disk_mb, enrol_.gpus) >= 0:
+        return "memory, disk and GPUs cannot be negative"
+    if max(enrol_.memory_mb, enrol_.disk_mb, enrol_.gpus) > LARGEST:
+        return "memory, disk or GPUs are out of range"
+    if max(map(len, (enrol_.site, enrol_.job, enrol_.version))) > 1024:
+        return "no text may be longer than 1024 characters"
+    return _tags_problem(enrol_.tags)
+
+
+def _tags_problem(tags: dict[str, str]) -> str:
+    if len(tags) > MOST_TAGS or max(map(len, [*tags, *tags.values()]), default=0) > 1024:
         return f"at most {MOST_TAGS} tags, and no text longer than 1024 characters"
     return ""
 
@@ -141,9 +168,23 @@ def _sync_problem(turn: Turn, sync_: Sync) -> str:
         numbers = (*end[:4], *end[5:12], end.stdout_bytes, end.stderr_bytes)
         if min(numbers) < -LARGEST or max(numbers) > LARGEST or _no_attempt(end):
             return f"a number in the end of attempt {end.epoch}.{end.sequence} is out of range"
+        problem = _files_problem(end) if end.files else ""
+        if problem or len(end.result) > MOST_RESULT:
+            return problem or f"a result of more than {MOST_RESULT} characters"
     for one in sync_.held or ():
         if max(one) > LARGEST or _no_attempt(one):
             return "a number in held is out of range"
+    return _tags_problem(sync_.tags) if sync_.tags is not None else ""
+
+
+def _files_problem(end: End) -> str:
+    if len(end.files) > MOST_FILES:
+        return f"at most {MOST_FILES} files of a task, not {len(end.files)}"
+    for one in end.files:
+        if not 0 <= one.size <= LARGEST or not 0 < len(one.path) <= 4096:
+            return f"file {one.path[:100]!r} is malformed"
+        if one.digest and not is_digest(one.digest):
+            return f"file {one.path[:100]!r}: {one.digest[:100]!r} is no SHA-256"
     return ""
 
 
@@ -192,6 +233,9 @@ def _accept(turn: Turn, request: RequestId, pilot: Pilot, sync_: Sync) -> None:
     elif was_lost:  # a restarted server must know that it has to wait for this pilot
         turn.when_durable(Answering(pilot.record.id, sync_.number))
         after = turn.state.writes
+    if sync_.tags is not None and sync_.tags != pilot.record.tags:
+        pilot.record = replace(pilot.record, tags=sync_.tags)
+        turn.write(_host(pilot.record, turn.now))
     waiting = Waiting(request, sync_.number, turn.now, after)
     pilot.waiting[sync_.number] = waiting
     if not after:
@@ -212,6 +256,7 @@ def _start_over(turn: Turn, pilot: Pilot) -> set[tuple[int, int]]:
     pilot.cancels.clear()
     pilot.recalls.clear()
     pilot.resync = False
+    pilot.following = ()
     return again
 
 
@@ -244,7 +289,8 @@ def _answer_or_park(turn: Turn, pilot: Pilot, waiting: Waiting) -> None:
         return
     answer_ = _compose(turn, pilot, waiting.number)
     timed_out = turn.now - waiting.since >= turn.state.settings.poll_seconds
-    if answer_.tasks or answer_.cancels or answer_.recalls or answer_.leave or timed_out:
+    news = answer_.tasks or answer_.cancels or answer_.recalls or answer_.follow is not None
+    if news or answer_.leave or timed_out:
         _send_answer(turn, pilot, waiting, answer_)
     elif dispatch.hungry(turn.state, pilot):
         turn.state.hungry[pilot.record.id] = None
@@ -256,11 +302,13 @@ def _compose(turn: Turn, pilot: Pilot, number: int) -> Answer:
     tasks: list[Task] = []
     for attempt in attempts:
         bag = turn.state.bags[attempt.bag]
+        task = _task(turn, pilot, bag, attempt)
+        if task is None:
+            continue
         if attempt.bag not in pilot.bodies:
             pilot.bodies.add(attempt.bag)
             bodies.append(bag.body)
-        values = bag.point(attempt.task)
-        tasks.append(Task(attempt.id.sequence, attempt.bag, attempt.task, values))
+        tasks.append(task)
     cancels, pilot.cancels = pilot.cancels, []
     recalls, pilot.recalls = pilot.recalls, []
     return Answer(
@@ -271,7 +319,64 @@ def _compose(turn: Turn, pilot: Pilot, number: int) -> Answer:
         [held(attempt) for attempt in cancels],
         [held(attempt) for attempt in recalls],
         leave=turn.state.draining,
+        follow=_follow(turn, pilot),
     )
+
+
+def _task(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> Task | None:
+    """The attempt as it is sent; nothing if a file of the task's own does not exist."""
+    values = bag.values(attempt.task)
+    if not (bag.raised or bag.short or bag.overtimes or bag.filled):
+        return Task(attempt.id.sequence, attempt.bag, attempt.task, values, attempt.kind)
+    inputs: list[Input] = []
+    for source, path, copy in bag.filled:
+        key = source(values, attempt.task, attempt.bag)
+        blob = bag.spec.manifest.get(key)
+        if blob is None:
+            message = f"its input {key} did not exist when the bag was submitted"
+            ends.give_up_unsent(turn, bag, attempt, message)
+            return None
+        name = path(values, attempt.task, attempt.bag)
+        inputs.append(Input(name, blob.digest, blob.size, blob.executable, copy))
+    memory_mb, seconds = limits(bag, attempt.task, bag.needs[attempt.kind], pilot.record)
+    return Task(
+        attempt.id.sequence,
+        attempt.bag,
+        attempt.task,
+        values,
+        attempt.kind,
+        memory_mb,
+        seconds,
+        inputs,
+    )
+
+
+def _follow(turn: Turn, pilot: Pilot) -> list[Followed] | None:
+    """What the pilot is to follow from now on; nothing if that has not changed."""
+    if not turn.state.followed and not pilot.following:
+        return None
+    bags = {attempt.bag for attempt in pilot.attempts.values()}
+    wanted = tuple(one for one in turn.state.followed if one.bag in bags)
+    if wanted == pilot.following:
+        return None
+    pilot.following = wanted
+    return list(wanted)
+
+
+def follow(turn: Turn, id_: BagId, task: int) -> None:
+    """Somebody watches: tell the pilots that have tasks of this bag."""
+    followed = Followed(id_, task)
+    known = followed in turn.state.followed
+    turn.state.followed[followed] = turn.now + FOLLOW_SECONDS
+    if not known:
+        _tell_followers(turn, id_)
+
+
+def _tell_followers(turn: Turn, id_: BagId) -> None:
+    bag = turn.state.bags.get(id_)
+    for attempts in bag.live.values() if bag is not None else ():
+        for attempt in attempts:
+            turn.state.signalled[attempt.pilot] = None
 
 
 def _send_answer(turn: Turn, pilot: Pilot, waiting: Waiting, answer_: Answer) -> None:
@@ -350,6 +455,9 @@ def tick(turn: Turn) -> None:
     gap = turn.now - state.ticked
     state.ticked = turn.now
     settings = state.settings
+    for one in [one for one, until in state.followed.items() if turn.now > until]:
+        del state.followed[one]
+        _tell_followers(turn, BagId(one.bag))
     for pilot in list(state.pilots.values()):
         if gap > 5.0:
             pilot.heard = min(pilot.heard + gap, turn.now)

@@ -8,8 +8,11 @@ have passed, what is still in doubt is nobody's and goes out again.
 
 from pyroaring import BitMap
 
-from covey.core import ends
+from covey.core import dispatch, ends
 from covey.core.actions import CloseChunk, Note, SavePilotStatus
+from covey.core.classes import classifier, needs_of
+from covey.core.filling import filler
+from covey.core.fitting import weight
 from covey.core.model import (
     AttemptId,
     BagId,
@@ -17,14 +20,17 @@ from covey.core.model import (
     BagStatus,
     PilotId,
     PilotStatus,
+    Placed,
+    Segment,
     Settings,
     Snapshot,
     TaskNumber,
 )
-from covey.core.space import indexer, names
-from covey.core.state import Attempt, Bag, Job, Pilot, State
+from covey.core.numbering import Numbering, names_in
+from covey.core.state import Attempt, Bag, Job, Pilot, Raised, State, Times
 from covey.core.turn import Turn
-from covey.pilot.messages import Body, Held
+from covey.pilot.messages import Body, Held, Input
+from covey.pilot.messages import Need as NeedMessage
 
 
 def rebuild(snapshot: Snapshot, settings: Settings, now: float) -> Turn:
@@ -55,8 +61,14 @@ def restore(turn: Turn, snapshot: BagSnapshot) -> Bag:
     """Put a bag back into the state; unfinished numbers below its mark are in doubt."""
     record = snapshot.bag
     bag = new_bag(snapshot)
-    bag.status = record.status
+    bag.status, bag.reason = record.status, record.reason
     bag.tries = dict(snapshot.tries)
+    bag.overtimes = dict(snapshot.overtimes)
+    bag.short = dict(snapshot.short)
+    for one in snapshot.reopenings:
+        if one.memory != 1.0 or one.time != 1.0:
+            tasks = None if one.tasks is None else BitMap(one.tasks)
+            bag.raised.append(Raised(tasks, one.memory, one.time))
     bag.failed = BitMap(snapshot.failed)
     bag.done = BitMap(snapshot.open_done)
     for chunk in snapshot.chunks:
@@ -66,17 +78,19 @@ def restore(turn: Turn, snapshot: BagSnapshot) -> Bag:
     bag.done -= bag.failed
     bag.next = bag.asked_mark = bag.mark
     settled = bag.done | bag.failed
+    bag.starts = sorted(chunk.first for chunk in snapshot.chunks)
     for chunk in snapshot.chunks:
         left = chunk.stop - chunk.first - settled.range_cardinality(chunk.first, chunk.stop)
         if left:
             bag.chunks[chunk.first] = chunk.stop
             bag.unfinished[chunk.first] = left
+            dispatch.load_rows(turn, bag, chunk.first, chunk.stop)
             continue
         if bag.failed.range_cardinality(chunk.first, chunk.stop):
             bag.marred[chunk.first] = chunk.stop
         if not chunk.closed:
             turn.write(CloseChunk(bag.id, chunk.first))
-    if bag.status is BagStatus.RUNNING:
+    if bag.status in (BagStatus.RUNNING, BagStatus.PAUSED):
         bag.doubt = BitMap()
         bag.doubt.add_range(0, bag.mark)
         bag.doubt -= settled
@@ -92,11 +106,56 @@ def restore(turn: Turn, snapshot: BagSnapshot) -> Bag:
 def new_bag(snapshot: BagSnapshot) -> Bag:
     record = snapshot.bag
     spec = record.spec
+    numbering = Numbering()
+    first = Segment(space=spec.space, rows=spec.rows)
+    for segment in (first, *record.segments):
+        numbering.append(segment)
+    needs = needs_of(spec)
+    names = names_in(first)
     body = Body(
-        record.id, list(spec.argv), names(spec.space), spec.env, spec.limit_seconds, spec.chdir
+        record.id,
+        list(spec.argv),
+        names,
+        spec.env,
+        spec.chdir,
+        [NeedMessage(n.cores, n.memory_mb, n.disk_mb, n.gpus, n.limit_seconds) for n in needs],
+        spec.owner,
+        spec.export,
+        spec.pin,
+        [_input(placed) for placed in spec.inputs],
+        list(spec.outputs),
+        list(spec.optional_outputs),
+        spec.output_mb,
+        list(spec.ok_codes),
+        spec.check,
+        spec.setup,
+        spec.setup_seconds,
+        spec.log_kb,
     )
-    point = indexer(spec.space)
-    return Bag(record.id, spec, body, point, record.total, record.created)
+    return Bag(
+        record.id,
+        spec,
+        body,
+        needs,
+        classifier(spec, names),
+        numbering,
+        record.created,
+        record.open,
+        [
+            (filler(one.source, names), filler(one.path, names), one.copy)
+            for one in spec.task_inputs
+        ],
+        keys=set(snapshot.keys),
+        ready=[BitMap() for _ in needs],
+        times=[Times() for _ in needs],
+    )
+
+
+def _input(placed: Placed) -> Input:
+    blob = placed.blob
+    if blob is None:
+        return Input(placed.path, placed.digest, 0, placed.executable, placed.copy, placed.url)
+    return Input(placed.path, blob.digest, blob.size, blob.executable, placed.copy)
 
 
 def adopt(turn: Turn, pilot: Pilot, held: list[Held]) -> None:
@@ -124,20 +183,32 @@ def _signal_again(turn: Turn, attempt: Attempt) -> None:
 
 
 def _adopt_one(turn: Turn, pilot: Pilot, id_: AttemptId, one: Held) -> None:
+    bag = turn.state.bags.get(BagId(one.bag))
     attempt = Attempt(id_, BagId(one.bag), TaskNumber(one.task), pilot.record.id, turn.now)
-    bag = turn.state.bags.get(attempt.bag)
     if bag is not None and attempt.task >= bag.next:  # never sent by us
         ends.cancel(turn, attempt)
         return
-    pilot.attempts[id_] = attempt
+    if bag is not None:
+        attempt.kind = _class_if_known(bag, attempt.task)
+        attempt.weight = max(1, weight(bag.needs[attempt.kind], pilot.record))
+    pilot.add(attempt)
     if bag is None:
         ends.cancel(turn, attempt)
         return
     bag.live.setdefault(attempt.task, []).append(attempt)
     bag.doubt.discard(attempt.task)
-    bag.ready.discard(attempt.task)
+    bag.hold(attempt.task)
     if attempt.task in bag.done:
         ends.cancel(turn, attempt)
+
+
+def _class_if_known(bag: Bag, task: TaskNumber) -> int:
+    """After a restart its values may not have been read yet; then it is taken for a plain one."""
+    if bag.classify is None:
+        return 0
+    chunk = bag.chunk_of(task)
+    rows = bag.numbering.part(task).rows
+    return 0 if rows is not None and chunk not in bag.numbering.loaded else bag.class_of(task)
 
 
 def heard(turn: Turn, id_: PilotId, *, gone: bool = False) -> None:
@@ -178,8 +249,9 @@ def _release_doubt(turn: Turn) -> None:
             continue
         turn.note(Note("doubt resolved", bag=bag.id, detail=f"{len(bag.doubt)} tasks free"))
         if bag.spec.idempotent or turn.state.all_heard:
-            bag.ready |= bag.doubt
-            bag.doubt = BitMap()
+            freed, bag.doubt = bag.doubt, BitMap()
+            for task in freed:
+                bag.free(task)
         else:
             for task in list(bag.doubt):
                 ends.lose_unknown(turn, bag, TaskNumber(task))

@@ -12,16 +12,24 @@ from covey.core.events import (
     BagLoaded,
     BagSubmitted,
     CancelRequested,
+    CloseRequested,
     Committed,
     DrainRequested,
     Event,
+    FollowRequested,
     JobEnded,
     JobRefused,
     JobSubmitted,
+    PauseRequested,
     PilotEnrolled,
     PilotLeft,
+    PurgeRequested,
     RequestDropped,
+    ResumeRequested,
     RetryRequested,
+    RowsFailed,
+    RowsLoaded,
+    SegmentAppended,
     SyncReceived,
     Ticked,
 )
@@ -80,12 +88,30 @@ def _decide(turn: Turn, event: Event) -> None:
             overlay.provide(turn)
         case CancelRequested(request, bag):
             bags.cancel(turn, request, bag)
-        case RetryRequested(request, bag):
-            bags.retry(turn, request, bag)
+        case SegmentAppended():
+            bags.append(turn, event)
             overlay.provide(turn)
+        case CloseRequested(request, bag):
+            bags.close(turn, request, bag)
+        case PauseRequested(request, bag, reason):
+            bags.pause(turn, request, bag, reason)
+        case ResumeRequested(request, bag):
+            bags.resume(turn, request, bag)
+            overlay.provide(turn)
+        case RetryRequested():
+            bags.retry(turn, event)
+            overlay.provide(turn)
+        case PurgeRequested():
+            bags.purge(turn, event)
+        case FollowRequested(bag, task):
+            pilots.follow(turn, bag, task)
         case BagLoaded(request, bag, snapshot):
             bags.loaded(turn, request, bag, snapshot)
             overlay.provide(turn)
+        case RowsLoaded(bag, chunk, rows):
+            dispatch.rows_loaded(turn, bag, chunk, rows)
+        case RowsFailed(bag, chunk, reason):
+            dispatch.rows_failed(turn, bag, chunk, reason)
         case PilotEnrolled(request, enrol, credential, digest):
             pilots.enrol(turn, request, enrol, credential, digest)
         case PilotLeft(request, leave):
@@ -115,9 +141,9 @@ def _follow_up(turn: Turn, then: Then) -> None:
                 pilots.answer_durable(turn, state.pilots[pilot], number)
         case Replying(request, message):
             turn.reply(request, message)
-        case Reserving(bag, mark):
+        case Reserving(bag, chunk):
             if bag in state.bags:
-                state.bags[bag].mark = max(state.bags[bag].mark, mark)
+                dispatch.reserved(turn, state.bags[bag], chunk)
         case Starting(job):
             overlay.start(turn, job)
         case Forgetting(bag):

@@ -66,19 +66,19 @@ def names(space: Space) -> list[str]:
     return [name for part in space.parts for name in names(part)]
 
 
-def check(space: Space) -> None:
+def check(space: Space, *, may_be_empty: bool = False) -> None:
     """Raise InvalidBag unless every point of the space can be computed."""
     _check_depth(space)
     _check_part(space)
     seen: dict[str, None] = {}
     for name in names(space):
-        if not name.isidentifier():
-            raise InvalidBag(f"parameter name {name!r} must look like a variable name")
+        if not (name.isidentifier() and name.isascii()):
+            raise InvalidBag(f"parameter name {name!r} must look like a variable name, in ASCII")
         if name in seen:
             raise InvalidBag(f"parameter {name!r} is given twice")
         seen[name] = None
     total = size(space)
-    if total < 1:
+    if total < 1 and not may_be_empty:
         raise InvalidBag("the parameters describe no task at all")
     if total > LARGEST_BAG:
         raise InvalidBag(f"{total:,} tasks are more than a bag can hold ({LARGEST_BAG:,})")

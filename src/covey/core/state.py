@@ -4,12 +4,17 @@ Nothing per task exists until something happens to it: a bag of ten million is a
 bitmaps, plus one `Attempt` for each task that is out with a pilot.
 """
 
+from bisect import bisect_right
 from collections import deque
+from collections.abc import Iterator
 
 from msgspec import Struct, field
 from pyroaring import BitMap
 
 from covey.core.actions import ReplyMessage, SavePilotStatus
+from covey.core.classes import Classify
+from covey.core.events import RetryRequested
+from covey.core.filling import Fill
 from covey.core.model import (
     AttemptId,
     BagId,
@@ -17,6 +22,7 @@ from covey.core.model import (
     BagStatus,
     JobId,
     JobRecord,
+    Need,
     PilotId,
     PilotRecord,
     PilotStatus,
@@ -24,8 +30,9 @@ from covey.core.model import (
     Settings,
     TaskNumber,
 )
-from covey.core.space import Point
-from covey.pilot.messages import Answer, Body, End
+from covey.core.numbering import Numbering
+from covey.core.space import Scalar
+from covey.pilot.messages import Answer, Body, End, Followed
 
 
 class Attempt(Struct, eq=False):
@@ -36,45 +43,131 @@ class Attempt(Struct, eq=False):
     task: TaskNumber
     pilot: PilotId
     sent: float
+    kind: int = 0  # its class
+    weight: int = 1  # slots of its pilot that it takes
     recalled: bool = False
     cancelled: bool = False
 
 
+class Times(Struct):
+    """How long the tasks of a class took: count, mean and sum of squares about it."""
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.count += 1
+        step = seconds - self.mean
+        self.mean += step / self.count
+        self.squares += step * (seconds - self.mean)
+
+    @property
+    def deviation(self) -> float:
+        return (self.squares / (self.count - 1)) ** 0.5 if self.count > 1 else 0.0
+
+
+class Raised(Struct, frozen=True):
+    """Tasks (None: all) whose owner gave them more when they were reopened."""
+
+    tasks: BitMap | None
+    memory: float
+    time: float
+
+
 class Bag(Struct, eq=False):
-    """A bag that may still change. Every task number is in exactly one place:
-    done, failed, ready, doubt, `live` (out with pilots), or not handed out yet (>= next)."""
+    """A bag that may still change. Every task number is in exactly one place: done, failed,
+    ready, parked, doubt, `live` (out with pilots), or not handed out yet (>= next)."""
 
     id: BagId
     spec: BagSpec
     body: Body
-    point: Point
-    total: int
+    needs: list[Need]
+    classify: Classify | None
+    numbering: Numbering
     created: float
+    open: bool
+    filled: list[tuple[Fill, Fill, bool]]  # inputs of each task's own: source, path, copy
     status: BagStatus = BagStatus.RUNNING
+    reason: str = ""  # why it is paused
+    keys: set[str] = field(default_factory=set)  # of segments that were appended
     next: int = 0  # the lowest number never handed out
-    mark: int = 0  # numbers below are durably reserved
-    asked_mark: int = 0  # … or will be, once the write is durable
+    mark: int = 0  # numbers below are durably reserved, and their values known
+    asked_mark: int = 0  # … or will be, once the write is durable and the rows are here
     not_before: int = 0  # nothing goes out until this write is durable
     chunk: int = 0  # size of the latest chunk
+    starts: list[int] = field(default_factory=list)  # the first number of every chunk
     chunks: dict[int, int] = field(default_factory=dict)  # open ones: first -> stop
+    awaited: dict[int, int] = field(default_factory=dict)  # chunks whose rows are being read
+    opened: set[int] = field(default_factory=set)  # chunks above the mark, early
     unfinished: dict[int, int] = field(default_factory=dict)  # chunk's first -> tasks to go
     marred: dict[int, int] = field(default_factory=dict)  # closed chunks with given-up tasks
     done: BitMap = field(default_factory=BitMap)
     failed: BitMap = field(default_factory=BitMap)
-    ready: BitMap = field(default_factory=BitMap)  # below next, free to go out (again)
+    ready: list[BitMap] = field(default_factory=list)  # by class: below next, free to go out
+    parked: BitMap = field(default_factory=BitMap)  # as ready, once their rows are here
     doubt: BitMap = field(default_factory=BitMap)  # may be running with an unheard pilot
     live: dict[int, list[Attempt]] = field(default_factory=dict)
     tries: dict[int, int] = field(default_factory=dict)  # failures of the task's own
+    overtimes: dict[int, int] = field(default_factory=dict)  # … because of the time limit
+    short: dict[int, int] = field(default_factory=dict)  # … for want of memory
     losses: dict[int, int] = field(default_factory=dict)  # failures of the infrastructure
+    raised: list[Raised] = field(default_factory=list)
+    streak: int = 0  # own failures since the last success
+    times: list[Times] = field(default_factory=list)  # by class
+    ends: int = 0  # successes in this epoch
+    first_end: float = 0.0  # when the first of them came
+
+    @property
+    def total(self) -> int:
+        return self.numbering.total
 
     def over(self) -> bool:
-        return len(self.done) + len(self.failed) == self.total
+        return not self.open and len(self.done) + len(self.failed) == self.total
 
     def unsent(self) -> int:
         """Tasks that could go out now or once their numbers are reserved."""
         if self.status is not BagStatus.RUNNING:
             return 0
-        return len(self.ready) + self.total - self.next
+        return self.waiting() + self.total - self.next
+
+    def waiting(self) -> int:
+        return sum(map(len, self.ready)) + len(self.parked)
+
+    def chunk_of(self, task: int) -> int:
+        """The first number of the task's chunk."""
+        return self.starts[bisect_right(self.starts, task) - 1]
+
+    def values(self, task: int) -> list[Scalar]:
+        """Of a task in an open chunk whose rows are here."""
+        plain = self.numbering.plain
+        if plain is not None:
+            return plain(task)
+        return self.numbering.values(task, self.chunk_of(task))
+
+    def class_of(self, task: int) -> int:
+        return 0 if self.classify is None else self.classify(self.values(task))
+
+    def free(self, task: int) -> None:
+        """This task may go out (again)."""
+        if self.awaited and self.chunk_of(task) in self.awaited:
+            self.parked.add(task)
+        else:
+            self.ready[self.class_of(task)].add(task)
+
+    def hold(self, task: int) -> None:
+        """This task must not go out, whether it was to or not."""
+        self.parked.discard(task)
+        for ready in self.ready:
+            ready.discard(task)
+
+    def hold_all(self) -> None:
+        self.parked.clear()
+        for ready in self.ready:
+            ready.clear()
+
+    def places(self) -> Iterator[BitMap]:
+        yield from (self.done, self.failed, self.parked, self.doubt, *self.ready)
 
 
 class Waiting(Struct):
@@ -95,6 +188,8 @@ class Pilot(Struct, eq=False):
     last: int = 0  # the highest sync number taken
     recorded: int = 0  # the highest one whose ends are durable
     want: int = 0
+    load: int = 0  # slots that its attempts take, or will
+    following: tuple[Followed, ...] = ()  # what it was told to follow
     attempts: dict[AttemptId, Attempt] = field(default_factory=dict)
     waiting: dict[int, Waiting] = field(default_factory=dict)
     answers: dict[int, Answer] = field(default_factory=dict)
@@ -102,7 +197,17 @@ class Pilot(Struct, eq=False):
     cancels: list[Attempt] = field(default_factory=list)
     recalls: list[Attempt] = field(default_factory=list)
     bodies: set[BagId] = field(default_factory=set)
-    proven: set[BagId] = field(default_factory=set)  # bags of which it has run a task
+    proven: set[BagId] = field(default_factory=set)  # bags of which it has run a task well
+
+    def add(self, attempt: Attempt) -> None:
+        self.attempts[attempt.id] = attempt
+        self.load += attempt.weight
+
+    def drop(self, id_: AttemptId) -> Attempt | None:
+        attempt = self.attempts.pop(id_, None)
+        if attempt is not None:
+            self.load -= attempt.weight
+        return attempt
 
 
 class Job(Struct):
@@ -125,7 +230,7 @@ class Replying(Struct, frozen=True):
 
 class Reserving(Struct, frozen=True):
     bag: BagId
-    mark: int
+    chunk: int
 
 
 class Starting(Struct, frozen=True):
@@ -148,6 +253,7 @@ class State:
         self.ticked = now
         self.bags: dict[BagId, Bag] = {}
         self.loading: dict[BagId, bool] = {}  # being read; True: it changed meanwhile
+        self.retrying: dict[RequestId, RetryRequested] = {}  # until their bags are read
         self.keys: dict[str, BagId] = {}
         self.pilots: dict[PilotId, Pilot] = {}
         self.pilot_keys: dict[str, PilotId] = {}
@@ -157,6 +263,7 @@ class State:
         self.unheard: dict[PilotId, None] = {}  # of earlier epochs, not synced yet
         self.adopt_until = now
         self.departed: dict[PilotId, SavePilotStatus | None] = {}  # without a word, not saved yet
+        self.followed: dict[Followed, float] = {}  # what people watch, and until when
         self.all_heard = True  # no pilot of an earlier epoch has gone without a word
         self.draining = False
         self.next_bag = 1
@@ -189,6 +296,7 @@ class State:
                 if attempt.bag in self.bags:
                     assert attempt in self.bags[attempt.bag].live[attempt.task]
                     known += 1
+            assert pilot.load == sum(a.weight for a in pilot.attempts.values())
             assert all(number > pilot.last - 3 for number in pilot.waiting), "too many open syncs"
             assert pilot.status is not PilotStatus.LOST or not pilot.attempts
         assert live == known, f"{live} live attempts in bags, {known} with pilots"
@@ -197,18 +305,21 @@ class State:
 
 def _check_bag(bag: Bag) -> None:
     assert bag.next <= bag.mark <= bag.asked_mark <= bag.total
-    places = [bag.done, bag.failed, bag.ready, bag.doubt]
     running = BitMap(task for task, attempts in bag.live.items() if attempts)
     assert len(running) == len(bag.live), "a live list is empty"
     settled = bag.done | bag.failed
     union = BitMap()
-    for place in places:
+    for place in bag.places():
         assert not union & place, "a task is in two places"
         union |= place
-    assert not (running & (bag.ready | bag.doubt)), "a running task is also waiting"
-    if bag.status is BagStatus.RUNNING:
-        expected = BitMap(range(bag.next))
+    assert not (running & (union - settled)), "a running task is also waiting"
+    if bag.status in (BagStatus.RUNNING, BagStatus.PAUSED):
+        expected = BitMap()
+        expected.add_range(0, bag.next)
         assert (union | running) == expected, f"lost or invented: {(union | running) ^ expected}"
+    assert bag.starts == sorted(bag.starts)
+    for first in bag.awaited:
+        assert first in bag.chunks, "rows are awaited for a closed chunk"
     for first, stop in bag.chunks.items():
         left = stop - first - settled.range_cardinality(first, stop)
         assert bag.unfinished[first] == left, f"chunk {first}: {bag.unfinished[first]} != {left}"

@@ -11,7 +11,8 @@ from typing import TypeVar
 from covey.core.model import BagStatus, JobStatus, PilotStatus
 
 BAG: dict[StrEnum, tuple[StrEnum, ...]] = {
-    BagStatus.RUNNING: (BagStatus.FINISHED, BagStatus.CANCELLED),
+    BagStatus.RUNNING: (BagStatus.PAUSED, BagStatus.FINISHED, BagStatus.CANCELLED),
+    BagStatus.PAUSED: (BagStatus.RUNNING, BagStatus.FINISHED, BagStatus.CANCELLED),
     BagStatus.FINISHED: (BagStatus.RUNNING,),  # retry of the failed
     BagStatus.CANCELLED: (),
 }

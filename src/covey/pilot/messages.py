@@ -22,7 +22,7 @@ The rules of `sync`, which both sides keep (`covey.core.pilots` and `covey.pilot
 
 from typing import Dict, List, NamedTuple, Optional, Union
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 Scalar = Union[str, int, float]
 
@@ -35,7 +35,13 @@ CANCELLED = "cancelled"
 RETURNED = "returned"
 HOST = "host"
 LOST = "lost"
-PILOT_OUTCOMES = (OK, FAILED, TIMEOUT, CANCELLED, RETURNED, HOST)
+MEMORY = "memory"  # over its memory limit
+OUTPUT = (
+    "output"  # it ended well, but its results did not pass: a file is missing, the check failed
+)
+SETUP = "setup"  # the bag's setup failed on this host
+PILOT_OUTCOMES = (OK, FAILED, TIMEOUT, CANCELLED, RETURNED, HOST, MEMORY, OUTPUT, SETUP)
+OWN_FAILURES = (FAILED, TIMEOUT, MEMORY, OUTPUT, SETUP)  # the task's own doing
 
 
 class Enrol(NamedTuple):
@@ -49,6 +55,9 @@ class Enrol(NamedTuple):
     tags: Dict[str, str] = {}
     version: str = ""
     protocol: int = PROTOCOL
+    memory_mb: int = 0
+    disk_mb: int = 0
+    gpus: int = 0
 
 
 class Enrolled(NamedTuple):
@@ -60,6 +69,28 @@ class Enrolled(NamedTuple):
     idle_seconds: float
 
 
+class Need(NamedTuple):
+    """What one task of a class takes of its host. 0: nothing said."""
+
+    cores: int = 1
+    memory_mb: int = 0
+    disk_mb: int = 0
+    gpus: int = 0
+    limit_seconds: float = 0.0
+
+
+class Input(NamedTuple):
+    """A file to be found at `path` in the task's directory. Without a `url` the server has it,
+    under its digest (`GET /pilot/v1/files/DIGEST`)."""
+
+    path: str
+    digest: str = ""
+    size: int = 0
+    executable: bool = False
+    copy: bool = False
+    url: str = ""
+
+
 class Body(NamedTuple):
     """What all tasks of a bag share; travels once per pilot and epoch."""
 
@@ -67,17 +98,34 @@ class Body(NamedTuple):
     argv: List[str]
     names: List[str]
     env: Dict[str, str] = {}
-    limit_seconds: float = 0.0
     chdir: str = ""
+    needs: List[Need] = [Need()]  # by class
+    owner: str = ""
+    export: bool = False
+    pin: bool = False
+    inputs: List[Input] = []
+    outputs: List[str] = []
+    optional_outputs: List[str] = []
+    output_mb: int = 1024
+    ok_codes: List[int] = [0]
+    check: str = ""
+    setup: str = ""
+    setup_seconds: float = 1800.0
+    log_kb: int = 64
 
 
 class Task(NamedTuple):
-    """One attempt to make: its sequence number (of the answer's epoch), and of which task."""
+    """One attempt to make: its sequence number (of the answer's epoch), and of which task. A
+    memory or time limit of its own, if not 0, takes the place of its class's."""
 
     sequence: int
     bag: int
     task: int
     values: List[Scalar]
+    need: int = 0  # which of the body's
+    memory_mb: int = 0
+    limit_seconds: float = 0.0
+    inputs: List[Input] = []
 
 
 class Held(NamedTuple):
@@ -87,6 +135,17 @@ class Held(NamedTuple):
     sequence: int
     bag: int
     task: int
+
+
+class OutputFile(NamedTuple):
+    """A file that a task returns. A small one travels along, as base64; a large one has been
+    uploaded before (`PUT /pilot/v1/files/DIGEST`), and only its digest is here."""
+
+    path: str
+    size: int
+    digest: str = ""
+    data: str = ""
+    executable: bool = False
 
 
 class End(NamedTuple):
@@ -110,11 +169,14 @@ class End(NamedTuple):
     stdout_bytes: int = 0
     stderr_bytes: int = 0
     message: str = ""
+    result: str = ""  # a JSON object: what the task wrote to $COVEY_RESULT, or printed last
+    files: List[OutputFile] = []
 
 
 class Sync(NamedTuple):
-    """`want` is how many attempts the pilot would like to hold in all, so that an answer still
-    under way is never counted twice."""
+    """`want` is how many slots' worth of attempts the pilot would like to hold in all, so that an
+    answer still under way is never counted twice. `tags` is everything that it publishes of its
+    host, whenever that has changed."""
 
     pilot: int
     epoch: int
@@ -123,9 +185,20 @@ class Sync(NamedTuple):
     want: int
     ends: List[End] = []
     held: Optional[List[Held]] = None
+    tags: Optional[Dict[str, str]] = None
+
+
+class Followed(NamedTuple):
+    """Somebody watches what this task (-1: every task of the bag) prints."""
+
+    bag: int
+    task: int
 
 
 class Answer(NamedTuple):
+    """`follow`, when it is not None, takes the place of what the pilot was asked to follow before:
+    it then sends `Printed` for those tasks while they run, as best it can."""
+
     epoch: int
     number: int
     bodies: List[Body] = []
@@ -135,6 +208,25 @@ class Answer(NamedTuple):
     resync: bool = False
     recorded: int = 0
     leave: bool = False
+    follow: Optional[List[Followed]] = None
+
+
+class Piece(NamedTuple):
+    """Some output of a running attempt, from byte `start` of its stream on (1: standard output,
+    2: standard error). Not recorded; the whole comes with the attempt's end."""
+
+    bag: int
+    task: int
+    epoch: int
+    sequence: int
+    stream: int
+    start: int
+    text: str
+
+
+class Printed(NamedTuple):
+    pilot: int
+    pieces: List[Piece]
 
 
 class Leave(NamedTuple):

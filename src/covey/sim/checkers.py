@@ -7,6 +7,7 @@
   restart of the server repeats nothing that runs. If the bag is not idempotent, only the task's
   own failure or its owner's wish is a reason.
 - A task fails for good only after all its tries, and is not tried more often than allowed.
+- Nothing goes out while a bag is paused, and no task goes where it does not fit.
 - One result counts per task, exactly one in a finished bag, and a success really happened.
 - What is cancelled stops; what is not cancelled finishes once faults stop.
 """
@@ -16,7 +17,7 @@ from covey.core.model import BagSpec, EndRecord, Settings, Verdict
 from covey.pilot.messages import CANCELLED, FAILED, HOST, LOST, OK, RETURNED, TIMEOUT, Answer, End
 from covey.ports import Reader
 from covey.sim.ledger import HostLife, Ledger, Run, Sending, TaskKey
-from covey.wire import ResultRow
+from covey.wire import ResultQuery, ResultRow
 
 OWN_FAILURES = (FAILED, TIMEOUT)
 FAILURES = (FAILED, TIMEOUT, CANCELLED, HOST)
@@ -33,7 +34,8 @@ class Judge:
         self._ledger = ledger
         self._settings = settings
         self._reader = reader
-        self._own_failures: dict[TaskKey, list[str]] = {}  # recorded since the last fresh start
+        # Recorded since the last fresh start, by attempt.
+        self._own_failures: dict[TaskKey, dict[str, str]] = {}
         self._given_up: dict[TaskKey, None] = {}
 
     # -- as it happens ---------------------------------------------------------------------
@@ -49,6 +51,9 @@ class Judge:
                 raise Violation(f"attempt {key} was sent as {same} and as {sending}")
             if known is sending and task.bag in self._ledger.cancelled:
                 raise Violation(f"attempt {key} of cancelled bag {task.bag} was sent")
+            notes = self._ledger.bags.get(task.bag)
+            if known is sending and notes is not None and notes.status == "paused":
+                raise Violation(f"attempt {key} of paused bag {task.bag} was sent")
 
     def started(
         self, host: HostLife, key: tuple[int, int], task: TaskKey, values: list[object], now: float
@@ -83,8 +88,13 @@ class Judge:
         notes = self._ledger.bags.get(bag)
         if known != bag:
             raise Violation(f"{spec.key} was acknowledged as bag {known} and as bag {bag}")
-        if notes is None or notes.spec != spec or notes.total != total:
+        if notes is None or notes.spec != spec or notes.total < total:
             raise Violation(f"bag {bag} was acknowledged, but the record has {notes}")
+
+    def append_acknowledged(self, bag: int, total: int) -> None:
+        notes = self._ledger.bags[bag]
+        if notes.total < total:
+            raise Violation(f"bag {bag} was said to have {total} tasks, but has {notes.total}")
 
     def cancellation_acknowledged(self, bag: int, count: int, now: float) -> None:
         """`count` 0: there was nothing left to cancel (then the owner may retry what failed)."""
@@ -103,10 +113,11 @@ class Judge:
             case RecordEnds(_, _, ends):
                 for end in ends:
                     self._note_end(end, now)
-            case ReopenFailed(bag):
+            case ReopenFailed(bag, _, tasks):
                 for task in [task for task in self._given_up if task[0] == bag]:
-                    del self._given_up[task]
-                    self._own_failures.pop(task, None)
+                    if tasks is None or task[1] in tasks:
+                        del self._given_up[task]
+                        self._own_failures.pop(task, None)
             case _:
                 pass
         self._ledger.applied(change, now)
@@ -119,9 +130,7 @@ class Judge:
         if key != NOBODYS and any(one != LOST for one in before):  # a lost one may come back
             raise Violation(f"{end} is recorded again, after {before}")
         if end.outcome in OWN_FAILURES:
-            known = self._own_failures.setdefault(task, [])
-            if str(end.attempt) not in known:
-                known.append(str(end.attempt))
+            self._own_failures.setdefault(task, {})[str(end.attempt)] = end.outcome
         if end.verdict is Verdict.COUNTS and end.outcome != OK:
             self._given_up[task] = None
         if end.verdict is Verdict.REPLACES:
@@ -160,18 +169,20 @@ class Judge:
 
     def _check_tries(self, run: Run, earlier: list[Run]) -> None:
         bag = run.sending.task[0]
-        allowed = self._ledger.bags[bag].spec.retries + 1
-        allowed *= 1 + len(self._ledger.retries.get(bag, ()))
+        spec = self._ledger.bags[bag].spec
+        times = 1 + len(self._ledger.retries.get(bag, ()))
         failures = [
-            other
+            other.outcome
             for other in earlier
             if other.outcome in OWN_FAILURES
             and other.ended <= run.sending.at
             and self._told_in_time(other)
             and not self._out_of_reach(other.sending, other.host, run.sending.at)
         ]
-        if len(failures) >= allowed:
-            raise Violation(f"{_told(run)} after {len(failures)} failures, allowed are {allowed}")
+        overtimes = failures.count(TIMEOUT)
+        others = len(failures) - overtimes
+        if others >= (spec.retries + 1) * times or overtimes >= (_overtimes(spec) + 1) * times:
+            raise Violation(f"{_told(run)} after {failures}, of which so many are not allowed")
 
     def _told_in_time(self, run: Run) -> bool:
         """Is this failure in the record, not given up before, and did no server die with the news
@@ -202,7 +213,7 @@ class Judge:
         view = self._reader.bag(bag)
         if view is None:
             raise Violation(f"acknowledged bag {bag} is not in the record")
-        results = self._reader.results(bag, limit=view.total + 1)
+        results = self._reader.results(bag, ResultQuery(limit=view.total + 1))
         tasks = [row.task for row in results]
         if len(tasks) != len(dict.fromkeys(tasks)) or any(not 0 <= t < view.total for t in tasks):
             raise Violation(f"bag {bag}: these results count: {tasks}")
@@ -222,16 +233,20 @@ class Judge:
         key = (int(epoch), int(sequence))
         run = self._ledger.by_attempt.get(key)
         lost = LOST in self._ledger.recorded.get(key, ())
-        if row.outcome != LOST and (run is None or run.outcome != row.outcome):
+        unstarted = run is None and row.outcome == HOST  # its files could not be had
+        if row.outcome != LOST and not unstarted and (run is None or run.outcome != row.outcome):
             raise Violation(f"{row} counts; what happened was {run and _told(run)}")
         if row.outcome == OK:
             return
         if any(one.outcome == OK for one in rows):
             raise Violation(f"task {row.task} of bag {bag} counts as failed, and succeeded: {rows}")
         spec = self._ledger.bags[bag].spec
-        failures = len(self._own_failures.get((bag, row.task), ()))
-        if row.outcome in OWN_FAILURES and not lost and failures <= spec.retries:
-            raise Violation(f"{row} is final after {failures} failures of {spec.retries + 1}")
+        failures = list(self._own_failures.get((bag, row.task), {}).values())
+        overtimes = failures.count(TIMEOUT)
+        if row.outcome == TIMEOUT and not lost and overtimes <= _overtimes(spec):
+            raise Violation(f"{row} is final after {overtimes} time limits")
+        if row.outcome == FAILED and not lost and len(failures) - overtimes <= spec.retries:
+            raise Violation(f"{row} is final after {failures}, of {spec.retries + 1} tries")
         if row.outcome in (LOST, HOST) and spec.idempotent:
             losses = sum(one.outcome in (LOST, HOST) for one in rows)
             if losses < self._settings.most_losses:
@@ -243,6 +258,10 @@ class Judge:
                 ended = run.ended or run.host.died or float("inf")
                 if run.sending.task[0] == bag and ended > deadline:
                     raise Violation(f"{_told(run)} of cancelled bag {bag} did not stop")
+
+
+def _overtimes(spec: BagSpec) -> int:
+    return spec.overtimes if spec.idempotent else 0
 
 
 def _number(value: object) -> int:

@@ -1,4 +1,5 @@
-"""Owners of bags: they submit, submit again, cancel, and have failed tasks tried again.
+"""Owners of bags: they submit, submit again, append, resume what was paused, cancel, and have
+failed tasks (some of them, or all) tried again.
 
 A client asks again until it is answered, as people and scripts do.
 """
@@ -7,7 +8,15 @@ from collections.abc import Callable
 from random import Random
 
 from covey.core.actions import Done, Refuse, ReplyMessage, Submitted
-from covey.core.events import BagSubmitted, CancelRequested, Event, RetryRequested
+from covey.core.events import (
+    BagSubmitted,
+    CancelRequested,
+    CloseRequested,
+    Event,
+    ResumeRequested,
+    RetryRequested,
+    SegmentAppended,
+)
 from covey.core.model import BagId, RequestId
 from covey.sim.checkers import Judge, Violation
 from covey.sim.clock import START, Timeline
@@ -33,6 +42,8 @@ class Owner:
         self.plan = plan
         self.asking = 0  # requests without an answer
         self.retries_left = plan.owner_retries
+        self._to_append = list(enumerate(plan.more))
+        self._closed = not plan.spec.open
         self._clock = clock
         self._network = network
         self._ledger = ledger
@@ -54,16 +65,21 @@ class Owner:
     def look(self) -> None:
         """Now and then: are there failed tasks that the owner wants tried again?"""
         bag = self.bag()
-        if bag is None or self.asking or not self.retries_left or self.plan.cancel_at:
+        if bag is None or self.asking or self.plan.cancel_at:
             return
-        if self._ledger.bags[bag].status == "finished":
+        status = self._ledger.bags[bag].status
+        if status == "paused":
+            self._ask(lambda request: ResumeRequested(request, bag), lambda _: None)
+        elif not self._closed and self._random.random() < 0.3:
+            self._append(bag)
+        elif status == "finished" and self.retries_left:
             self.retries_left -= 1
             self._retry_if_known()
 
     def satisfied(self) -> bool:
         if self.asking or not self._cancelled or self.bag() is None:
             return False
-        over = self._ledger.status(self.plan.spec.key) != "running"
+        over = self._ledger.status(self.plan.spec.key) not in ("running", "paused")
         return over and (not self.retries_left or bool(self.plan.cancel_at))
 
     # -- requests --------------------------------------------------------------------------
@@ -114,10 +130,31 @@ class Owner:
 
         self._ask(lambda request: CancelRequested(request, bag), answered)
 
+    def _append(self, bag: BagId) -> None:
+        """The next segment; when there is none, the bag is closed."""
+        if not self._to_append:
+
+            def closed(_: ReplyMessage) -> None:
+                self._closed = True
+
+            self._ask(lambda request: CloseRequested(request, bag), closed)
+            return
+        number, segment = self._to_append[0]
+        key = f"segment-{number}"
+
+        def appended(reply: ReplyMessage) -> None:
+            assert isinstance(reply, Submitted)
+            self._judge.append_acknowledged(bag, reply.total)
+            del self._to_append[0]
+
+        self._ask(lambda request: SegmentAppended(request, bag, segment, key), appended)
+
     def _retry_if_known(self) -> None:
         bag = self.bag()
-        if bag is not None:
-            self._ask(lambda request: RetryRequested(request, bag), lambda _: None)
+        if bag is None:
+            return
+        some = tuple(range(0, self.plan.tasks, 2)) if self._random.random() < 0.3 else None
+        self._ask(lambda request: RetryRequested(request, bag, some), lambda _: None)
 
     def _refused(self, refuse: Refuse) -> None:
         """Only this may be refused: to try again what was cancelled."""

@@ -6,7 +6,14 @@ from bisect import bisect_left, bisect_right
 
 from msgspec import Struct, field
 
-from covey.core.actions import Change, RecordEnds, ReopenFailed, SaveBag, SaveBagStatus
+from covey.core.actions import (
+    AppendSegment,
+    Change,
+    RecordEnds,
+    ReopenFailed,
+    SaveBag,
+    SaveBagStatus,
+)
 from covey.core.model import BagSpec
 from covey.pilot.messages import End
 
@@ -89,6 +96,8 @@ class Ledger:
                 self.bags[bag.id] = BagNotes(bag.spec, bag.total)
             case SaveBagStatus(bag, status):
                 self.bags[bag].status = status.value
+            case AppendSegment(bag, _, total):
+                self.bags[bag].total = total
             case ReopenFailed(bag):
                 self.bags[bag].status = "running"
                 self.bags[bag].reopened += 1

@@ -14,7 +14,7 @@ from msgspec import Struct
 from covey.core.actions import Refuse
 from covey.core.events import PilotEnrolled, PilotLeft, SyncReceived
 from covey.core.model import PilotId, RequestId
-from covey.pilot.brain import Brain, Depart, EnrolAgain, Recall, Send, Start, Stop
+from covey.pilot.brain import Brain, Depart, EnrolAgain, Prepare, Recall, Send, Start, Stop
 from covey.pilot.messages import (
     CANCELLED,
     HOST,
@@ -26,7 +26,7 @@ from covey.pilot.messages import (
     Leave,
     Sync,
 )
-from covey.sim.checkers import Judge
+from covey.sim.checkers import Judge, Violation
 from covey.sim.clock import Timeline, Trace
 from covey.sim.ledger import HostLife, Ledger, Run
 from covey.sim.network import Call, Failure, Network, Outcome
@@ -38,6 +38,7 @@ ENROL_SECONDS = 30.0
 SLACK_SECONDS = 15.0
 GOODBYE_SECONDS = 3.0
 DRAIN_SECONDS = 20.0
+UNAVAILABLE = 0.02  # the share of attempts whose files cannot be had
 
 
 class Running(Struct, eq=False):
@@ -127,6 +128,8 @@ class SimPilot:
             match command:
                 case Send():
                     self._sync(command)
+                case Prepare(start):
+                    clock.after(self._random.uniform(0.0, 2.0), partial(self._prepared, start))
                 case Stop(key):
                     clock.after(self._random.uniform(0.0, 0.3), partial(self._stop, key))
                 case Recall(keys):
@@ -243,6 +246,17 @@ class SimPilot:
         )
         self._call(call, GOODBYE_SECONDS)
 
+    def _prepared(self, start: Start) -> None:
+        """Its files are here; now and then they cannot be had."""
+        brain = self.brain
+        if not self.alive or brain is None or start.key not in brain.unprepared:
+            return
+        if self._random.random() < UNAVAILABLE:
+            self._report(brain, start, HOST)
+        else:
+            brain.prepared(start.key)
+        self._turn()
+
     # -- the slots -------------------------------------------------------------------------
 
     def _fill(self, brain: Brain) -> None:
@@ -251,8 +265,11 @@ class SimPilot:
             if start is None:
                 break
             self._waiting.append(start)
-        while self._waiting and len(self.running) < self.slots:
+        while self._waiting and self._free() >= cores(self._waiting[0]):
             self._begin(self._waiting.popleft())
+
+    def _free(self) -> int:
+        return self.slots - sum(cores(one.start) for one in self.running.values())
 
     def _begin(self, start: Start) -> None:
         around, task = self._around, start.task
@@ -266,7 +283,10 @@ class SimPilot:
             list(task.values),
             around.clock.time,
         )
-        script = around.plan.script(bag, task.task, nth)
+        if cores(start) > self.slots:
+            raise Violation(f"{self.name} has {self.slots} slots, but got {start}")
+        limit = task.limit_seconds or start.body.needs[task.need].limit_seconds
+        script = around.plan.script(bag, task.task, nth, limit)
         around.trace.add(f"{self.name} starts {start.key} = {task.bag}/{task.task}")
         self.running[start.key] = Running(start, run)
         finish = partial(self._finish_run, run, start.key, script.outcome, script.exit_code)
@@ -322,3 +342,7 @@ class SimPilot:
             self._recall(start.key)
         for key in list(self.running):
             self._stop(key)
+
+
+def cores(start: Start) -> int:
+    return start.body.needs[start.task.need].cores

@@ -6,12 +6,13 @@ carrying out. A dead process answers nothing and hears nothing; its disk stays.
 
 from collections.abc import Callable
 
-from covey.core.actions import Change, Note, Refuse, Reply, Write
+from covey.core.actions import Change, LoadRows, Note, Refuse, Reply, Write
 from covey.core.events import (
     CancelRequested,
     PilotEnrolled,
     RequestDropped,
     RetryRequested,
+    RowsLoaded,
     SyncReceived,
 )
 from covey.core.model import BagId, JobRecord, PilotId, RequestId, Settings
@@ -24,8 +25,10 @@ from covey.sim.ledger import Ledger
 from covey.sim.network import Call, Failure, Network, Outcome
 from covey.sim.site import Site
 from covey.sim.store import VirtualStore
+from covey.sim.workload import TABLES
 
 CHECK_EVERY = 8  # events
+READ_SECONDS = 0.02  # a chunk's rows
 
 
 class Killed(Exception):
@@ -53,8 +56,15 @@ class Server:
         self.trap_slow = False  # with a disk that is slow from then on
         self.stalled_until = 0.0
         self.store: VirtualStore  # set by the world, which owns the disk
+        self.tables = Tables(self, clock)
         self.engine = Engine(
-            store=self, replies=self, sites=self, clock=clock, log=self, settings=settings
+            store=self,
+            tables=self.tables,
+            replies=self,
+            sites=self,
+            clock=clock,
+            log=self,
+            settings=settings,
         )
         self._clock = clock
         self._trace = trace
@@ -152,7 +162,7 @@ class Server:
 
     # -- the ports -------------------------------------------------------------------------
 
-    def _burn(self) -> None:
+    def burn(self) -> None:
         if not self.alive:
             raise Killed
         if self.fuse:
@@ -161,11 +171,11 @@ class Server:
                 raise Killed
 
     def open(self) -> None:
-        self._burn()
+        self.burn()
         self.store.open()
 
     def write(self, write: Write) -> None:
-        self._burn()
+        self.burn()
         if isinstance(write.change, self.trap):
             self.trap = ()
             self._clock.after(self.trap_seconds, lambda: self.kill("crash at rare write"))
@@ -174,31 +184,31 @@ class Server:
         self.store.write(write)
 
     def load(self, request: RequestId, bag: BagId) -> None:
-        self._burn()
+        self.burn()
         self.store.load(request, bag)
 
     def reply(self, reply: Reply) -> None:
-        self._burn()
+        self.burn()
         call = self._waiting.get(reply.request)
         if call is not None and isinstance(reply.message, Answer) and call.pilot is not None:
             self._judge.sent(call.pilot, reply.message, self._clock.time)
         self._settle(reply.request, reply.message)
 
     def refuse(self, refuse: Refuse) -> None:
-        self._burn()
+        self.burn()
         self._settle(refuse.request, refuse)
 
     def unavailable(self, request: RequestId | None, reason: str) -> None:
-        self._burn()
+        self.burn()
         for one in [request] if request is not None else list(self._waiting):
             self._settle(one, Failure(reason, 2.0))
 
     def submit(self, job: JobRecord) -> None:
-        self._burn()
+        self.burn()
         self._site.submit(job, self.post)
 
     def watch(self, jobs: tuple[JobRecord, ...]) -> None:
-        self._burn()
+        self.burn()
         self._site.watch(jobs, self.post)
 
     def note(self, note: Note) -> None:
@@ -211,6 +221,22 @@ class Server:
         call = self._waiting.pop(request, None)
         if call is not None:
             self._network.respond(call, outcome)
+
+
+class Tables:
+    """Rows take a moment to be read; their server may be dead by then."""
+
+    def __init__(self, server: Server, clock: Timeline) -> None:
+        self._server = server
+        self._clock = clock
+        self._free_at = 0.0
+
+    def load(self, load: LoadRows) -> None:
+        self._server.burn()
+        rows = TABLES[load.rows.digest][load.first : load.stop]
+        event = RowsLoaded(load.bag, load.chunk, rows)
+        self._free_at = max(self._free_at, self._clock.time) + READ_SECONDS
+        self._clock.at(self._free_at, lambda: self._server.post(event))
 
 
 def digest(credential: str) -> str:

@@ -8,9 +8,24 @@ from random import Random
 
 from msgspec import Struct
 
-from covey.core.model import BagSpec, Settings
-from covey.core.space import Axis, Product, Range, Space
+from covey.core.model import (
+    BagSpec,
+    Blob,
+    Condition,
+    Need,
+    Placed,
+    Rows,
+    Rule,
+    Segment,
+    Settings,
+)
+from covey.core.numbering import names_in, tasks_in
+from covey.core.space import ONE_TASK, Axis, Product, Range, Scalar, Space
 from covey.pilot.messages import FAILED, OK, TIMEOUT
+
+MOST_CORES = 3  # of one task
+MOST_ROWS = 2000  # of one file
+DATA = Placed(path="data", blob=Blob("da7a" * 16, 1000))
 
 
 class Script(Struct, frozen=True):
@@ -24,6 +39,7 @@ class Script(Struct, frozen=True):
 class BagPlan(Struct, frozen=True, kw_only=True):
     number: int
     spec: BagSpec
+    more: tuple[Segment, ...]  # appended, one after another, before it is closed
     tasks: int
     at: float  # seconds from the start of the world
     seconds: tuple[float, float]  # run times lie between these
@@ -43,13 +59,12 @@ class Plan(Struct, frozen=True, kw_only=True):
     hand_pilots: tuple[tuple[float, int], ...]  # when, how many slots
     calm_at: float  # from here on nothing breaks any more
 
-    def script(self, bag: int, task: int, start: int) -> Script:
-        """Of the `start`-th start (from 0) of a task."""
+    def script(self, bag: int, task: int, start: int, limit: float) -> Script:
+        """Of the `start`-th start (from 0) of a task, with this time limit (0: none)."""
         plan = self.bags[bag]
         kind = Random(f"{self.seed}/{bag}/{task}")
         luck, fails = kind.random(), kind.randint(2, 4)
         seconds = Random(f"{self.seed}/{bag}/{task}/{start}").uniform(*plan.seconds)
-        limit = plan.spec.limit_seconds
         if luck < plan.stuck and limit and start < fails - 1:
             return Script(limit, TIMEOUT, -1)
         if luck < plan.stuck + plan.broken and start < fails:
@@ -63,7 +78,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     def work_seconds(self) -> float:
         """No less than everything takes on one slot, with all its repeats."""
         return sum(
-            bag.tasks * max(bag.seconds[1], bag.spec.limit_seconds) * (1 + bag.owner_retries)
+            bag.tasks * max(bag.seconds[1], bag.spec.need.limit_seconds) * (1 + bag.owner_retries)
             for bag in self.bags
         )
 
@@ -128,8 +143,15 @@ def _taste(random: Random) -> Taste:
 def _bag(
     random: Random, seed: int, number: int, mean_tasks: int, calm_at: float, taste: Taste
 ) -> BagPlan:
-    space = _space(random, max(1, int(mean_tasks * random.uniform(0.5, 1.6))))
-    tasks = _size(space)
+    wanted = max(1, int(mean_tasks * random.uniform(0.5, 1.6)))
+    pieces = random.randint(2, 5) if random.random() < 0.2 else 1
+    rows = random.random() < 0.25
+    first = _segment(random, max(1, wanted // pieces), 0, rows)
+    more: list[Segment] = []
+    tasks = tasks_in(first)
+    for _ in range(pieces - 1):
+        more.append(_like(random, first, max(1, wanted // pieces), tasks))
+        tasks += tasks_in(more[-1])
     seconds = random.choice(taste.seconds)
     if tasks <= 60 and random.random() < 0.4:
         seconds = (10.0, 60.0)
@@ -137,12 +159,17 @@ def _bag(
     limit = seconds[1] * random.choice((1.2, 2.0)) if random.random() < 0.4 else 0.0
     spec = BagSpec(
         argv=("work", str(number)),
-        space=space,
+        space=first.space,
+        rows=first.rows,
+        open=pieces > 1,
         name=f"bag {number}",
         owner=f"owner-{number % 3}",
         key=f"key-{seed}-{number}",
         retries=random.choice((0, 1, 2, 5)) if idempotent else random.choice((0, 0, 1)),
-        limit_seconds=limit,
+        need=Need(limit_seconds=limit),
+        rules=_rules(random, tasks, limit) if random.random() < 0.3 else (),
+        breaker=random.choice((0, 10, 30)),
+        inputs=(DATA,) if random.random() < 0.2 else (),
         idempotent=idempotent,
     )
     at = random.choice((0.5, random.uniform(0.5, calm_at)))
@@ -152,6 +179,7 @@ def _bag(
     return BagPlan(
         number=number,
         spec=spec,
+        more=tuple(more),
         tasks=tasks,
         at=at,
         seconds=seconds,
@@ -165,20 +193,44 @@ def _bag(
     )
 
 
-def _space(random: Random, tasks: int) -> Space:
-    """Values are such that the task number can be told from them."""
-    if random.random() < 0.5:
-        return Axis("i", Range("0", "1", tasks))
-    columns = random.randint(2, 7)
-    rows = -(-tasks // columns)
-    return Product((Axis("r", Range("0", str(columns), rows)), Axis("c", Range("0", "1", columns))))
+def _segment(random: Random, tasks: int, start: int, rows: bool) -> Segment:
+    """Tasks from number `start` on. Their values add up to the number, so that it can be told."""
+    columns = random.randint(2, 7) if random.random() < 0.5 else 1
+    count = -(-tasks // columns)
+    inner: Space = Axis("c", Range("0", "1", columns)) if columns > 1 else ONE_TASK
+    if rows:
+        return Segment(space=inner, rows=_rows(start, columns, count))
+    outer = Axis("i", Range(str(start), str(columns), count))
+    return Segment(space=Product((outer, inner)) if columns > 1 else outer)
 
 
-def _size(space: Space) -> int:
-    match space:
-        case Product((Axis(values=Range(count=rows)), Axis(values=Range(count=columns)))):
-            return rows * columns
-        case Axis(values=Range(count=count)):
-            return count
-        case _:
-            raise AssertionError(space)
+def _like(random: Random, first: Segment, tasks: int, start: int) -> Segment:
+    """A segment with the same parameters."""
+    while True:
+        made = _segment(random, tasks, start, rows=first.rows is not None)
+        if names_in(made) == names_in(first):
+            return made
+
+
+def _rules(random: Random, tasks: int, limit: float) -> tuple[Rule, ...]:
+    """Some tasks need several slots."""
+    middle = random.uniform(0.2, 0.9) * tasks
+    need = Need(cores=random.randint(2, MOST_CORES), limit_seconds=limit)
+    return (Rule(when=(Condition(name="i", low=middle),), need=need),)
+
+
+def _rows(start: int, step: int, count: int) -> Rows:
+    """The digest says what is in the file, which exists nowhere."""
+    return Rows(digest=f"{start} {step}", form="lines", names=("i",), count=count)
+
+
+class Tables(dict[str, list[list[Scalar]]]):
+    """By digest, the rows of files that exist nowhere else."""
+
+    def __missing__(self, digest: str) -> list[list[Scalar]]:
+        start, step = map(int, digest.split())
+        self[digest] = [[start + index * step] for index in range(MOST_ROWS)]
+        return self[digest]
+
+
+TABLES = Tables()

@@ -50,7 +50,7 @@ class World:
         self.random = Random(f"{seed}/world")
         self.network = Network(self.clock, self.trace, Random(f"{seed}/network"))
         self.ledger = Ledger()
-        record = MemoryRecord()
+        record = MemoryRecord(workload.TABLES)
         self.judge = Judge(self.ledger, self.plan.settings, record)
         self.disk = Disk(record, lambda change: self.judge.applied(change, self.clock.time))
         self.site = Site(
@@ -134,9 +134,10 @@ class World:
 
     def _mind(self) -> None:
         """Somebody starts pilots by hand when there are hardly any."""
-        alive = sum(pilot.alive and not pilot.draining for pilot in self.pilots)
+        alive = [pilot.slots for pilot in self.pilots if pilot.alive and not pilot.draining]
         enough = 2 if self.clock.time >= self.calm_at else len(self.plan.hand_pilots) // 3
-        if alive < enough and not all(owner.satisfied() for owner in self.owners):
+        few = len(alive) < enough or max(alive) < workload.MOST_CORES
+        if few and not all(owner.satisfied() for owner in self.owners):
             self._start_pilot(4)
 
     def _new_server(self) -> Server:

@@ -29,6 +29,7 @@ from covey.core.model import (
     BagSnapshot,
     BagStatus,
     ChunkRecord,
+    Need,
     PilotId,
     PilotStatus,
     RequestId,
@@ -64,7 +65,7 @@ def test_a_submission_sent_twice_is_one_bag() -> None:
     ("bag", "words"),
     [
         (spec(retries=-1), "retries"),
-        (spec(limit_seconds=-1.0), "time limit"),
+        (spec(need=Need(limit_seconds=-1.0)), "time limit"),
         (spec(env={"A=B": "x"}), "environment"),
     ],
 )

@@ -1,0 +1,91 @@
+"""Whether a bag can be run as it is written, with words for its author if not."""
+
+from pathlib import PurePosixPath
+
+from covey.core import classes
+from covey.core.errors import InvalidBag
+from covey.core.model import BagSpec, Blob, Segment
+from covey.core.numbering import check_segment, names_in
+
+MOST_RETRIES = 1000
+MOST_INPUTS = 100_000
+MOST_MANIFEST = 1_000_000
+MOST_LOG_KB = 1024  # two streams, escaped, must fit into a sync
+MOST_TEXT = 1 << 20  # of a setup, a check, notes
+
+_HEX = frozenset("0123456789abcdef")
+
+
+def check_spec(spec: BagSpec) -> None:
+    """Raise InvalidBag unless every part of it makes sense."""
+    if not spec.argv or not spec.argv[0]:
+        raise InvalidBag("a bag needs a command")
+    if any("\0" in word for word in spec.argv):
+        raise InvalidBag("a command cannot contain NUL characters")
+    for name, value in spec.env.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise InvalidBag(f"environment variable {name!r} is malformed")
+    segment = Segment(space=spec.space, rows=spec.rows)
+    check_segment(segment, may_be_empty=spec.open)
+    classes.check(spec, names_in(segment))
+    _check_chances(spec)
+    _check_files(spec)
+    for what, text in (("setup", spec.setup), ("check", spec.check), ("notes", spec.notes)):
+        if len(text) > MOST_TEXT or "\0" in text:
+            raise InvalidBag(f"{what} is too long, or has NUL characters in it")
+    if any(not 0 <= code <= 255 for code in spec.ok_codes) or not spec.ok_codes:
+        raise InvalidBag("exit statuses lie between 0 and 255, and one must be good")
+
+
+def _check_chances(spec: BagSpec) -> None:
+    if not 0 <= spec.retries <= MOST_RETRIES:
+        raise InvalidBag(f"retries must be between 0 and {MOST_RETRIES}, not {spec.retries}")
+    if not 0 <= spec.overtimes <= 100:
+        raise InvalidBag(f"overtimes must be between 0 and 100, not {spec.overtimes}")
+    for what, factor in (("memory", spec.grow_memory), ("time", spec.grow_time)):
+        if not 1.0 <= factor <= 100.0:
+            raise InvalidBag(f"{what} may grow 1 to 100 times with each retry, not {factor}")
+    if not 0 <= spec.breaker <= 10**9:
+        raise InvalidBag(f"breaker must be 0 (never) or a number of failures, not {spec.breaker}")
+    if not 1 <= spec.log_kb <= MOST_LOG_KB:
+        raise InvalidBag(f"logs keep 1 to {MOST_LOG_KB} kB of a stream, not {spec.log_kb}")
+    if not 0 <= spec.output_mb <= 10**7:
+        raise InvalidBag(f"an output limit of {spec.output_mb} MB makes no sense")
+    if not 0 < spec.setup_seconds < 10**7:
+        raise InvalidBag(f"a setup of {spec.setup_seconds} s makes no sense")
+
+
+def _check_files(spec: BagSpec) -> None:
+    if len(spec.inputs) > MOST_INPUTS or len(spec.manifest) > MOST_MANIFEST:
+        raise InvalidBag(f"at most {MOST_INPUTS:,} inputs, and {MOST_MANIFEST:,} of single tasks")
+    if (spec.inputs or spec.task_inputs) and spec.chdir:
+        raise InvalidBag("inputs are placed into a task's own directory: leave out chdir")
+    for one in spec.inputs:
+        _check_path("input", one.path)
+        if (one.blob is None) == (not one.url):
+            raise InvalidBag(f"input {one.path!r} needs either a file or a URL")
+        if one.blob is not None:
+            _check_blob(one.path, one.blob)
+        if one.digest and not is_digest(one.digest):
+            raise InvalidBag(f"input {one.path!r}: {one.digest!r} is no SHA-256")
+    for task_input in spec.task_inputs:
+        _check_path("input", task_input.path)
+    for path, blob in spec.manifest.items():
+        _check_blob(path, blob)
+    for pattern in (*spec.outputs, *spec.optional_outputs):
+        _check_path("output", pattern)
+
+
+def _check_path(what: str, path: str) -> None:
+    parts = PurePosixPath(path).parts
+    if not parts or path.startswith("/") or ".." in parts or "\0" in path:
+        raise InvalidBag(f"{what} {path!r} must be a path inside the task's directory")
+
+
+def _check_blob(path: str, blob: Blob) -> None:
+    if not is_digest(blob.digest) or blob.size < 0:
+        raise InvalidBag(f"input {path!r}: {blob.digest!r} is no SHA-256 of a file")
+
+
+def is_digest(text: str) -> bool:
+    return len(text) == 64 and _HEX.issuperset(text)

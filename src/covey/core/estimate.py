@@ -1,0 +1,153 @@
+"""When a bag will be over, and which of its tasks hold it up.
+
+What is left is counted per class, each task at the mean time that its class took so far, and
+shared among the slots that work on the bag now. Tasks of milliseconds take longer to hand out
+than to run, so for those the rate at which they end is believed instead. The range comes from how
+much times differ, and from how few have been seen; it ends with a last wave of long ones.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from covey.core.fitting import weight
+from covey.core.model import BagStatus, Need
+from covey.core.state import Attempt, Bag, State, Times
+
+SHORT_SECONDS = 2.0  # the rate is believed for tasks that take less
+SURE = 1.28  # deviations: four times in five it is between the two ends
+DOUBT = 0.05  # of any mean, however often it was measured
+FEW = 5  # ends, before a task can be called a straggler
+LATE_SECONDS = 5.0
+
+
+class Estimate(NamedTuple):
+    """Seconds from now."""
+
+    likely: float
+    low: float
+    high: float
+
+
+class ClassTimes(NamedTuple):
+    need: Need
+    ended: int
+    mean_seconds: float
+
+
+class Late(NamedTuple):
+    """A running attempt that takes much longer than others of its class did."""
+
+    attempt: Attempt
+    seconds: float
+    typical_seconds: float
+
+
+def classes(bag: Bag) -> list[ClassTimes]:
+    return [
+        ClassTimes(need, times.count, times.mean)
+        for need, times in zip(bag.needs, bag.times, strict=True)
+    ]
+
+
+def estimate(state: State, bag: Bag, now: float) -> Estimate | None:
+    """Nothing while nothing is known, or nothing goes on."""
+    known = [times for times in bag.times if times.count]
+    left = bag.total - len(bag.done) - len(bag.failed)
+    if not known or left <= 0 or bag.status is not BagStatus.RUNNING:
+        return None
+    mean, deviation, seen = _mixture(bag, known)
+    slots = _slots(state, bag)
+    likely = left * mean / slots
+    elapsed = now - bag.first_end
+    if mean < SHORT_SECONDS and bag.ends > FEW and elapsed > 1.0:
+        likely = max(likely, left * elapsed / bag.ends)
+    spread = deviation / mean if mean > 0 else 0.0
+    unsure = (spread**2 / seen + spread**2 / left + DOUBT**2) ** 0.5
+    if seen < FEW:
+        unsure = max(unsure, 1.0 / (seen + 1))
+    wave = min(1.0, slots / left) * SURE * deviation  # the last ones are not shared out
+    low = likely * max(0.0, 1.0 - SURE * unsure)
+    high = likely * (1.0 + SURE * unsure) + wave
+    if left <= slots:  # the last wave: who has been late will be late for about as long again
+        late = max((now - attempt.sent for attempt in _running(state, bag)), default=0.0) - mean
+        likely, high = max(likely, late / 2), max(high, 2 * late)
+    return Estimate(likely, min(low, likely), high)
+
+
+def _mixture(bag: Bag, known: list[Times]) -> tuple[float, float, int]:
+    """Mean and deviation of what is left, and how many were seen. What is queued or out is of
+    known classes; what was never looked at is taken to be like what has ended."""
+    waiting = [len(ready) for ready in bag.ready]
+    for attempts in bag.live.values():
+        waiting[attempts[0].kind] += 1
+    seen = sum(times.count for times in known)
+    unknown = max(0, bag.total - bag.next) + len(bag.parked) + len(bag.doubt)
+    fallback = sum(times.count * times.mean for times in known) / seen
+    total = mean = square = 0.0
+    for count, times in zip(waiting, bag.times, strict=True):
+        share = count + unknown * times.count / seen
+        middle = times.mean if times.count else fallback
+        spread = times.deviation if times.count > 1 else middle / 2
+        total += share
+        mean += share * middle
+        square += share * (middle**2 + spread**2)
+    if total == 0:
+        return fallback, fallback / 2, seen
+    mean /= total
+    return mean, max(0.0, square / total - mean**2) ** 0.5, seen
+
+
+def _slots(state: State, bag: Bag) -> int:
+    """Tasks of this bag that run at a time, as things are."""
+    return sum(1 for _ in _running(state, bag)) or state.slots() or 1
+
+
+def stragglers(state: State, bag: Bag, now: float, limit: int) -> list[Late]:
+    """The worst first."""
+    bounds = [
+        max(times.mean + 4 * times.deviation, 2 * times.mean + LATE_SECONDS)
+        if times.count >= FEW
+        else None
+        for times in bag.times
+    ]
+    if not any(bounds):
+        return []
+    found: list[Late] = []
+    for attempt in _running(state, bag):
+        bound, seconds = bounds[attempt.kind], now - attempt.sent
+        if bound is not None and seconds > bound:
+            found.append(Late(attempt, seconds, bag.times[attempt.kind].mean))
+    return sorted(found, key=lambda late: (-late.seconds, late.attempt.id))[:limit]
+
+
+def _running(state: State, bag: Bag) -> Iterator[Attempt]:
+    """Attempts that probably run: a pilot starts what it has in the order in which it came, and
+    what it prefetched waits behind that."""
+    pilots = dict.fromkeys(one.pilot for attempts in bag.live.values() for one in attempts)
+    for id_ in pilots:
+        pilot = state.pilots[id_]
+        room = pilot.record.slots
+        for attempt in pilot.attempts.values():
+            if room <= 0:
+                break
+            room -= attempt.weight
+            if attempt.bag == bag.id:
+                yield attempt
+
+
+def hindrance(state: State, bag: Bag) -> str:
+    """Why a bag that could go on does not, if no pilot that is here can run it."""
+    if bag.status is not BagStatus.RUNNING or bag.live or not state.pilots:
+        return ""
+    waiting = [need for need, ready in zip(bag.needs, bag.ready, strict=True) if ready]
+    if bag.classify is None and bag.next < bag.mark:
+        waiting = bag.needs
+    records = [pilot.record for pilot in state.pilots.values()]
+    if not waiting or any(weight(need, record) for need in waiting for record in records):
+        return ""
+    need = waiting[0]
+    wants = [f"{need.cores} cores"]
+    wants += [f"{need.memory_mb} MB of memory"] if need.memory_mb else []
+    wants += [f"{need.disk_mb} MB of disk"] if need.disk_mb else []
+    wants += [f"{need.gpus} GPUs"] if need.gpus else []
+    return f"no pilot that is here has {', '.join(wants)} for a task"

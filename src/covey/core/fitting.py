@@ -1,0 +1,45 @@
+"""Whether a task fits a pilot, and how much of it.
+
+A pilot's slots are its cores. A task that needs several cores, or more than a slot's share of the
+memory or of the GPUs, takes several slots. A pilot that does not say how much it has is taken to
+have enough.
+"""
+
+from covey.core.model import Need, PilotRecord, TaskNumber
+from covey.core.state import Bag
+
+
+def weight(need: Need, pilot: PilotRecord) -> int:
+    """How many slots of the pilot a task with this need takes; 0 if it does not fit there."""
+    slots = pilot.slots
+    if need.cores > slots or need.gpus > pilot.gpus:
+        return 0
+    if pilot.memory_mb and need.memory_mb > pilot.memory_mb:
+        return 0
+    if pilot.disk_mb and need.disk_mb > pilot.disk_mb:
+        return 0
+    taken = need.cores
+    for wanted, there in ((need.memory_mb, pilot.memory_mb), (need.gpus, pilot.gpus)):
+        if wanted and there:
+            taken = max(taken, -(-wanted * slots // there))
+    return min(taken, slots)
+
+
+def limits(bag: Bag, task: TaskNumber, need: Need, pilot: PilotRecord) -> tuple[int, float]:
+    """The memory and the time that this attempt gets instead of its class's; 0 where nothing
+    else than usual. Never more memory than the pilot has."""
+    memory, time = 1.0, 1.0
+    if bag.raised:
+        for raised in bag.raised:
+            if raised.tasks is None or task in raised.tasks:
+                memory *= raised.memory
+                time *= raised.time
+    if bag.short or bag.overtimes:
+        memory *= bag.spec.grow_memory ** bag.short.get(task, 0)
+        time *= bag.spec.grow_time ** bag.overtimes.get(task, 0)
+    memory_mb = 0
+    if memory != 1.0 and need.memory_mb:
+        memory_mb = max(1, round(need.memory_mb * memory))
+        if pilot.memory_mb:
+            memory_mb = min(memory_mb, pilot.memory_mb)
+    return memory_mb, need.limit_seconds * time if time != 1.0 else 0.0

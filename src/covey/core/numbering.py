@@ -1,0 +1,91 @@
+"""Task numbers to values, over all segments of a bag.
+
+A segment without rows is computed. One with rows looks them up among those that were loaded for
+the open chunks: core does no I/O, so a chunk's rows come as an event before its tasks go out.
+"""
+
+from bisect import bisect_right
+
+from msgspec import Struct
+
+from covey.core.errors import InvalidBag
+from covey.core.model import Rows, Segment
+from covey.core.space import LARGEST_BAG, Point, Scalar, check, indexer, names, size
+
+
+class Part(Struct, frozen=True):
+    """Tasks first … stop-1; `inner` of them share a row, if there are rows."""
+
+    first: int
+    stop: int
+    inner: int
+    rows: Rows | None
+    point: Point
+
+    def row_of(self, task: int) -> int:
+        return (task - self.first) // self.inner
+
+
+class Loaded(Struct, frozen=True):
+    """Rows of a chunk, from row `first` on."""
+
+    first: int
+    rows: list[list[Scalar]]
+
+
+class Numbering:
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        self.loaded: dict[int, Loaded] = {}  # by the first task of the chunk
+        self.plain: Point | None = None  # all there is, where nothing was appended or loaded
+        self._firsts: list[int] = []
+
+    @property
+    def total(self) -> int:
+        return self.parts[-1].stop if self.parts else 0
+
+    def append(self, segment: Segment) -> None:
+        first, inner = self.total, size(segment.space)
+        stop = first + tasks_in(segment)
+        self.parts.append(Part(first, stop, inner, segment.rows, indexer(segment.space)))
+        self._firsts.append(first)
+        computed = len(self.parts) == 1 and segment.rows is None
+        self.plain = self.parts[0].point if computed else None
+
+    def part(self, task: int) -> Part:
+        return self.parts[bisect_right(self._firsts, task) - 1]
+
+    def values(self, task: int, chunk: int) -> list[Scalar]:
+        """Of a task in that chunk; its rows must have been loaded."""
+        part = self.part(task)
+        if part.rows is None:
+            return part.point(task - part.first)
+        local = task - part.first
+        loaded = self.loaded[chunk]
+        row = loaded.rows[local // part.inner - loaded.first]
+        return row + part.point(local % part.inner)
+
+
+def tasks_in(segment: Segment) -> int:
+    rows = 1 if segment.rows is None else segment.rows.count
+    return rows * size(segment.space)
+
+
+def names_in(segment: Segment) -> list[str]:
+    return [*(segment.rows.names if segment.rows is not None else ()), *names(segment.space)]
+
+
+def check_segment(segment: Segment, *, may_be_empty: bool = False, before: int = 0) -> None:
+    """Raise InvalidBag unless every task of it can be computed."""
+    check(segment.space, may_be_empty=may_be_empty)
+    seen: dict[str, None] = {}
+    for name in names_in(segment):
+        if name in seen:
+            raise InvalidBag(f"parameter {name!r} is given twice")
+        seen[name] = None
+    rows = segment.rows
+    if rows is not None and rows.count < 1:
+        raise InvalidBag("the file of parameters has no rows")
+    total = before + tasks_in(segment)
+    if total > LARGEST_BAG:
+        raise InvalidBag(f"{total:,} tasks are more than a bag can hold ({LARGEST_BAG:,})")

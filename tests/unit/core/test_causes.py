@@ -1,0 +1,42 @@
+"""Failures that are alike have one cause."""
+
+import pytest
+
+from covey.core.causes import cause_of, normalised
+from covey.pilot.messages import End
+
+
+def failure(outcome: str = "failed", exit_code: int = 1, **fields: object) -> End:
+    return End(1, 1, 1, 1, outcome, exit_code, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("ValueError: bad value 17", "ValueError: bad value N"),
+        ("cannot open /scratch/u1/run-0042/in.dat", "cannot open in.dat"),
+        ("segfault at 0x7fff12ab", "segfault at N"),
+        ("step 3.5e-7 of 1,000,000 diverged", "step N of N diverged"),
+        ("utf8 and x86_64 stay", "utfN and xN_N stay"),
+        ("a\tb   c", "a b c"),
+    ],
+)
+def test_what_differs_from_task_to_task_is_left_out(words: str, expected: str) -> None:
+    assert normalised(words) == expected
+
+
+def test_a_cause_says_how_it_ended_and_what_it_said_last() -> None:
+    end = failure(stderr="Traceback …\n  File x\nKeyError: 'alpha'\n\n")
+    assert cause_of(end) == "exit 1: KeyError: 'alpha'"
+    assert cause_of(failure(exit_code=-1, signal=11)) == "SIGSEGV"
+    assert cause_of(failure("memory")) == "memory limit"
+    assert cause_of(failure("timeout")) == "time limit"
+    assert cause_of(failure("output", message="no file matches out-7.dat")) == (
+        "output: no file matches out-N.dat"
+    )
+    assert cause_of(failure("setup", message="exit code 2")) == "setup: exit code N"
+
+
+def test_numbers_of_tasks_make_no_difference() -> None:
+    ends = [failure(stderr=f"RuntimeError: sample {i} at {i / 7} failed") for i in range(50)]
+    assert len({cause_of(end) for end in ends}) == 1

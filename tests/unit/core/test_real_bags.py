@@ -1,0 +1,368 @@
+"""Classes, segments, rows, chances and pauses: what makes a bag more than a loop."""
+
+import pytest
+
+from covey.core.actions import (
+    AppendSegment,
+    CloseBag,
+    Done,
+    LoadRows,
+    PurgeBag,
+    RecordEnds,
+    ReopenFailed,
+    SaveBagStatus,
+    SaveHost,
+    Submitted,
+)
+from covey.core.events import (
+    BagSubmitted,
+    CloseRequested,
+    FollowRequested,
+    PauseRequested,
+    PilotEnrolled,
+    PurgeRequested,
+    ResumeRequested,
+    RetryRequested,
+    RowsFailed,
+    RowsLoaded,
+    SegmentAppended,
+    SyncReceived,
+)
+from covey.core.model import (
+    BagId,
+    BagSpec,
+    BagStatus,
+    Blob,
+    Condition,
+    Need,
+    Placed,
+    Rows,
+    Rule,
+    Segment,
+    TaskInput,
+)
+from covey.core.space import Axis, Product, Range, Values
+from covey.pilot.messages import Answer, End, Enrol, Enrolled, Followed, Sync, Task
+from tests.unit.core.table import Hand, Table, end, only, refusal, replies, spec, writes
+
+DIGEST = "ab" * 32
+
+
+def enrol(table: Table, slots: int, memory_mb: int = 0, gpus: int = 0) -> Hand:
+    message = Enrol(f"key-{table.requests:08}", "host", slots, memory_mb=memory_mb, gpus=gpus)
+    event = PilotEnrolled(table.request(), message, "word", "digest")
+    return Hand(table, only(table.handle(event), Enrolled).pilot)
+
+
+def tasks(answers: list[Answer]) -> list[Task]:
+    return [task for answer in answers for task in answer.tasks]
+
+
+def asked(hand: Hand, want: int, ends: list[End] | None = None) -> list[Task]:
+    return tasks(replies(hand.sync(want, ends or []), Answer))
+
+
+def ended(hand: Hand, task: Task, outcome: str = "ok", exit_code: int = 0) -> End:
+    return End(hand.epoch, task.sequence, task.bag, task.task, outcome, exit_code)
+
+
+# -- classes -----------------------------------------------------------------------------------
+
+
+def sized() -> BagSpec:
+    """Tasks 2 and 3 of four need two cores."""
+    rule = Rule(when=(Condition(name="i", low=2),), need=Need(cores=2, memory_mb=100))
+    return spec(rules=(rule,))
+
+
+def test_a_task_goes_only_where_it_fits() -> None:
+    table = Table()
+    table.submit(sized())
+    small = enrol(table, 1)
+    assert [task.task for task in asked(small, 5)] == [0]
+    large = enrol(table, 4)
+    got = asked(large, 4)
+    assert [(task.task, task.need) for task in got] == [(1, 0), (2, 1)], "four slots: 1 + 2"
+
+
+def test_no_more_is_sent_than_fits_by_memory_or_gpus() -> None:
+    table = Table()
+    table.submit(spec(8, need=Need(memory_mb=600)))
+    host = enrol(table, 4, memory_mb=1000)
+    assert len(asked(host, 4)) == 1, "each takes more than half of the memory"
+    blind = Table()
+    blind.submit(spec(8, need=Need(gpus=1)))
+    assert not asked(enrol(blind, 2), 2), "no GPUs there"
+    assert len(asked(enrol(blind, 4, gpus=2), 4)) == 2, "two GPUs, two tasks"
+
+
+def test_a_pilot_searches_beyond_what_it_cannot_run() -> None:
+    table = Table(chunk=4)
+    rule = Rule(when=(Condition(name="i", high=29),), need=Need(cores=8))
+    table.submit(spec(40, rules=(rule,)))
+    small = enrol(table, 1)
+    assert [task.task for task in asked(small, 1)] == [30]
+
+
+def test_conditions_compare_numbers_as_numbers_and_text_as_text() -> None:
+    rule = Rule(
+        when=(Condition(name="m", values=("large",)), Condition(name="n", values=(1,))),
+        need=Need(cores=2),
+    )
+    space = Product((Axis("m", Values(("small", "large"))), Axis("n", Values(("1", 1.0, 2)))))
+    table = Table()
+    table.submit(BagSpec(argv=("x",), space=space, rules=(rule,)))
+    got = asked(enrol(table, 16), 16)
+    assert {task.task for task in got if task.need} == {3, 4}
+
+
+# -- segments ----------------------------------------------------------------------------------
+
+
+def test_an_open_bag_grows_and_ends_only_when_closed() -> None:
+    table = Table()
+    bag = BagId(table.submit(spec(1, open=True)))
+    pilot = enrol(table, 4)
+    first = pilot.ask(4)
+    pilot.sync(4, [end(first)])
+    pilot.sync(4)
+    assert table.scheduler.state.bags[bag].status is BagStatus.RUNNING
+    segment = Segment(space=Axis("i", Range("5", "1", 2)))
+    actions = table.handle(SegmentAppended(table.request(), bag, segment, "k"))
+    assert only(actions, Submitted).total == 3
+    assert writes(actions, AppendSegment) == [AppendSegment(bag, segment, 3, "k")]
+    again = only(table.handle(SegmentAppended(table.request(), bag, segment, "k")), Submitted)
+    assert (again.total, again.known) == (3, True)
+    got = tasks(replies(actions, Answer))
+    assert [(task.task, task.values) for task in got] == [(1, [5]), (2, [6])]
+    pilot.sync(4, [ended(pilot, task) for task in got])
+    closing = table.handle(CloseRequested(table.request(), bag))
+    assert writes(closing, CloseBag)
+    assert [one.status for one in writes(closing, SaveBagStatus)] == [BagStatus.FINISHED]
+    late = refusal(table.handle(SegmentAppended(table.request(), bag, segment, "l")))
+    assert "closed" in late.detail
+
+
+def test_a_segment_with_other_parameters_is_refused() -> None:
+    table = Table()
+    bag = BagId(table.submit(spec(1, open=True)))
+    other = Segment(space=Axis("j", Range("0", "1", 2)))
+    problem = refusal(table.handle(SegmentAppended(table.request(), bag, other)))
+    assert "parameters i" in problem.detail
+
+
+def rows_spec(count: int, inner: int = 1, **fields: object) -> BagSpec:
+    rows = Rows(digest=DIGEST, form="csv", names=("a",), count=count)
+    space = Axis("b", Range("0", "1", inner)) if inner > 1 else Product(())
+    return BagSpec(argv=("x", "{a}"), rows=rows, space=space, **fields)  # type: ignore[arg-type]
+
+
+def loads(actions: list[object]) -> list[LoadRows]:
+    return [action for action in actions if isinstance(action, LoadRows)]
+
+
+def test_rows_go_out_once_they_are_read() -> None:
+    table = Table(chunk=4)
+    actions = table.handle(BagSubmitted(table.request(), rows_spec(3, inner=2)))
+    (load,) = loads(list(actions))
+    assert (load.chunk, load.first, load.stop) == (0, 0, 2), "four tasks have two rows"
+    pilot = enrol(table, 8)
+    assert not asked(pilot, 8)
+    event = RowsLoaded(load.bag, load.chunk, [["p"], ["q"]])
+    got = tasks(replies(table.handle(event), Answer))
+    assert [task.values for task in got] == [["p", 0], ["p", 1], ["q", 0], ["q", 1]]
+
+
+def test_rows_that_cannot_be_read_pause_the_bag_until_it_is_resumed() -> None:
+    table = Table()
+    actions = table.handle(BagSubmitted(table.request(), rows_spec(3)))
+    (load,) = loads(list(actions))
+    paused = table.handle(RowsFailed(load.bag, load.chunk, "no such file"))
+    (status,) = writes(paused, SaveBagStatus)
+    assert status.status is BagStatus.PAUSED
+    assert "no such file" in status.reason
+    resumed = table.handle(ResumeRequested(table.request(), load.bag))
+    assert loads(list(resumed)) == [load]
+
+
+# -- chances -----------------------------------------------------------------------------------
+
+
+def test_a_task_over_its_time_limit_gets_three_times_the_limit_three_times() -> None:
+    table = Table()
+    table.submit(spec(1, need=Need(limit_seconds=10.0)))
+    pilot = enrol(table, 1)
+    (task,) = asked(pilot, 1)
+    limits = [task.limit_seconds]
+    for _ in range(3):
+        (task,) = asked(pilot, 1, [ended(pilot, task, "timeout")])
+        limits.append(task.limit_seconds)
+    assert limits == [0.0, 30.0, 90.0, 270.0]
+    last = pilot.sync(1, [ended(pilot, task, "timeout")])
+    (record,) = writes(last, RecordEnds)[0].ends
+    assert (record.verdict.value, record.cause) == ("counts", "time limit")
+
+
+def test_a_retry_after_a_lack_of_memory_gets_more_but_no_more_than_there_is() -> None:
+    table = Table()
+    need = Need(memory_mb=100)
+    table.submit(spec(1, need=need, retries=3, grow_memory=2.0))
+    pilot = enrol(table, 1, memory_mb=300)
+    (task,) = asked(pilot, 1)
+    got = []
+    for _ in range(3):
+        (task,) = asked(pilot, 1, [ended(pilot, task, "memory")])
+        got.append(task.memory_mb)
+    assert got == [200, 300, 300]
+
+
+def test_too_many_failures_in_a_row_pause_the_bag_and_say_why() -> None:
+    table = Table(chunk=64)
+    bag = BagId(table.submit(spec(40, breaker=5)))
+    pilot = enrol(table, 1)
+    task = asked(pilot, 1)
+    sent = 0
+    while task:
+        sent += 1
+        failure = ended(pilot, task[0], "failed", 1)._replace(stderr="ValueError: bad value 17\n")
+        task = asked(pilot, 1, [failure])
+    assert sent == 5
+    state = table.scheduler.state.bags[bag]
+    assert state.status is BagStatus.PAUSED
+    assert "exit 1: ValueError: bad value N" in state.reason
+    pilot.sync(1)
+    resumed = table.handle(ResumeRequested(table.request(), bag))
+    assert len(tasks(replies(resumed, Answer))) == 1
+
+
+def test_a_success_between_failures_keeps_the_bag_going() -> None:
+    table = Table(chunk=64)
+    bag = BagId(table.submit(spec(40, breaker=3)))
+    pilot = enrol(table, 1)
+    task = asked(pilot, 1)
+    for number in range(12):
+        outcome = "ok" if number % 3 == 2 else "failed"
+        task = asked(pilot, 1, [ended(pilot, task[0], outcome)])
+    assert table.scheduler.state.bags[bag].status is BagStatus.RUNNING
+
+
+def test_a_paused_bag_sends_nothing_and_asks_back_what_was_prefetched() -> None:
+    table = Table(chunk=64)
+    bag = BagId(table.submit(spec(40)))
+    pilot = enrol(table, 1)
+    (first,) = asked(pilot, 4)
+    got = asked(pilot, 4, [ended(pilot, first)])
+    assert len(got) == 4
+    pilot.sync(4)
+    actions = table.handle(PauseRequested(table.request(), bag, "lunch"))
+    assert only(actions, Done).count == 1
+    recalls = [one for answer in replies(actions, Answer) for one in answer.recalls]
+    assert len(recalls) == 4
+    back = [ended(pilot, task, "returned") for task in got]
+    assert not asked(pilot, 4, back)
+
+
+def test_some_failed_tasks_are_tried_again_with_more_memory_while_others_run() -> None:
+    table = Table(chunk=4)
+    bag = BagId(table.submit(spec(4, need=Need(memory_mb=100))))
+    pilot = enrol(table, 4)
+    got = asked(pilot, 4)
+    failures = [ended(pilot, task, "memory") for task in got[:3]]
+    assert not asked(pilot, 4, failures)
+    pilot.sync(4)
+    actions = table.handle(RetryRequested(table.request(), bag, (0, 2, 3), memory=1.5))
+    assert only(actions, Done).count == 2, "task 3 has not failed"
+    (reopened,) = writes(actions, ReopenFailed)
+    assert (reopened.tasks, reopened.memory) == ((0, 2), 1.5)
+    again = tasks(replies(actions, Answer))
+    assert [(task.task, task.memory_mb) for task in again] == [(0, 150), (2, 150)]
+    pilot.sync(4, [ended(pilot, got[3]), *(ended(pilot, task) for task in again)])
+    assert bag not in table.scheduler.state.bags, "finished: three done, one failed"
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+def test_each_task_gets_its_own_input_and_a_missing_one_fails_only_its_task() -> None:
+    table = Table()
+    bag = spec(
+        3,
+        inputs=(Placed(path="fit.py", blob=Blob(DIGEST, 10)),),
+        task_inputs=(TaskInput(source="cases/{i}.json", path="case-{task}.json"),),
+        manifest={"cases/0.json": Blob(DIGEST, 5), "cases/2.json": Blob(DIGEST, 6)},
+    )
+    table.submit(bag)
+    pilot = enrol(table, 4)
+    actions = pilot.sync(4)
+    answer = only(actions, Answer)
+    assert [one.path for one in answer.bodies[0].inputs] == ["fit.py"]
+    assert [(t.task, t.inputs[0].path, t.inputs[0].size) for t in answer.tasks] == [
+        (0, "case-0.json", 5),
+        (2, "case-2.json", 6),
+    ]
+    (record,) = writes(actions, RecordEnds)[0].ends
+    assert (record.task, record.outcome) == (1, "failed")
+    assert "cases/1.json" in record.message
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"inputs": (Placed(path="../x", blob=Blob(DIGEST, 1)),)}, "inside the task's directory"),
+        ({"inputs": (Placed(path="x", blob=Blob("abc", 1)),)}, "SHA-256"),
+        ({"inputs": (Placed(path="x"),)}, "either a file or a URL"),
+        ({"inputs": (Placed(path="x", blob=Blob(DIGEST, 1)),), "chdir": "/tmp"}, "chdir"),
+        ({"outputs": ("/etc/passwd",)}, "inside the task's directory"),
+        ({"need": Need(cores=0)}, "at least one core"),
+        ({"rules": (Rule(when=(Condition(name="z"),), need=Need()),)}, "parameter 'z'"),
+        ({"grow_memory": 0.5}, "may grow"),
+        ({"ok_codes": (300,)}, "exit statuses"),
+    ],
+)
+def test_a_bag_that_makes_no_sense_is_refused_with_words(
+    fields: dict[str, object], words: str
+) -> None:
+    table = Table()
+    problem = refusal(table.handle(BagSubmitted(table.request(), spec(4, **fields))))
+    assert words in problem.detail
+
+
+# -- the rest ----------------------------------------------------------------------------------
+
+
+def test_pilots_are_told_what_people_watch_and_when_they_stop() -> None:
+    table = Table()
+    bag = BagId(table.submit(spec(1)))
+    pilot = enrol(table, 1)
+    asked(pilot, 1)
+    pilot.sync(1)
+    (answer,) = replies(table.handle(FollowRequested(bag, -1)), Answer)
+    assert answer.follow == [Followed(bag, -1)]
+    pilot.sync(1)
+    follows = []
+    for _ in range(40):
+        for answer in replies(table.later(1.0), Answer):
+            follows.append(answer.follow)
+            pilot.sync(1)
+    assert [follow for follow in follows if follow is not None] == [[]]
+
+
+def test_tags_of_a_host_are_recorded_when_they_change() -> None:
+    table = Table()
+    pilot = enrol(table, 1)
+    sync = Sync(pilot.pilot, pilot.epoch, 1, 0, 0, tags={"ann:data": "yes"})
+    (saved,) = writes(table.handle(SyncReceived(table.request(), sync)), SaveHost)
+    assert (saved.host, saved.tags) == ("host", {"ann:data": "yes"})
+
+
+def test_only_what_is_over_can_be_purged() -> None:
+    table = Table()
+    bag = BagId(table.submit(spec(1, key="k")))
+    early = refusal(table.handle(PurgeRequested(table.request(), bag, "all")))
+    assert "not over" in early.detail
+    pilot = enrol(table, 1)
+    (task,) = asked(pilot, 1)
+    pilot.sync(1, [ended(pilot, task)])
+    actions = table.handle(PurgeRequested(table.request(), bag, "all"))
+    assert writes(actions, PurgeBag) == [PurgeBag(bag, "all")]
+    assert table.submit(spec(1, key="k")) != bag, "its key is free again"
