@@ -1,8 +1,6 @@
 """What every record must do. This suite is the specification of the Record and Reader ports."""
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import msgspec
 import pytest
@@ -27,15 +25,14 @@ from covey.core.model import (
     ChunkRecord,
     JobId,
     JobRecord,
+    Need,
     PilotId,
     PilotStatus,
     Snapshot,
     Verdict,
 )
-from covey.ports import Reader, Record
-from covey.store.memory import MemoryRecord
-from covey.store.reading import SqliteReader
-from covey.store.sqlite import SqliteRecord
+from covey.wire import ResultQuery, ResultRow
+from tests.contract.keeping import Kept
 from tests.unit.store.builders import (
     BAG,
     PILOT,
@@ -51,55 +48,7 @@ from tests.unit.store.builders import (
 
 COUNTS, REPLACES, LATE, WASTE = Verdict.COUNTS, Verdict.REPLACES, Verdict.LATE, Verdict.WASTE
 
-
-class Kept(Protocol):
-    """A record that is open, its reader, and a way to open it again as a new server would."""
-
-    record: Record
-    reader: Reader
-
-    def reopen(self) -> Snapshot: ...
-
-    def close(self) -> None: ...
-
-
-class KeptInMemory:
-    def __init__(self) -> None:
-        both = MemoryRecord()
-        both.open()
-        self.record: Record = both
-        self.reader: Reader = both
-
-    def reopen(self) -> Snapshot:
-        return self.record.open()
-
-    def close(self) -> None:
-        self.record.close()
-
-
-class KeptInSqlite:
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.record: Record = SqliteRecord(path)
-        self.record.open()
-        self.reader: Reader = SqliteReader(path)
-
-    def reopen(self) -> Snapshot:
-        self.record.close()
-        self.record = SqliteRecord(self._path)
-        return self.record.open()
-
-    def close(self) -> None:
-        self.record.close()
-        assert isinstance(self.reader, SqliteReader)
-        self.reader.close()
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
-    made: Kept = KeptInMemory() if request.param == "memory" else KeptInSqlite(tmp_path / "r.db")
-    yield made
-    made.close()
+UNFINISHED = (BagStatus.RUNNING, BagStatus.PAUSED)
 
 
 def snapshot(kept: Kept, id_: int = 1) -> BagSnapshot:
@@ -107,7 +56,7 @@ def snapshot(kept: Kept, id_: int = 1) -> BagSnapshot:
     loaded = kept.record.load(BagId(id_))
     assert loaded is not None
     found = [one for one in kept.reopen().bags if one.bag.id == id_]
-    assert found == ([loaded] if loaded.bag.status is BagStatus.RUNNING else [])
+    assert found == ([loaded] if loaded.bag.status in UNFINISHED else [])
     return loaded
 
 
@@ -117,8 +66,12 @@ def totals(kept: Kept, id_: int = 1) -> tuple[int, int]:
     return view.done, view.failed
 
 
+def results(kept: Kept, **how: Any) -> list[ResultRow]:
+    return kept.reader.results(BAG, ResultQuery(**how))
+
+
 def counted(kept: Kept) -> dict[int, str]:
-    return {row.task: row.outcome for row in kept.reader.results(BAG)}
+    return {row.task: row.outcome for row in results(kept)}
 
 
 def told(kept: Kept, task: int) -> list[tuple[str, str, bool]]:
@@ -133,7 +86,7 @@ def test_an_empty_record(kept: Kept) -> None:
     assert kept.record.load(BAG) is None
     assert kept.reader.bags() == []
     assert kept.reader.bag(1) is None
-    assert kept.reader.results(1) == []
+    assert results(kept) == []
     assert kept.reader.attempts(1, 0) == []
     assert kept.reader.output(1, 0) is None
     assert kept.reader.pilots() == []
@@ -185,7 +138,7 @@ def test_results_are_listed_with_all_that_is_known(kept: Kept) -> None:
     failure = end(2, "failed", exit_code=9, signal=15, message="no", stdout="a\nlast\n\n")
     told = msgspec.structs.replace(failure, stderr="e", stdout_bytes=8, stderr_bytes=1)
     kept.record.apply([ends(told)])
-    (row,) = kept.reader.results(BAG)
+    (row,) = results(kept)
     assert (row.row, row.task, row.values, row.outcome, row.counted) == (
         1,
         2,
@@ -201,7 +154,7 @@ def test_results_are_listed_with_all_that_is_known(kept: Kept) -> None:
     assert (row.stdout_bytes, row.stderr_bytes) == (8, 1)
     assert kept.reader.attempts(BAG, 2) == [row]
     kept.reopen()
-    assert kept.reader.results(BAG) == [row]
+    assert results(kept) == [row]
 
 
 def test_a_result_counts_once(kept: Kept) -> None:
@@ -244,10 +197,10 @@ def test_failures_are_listed_wherever_they_are(kept: Kept) -> None:
     assert found.failed == (1, 5)
     assert found.open_done == (4,)
     assert totals(kept) == (4, 2)
-    assert [row.task for row in kept.reader.results(BAG, failed_only=True)] == [1, 5]
+    assert [row.task for row in results(kept, failed_only=True)] == [1, 5]
 
 
-@pytest.mark.parametrize("outcome", ["failed", "timeout"])
+@pytest.mark.parametrize("outcome", ["failed", "output", "setup"])
 def test_own_failures_are_tries(kept: Kept, outcome: str) -> None:
     kept.record.apply(a_bag_of(4))
     kept.record.apply([ends(end(0, outcome, WASTE), end(0, outcome, WASTE, attempt=(1, 9)))])
@@ -263,10 +216,11 @@ def test_reopening_gives_failed_tasks_a_fresh_start(kept: Kept) -> None:
     kept.record.apply([ReopenFailed(BAG, 1.0)])
     found = snapshot(kept)
     assert [chunk.closed for chunk in found.chunks] == [True, False, False]
-    assert (found.failed, found.open_done, found.tries) == ((), (2, 4), {})
+    assert (found.failed, found.open_done) == ((), (2, 4))
+    assert found.tries == {5: 1}, "of a task that had not been given up"
     assert told(kept, 3) == [("1.4", "failed", False)]
     kept.record.apply([ends(end(3, "failed", WASTE, attempt=(1, 9)))])
-    assert snapshot(kept).tries == {3: 1}
+    assert snapshot(kept).tries == {3: 1, 5: 1}
 
 
 def test_reopening_a_bag_that_was_over(kept: Kept) -> None:
@@ -298,7 +252,7 @@ def test_a_late_success_counts_if_there_is_none(kept: Kept) -> None:
     assert told(kept, 0) == [("1.1", "ok", True), ("1.9", "ok", False)]
     assert told(kept, 1) == [("1.2", "ok", True)]
     assert totals(kept) == (2, 0)
-    assert [row.task for row in kept.reader.results(BAG, by_row=True)] == [0, 1]
+    assert [row.task for row in results(kept, by_row=True)] == [0, 1]
 
 
 def test_a_late_success_replaces_a_failure(kept: Kept) -> None:
@@ -372,7 +326,7 @@ def test_output_is_of_the_attempt_that_counts(kept: Kept) -> None:
     assert output is not None
     assert (output.attempt, output.outcome) == ("1.1", "ok")
     assert (output.stdout, output.stderr) == (long, "x" * 500)
-    assert [row.output for row in kept.reader.results(BAG)] == ["ünïcode", "s", ""]
+    assert [row.output for row in results(kept)] == ["ünïcode", "s", ""]
     nothing = kept.reader.output(BAG, 2)
     assert nothing is not None
     assert (nothing.stdout, nothing.stderr) == ("", "")
@@ -395,8 +349,9 @@ def test_results_come_in_pages(kept: Kept) -> None:
             [successes([task], bag=2), ends(end(task, "failed" if task > 4 else "ok"))]
         )
 
-    def tasks(after: int = -1, limit: int = 1000, **how: bool) -> list[int]:
-        return [row.task for row in kept.reader.results(BAG, after, limit, **how)]
+    def tasks(after: int = -1, limit: int = 1000, **how: Any) -> list[int]:
+        query = ResultQuery(after=after, limit=limit, **how)
+        return [row.task for row in kept.reader.results(BAG, query)]
 
     assert tasks() == [1, 3, 5, 8]
     assert tasks(limit=2) == [1, 3]
@@ -404,7 +359,7 @@ def test_results_come_in_pages(kept: Kept) -> None:
     assert tasks(8) == []
     assert tasks(failed_only=True) == [5, 8]
     assert tasks(5, failed_only=True) == [8]
-    rows = kept.reader.results(BAG, by_row=True)
+    rows = results(kept, by_row=True)
     assert [row.task for row in rows] == [5, 3, 8, 1]
     assert tasks(rows[1].row, by_row=True) == [8, 1]
     assert tasks(rows[1].row, 1, by_row=True) == [8]
@@ -415,11 +370,13 @@ def test_results_come_in_pages(kept: Kept) -> None:
 
 
 def test_bags_are_listed_newest_first(kept: Kept) -> None:
-    kept.record.apply([SaveBag(bag(id_, name=f"b{id_}", limit_seconds=1.5)) for id_ in (1, 2, 3)])
+    kept.record.apply(
+        [SaveBag(bag(id_, name=f"b{id_}", need=Need(limit_seconds=1.5))) for id_ in (1, 2, 3)]
+    )
     views = kept.reader.bags()
     assert [view.name for view in views] == ["b3", "b2", "b1"]
     assert (views[0].argv, views[0].names, views[0].total) == (["/bin/true"], ["x"], 10)
-    assert (views[0].created, views[0].limit_seconds) == (1000.5, 1.5)
+    assert (views[0].created, views[0].classes[0].limit_seconds) == (1000.5, 1.5)
 
 
 def test_pilots(kept: Kept) -> None:

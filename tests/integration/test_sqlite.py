@@ -17,6 +17,7 @@ from covey.core.model import BagId, BagStatus
 from covey.store import connecting, schema
 from covey.store.reading import SqliteReader
 from covey.store.sqlite import SqliteRecord
+from covey.wire import ResultQuery
 from tests.unit.store.builders import BAG, a_bag_of, bag, end, ends, finished, successes
 
 
@@ -203,7 +204,7 @@ def test_reading_while_writing(record: SqliteRecord, path: Path) -> None:
     def read() -> None:
         reader = SqliteReader(path)
         while not stop.is_set():
-            rows = reader.results(BAG, by_row=True, limit=10_000)
+            rows = reader.results(BAG, ResultQuery(by_row=True, limit=10_000))
             if len(rows) % 10 or [row.task for row in rows] != list(range(len(rows))):
                 problems.append(rows)
             view = reader.bag(BAG)

@@ -13,6 +13,7 @@ from covey.core.errors import StoreFailed
 from covey.store.lock import Lock, holder
 from covey.store.reading import SqliteReader
 from covey.store.sqlite import SqliteRecord
+from covey.wire import ResultQuery
 from tests.unit.store.builders import BAG, a_bag_of, end, ends
 
 TOTAL = 20_000
@@ -59,7 +60,7 @@ def write_until_full(record: SqliteRecord, first: int) -> int:
 
 def check(disk: Path, promised: int) -> None:
     reader = SqliteReader(disk / "record.db")
-    rows = reader.results(BAG, limit=TOTAL)
+    rows = reader.results(BAG, ResultQuery(limit=TOTAL))
     assert [row.task for row in rows][:promised] == list(range(promised))
     reader.close()
 
@@ -103,9 +104,9 @@ def test_opening_and_reading_on_a_full_disk(disk: Path) -> None:
     record.open()
     record.apply([*a_bag_of(10), ends(end(0))])
     reader = SqliteReader(disk / "record.db")
-    assert len(reader.results(BAG)) == 1
+    assert len(reader.results(BAG, ResultQuery())) == 1
     fill(disk)
-    assert len(reader.results(BAG)) == 1
+    assert len(reader.results(BAG, ResultQuery())) == 1
     record.close()
     reader.close()
     for _ in range(3):

@@ -15,6 +15,7 @@ import pytest
 from covey.core.actions import LeaseChunk, SaveBag, SavePilot
 from covey.store.reading import SqliteReader
 from covey.store.sqlite import SqliteRecord
+from covey.wire import ResultQuery
 from tests.unit.store.builders import BAG, PILOT, bag, pilot
 
 ROWS = 30  # per batch
@@ -26,6 +27,7 @@ import sys
 from pathlib import Path
 from covey.core.model import AttemptId
 from covey.store.sqlite import SqliteRecord
+from covey.wire import ResultQuery
 from tests.unit.store.builders import end, ends
 rows, network = int(sys.argv[2]), sys.argv[3]
 mounts = f"s:/x {Path(sys.argv[1]).parent} nfs rw 0 0\\n" if network == "nfs" else None
@@ -85,8 +87,8 @@ def check(path: Path, acknowledged: int, before: int) -> int:
     batches, part = divmod(view.done, ROWS)
     assert part == 0, "half a batch is there"
     assert acknowledged <= batches <= acknowledged + 1
-    assert reader.results(BAG, batches * ROWS - 1) == []
-    rows = reader.results(BAG, before * ROWS - 1, limit=10**6)
+    assert reader.results(BAG, ResultQuery(after=batches * ROWS - 1)) == []
+    rows = reader.results(BAG, ResultQuery(after=before * ROWS - 1, limit=10**6))
     assert [row.task for row in rows] == list(range(before * ROWS, batches * ROWS))
     for row in rows[:: ROWS // 3]:
         output = reader.output(BAG, row.task)

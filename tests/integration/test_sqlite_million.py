@@ -7,6 +7,7 @@ from covey.core.actions import SaveBag
 from covey.core.model import ChunkRecord
 from covey.store.reading import SqliteReader
 from covey.store.sqlite import SqliteRecord
+from covey.wire import ResultQuery
 from tests.unit.store.builders import BAG, bag, end, ends
 
 DONE = 1_000_000
@@ -23,10 +24,10 @@ def fill(record: SqliteRecord) -> None:
         "INSERT INTO chunks (bag, first, stop, epoch, closed) VALUES (1, ?, ?, 1, ?)",
         ((n, n + CHUNK, int(n < DONE - CHUNK)) for n in range(0, DONE, CHUNK)),
     )
-    connection.execute("INSERT INTO hosts VALUES (1, 'node1')")
+    connection.execute("INSERT INTO hosts (id, name) VALUES (1, 'node1')")
     connection.executemany(
         "INSERT INTO ends VALUES (?, 1, ?, 1, ?, 7, 1, ?, 1, 0, 0, "
-        "1e9, 1e9, 1e9, 1e9, 1e9, 0.5, 100, 0, 0, NULL, NULL)",
+        "1e9, 1e9, 1e9, 1e9, 1e9, 0.5, 100, 0, 0, NULL, NULL, NULL, NULL, 0)",
         ((n + 1, n, n + 1, int(n % 10_000 == 77)) for n in range(DONE - 1)),
     )
     connection.execute("COMMIT")
@@ -52,12 +53,19 @@ def test_a_million_results(tmp_path: Path) -> None:
     view = reader.bag(BAG)
     assert view is not None
     assert (view.done, view.failed, view.total) == (DONE - 100, 100, TOTAL)
-    page = reader.results(BAG, 900_000, 10)
+    page = reader.results(BAG, ResultQuery(after=900_000, limit=10))
     assert [row.task for row in page] == list(range(900_001, 900_011))
-    page = reader.results(BAG, 900_000, 10, by_row=True)
+    page = reader.results(BAG, ResultQuery(after=900_000, limit=10, by_row=True))
     assert [row.row for row in page] == list(range(900_001, 900_011))
-    assert len(reader.results(BAG, failed_only=True)) == 100
+    assert len(reader.results(BAG, ResultQuery(failed_only=True))) == 100
     assert len(reader.attempts(BAG, 500_000)) == 1
+    (group,) = reader.failures(BAG)
+    assert (group.count, group.host_count, group.tasks[:2]) == (100, 1, [77, 10_077])
+    assert reader.files(BAG) == []
+    query = ResultQuery(where=("x > 900_100", "state = failed"), sort="-x", limit=3)
+    assert [row.task for row in reader.results(BAG, query)] == [990_077, 980_077, 970_077]
+    exported = b"".join(reader.export(BAG, ResultQuery(after=990_000), "csv"))
+    assert exported.count(b"\n") == 10_000
     read = time.monotonic()
     print(f"opened in {opened - started:.3f} s, read in {read - opened:.3f} s")
     record.close()

@@ -7,45 +7,60 @@ So `finish` sees that the promise holds, at the end of the transaction that make
 import sqlite3
 from typing import assert_never
 
+from pyroaring import BitMap
+
 from covey.core.actions import (
+    AppendSegment,
     Change,
+    CloseBag,
     CloseChunk,
     EndJob,
     LeaseChunk,
+    PurgeBag,
     RecordEnds,
     ReopenFailed,
     SaveBag,
     SaveBagStatus,
+    SaveHost,
     SaveJob,
     SavePilot,
     SavePilotStatus,
 )
-from covey.core.model import BagId, BagRecord, BagStatus, JobRecord, JobStatus, PilotRecord
-from covey.store import rows, snapshots
+from covey.core.model import BagId, BagRecord, BagStatus, JobRecord, JobStatus, PilotRecord, Segment
+from covey.store import purging, rows, snapshots
 from covey.store.ends import Ends
 
 _SAVE_PILOT = """
     INSERT INTO pilots (id, key, credential, host, slots, site, job, tags, version, enrolled,
-                        status)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                        memory_mb, disk_mb, gpus, status)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET
         key = excluded.key, credential = excluded.credential, host = excluded.host,
         slots = excluded.slots, site = excluded.site, job = excluded.job, tags = excluded.tags,
-        version = excluded.version, enrolled = excluded.enrolled, status = excluded.status"""
+        version = excluded.version, enrolled = excluded.enrolled,
+        memory_mb = excluded.memory_mb, disk_mb = excluded.disk_mb, gpus = excluded.gpus,
+        status = excluded.status"""
+_SAVE_HOST = """
+    INSERT INTO hosts (id, name, first, heard, site, slots, tags) VALUES (?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET
+        heard = max(heard, excluded.heard), site = excluded.site, slots = excluded.slots,
+        tags = excluded.tags"""
 _SAVE_JOB = """
     INSERT INTO jobs (id, site, slots, submitted, status) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET
         site = excluded.site, slots = excluded.slots, submitted = excluded.submitted,
         status = excluded.status"""
-_REOPEN_CHUNKS = """
+_OF_THESE = "(?2 IS NULL OR task IN (SELECT value FROM json_each(?2)))"
+_REOPEN_CHUNKS = f"""
     UPDATE chunks SET closed = 0
-    WHERE bag = ? AND closed = 1 AND EXISTS (
+    WHERE bag = ?1 AND closed = 1 AND EXISTS (
         SELECT 1 FROM ends INDEXED BY failures
         WHERE ends.bag = chunks.bag AND counted = 1 AND outcome <> 0
-        AND task >= first AND task < stop)"""
-_UNCOUNT_FAILURES = """
+        AND task >= first AND task < stop AND {_OF_THESE})"""
+_UNCOUNT_FAILURES = f"""
     UPDATE ends INDEXED BY failures SET counted = 0
-    WHERE bag = ? AND counted = 1 AND outcome <> 0"""
+    WHERE bag = ?1 AND counted = 1 AND outcome <> 0 AND {_OF_THESE}"""
+_OVER = (BagStatus.FINISHED, BagStatus.CANCELLED)
 
 
 class Changes:
@@ -76,8 +91,17 @@ class Changes:
                 self._save_bag(bag)
             case SaveBagStatus():
                 self._save_bag_status(change)
-            case ReopenFailed(bag, _):
-                self._reopen_failed(bag)
+            case AppendSegment(bag, segment, total, key):
+                self._append_segment(bag, segment, key)
+                self._execute("UPDATE bags SET total = ? WHERE id = ?", (total, bag))
+            case CloseBag(bag):
+                self._execute("UPDATE bags SET open = 0 WHERE id = ?", (bag,))
+            case PurgeBag(bag, what):
+                self._purge(bag, what)
+            case ReopenFailed():
+                self._reopen_failed(change)
+            case SaveHost():
+                self._save_host(change)
             case SavePilot(pilot):
                 self._save_pilot(pilot)
             case SavePilotStatus(pilot, status, at, reason):
@@ -97,7 +121,7 @@ class Changes:
 
     def finish(self) -> None:
         """All changes of the transaction have been made: make the sums come right."""
-        self._ends.flush()
+        self._ends.finish()
         for bag in self._ends.touched:
             done, failed = snapshots.totals(self._connection, bag)
             self._execute(
@@ -115,26 +139,38 @@ class Changes:
 
     def _save_bag(self, bag: BagRecord) -> None:
         self._execute(
-            "INSERT INTO bags (id, spec, key, total, status, created, first_row) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO bags (id, spec, key, total, open, status, reason, created, first_row) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 bag.id,
                 rows.spec_text(bag.spec),
                 bag.spec.key or None,
                 bag.total,
+                int(bag.open),
                 bag.status.value,
+                bag.reason,
                 bag.created,
                 self._ends.next_row,
             ),
         )
+        for segment in bag.segments:
+            self._append_segment(bag.id, segment, "")
+
+    def _append_segment(self, bag: BagId, segment: Segment, key: str) -> None:
+        self._execute(
+            "INSERT INTO segments SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3 "
+            "FROM segments WHERE bag = ?1",
+            (bag, rows.segment_text(segment), key or None),
+        )
 
     def _save_bag_status(self, change: SaveBagStatus) -> None:
-        over = change.status is not BagStatus.RUNNING
+        over = change.status in _OVER
         self._execute(
-            "UPDATE bags SET status = ?, ended = ?, done = ?, failed = ?, last_row = ? "
-            "WHERE id = ?",
+            "UPDATE bags SET status = ?, reason = ?, ended = ?, done = ?, failed = ?, "
+            "last_row = ? WHERE id = ?",
             (
                 change.status.value,
+                change.reason,
                 change.at if over else 0.0,
                 change.done,
                 change.failed,
@@ -145,19 +181,54 @@ class Changes:
         if over:
             self._ends.over.add(change.bag)
         else:
-            self._ends.over.discard(change.bag)
-            self._ends.touched.pop(change.bag, None)
+            self._ends.reopened(change.bag)
 
-    def _reopen_failed(self, bag: BagId) -> None:
+    def _reopen_failed(self, change: ReopenFailed) -> None:
+        bag, tasks = change.bag, change.tasks
         self._ends.flush()
-        self._execute(_REOPEN_CHUNKS, (bag,))
-        self._execute(_UNCOUNT_FAILURES, (bag,))
+        listed = None if tasks is None else rows.list_text(tasks)
+        fresh = snapshots.failed(self._connection, bag) if tasks is None else tasks
+        self._execute(_REOPEN_CHUNKS, (bag, listed))
+        self._execute(_UNCOUNT_FAILURES, (bag, listed))
         self._execute(
-            "UPDATE bags SET status = ?, ended = 0, tries_from = ?, last_row = NULL WHERE id = ?",
-            (BagStatus.RUNNING.value, self._ends.next_row - 1, bag),
+            "INSERT INTO reopenings SELECT ?1, count(*) + 1, ?2, ?3, ?4, ?5, ?6 "
+            "FROM reopenings WHERE bag = ?1",
+            (
+                bag,
+                self._ends.next_row - 1,
+                int(tasks is not None),
+                BitMap(fresh).serialize(),
+                change.memory,
+                change.time,
+            ),
         )
-        self._ends.over.discard(bag)
-        self._ends.touched.pop(bag, None)
+        self._execute(
+            "UPDATE bags SET status = ?, reason = '', ended = 0, last_row = NULL WHERE id = ?",
+            (BagStatus.RUNNING.value, bag),
+        )
+        self._ends.reopened(bag)
+
+    def _purge(self, bag: BagId, what: str) -> None:
+        assert bag in self._ends.over, f"bag {bag} is not over, and cannot be purged"
+        self._ends.flush()
+        purging.purge(self._connection, bag, what)
+        if what == "all":
+            self._ends.forget(bag)
+
+    def _save_host(self, change: SaveHost) -> None:
+        self._ends.finish()
+        self._execute(
+            _SAVE_HOST,
+            (
+                self._ends.host(change.host),
+                change.host,
+                change.at,
+                change.at,
+                change.site,
+                change.slots,
+                rows.tags_text(change.tags),
+            ),
+        )
 
     def _save_pilot(self, pilot: PilotRecord) -> None:
         """A pilot that enrols again keeps the number of its last recorded sync."""
@@ -174,6 +245,9 @@ class Changes:
                 rows.tags_text(pilot.tags),
                 pilot.version,
                 pilot.enrolled,
+                pilot.memory_mb,
+                pilot.disk_mb,
+                pilot.gpus,
                 pilot.status.value,
             ),
         )

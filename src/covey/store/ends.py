@@ -3,7 +3,8 @@
 Most ends count or are waste, and their rows are only gathered until something must see them
 (`flush`). An end is looked at twice when its verdict depends on what is recorded, and when its
 attempt was given up before: then its row takes the place of the one that says `lost`, so that
-every ended attempt has one row. Row numbers are given out here and only grow.
+every ended attempt has one row. Row numbers are given out here and only grow. What few ends have
+is kept by `extras`. Hosts' counts are gathered, and written once per transaction (`finish`).
 """
 
 import sqlite3
@@ -13,13 +14,28 @@ from pyroaring import BitMap64
 
 from covey.core.actions import RecordEnds
 from covey.core.model import EndRecord, PilotId, Verdict
+from covey.store.extras import Extras
 from covey.store.inserting import Inserter
-from covey.store.rows import OUTCOME_CODES, last_line, pack
+from covey.store.rows import HOST_FAILURES, OUTCOME_CODES, last_line, pack
 
 _OK = OUTCOME_CODES["ok"]
 _LOST = OUTCOME_CODES["lost"]
-_COLUMNS = 22
+_COUNTS, _WASTE = Verdict.COUNTS, Verdict.WASTE
+_PLAIN_COLUMNS = (
+    "row, bag, task, epoch, sequence, pilot, host, outcome, counted, exit_code, signal, sent, "
+    "fetched, started, ended, delivered, cpu_seconds, memory_kb, stdout_bytes, stderr_bytes, "
+    "message, last_line"
+)
+_COLUMNS = _PLAIN_COLUMNS.count(",") + 1
+_RICH_COLUMNS = f"{_PLAIN_COLUMNS}, cause, result, files"
 _ENOUGH = 2048 * _COLUMNS  # gathered values, before they are written in any case
+
+# What is gathered of a host: a list, in the order of these columns.
+_HOST_COLUMNS = "id, name, first, heard, done, failed"
+_ID, _NAME, _FIRST, _HEARD, _DONE, _FAILED = range(6)
+_AGAINST_HOST = frozenset(OUTCOME_CODES[outcome] for outcome in HOST_FAILURES)
+_ADD_UP = """ON CONFLICT (id) DO UPDATE SET heard = max(heard, excluded.heard),
+    done = done + excluded.done, failed = failed + excluded.failed"""
 
 
 class Ends:
@@ -29,34 +45,45 @@ class Ends:
         self._connection = connection
         execute = connection.execute
         self.next_row: int = execute("SELECT coalesce(max(row), 0) + 1 FROM ends").fetchone()[0]
-        self.over = {id_ for (id_,) in execute("SELECT id FROM bags WHERE status <> 'running'")}
+        over = "SELECT id FROM bags WHERE status NOT IN ('running', 'paused')"
+        self.over = {id_ for (id_,) in execute(over)}
         self.touched: dict[int, None] = {}  # bags that are over, and have new results
         self._hosts: dict[str, int] = dict(execute("SELECT name, id FROM hosts").fetchall())
+        self._tallies: dict[str, list[Any]] = {}  # of hosts, since the last `finish`
+        self._extras = Extras(connection)
         self._lost: dict[int, BitMap64] = {}  # by epoch: maybe recorded as lost
         query = "SELECT epoch, sequence FROM ends INDEXED BY lost WHERE outcome = 6 AND epoch > 0"
         for epoch, sequence in execute(query):
             self._remember_lost(epoch, sequence)
         self._values: list[Any] = []
+        self._rich: list[Any] = []
         self._texts: list[Any] = []
         self._synced: dict[PilotId, int] = {}
-        self._into_ends = Inserter(connection, "INSERT INTO ends", _COLUMNS)
+        into, into_rich = (
+            f"INSERT INTO ends ({_PLAIN_COLUMNS})",
+            f"INSERT INTO ends ({_RICH_COLUMNS})",
+        )
+        self._into_ends = Inserter(connection, into, _COLUMNS)
+        self._into_rich = Inserter(connection, into_rich, _COLUMNS + 3)
         self._into_outputs = Inserter(connection, "INSERT INTO outputs", 3)
         latest = "ON CONFLICT (pilot) DO UPDATE SET number = max(number, excluded.number)"
         self._into_synced = Inserter(connection, "INSERT INTO synced", 2, latest)
+        into_hosts = f"INSERT INTO hosts ({_HOST_COLUMNS})"
+        self._into_hosts = Inserter(connection, into_hosts, 6, _ADD_UP)
 
     def record(self, change: RecordEnds) -> None:
         lost = self._lost
         for end in change.ends:
             verdict = end.verdict
-            if verdict is Verdict.COUNTS and end.attempt.epoch not in lost:
+            if verdict is _COUNTS and (not lost or end.attempt.epoch not in lost):
                 self._add(end, 1)
-            elif verdict is Verdict.WASTE and end.attempt.epoch not in lost:
+            elif verdict is _WASTE and (not lost or end.attempt.epoch not in lost):
                 self._add(end, 0)
             else:
                 self._add_carefully(end)
         if change.number > 0:
             self.synced(change.pilot, change.number)
-        if len(self._values) >= _ENOUGH:
+        if len(self._values) + len(self._rich) >= _ENOUGH:
             self.flush()
 
     def synced(self, pilot: PilotId, number: int) -> None:
@@ -68,36 +95,66 @@ class Ends:
         if self._values:
             self._into_ends.insert(self._values)
             self._values = []
+        if self._rich:
+            self._into_rich.insert(self._rich)
+            self._rich = []
         if self._texts:
             self._into_outputs.insert(self._texts)
             self._texts = []
         if self._synced:
             self._into_synced.insert([x for pair in self._synced.items() for x in pair])
             self._synced = {}
+        self._extras.flush()
+
+    def finish(self) -> None:
+        """All ends of the transaction were recorded: write what was gathered of hosts, too."""
+        self.flush()
+        if self._tallies:
+            tallies = self._tallies.values()
+            self._into_hosts.insert([x for tally in tallies for x in tally])
+            self._tallies = {}
+
+    def host(self, name: str) -> int:
+        """The number of a host, which may not have a row yet."""
+        return self._hosts.setdefault(name, len(self._hosts) + 1)
+
+    def reopened(self, bag: int) -> None:
+        """The bag is not over; its results are counted when somebody asks."""
+        self.over.discard(bag)
+        self.touched.pop(bag, None)
+
+    def forget(self, bag: int) -> None:
+        """The bag was purged."""
+        self.reopened(bag)
+        self._extras.forget(bag)
 
     def _add(self, end: EndRecord, counted: int) -> None:
         row = self.next_row
         self.next_row = row + 1
-        attempt = end.attempt
-        host = self._hosts.get(end.host)
-        if host is None:
-            host = self._new_host(end.host)
+        epoch, sequence = end.attempt
+        tally = self._tallies.get(end.host) or self._new_tally(end)
         outcome = OUTCOME_CODES[end.outcome]
         stdout = end.stdout
         if stdout or end.stderr:
             self._texts += (row, pack(stdout), pack(end.stderr))
         if counted and end.bag in self.over:
             self.touched[end.bag] = None
-        if outcome == _LOST and attempt.epoch > 0:
-            self._remember_lost(attempt.epoch, attempt.sequence)
-        self._values += (
+        if outcome == _OK:
+            tally[_DONE] += 1
+            tally[_HEARD] = end.delivered
+        elif outcome == _LOST:
+            self._remember_lost(epoch, sequence)
+        else:
+            tally[_FAILED] += outcome in _AGAINST_HOST
+            tally[_HEARD] = end.delivered
+        values = (
             row,
             end.bag,
             end.task,
-            attempt.epoch,
-            attempt.sequence,
+            epoch,
+            sequence,
             end.pilot,
-            host,
+            tally[_ID],
             outcome,
             counted,
             end.exit_code,
@@ -114,6 +171,11 @@ class Ends:
             end.message or None,
             last_line(stdout) if stdout else None,
         )
+        if end.result or end.files or (outcome != _OK and end.cause):
+            self._rich += values
+            self._rich += self._extras.keep(row, end, counted)
+        else:
+            self._values += values
 
     def _add_carefully(self, end: EndRecord) -> None:
         epoch, sequence = end.attempt
@@ -172,11 +234,13 @@ class Ends:
             (end.bag, end.task),
         )
 
-    def _new_host(self, name: str) -> int:
-        id_ = self._hosts[name] = len(self._hosts) + 1
-        self._connection.execute("INSERT INTO hosts VALUES (?, ?)", (id_, name))
-        return id_
+    def _new_tally(self, end: EndRecord) -> list[Any]:
+        new = end.host not in self._hosts
+        first = end.delivered if new else 0.0
+        tally = [self.host(end.host), end.host, first, first, 0, 0]
+        self._tallies[end.host] = tally
+        return tally
 
     def _remember_lost(self, epoch: int, sequence: int) -> None:
-        if sequence > 0:
+        if epoch > 0 and sequence > 0:
             self._lost.setdefault(epoch, BitMap64()).add(sequence)

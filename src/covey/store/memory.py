@@ -9,24 +9,26 @@ SQLite to the same answers.
 from typing import assert_never
 
 import msgspec
-from msgspec import Struct, field
 
 from covey.core.actions import (
+    AppendSegment,
     Change,
+    CloseBag,
     CloseChunk,
     EndJob,
     LeaseChunk,
+    PurgeBag,
     RecordEnds,
     ReopenFailed,
     SaveBag,
     SaveBagStatus,
+    SaveHost,
     SaveJob,
     SavePilot,
     SavePilotStatus,
 )
 from covey.core.model import (
     BagId,
-    BagRecord,
     BagSnapshot,
     BagStatus,
     ChunkRecord,
@@ -35,59 +37,26 @@ from covey.core.model import (
     JobRecord,
     JobStatus,
     PilotId,
-    PilotRecord,
     PilotStatus,
+    Reopening,
     Snapshot,
     Verdict,
 )
-from covey.core.space import indexer, names
-from covey.pilot.messages import LOST, OK
-from covey.store.rows import OWN_FAILURES, last_line
-from covey.wire import BagView, Output, PilotView, ResultRow
+from covey.core.space import Scalar
+from covey.pilot.messages import LOST, MEMORY, OK, OWN_FAILURES, TIMEOUT
+from covey.store import columns, rows
+from covey.store.memory_reading import Bag, MemoryReader, Row
+from covey.wire import HostView
 
 
-class _Row(Struct, eq=False):
-    number: int
-    end: EndRecord
-
-
-class _Bag(Struct, eq=False):
-    record: BagRecord
-    ended: float = 0.0
-    done: int = 0
-    failed: int = 0
-    stale: bool = False  # it is over, but got results since
-    tries_from: int = 0
-    chunks: dict[int, ChunkRecord] = field(default_factory=dict)
-    rows: dict[int, list[_Row]] = field(default_factory=dict)  # by task, oldest first
-    result: dict[int, _Row] = field(default_factory=dict)  # by task
-
-    def over(self) -> bool:
-        return self.record.status is not BagStatus.RUNNING
-
-    def failures(self) -> list[int]:
-        return sorted(task for task, row in self.result.items() if row.end.outcome != OK)
-
-    def in_open_chunk(self, task: int) -> bool:
-        return any(c.first <= task < c.stop for c in self.chunks.values() if not c.closed)
-
-    def leased(self, task: int) -> bool:
-        return any(c.first <= task < c.stop for c in self.chunks.values())
-
-    def recount(self) -> None:
-        self.failed = len(self.failures())
-        self.done = len(self.result) - self.failed
-
-
-class MemoryRecord:
+class MemoryRecord(MemoryReader):
     """Both the Record and its Reader."""
 
-    def __init__(self) -> None:
+    def __init__(self, tables: dict[str, list[list[Scalar]]] | None = None) -> None:
+        super().__init__(tables)
         self._epoch = 0
         self._last_row = 0
-        self._bags: dict[BagId, _Bag] = {}
-        self._pilots: dict[PilotId, PilotRecord] = {}
-        self._changed: dict[PilotId, float] = {}
+        self._last_purged = 0
         self._jobs: dict[JobId, JobRecord] = {}
 
     def open(self) -> Snapshot:
@@ -99,7 +68,7 @@ class MemoryRecord:
             bags=tuple(_snapshot(bag) for bag in bags if not bag.over()),
             pilots=tuple(pilot for pilot in pilots if pilot.status is not PilotStatus.LEFT),
             jobs=tuple(job for job in self._jobs.values() if job.status is not JobStatus.ENDED),
-            next_bag=max(self._bags, default=0) + 1,
+            next_bag=max([self._last_purged, *self._bags]) + 1,
             next_pilot=max(self._pilots, default=0) + 1,
             keys=self._keys(),
         )
@@ -111,7 +80,9 @@ class MemoryRecord:
             if isinstance(change, CloseChunk):
                 closed.append(change)
         for change in closed:
-            bag = self._bags[change.bag]
+            bag = self._bags.get(change.bag)
+            if bag is None:
+                continue
             chunk = bag.chunks[change.first]
             left = [t for t in range(chunk.first, chunk.stop) if t not in bag.result]
             assert not (chunk.closed and left), f"{change} is closed without results for {left}"
@@ -121,57 +92,6 @@ class MemoryRecord:
 
     def close(self) -> None:
         pass
-
-    def bags(self) -> list[BagView]:
-        return [_view(self._bags[id_]) for id_ in sorted(self._bags, reverse=True)]
-
-    def bag(self, bag: int) -> BagView | None:
-        found = self._bags.get(BagId(bag))
-        return None if found is None else _view(found)
-
-    def results(
-        self,
-        bag: int,
-        after: int = -1,
-        limit: int = 1000,
-        *,
-        by_row: bool = False,
-        failed_only: bool = False,
-    ) -> list[ResultRow]:
-        found = self._bags.get(BagId(bag))
-        if found is None:
-            return []
-        ordered = sorted(
-            (row.number if by_row else task, row.number, row) for task, row in found.result.items()
-        )
-        wanted = [
-            row
-            for place, _, row in ordered
-            if place > after and not (failed_only and row.end.outcome == OK)
-        ]
-        return [_result(found, row) for row in wanted[:limit]]
-
-    def attempts(self, bag: int, task: int) -> list[ResultRow]:
-        found = self._bags.get(BagId(bag))
-        return [_result(found, row) for row in found.rows.get(task, ())] if found else []
-
-    def output(self, bag: int, task: int) -> Output | None:
-        found = self._bags.get(BagId(bag))
-        if found is None or not found.rows.get(task):
-            return None
-        row = found.result.get(task) or found.rows[task][-1]
-        end = row.end
-        return Output(
-            task=task,
-            attempt=str(end.attempt),
-            outcome=end.outcome,
-            stdout=end.stdout,
-            stderr=end.stderr,
-        )
-
-    def pilots(self, limit: int = 1000) -> list[PilotView]:
-        newest = sorted(self._pilots, reverse=True)[:limit]
-        return [_pilot_view(self._pilots[id_], self._changed.get(id_, 0.0)) for id_ in newest]
 
     def _make(self, change: Change) -> None:
         match change:
@@ -188,19 +108,21 @@ class MemoryRecord:
             case SaveBag(new):
                 assert new.id not in self._bags
                 assert not new.spec.key or new.spec.key not in self._keys()
-                self._bags[new.id] = _Bag(new)
+                self._bags[new.id] = Bag(new)
             case SaveBagStatus():
                 self._save_bag_status(change)
-            case ReopenFailed(bag, _):
-                _reopen(self._bags[bag], self._last_row)
-            case SavePilot(pilot):
-                known = self._pilots.get(pilot.id, pilot)
-                self._pilots[pilot.id] = pilot
-                self._synced(pilot.id, known.recorded)
-            case SavePilotStatus(id_, status, at, _):
-                record = self._pilots[id_]
-                self._pilots[id_] = msgspec.structs.replace(record, status=status)
-                self._changed[id_] = at
+            case AppendSegment():
+                _append(self._bags[change.bag], change)
+            case CloseBag(bag):
+                _change(self._bags[bag], open=False)
+            case PurgeBag(bag, what):
+                self._purge(bag, what)
+            case ReopenFailed():
+                _reopen(self._bags[change.bag], change, self._last_row)
+            case SaveHost():
+                self._save_host(change)
+            case SavePilot() | SavePilotStatus():
+                self._save_pilot(change)
             case SaveJob(job):
                 self._jobs[job.id] = job
             case EndJob(id_, _, _):
@@ -213,6 +135,17 @@ class MemoryRecord:
         records = [self._bags[id_].record for id_ in sorted(self._bags)]
         return {record.spec.key: record.id for record in records if record.spec.key}
 
+    def _save_pilot(self, change: SavePilot | SavePilotStatus) -> None:
+        if isinstance(change, SavePilot):
+            pilot = change.pilot
+            known = self._pilots.get(pilot.id, pilot)
+            self._pilots[pilot.id] = pilot
+            self._synced(pilot.id, known.recorded)
+        else:
+            record = self._pilots[change.pilot]
+            self._pilots[record.id] = msgspec.structs.replace(record, status=change.status)
+            self._changed[record.id] = change.at
+
     def _synced(self, pilot: PilotId, number: int) -> None:
         record = self._pilots[pilot]
         recorded = max(record.recorded, number)
@@ -220,29 +153,83 @@ class MemoryRecord:
 
     def _save_bag_status(self, change: SaveBagStatus) -> None:
         bag = self._bags[change.bag]
-        bag.record = msgspec.structs.replace(bag.record, status=change.status)
+        _change(bag, status=change.status, reason=change.reason)
         bag.ended = change.at if bag.over() else 0.0
         bag.done, bag.failed = change.done, change.failed
 
+    def _purge(self, id_: BagId, what: str) -> None:
+        bag = self._bags[id_]
+        assert bag.over(), f"bag {id_} is not over, and cannot be purged"
+        assert what in ("logs", "files", "all"), what
+        if what == "all":
+            del self._bags[id_]
+            self._last_purged = max(self._last_purged, id_)
+        for row in (row for attempts in bag.rows.values() for row in attempts):
+            if what == "files":
+                row.end = msgspec.structs.replace(row.end, files=())
+            else:
+                row.last_line = row.output()
+                row.end = msgspec.structs.replace(row.end, stdout="", stderr="")
+
+    def _save_host(self, change: SaveHost) -> None:
+        host = self._host(change.host, change.at)
+        host.site, host.slots, host.tags = change.site, change.slots, change.tags
+        host.heard = max(host.heard, change.at)
+
+    def _host(self, name: str, at: float) -> HostView:
+        known = self._hosts.get(name)
+        if known is None:
+            known = self._hosts[name] = HostView(
+                host=name,
+                site="",
+                slots=0,
+                pilots=0,
+                running=0,
+                first=at,
+                heard=at,
+                done=0,
+                failed=0,
+                tags={},
+            )
+        return known
+
     def _record(self, end: EndRecord) -> None:
         self._last_row += 1
+        host = self._host(end.host, end.delivered)
+        host.done += end.outcome == OK
+        host.failed += end.outcome in rows.HOST_FAILURES
+        if end.outcome != LOST:
+            host.heard = max(host.heard, end.delivered)
         bag = self._bags.get(end.bag)
         if bag is None:
             return
-        row = _Row(self._last_row, end)
-        rows = bag.rows.setdefault(end.task, [])
-        inherits = _remove_lost(bag, rows, end)
-        rows.append(row)
+        row = Row(self._last_row, end)
+        attempts = bag.rows.setdefault(end.task, [])
+        inherits = _remove_lost(bag, attempts, end)
+        attempts.append(row)
         if inherits or _counts(bag, end):
             bag.result[end.task] = row
             bag.stale = bag.over()
+            if end.result:
+                report = rows.reported(end.result) or {}
+                columns.names_in(report, bag.result_names, rows.MOST_RESULT_NAMES)
 
 
-def _remove_lost(bag: _Bag, rows: list[_Row], end: EndRecord) -> bool:
+def _change(bag: Bag, **fields: object) -> None:
+    bag.record = msgspec.structs.replace(bag.record, **fields)
+
+
+def _append(bag: Bag, change: AppendSegment) -> None:
+    assert not change.key or change.key not in bag.keys
+    bag.keys += [change.key] if change.key else []
+    _change(bag, segments=(*bag.record.segments, change.segment), total=change.total)
+
+
+def _remove_lost(bag: Bag, attempts: list[Row], end: EndRecord) -> bool:
     """An attempt has one row: its real end replaces its loss, and its place if it counted."""
-    for row in rows:
+    for row in attempts:
         if row.end.attempt == end.attempt and row.end.outcome == LOST and end.attempt.epoch > 0:
-            rows.remove(row)
+            attempts.remove(row)
             if bag.result.get(end.task) is row:
                 del bag.result[end.task]
                 return True
@@ -250,7 +237,7 @@ def _remove_lost(bag: _Bag, rows: list[_Row], end: EndRecord) -> bool:
     return False
 
 
-def _counts(bag: _Bag, end: EndRecord) -> bool:
+def _counts(bag: Bag, end: EndRecord) -> bool:
     known = bag.result.get(end.task)
     match end.verdict:
         case Verdict.COUNTS:
@@ -260,114 +247,61 @@ def _counts(bag: _Bag, end: EndRecord) -> bool:
             assert known is None or known.end.outcome != OK, f"{end} replaces {known}"
             return True
         case Verdict.LATE:
-            return bag.leased(end.task) and (known is None or known.end.outcome != OK)
+            leased = any(c.first <= end.task < c.stop for c in bag.chunks.values())
+            return leased and (known is None or known.end.outcome != OK)
         case Verdict.WASTE:
             return False
 
 
-def _set_closed(bag: _Bag, first: int, closed: bool) -> None:
+def _set_closed(bag: Bag, first: int, closed: bool) -> None:
     bag.chunks[first] = msgspec.structs.replace(bag.chunks[first], closed=closed)
 
 
-def _reopen(bag: _Bag, last_row: int) -> None:
+def _reopen(bag: Bag, change: ReopenFailed, last_row: int) -> None:
+    tasks = None if change.tasks is None else tuple(sorted(set(change.tasks)))
+    bag.afresh.append(set(bag.failures() if tasks is None else tasks))
     for task in bag.failures():
+        if tasks is not None and task not in tasks:
+            continue
         for first, chunk in bag.chunks.items():
             if first <= task < chunk.stop:
                 _set_closed(bag, first, False)
         del bag.result[task]
-    bag.record = msgspec.structs.replace(bag.record, status=BagStatus.RUNNING)
+    _change(bag, status=BagStatus.RUNNING, reason="")
     bag.ended = 0.0
-    bag.tries_from = last_row
+    bag.reopenings.append(
+        Reopening(row=last_row, tasks=tasks, memory=change.memory, time=change.time)
+    )
 
 
-def _snapshot(bag: _Bag) -> BagSnapshot:
+def _snapshot(bag: Bag) -> BagSnapshot:
     done = [task for task, row in bag.result.items() if row.end.outcome == OK]
     return BagSnapshot(
         bag=bag.record,
         chunks=tuple(bag.chunks[first] for first in sorted(bag.chunks)),
-        open_done=tuple(sorted(task for task in done if bag.in_open_chunk(task))),
+        open_done=tuple(sorted(task for task in done if _in_open_chunk(bag, task))),
         failed=tuple(bag.failures()),
-        tries=_tries(bag),
+        tries=_failures(bag, tuple(own for own in OWN_FAILURES if own != TIMEOUT)),
+        overtimes=_failures(bag, (TIMEOUT,)),
+        short=_failures(bag, (MEMORY,)),
+        reopenings=tuple(bag.reopenings),
+        keys=tuple(bag.keys),
     )
 
 
-def _tries(bag: _Bag) -> dict[int, int]:
-    tries = {}
+def _in_open_chunk(bag: Bag, task: int) -> bool:
+    return any(c.first <= task < c.stop for c in bag.chunks.values() if not c.closed)
+
+
+def _failures(bag: Bag, outcomes: tuple[str, ...]) -> dict[int, int]:
+    """How often each unfinished task ended so since it was last reopened."""
+    counts = {}
     for task in sorted(bag.rows):
-        if task in bag.result or not bag.in_open_chunk(task):
+        if task in bag.result or not _in_open_chunk(bag, task):
             continue
-        count = sum(
-            1
-            for row in bag.rows[task]
-            if row.end.outcome in OWN_FAILURES and row.number > bag.tries_from
-        )
-        if count:
-            tries[task] = count
-    return tries
-
-
-def _view(bag: _Bag) -> BagView:
-    if bag.stale or not bag.over():
-        bag.recount()
-    spec = bag.record.spec
-    return BagView(
-        id=bag.record.id,
-        name=spec.name,
-        owner=spec.owner,
-        argv=list(spec.argv),
-        names=names(spec.space),
-        status=bag.record.status,
-        total=bag.record.total,
-        done=bag.done,
-        failed=bag.failed,
-        created=bag.record.created,
-        ended=bag.ended,
-        retries=spec.retries,
-        limit_seconds=spec.limit_seconds,
-        idempotent=spec.idempotent,
-    )
-
-
-def _result(bag: _Bag, row: _Row) -> ResultRow:
-    end = row.end
-    inside = 0 <= end.task < bag.record.total
-    return ResultRow(
-        row=row.number,
-        task=end.task,
-        values=indexer(bag.record.spec.space)(end.task) if inside else [],
-        outcome=end.outcome,
-        counted=bag.result.get(end.task) is row,
-        exit_code=end.exit_code,
-        signal=end.signal,
-        attempt=str(end.attempt),
-        pilot=end.pilot,
-        host=end.host,
-        sent=end.sent,
-        fetched=end.fetched,
-        started=end.started,
-        ended=end.ended,
-        delivered=end.delivered,
-        wall_seconds=end.ended - end.started,
-        cpu_seconds=end.cpu_seconds,
-        memory_kb=end.memory_kb,
-        stdout_bytes=end.stdout_bytes,
-        stderr_bytes=end.stderr_bytes,
-        message=end.message,
-        output=last_line(end.stdout),
-    )
-
-
-def _pilot_view(pilot: PilotRecord, changed: float) -> PilotView:
-    return PilotView(
-        id=pilot.id,
-        host=pilot.host,
-        site=pilot.site,
-        job=pilot.job,
-        slots=pilot.slots,
-        status=pilot.status,
-        running=0,
-        enrolled=pilot.enrolled,
-        heard=max(pilot.enrolled, changed),
-        tags=pilot.tags,
-        version=pilot.version,
-    )
+        pairs = zip(bag.reopenings, bag.afresh, strict=True)
+        start = max((one.row for one, afresh in pairs if task in afresh), default=0)
+        found = [row for row in bag.rows[task] if row.number > start]
+        if count := sum(row.end.outcome in outcomes for row in found):
+            counts[task] = count
+    return counts

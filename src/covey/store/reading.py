@@ -1,10 +1,10 @@
 """Reading the SQLite record while a server writes it, from its process or from another, or with
-no server at all. Every call is one short transaction and sees one state; pages are found through
-indexes, never counted off.
+no server at all. Every call is one short transaction and sees one state, but for exports: each of
+their pages does. Pages are found through indexes, never counted off.
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -12,16 +12,35 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from covey.core.errors import StoreError
-from covey.core.model import BagSpec
-from covey.core.space import Point, indexer, names
-from covey.store import connecting, rows, schema, snapshots
-from covey.wire import BagView, Output, PilotView, ResultRow
+from covey.core.errors import InvalidQuery, StoreError
+from covey.core.model import BagSpec, Segment
+from covey.core.numbering import names_in
+from covey.store import connecting, export, failures, returned, rows, schema, selecting, snapshots
+from covey.store.columns import Column, columns
+from covey.store.points import Points, PointSource
+from covey.store.queries import Query, understand
+from covey.store.views import class_views
+from covey.wire import (
+    BagView,
+    ClassView,
+    FailureGroup,
+    HostView,
+    Output,
+    PilotView,
+    ResultQuery,
+    ResultRow,
+    ReturnedFile,
+)
 
 _KEPT_HEADS = 10_000
 _KEPT_POINTS = 64  # each may hold a long list of values
 
-_BAGS = "SELECT id, status, total, done, failed, created, ended FROM bags"
+_BAGS = "SELECT id, status, reason, open, total, done, failed, created, ended FROM bags"
+_EXPORTED = (  # `export.NEEDED`, with numbers for hosts and causes
+    "task, outcome, exit_code, signal, ended - started, cpu_seconds, memory_kb, host, "
+    "started, ended, cause, result, files, coalesce(last_line, '')"
+)
+_HOST, _CAUSE = export.NEEDED.index("host"), export.NEEDED.index("cause")
 _ALL_OF_TASK = """
     SELECT {columns} FROM ends INDEXED BY counted
     WHERE bag = ?1 AND task = ?2 AND counted = 1
@@ -45,19 +64,32 @@ class _Head(Struct):
     argv: list[str]
     names: list[str]
     retries: int
-    limit_seconds: float
+    classes: list[ClassView]
     idempotent: bool
+    labels: dict[str, str]
+    notes: str
+    outputs: list[str]
+
+
+class _Known(Struct):
+    """The parameters of a bag, as long as it has so many tasks."""
+
+    total: int
+    points: Points
 
 
 class SqliteReader:
-    """For any thread, one at a time. Connects when first used."""
+    """For any thread, one at a time. Connects when first used. `tables` are where the rows of
+    bags with parameters from files are read."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, tables: PointSource | None = None) -> None:
         self.path = path
+        self._tables = tables
         self._lock = Lock()
         self._connection: sqlite3.Connection | None = None
         self._heads: dict[int, _Head] = {}
-        self._points: dict[int, Point] = {}
+        self._points: dict[int, _Known] = {}
+        self._asked = Points([], None)  # of the bag in question
 
     def bags(self) -> list[BagView]:
         with self._reading() as connection:
@@ -69,35 +101,76 @@ class SqliteReader:
             row = connection.execute(f"{_BAGS} WHERE id = ?", (bag,)).fetchone()
             return None if row is None else self._view(connection, row)
 
-    def results(
-        self,
-        bag: int,
-        after: int = -1,
-        limit: int = 1000,
-        *,
-        by_row: bool = False,
-        failed_only: bool = False,
-    ) -> list[ResultRow]:
+    def results(self, bag: int, query: ResultQuery) -> list[ResultRow]:
         with self._reading() as connection:
-            total = _total(connection, bag)
-            if total is None:
+            points = self._known_points(connection, bag)
+            if points is None:
                 return []
-            found = _page(connection, bag, after, limit, by_row, failed_only)
-            point = self._point(connection, bag)
-            return [rows.result_from(row, point, total) for row in found]
+            asked = understand(query, self._table(connection, bag))
+            if asked.sort is None:
+                after, limit = query.after, asked.page
+                found = selecting.page(
+                    connection, bag, points, asked, rows.RESULT_COLUMNS, after, limit
+                )
+            else:
+                numbers = selecting.sorted_rows(connection, bag, points, asked, asked.page)
+                found = selecting.fetch(connection, bag, numbers, rows.RESULT_COLUMNS)
+            return [rows.result_from(row, points.values) for row in found]
+
+    def export(self, bag: int, query: ResultQuery, form: str) -> Iterator[bytes]:
+        with self._reading() as connection:
+            points = self._known_points(connection, bag)
+            if points is None:
+                return
+            table = self._table(connection, bag)
+            asked = understand(query, table)
+        sheet = export.Sheet(table, form, points.columns)
+        if head := sheet.head():
+            yield head
+        hosts: dict[int | None, str] = {}
+        causes: dict[int | None, str] = {None: ""}
+        for page in self._pages(bag, asked):
+            given: list[Sequence[Any]] = list(zip(*page, strict=True))
+            given[_HOST] = self._named(hosts, "SELECT name FROM hosts", given[_HOST])
+            given[_CAUSE] = self._named(causes, "SELECT text FROM causes", given[_CAUSE])
+            yield sheet.page(given)
+
+    def failures(self, bag: int, limit: int = 100) -> list[FailureGroup]:
+        with self._reading() as connection:
+            return failures.groups(connection, bag, limit)
+
+    def failed_tasks(self, bag: int, causes: tuple[str, ...]) -> list[int]:
+        with self._reading() as connection:
+            return failures.tasks(connection, bag, causes)
+
+    def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[ReturnedFile]:
+        with self._reading() as connection:
+            points = self._known_points(connection, bag)
+            if points is None:
+                return []
+            return returned.page(connection, bag, points.values, after, limit)
+
+    def hosts(self) -> list[HostView]:
+        query = f"SELECT {rows.HOST_COLUMNS} FROM hosts ORDER BY heard DESC, name"
+        with self._reading() as connection:
+            return list(map(rows.host_from, connection.execute(query).fetchall()))
+
+    def digests(self) -> set[str]:
+        with self._reading() as connection:
+            return returned.digests(connection)
 
     def attempts(self, bag: int, task: int) -> list[ResultRow]:
         with self._reading() as connection:
-            total = _total(connection, bag)
-            if total is None:
+            points = self._known_points(connection, bag)
+            if points is None:
                 return []
             found = connection.execute(_ATTEMPTS, (bag, task)).fetchall()
-            point = self._point(connection, bag)
-            return [rows.result_from(row, point, total) for row in found]
+            return [rows.result_from(row, points.values) for row in found]
 
     def output(self, bag: int, task: int) -> Output | None:
         with self._reading() as connection:
-            if _total(connection, bag) is None:
+            known = connection.execute("SELECT 1 FROM bags WHERE id = ?", (bag,)).fetchone()
+            if known is None:
                 return None
             found = connection.execute(_FOREMOST, (bag, task)).fetchone()
             if found is None:
@@ -132,15 +205,62 @@ class SqliteReader:
         with self._lock, connecting.failing(self.path, "read"):
             if self._connection is None:
                 self._connection = _connect(self.path)
+                selecting.register(self._connection, lambda: self._asked)
             connection = self._connection
             try:
                 connection.execute("BEGIN")
                 yield connection
                 connection.execute("COMMIT")
+            except InvalidQuery:
+                connection.execute("COMMIT")
+                raise
             except BaseException:
                 self._connection = None
                 connection.close()
                 raise
+
+    def _pages(self, bag: int, query: Query) -> Iterator[list[tuple[Any, ...]]]:
+        """All rows that the query asks for, each page as it is when its turn comes."""
+        left = query.asked.limit if query.asked.limit > 0 else -1
+        if query.sort is not None:
+            with self._reading() as connection:
+                points = self._known_points(connection, bag)
+                if points is None:
+                    return
+                numbers = selecting.sorted_rows(connection, bag, points, query, left)
+            for part in selecting.pages_of(numbers, export.PAGE):
+                with self._reading() as connection:
+                    page = selecting.fetch(connection, bag, part, _EXPORTED)
+                if page:
+                    yield page
+            return
+        after, by_row = query.asked.after, query.asked.by_row
+        what = f"{_EXPORTED}, row" if by_row else _EXPORTED
+        while left != 0:
+            size = export.PAGE if left < 0 else min(left, export.PAGE)
+            with self._reading() as connection:
+                points = self._known_points(connection, bag)
+                if points is None:
+                    return
+                page = selecting.page(connection, bag, points, query, what, after, size)
+            if page:
+                yield [row[:-1] for row in page] if by_row else page
+            if len(page) < size:
+                return
+            after = page[-1][-1] if by_row else page[-1][0]
+            left -= size if left > 0 else 0
+
+    def _named(
+        self, known: dict[int | None, str], query: str, ids: Sequence[int | None]
+    ) -> list[str]:
+        """The words for these numbers; those that are not known yet are read."""
+        unknown = set(ids) - known.keys()
+        if unknown:
+            with self._reading() as connection:
+                for id_ in unknown:
+                    found = connection.execute(f"{query} WHERE id = ?", (id_,)).fetchone()
+                    known[id_] = found[0] if found else ""
+        return [known[id_] for id_ in ids]
 
     def _head(self, connection: sqlite3.Connection, bag: int) -> _Head:
         known = self._heads.get(bag)
@@ -151,22 +271,35 @@ class SqliteReader:
             name=spec.name,
             owner=spec.owner,
             argv=list(spec.argv),
-            names=names(spec.space),
+            names=names_in(_first(spec)),
             retries=spec.retries,
-            limit_seconds=spec.limit_seconds,
+            classes=class_views(spec),
             idempotent=spec.idempotent,
+            labels=spec.labels,
+            notes=spec.notes,
+            outputs=[*spec.outputs, *spec.optional_outputs],
         )
         return _keep(self._heads, bag, head, _KEPT_HEADS)
 
-    def _point(self, connection: sqlite3.Connection, bag: int) -> Point:
+    def _table(self, connection: sqlite3.Connection, bag: int) -> list[Column]:
+        return columns(self._head(connection, bag).names, _result_names(connection, bag))
+
+    def _known_points(self, connection: sqlite3.Connection, bag: int) -> Points | None:
+        """The bag's parameters, for us and for the statements that follow; None: no bag."""
+        row = connection.execute("SELECT total FROM bags WHERE id = ?", (bag,)).fetchone()
+        if row is None:
+            return None
         known = self._points.get(bag)
-        if known is not None:
-            return known
-        return _keep(self._points, bag, indexer(_spec(connection, bag).space), _KEPT_POINTS)
+        if known is None or known.total != row[0]:
+            appended = snapshots.segments(connection, bag)
+            made = Points([_first(_spec(connection, bag)), *appended], self._tables)
+            known = _keep(self._points, bag, _Known(row[0], made), _KEPT_POINTS)
+        self._asked = known.points
+        return known.points
 
     def _view(self, connection: sqlite3.Connection, row: tuple[Any, ...]) -> BagView:
-        id_, status, total, done, failed, created, ended = row
-        if status == "running":
+        id_, status, reason, open_, total, done, failed, created, ended = row
+        if status in ("running", "paused"):
             done, failed = snapshots.totals(connection, id_)
         head = self._head(connection, id_)
         return BagView(
@@ -176,14 +309,20 @@ class SqliteReader:
             argv=head.argv,
             names=head.names,
             status=status,
+            reason=reason,
+            open=bool(open_),
             total=total,
             done=done,
             failed=failed,
             created=created,
             ended=ended,
             retries=head.retries,
-            limit_seconds=head.limit_seconds,
+            classes=head.classes,
             idempotent=head.idempotent,
+            labels=head.labels,
+            notes=head.notes,
+            outputs=head.outputs,
+            result_names=_result_names(connection, id_),
         )
 
 
@@ -195,43 +334,18 @@ def _keep(kept: dict[int, Kept], bag: int, one: Kept, most: int) -> Kept:
     return one
 
 
-def _total(connection: sqlite3.Connection, bag: int) -> int | None:
-    row = connection.execute("SELECT total FROM bags WHERE id = ?", (bag,)).fetchone()
-    return None if row is None else row[0]
-
-
 def _spec(connection: sqlite3.Connection, bag: int) -> BagSpec:
     (text,) = connection.execute("SELECT spec FROM bags WHERE id = ?", (bag,)).fetchone()
     return rows.spec_from(text)
 
 
-def _page(
-    connection: sqlite3.Connection, bag: int, after: int, limit: int, by_row: bool, failed: bool
-) -> list[tuple[Any, ...]]:
-    """Counted results after `after`. In the order of rows only those of the bag's lifetime are
-    looked at; the few failures are sorted."""
-    select = f"SELECT {rows.RESULT_COLUMNS} FROM ends"
-    if failed:
-        order = "row" if by_row else "task"
-        where = (
-            f"INDEXED BY failures WHERE bag = ? AND counted = 1 AND outcome <> 0 AND {order} > ?"
-        )
-        return connection.execute(
-            f"{select} {where} ORDER BY {order} LIMIT ?", (bag, after, limit)
-        ).fetchall()
-    if not by_row:
-        where = "INDEXED BY counted WHERE bag = ? AND counted = 1 AND task > ?"
-        return connection.execute(
-            f"{select} {where} ORDER BY task LIMIT ?", (bag, after, limit)
-        ).fetchall()
-    query = "SELECT first_row, last_row FROM bags WHERE id = ?"
-    first, last = connection.execute(query, (bag,)).fetchone()
-    if last is None:
-        (last,) = connection.execute("SELECT coalesce(max(row), 0) FROM ends").fetchone()
-    where = "NOT INDEXED WHERE row > ? AND row <= ? AND bag = ? AND counted = 1"
-    return connection.execute(
-        f"{select} {where} ORDER BY row LIMIT ?", (max(after, first - 1), last, bag, limit)
-    ).fetchall()
+def _first(spec: BagSpec) -> Segment:
+    return Segment(space=spec.space, rows=spec.rows)
+
+
+def _result_names(connection: sqlite3.Connection, bag: int) -> list[str]:
+    query = "SELECT name FROM result_names WHERE bag = ? ORDER BY place"
+    return [name for (name,) in connection.execute(query, (bag,))]
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -13,40 +13,64 @@ from covey.core.model import (
     BagSpec,
     BagStatus,
     ChunkRecord,
+    FileRecord,
     JobId,
     JobRecord,
     JobStatus,
     PilotId,
     PilotRecord,
     PilotStatus,
+    Segment,
 )
 from covey.core.space import Point
-from covey.pilot.messages import CANCELLED, FAILED, HOST, LOST, OK, RETURNED, TIMEOUT
-from covey.wire import PilotView, ResultRow
+from covey.pilot.messages import (
+    CANCELLED,
+    FAILED,
+    HOST,
+    LOST,
+    MEMORY,
+    OK,
+    OUTPUT,
+    OWN_FAILURES,
+    RETURNED,
+    SETUP,
+    TIMEOUT,
+)
+from covey.wire import HostView, PilotView, ResultRow
 
 # The position is the code in the table, so new ones go at the end.
-OUTCOMES = (OK, FAILED, TIMEOUT, CANCELLED, RETURNED, HOST, LOST)
+OUTCOMES = (OK, FAILED, TIMEOUT, CANCELLED, RETURNED, HOST, LOST, MEMORY, OUTPUT, SETUP)
 OUTCOME_CODES = {outcome: code for code, outcome in enumerate(OUTCOMES)}
-OWN_FAILURES = (FAILED, TIMEOUT)
+HOST_FAILURES = (*OWN_FAILURES, HOST)  # what a host's count of failures counts
 
 PACK_ABOVE = 400  # characters
 LAST_LINE = 200
+LAST_LINES = 20
+LAST_LINES_LENGTH = 4000
+MOST_RESULT_NAMES = 1000  # of one bag: a table with more columns helps nobody
 
-BAG_COLUMNS = "id, spec, total, created, status"
+BAG_COLUMNS = "id, spec, total, created, status, reason, open"
 PILOT_COLUMNS = (
-    "id, key, credential, host, slots, site, job, tags, version, enrolled, status, "
-    "coalesce((SELECT number FROM synced WHERE pilot = id), 0)"
+    "id, key, credential, host, slots, site, job, tags, version, enrolled, "
+    "memory_mb, disk_mb, gpus, status, coalesce((SELECT number FROM synced WHERE pilot = id), 0)"
 )
 JOB_COLUMNS = "id, site, slots, submitted, status"
-VIEW_COLUMNS = "id, host, site, job, slots, status, enrolled, max(enrolled, changed), tags, version"
+VIEW_COLUMNS = (
+    "id, host, site, job, slots, status, enrolled, max(enrolled, changed), tags, version, "
+    "memory_mb, gpus"
+)
+HOST_COLUMNS = "name, site, slots, first, heard, done, failed, tags"
 RESULT_COLUMNS = (
     "row, task, outcome, counted, exit_code, signal, epoch, sequence, pilot, "
     "(SELECT name FROM hosts WHERE id = ends.host), sent, fetched, started, ended, delivered, "
-    "cpu_seconds, memory_kb, stdout_bytes, stderr_bytes, message, last_line"
+    "cpu_seconds, memory_kb, stdout_bytes, stderr_bytes, message, last_line, "
+    "(SELECT text FROM causes WHERE id = ends.cause), result, files"
 )
 
 _spec = msgspec.json.Decoder(BagSpec)
+_segment = msgspec.json.Decoder(Segment)
 _tags = msgspec.json.Decoder(dict[str, str])
+_reported = msgspec.json.Decoder(dict[str, Any])
 
 
 def spec_text(spec: BagSpec) -> str:
@@ -61,14 +85,30 @@ def tags_text(tags: dict[str, str]) -> str:
     return msgspec.json.encode(tags).decode()
 
 
-def bag_from(row: tuple[Any, ...]) -> BagRecord:
-    id_, spec, total, created, status = row
+def segment_text(segment: Segment) -> str:
+    return msgspec.json.encode(segment).decode()
+
+
+def segment_from(text: str) -> Segment:
+    return _segment.decode(text)
+
+
+def list_text(numbers: tuple[int, ...]) -> str:
+    """For `json_each`: as many as there are, in one value."""
+    return msgspec.json.encode(numbers).decode()
+
+
+def bag_from(row: tuple[Any, ...], segments: tuple[Segment, ...]) -> BagRecord:
+    id_, spec, total, created, status, reason, open_ = row
     return BagRecord(
         id=BagId(id_),
         spec=spec_from(spec),
         total=total,
         created=created,
         status=BagStatus(status),
+        reason=reason,
+        open=bool(open_),
+        segments=segments,
     )
 
 
@@ -77,7 +117,8 @@ def chunk_from(row: tuple[Any, ...]) -> ChunkRecord:
 
 
 def pilot_from(row: tuple[Any, ...]) -> PilotRecord:
-    id_, key, credential, host, slots, site, job, tags, version, enrolled, status, recorded = row
+    id_, key, credential, host, slots, site, job, tags, version, enrolled = row[:10]
+    memory_mb, disk_mb, gpus, status, recorded = row[10:]
     return PilotRecord(
         id=PilotId(id_),
         key=key,
@@ -89,13 +130,16 @@ def pilot_from(row: tuple[Any, ...]) -> PilotRecord:
         tags=_tags.decode(tags),
         version=version,
         enrolled=enrolled,
+        memory_mb=memory_mb,
+        disk_mb=disk_mb,
+        gpus=gpus,
         status=PilotStatus(status),
         recorded=recorded,
     )
 
 
 def pilot_view_from(row: tuple[Any, ...]) -> PilotView:
-    id_, host, site, job, slots, status, enrolled, heard, tags, version = row
+    id_, host, site, job, slots, status, enrolled, heard, tags, version, memory_mb, gpus = row
     return PilotView(
         id=id_,
         host=host,
@@ -108,6 +152,24 @@ def pilot_view_from(row: tuple[Any, ...]) -> PilotView:
         heard=heard,
         tags=_tags.decode(tags),
         version=version,
+        memory_mb=memory_mb,
+        gpus=gpus,
+    )
+
+
+def host_from(row: tuple[Any, ...]) -> HostView:
+    name, site, slots, first, heard, done, failed, tags = row
+    return HostView(
+        host=name,
+        site=site,
+        slots=slots,
+        pilots=0,
+        running=0,
+        first=first,
+        heard=heard,
+        done=done,
+        failed=failed,
+        tags=_tags.decode(tags),
     )
 
 
@@ -118,12 +180,12 @@ def job_from(row: tuple[Any, ...]) -> JobRecord:
     )
 
 
-def result_from(row: tuple[Any, ...], point: Point, total: int) -> ResultRow:
+def result_from(row: tuple[Any, ...], values: Point) -> ResultRow:
     task, started, ended = row[1], row[12], row[13]
     return ResultRow(
         row=row[0],
         task=task,
-        values=point(task) if 0 <= task < total else [],
+        values=values(task),
         outcome=OUTCOMES[row[2]],
         counted=bool(row[3]),
         exit_code=row[4],
@@ -143,6 +205,28 @@ def result_from(row: tuple[Any, ...], point: Point, total: int) -> ResultRow:
         stderr_bytes=row[18],
         message=row[19] or "",
         output=row[20] or "",
+        cause=row[21] or "",
+        result=reported(row[22]) or {} if row[22] else {},
+        files=row[23],
+    )
+
+
+def reported(text: str) -> dict[str, Any] | None:
+    """The values of a task's report; None if it is not a JSON object that can be read."""
+    try:
+        return _reported.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def file_from(row: tuple[Any, ...]) -> FileRecord:
+    path, size, digest, data, packed, executable = row
+    return FileRecord(
+        path=path,
+        size=size,
+        digest=digest or "",
+        data=zlib.decompress(data) if packed else data or b"",
+        executable=bool(executable),
     )
 
 
@@ -151,6 +235,12 @@ def last_line(stdout: str) -> str:
     text = stdout.rstrip()
     start = max(text.rfind("\n"), text.rfind("\r")) + 1
     return text[start : start + LAST_LINE]
+
+
+def last_lines(stderr: str, stdout: str) -> str:
+    """The end of what a task had to say: of its complaints if there are any."""
+    text = stderr.rstrip() or stdout.rstrip()
+    return "\n".join(text.splitlines()[-LAST_LINES:])[-LAST_LINES_LENGTH:]
 
 
 def pack(text: str) -> str | bytes | None:
@@ -162,6 +252,14 @@ def pack(text: str) -> str | bytes | None:
     plain = text.encode()
     packed = zlib.compress(plain, 3)
     return packed if len(packed) < len(plain) else text
+
+
+def pack_data(data: bytes) -> tuple[bytes | None, int]:
+    """A small file as it is kept, and whether that is compressed: only if it pays."""
+    if len(data) <= PACK_ABOVE:
+        return data or None, 0
+    packed = zlib.compress(data, 3)
+    return (packed, 1) if len(packed) < len(data) * 0.9 else (data, 0)
 
 
 def unpack(kept: str | bytes | None) -> str:

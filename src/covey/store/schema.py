@@ -9,7 +9,10 @@ How the tables are read (see `snapshots` and `reading`): a bag's results are fou
 indexes, so that only what is open or went wrong is ever scanned. `counted` holds one entry per
 task that has a result, which makes a result count once; `failures` and `uncounted` are small
 where all goes well. Codes: outcome 0 is success (`rows.OUTCOMES`). `bags.first_row` and
-`last_row` enclose a bag's rows in `ends`; `tries_from` is the last row before its latest reopen.
+`last_row` enclose a bag's rows in `ends`. The files of a row have ids from row * 2**24 on, so that
+they lie together, in the order of rows, in one tree without an index. `server.last_bag` is the
+highest number of a bag that was purged: numbers are not used again. `reopenings.tasks` is the set
+of tasks that started afresh (null, in converted files: all), whether or not they were `named`.
 """
 
 import sqlite3
@@ -104,7 +107,110 @@ _FIRST: Migration = (
     "CREATE INDEX jobs_not_ended ON jobs (row) WHERE status <> 'ended'",
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST,)
+# As `core.causes` would say it, as far as a file of the first version tells.
+_OLD_CAUSE = """CASE
+    WHEN outcome = 1 AND signal > 0 THEN 'signal ' || signal
+    WHEN outcome = 1 THEN 'exit ' || exit_code
+    WHEN outcome = 2 THEN 'time limit'
+    WHEN outcome = 3 THEN 'cancelled'
+    WHEN outcome = 5 THEN 'host'
+    ELSE 'lost' END"""
+
+# Causes, reported values, returned files; segments; reopenings of some tasks; hosts with a history.
+_SECOND: Migration = (
+    "ALTER TABLE server ADD COLUMN last_bag INTEGER NOT NULL DEFAULT 0",
+    """CREATE TABLE reopenings (
+        bag INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        row INTEGER NOT NULL,
+        named INTEGER NOT NULL,
+        tasks BLOB,
+        memory REAL NOT NULL,
+        time REAL NOT NULL,
+        PRIMARY KEY (bag, number)) WITHOUT ROWID""",
+    """INSERT INTO reopenings
+        SELECT id, 1, tries_from, 0, NULL, 1.0, 1.0 FROM bags WHERE tries_from > 0""",
+    """CREATE TABLE new_bags (
+        id INTEGER PRIMARY KEY,
+        spec TEXT NOT NULL,
+        key TEXT,
+        total INTEGER NOT NULL,
+        open INTEGER NOT NULL,
+        status TEXT NOT NULL,
+        reason TEXT NOT NULL DEFAULT '',
+        created REAL NOT NULL,
+        ended REAL NOT NULL DEFAULT 0,
+        done INTEGER NOT NULL DEFAULT 0,
+        failed INTEGER NOT NULL DEFAULT 0,
+        first_row INTEGER NOT NULL,
+        last_row INTEGER)""",
+    """INSERT INTO new_bags
+        SELECT id,
+            CASE WHEN json_extract(spec, '$.limit_seconds') > 0
+            THEN json_set(json_remove(spec, '$.limit_seconds'), '$.need',
+                json_object('limit_seconds', json_extract(spec, '$.limit_seconds')))
+            ELSE json_remove(spec, '$.limit_seconds') END,
+            key, total, 0, status, '', created, ended, done, failed, first_row, last_row
+        FROM bags""",
+    "DROP TABLE bags",
+    "ALTER TABLE new_bags RENAME TO bags",
+    "CREATE UNIQUE INDEX bags_key ON bags (key) WHERE key IS NOT NULL",
+    "CREATE INDEX bags_unfinished ON bags (id) WHERE status IN ('running', 'paused')",
+    """CREATE TABLE segments (
+        bag INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        segment TEXT NOT NULL,
+        key TEXT,
+        PRIMARY KEY (bag, number)) WITHOUT ROWID""",
+    "CREATE UNIQUE INDEX segments_key ON segments (bag, key) WHERE key IS NOT NULL",
+    """CREATE TABLE causes (
+        id INTEGER PRIMARY KEY,
+        bag INTEGER NOT NULL,
+        text TEXT NOT NULL,
+        UNIQUE (bag, text))""",
+    "ALTER TABLE ends ADD COLUMN cause INTEGER",
+    f"""INSERT INTO causes (bag, text)
+        SELECT DISTINCT bag, {_OLD_CAUSE} FROM ends WHERE counted = 1 AND outcome <> 0""",
+    f"""UPDATE ends SET cause = (
+            SELECT id FROM causes WHERE causes.bag = ends.bag AND text = {_OLD_CAUSE})
+        WHERE counted = 1 AND outcome <> 0""",
+    "ALTER TABLE ends ADD COLUMN result TEXT",
+    "ALTER TABLE ends ADD COLUMN files INTEGER NOT NULL DEFAULT 0",
+    """CREATE INDEX failures_by_cause ON ends (bag, cause, outcome, task, host)
+        WHERE counted = 1 AND outcome <> 0""",
+    "CREATE INDEX returned ON ends (bag) WHERE counted = 1 AND files > 0",
+    """CREATE TABLE result_names (
+        bag INTEGER NOT NULL,
+        place INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        PRIMARY KEY (bag, place)) WITHOUT ROWID""",
+    """CREATE TABLE files (
+        id INTEGER PRIMARY KEY,
+        path TEXT NOT NULL,
+        size INTEGER NOT NULL,
+        digest TEXT,
+        data BLOB,
+        packed INTEGER NOT NULL,
+        executable INTEGER NOT NULL)""",
+    "CREATE INDEX files_digest ON files (digest) WHERE digest IS NOT NULL",
+    "ALTER TABLE hosts ADD COLUMN first REAL NOT NULL DEFAULT 0",
+    "ALTER TABLE hosts ADD COLUMN heard REAL NOT NULL DEFAULT 0",
+    "ALTER TABLE hosts ADD COLUMN done INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE hosts ADD COLUMN failed INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE hosts ADD COLUMN site TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE hosts ADD COLUMN slots INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE hosts ADD COLUMN tags TEXT NOT NULL DEFAULT '{}'",
+    """INSERT OR REPLACE INTO hosts (id, name, first, heard, done, failed)
+        SELECT hosts.id, name, first_end, last_end, well, badly FROM hosts JOIN (
+            SELECT host, min(delivered) AS first_end, max(delivered) AS last_end,
+                sum(outcome = 0) AS well, sum(outcome IN (1, 2, 5)) AS badly
+            FROM ends GROUP BY host) ON host = hosts.id""",
+    "ALTER TABLE pilots ADD COLUMN memory_mb INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE pilots ADD COLUMN disk_mb INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE pilots ADD COLUMN gpus INTEGER NOT NULL DEFAULT 0",
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND)
 
 
 def version(

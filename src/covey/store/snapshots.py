@@ -6,7 +6,11 @@ INDEXED BY makes a query fail, rather than scan ten million rows, should its ind
 
 import sqlite3
 
-from covey.core.model import BagId, BagSnapshot, Snapshot
+from msgspec import Struct, field
+from pyroaring import BitMap
+
+from covey.core.model import BagId, BagSnapshot, Reopening, Segment, Snapshot
+from covey.pilot.messages import MEMORY, OWN_FAILURES, TIMEOUT
 from covey.store import rows
 
 _IN_OPEN_CHUNKS = """
@@ -16,18 +20,21 @@ _IN_OPEN_CHUNKS = """
 _RESULTS = _IN_OPEN_CHUNKS.format(index="counted", counted=1)
 _OTHERS = _IN_OPEN_CHUNKS.format(index="uncounted", counted=0)
 _FAILURES = "FROM ends INDEXED BY failures WHERE bag = ? AND counted = 1 AND outcome <> 0"
-_OWN = ", ".join(str(rows.OUTCOME_CODES[outcome]) for outcome in rows.OWN_FAILURES)
+_OWN = ", ".join(str(rows.OUTCOME_CODES[outcome]) for outcome in OWN_FAILURES)
 
-_TRIES = f"""
-    SELECT e.task, count(*) {_OTHERS} AND e.outcome IN ({_OWN}) AND e.row > ?
+_FAILURES_OF_UNFINISHED = f"""
+    SELECT e.task, e.outcome, e.row {_OTHERS} AND e.outcome IN ({_OWN})
     AND NOT EXISTS (SELECT 1 FROM ends AS r INDEXED BY counted
                     WHERE r.bag = e.bag AND r.task = e.task AND r.counted = 1)
-    GROUP BY e.task ORDER BY e.task"""
+    ORDER BY e.task"""
 
 
 def whole(connection: sqlite3.Connection, epoch: int) -> Snapshot:
     execute = connection.execute
-    running = execute("SELECT id FROM bags WHERE status = 'running' ORDER BY id").fetchall()
+    unfinished = execute(
+        "SELECT id FROM bags INDEXED BY bags_unfinished "
+        "WHERE status IN ('running', 'paused') ORDER BY id"
+    ).fetchall()
     pilots = execute(
         f"SELECT {rows.PILOT_COLUMNS} FROM pilots WHERE status <> 'left' ORDER BY id"
     ).fetchall()
@@ -35,39 +42,98 @@ def whole(connection: sqlite3.Connection, epoch: int) -> Snapshot:
         f"SELECT {rows.JOB_COLUMNS} FROM jobs WHERE status <> 'ended' ORDER BY row"
     ).fetchall()
     keys = execute("SELECT key, id FROM bags WHERE key IS NOT NULL ORDER BY id").fetchall()
-    bags = [bag(connection, BagId(id_)) for (id_,) in running]
+    bags = [bag(connection, BagId(id_)) for (id_,) in unfinished]
     return Snapshot(
         epoch=epoch,
         bags=tuple(one for one in bags if one is not None),
         pilots=tuple(map(rows.pilot_from, pilots)),
         jobs=tuple(map(rows.job_from, jobs)),
-        next_bag=_next(connection, "bags"),
-        next_pilot=_next(connection, "pilots"),
+        next_bag=max(_highest(connection, "bags"), _last_purged(connection)) + 1,
+        next_pilot=_highest(connection, "pilots") + 1,
         keys={key: BagId(id_) for key, id_ in keys},
     )
 
 
 def bag(connection: sqlite3.Connection, id_: BagId) -> BagSnapshot | None:
     execute = connection.execute
-    found = execute(
-        f"SELECT {rows.BAG_COLUMNS}, tries_from FROM bags WHERE id = ?", (id_,)
-    ).fetchone()
+    found = execute(f"SELECT {rows.BAG_COLUMNS} FROM bags WHERE id = ?", (id_,)).fetchone()
     if found is None:
         return None
-    *record, tries_from = found
     chunks = execute(
         "SELECT first, stop, closed FROM chunks WHERE bag = ? ORDER BY first", (id_,)
     ).fetchall()
-    failed = tuple(task for (task,) in execute(f"SELECT task {_FAILURES} ORDER BY task", (id_,)))
-    given_up = frozenset(failed)
+    given_up = failed(connection, id_)
+    not_done = frozenset(given_up)
     results = execute(f"SELECT e.task {_RESULTS} ORDER BY e.task", (id_,))
+    starts = _fresh_starts(connection, id_)
+    tried = _tried(connection, id_, starts)
+    keys = "SELECT key FROM segments WHERE bag = ? AND key IS NOT NULL ORDER BY number"
     return BagSnapshot(
-        bag=rows.bag_from(tuple(record)),
+        bag=rows.bag_from(found, segments(connection, id_)),
         chunks=tuple(map(rows.chunk_from, chunks)),
-        open_done=tuple(task for (task,) in results if task not in given_up),
-        failed=failed,
-        tries=dict(execute(_TRIES, (id_, tries_from)).fetchall()),
+        open_done=tuple(task for (task,) in results if task not in not_done),
+        failed=given_up,
+        tries=tried.tries,
+        overtimes=tried.overtimes,
+        short=tried.short,
+        reopenings=tuple(start.reopening for start in starts),
+        keys=tuple(key for (key,) in execute(keys, (id_,))),
     )
+
+
+def segments(connection: sqlite3.Connection, id_: int) -> tuple[Segment, ...]:
+    """Those that were appended to a bag."""
+    query = "SELECT segment FROM segments WHERE bag = ? ORDER BY number"
+    return tuple(rows.segment_from(text) for (text,) in connection.execute(query, (id_,)))
+
+
+def failed(connection: sqlite3.Connection, id_: int) -> tuple[int, ...]:
+    """Tasks of a bag that were given up."""
+    return tuple(
+        task for (task,) in connection.execute(f"SELECT task {_FAILURES} ORDER BY task", (id_,))
+    )
+
+
+class _FreshStart(Struct):
+    reopening: Reopening
+    tasks: BitMap | None  # that started afresh; None: all
+
+
+class _Tried(Struct):
+    """How often unfinished tasks have failed since their last fresh start, by task."""
+
+    tries: dict[int, int] = field(default_factory=dict)
+    overtimes: dict[int, int] = field(default_factory=dict)
+    short: dict[int, int] = field(default_factory=dict)
+
+    def add(self, task: int, outcome: str) -> None:
+        if outcome == TIMEOUT:
+            self.overtimes[task] = self.overtimes.get(task, 0) + 1
+            return
+        self.tries[task] = self.tries.get(task, 0) + 1
+        if outcome == MEMORY:
+            self.short[task] = self.short.get(task, 0) + 1
+
+
+def _fresh_starts(connection: sqlite3.Connection, id_: int) -> list[_FreshStart]:
+    """Oldest first."""
+    query = "SELECT row, named, tasks, memory, time FROM reopenings WHERE bag = ? ORDER BY number"
+    found = []
+    for row, named, packed, memory, time in connection.execute(query, (id_,)):
+        tasks = None if packed is None else BitMap.deserialize(packed)
+        given = tuple(tasks) if named and tasks is not None else None
+        found.append(_FreshStart(Reopening(row=row, tasks=given, memory=memory, time=time), tasks))
+    return found
+
+
+def _tried(connection: sqlite3.Connection, id_: int, starts: list[_FreshStart]) -> _Tried:
+    """A failure that was recorded before the last fresh start of its task no longer counts."""
+    counts = _Tried()
+    for task, code, row in connection.execute(_FAILURES_OF_UNFINISHED, (id_,)):
+        later = (one for one in starts if one.reopening.row >= row)
+        if not any(one.tasks is None or task in one.tasks for one in later):
+            counts.add(task, rows.OUTCOMES[code])
+    return counts
 
 
 def totals(connection: sqlite3.Connection, id_: int) -> tuple[int, int]:
@@ -96,6 +162,11 @@ def missing(connection: sqlite3.Connection, bag: int, first: int) -> int:
     return left
 
 
-def _next(connection: sqlite3.Connection, table: str) -> int:
+def _highest(connection: sqlite3.Connection, table: str) -> int:
     highest: int = connection.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()[0]
-    return highest + 1
+    return highest
+
+
+def _last_purged(connection: sqlite3.Connection) -> int:
+    last: int = connection.execute("SELECT last_bag FROM server").fetchone()[0]
+    return last

@@ -1,0 +1,69 @@
+"""Reading a file of rows from its start to its end, in constant memory.
+
+It is cut between rows, wherever that is: a piece is made longer until it has a whole row in it.
+"""
+
+import os
+from collections.abc import Iterator
+
+from covey.core.errors import InvalidBag
+from covey.core.space import Scalar
+from covey.rowfiles.forms import BEGIN, Form
+
+BLOCK_BYTES = 32 << 10
+LONGEST_ROW_BYTES = 4 << 20
+BOM = b"\xef\xbb\xbf"
+
+
+class Pieces:
+    """A file, a piece at a time: each ends with a line, and is as long as it has to be."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._end = os.fstat(descriptor).st_size
+        self._counted = 0  # bytes of the piece that was counted last
+        self.offset = len(BOM) if os.pread(descriptor, len(BOM), 0) == BOM else 0
+
+    def begin(self, form: str) -> Form:
+        for piece, last in self._longer_and_longer():
+            begun = BEGIN[form](piece, last)
+            if begun is not None:
+                self.offset += begun[1]
+                return begun[0]
+        raise InvalidBag("its first row is too long")
+
+    def counts(self, form: Form) -> Iterator[tuple[int, int]]:
+        """Of each piece: where it is, and how many rows it has."""
+        count = 0
+        while self.offset < self._end:
+            for piece, last in self._longer_and_longer():
+                rows, used = form.count(piece, count, last)
+                if used:
+                    break
+            else:
+                raise InvalidBag(f"row {count + 1} is longer than {LONGEST_ROW_BYTES:,} bytes")
+            self._counted = used
+            yield self.offset, rows
+            self.offset += used
+            count += rows
+
+    def rows(self, form: Form) -> Iterator[list[Scalar]]:
+        """Every row, checked and taken apart."""
+        for offset, _ in self.counts(form):
+            size = self._counted
+            for item in form.split(os.pread(self._descriptor, size, offset)):
+                yield form.parse(item)
+
+    def _longer_and_longer(self) -> Iterator[tuple[bytes, bool]]:
+        """What follows, in whole lines, and whether that is all; more of it every time."""
+        size = BLOCK_BYTES
+        while size <= LONGEST_ROW_BYTES:
+            piece = os.pread(self._descriptor, size, self.offset)
+            last = self.offset + len(piece) >= self._end
+            if not last:
+                piece = piece[: piece.rfind(b"\n") + 1]
+            if piece or last:
+                yield piece, last
+            if last:
+                return
+            size *= 4

@@ -1,0 +1,141 @@
+"""The table of results: which columns a bag has, and what they are called.
+
+The task, its parameters, what we know of how it ended, then the values that tasks reported. Names
+must not clash, and a script that reads a column must not break when tasks begin to report more: a
+parameter keeps its name, ours gives way to it as `covey_NAME`, and a reported value gives way to
+both as `result_NAME`.
+"""
+
+import difflib
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from covey.core.errors import InvalidQuery
+from covey.pilot.messages import OK
+from covey.wire import ResultRow
+
+DONE = "done"
+FAILED = "failed"
+BEFORE_REPORTED = (
+    "state",
+    "exit",
+    "signal",
+    "seconds",
+    "cpu_seconds",
+    "memory_kb",
+    "host",
+    "started",
+    "ended",
+    "cause",
+)
+BEHIND_REPORTED = ("files", "output")
+
+
+class Kind(Enum):
+    OWN = 1
+    PARAMETER = 2
+    REPORTED = 3
+
+
+class Column(Struct, frozen=True):
+    """`key` says what is in it: our own name, the parameter's, or the reported value's."""
+
+    name: str
+    kind: Kind
+    key: str
+    place: int = 0  # among the parameters
+
+
+def columns(parameters: list[str], reported: list[str]) -> list[Column]:
+    taken = set(parameters)
+
+    def own(key: str) -> Column:
+        return Column(_free(key, "covey_", taken), Kind.OWN, key)
+
+    first = own("task")
+    before, behind = list(map(own, BEFORE_REPORTED)), list(map(own, BEHIND_REPORTED))
+    inner = [Column(name, Kind.PARAMETER, name, place) for place, name in enumerate(parameters)]
+    values = [Column(_free(key, "result_", taken), Kind.REPORTED, key) for key in reported]
+    return [first, *inner, *before, *values, *behind]
+
+
+def find(table: list[Column], name: str) -> Column:
+    """Raises InvalidQuery, with a suggestion."""
+    for column in table:
+        if column.name == name:
+            return column
+    names = [column.name for column in table]
+    near = difflib.get_close_matches(name, names, 1, 0.5)
+    hint = f"; did you mean '{near[0]}'?" if near else "."
+    raise InvalidQuery(f"there is no column '{name}'{hint} There are: {', '.join(names)}")
+
+
+def scalar(value: Any) -> str | int | float | None:
+    """A reported value as it is compared, sorted and written in a cell: true and false as text,
+    what has parts as JSON."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | dict):
+        return msgspec.json.encode(value).decode()
+    assert value is None or isinstance(value, str | int | float)
+    return value
+
+
+OWN_VALUES: dict[str, Callable[[ResultRow], Any]] = {
+    "task": lambda row: row.task,
+    "state": lambda row: DONE if row.outcome == OK else FAILED,
+    "exit": lambda row: row.exit_code if row.exit_code >= 0 else None,
+    "signal": lambda row: row.signal or None,
+    "seconds": lambda row: round(row.wall_seconds, 6),
+    "cpu_seconds": lambda row: round(row.cpu_seconds, 6),
+    "memory_kb": lambda row: row.memory_kb,
+    "host": lambda row: row.host,
+    "started": lambda row: round(row.started, 3),
+    "ended": lambda row: round(row.ended, 3),
+    "cause": lambda row: row.cause,
+    "files": lambda row: row.files,
+    "output": lambda row: row.output,
+}
+
+# By what they are sorted, if not that.
+_SORTED: dict[str, Callable[[ResultRow], Any]] = {
+    "seconds": lambda row: row.wall_seconds,
+    "cpu_seconds": lambda row: row.cpu_seconds,
+    "started": lambda row: row.started,
+    "ended": lambda row: row.ended,
+}
+
+
+def sort_value(column: Column, row: ResultRow) -> Any:
+    """By what rows are sorted that are sorted by this column."""
+    if column.kind is Kind.OWN and column.key in _SORTED:
+        return _SORTED[column.key](row)
+    return value(column, row)
+
+
+def value(column: Column, row: ResultRow) -> Any:
+    """What is in this column of a result."""
+    if column.kind is Kind.OWN:
+        return OWN_VALUES[column.key](row)
+    if column.kind is Kind.PARAMETER:
+        return row.values[column.place] if row.values else None
+    return row.result.get(column.key)
+
+
+def _free(key: str, prefix: str, taken: set[str]) -> str:
+    name = key
+    while name in taken:
+        name = prefix + name
+    taken.add(name)
+    return name
+
+
+def names_in(result: dict[str, Any], known: dict[str, None], most: int) -> list[str]:
+    """Names of reported values that are new; they are known from now on."""
+    new = [name for name in result if name not in known][: most - len(known)]
+    known.update(dict.fromkeys(new))
+    return new

@@ -1,0 +1,138 @@
+"""Results as one file, with as little Python per row as there can be.
+
+A page of rows comes as columns, straight from SQL. Each column is looked at as a whole: what kinds
+of values are in it, and whether any needs quotes. Then a line is one `%`, which C carries out.
+Reported numbers are written as the task wrote them.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from covey.core.errors import InvalidQuery
+from covey.store.columns import BEFORE_REPORTED, BEHIND_REPORTED, DONE, FAILED, Column, Kind, scalar
+from covey.store.rows import reported
+
+FORMS = ("csv", "jsonl")
+PAGE = 2000  # rows, some 200 kB
+
+# What a page is made from, in this order: columns of `ends`, but for names of hosts and causes.
+NEEDED = (
+    "task",
+    "outcome",  # its code
+    "exit_code",
+    "signal",
+    "seconds",
+    "cpu_seconds",
+    "memory_kb",
+    "host",
+    "started",
+    "ended",
+    "cause",
+    "result",
+    "files",
+    "output",
+)
+_DIGITS = {"seconds": 6, "cpu_seconds": 6, "started": 3, "ended": 3}
+_SPECIAL = re.compile(r'[",\r\n]')
+_NUMBERS = {int, float}
+_NONE = {type(None)}
+_PARTS = {list, dict}
+_PLAIN = {int, float, str}
+_NOTHING: dict[str, Any] = {}
+
+_encoder = msgspec.json.Encoder()
+_as_written = msgspec.json.Decoder(dict[str, Any], float_hook=str)
+
+Values = Sequence[Any]
+Parameters = Callable[[Sequence[int]], list[Values]]
+
+
+class Sheet:
+    """Turns pages of columns into bytes. `parameters` gives the columns of parameters of tasks."""
+
+    def __init__(self, table: list[Column], form: str, parameters: Parameters) -> None:
+        if form not in FORMS:
+            raise InvalidQuery(f"there is no format '{form}'; there are: {', '.join(FORMS)}")
+        self._names = [column.name for column in table]
+        self._keys = [column.key for column in table if column.kind is Kind.REPORTED]
+        self._csv = form == "csv"
+        self._parameters = parameters
+        formats = [
+            f"%.{_DIGITS[column.key]}f"
+            if column.kind is Kind.OWN and column.key in _DIGITS
+            else "%s"
+            for column in table
+        ]
+        self._line = ",".join(formats) + "\n"
+
+    def head(self) -> bytes:
+        return (",".join(_quoted(self._names)) + "\n").encode() if self._csv else b""
+
+    def page(self, given: list[Values]) -> bytes:
+        """`given` are the columns `NEEDED`, which have equal lengths that are not 0."""
+        known = dict(zip(NEEDED, given, strict=True))
+        tasks = known["task"]
+        known["state"] = [FAILED if code else DONE for code in known["outcome"]]
+        known["exit"] = [None if code < 0 else code for code in known["exit_code"]]
+        known["signal"] = [number or None for number in known["signal"]]
+        parameters = self._parameters(tasks)
+        before = [known[key] for key in BEFORE_REPORTED]
+        behind = [known[key] for key in BEHIND_REPORTED]
+        if self._csv:
+            values = self._written(known["result"])
+            columns = [tasks, *parameters, *before, *values, *behind]
+            rows = zip(*map(_cells, columns), strict=True)
+            return "".join(map(self._line.__mod__, rows)).encode()
+        before = [_rounded(key, known[key]) for key in BEFORE_REPORTED]
+        values = _by_key(self._keys, [_read(text) for text in known["result"]], None)
+        rows = zip(tasks, *parameters, *before, *values, *behind, strict=True)
+        names = self._names
+        return _encoder.encode_lines([dict(zip(names, row, strict=True)) for row in rows])
+
+    def _written(self, results: Sequence[str | None]) -> list[Values]:
+        """Reported values by column, with numbers as text; but not those that have parts."""
+        quick = [_NOTHING if text is None else _as_written.decode(text) for text in results]
+        columns = _by_key(self._keys, quick, "")
+        for place, column in enumerate(columns):
+            if not _PARTS.isdisjoint(map(type, column)):
+                slow = [_read(text) for text in results]
+                columns[place] = _by_key(self._keys[place : place + 1], slow, "")[0]
+        return columns
+
+
+def _read(text: str | None) -> dict[str, Any]:
+    return _NOTHING if text is None else reported(text) or _NOTHING
+
+
+def _by_key(keys: list[str], results: Sequence[dict[str, Any]], missing: Any) -> list[Values]:
+    return [[result.get(key, missing) for result in results] for key in keys]
+
+
+def _rounded(key: str, column: Values) -> Values:
+    digits = _DIGITS.get(key)
+    return column if digits is None else [round(value, digits) for value in column]
+
+
+def _cells(column: Values) -> Values:
+    """Values whose text is what a CSV file shall have."""
+    kinds = set(map(type, column))
+    if kinds <= _NUMBERS:
+        return column
+    if kinds == _NONE:
+        return [""] * len(column)
+    if not kinds <= _PLAIN:
+        column = ["" if value is None else scalar(value) for value in column]
+    return _quoted(list(map(str, column)))
+
+
+def _quoted(column: list[str]) -> list[str]:
+    if _SPECIAL.search("".join(column)) is None:
+        return column
+    return [_in_quotes(text) if _SPECIAL.search(text) else text for text in column]
+
+
+def _in_quotes(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'

@@ -1,0 +1,368 @@
+"""Reading the record in plain dictionaries: everything is computed when asked, in the most direct
+way. Results are filtered and sorted as the rows that they are shown as.
+"""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+import msgspec
+from msgspec import Struct, field
+
+from covey.core.model import (
+    BagId,
+    BagRecord,
+    BagStatus,
+    ChunkRecord,
+    EndRecord,
+    PilotId,
+    PilotRecord,
+    Reopening,
+    Rows,
+    Segment,
+)
+from covey.core.numbering import names_in
+from covey.core.space import Point, Scalar
+from covey.pilot.messages import OK
+from covey.store import columns, export, failures, queries, rows
+from covey.store.points import Points
+from covey.store.views import class_views
+from covey.wire import (
+    BagView,
+    FailureGroup,
+    HostView,
+    Output,
+    PilotView,
+    ResultQuery,
+    ResultRow,
+    ReturnedFile,
+)
+
+
+class Row(Struct, eq=False):
+    number: int
+    end: EndRecord
+    last_line: str | None = None  # of its output, when that was purged
+
+    def output(self) -> str:
+        return rows.last_line(self.end.stdout) if self.last_line is None else self.last_line
+
+
+class Bag(Struct, eq=False):
+    record: BagRecord
+    ended: float = 0.0
+    done: int = 0
+    failed: int = 0
+    stale: bool = False  # it is over, but got results since
+    keys: list[str] = field(default_factory=list)  # of appended segments
+    reopenings: list[Reopening] = field(default_factory=list)
+    afresh: list[set[int]] = field(default_factory=list)  # by reopening: which tasks
+    result_names: dict[str, None] = field(default_factory=dict)
+    chunks: dict[int, ChunkRecord] = field(default_factory=dict)
+    rows: dict[int, list[Row]] = field(default_factory=dict)  # by task, oldest first
+    result: dict[int, Row] = field(default_factory=dict)  # by task
+
+    def over(self) -> bool:
+        return self.record.status not in (BagStatus.RUNNING, BagStatus.PAUSED)
+
+    def failures(self) -> list[int]:
+        return sorted(task for task, row in self.result.items() if row.end.outcome != OK)
+
+    def recount(self) -> None:
+        self.failed = len(self.failures())
+        self.done = len(self.result) - self.failed
+
+    def segments(self) -> list[Segment]:
+        spec = self.record.spec
+        return [Segment(space=spec.space, rows=spec.rows), *self.record.segments]
+
+
+class _Tables:
+    """Rows of files that are simply there."""
+
+    def __init__(self, rows: dict[str, list[list[Scalar]]]) -> None:
+        self._rows = rows
+
+    def point(self, rows: Rows) -> Point:
+        return self._rows[rows.digest].__getitem__
+
+
+class MemoryReader:
+    """`tables` are the rows of files, by digest."""
+
+    def __init__(self, tables: dict[str, list[list[Scalar]]] | None = None) -> None:
+        self._tables = _Tables({} if tables is None else tables)
+        self._bags: dict[BagId, Bag] = {}
+        self._pilots: dict[PilotId, PilotRecord] = {}
+        self._changed: dict[PilotId, float] = {}
+        self._hosts: dict[str, HostView] = {}
+
+    def bags(self) -> list[BagView]:
+        return [_view(self._bags[id_]) for id_ in sorted(self._bags, reverse=True)]
+
+    def bag(self, bag: int) -> BagView | None:
+        found = self._bags.get(BagId(bag))
+        return None if found is None else _view(found)
+
+    def results(self, bag: int, query: ResultQuery) -> list[ResultRow]:
+        found = self._bags.get(BagId(bag))
+        if found is None:
+            return []
+        asked = queries.understand(query, _table(found))
+        return self._all(found, asked)[: asked.page]
+
+    def export(self, bag: int, query: ResultQuery, form: str) -> Iterator[bytes]:
+        found = self._bags.get(BagId(bag))
+        if found is None:
+            return
+        table = _table(found)
+        asked = queries.understand(query, table)
+        sheet = export.Sheet(table, form, self._points(found).columns)
+        if head := sheet.head():
+            yield head
+        wanted = self._all(found, asked)
+        wanted = wanted[: query.limit] if query.limit > 0 else wanted
+        reports = {row.number: row.end.result for row in found.result.values()}
+        for start in range(0, len(wanted), export.PAGE):
+            part = wanted[start : start + export.PAGE]
+            exported = [_exported(row, reports[row.row]) for row in part]
+            yield sheet.page(list(zip(*exported, strict=True)))
+
+    def failures(self, bag: int, limit: int = 100) -> list[FailureGroup]:
+        found = self._bags.get(BagId(bag))
+        if found is None:
+            return []
+
+        def kind(end: EndRecord) -> tuple[str, str]:
+            return end.cause, end.outcome
+
+        ends = [found.result[task].end for task in found.failures()]
+        groups = [_group(list(members)) for _, members in groupby(sorted(ends, key=kind), key=kind)]
+        return sorted(groups, key=lambda group: (-group.count, group.example))[:limit]
+
+    def failed_tasks(self, bag: int, causes: tuple[str, ...]) -> list[int]:
+        found = self._bags.get(BagId(bag), None)
+        tasks = [] if found is None else found.failures()
+        by_task = {task: found.result[task].end.cause for task in tasks} if found else {}
+        known = list(dict.fromkeys(by_task.values()))
+        wanted = [failures.meant(cause, known, bag) for cause in causes]
+        return [task for task in tasks if by_task[task] in wanted]
+
+    def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[ReturnedFile]:
+        found = self._bags.get(BagId(bag))
+        if found is None:
+            return []
+        points = self._points(found)
+        page: list[ReturnedFile] = []
+        for row in sorted(found.result.values(), key=lambda row: row.number):
+            if row.number <= after or not row.end.files:
+                continue
+            if page and len(page) + len(row.end.files) > limit:
+                break
+            page += _files(row, points)
+        return page
+
+    def hosts(self) -> list[HostView]:
+        return sorted(
+            map(msgspec.structs.replace, self._hosts.values()),
+            key=lambda host: (-host.heard, host.host),
+        )
+
+    def digests(self) -> set[str]:
+        found: set[str] = set()
+        for bag in self._bags.values():
+            spec = bag.record.spec
+            found.update(blob.digest for blob in spec.manifest.values())
+            found.update(placed.blob.digest for placed in spec.inputs if placed.blob is not None)
+            found.update(one.rows.digest for one in bag.segments() if one.rows is not None)
+            ends = [row.end for attempts in bag.rows.values() for row in attempts]
+            found.update(file.digest for end in ends for file in end.files if file.digest)
+        return found
+
+    def attempts(self, bag: int, task: int) -> list[ResultRow]:
+        found = self._bags.get(BagId(bag))
+        if found is None:
+            return []
+        points = self._points(found)
+        return [_result(found, row, points) for row in found.rows.get(task, ())]
+
+    def output(self, bag: int, task: int) -> Output | None:
+        found = self._bags.get(BagId(bag))
+        if found is None or not found.rows.get(task):
+            return None
+        row = found.result.get(task) or found.rows[task][-1]
+        end = row.end
+        return Output(
+            task=task,
+            attempt=str(end.attempt),
+            outcome=end.outcome,
+            stdout=end.stdout,
+            stderr=end.stderr,
+        )
+
+    def pilots(self, limit: int = 1000) -> list[PilotView]:
+        newest = sorted(self._pilots, reverse=True)[:limit]
+        return [_pilot_view(self._pilots[id_], self._changed.get(id_, 0.0)) for id_ in newest]
+
+    def _points(self, bag: Bag) -> Points:
+        return Points(bag.segments(), self._tables)
+
+    def _all(self, bag: Bag, query: queries.Query) -> list[ResultRow]:
+        """What is asked for, from its place on, in order."""
+        asked, points = query.asked, self._points(bag)
+        results = [_result(bag, row, points) for row in bag.result.values()]
+        found = [
+            row
+            for row in results
+            if not (query.failed_only and row.outcome == OK)
+            and all(queries.holds(one, columns.value(one.column, row)) for one in query.where)
+        ]
+        found.sort(key=lambda row: row.row if asked.by_row else row.task)
+        if query.sort is not None:
+            found = _sorted(found, query.sort, query.descending)
+        else:
+            found = [row for row in found if (row.row if asked.by_row else row.task) > asked.after]
+        return found[asked.offset :]
+
+
+def _sorted(found: list[ResultRow], column: columns.Column, descending: bool) -> list[ResultRow]:
+    """What has no value comes last; ties are in the order of tasks."""
+    found = sorted(found, key=lambda row: row.task)
+    keys = {row.row: columns.sort_value(column, row) for row in found}
+    some = [row for row in found if keys[row.row] is not None]
+    none = [row for row in found if keys[row.row] is None]
+    some.sort(key=lambda row: queries.sort_key(keys[row.row]), reverse=descending)
+    return some + none
+
+
+def _table(bag: Bag) -> list[columns.Column]:
+    return columns.columns(names_in(bag.segments()[0]), list(bag.result_names))
+
+
+def _exported(row: ResultRow, report: str) -> tuple[object, ...]:
+    """What `export.NEEDED` names."""
+    return (
+        row.task,
+        rows.OUTCOME_CODES[row.outcome],
+        row.exit_code,
+        row.signal,
+        row.wall_seconds,
+        row.cpu_seconds,
+        row.memory_kb,
+        row.host,
+        row.started,
+        row.ended,
+        row.cause,
+        report if row.result else None,
+        row.files,
+        row.output,
+    )
+
+
+def _group(ends: list[EndRecord]) -> FailureGroup:
+    """Of ends in the order of tasks."""
+    hosts = list(dict.fromkeys(end.host for end in ends))
+    first = ends[0]
+    return FailureGroup(
+        cause=first.cause,
+        outcome=first.outcome,
+        count=len(ends),
+        hosts=hosts[: failures.FIRST_HOSTS],
+        host_count=len(hosts),
+        tasks=[end.task for end in ends[: failures.FIRST_TASKS]],
+        example=first.task,
+        log=rows.last_lines(first.stderr, first.stdout),
+    )
+
+
+def _files(row: Row, points: Points) -> list[ReturnedFile]:
+    values = points.values(row.end.task)
+    return [
+        ReturnedFile(
+            row=row.number,
+            task=row.end.task,
+            values=values,
+            path=file.path,
+            size=file.size,
+            digest=file.digest,
+            data=file.data,
+            executable=file.executable,
+        )
+        for file in row.end.files
+    ]
+
+
+def _view(bag: Bag) -> BagView:
+    if bag.stale or not bag.over():
+        bag.recount()
+    record, spec = bag.record, bag.record.spec
+    return BagView(
+        id=record.id,
+        name=spec.name,
+        owner=spec.owner,
+        argv=list(spec.argv),
+        names=names_in(bag.segments()[0]),
+        status=record.status,
+        reason=record.reason,
+        open=record.open,
+        total=record.total,
+        done=bag.done,
+        failed=bag.failed,
+        created=record.created,
+        ended=bag.ended,
+        retries=spec.retries,
+        classes=class_views(spec),
+        idempotent=spec.idempotent,
+        labels=spec.labels,
+        notes=spec.notes,
+        outputs=[*spec.outputs, *spec.optional_outputs],
+        result_names=list(bag.result_names),
+    )
+
+
+def _result(bag: Bag, row: Row, points: Points) -> ResultRow:
+    end = row.end
+    return ResultRow(
+        row=row.number,
+        task=end.task,
+        values=points.values(end.task),
+        outcome=end.outcome,
+        counted=bag.result.get(end.task) is row,
+        exit_code=end.exit_code,
+        signal=end.signal,
+        attempt=str(end.attempt),
+        pilot=end.pilot,
+        host=end.host,
+        sent=end.sent,
+        fetched=end.fetched,
+        started=end.started,
+        ended=end.ended,
+        delivered=end.delivered,
+        wall_seconds=end.ended - end.started,
+        cpu_seconds=end.cpu_seconds,
+        memory_kb=end.memory_kb,
+        stdout_bytes=end.stdout_bytes,
+        stderr_bytes=end.stderr_bytes,
+        message=end.message,
+        output=row.output(),
+        cause=end.cause,
+        result=rows.reported(end.result) or {} if end.result else {},
+        files=len(end.files),
+    )
+
+
+def _pilot_view(pilot: PilotRecord, changed: float) -> PilotView:
+    return PilotView(
+        id=pilot.id,
+        host=pilot.host,
+        site=pilot.site,
+        job=pilot.job,
+        slots=pilot.slots,
+        status=pilot.status,
+        running=0,
+        enrolled=pilot.enrolled,
+        heard=max(pilot.enrolled, changed),
+        tags=pilot.tags,
+        version=pilot.version,
+        memory_mb=pilot.memory_mb,
+        gpus=pilot.gpus,
+    )
