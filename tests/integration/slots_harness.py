@@ -4,27 +4,37 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-from covey.pilot.orders import Order, Outcome
+from covey.pilot.orders import Order, Outcome, Plan
 from covey.pilot.slots import Slots
 
 ENV = {"PATH": "/usr/bin:/bin"}
 
 
 class Harness:
-    def __init__(self, directory: Path, count: int = 2, **settings: float) -> None:
+    """Orders that name no plan of their own use plan 0, which ``log_bytes`` is for."""
+
+    def __init__(
+        self, directory: Path, count: int = 2, log_bytes: int = 65536, **settings: Any
+    ) -> None:
         self.directory = directory
-        self.slots = Slots(str(directory), count, **settings)  # type: ignore[arg-type]
+        self.slots = Slots(str(directory), count, **settings)
         self.slots.start()
+        self.plans = 0
+        self.slots.plan(Plan(0, ENV, log_bytes=log_bytes))
         self.found: dict[str, Outcome] = {}
 
-    def offer(
-        self, key: str, argv: Sequence[str], limit_seconds: float = 0, chdir: str = ""
-    ) -> None:
-        assert self.slots.offer(Order(key, list(argv), ENV, limit_seconds, chdir))
+    def plan(self, env: dict[str, str] = ENV, **fields: Any) -> int:
+        self.plans += 1
+        self.slots.plan(Plan(self.plans, env, **fields))
+        return self.plans
 
-    def sh(self, key: str, script: str, limit_seconds: float = 0) -> None:
-        self.offer(key, ["sh", "-c", script], limit_seconds)
+    def offer(self, key: str, argv: Sequence[str], plan: int = 0, **fields: Any) -> None:
+        assert self.slots.offer(Order(key, plan, list(argv), **fields))
+
+    def sh(self, key: str, script: str, limit_seconds: float = 0, **fields: Any) -> None:
+        self.offer(key, ["sh", "-c", script], limit_seconds=limit_seconds, **fields)
 
     def note(self, outcomes: Iterable[Outcome]) -> None:
         for outcome in outcomes:
@@ -38,9 +48,9 @@ class Harness:
             self.note(self.slots.read(0.1))
         return [self.found[key] for key in keys]
 
-    def run(self, script: str, limit_seconds: float = 0) -> Outcome:
+    def run(self, script: str, limit_seconds: float = 0, **fields: Any) -> Outcome:
         key = f"run-{len(self.found)}"
-        self.sh(key, script, limit_seconds)
+        self.sh(key, script, limit_seconds, **fields)
         return self.wait(key)[0]
 
     def wait_running(self, key: str) -> int:

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from covey.pilot import tree, wake
-from covey.pilot.orders import Order, Outcome
+from covey.pilot.orders import Link, Order, Outcome, Plan
 from covey.pilot.slots import Slots
 
 ENV = {"PATH": "/usr/bin:/bin", "LANG": "C"}
@@ -30,17 +30,50 @@ def outcomes(slots: Slots, count: int) -> "dict[str, Outcome]":
 
 
 def offer(slots: Slots, key: str, script: str, limit: float = 0.0) -> None:
-    assert slots.offer(Order(key, ["sh", "-c", script], ENV, limit, ""))
+    assert slots.offer(Order(key, 1, ["sh", "-c", script], limit_seconds=limit))
+
+
+def check_files(slots: Slots, folder: str) -> None:
+    data = os.path.join(folder, "data")
+    with open(data, "w") as file:
+        file.write("data")
+    links = [Link(data, "in/linked"), Link(data, "copied", True)]
+    slots.plan(Plan(2, ENV, links=links, outputs=["o*"], check="[ -s out ] && [ -s other ]"))
+    script = (
+        "cat in/linked copied > out; head -c 30000 /dev/zero > other;"
+        "echo '{\"a\": 1}' > $COVEY_RESULT; echo b=2 > $COVEY_TAGS"
+    )
+    assert slots.offer(Order("files", 2, ["sh", "-c", script]))
+    found = outcomes(slots, 1)["files"]
+    assert (found.kind, found.result, found.tags) == ("ok", '{"a":1}', "b=2\n"), found
+    other, out = found.files
+    assert (out.path, out.data, out.executable) == ("out", b"datadata", False)
+    assert (other.path, other.size, os.path.getsize(other.moved_to)) == ("other", 30000, 30000)
+    slots.forget(2)
+    os.unlink(data)
+
+
+def check_limits(slots: Slots) -> None:
+    eat = (
+        "import time; x = [time.sleep(0.002) or b'x' * 1048576 for _ in range(400)]; time.sleep(9)"
+    )
+    assert slots.offer(Order("memory", 1, [sys.executable, "-c", eat], memory_mb=150))
+    bound = "grep Cpus_allowed_list /proc/self/status | cut -f2"
+    assert slots.offer(Order("bound", 1, ["sh", "-c", bound], cores=[0]))
+    found = outcomes(slots, 2)
+    assert found["memory"].kind == "memory", found["memory"]
+    assert found["bound"].stdout == b"0\n", found["bound"]
 
 
 def main() -> None:
     directory = os.path.join(tempfile.mkdtemp(), "slots")
     slots = Slots(directory, 2, grace_seconds=0.3)
     slots.start()
+    slots.plan(Plan(1, ENV))
     offer(slots, "ok", "echo \u00e9 > file; cat file; ls /proc/self/fd | wc -l >&2; sleep 600 &")
     offer(slots, "failed", "exit 3")
     offer(slots, "timeout", "trap '' TERM; while :; do sleep 0.1; done", 0.2)
-    assert slots.offer(Order("missing", ["no-such-command"], ENV, 0, ""))
+    assert slots.offer(Order("missing", 1, ["no-such-command"]))
     found = outcomes(slots, 4)
     assert found["ok"].kind == "ok", found
     assert found["ok"].stdout == b"\xc3\xa9\n"
@@ -60,11 +93,13 @@ def main() -> None:
         for seat in slots._seats:
             os.kill(seat.pid, signal.SIGKILL)
         assert outcomes(slots, 1)["orphan"].kind == "host"
+    check_files(slots, os.path.dirname(directory))
+    check_limits(slots)
     count = 0
     for number in range(200):
         while not slots.free():
             count += sum(outcome.key.startswith("n") for outcome in slots.read(1))
-        assert slots.offer(Order(f"n{number}", ["/bin/true"], ENV, 0, ""))
+        assert slots.offer(Order(f"n{number}", 1, ["/bin/true"]))
     while count < 200:
         count += sum(outcome.kind == "ok" for outcome in slots.read(1))
     slots.close()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from covey.core.model import Need
 from tests.faults.world import World, open_world, task_script, wait_until
 from tests.integration.test_slots_interpreters import pythons
 
@@ -24,7 +25,7 @@ def test_a_bag_runs(world: World, tmp_path: Path, python: str) -> None:
     bag = world.submit(script, 8)
     view = world.wait_over(bag)
     assert (view.done, view.failed) == (7, 1)
-    stuck = world.submit("sleep 60", 1, limit_seconds=0.5)
+    stuck = world.submit("sleep 60", 1, need=Need(limit_seconds=0.5), overtimes=0)
     assert world.wait_over(stuck).failed == 1
     client = world.client()
     for task in range(8):

@@ -29,7 +29,7 @@ while not os.path.exists(sys.argv[1]) or not open(sys.argv[1]).read():
 
 @pytest.fixture
 def slots(tmp_path: Path) -> Iterator[Harness]:
-    harness = Harness(tmp_path / "slots", grace_seconds=0.5, output_limit=1000)
+    harness = Harness(tmp_path / "slots", grace_seconds=0.5, log_bytes=1000)
     yield harness
     harness.close()
 
@@ -207,8 +207,8 @@ def test_a_directory_that_cannot_be_emptied_is_left(tmp_path: Path) -> None:
 
 
 def test_chdir(slots: Harness, tmp_path: Path) -> None:
-    slots.offer("there", ["pwd"], chdir=str(tmp_path))
-    slots.offer("nowhere", ["pwd"], chdir=str(tmp_path / "missing"))
+    slots.offer("there", ["pwd"], slots.plan(chdir=str(tmp_path)))
+    slots.offer("nowhere", ["pwd"], slots.plan(chdir=str(tmp_path / "missing")))
     there, nowhere = slots.wait("there", "nowhere")
     assert there.stdout.decode() == f"{tmp_path}\n"
     assert (nowhere.kind, nowhere.exit_code) == ("failed", 126)
@@ -255,21 +255,25 @@ def test_the_command_comes_from_the_path_of_the_order(slots: Harness, tmp_path: 
         (tmp_path / name).mkdir()
         (tmp_path / name / "tool").write_text(f"#!/bin/sh\necho {name}\n")
         (tmp_path / name / "tool").chmod(0o700)
-        order = Order(name, ["tool"], {"PATH": f"/nowhere:{tmp_path}/{name}"}, 0, "")
-        assert slots.slots.offer(order)
-    assert [found.stdout for found in slots.wait("a", "b")] == [b"a\n", b"b\n"]
+        env = {"PATH": f"/nowhere:{tmp_path}/{name}"}
+        slots.offer(name, ["tool"], env=env)
+        slots.offer(name * 2, ["tool"], slots.plan(env))
+    found = slots.wait("a", "b", "aa", "bb")
+    assert [outcome.stdout for outcome in found] == [b"a\n", b"b\n"] * 2
 
 
 def test_environment_and_arguments_pass_unchanged(slots: Harness) -> None:
-    env = dict(ENV, WORD="käse \udcff")
-    assert slots.slots.offer(Order("env", ["sh", "-c", 'printf "%s" "$WORD$0"', "é"], env, 0, ""))
-    assert slots.wait("env")[0].stdout == "käse ".encode() + b"\xff" + "é".encode()
+    plan = slots.plan(dict(ENV, WORD="käse \udcff", OTHER="no"))
+    script = 'printf "%s" "$WORD$OTHER$0"'
+    slots.offer("env", ["sh", "-c", script, "é"], plan, env={"OTHER": "ö"})
+    assert slots.wait("env")[0].stdout == "käse ".encode() + b"\xff" + "öé".encode()
 
 
 def test_a_large_order_passes_in_parts(slots: Harness) -> None:
-    env = dict(ENV, **{f"V{i}": "x" * 100_000 for i in range(12)})
-    assert slots.slots.offer(Order("large", ["sh", "-c", "echo ${#V11}"], env, 0, ""))
-    assert slots.wait("large")[0].stdout == b"100000\n"
+    large = {f"V{i}": "x" * 100_000 for i in range(12)}
+    slots.sh("large", "echo ${#V11}", env=large)
+    slots.offer("planned", ["sh", "-c", "echo ${#V11}"], slots.plan(dict(ENV, **large)))
+    assert [found.stdout for found in slots.wait("large", "planned")] == [b"100000\n"] * 2
 
 
 def test_cancel_running_waiting_and_ended(tmp_path: Path) -> None:
@@ -277,7 +281,7 @@ def test_cancel_running_waiting_and_ended(tmp_path: Path) -> None:
     harness.sh("running", "sleep 600")
     harness.sh("waiting", "sleep 600")
     assert harness.slots.free() == 0
-    assert not harness.slots.offer(Order("more", ["true"], ENV, 0, ""))
+    assert not harness.slots.offer(Order("more", 0, ["true"]))
     harness.wait_running("running")
     harness.slots.cancel("waiting")
     (waiting,) = harness.wait("waiting")  # at once, not when its turn comes
@@ -323,6 +327,20 @@ def test_what_waits_moves_to_an_idle_slot(slots: Harness) -> None:
     assert list(slots.slots.running()) == ["long"]
 
 
+def test_orders_are_spread_evenly(tmp_path: Path) -> None:
+    harness = Harness(tmp_path / "slots", count=5, grace_seconds=0.2)
+    for turn in range(2):
+        for number in range(5):
+            harness.sh(f"{turn}.{number}", "sleep 600")
+        assert {len(seat.inside) for seat in harness.slots._seats} == {turn + 1}
+    assert not harness.slots.offer(Order("more", 0, ["true"]))
+    harness.slots.cancel("1.3")
+    harness.wait("1.3")
+    harness.sh("next", "sleep 600")
+    assert {len(seat.inside) for seat in harness.slots._seats} == {2}
+    harness.close()
+
+
 def test_many_short_tasks_each_give_one_outcome(slots: Harness) -> None:
     offered = 0
     while len(slots.found) < 1500:
@@ -335,7 +353,7 @@ def test_many_short_tasks_each_give_one_outcome(slots: Harness) -> None:
 
 
 def test_a_slow_pilot_loses_nothing_and_stops_nobody(tmp_path: Path) -> None:
-    harness = Harness(tmp_path / "slots", count=1, output_limit=4 << 20)
+    harness = Harness(tmp_path / "slots", count=1, log_bytes=4 << 20)
     harness.sh("a", "head -c 2000000 /dev/zero")
     harness.sh("b", "sleep 600", limit_seconds=0.5)
     time.sleep(1.5)  # nobody reads: the limit of b is kept all the same

@@ -16,15 +16,15 @@ from tests.integration.slots_harness import Harness, alive, processes_with, wait
 
 PARENT = """
 import sys, time
-from covey.pilot.orders import Order
+from covey.pilot.orders import Order, Plan
 from covey.pilot.slots import Slots
 
 slots = Slots(sys.argv[1], 2)
 slots.start()
-env = {"PATH": "/usr/bin:/bin"}
+slots.plan(Plan(1, {"PATH": "/usr/bin:/bin"}))
 script = "echo x > file; (setsid sh -c 'setsid sleep %s & sleep %s' &); sleep %s"
 for key in "abcd":
-    assert slots.offer(Order(key, ["sh", "-c", script % ((sys.argv[2],) * 3)], env, 0, ""))
+    assert slots.offer(Order(key, 1, ["sh", "-c", script % ((sys.argv[2],) * 3)]))
 while sum(1 for pid in slots.running().values() if pid) < 2:
     time.sleep(0.01)
 time.sleep(0.3)
@@ -103,7 +103,9 @@ def test_a_slot_killed_again_and_again(slots: Harness) -> None:
 
 
 def test_a_killed_idle_slot_is_replaced(slots: Harness) -> None:
-    os.kill(slots.slot_pids()[1], signal.SIGKILL)
+    before = slots.slot_pids()
+    os.kill(before[1], signal.SIGKILL)
+    wait_until(lambda: slots.slots.read() == [] and slots.slot_pids()[1] not in (0, before[1]))
     for _ in range(4):
         assert slots.run("true").kind == "ok"
 

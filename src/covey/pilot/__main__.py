@@ -13,7 +13,7 @@ from typing import List, Optional
 
 from covey.pilot import host
 from covey.pilot.lines import Address
-from covey.pilot.main import Options, Pilot
+from covey.pilot.main import CACHE_MB, Options, Pilot
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -27,12 +27,19 @@ def main(arguments: Optional[List[str]] = None) -> int:
     parser.add_argument("--secret-file", help="a file with the secret; '-' reads standard input")
     parser.add_argument("--slots", type=int, default=0, help="tasks at a time (default: all cores)")
     parser.add_argument("--directory", default="", help="where to work (default: a temporary one)")
+    parser.add_argument("--memory-mb", type=int, default=0, help="for all tasks (default: all)")
+    parser.add_argument("--disk-mb", type=int, default=0, help="for all tasks (default: all free)")
+    parser.add_argument("--gpus", default="", help="ids, as 0,1, or none (default: those found)")
+    parser.add_argument(
+        "--cache", default="", help="where files are kept (default: ~/.cache/covey)"
+    )
+    parser.add_argument("--cache-mb", type=int, default=CACHE_MB, help="how much is kept there")
     given = parser.parse_args(arguments)
     if not given.start and not (given.server and given.secret_file):
         parser.error("give a start file, or --server and --secret-file")
     try:
         options = _from_file(given.start) if given.start else _from_flags(given)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         sys.stderr.write("covey-pilot: cannot start: %s\n" % error)
         return 2
     return Pilot(options).run()
@@ -57,6 +64,11 @@ def _from_flags(given: argparse.Namespace) -> Options:
         secret=secret,
         directory=os.path.abspath(directory),
         slots=given.slots or host.cores(),
+        memory_mb=given.memory_mb,
+        disk_mb=given.disk_mb,
+        gpus=given.gpus,
+        cache=os.path.abspath(given.cache) if given.cache else "",
+        cache_mb=given.cache_mb,
     )
 
 

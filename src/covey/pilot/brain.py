@@ -1,12 +1,14 @@
 """The pilot's half of the protocol, without any I/O: `messages.py` states its rules.
 
-News goes in through `answered`, `failed`, `refused`, `ended`, `drain`; `step(now)` returns what to
-do about it, and `next_start` hands out work as slots become free. The simulator runs this very
-class.
+News goes in through `answered`, `failed`, `refused`, `prepared`, `ended`, `drain`; `step(now)`
+returns what to do about it, and `next_start` hands out work as slots become free. The simulator
+runs this very class.
 
 How it behaves:
 - One sync is always open at the server, parked. Ends go out in a second one: at most every
   PACE_SECONDS while slots have work queued (then nobody waits for the answer), else at once.
+- An attempt that needs files or its bag's setup waits aside until it is `prepared`, and holds up
+  nobody.
 - It prefetches as much as keeps the slots busy for HORIZON_SECONDS, by measured run times, so
   short tasks never wait for the network and long ones are never hoarded.
 - When the server is away it goes on, keeps every end, and asks again with exponential back-off
@@ -16,20 +18,32 @@ How it behaves:
 
 from collections import OrderedDict, deque
 from random import Random
-from typing import Deque, Dict, List, NamedTuple, Optional, Union
+from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Union
 
-from covey.pilot.messages import RETURNED, Answer, Body, End, Held, Sync, Task
+from covey.pilot.messages import (
+    HOST,
+    RETURNED,
+    SETUP,
+    Answer,
+    Body,
+    End,
+    Followed,
+    Held,
+    Sync,
+    Task,
+)
 
 PACE_SECONDS = 0.1
 HORIZON_SECONDS = 0.3
 LONG_SECONDS = 1.0  # tasks that take longer are not prefetched
 MOST_PREFETCH = 384  # a slot
 MOST_ENDS = 1000  # a sync
-CAPTURED = 1 << 16  # of an output, at most
-MOST_OUTPUT = 1 << 20  # characters of output a sync, unless one end has more
+MOST_OUTPUT = 1 << 20  # characters of output and files a sync, unless one end has more
 FIRST_BACKOFF = 0.1
 LAST_BACKOFF = 30.0
 OVERTAKEN_SECONDS = 0.5
+
+_NOT_RUN = (RETURNED, HOST, SETUP)  # these say nothing about how long tasks take
 
 
 class Send(NamedTuple):
@@ -43,6 +57,13 @@ class Start(NamedTuple):
     key: str
     body: Body
     task: Task
+
+
+class Prepare(NamedTuple):
+    """Get the files of this attempt, and have its bag's setup run; then call `prepared`, or
+    `ended` if that cannot be."""
+
+    start: Start
 
 
 class Stop(NamedTuple):
@@ -67,23 +88,27 @@ class Depart(NamedTuple):
     reason: str
 
 
-Command = Union[Send, Stop, Recall, EnrolAgain, Depart]
+Command = Union[Send, Prepare, Stop, Recall, EnrolAgain, Depart]
 
 
 class Holding:
     """An attempt in our hands."""
 
-    def __init__(self, epoch: int, task: Task, fetched: float) -> None:
+    __slots__ = ("epoch", "fetched", "started", "task", "weight")
+
+    def __init__(self, epoch: int, task: Task, fetched: float, weight: int) -> None:
         self.epoch = epoch
         self.task = task
         self.fetched = fetched
+        self.weight = weight  # slots' worth
         self.started = False  # handed to a slot; it may still wait in the slot's pipe
 
 
 class Ended(NamedTuple):
     end: End
     at: float
-    queued: float = 0.0  # seconds it waited for a slot
+    queued: float  # seconds it waited for a slot
+    size: int  # characters, of what makes an end large
 
 
 # Where the fields that only the brain knows stand in an End.
@@ -116,10 +141,18 @@ def _batch(ends: List[Ended]) -> int:
     """How many of these fit into one sync."""
     size = 0
     for count, one in enumerate(ends[:MOST_ENDS]):
-        size += min(one.end.stdout_bytes, CAPTURED) + min(one.end.stderr_bytes, CAPTURED)
+        size += one.size
         if size > MOST_OUTPUT and count:
             return count
     return min(len(ends), MOST_ENDS)
+
+
+def size_of(end: End) -> int:
+    """Characters that an end carries besides its few numbers."""
+    size = len(end.stdout) + len(end.stderr) + len(end.result)
+    for file in end.files:
+        size += len(file.data) + len(file.path) + 100
+    return size
 
 
 class Brain:
@@ -131,7 +164,10 @@ class Brain:
         self.slots = slots
         self.idle_seconds = idle_seconds
         self.holding: "OrderedDict[str, Holding]" = OrderedDict()
+        self.weight = 0  # of all that we hold
         self.queue: Deque[str] = deque()
+        self.unprepared: "OrderedDict[str, None]" = OrderedDict()
+        self.follow: List[Followed] = []
         self.bodies: Dict[int, Body] = {}
         self.draining = ""  # the reason, once we are
         self.failures = 0  # in a row, of reaching the server
@@ -146,6 +182,8 @@ class Brain:
         self._ends_sent = now - 1.0  # long ago
         self._busy = now
         self._mean_seconds: Optional[float] = None
+        self._tags: Optional[Dict[str, str]] = None
+        self._tags_due = False
         self._commands: List[Command] = []
 
     # -- news ------------------------------------------------------------------------------
@@ -205,38 +243,65 @@ class Brain:
             for opened in self._open.values():
                 opened.retry_at = 0.0
 
-    def ended(self, key: str, end: End, now: float) -> None:
-        """A slot is through with it (or gives it back unstarted)."""
-        holding = self.holding.pop(key)
+    def prepared(self, key: str) -> None:
+        """It has all it needs. One that was given back meanwhile is ignored."""
+        if key in self.unprepared:
+            del self.unprepared[key]
+            self.queue.append(key)
+
+    def ended(
+        self,
+        key: str,
+        end: End,
+        now: float,
+        at: Optional[float] = None,
+        size: Optional[int] = None,
+    ) -> None:
+        """A slot is through with it (or gives it back unstarted). `at`: when it ended, if that
+        was before `now`; `size` is given when what it carries has been put aside."""
+        holding = self._let_go(key)
+        if key in self.unprepared:
+            del self.unprepared[key]
         self._busy = now
-        if end.outcome != RETURNED:
+        at = now if at is None else at
+        queued = 0.0
+        if end.outcome not in _NOT_RUN:
             wall = max(end.wall_seconds, 0.0002)
             mean = self._mean_seconds
             self._mean_seconds = wall if mean is None else 0.8 * mean + 0.2 * wall
-            queued = max(0.0, now - end.wall_seconds - holding.fetched)
-            self._ends.append(Ended(end, now, queued))
-        else:
-            self._ends.append(Ended(end, now))
+        if end.outcome != RETURNED:
+            queued = max(0.0, at - end.wall_seconds - holding.fetched)
+        self._ends.append(Ended(end, at, queued, size_of(end) if size is None else size))
+
+    def publish(self, tags: Dict[str, str]) -> None:
+        """The next sync says this of our host."""
+        self._tags, self._tags_due = tags, True
 
     def drain(self, reason: str, now: float) -> None:
         if not self.draining:
             self.draining = reason
-            for key in list(self.queue):
-                self._give_back(key, now)
+            self._give_back_unstarted(now)
             started = [key for key, holding in self.holding.items() if holding.started]
             if started:
                 self._commands.append(Recall(started))
 
     # -- what to do ------------------------------------------------------------------------
 
-    def next_start(self) -> Optional[Start]:
-        """The next attempt for a free slot. Call it when there is one."""
+    def next_start(self, fits: Optional[Callable[[Start], bool]] = None) -> Optional[Start]:
+        """The next attempt for a free slot. Call it when there is one. The first in the queue is
+        the next: if it does not fit, none is, so that small ones never pass it for ever."""
         if not self.queue:
             return None
-        key = self.queue.popleft()
-        holding = self.holding[key]
-        holding.started = True
-        return Start(key, self.bodies[holding.task.bag], holding.task)
+        start = self.start_of(self.queue[0])
+        if fits is not None and not fits(start):
+            return None
+        self.queue.popleft()
+        self.holding[start.key].started = True
+        return start
+
+    def start_of(self, key: str) -> Start:
+        task = self.holding[key].task
+        return Start(key, self.bodies[task.bag], task)
 
     def step(self, now: float) -> List[Command]:
         self._send_what_is_due(now)
@@ -273,10 +338,7 @@ class Brain:
         for body in answer.bodies:
             self.bodies[body.bag] = body
         for task in answer.tasks:
-            key = key_of(answer.epoch, task.sequence)
-            self.holding[key] = Holding(answer.epoch, task, now)
-            self.queue.append(key)
-            self._busy = now
+            self._take(answer.epoch, task, now)
         for one in answer.cancels:
             self._cancel(key_of(one.epoch, one.sequence), now)
         recalled = [key_of(one.epoch, one.sequence) for one in answer.recalls]
@@ -285,8 +347,27 @@ class Brain:
         if answer.leave:
             self.drain("the server sends its pilots home", now)
         elif self.draining:
-            for key in list(self.queue):
-                self._give_back(key, now)
+            self._give_back_unstarted(now)
+        if answer.follow is not None:
+            self.follow = answer.follow
+
+    def _take(self, epoch: int, task: Task, now: float) -> None:
+        key = key_of(epoch, task.sequence)
+        body = self.bodies[task.bag]
+        weight = max(1, body.needs[task.need].cores) if task.need < len(body.needs) else 1
+        self.holding[key] = Holding(epoch, task, now, weight)
+        self.weight += weight
+        self._busy = now
+        if task.inputs or body.inputs or body.setup:
+            self.unprepared[key] = None
+            self._commands.append(Prepare(Start(key, body, task)))
+        else:
+            self.queue.append(key)
+
+    def _let_go(self, key: str) -> Holding:
+        holding = self.holding.pop(key)
+        self.weight -= holding.weight
+        return holding
 
     def _cancel(self, key: str, now: float) -> None:
         holding = self.holding.get(key)
@@ -308,12 +389,19 @@ class Brain:
         if started:
             self._commands.append(Recall(started))
 
+    def _give_back_unstarted(self, now: float) -> None:
+        for key in list(self.queue) + list(self.unprepared):
+            self._give_back(key, now)
+
     def _give_back(self, key: str, now: float) -> None:
-        self.queue.remove(key)
-        holding = self.holding.pop(key)
+        if key in self.unprepared:
+            del self.unprepared[key]
+        else:
+            self.queue.remove(key)
+        holding = self._let_go(key)
         task = holding.task
         end = End(holding.epoch, task.sequence, task.bag, task.task, RETURNED)
-        self._ends.append(Ended(end, now))
+        self._ends.append(Ended(end, now, 0.0, 0))
 
     def _ends_open(self) -> bool:
         return any(opened.ends for opened in self._open.values())
@@ -333,7 +421,7 @@ class Brain:
         if not self._ends or self._ends_open():
             return False
         paced = now - self._ends_sent >= PACE_SECONDS
-        return paced or self._full or len(self.holding) <= self.slots
+        return paced or self._full or self.weight <= self.slots
 
     def _sync(self, now: float, count: int) -> None:
         """A new sync, with so many of our ends."""
@@ -350,7 +438,17 @@ class Brain:
             # What does not fit into this sync must not look as if we had lost it.
             held += [Held(*one.end[:4]) for one in self._ends]
         rows = [_dated(one, now) for one in ends]
-        sync = Sync(self.pilot, self.epoch, self._number, self._received, self._want(), rows, held)
+        sync = Sync(
+            self.pilot,
+            self.epoch,
+            self._number,
+            self._received,
+            self._want(),
+            rows,
+            held,
+            self._tags if self._tags_due else None,
+        )
+        self._tags_due = False
         if ends:
             self._ends_sent = now
         self._open[self._number] = opened = Open(sync, ends)
@@ -385,6 +483,8 @@ class Brain:
         self.epoch = epoch
         self._reclaim(recorded)
         self._full = True
+        self._tags_due = self._tags is not None
+        self.follow = []
 
     def _reclaim(self, recorded: int) -> None:
         """Ends of unanswered syncs are to be sent again, unless the server has them."""
@@ -406,4 +506,15 @@ class Brain:
             self._commands.append(Depart(reason))
 
 
-__all__ = ["Brain", "Depart", "EnrolAgain", "Recall", "Send", "Start", "Stop", "key_of"]
+__all__ = [
+    "Brain",
+    "Depart",
+    "EnrolAgain",
+    "Prepare",
+    "Recall",
+    "Send",
+    "Start",
+    "Stop",
+    "key_of",
+    "size_of",
+]

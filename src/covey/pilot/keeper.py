@@ -27,11 +27,12 @@ import time
 import traceback
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from covey.pilot import tree, wake
+from covey.pilot import confine, tree, wake
+from covey.pilot.bench import Settings, group_name, outbox, paths
 from covey.pilot.board import Board
 from covey.pilot.orders import Line
 from covey.pilot.scratch import remove
-from covey.pilot.slot import Settings, Slot, paths
+from covey.pilot.slot import Slot
 
 REQUEST = struct.Struct("=I")  # start slot number …, with its two sockets attached
 REPLY = struct.Struct("=II")  # slot number, process id; 0: the one before is buried
@@ -158,11 +159,9 @@ class Keeper:
         self._reply(index, 0)
 
     def _remove_files(self, index: int) -> None:
+        confine.remove_group(group_name(self.settings, index))
         for path in paths(self.settings.directory, index):
-            try:
-                remove(path)
-            except OSError:
-                pass  # the next slot takes another name
+            _try_remove(path)  # if not, the next slot takes another name
 
     def _start_wanted(self) -> None:
         now = time.monotonic()
@@ -233,10 +232,18 @@ class Keeper:
         tree.kill_all_children()
         for index in self.slots:
             self._remove_files(index)
+        _try_remove(outbox(self.settings.directory))  # nobody will ever fetch those
         try:
             os.rmdir(self.settings.directory)
         except OSError:
             pass  # somebody else's files, or the last slot has done it
+
+
+def _try_remove(path: str) -> None:
+    try:
+        remove(path)
+    except OSError:
+        pass
 
 
 def _socket(fd: int) -> socket.socket:

@@ -14,37 +14,50 @@ import shutil
 import signal
 import sys
 import time
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Union
 
 from covey.pilot import host
-from covey.pilot.brain import Brain, Depart, EnrolAgain, Recall, Send, Start, Stop
+from covey.pilot.brain import Brain, Depart, EnrolAgain, Prepare, Recall, Send, Stop
+from covey.pilot.courier import Courier, Identity, Meter
+from covey.pilot.follow import Follower
+from covey.pilot.larder import Larder
+from covey.pilot.leases import claim
 from covey.pilot.lines import Address, Lines, Reply
 from covey.pilot.messages import (
-    CANCELLED,
-    HOST,
     Answer,
     Body,
-    End,
     Enrol,
     Enrolled,
+    Followed,
     Held,
+    Input,
     Leave,
+    Need,
+    Printed,
     Task,
 )
-from covey.pilot.orders import Order, Outcome
+from covey.pilot.outbox import Outbox
+from covey.pilot.readiness import Readiness
+from covey.pilot.room import Room
+from covey.pilot.setups import Setups
 from covey.pilot.slots import Slots
 from covey.pilot.spool import Spool
-from covey.pilot.template import Template
+from covey.pilot.tags import Fixed, Now, Tags
+from covey.pilot.work import Parts, Work
 
 ENROL_SECONDS = 30.0
 SLACK_SECONDS = 15.0  # beyond the time that the server parks a sync
 GOODBYE_SECONDS = 3.0
+CACHE_MB = 10240
 GARBAGE_THRESHOLD = 20000  # our records have no cycles: looking for them is mostly in vain
 
 
 class Options(NamedTuple):
     """`patience_seconds`: how long to stay when the server is away and ends are undelivered;
-    with nothing to deliver a tenth of it will do."""
+    with nothing to deliver a tenth of it will do. `memory_mb`, `disk_mb`: what tasks may use in
+    all, 0 for what there is. `gpus`: their ids, `none`, or nothing for those that are found.
+    `cache`: where files are kept for all pilots of this host, up to `cache_mb`. `until`: when the
+    site job ends, in seconds since 1970."""
 
     address: Address
     secret: str
@@ -55,34 +68,104 @@ class Options(NamedTuple):
     version: str = ""
     drain_seconds: float = 20.0
     patience_seconds: float = 3600.0
+    memory_mb: int = 0
+    disk_mb: int = 0
+    gpus: Union[str, List[str]] = ""
+    cache: str = ""
+    cache_mb: int = CACHE_MB
+    until: float = 0.0
 
 
 class Pilot:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.key = "%032x" % random.SystemRandom().getrandbits(128)
-        self.credential = ""
+        self.identity = Identity()
         self.brain: Optional[Brain] = None
         self.slots = Slots(options.directory, options.slots)
         self.lines = Lines(options.address, ENROL_SECONDS)
         self.spool = Spool(os.path.join(options.directory, "undelivered"))
-        self.templates: Dict[int, Template] = {}
-        self.environment = host.task_environment(os.environ)
+        self.meter = Meter()
+        self.outbox = Outbox(self._courier, self.lines.wake)
+        self.follower = Follower(self.slots.printed)
         self.signals = 0
-        self.stopping = ""
         self.finished = False
         self.refused = False
+        self._lag_seconds = 0.0
+        self._sent_at: Dict[Any, float] = {}
         self._retry_enrol_at: Optional[float] = None
         self._enrol_tries = 0
         self._away_since: Optional[float] = None
         self._drain_until: Optional[float] = None
+
+    def _courier(self) -> Courier:
+        return Courier(self.options.address, self.identity, self.meter)
+
+    def _furnish(self) -> None:
+        """Find out what this host has, and make what needs its disk. Raises OSError."""
+        options = self.options
+        os.makedirs(options.directory, 0o700, exist_ok=True)
+        cache, name = options.cache or host.cache_directory(os.environ), host.name()
+        try:
+            larder = self._larder(cache)
+        except OSError as error:
+            self._say("no cache in %s: %s" % (cache, error))
+            cache = os.path.join(options.directory, "cache")
+            larder = self._larder(cache)
+        claims = os.path.join(cache, "claims-" + name)
+        gpus = host.gpus(options.gpus, os.environ)
+        processors = [str(number) for number in host.processors()]
+        # Held until we end: what one pilot has no other pilot of this host gives to its tasks.
+        # Processors are shared where there are too few for all pilots, GPUs never.
+        self._claims = claim(claims, "gpu", gpus, len(gpus))
+        self._pins = claim(claims, "processor", processors, options.slots)
+        pins = list(self._pins) + [one for one in processors if one not in self._pins]
+        self.room = Room(
+            options.slots,
+            options.memory_mb or host.memory_mb(),
+            options.disk_mb or host.disk_mb(options.directory)[1],
+            list(self._claims),
+            [int(number) for number in pins[: options.slots]],
+        )
+        self.larder, self.setups = larder, Setups(cache, name)
+        self.tags = Tags(self._fixed(cache), os.path.join(cache, "tags-%s.json" % name))
+        environment = host.task_environment(os.environ)
+        readiness = Readiness(larder, self.setups)
+        parts = Parts(
+            self.slots,
+            self.room,
+            readiness,
+            self.setups,
+            self.outbox,
+            self.spool,
+            self.tags,
+            environment,
+            self._say,
+        )
+        self.work = Work(parts)
+
+    def _larder(self, cache: str) -> Larder:
+        return Larder(cache, self.options.cache_mb << 20, self.key, self._courier, self.lines.wake)
+
+    def _fixed(self, cache: str) -> Fixed:
+        options, room = self.options, self.room
+        return Fixed(
+            self.key[:12],
+            options.site,
+            options.slots,
+            room.memory_mb,
+            room.gpus,
+            options.directory,
+            cache,
+            options.until,
+        )
 
     # -- life ------------------------------------------------------------------------------
 
     def run(self) -> int:
         """The exit status: 0 unless the host or the server would not have this pilot."""
         try:
-            os.makedirs(self.options.directory, 0o700, exist_ok=True)
+            self._furnish()
             self.slots.start()
             if hasattr(gc, "set_threshold"):  # PyPy has its own ways
                 gc.set_threshold(GARBAGE_THRESHOLD)
@@ -97,7 +180,11 @@ class Pilot:
                 self._turn(time.monotonic())
             return 1 if self.refused else 0
         finally:
+            self.outbox.close()
             self.slots.close(kill=True)
+            self.setups.close()
+            self.larder.close()
+            self.tags.close()
             self.spool.close()
             shutil.rmtree(self.options.directory, ignore_errors=True)
 
@@ -113,7 +200,8 @@ class Pilot:
         now = time.monotonic()
         until = now + 1.0
         if self.brain is not None:
-            until = min(until, self.brain.wake_at(now))
+            until = min(until, self.brain.wake_at(now), self.work.wake_at(now))
+            until = min(until, self.follower.wake_at(now, self.brain.follow))
         if self._retry_enrol_at is not None:
             until = min(until, self._retry_enrol_at)
         fds = [self.lines.wake_fd] + self.slots.filenos()
@@ -124,9 +212,7 @@ class Pilot:
 
     def _turn(self, now: float) -> None:
         if self.brain is not None:
-            for outcome in self.slots.read():
-                self._ended(self.brain, outcome, now)
-            self._fill_slots(self.brain, now)
+            self.work.turn(self.brain, now)
         for reply in self.lines.replies():
             self._heard(reply, now)
         if self._retry_enrol_at is not None and now >= self._retry_enrol_at:
@@ -136,9 +222,12 @@ class Pilot:
             self._step(self.brain, now)
 
     def _step(self, brain: Brain, now: float) -> None:
+        self._publish(brain, now)
         for command in brain.step(now):
             if isinstance(command, Send):
-                self._send(command)
+                self._send(command, now)
+            elif isinstance(command, Prepare):
+                self.work.prepare(brain, command.start, now)
             elif isinstance(command, Stop):
                 self.slots.cancel(command.key)
             elif isinstance(command, Recall):
@@ -147,8 +236,27 @@ class Pilot:
                 self._enrol()
             elif isinstance(command, Depart):
                 self._say_goodbye(brain, command.reason)
-        self._fill_slots(brain, now)
+        if brain.draining:
+            self.work.drain()
+        self.work.fill(brain, now)
         self._mind_outage(brain, now)
+
+    def _publish(self, brain: Brain, now: float) -> None:
+        """What is new of this host, and what followed tasks print."""
+        if self.tags.due(now):
+            self.work.note_last()
+            running = [pid for pid in self.slots.running().values() if pid]
+            state = Now(self.room.free_cores(), running, self._lag_seconds, self.meter.rate)
+            tags = self.tags.changed(now, state)
+            if tags is not None:
+                brain.publish(tags)
+        pieces = self.follower.pieces(now, brain.follow, brain.holding)
+        if pieces:
+            self.follower.waiting = True
+            printed = Printed(brain.pilot, pieces)
+            self.lines.post(
+                "printed", "/pilot/v1/printed", printed._asdict(), self.identity.credential
+            )
 
     # -- the server ------------------------------------------------------------------------
 
@@ -161,25 +269,35 @@ class Pilot:
             options.slots,
             options.site,
             options.job,
-            host.tags(),
+            self.tags.at_enrolment(),
             options.version,
+            memory_mb=self.room.memory_mb,
+            disk_mb=self.room.disk_mb,
+            gpus=len(self.room.gpus),
         )
         self.lines.post("enrol", "/pilot/v1/enrol", enrol._asdict(), options.secret)
 
-    def _send(self, send: Send) -> None:
-        sync = send.sync._replace(ends=[self.spool.fill(end) for end in send.sync.ends])
-        self.lines.post(
-            (sync.number, send.attempt), "/pilot/v1/sync", sync._asdict(), self.credential
-        )
+    def _send(self, send: Send, now: float) -> None:
+        sync, ticket = send.sync, (send.sync.number, send.attempt)
+        if sync.ends:  # this one is answered at once
+            sync = sync._replace(ends=[self.spool.fill(end) for end in sync.ends])
+            self._sent_at[ticket] = now
+        self.lines.post(ticket, "/pilot/v1/sync", sync._asdict(), self.identity.credential)
 
     def _heard(self, reply: Reply, now: float) -> None:
         if reply.ticket == "enrol":
             self._enrol_answered(reply, now)
             return
+        if reply.ticket == "printed":
+            self.follower.waiting = False
+            return
         if self.brain is None or reply.ticket == "leave":
             return
         number, attempt = reply.ticket
+        sent_at = self._sent_at.pop(reply.ticket, None)
         if reply.status == 200:
+            if sent_at is not None:
+                self._lag_seconds += 0.2 * (now - sent_at - self._lag_seconds)
             self._away_since = None
             self.brain.answered(number, read_answer(reply.content), now)
             if not self.brain.undelivered():
@@ -201,7 +319,8 @@ class Pilot:
         if reply.status == 200:
             self._enrol_tries = 0
             enrolled = Enrolled(**reply.content)
-            self.credential = enrolled.credential
+            self.identity.pilot = enrolled.pilot
+            self.identity.credential = enrolled.credential
             self.lines.timeout_seconds = enrolled.poll_seconds + SLACK_SECONDS
             if self.brain is not None:
                 self.brain.enrolled(enrolled.pilot, enrolled.epoch)
@@ -225,11 +344,11 @@ class Pilot:
 
     def _mind_outage(self, brain: Brain, now: float) -> None:
         """Nobody waits for ever for a server that does not come back."""
-        if self._away_since is None or brain.holding:
+        if self._away_since is None or self.work.busy() or brain.queue:
             return
         away = now - self._away_since
         patience = self.options.patience_seconds
-        if not brain.undelivered():
+        if not brain.undelivered() and not self.work.uploading():
             patience = 1.0 if self.options.address.gone() else patience / 10
         if away > patience:
             self._say("the server has been away for %.0f s: giving up" % away)
@@ -238,7 +357,7 @@ class Pilot:
     def _say_goodbye(self, brain: Brain, reason: str) -> None:
         self.lines.timeout_seconds = GOODBYE_SECONDS
         leave = Leave(brain.pilot, brain.epoch, reason)
-        self.lines.post("leave", "/pilot/v1/leave", leave._asdict(), self.credential)
+        self.lines.post("leave", "/pilot/v1/leave", leave._asdict(), self.identity.credential)
         until = time.monotonic() + GOODBYE_SECONDS
         while time.monotonic() < until:
             select.select([self.lines.wake_fd], [], [], 0.1)
@@ -246,54 +365,6 @@ class Pilot:
                 break
         self._say("ended: %s" % reason)
         self.finished = True
-
-    # -- the slots -------------------------------------------------------------------------
-
-    def _fill_slots(self, brain: Brain, now: float) -> None:
-        for _ in range(self.slots.free()):
-            start = brain.next_start()
-            if start is None:
-                return
-            self.slots.offer(self._order(start))
-
-    def _order(self, start: Start) -> Order:
-        body = start.body
-        template = self.templates.get(body.bag)
-        if template is None or template.body is not body:
-            template = self.templates[body.bag] = Template(body, self.environment)
-        return Order(
-            start.key,
-            template.argv(start.task),
-            template.environment(start.task, start.key),
-            body.limit_seconds,
-            body.chdir,
-        )
-
-    def _ended(self, brain: Brain, outcome: Outcome, now: float) -> None:
-        holding = brain.holding[outcome.key]
-        kind, message = outcome.kind, outcome.message
-        if kind == CANCELLED and self.stopping:
-            kind, message = HOST, self.stopping
-        end = End(
-            holding.epoch,
-            holding.task.sequence,
-            holding.task.bag,
-            holding.task.task,
-            kind,
-            outcome.exit_code,
-            outcome.signal,
-            0.0,
-            round(outcome.wall_seconds, 6),
-            round(outcome.cpu_seconds, 6),
-            outcome.memory_kb,
-            0.0,
-            outcome.stdout.decode("utf-8", "replace"),
-            outcome.stderr.decode("utf-8", "replace"),
-            outcome.stdout_bytes,
-            outcome.stderr_bytes,
-            message,
-        )
-        brain.ended(outcome.key, self.spool.put(end) if brain.away() else end, now)
 
     # -- signals ---------------------------------------------------------------------------
 
@@ -307,11 +378,9 @@ class Pilot:
             self._say("draining")
             self._drain_until = now + self.options.drain_seconds
             self.brain.drain("asked to end", now)
-        if not self.stopping and (self.signals > 1 or now >= self._drain_until):
-            self.stopping = "its pilot was asked to end"
-            for key in list(self.brain.holding):
-                self.slots.cancel(key)
-        if self.stopping and now >= self._drain_until + 2 * GOODBYE_SECONDS:
+        if not self.work.stopping and (self.signals > 1 or now >= self._drain_until):
+            self.work.stop(self.brain, "its pilot was asked to end", now)
+        if self.work.stopping and now >= self._drain_until + 2 * GOODBYE_SECONDS:
             self.finished = True
 
     def _say(self, text: str) -> None:
@@ -326,12 +395,27 @@ class Pilot:
 def read_answer(content: Dict[str, Any]) -> Answer:
     """An answer from its JSON; fields that this pilot does not know are ignored."""
     known = {name: content[name] for name in Answer._fields if name in content}
-    for name, row in (("bodies", Body), ("tasks", Task), ("cancels", Held), ("recalls", Held)):
-        if name in known:
-            known[name] = read_rows(row, known[name])
+    for name, row in (("cancels", Held), ("recalls", Held), ("follow", Followed)):
+        if known.get(name):
+            known[name] = _rows(row, known[name])
+    known["bodies"] = [_body(fields) for fields in known.get("bodies", ())]
+    known["tasks"] = [_task(fields) for fields in known.get("tasks", ())]
     return Answer(**known)
 
 
-def read_rows(row: Any, rows: List[List[Any]]) -> List[Any]:
+def _rows(row: Any, rows: Iterable[Any]) -> List[Any]:
     width = len(row._fields)
     return [row(*fields[:width]) for fields in rows]
+
+
+def _body(fields: List[Any]) -> Body:
+    body = Body(*fields[: len(Body._fields)])
+    return body._replace(needs=_rows(Need, body.needs), inputs=_rows(Input, body.inputs))
+
+
+_TASK_WIDTH = len(Task._fields)
+
+
+def _task(fields: List[Any]) -> Task:
+    task = Task(*fields[:_TASK_WIDTH])
+    return task._replace(inputs=_rows(Input, task.inputs)) if task.inputs else task

@@ -15,23 +15,63 @@ _LENGTH = struct.Struct("=I")
 _CHUNK = 1 << 16
 
 
+class Link(NamedTuple):
+    """A file of this host that a task finds at `path` in its directory."""
+
+    source: str
+    path: str
+    copy: bool = False
+
+
+class Plan(NamedTuple):
+    """What many orders share; a slot is told once. ``env`` is their environment, to which each
+    order adds its own."""
+
+    number: int
+    env: Dict[str, str]
+    chdir: str = ""  # "": the slot's own private directory
+    links: List[Link] = []
+    outputs: List[str] = []  # globs of files to return; each must match something
+    optional_outputs: List[str] = []
+    output_bytes: int = 1 << 30  # of one task, all files together
+    ok_codes: List[int] = [0]
+    check: str = ""  # a line of shell, run in the task's directory after it
+    log_bytes: int = 65536  # kept of each output stream
+
+
 class Order(NamedTuple):
-    """One task to run. ``env`` is its complete environment."""
+    """One task to run."""
 
     key: str
+    plan: int
     argv: List[str]
-    env: Dict[str, str]
+    env: Dict[str, str] = {}
     limit_seconds: float = 0.0  # 0: no limit
-    chdir: str = ""  # "": the slot's own private directory
+    memory_mb: int = 0  # 0: no limit
+    cores: List[int] = []  # the processors it is bound to; none: any
+    links: List[Link] = []
+    outputs: List[str] = []
+
+
+class Returned(NamedTuple):
+    """A file that a task returns: a small one as ``data``, else where it was moved to
+    (``path`` is what it was called in the task's directory)."""
+
+    path: str
+    size: int
+    executable: bool
+    data: bytes
+    moved_to: str
 
 
 class Outcome(NamedTuple):
     """What came of one order.
 
-    kind: ``ok``, ``failed``, ``timeout``, ``cancelled``, ``returned`` (it never
-    started) or ``host`` (this host's fault: disk full, no more processes, the slot
-    itself died). ``started`` is ``time.monotonic()`` of this host, 0.0 if it never
-    did. ``exit_code`` is -1 where there is none.
+    kind: ``ok``, ``failed``, ``timeout``, ``memory`` (over its limit), ``output`` (a file is
+    missing, or the check failed), ``cancelled``, ``returned`` (it never started) or ``host``
+    (this host's fault: disk full, no more processes, the slot itself died). ``started`` is
+    ``time.monotonic()`` of this host, 0.0 if it never did. ``exit_code`` is -1 where there is
+    none. ``result`` is a JSON object, or nothing; ``tags`` is what was written to $COVEY_TAGS.
     """
 
     key: str
@@ -47,6 +87,9 @@ class Outcome(NamedTuple):
     stdout_bytes: int = 0
     stderr_bytes: int = 0
     message: str = ""
+    result: str = ""
+    tags: str = ""
+    files: List[Returned] = []
 
 
 class Line:

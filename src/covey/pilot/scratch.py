@@ -17,6 +17,10 @@ _MODE = 0o700
 _MINIMUM_FREE_INODES = 16
 _LOOK_SECONDS = 0.1
 _CLOCK_SECONDS = 3.0  # coarser than the time stamps of any file system
+_SPARE_BYTES = 64 << 20  # of output on disk, beyond what is kept of it in the end
+_MOVING_BYTES = 1 << 20
+_BLOCK = 1 << 16
+END_BYTES = 65537
 
 
 class Space:
@@ -70,23 +74,25 @@ class Output:
         self._reader = os.open(self.path, os.O_RDONLY)
         self._flags = fcntl.fcntl(self.fd, fcntl.F_GETFL)
 
-    def take(self, limit: int) -> Tuple[bytes, int]:
-        """What was written since the last time, the middle left out beyond ``limit``
-        bytes, and its true size."""
-        size = os.fstat(self._reader).st_size
-        data = b""
+    def take(self, limit: int) -> Tuple[bytes, int, bytes]:
+        """What was written since the last time, the middle left out beyond ``limit`` bytes; its
+        true size; and its end, of END_BYTES if it has as many."""
+        size = os.lseek(self._reader, 0, os.SEEK_END)
+        data = end = b""
         if size:
-            data = self._read(size, limit)
+            if size <= limit:
+                data = end = os.pread(self._reader, size, 0)
+            else:
+                data = self._cut(size, limit)
+                end = os.pread(self._reader, END_BYTES, max(0, size - END_BYTES))
             os.ftruncate(self.fd, 0)
         # The task shared our open file and may have changed its flags.
         if fcntl.fcntl(self.fd, fcntl.F_GETFL) != self._flags:
             fcntl.fcntl(self.fd, fcntl.F_SETFL, self._flags)
             os.lseek(self.fd, 0, os.SEEK_SET)
-        return data, size
+        return data, size, end
 
-    def _read(self, size: int, limit: int) -> bytes:
-        if size <= limit:
-            return os.pread(self._reader, size, 0)
+    def _cut(self, size: int, limit: int) -> bytes:
         head = limit // 2
         tail = limit - head
         left_out = size - head - tail
@@ -98,11 +104,17 @@ class Output:
             )
         )
 
-    def remove(self) -> None:
-        try:
-            os.unlink(self.path)
-        except OSError:
-            pass
+    def relieve(self, limit: int) -> None:
+        """While a task runs: give back the disk space of a middle that ``take(limit)`` will leave
+        out, so that a task that prints for ever does not fill the disk. What is missing from the
+        file then reads as zeros. Best effort: not every file system can."""
+        found = os.fstat(self._reader)
+        if found.st_blocks * 512 <= limit + _SPARE_BYTES:
+            return
+        start = (limit + END_BYTES) // _BLOCK * _BLOCK + _BLOCK
+        end = (found.st_size - limit - _MOVING_BYTES) // _BLOCK * _BLOCK
+        if end > start:
+            punch(self.fd, start, end - start)
 
 
 class Home:
@@ -138,15 +150,13 @@ class Home:
         """After a task: make it as it was."""
         try:
             found = os.stat(self.path)
-            same = (found.st_ino, found.st_dev, stat.S_IMODE(found.st_mode)) == self._identity
-            # Whatever is made or removed in a directory changes its ctime, which
+            # Whatever is made or removed in a directory, or done to it, changes its ctime, which
             # nobody can set. It tells nothing while younger than the clock is coarse.
-            if same and found.st_ctime_ns == self._empty_since:
+            if found.st_ctime_ns == self._empty_since and found.st_ino == self._identity[0]:
                 return
-            if same:
-                if os.listdir(self.path):
-                    empty(self.path)
-                elif time.time() - found.st_ctime > _CLOCK_SECONDS:
+            if (found.st_ino, found.st_dev, stat.S_IMODE(found.st_mode)) == self._identity:
+                old = time.time() - found.st_ctime > _CLOCK_SECONDS
+                if not empty(self.path) and old:
                     self._empty_since = found.st_ctime_ns
                 return
         except OSError:
@@ -160,6 +170,22 @@ class Home:
                 remove(path)
             except OSError:
                 pass
+
+
+_PUNCH_HOLE_KEEP_SIZE = 2 | 1
+
+
+def punch(fd: int, start: int, size: int) -> bool:
+    """Free these bytes of an open file; False where that cannot be done."""
+    try:
+        import ctypes
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        function = getattr(libc, "fallocate64", None) or libc.fallocate
+        arguments = (ctypes.c_longlong(start), ctypes.c_longlong(size))
+        return int(function(fd, _PUNCH_HOLE_KEEP_SIZE, *arguments)) == 0
+    except (ImportError, AttributeError, OSError):
+        return False  # not Linux, or a Python without ctypes
 
 
 def remove(path: str) -> None:
@@ -176,22 +202,29 @@ def remove(path: str) -> None:
     os.rmdir(path)
 
 
-def empty(root: str) -> None:
-    """Remove everything in root, which no process uses any more. Raises OSError.
+def empty(root: str) -> bool:
+    """Remove everything in root, which no process uses any more; whether there was anything.
+    Raises OSError.
 
     No recursion and no long paths: directories found below are first moved up into
     root, so a tree deeper than any path can name goes too.
     """
     number = 0
+    anything = False
     while True:
-        names = os.listdir(root)
-        if not names:
-            return
-        for name in names:
-            top = os.path.join(root, name)
-            if not stat.S_ISDIR(os.lstat(top).st_mode):
-                os.unlink(top)
-                continue
+        folders = []
+        for name in os.listdir(root):
+            anything = True
+            top = root + "/" + name
+            try:
+                os.unlink(top)  # most are files: they cost one call each
+            except OSError:
+                if not stat.S_ISDIR(os.lstat(top).st_mode):
+                    raise
+                folders.append(top)
+        if not folders:
+            return anything
+        for top in folders:
             os.chmod(top, _MODE)
             for inner in os.listdir(top):
                 path = os.path.join(top, inner)

@@ -1,7 +1,7 @@
 """The loop inside a slot process: one task at a time, from order to outcome.
 
 The rule: this process is single-threaded, never handles a signal asynchronously
-(see ``wake``), and never blocks but in one place, ``wake.wait``, where an end of the
+(see ``wake``), and waits in one place only, ``wake.wait``, where an end of the
 task, a word from the pilot and a deadline all arrive. Orders are numbered 1, 2, 3, …
 and taken in that order, so "stop number 7" means the same whether 7 has ended, runs,
 waits here or has not arrived: no race needs an answer.
@@ -11,6 +11,8 @@ see ``keeper``): kill the task and everything of it, remove what is on disk, exi
 
 Outcomes are collected for a few milliseconds while more orders wait, so that short
 tasks do not wake the pilot for each; a task that runs on holds none of them back.
+
+What is done for a task before and after it runs is in ``bench``.
 """
 
 import errno
@@ -18,14 +20,17 @@ import os
 import signal
 import time
 from collections import deque
-from typing import Any, Deque, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Deque, Dict, List, Optional, Set, Tuple
 
-from covey.pilot import spawn, tree, wake
+from covey.pilot import judge, tree, wake
+from covey.pilot.bench import Bench, Given, Recipe, Settings, Unready, attempt
 from covey.pilot.board import Board
-from covey.pilot.orders import Line, Outcome
-from covey.pilot.scratch import Home, Output, Space
+from covey.pilot.furnish import Refused
+from covey.pilot.harvest import Found, Unfit
+from covey.pilot.orders import Line, Outcome, Plan
 
 CANCEL, RECALL = 0, 1  # what the control line says, with the number of an order
+PLAN, FORGET = 0, -1  # in the place of an order's number: this is a plan, or the end of one
 MORE = None  # "send the rest of that order": half of it is here and nothing else to do
 
 _PACE_SECONDS = 0.04  # between reports, while orders wait here
@@ -33,54 +38,36 @@ _LOOK_SECONDS = 0.005
 _STUCK_SECONDS = 0.05  # until a pilot that does not read is tried again
 _UNSENT_BYTES = 1 << 20  # with more than this unread, no further task is started
 _RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0)
-_HOST_ERRORS = (
-    errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY,
-    errno.EIO, errno.ESTALE, errno.ENOSPC, errno.EDQUOT, errno.EINTR,
-)  # fmt: skip
-
-
-class Settings(NamedTuple):
-    directory: str
-    output_limit: int
-    grace_seconds: float
-    minimum_free_bytes: int
-
-
-class Given(NamedTuple):
-    """An order as it crosses the line."""
-
-    number: int
-    key: str
-    argv: List[str]
-    env: Any
-    limit_seconds: float
-    chdir: str
+_INSPECT_SECONDS = 1.0  # between looks at how much a task has printed
+_CHECK_SECONDS = 60.0
 
 
 class Task:
-    """The order that runs now."""
+    """The process that runs now."""
 
-    __slots__ = ("deadline", "given", "kill_at", "pid", "started", "status", "usage", "verdict")
+    __slots__ = (
+        "deadline", "given", "inspect_at", "kill_at", "pid", "started", "status", "usage",
+        "verdict",
+    )  # fmt: skip
 
-    def __init__(self, given: Given, pid: int, started: float) -> None:
+    def __init__(self, given: Given, pid: int, limit_seconds: float) -> None:
         self.given = given
         self.pid = pid
-        self.started = started
-        self.deadline = started + given.limit_seconds if given.limit_seconds > 0 else 0.0
+        self.started = now = time.monotonic()
+        self.deadline = now + limit_seconds if limit_seconds > 0 else 0.0
+        self.inspect_at = now + _INSPECT_SECONDS
         self.kill_at = 0.0
         self.verdict = ""
         self.status: Optional[int] = None
-        self.usage = tree.Usage()
+        self.usage = tree.NOTHING
 
 
 class Gone(Exception):
     """Nobody wants this slot any more."""
 
 
-def paths(directory: str, index: int) -> Tuple[str, str, str]:
-    """The private directory and output files of a slot."""
-    base = os.path.join(directory, "slot-{}".format(index))
-    return base, base + ".out", base + ".err"
+class Unwanted(Exception):
+    """Nobody wants this order any more."""
 
 
 class Slot:
@@ -94,8 +81,8 @@ class Slot:
         self.board = board
         self.keeper = os.getppid()
         self.adopting = tree.become_subreaper()
-        self.commands = spawn.Commands()
-        self.space = Space(settings.directory, settings.minimum_free_bytes)
+        self.bench = Bench(settings, index)
+        self.plans: Dict[int, Recipe] = {}
         self.waiting: Deque[Given] = deque()
         self.dropped: Set[int] = set()
         self.last = 0  # number of the last order that is over
@@ -103,46 +90,26 @@ class Slot:
         self.done: List[Tuple[int, Tuple[Any, ...]]] = []
         self.done_since = 0.0
         self.look_at = 0.0
-        self.home: Optional[Home] = None
-        self.outputs: List[Output] = []
+        self.bells = [control.fileno(), orders.fileno()]
 
     def serve(self) -> None:
         """Run orders until Gone; then nothing of this slot is left."""
         try:
             wake.ring(self.control.fileno())
             self._look()
-            self._furnish()
+            # However long that takes: a full disk is no reason to die.
+            while not self.bench.open():
+                self._pause(1.0)
+            self.bells += self.bench.tags.bells()
             while True:
                 self._run(self._next())
         except Gone:
             pass
         finally:
-            self._vanish()
+            tree.kill_all_children()
+            self.bench.remove(self.control.closed or self.orders.closed)
 
-    # Before and after tasks
-
-    def _furnish(self) -> None:
-        """Make what the slot needs on disk, however long that takes: a full disk is
-        no reason to die, and cancels are answered meanwhile."""
-        path, out, err = paths(self.settings.directory, self.index)
-        while True:
-            try:
-                self.home = self.home or Home(path)
-                self.outputs = [Output(out, 1), Output(err, 2)]
-                return
-            except OSError:
-                self._pause(1.0)
-
-    def _vanish(self) -> None:
-        tree.kill_all_children()
-        if self.home:
-            self.home.remove()
-        for output in self.outputs:
-            output.remove()
-        try:
-            os.rmdir(self.settings.directory)  # the last one out succeeds
-        except OSError:
-            pass
+    # Words from the pilot
 
     def _look(self) -> None:
         """Read the control line; raises Gone."""
@@ -169,7 +136,7 @@ class Slot:
 
     def _sleep(self, timeout: Optional[float]) -> int:
         """Wait for anything; the signal that came, 0 for none. Raises Gone."""
-        number = wake.wait(timeout, [self.control.fileno(), self.orders.fileno()])
+        number = wake.wait(timeout, self.bells)
         if number not in (0, wake.CHILD) and (os.getppid() != self.keeper or self.board.ending()):
             raise Gone
         return number
@@ -199,12 +166,17 @@ class Slot:
                 self._idle()
 
     def _fetch(self) -> None:
-        self.waiting.extend(Given(*value) for value in self.orders.receive())
+        for value in self.orders.receive():
+            number = value[0]
+            if number > 0:
+                self.waiting.append(Given(number, value[1], self.plans[value[2]], *value[3:]))
+            elif number == PLAN:
+                self.plans[value[1]] = Recipe(Plan(*value[1:]), self.bench.paths)
+            else:
+                self.plans.pop(value[1], None)
 
     def _idle(self) -> None:
         self._flush()
-        if self.orders.unread:
-            self.orders.send(MORE)
         wake.ring(self.orders.fileno())
         try:
             # Nothing rang for what came before the bell was on.
@@ -214,16 +186,17 @@ class Slot:
                 self._flush()
                 if self.waiting:
                     return
-                self._sleep(_STUCK_SECONDS if self.orders.unsent else None)
-                self._fetch()
-                if self.orders.unread and not self.waiting:
+                if self.orders.unread:
                     self.orders.send(MORE)
+                self._sleep(_STUCK_SECONDS if self.orders.unsent else None)
+                self.look_at = 0.0  # one signal may have rung for both lines
+                self._fetch()
         finally:
             wake.ring(self.orders.fileno(), False)
 
     # Outcomes
 
-    def _report(self, number: int, outcome: Outcome) -> None:
+    def _report(self, number: int, outcome: Tuple[Any, ...]) -> None:
         now = time.monotonic()
         if not self.done:
             self.done_since = now
@@ -238,7 +211,7 @@ class Slot:
         elif self.orders.unsent:
             self.orders.flush()
 
-    def _settle(self, given: Given, outcome: Outcome) -> None:
+    def _settle(self, given: Given, outcome: Tuple[Any, ...]) -> None:
         """The order whose turn it was is over."""
         self.last = given.number
         self.dropped.discard(given.number)
@@ -247,90 +220,111 @@ class Slot:
     # One task
 
     def _run(self, given: Given) -> None:
-        pid = 0
-        failure: Optional[OSError] = None
-        if self._wait_for_room(given):
-            self.board.begin(self.index, given.number, 0)
-            try:
-                pid = self._start(given)
-            except OSError as error:
-                failure = error
-            except ValueError as error:
-                failure = OSError(errno.EINVAL, str(error))
-        if failure:
-            self._settle(given, _unstarted(given, failure))
-        elif not pid:
+        if not self._wait_for_room(given):
             self._settle(given, Outcome(given.key, "returned"))
+            return
+        self.board.begin(self.index, given.number, 0)
+        pid, failure = self._begin(given)
+        outcome: Tuple[Any, ...]
+        if pid:
+            outcome = self._finish(self._watch(given, pid, given.limit_seconds))
         else:
-            task = self.task = Task(given, pid, time.monotonic())
-            self.board.begin(self.index, given.number, pid)
-            self._wait(task)
-            self.task = None
-            self._finish(task)
+            outcome = failure or Outcome(given.key, "returned")
+        self.bench.tidy()
+        self._settle(given, outcome)
+
+    def _begin(self, given: Given) -> Tuple[int, Optional[Outcome]]:
+        """The process id; or 0, and what failed, if it is not that nobody wants it any more."""
+        chdir = given.plan.chdir
+        try:
+            if given.links or not given.plan.bare:
+                self.bench.prepare(given, lambda: self._breathe(given))
+            return self._start(given, given.argv), None
+        except Unwanted:
+            return 0, None
+        except OSError as error:
+            return 0, judge.unstarted(given.key, given.argv, chdir, error)
+        except ValueError as error:
+            wrong = OSError(errno.EINVAL, str(error))
+            return 0, judge.unstarted(given.key, given.argv, chdir, wrong)
+        except Refused as refused:
+            return 0, judge.refused(given.key, str(refused))
+        except Unready as unready:
+            return 0, Outcome(given.key, "host", message=str(unready))
+
+    def _breathe(self, given: Given) -> None:
+        """In the middle of something long: report, listen. Raises Gone and Unwanted."""
+        self._flush()
+        self._look()
+        if given.number in self.dropped:
+            raise Unwanted
 
     def _wait_for_room(self, given: Given) -> bool:
         """False when the order is no longer wanted."""
-        while self.home is None or len(self.orders.unsent) > _UNSENT_BYTES or self.space.short():
+        bench = self.bench
+        while not bench.ready or len(self.orders.unsent) > _UNSENT_BYTES or bench.space.short():
             self._pause(1.0 if not self.orders.unsent else _STUCK_SECONDS)
             if given.number in self.dropped:
                 return False
-            if self.home is None:
-                self._move_in()
+            if not bench.ready:
+                bench.open()
         return True
 
-    def _move_in(self) -> None:
-        try:
-            self.home = Home(paths(self.settings.directory, self.index)[0])
-        except OSError:
-            self.home = None
-
-    def _start(self, given: Given) -> int:
+    def _start(self, given: Given, argv: List[str]) -> int:
         """The process id; 0 when it was dropped while the system could not fork."""
-        if not given.argv:
+        if not argv:
             raise ValueError("no command")
-        path = given.env.get("PATH", os.defpath)
+        env = self.bench.environment(given)
         for seconds in (*_RETRY_SECONDS, 0.0):
             try:
-                if given.chdir:
-                    os.chdir(given.chdir)
-                return spawn.start(self.commands.find(given.argv[0], path), given.argv, given.env)
+                return self.bench.start(given, argv, env)
             except OSError as error:
                 if not seconds:
                     raise
-                if self.commands.forget() and error.errno == errno.ENOENT:
+                if self.bench.commands.forget() and error.errno == errno.ENOENT:
                     continue  # it may have been where it no longer is
-                if error.errno not in _HOST_ERRORS:
+                if error.errno not in judge.HOST_ERRORS:
                     raise
                 self._pause(seconds)
                 if given.number in self.dropped:
                     return 0
-            finally:
-                if given.chdir and self.home:
-                    self.home.enter()
         raise AssertionError("unreachable")
 
-    def _wait(self, task: Task) -> None:
-        """Until the task's main process has ended and nothing of it is left."""
+    # Running
+
+    def _watch(self, given: Given, pid: int, limit_seconds: float) -> Task:
+        """Until the process has ended and nothing of it is left."""
+        task = self.task = Task(given, pid, limit_seconds)
+        if given.memory_mb:
+            task.inspect_at = task.started + self.bench.memory.pause()
+        self.board.begin(self.index, given.number, pid)
         while True:
             number = self._sleep(self._until(task))
             if number in (wake.CHILD, wake.ANY) and self._reap(task):
-                return
+                break
             if number:
                 self._look()
+                self.bench.tags.drain()
             self._mind(task)
+        self.task = None
+        return task
 
-    def _until(self, task: Task) -> Optional[float]:
+    def _until(self, task: Task) -> float:
         """Seconds until there is something to do without being told."""
-        due = task.kill_at or task.deadline
-        if self.done:
-            pace = self.done_since + _PACE_SECONDS
-            due = min(due, pace) if due else pace
         if self.orders.unsent:
             return _STUCK_SECONDS
-        return max(0.0, due - time.monotonic()) if due else None
+        due = task.inspect_at
+        end = task.kill_at or task.deadline
+        if end and end < due:
+            due = end
+        if self.done and self.done_since + _PACE_SECONDS < due:
+            due = self.done_since + _PACE_SECONDS
+        return max(0.0, due - time.monotonic())
 
     def _mind(self, task: Task) -> None:
         now = time.monotonic()
+        if now >= task.inspect_at:
+            self._inspect(task, now)
         if task.deadline and not task.verdict and now >= task.deadline:
             self._stop(task, "timeout")
         if task.kill_at and now >= task.kill_at:
@@ -338,6 +332,18 @@ class Slot:
             task.kill_at = now + 0.05  # again: it may have forked meanwhile
         if self.orders.unsent or (self.done and now - self.done_since >= _PACE_SECONDS):
             self._flush()
+
+    def _inspect(self, task: Task, now: float) -> None:
+        """How much memory it has, and how much it has printed."""
+        for output in self.bench.outputs:
+            output.relieve(task.given.plan.log_bytes)
+        pause = _INSPECT_SECONDS
+        if task.given.memory_mb:
+            pause = self.bench.memory.pause()
+            if self.bench.memory.over() and not task.kill_at:
+                task.verdict = task.verdict or "memory"
+                task.kill_at = now  # without grace: others need the memory
+        task.inspect_at = now + pause
 
     def _stop(self, task: Task, verdict: str) -> None:
         if not task.verdict:
@@ -356,7 +362,7 @@ class Slot:
                 if pid == task.pid:
                     task.status = status
                     if not self.adopting:
-                        _kill_group(pid)
+                        attempt(os.killpg, pid, signal.SIGKILL)
                 if pid:
                     task.usage = task.usage.plus(rusage)
                 elif task.status is None:
@@ -372,75 +378,69 @@ class Slot:
         )
         return True
 
-    def _finish(self, task: Task) -> None:
-        now = time.monotonic()
-        kind, code, number, message = _judge(task)
-        if kind == "failed":
-            shortage = self.space.shortage()  # before the task's own output is dropped
-            if shortage:
-                kind, message = "host", "{}; {}".format(message, shortage)
-        out, out_bytes = self.outputs[0].take(self.settings.output_limit)
-        err, err_bytes = self.outputs[1].take(self.settings.output_limit)
-        try:
-            if self.home:
-                self.home.tidy()
-        except OSError:
-            self.home = None  # made anew before the next task
-        outcome = Outcome(
-            task.given.key, kind, code, number, now - task.started, task.usage.cpu_seconds,
-            task.usage.memory_kb, task.started, out, err, out_bytes, err_bytes, message,
+    # Ending
+
+    def _finish(self, task: Task) -> Tuple[Any, ...]:
+        """The fields of its outcome."""
+        wall_seconds = time.monotonic() - task.started
+        given, usage, bench = task.given, task.usage, self.bench
+        plan = given.plan
+        kind, code, number, message = judge.judge(
+            task.status, task.verdict, given.limit_seconds, plan.ok_codes
+        )
+        shortage = bench.space.shortage() if kind == "failed" else ""
+        out, out_bytes, end = bench.outputs[0].take(plan.log_bytes)
+        err, err_bytes, _ = bench.outputs[1].take(plan.log_bytes)
+        memory_kb = usage.memory_kb
+        if given.memory_mb:
+            over, memory_kb = bench.memory.end(memory_kb, kind == "failed", err)
+            if task.verdict == "memory" or (over and not task.verdict):
+                kind, message = "memory", judge.over_memory(given.memory_mb, memory_kb)
+        if shortage and kind == "failed":
+            kind, message = "host", "{}; {}".format(message, shortage)
+        files: List[Any] = []
+        if given.outputs or not plan.bare:
+            kind, message, files = self._collect(given, kind, message)
+        result, remark = bench.told(end)
+        if remark:
+            message = "{}; {}".format(message, remark) if message else remark
+        return (
+            given.key, kind, code, number, wall_seconds, usage.cpu_seconds, memory_kb,
+            task.started, out, err, out_bytes, err_bytes, message, result, bench.tags.take(), files,
         )  # fmt: skip
-        self._settle(task.given, outcome)
 
+    def _collect(self, given: Given, kind: str, message: str) -> Tuple[str, str, List[Any]]:
+        """Whether its files are what was asked for, and those to return. A task that did not end
+        well returns only what is optional, for whoever wants to know why."""
+        found: Found = {}
+        try:
+            if kind == "ok":
+                found = self.bench.find(given)
+                if given.plan.check:
+                    kind, message = self._check(given)
+        except Unfit as unfit:
+            kind, message = "output", str(unfit)
+        try:
+            return kind, message, self.bench.take(given, found if kind == "ok" else {})
+        except Unfit as unfit:
+            return ("output", str(unfit), []) if kind == "ok" else (kind, message, [])
+        except OSError as error:
+            words = "cannot take its outputs: {}".format(error)
+            return ("host", words, []) if kind == "ok" else (kind, message, [])
 
-def _judge(task: Task) -> Tuple[str, int, int, str]:
-    """(kind, exit code, signal, words) of a task that has ended."""
-    status = task.status
-    if status is None:
-        return "host", -1, 0, "its process vanished"
-    code, number = -1, 0
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        message = "killed by {}".format(_signal_name(number))
-        if number == signal.SIGKILL and not task.verdict:
-            message += " (not by covey; perhaps for want of memory)"
-    else:
-        code = os.WEXITSTATUS(status)
-        message = "exit code {}".format(code) if code else ""
-    if task.verdict == "timeout":
-        message = "over its limit of {:g} s".format(task.given.limit_seconds)
-    elif task.verdict:
-        message = task.verdict
-    return task.verdict or ("ok" if code == 0 else "failed"), code, number, message
-
-
-def _unstarted(given: Given, error: OSError) -> Outcome:
-    """The outcome of an order whose command could not be executed."""
-    words = error.strerror or str(error)
-    if error.errno in _HOST_ERRORS:
-        return Outcome(given.key, "host", message="cannot start a process: " + words)
-    name = given.argv[0] if given.argv else ""
-    missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
-    if missing and given.chdir and not os.path.isdir(given.chdir):
-        name, missing = given.chdir, False  # as sh does when it cannot change there
-    message = "{}: {}".format(name, "command not found" if missing else words)
-    text = "covey: {}\n".format(message).encode("utf-8", "backslashreplace")
-    now = time.monotonic()
-    return Outcome(
-        given.key, "failed", 127 if missing else 126, started=now,
-        stderr=text, stderr_bytes=len(text), message=message,
-    )  # fmt: skip
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "signal {}".format(number)
-
-
-def _kill_group(pid: int) -> None:
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except OSError:
-        pass
+    def _check(self, given: Given) -> Tuple[str, str]:
+        """Run the check of the plan; (kind, message) of the task that it is about."""
+        try:
+            pid = self._start(given, ["/bin/sh", "-c", given.plan.check])
+        except (OSError, Unready) as error:
+            return "host", "cannot start the check: {}".format(error)
+        if not pid:
+            return "cancelled", "cancelled"
+        task = self._watch(given, pid, _CHECK_SECONDS)
+        printed = b"".join(output.take(given.plan.log_bytes)[0] for output in self.bench.outputs)
+        if given.memory_mb:
+            self.bench.memory.end(0, False, b"")
+        verdict = judge.judge(task.status, task.verdict, _CHECK_SECONDS, (0,))
+        if verdict.kind in ("ok", "cancelled", "host"):
+            return verdict.kind, verdict.message
+        return "output", judge.check_failed(verdict, printed)

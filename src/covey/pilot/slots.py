@@ -7,6 +7,9 @@ Each slot holds a few orders beyond the one that runs, so that it never waits fo
 pilot: two in all where tasks are long, more where they take milliseconds. What waits
 in one slot while another is idle is moved over, so holding is never queueing.
 
+What many orders share is a plan: ``plan`` it once, name it in each of them, ``forget`` it when no
+more will come. Each slot is told of it before the first order that needs it.
+
     pilot ── keeper ── slot ── task
       └─ sockets ───────┘
 
@@ -19,14 +22,16 @@ import select
 import socket
 import time
 import warnings
+import zlib
 from collections import OrderedDict, deque
-from typing import Deque, Dict, Iterable, List, Optional, Set, Tuple
+from typing import Any, Deque, Dict, Iterable, List, Optional, Set, Tuple, Union
 
 from covey.pilot import tree
+from covey.pilot.bench import Settings, outbox, paths
 from covey.pilot.board import Board
 from covey.pilot.keeper import REPLY, fork_keeper, request
-from covey.pilot.orders import Line, Order, Outcome
-from covey.pilot.slot import CANCEL, RECALL, Settings
+from covey.pilot.orders import Line, Order, Outcome, Plan, Returned
+from covey.pilot.slot import CANCEL, FORGET, PLAN, RECALL
 
 _SHALLOW, _DEEP = 2, 128
 _PLENTY = 8
@@ -44,6 +49,7 @@ class _Seat:
         self.control: Optional[Line] = None
         self.pid = 0
         self.inside: "OrderedDict[int, Order]" = OrderedDict()
+        self.plans: Set[int] = set()  # that its process knows
         self.number = 0  # of the last order given; goes on when the slot is replaced
         self.mean_seconds = 1.0
         self.depth = _SHALLOW
@@ -63,20 +69,26 @@ class _Seat:
 
 class Slots:
     """``count`` slots, working in ``directory``, which is made, and removed again at
-    the end if nobody else put anything there."""
+    the end if nobody else put anything there. Files that tasks return are in its outbox until
+    somebody takes them away. Without ``control_groups`` memory limits are held by looking."""
 
     def __init__(
         self,
         directory: str,
         count: int,
-        output_limit: int = 65536,
         grace_seconds: float = 2.0,
         minimum_free_bytes: int = 16 << 20,
+        control_groups: bool = True,
     ) -> None:
-        self._settings = Settings(
-            os.path.abspath(directory), output_limit, grace_seconds, minimum_free_bytes
-        )
+        directory = os.path.abspath(directory)
+        mark = zlib.crc32(directory.encode("utf-8", "surrogateescape"))
+        group = "covey-{}-{:08x}".format(os.getpid(), mark) if control_groups else ""
+        self._settings = Settings(directory, grace_seconds, minimum_free_bytes, group)
         self._seats = [_Seat(index) for index in range(count)]
+        self._next_seat = 0
+        self._least = 0  # no seat has fewer orders
+        self._plans: Dict[int, Plan] = {}
+        self._forgotten: Set[int] = set()  # but still needed
         self._by_fd: Dict[int, _Seat] = {}
         self._where: Dict[str, Tuple[_Seat, int]] = {}
         self._moving: Set[str] = set()
@@ -132,6 +144,30 @@ class Slots:
 
     # Orders in
 
+    def plan(self, plan: Plan) -> None:
+        """Let orders use it from now on, by its number; one is never given to another plan."""
+        if plan.number in self._plans:
+            raise ValueError("plan {} is known already".format(plan.number))
+        self._plans[plan.number] = plan
+
+    def forget(self, number: int) -> None:
+        """No more orders will use that plan. Those that are inside still do."""
+        if number in self._plans:
+            self._forgotten.add(number)
+            self._drop_plans()
+
+    def _drop_plans(self) -> None:
+        used = {order.plan for seat in self._seats for order in seat.inside.values()}
+        for seat in self._seats:
+            used.update(order.plan for dying in seat.dying for order, _ in dying)
+        for number in sorted(self._forgotten - used):
+            self._forgotten.discard(number)
+            del self._plans[number]
+            for seat in self._seats:
+                if seat.orders and number in seat.plans:
+                    seat.plans.discard(number)
+                    seat.orders.send((FORGET, number), later=True)
+
     def filenos(self) -> List[int]:
         """What to poll for reading; changes when a slot is replaced."""
         fds = [seat.orders.fileno() for seat in self._seats if seat.orders]
@@ -150,30 +186,75 @@ class Slots:
                 found[order.key] = pid if inside == number else 0
         return found
 
+    def printed(self, key: str, stream: int, start: int, most: int) -> bytes:
+        """What the order has printed from byte ``start`` on, at most that many bytes: on standard
+        output (1) or error (2). Nothing when it does not run, or no longer. Zeros stand where a
+        task printed so much that the middle was given up."""
+        seat, number = self._where.get(key, (None, 0))
+        if seat is None or self._board.begun(seat.index)[0] != number:
+            return b""
+        try:
+            fd = os.open(paths(self._settings.directory, seat.index)[stream], os.O_RDONLY)
+        except OSError:
+            return b""
+        try:
+            data = os.pread(fd, most, start)
+        finally:
+            os.close(fd)
+        # The next task has the same file, but prints nothing before the board says so.
+        return data if self._board.begun(seat.index)[0] == number else b""
+
     def offer(self, order: Order) -> bool:
         """Take the order into the least loaded slot; False when all are full.
 
-        Its key must not be inside already.
+        Its key must not be inside already, and its plan must be known.
         """
         if order.key in self._where:
             raise ValueError("{} is inside already".format(order.key))
-        seat = self._emptiest([seat for seat in self._seats if seat.room() > 0])
-        if seat is None:
+        if order.plan not in self._plans:
+            raise ValueError("{} names the unknown plan {}".format(order.key, order.plan))
+        seat = self._emptiest()
+        if seat is None or len(seat.inside) >= seat.depth:
             return False
         self._give(seat, order)
         return True
 
-    def _emptiest(self, seats: List[_Seat]) -> Optional[_Seat]:
-        return min(seats, key=lambda seat: len(seat.inside)) if seats else None
+    def _emptiest(self) -> Optional[_Seat]:
+        """The slot with the fewest orders among those that have room, or else among all.
+
+        Looking goes on where it ended the last time and ends at the first that has no more than
+        the least known, so that filling a thousand slots does not look at each for each order.
+        """
+        best: Optional[_Seat] = None
+        best_load = 1 << 30
+        seats, count = self._seats, len(self._seats)
+        for turn in range(count):
+            seat = seats[(self._next_seat + turn) % count]
+            if seat.orders is None:
+                continue
+            load = len(seat.inside)
+            if load >= seat.depth:
+                load += _DEEP
+            if load < best_load:
+                best, best_load = seat, load
+                if load <= self._least:
+                    break
+        if best is not None:
+            self._next_seat = (best.index + 1) % count
+            self._least = best_load
+        return best
 
     def _give(self, seat: _Seat, order: Order) -> None:
         seat.number += 1
         seat.inside[seat.number] = order
         self._where[order.key] = (seat, seat.number)
         if seat.orders:
+            if order.plan not in seat.plans:
+                seat.plans.add(order.plan)
+                seat.orders.send((PLAN,) + _plain(self._plans[order.plan]), later=True)
             # A slot with plenty to do is sure to be heard before it needs this one:
             # several then go in one call.
-            seat.orders.send((seat.number,) + tuple(order), len(seat.inside) > _PLENTY)
+            seat.orders.send((seat.number,) + _plain(order), len(seat.inside) > _PLENTY)
 
     def cancel(self, key: str) -> None:
         """End the order: killed if it runs (``cancelled``), else ``returned``. One
@@ -212,6 +293,8 @@ class Slots:
                     self._disconnect(seat)
                     self._connect(seat)
             self._balance()
+            if self._forgotten:
+                self._drop_plans()
             if self._ready or not left:
                 ready, self._ready = self._ready, []
                 return ready
@@ -225,7 +308,11 @@ class Slots:
                 seat.last_words = value
             else:
                 for number, fields in value or ():
-                    self._over(seat, seat.inside.pop(number), Outcome(*fields))
+                    outcome = Outcome(*fields)
+                    if outcome.files:
+                        outcome = outcome._replace(files=[Returned(*row) for row in outcome.files])
+                    self._over(seat, seat.inside.pop(number), outcome)
+                self._least = min(self._least, len(seat.inside))
         seat.control.flush()
         seat.orders.flush()  # the rest of a long order, if the slot asked for MORE
         return not seat.orders.closed
@@ -236,7 +323,7 @@ class Slots:
         moving = order.key in self._moving
         self._moving.discard(order.key)
         if moving and outcome.kind == "returned" and order.key not in self._unwanted:
-            target = self._emptiest([seat for seat in self._seats if seat.orders])
+            target = self._emptiest()
             if target is not None:
                 self._give(target, order)
                 return
@@ -280,11 +367,24 @@ class Slots:
             ]
         )
         seat.inside.clear()
+        seat.plans.clear()
+        self._least = 0
 
     def _write_off(self, seat: _Seat) -> None:
         """Nothing of a dead slot is left: report the orders it had."""
         for order, outcome in seat.dying.popleft() if seat.dying else ():
+            self._clear_outbox(order.key)
             self._over(seat, order, outcome)
+
+    def _clear_outbox(self, key: str) -> None:
+        """Of what a slot took from a task, but did not live to tell."""
+        away = outbox(self._settings.directory)
+        try:
+            for name in os.listdir(away):
+                if name.rpartition("-")[0] == key.replace("/", "_"):
+                    os.unlink(os.path.join(away, name))
+        except OSError:
+            pass
 
     def _hear_keeper(self) -> None:
         while self._keeper is not None:
@@ -352,6 +452,14 @@ class Slots:
         outcomes += self._ready
         self._ready = []
         return outcomes
+
+
+def _plain(row: Union[Plan, Order]) -> Tuple[Any, ...]:
+    """As it can cross a line: plain tuples all the way down."""
+    if not row.links:
+        return tuple(row)
+    links = [tuple(link) for link in row.links]
+    return tuple(links if value is row.links else value for value in row)
 
 
 def _wait_reaped(pids: List[int], seconds: float) -> None:

@@ -113,22 +113,25 @@ def _become(path: Any, argv: List[Any], env: Dict[Any, Any], writer: int) -> Non
         os._exit(127)
 
 
-def _all_encoded(
-    path: str, argv: List[str], env: Dict[str, str]
-) -> Tuple[bytes, List[bytes], Dict[bytes, bytes]]:
+def encoded(text: Any) -> bytes:
     """As UTF-8, whatever the locale: Python 3.6 under LC_ALL=C would take ASCII alone."""
+    return text if text.__class__ is bytes else text.encode("utf-8", "surrogateescape")
 
-    def encoded(text: str) -> bytes:
-        return text.encode("utf-8", "surrogateescape")
 
-    words = [encoded(word) for word in argv]
-    return encoded(path), words, {encoded(k): encoded(v) for k, v in env.items()}
+def encoded_env(env: Dict[Any, Any]) -> Dict[bytes, bytes]:
+    return {encoded(name): encoded(value) for name, value in env.items()}
+
+
+def _all_encoded(
+    path: str, argv: List[str], env: Dict[Any, Any]
+) -> Tuple[bytes, List[bytes], Dict[bytes, bytes]]:
+    return encoded(path), [encoded(word) for word in argv], encoded_env(env)
 
 
 _start = _by_posix_spawn if hasattr(os, "posix_spawn") else _by_fork
 
 
-def start(path: str, argv: List[str], env: Dict[str, str]) -> int:
+def start(path: str, argv: List[str], env: Dict[Any, Any]) -> int:
     """Start the program at ``path``; its process id.
 
     Raises OSError when the system refuses, ValueError for arguments that no system

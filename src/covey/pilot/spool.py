@@ -1,4 +1,4 @@
-"""What tasks printed, kept on disk while the server is away.
+"""What tasks printed and returned, kept on disk while the server is away.
 
 Ends are small, but outputs are not: through an outage they wait in one file, and only where they
 lie there is kept in memory. The file is emptied as soon as everything in it is delivered.
@@ -6,31 +6,40 @@ lie there is kept in memory. The file is emptied as soon as everything in it is 
 
 import json
 import os
-from typing import Dict, Tuple
+from typing import Dict, NamedTuple, Tuple
 
-from covey.pilot.messages import End
+from covey.pilot.messages import HOST, End, OutputFile
+
+
+class _Place(NamedTuple):
+    start: int
+    size: int
+    precious: bool  # without it the attempt was for nothing
 
 
 class Spool:
     def __init__(self, path: str) -> None:
         self._path = path
-        self._places: Dict[Tuple[int, int], Tuple[int, int]] = {}
+        self._places: Dict[Tuple[int, int], _Place] = {}
 
     def put(self, end: End) -> End:
         """The end without its outputs, which are on disk now; as it was if they cannot be."""
-        if not end.stdout and not end.stderr:
+        if not (end.stdout or end.stderr or end.result or end.files):
             return end
         try:
             with open(self._path, "ab") as file:
                 start = file.tell()
-                data = json.dumps([end.stdout, end.stderr]).encode("utf-8")
+                kept = [end.stdout, end.stderr, end.result, end.files]
+                data = json.dumps(kept).encode("utf-8")
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
         except OSError:
             return end  # full disk: memory has room for what a pilot holds
-        self._places[(end.epoch, end.sequence)] = (start, len(data))
-        return end._replace(stdout="", stderr="")
+        self._places[(end.epoch, end.sequence)] = _Place(
+            start, len(data), bool(end.result or end.files)
+        )
+        return end._replace(stdout="", stderr="", result="", files=[])
 
     def fill(self, end: End) -> End:
         """The end with its outputs, to be sent."""
@@ -39,11 +48,16 @@ class Spool:
             return end
         try:
             with open(self._path, "rb") as file:
-                file.seek(place[0])
-                stdout, stderr = json.loads(file.read(place[1]).decode("utf-8"))
+                file.seek(place.start)
+                kept = json.loads(file.read(place.size).decode("utf-8"))
+            stdout, stderr, result, files = kept
         except (OSError, ValueError) as error:
-            return end._replace(stderr="[the output was lost on the host: %s]" % error)
-        return end._replace(stdout=stdout, stderr=stderr)
+            words = "[the output was lost on the host: %s]" % error
+            if place.precious:
+                return end._replace(outcome=HOST, message=words)
+            return end._replace(stderr=words)
+        rows = [OutputFile(*row) for row in files]
+        return end._replace(stdout=stdout, stderr=stderr, result=result, files=rows)
 
     def delivered(self) -> None:
         """Everything that was put here has reached the server."""

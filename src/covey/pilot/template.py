@@ -1,47 +1,148 @@
-"""From a bag's command and a task's values to the words that are run.
+"""From a bag's body and a task's values to the order that a slot runs.
 
 Only `{name}` of a known parameter, `{task}` and `{bag}` are replaced; other braces are the
-command's own, so that awk '{print $1}' means what it says.
+command's own, so that awk '{print $1}' means what it says. What all tasks of a bag share is in one
+plan, told to each slot once; an order has only what differs.
 """
 
+import glob
 import re
 from typing import Dict, List, Sequence, Tuple, Union
 
-from covey.pilot.messages import Body, Scalar, Task
+from covey.pilot.messages import Body, Need, Scalar, Task
+from covey.pilot.orders import Link, Order, Plan
+from covey.pilot.room import NOTHING, PLAIN, Ask, Grant
 
 _WORD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 Part = Union[str, int]  # literal text, or the place of a value
+Parts = Tuple[Part, ...]
 
 # Where the task's and the bag's own numbers are found among the values.
 _TASK, _BAG = -2, -1
 
 
 class Template:
-    """A body made ready to run many tasks."""
+    """A body made ready to run many tasks. `number` is its plan's; `links` are the bag's inputs,
+    `setup` the directory that its setup made."""
 
-    def __init__(self, body: Body, environment: Dict[str, str]) -> None:
+    def __init__(
+        self,
+        body: Body,
+        environment: Dict[str, str],
+        number: int = 0,
+        links: Sequence[Link] = (),
+        setup: str = "",
+    ) -> None:
         places = {"task": _TASK, "bag": _BAG}
         places.update({name: index for index, name in enumerate(body.names)})
         self.body = body
+        self._number = number
         self._words = [_parse(word, places) for word in body.argv]
-        self._environment = dict(environment)
-        self._environment.update(body.env)
-        self._environment["COVEY_BAG"] = str(body.bag)
+        self._needs = list(body.needs) or [Need()]
+        self._asks = [_ask(need, body.pin) for need in self._needs]
+        shared, self._class_environments = _class_environments(body, self._needs)
+        outputs = [(pattern, _parse(pattern, places)) for pattern in body.outputs]
+        self._outputs = [parts for _, parts in outputs if not _constant(parts)]
+        self.plan = Plan(
+            number,
+            _shared_environment(body, environment, shared, setup),
+            body.chdir,
+            list(links),
+            [pattern for pattern, parts in outputs if _constant(parts)],
+            [_widened(_parse(pattern, places)) for pattern in body.optional_outputs],
+            body.output_mb << 20,
+            list(body.ok_codes),
+            body.check,
+            body.log_kb << 10,
+        )
 
-    def argv(self, task: Task) -> List[str]:
+    def ask(self, task: Task) -> Ask:
+        ask = self._asks[self._class(task)]
+        return ask._replace(memory_mb=task.memory_mb) if task.memory_mb else ask
+
+    def order(
+        self, key: str, task: Task, grant: Grant = NOTHING, links: Sequence[Link] = ()
+    ) -> Order:
         values: List[Scalar] = list(task.values)
         values += [task.task, task.bag]
-        return [_render(parts, values) for parts in self._words]
+        kind = self._class(task)
+        need = self._needs[kind]
+        environment = self._environment(key, task, grant, self._class_environments[kind])
+        return Order(
+            key,
+            self._number,
+            [_render(parts, values) for parts in self._words],
+            environment,
+            task.limit_seconds or need.limit_seconds,
+            task.memory_mb or need.memory_mb,
+            list(grant.processors),
+            list(links),
+            [_render_pattern(parts, values) for parts in self._outputs],
+        )
 
-    def environment(self, task: Task, key: str) -> Dict[str, str]:
-        environment = self._environment.copy()
-        environment["COVEY_TASK"] = str(task.task)
-        environment["COVEY_ATTEMPT"] = key
+    def _class(self, task: Task) -> int:
+        return task.need if task.need < len(self._needs) else 0
+
+    def _environment(
+        self, key: str, task: Task, grant: Grant, own: Dict[str, str]
+    ) -> Dict[str, str]:
+        """Only what differs from task to task."""
+        environment = {"COVEY_TASK": str(task.task), "COVEY_ATTEMPT": key}
+        if own:
+            environment.update(own)
+        if task.memory_mb:
+            environment["COVEY_MEMORY_MB"] = str(task.memory_mb)
+        if grant.gpus:
+            devices = ",".join(grant.gpus)
+            environment["CUDA_VISIBLE_DEVICES"] = devices
+            environment["ROCR_VISIBLE_DEVICES"] = devices
+        if self.body.export:
+            for name, value in zip(self.body.names, task.values):
+                environment[name] = str(value)
         return environment
 
 
-def _parse(word: str, places: Dict[str, int]) -> Tuple[Part, ...]:
+def _ask(need: Need, pin: bool) -> Ask:
+    ask = Ask(max(1, need.cores), need.memory_mb, need.disk_mb, need.gpus, pin)
+    return PLAIN if ask == PLAIN else ask
+
+
+def _shared_environment(
+    body: Body, environment: Dict[str, str], shared: Dict[str, str], setup: str
+) -> Dict[str, str]:
+    found = dict(environment)
+    found.update(body.env)
+    found.update(shared)
+    found["COVEY_BAG"] = str(body.bag)
+    if setup:
+        found["COVEY_SETUP"] = setup
+    return found
+
+
+def _class_environments(
+    body: Body, needs: Sequence[Need]
+) -> Tuple[Dict[str, str], List[Dict[str, str]]]:
+    """What every class has alike, and what each has besides."""
+    each = []
+    for need in needs:
+        cores = str(max(1, need.cores))
+        found = {"COVEY_CORES": cores}
+        if "OMP_NUM_THREADS" not in body.env:
+            found["OMP_NUM_THREADS"] = cores
+        if need.memory_mb:
+            found["COVEY_MEMORY_MB"] = str(need.memory_mb)
+        each.append(found)
+    shared = {
+        name: value
+        for name, value in each[0].items()
+        if all(found.get(name) == value for found in each)
+    }
+    own = [{name: value for name, value in found.items() if name not in shared} for found in each]
+    return shared, own
+
+
+def _parse(word: str, places: Dict[str, int]) -> Parts:
     parts: List[Part] = []
     end = 0
     for match in _WORD.finditer(word):
@@ -53,7 +154,24 @@ def _parse(word: str, places: Dict[str, int]) -> Tuple[Part, ...]:
     return tuple(part for part in parts if part != "")
 
 
-def _render(parts: Tuple[Part, ...], values: Sequence[Scalar]) -> str:
+def _constant(parts: Parts) -> bool:
+    return all(isinstance(part, str) for part in parts)
+
+
+def _render(parts: Parts, values: Sequence[Scalar]) -> str:
     if len(parts) == 1 and isinstance(parts[0], str):
         return parts[0]
     return "".join(part if isinstance(part, str) else str(values[part]) for part in parts)
+
+
+def _render_pattern(parts: Parts, values: Sequence[Scalar]) -> str:
+    """A value in a pattern means itself, whatever is in it."""
+    return "".join(
+        part if isinstance(part, str) else glob.escape(str(values[part])) for part in parts
+    )
+
+
+def _widened(parts: Parts) -> str:
+    """A pattern for all tasks: orders have none of their own for what may be missing, and in a
+    task's directory there are only its own files."""
+    return "".join(part if isinstance(part, str) else "*" for part in parts)

@@ -39,6 +39,7 @@ class Usage(NamedTuple):
         return Usage(cpu, max(self.memory_kb, memory))
 
 
+NOTHING = Usage()
 _RSS_IN_KB = os.uname().sysname != "Darwin"
 
 

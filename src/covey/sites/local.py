@@ -37,15 +37,23 @@ class Watched(NamedTuple):
 
 
 class LocalSite:
-    """`command` starts the pilot file; the path of a start file is appended."""
+    """`command` starts the pilot file; the path of a start file is appended. `options` are more
+    of the pilot's options (`memory_mb`, `disk_mb`, `gpus`, `cache`, `cache_mb`, …)."""
 
     def __init__(
-        self, folder: Path, address_file: Path, secret: str, command: list[str], post: Post
+        self,
+        folder: Path,
+        address_file: Path,
+        secret: str,
+        command: list[str],
+        post: Post,
+        options: dict[str, object] | None = None,
     ) -> None:
         self._folder = folder
         self._address_file = address_file
         self._secret = secret
         self._command = command
+        self._options = options or {}
         self._post = post
         self._lock = threading.Lock()
         self._watched: dict[int, Watched] = {}  # by process id
@@ -98,6 +106,8 @@ class LocalSite:
             "slots": job.slots,
             "site": job.site,
             "job": job.id,
+            "cache": str(self._folder.parent / "cache"),
+            **self._options,
         }
         start_file = folder / START_FILE
         with open(os.open(start_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

@@ -6,17 +6,30 @@ from typing import TypeVar
 from covey.pilot.brain import (
     LAST_BACKOFF,
     MOST_ENDS,
+    MOST_OUTPUT,
     PACE_SECONDS,
     Brain,
     Command,
     Depart,
     EnrolAgain,
+    Prepare,
     Recall,
     Send,
     Stop,
     key_of,
 )
-from covey.pilot.messages import Answer, Body, End, Held, Sync, Task
+from covey.pilot.messages import (
+    Answer,
+    Body,
+    End,
+    Followed,
+    Held,
+    Input,
+    Need,
+    OutputFile,
+    Sync,
+    Task,
+)
 
 Kind = TypeVar("Kind")
 
@@ -283,6 +296,135 @@ def test_a_sync_carries_a_bounded_load() -> None:
         desk.end(key)
     (sync,) = desk.sent()
     assert len(sync.ends) == MOST_ENDS
+
+
+def test_a_sync_carries_a_bounded_amount_of_output_and_files() -> None:
+    desk = Desk(slots=3000)
+    desk.sent()
+    desk.work(1, *range(1, 101))
+    desk.sent()
+    for number, key in enumerate(desk.start_all()):
+        holding = desk.brain.holding[key]
+        end = End(1, holding.task.sequence, 1, number, "ok")
+        if number % 2:
+            end = end._replace(stdout="x" * 50_000)
+        else:
+            end = end._replace(files=[OutputFile("f", 37_500, "", "x" * 50_000)])
+        put_aside = number % 4 == 3
+        shown = end._replace(stdout="") if put_aside else end
+        desk.brain.ended(key, shown, desk.now, size=50_000 if put_aside else None)
+    (sync,) = desk.sent()
+    assert len(sync.ends) == MOST_OUTPUT // 50_000
+
+
+def test_attempts_that_need_something_wait_aside() -> None:
+    desk = Desk(slots=4)
+    desk.sent()
+    ready, needy = Body(1, ["a"], []), Body(2, ["b"], [], inputs=[Input("x", "ab", 1)])
+    tasks = [Task(1, 2, 0, []), Task(2, 1, 0, []), Task(3, 1, 1, [], inputs=[Input("y", "cd", 1)])]
+    desk.brain.answered(1, Answer(1, 1, [ready, needy], tasks), desk.now)
+    prepares = of_kind(desk.step(), Prepare)
+    assert [one.start.key for one in prepares] == ["1.1", "1.3"]
+    assert prepares[0].start.body is needy
+    assert desk.start_all() == ["1.2"]
+    desk.brain.prepared("1.3")
+    assert desk.start_all() == ["1.3"]
+    held = [Held(1, 1, 2, 0)]
+    desk.brain.answered(2, Answer(1, 2, cancels=held), desk.now)
+    desk.brain.prepared("1.1")  # too late
+    assert desk.start_all() == []
+    assert "1.1" not in desk.brain.holding
+
+
+def test_one_that_cannot_be_prepared_has_ended() -> None:
+    desk = Desk()
+    desk.sent()
+    body = Body(1, ["a"], [], setup="make")
+    desk.brain.answered(1, Answer(1, 1, [body], [Task(1, 1, 0, [])]), desk.now)
+    desk.step()
+    desk.brain.ended("1.1", End(1, 1, 1, 0, "setup", message="no"), desk.now)
+    desk.brain.prepared("1.1")
+    assert desk.start_all() == []
+    assert not desk.brain.holding
+
+
+def test_draining_gives_the_unprepared_back() -> None:
+    desk = Desk()
+    desk.sent()
+    body = Body(1, ["a"], [], setup="make")
+    desk.brain.answered(1, Answer(1, 1, [body], [Task(1, 1, 0, [])]), desk.now)
+    desk.brain.drain("asked to end", desk.now)
+    (sync,) = desk.sent()
+    assert [(end.sequence, end.outcome) for end in sync.ends] == [(1, "returned")]
+    assert desk.brain.weight == 0
+
+
+def test_the_first_in_the_queue_is_the_next_or_none_is() -> None:
+    desk = Desk()
+    desk.sent()
+    desk.work(1, 1, 2)
+    assert desk.brain.next_start(lambda start: start.task.sequence != 1) is None
+    start = desk.brain.next_start(lambda start: True)
+    assert start is not None
+    assert start.key == "1.1"
+
+
+def test_attempts_weigh_as_much_as_they_have_cores() -> None:
+    desk = Desk(slots=4)
+    desk.sent()
+    body = Body(1, ["a"], [], needs=[Need(), Need(4)])
+    tasks = [Task(number, 1, number, [], 1) for number in (1, 2, 3)] + [Task(4, 1, 4, [])]
+    desk.brain.answered(1, Answer(1, 1, [body], tasks), desk.now)
+    assert desk.brain.weight == 13
+    desk.sent()
+    desk.start_all()
+    desk.end("1.4")
+    assert desk.sent() != []
+    desk.brain.answered(2, Answer(1, 2), desk.now)
+    desk.brain.answered(3, Answer(1, 3), desk.now)
+    desk.sent()
+    desk.end("1.3")
+    assert desk.sent() == []  # two slots' worth of work for every slot: there is time
+    desk.end("1.2")
+    assert desk.sent() != []
+    assert desk.brain.weight == 4
+
+
+def test_tags_go_out_with_the_next_sync_and_again_after_a_restart() -> None:
+    desk = Desk()
+    desk.brain.publish({"a": "1"})
+    (first,) = desk.sent()
+    assert first.tags == {"a": "1"}
+    desk.work(1, 1)
+    (second,) = desk.sent()
+    assert second.tags is None
+    desk.brain.answered(2, Answer(2, 2, resync=True), desk.now)
+    (full,) = desk.sent()
+    assert full.tags == {"a": "1"}
+
+
+def test_whom_to_follow_is_known_until_it_changes() -> None:
+    desk = Desk()
+    desk.sent()
+    desk.brain.answered(1, Answer(1, 1, follow=[Followed(1, -1)]), desk.now)
+    desk.sent()
+    desk.brain.answered(2, Answer(1, 2), desk.now)
+    assert desk.brain.follow == [Followed(1, -1)]
+    desk.sent()
+    desk.brain.answered(3, Answer(1, 3, follow=[]), desk.now)
+    assert desk.brain.follow == []
+
+
+def test_an_end_that_had_files_to_send_is_as_old_as_it_is() -> None:
+    desk = Desk()
+    desk.sent()
+    desk.work(1, 1)
+    desk.sent()
+    desk.start_all()
+    desk.now += 10.0
+    desk.brain.ended("1.1", End(1, 1, 1, 1, "ok", wall_seconds=2.0), desk.now, at=desk.now - 5.0)
+    (sync,) = desk.sent()
+    assert (sync.ends[0].age_seconds, sync.ends[0].queued_seconds) == (5.0, 3.0)
 
 
 def test_keys_name_attempts() -> None:

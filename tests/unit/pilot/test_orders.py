@@ -12,7 +12,7 @@ def lines() -> tuple[Line, Line]:
 
 def test_values_arrive_whole_and_in_order() -> None:
     ours, theirs = lines()
-    values = [tuple(Order("1.2", ["a", "\udcff"], {"A": "é"}, 1.5, "")), None, [b"\0", -1], "x"]
+    values = [tuple(Order("1.2", 3, ["a", "\udcff"], {"A": "é"}, 1.5)), None, [b"\0", -1], "x"]
     for value in values:
         ours.send(value)
     assert theirs.receive() == values
@@ -48,4 +48,4 @@ def test_what_was_sent_before_the_end_is_still_read() -> None:
 
 
 def test_an_outcome_needs_only_a_key_and_a_kind() -> None:
-    assert Outcome("k", "returned")[2:] == (-1, 0, 0.0, 0.0, 0, 0.0, b"", b"", 0, 0, "")
+    assert Outcome("k", "returned")[2:] == (-1, 0, 0.0, 0.0, 0, 0.0, b"", b"", 0, 0, "", "", "", [])

@@ -21,8 +21,9 @@ def test_empty_removes_everything_but_what_links_point_to(tmp_path: Path) -> Non
     (root / ".covey-2").symlink_to(outside)
     (root / "a" / "b" / "link").symlink_to(outside)
     (root / "a").chmod(0)
-    empty(str(root))
+    assert empty(str(root))
     assert list(root.iterdir()) == []
+    assert not empty(str(root))
     assert (outside / "precious").read_text() == "kept"
 
 
@@ -83,10 +84,31 @@ def test_output_keeps_head_and_tail(
     output = Output(str(tmp_path / "out"), fd)
     for _ in range(2):
         os.write(fd, written)
-        assert output.take(limit) == (kept, len(written))
-    output.remove()
+        assert output.take(limit) == (kept, len(written), written)
     os.close(fd)
-    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_long_output_gives_its_middle_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scratch, "_SPARE_BYTES", 1 << 20)
+    path = tmp_path / "out"
+    fd = os.open(os.devnull, os.O_WRONLY)
+    output = Output(str(path), fd)
+    os.write(fd, b"head" + bytes(1 << 20))
+    output.relieve(1 << 20)
+    assert path.stat().st_blocks * 512 >= 1 << 20  # not yet
+    for _ in range(7):
+        os.write(fd, b"x" * (1 << 20))
+    os.write(fd, b"tail")
+    size = path.stat().st_size
+    output.relieve(1000)
+    assert path.stat().st_blocks * 512 < 3 << 20
+    assert path.stat().st_size == size
+    kept, full, end = output.take(1000)
+    assert (kept[:4], kept[-5:], full) == (b"head", b"xtail", size)
+    assert end == b"x" * 65533 + b"tail"
+    os.close(fd)
 
 
 def test_space_says_what_is_short(tmp_path: Path) -> None:

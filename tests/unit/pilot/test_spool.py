@@ -2,17 +2,18 @@
 
 from pathlib import Path
 
-from covey.pilot.messages import End
+from covey.pilot.messages import End, OutputFile
 from covey.pilot.spool import Spool
 
 END = End(1, 2, 3, 4, "ok", stdout="out\n", stderr="err\n")
+RICH = END._replace(result='{"a":1}', files=[OutputFile("f", 3, "", "YWJj", True)])
 
 
 def test_outputs_come_back_whole(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path / "spool"))
-    other = END._replace(sequence=9, stdout="x" * 10_000)
+    other = RICH._replace(sequence=9, stdout="x" * 10_000)
     kept = [spool.put(END), spool.put(other)]
-    assert [end.stdout for end in kept] == ["", ""]
+    assert [(end.stdout, end.result, end.files) for end in kept] == [("", "", []), ("", "", [])]
     assert [spool.fill(end) for end in kept] == [END, other]
     spool.delivered()
     assert list(tmp_path.iterdir()) == []
@@ -33,6 +34,9 @@ def test_without_disk_the_output_stays_in_memory(tmp_path: Path) -> None:
 
 def test_a_lost_file_is_said_so(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path / "spool"))
-    kept = spool.put(END)
+    kept, precious = spool.put(END), spool.put(RICH._replace(sequence=9))
     (tmp_path / "spool").unlink()
     assert "lost on the host" in spool.fill(kept).stderr
+    assert spool.fill(kept).outcome == "ok"
+    assert spool.fill(precious).outcome == "host"
+    assert "lost on the host" in spool.fill(precious).message

@@ -1,0 +1,251 @@
+"""A slot's workplace: what it has on disk, and what it does before a task runs and after.
+
+The rule: nothing here waits, and nothing is left from one task to the next. The loop of ``slot``
+says when; here is how: inputs placed (``furnish``), limits set (``confine``), the process started
+(``spawn``), its files taken (``harvest``) and what it told (``told``), its directory emptied
+(``scratch``). A plain task passes through most of that for nothing.
+"""
+
+import os
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from covey.pilot import confine, furnish, harvest, spawn
+from covey.pilot.orders import Plan
+from covey.pilot.scratch import Home, Output, Space, remove
+from covey.pilot.told import Result, Tags, last_object, object_text
+
+
+class Settings(NamedTuple):
+    """``group`` begins the names of control groups that slots may make; none: they make none."""
+
+    directory: str
+    grace_seconds: float
+    minimum_free_bytes: int
+    group: str = ""
+
+
+class Paths(NamedTuple):
+    """What a slot has on disk."""
+
+    home: str
+    out: str
+    err: str
+    result: str
+    tags: str
+
+
+def paths(directory: str, index: int) -> Paths:
+    base = os.path.join(directory, "slot-{}".format(index))
+    return Paths(base, base + ".out", base + ".err", base + ".result", base + ".tags")
+
+
+def outbox(directory: str) -> str:
+    """Where large outputs wait for the pilot."""
+    return os.path.join(directory, "outbox")
+
+
+def group_name(settings: Settings, index: int) -> str:
+    return "{}-{}".format(settings.group, index) if settings.group else ""
+
+
+class Recipe:
+    """A plan made ready for many tasks. A ``bare`` one has nothing to do before and after them."""
+
+    __slots__ = (
+        "bare", "chdir", "check", "env", "links", "log_bytes", "ok_codes", "optional",
+        "output_bytes", "outputs", "path", "problem",
+    )  # fmt: skip
+
+    def __init__(self, plan: Plan, where: Paths) -> None:
+        env = dict(plan.env, COVEY_RESULT=where.result, COVEY_TAGS=where.tags)
+        self.env = spawn.encoded_env(env)
+        self.path = plan.env.get("PATH", os.defpath)
+        self.chdir = plan.chdir
+        self.links = plan.links
+        self.output_bytes = plan.output_bytes
+        self.ok_codes = frozenset(plan.ok_codes)
+        self.check = plan.check
+        self.log_bytes = plan.log_bytes
+        self.problem = ""
+        self.outputs: harvest.Patterns = ()
+        self.optional: harvest.Patterns = ()
+        try:
+            self.outputs = harvest.patterns(plan.outputs)
+            self.optional = harvest.patterns(plan.optional_outputs)
+        except harvest.Unfit as unfit:
+            self.problem = str(unfit)
+        self.bare = not (plan.links or plan.outputs or plan.optional_outputs or plan.check)
+
+
+class Given(NamedTuple):
+    """An order as it waits here."""
+
+    number: int
+    key: str
+    plan: Recipe
+    argv: List[str]
+    env: Dict[str, str]
+    limit_seconds: float
+    memory_mb: int
+    cores: List[int]
+    links: List[Any]
+    outputs: List[str]
+
+
+class Unready(Exception):
+    """This host could not provide what the task needs."""
+
+
+class Bench:
+    def __init__(self, settings: Settings, index: int) -> None:
+        self.settings = settings
+        self.paths = paths(settings.directory, index)
+        self.space = Space(settings.directory, settings.minimum_free_bytes)
+        self.commands = spawn.Commands()
+        self.memory = confine.Memory(group_name(settings, index))
+        self.result = Result(self.paths.result)
+        self.tags = Tags(self.paths.tags)
+        self.outputs: List[Output] = []
+        self.ready = False
+        self._home: Optional[Home] = None
+        self._cores: List[int] = []  # our own, once a task was bound to others
+
+    # What is on disk
+
+    def open(self) -> bool:
+        """Make what is missing; False when the disk does not let us: to be tried again."""
+        try:
+            if not self.ready:
+                self._home = Home(self.paths.home)
+            self.outputs = self.outputs or [Output(self.paths.out, 1), Output(self.paths.err, 2)]
+            self._open_told()
+            self.ready = True
+        except OSError:
+            self.ready = False
+        return self.ready
+
+    def _open_told(self) -> None:
+        self.tags.open()
+        self.result.open()
+
+    def tidy(self) -> None:
+        """Have everything as it was before the task, or not be ``ready``."""
+        try:
+            if self._home:
+                self._home.tidy()
+            if self.result.stale:
+                self._open_told()
+        except OSError:
+            self.ready = False
+
+    def remove(self, abandoned: bool) -> None:
+        """At the end of the slot. The outbox goes too when it is ``abandoned``: the pilot is gone
+        and will never fetch what is there."""
+        self.memory.remove()
+        if self._home:
+            self._home.remove()
+        away = outbox(self.settings.directory)
+        for path in self.paths[1:] + ((away,) if abandoned else ()):
+            attempt(remove, path)
+        attempt(os.rmdir, away)
+        attempt(os.rmdir, self.settings.directory)  # the last one out succeeds
+
+    # Before a task
+
+    def prepare(self, given: Given, breathe: Callable[[], None]) -> None:
+        """Place its inputs, calling ``breathe`` if that takes long. Raises Refused or Unready."""
+        plan = given.plan
+        if plan.problem:
+            raise furnish.Refused(plan.problem)
+        for source, path, copy in plan.links + given.links:
+            try:
+                furnish.place(source, path, copy, breathe)
+            except OSError as error:
+                words = "cannot place the input {}: {}: {}"
+                raise Unready(words.format(path, source, error.strerror)) from error
+
+    def environment(self, given: Given) -> Dict[bytes, bytes]:
+        if not given.env:
+            return given.plan.env
+        env = given.plan.env.copy()
+        for name, value in given.env.items():
+            env[spawn.encoded(name)] = spawn.encoded(value)
+        return env
+
+    def start(self, given: Given, argv: List[str], env: Dict[bytes, bytes]) -> int:
+        """Start the command where the task runs and within its limits; its process id. Raises
+        Unready, OSError and ValueError."""
+        chdir = given.plan.chdir
+        path = given.env.get("PATH", given.plan.path)
+        try:
+            if chdir:
+                os.chdir(chdir)
+            file = self.commands.find(argv[0], path)
+            if given.memory_mb or given.cores:
+                return self._start_confined(given, file, argv, env)
+            return spawn.start(file, argv, env)
+        finally:
+            if chdir and self._home:
+                self._home.enter()
+
+    def _start_confined(
+        self, given: Given, file: str, argv: List[str], env: Dict[bytes, bytes]
+    ) -> int:
+        if given.cores:
+            self._cores = self._cores or confine.bound()
+            try:
+                confine.bind(given.cores)
+            except OSError as error:
+                words = "cannot bind it to processors {}: {}"
+                raise Unready(words.format(given.cores, error.strerror)) from error
+        try:
+            if given.memory_mb:
+                self.memory.begin(given.memory_mb)
+            return spawn.start(file, argv, env)
+        finally:
+            if given.memory_mb:
+                self.memory.spawned()
+            if given.cores and self._cores:
+                confine.bind(self._cores)
+
+    # After a task
+
+    def told(self, printed: bytes) -> Tuple[str, str]:
+        """The task's result, and a remark if it gave one in vain. ``printed`` is the end of its
+        standard output."""
+        remark = ""
+        data = self.result.take()
+        if data is not None:
+            try:
+                return object_text(data), ""
+            except ValueError as error:
+                remark = "$COVEY_RESULT was ignored: {}".format(error)
+        return last_object(printed) if printed else "", remark
+
+    def find(self, given: Given) -> harvest.Found:
+        """The files that it must return. Raises Unfit when it cannot be said to have ended well."""
+        wanted = given.plan.outputs + harvest.patterns(given.outputs)
+        found = harvest.find(given.plan.chdir, wanted, (), _inputs(given))
+        harvest.weigh(found, given.plan.output_bytes)
+        return found
+
+    def take(self, given: Given, found: harvest.Found) -> List[Any]:
+        """Those files, and the optional ones, as they cross the line. Raises Unfit, OSError."""
+        plan = given.plan
+        if plan.optional:
+            found.update(harvest.find(plan.chdir, (), plan.optional, _inputs(given)))
+            harvest.weigh(found, plan.output_bytes)
+        away = os.path.join(outbox(self.settings.directory), given.key.replace("/", "_"))
+        return [tuple(file) for file in harvest.take(plan.chdir, found, away, bool(plan.chdir))]
+
+
+def _inputs(given: Given) -> Dict[str, str]:
+    return {path: source for source, path, _ in given.plan.links + given.links}
+
+
+def attempt(function: Any, *arguments: Any) -> None:
+    """Call it; that it fails is fine."""
+    try:
+        function(*arguments)
+    except OSError:
+        pass

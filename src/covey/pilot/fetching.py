@@ -1,0 +1,166 @@
+"""One file, from the server or from a URL, into a part file; verified when this returns.
+
+A part that is there already is gone on with (Range); one that turns out to be wrong is removed.
+"""
+
+import hashlib
+import http.client
+import os
+import time
+import urllib.error
+import urllib.request
+from typing import Any, Tuple
+
+from covey.pilot.courier import TIMEOUT_SECONDS, Courier, words_of
+from covey.pilot.messages import Input
+
+CHUNK_BYTES = 1 << 18
+SYNC_BYTES = 1 << 20  # smaller ones are not worth the wait: after a crash their size is wrong
+_GONE = (401, 403, 404, 410, 451)  # of a URL: asking again will not help
+
+
+class Missing(Exception):
+    """It cannot be had; the words say why."""
+
+
+class Unreachable(Exception):
+    """Not now: whoever has it does not answer, or what came was broken."""
+
+
+class Damaged(Unreachable):
+    """All of it came, and it was not what was promised."""
+
+
+class Busy(Exception):
+    """Not before so many seconds."""
+
+    def __init__(self, delay: float) -> None:
+        super().__init__("busy")
+        self.delay = delay
+
+
+def fetch(item: Input, part: str, courier: Courier) -> None:
+    """Raises Missing, Unreachable, Busy, or OSError when this host's disk fails."""
+    have, digest = _hashed(part)
+    if item.url:
+        _from_url(item, part, have, digest)
+    else:
+        _from_server(item, part, have, digest, courier)
+    found = digest.hexdigest()
+    if item.digest and found != item.digest:
+        _discard(part)
+        where = item.url or "the server"
+        raise Damaged("%s: what %s sends has the digest %s" % (item.path, where, found))
+
+
+def _hashed(part: str) -> Tuple[int, Any]:
+    """How much of it is here, and the hash of that."""
+    digest, size = hashlib.sha256(), 0
+    try:
+        with open(part, "rb") as file:
+            data = file.read(CHUNK_BYTES)
+            while data:
+                digest.update(data)
+                size += len(data)
+                data = file.read(CHUNK_BYTES)
+    except FileNotFoundError:
+        pass
+    return size, digest
+
+
+def _from_server(item: Input, part: str, have: int, digest: Any, courier: Courier) -> None:
+    if have == item.size and have:
+        return
+    if have > item.size:
+        _discard(part)
+        raise Unreachable("%s: too much had arrived" % item.path)
+    try:
+        response = courier.get(item.digest, have)
+    except OSError as error:
+        raise Unreachable("%s: the server does not answer: %s" % (item.path, error)) from error
+    if response.status not in (200, 206):
+        _refused(item, response)
+    if have and response.status == 200:
+        response.close()
+        courier.close()
+        _discard(part)
+        raise Unreachable("%s: the server cannot go on where it was" % item.path)
+    began = time.monotonic()
+    try:
+        arrived = _pour(response, part, digest)
+    except Unreachable:
+        courier.close()  # what is left of this answer is not the next one's
+        raise
+    courier.meter.add(arrived, time.monotonic() - began)
+    if have + arrived < item.size:
+        raise Unreachable("%s: the connection broke" % item.path)
+
+
+def _refused(item: Input, response: http.client.HTTPResponse) -> None:
+    delay = response.headers.get("Retry-After", "")
+    words = words_of(response)
+    if response.status == 404:
+        raise Missing("%s: the server does not have the file %s" % (item.path, item.digest))
+    if response.status == 403:
+        raise Missing("%s: the server does not let this pilot have it: %s" % (item.path, words))
+    if delay.replace(".", "", 1).isdigit():
+        raise Busy(float(delay))
+    raise Unreachable("%s: %s" % (item.path, words))
+
+
+def _from_url(item: Input, part: str, have: int, digest: Any) -> None:
+    if not item.digest and have:  # whether it is still the same file nobody knows
+        _discard(part)
+        raise Unreachable("%s: begun anew" % item.path)
+    headers = {"Range": "bytes=%d-" % have} if have else {}
+    try:
+        request = urllib.request.Request(item.url, headers=headers)
+        response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
+    except urllib.error.HTTPError as error:
+        if error.code == 416:  # all of it is here: the digest will tell
+            return
+        words = "%s: %s answers %d %s" % (item.path, item.url, error.code, error.reason)
+        raise (Missing if error.code in _GONE else Unreachable)(words) from error
+    except urllib.error.URLError as error:
+        gone = isinstance(error.reason, FileNotFoundError) or item.url.startswith("file:")
+        words = "%s: cannot get %s: %s" % (item.path, item.url, error.reason)
+        raise (Missing if gone else Unreachable)(words) from error
+    except ValueError as error:
+        raise Missing("%s: %s: %s" % (item.path, item.url, error)) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise Unreachable("%s: cannot get %s: %s" % (item.path, item.url, error)) from error
+    with response:
+        if have and getattr(response, "status", 200) != 206:
+            _discard(part)
+            raise Unreachable("%s: %s cannot go on where it was" % (item.path, item.url))
+        length = response.headers.get("Content-Length", "")
+        arrived = _pour(response, part, digest)
+    if length.isdigit() and arrived < int(length):
+        raise Unreachable("%s: the connection to %s broke" % (item.path, item.url))
+
+
+def _pour(response: Any, part: str, digest: Any) -> int:
+    """Append what comes to the part; how much that was."""
+    arrived = 0
+    with open(part, "ab") as file:
+        while True:
+            try:
+                data = response.read(CHUNK_BYTES)
+            except (OSError, http.client.HTTPException) as error:
+                raise Unreachable("the connection broke: %s" % error) from error
+            if not data:
+                break
+            file.write(data)
+            digest.update(data)
+            arrived += len(data)
+        if arrived >= SYNC_BYTES:
+            file.flush()
+            os.fsync(file.fileno())
+    return arrived
+
+
+def _discard(part: str) -> None:
+    try:
+        os.unlink(part)
+    except FileNotFoundError:
+        pass

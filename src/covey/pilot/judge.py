@@ -1,0 +1,96 @@
+"""What came of a task, in words: from statuses and errors to outcomes.
+
+The rule: pure. Whose fault an end was is decided here and nowhere else in a slot: a host's errors
+are never a task's.
+"""
+
+import errno
+import os
+import signal
+import time
+from typing import Container, List, NamedTuple, Optional
+
+from covey.pilot.orders import Outcome
+
+HOST_ERRORS = (
+    errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY,
+    errno.EIO, errno.ESTALE, errno.ENOSPC, errno.EDQUOT, errno.EINTR,
+)  # fmt: skip
+_TAIL_CHARACTERS = 500
+
+
+class Verdict(NamedTuple):
+    kind: str
+    exit_code: int
+    signal: int
+    message: str
+
+
+GOOD = Verdict("ok", 0, 0, "")
+
+
+def judge(
+    status: Optional[int], stopped: str, limit_seconds: float, ok_codes: Container[int]
+) -> Verdict:
+    """Of a process that has ended. ``stopped`` is the kind of end that we gave it, if we did."""
+    if status == 0 and not stopped and 0 in ok_codes:
+        return GOOD
+    if status is None:
+        return Verdict("host", -1, 0, "its process vanished")
+    code, number = -1, 0
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        message = "killed by {}".format(signal_name(number))
+        if number == signal.SIGKILL and not stopped:
+            message += " (not by covey; perhaps for want of memory)"
+    else:
+        code = os.WEXITSTATUS(status)
+        message = "exit code {}".format(code)
+    if stopped == "timeout":
+        message = "over its limit of {:g} s".format(limit_seconds)
+    elif stopped:
+        message = stopped
+    elif code in ok_codes:
+        return Verdict("ok", code, 0, "")
+    return Verdict(stopped or "failed", code, number, message)
+
+
+def over_memory(limit_mb: int, peak_kb: int) -> str:
+    return "over its limit of {} MB (used {} MB)".format(limit_mb, (peak_kb + 1023) // 1024)
+
+
+def check_failed(verdict: Verdict, printed: bytes) -> str:
+    """``printed`` is what the check wrote."""
+    text = printed.decode("utf-8", "replace").strip()
+    if len(text) > _TAIL_CHARACTERS:
+        text = "… " + text[-_TAIL_CHARACTERS:]
+    return "the check failed: {}{}".format(verdict.message, ": " + text if text else "")
+
+
+def unstarted(key: str, argv: List[str], chdir: str, error: OSError) -> Outcome:
+    """Of an order whose command could not be executed."""
+    words = error.strerror or str(error)
+    if error.errno in HOST_ERRORS:
+        return Outcome(key, "host", message="cannot start a process: " + words)
+    name = argv[0] if argv else ""
+    missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
+    if missing and chdir and not os.path.isdir(chdir):
+        name, missing = chdir, False  # as sh does when it cannot change there
+    message = "{}: {}".format(name, "command not found" if missing else words)
+    return refused(key, message, 127 if missing else 126)
+
+
+def refused(key: str, message: str, exit_code: int = 126) -> Outcome:
+    """Of an order that no host can run."""
+    text = "covey: {}\n".format(message).encode("utf-8", "backslashreplace")
+    return Outcome(
+        key, "failed", exit_code, started=time.monotonic(),
+        stderr=text, stderr_bytes=len(text), message=message,
+    )  # fmt: skip
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "signal {}".format(number)

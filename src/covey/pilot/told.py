@@ -1,0 +1,172 @@
+"""What a task tells of itself: its result, and tags about its host.
+
+The rule: nothing here costs a task that uses none of it more than two system calls, and nothing
+that a task writes, or does to these files, can harm its slot. The result is a file that is there,
+empty, before each task; the tags are a named pipe that the slot holds open, so that a task may
+open, write and close it at any time and hardly ever waits for a reader.
+"""
+
+import json
+import os
+import select
+import stat
+from typing import Any, List, Optional
+
+from covey.pilot import wake
+from covey.pilot.scratch import remove
+
+RESULT_BYTES = 65536
+TAG_BYTES = 16384
+_CHUNK = 1 << 16
+_INFINITIES = {"Infinity": "Infinity", "-Infinity": "-Infinity"}
+
+
+class Result:
+    """The file that $COVEY_RESULT names."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.stale = True  # to be opened, again
+        self._fd = -1
+
+    def open(self) -> None:
+        """Have it there, new and empty. Raises OSError."""
+        self.stale = True
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        remove(self.path)  # of a slot that died, or what a task put in its place
+        self._fd = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        self.stale = False
+
+    def take(self) -> Optional[bytes]:
+        """What the task wrote, cut where it is too long; None for nothing. ``stale`` then says
+        whether it did more than write."""
+        found = os.fstat(self._fd)
+        if found.st_nlink == 1:
+            if not found.st_size:
+                return None
+            data = os.pread(self._fd, RESULT_BYTES + 1, 0)
+            os.ftruncate(self._fd, 0)
+            return data
+        # Removed, or another file was moved there, as careful programs do.
+        self.stale = True
+        return self._read_other()
+
+    def _read_other(self) -> Optional[bytes]:
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return None
+        try:
+            if stat.S_ISREG(os.fstat(fd).st_mode):
+                return os.read(fd, RESULT_BYTES + 1) or None
+            return None
+        finally:
+            os.close(fd)
+
+
+class Tags:
+    """The pipe that $COVEY_TAGS names. On a file system that has no pipes there is none."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.fd = self._writer = -1
+        self._kept = bytearray()
+        self._poll = select.poll()
+
+    def open(self) -> None:
+        """Have it there, and be woken when a task writes to it."""
+        try:
+            remove(self.path)
+            os.mkfifo(self.path, 0o600)
+            reader = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
+            # So that it never ends, and no task that opens it waits. Not the same descriptor:
+            # that would ring whenever we read.
+            writer = os.open(self.path, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            return
+        if self.fd < 0:
+            self.fd, self._writer = reader, writer
+            self._poll.register(reader, select.POLLIN)
+        else:
+            for new, known in ((reader, self.fd), (writer, self._writer)):
+                os.dup2(new, known, False)  # the slot knows it by its number
+                os.close(new)
+        wake.ring(self.fd)
+
+    def bells(self) -> List[int]:
+        """What a sleeping slot is to watch."""
+        return [self.fd] if self.fd >= 0 else []
+
+    def drain(self) -> None:
+        """Take in what was written; what is too much is thrown away."""
+        while self.fd >= 0:
+            try:
+                data = os.read(self.fd, _CHUNK)
+            except BlockingIOError:
+                return
+            self._kept += data[: TAG_BYTES - len(self._kept)]
+
+    def take(self) -> str:
+        """All whole lines since the last time."""
+        if self._poll.poll(0):
+            self.drain()
+        if not self._kept:
+            return ""
+        kept = bytes(self._kept)
+        self._kept.clear()
+        if len(kept) == TAG_BYTES:  # the last line may have been cut
+            kept = kept[: kept.rfind(b"\n") + 1]
+        return kept.decode("utf-8", "replace")
+
+
+def object_text(data: bytes) -> str:
+    """The JSON object in data, as compact text; raises ValueError with words.
+
+    NaN and the infinities, which JSON does not have but many programs write, become null and
+    the strings "Infinity" and "-Infinity": readers of tables take both for what they were.
+    """
+    if len(data) > RESULT_BYTES:
+        raise ValueError("it is longer than {} bytes".format(RESULT_BYTES))
+    try:
+        value = json.loads(
+            data.decode("utf-8-sig"), parse_constant=_INFINITIES.get, parse_float=_number
+        )
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
+    if not isinstance(value, dict):
+        raise ValueError("it is JSON, but not an object")
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        size = len(text.encode("utf-8"))
+    except UnicodeEncodeError:  # half of a surrogate pair
+        text = json.dumps(value, separators=(",", ":"))
+        size = len(text)
+    if size > RESULT_BYTES:
+        raise ValueError("it is longer than {} bytes".format(RESULT_BYTES))
+    return text
+
+
+def _number(text: str) -> Any:
+    number = float(text)
+    if number - number == 0.0:
+        return number
+    return "Infinity" if number > 0 else "-Infinity"  # 1e999
+
+
+def last_object(printed: bytes) -> str:
+    """The JSON object on the last line that was printed, as compact text; "" where there is
+    none, which is no mistake: a task may print what it likes."""
+    printed = printed.rstrip()
+    if not printed.endswith(b"}"):
+        return ""
+    line = printed[printed.rfind(b"\n") + 1 :]
+    if not line.startswith(b"{"):
+        return ""
+    try:
+        return object_text(line)
+    except ValueError:
+        return ""

@@ -1,0 +1,293 @@
+"""Attempts on their way: from the brain to a slot when they have all they need and fit, and back.
+
+The rule: every attempt that the brain has handed out comes back to it as exactly one end: when its
+slot is through and the files that it returns are at the server, or when it cannot be made here.
+"""
+
+import threading
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from covey.pilot.brain import Brain, Holding, Start, size_of
+from covey.pilot.messages import CANCELLED, HOST, OUTPUT, RETURNED, Body, End, OutputFile, Task
+from covey.pilot.orders import Outcome
+from covey.pilot.outbox import Outbox, Sent
+from covey.pilot.readiness import Readiness
+from covey.pilot.room import Ask, Room
+from covey.pilot.setups import Setups
+from covey.pilot.slots import Slots
+from covey.pilot.spool import Spool
+from covey.pilot.tags import Tags
+from covey.pilot.template import Template
+
+SWEEP_SECONDS = 5.0
+PLAN_SECONDS = 60.0  # that a plan is kept after its bag's last attempt
+TIDY_SECONDS = 3600.0
+SETUP_ASK = Ask()
+
+
+class Parts(NamedTuple):
+    """What attempts pass through. `environment` is what tasks inherit."""
+
+    slots: Slots
+    room: Room
+    readiness: Readiness
+    setups: Setups
+    outbox: Outbox
+    spool: Spool
+    tags: Tags
+    environment: Dict[str, str]
+    say: Callable[[str], None]
+
+
+class Uploading(NamedTuple):
+    end: End
+    at: float
+
+
+class Work:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._templates: Dict[int, Template] = {}
+        self._used: Dict[int, float] = {}  # bag -> when it had an attempt here
+        self._stale: List[Tuple[int, int]] = []  # (bag, number) of plans that were replaced
+        self._plans = 0
+        self._setup_plans: Dict[str, Tuple[int, Body]] = {}
+        self._uploading: Dict[str, Uploading] = {}
+        self._chosen: Optional[Tuple[Template, Ask, str]] = None
+        self._last: Optional[Tuple[Task, List[OutputFile]]] = None
+        self._sweep_at = self._tidy_at = 0.0
+        self._draining = False
+        self.stopping = ""
+
+    # -- what happens ----------------------------------------------------------------------
+
+    def prepare(self, brain: Brain, start: Start, now: float) -> None:
+        if start.key in brain.unprepared:
+            self._parts.readiness.prepare(start, now)
+            self._sort(brain, now)
+
+    def turn(self, brain: Brain, now: float) -> None:
+        """Take what has come from slots and threads, and fill the slots again."""
+        for outcome in self._parts.slots.read():
+            if outcome.key in self._setup_plans:
+                self._setup_over(outcome, now)
+            else:
+                self._over(brain, outcome, now)
+        for sent in self._parts.outbox.sent():
+            self._sent(brain, sent, now)
+        self._parts.readiness.turn(now)
+        self._sort(brain, now)
+        self.fill(brain, now)
+        if now >= self._sweep_at:
+            self._sweep(brain, now)
+
+    def wake_at(self, now: float) -> float:
+        return self._parts.readiness.wake_at(now)
+
+    def drain(self) -> None:
+        """Nothing new is to begin: nobody will need a setup any more."""
+        self._parts.readiness.to_run.clear()
+        if not self._draining:
+            self._draining = True
+            for key in self._setup_plans:
+                self._parts.slots.cancel(key)
+
+    def stop(self, brain: Brain, reason: str, now: float) -> None:
+        """End everything at once."""
+        self.stopping = reason
+        for key in list(brain.holding):
+            self._parts.slots.cancel(key)
+        for key in self._parts.outbox.close():
+            uploading = self._uploading.pop(key)
+            words = "its files had not all reached the server: " + reason
+            end = uploading.end._replace(outcome=HOST, message=words, files=[])
+            self._finish(brain, key, end, now, uploading.at)
+
+    def busy(self) -> bool:
+        """Something runs, or is about to."""
+        return self._parts.room.count() > 0
+
+    def uploading(self) -> bool:
+        return bool(self._uploading)
+
+    def note_last(self) -> None:
+        """Tell the tags what the last task used and made."""
+        if self._last is not None:
+            task, files = self._last
+            template = self._templates.get(task.bag)
+            if template is not None:
+                inputs = list(template.body.inputs) + list(task.inputs)
+                self._parts.tags.ran(template.order("", task).argv, inputs, files)
+
+    # -- to the slots ----------------------------------------------------------------------
+
+    def fill(self, brain: Brain, now: float) -> None:
+        parts = self._parts
+        free = parts.slots.free()
+        while free > 0 and parts.readiness.to_run:
+            if not parts.room.admits(SETUP_ASK):
+                return
+            self._run_setup(parts.readiness.to_run.popleft())
+            free -= 1
+        while free > 0:
+            start = brain.next_start(self._fits)
+            if start is None or self._chosen is None:
+                return
+            template, ask, problem = self._chosen
+            if problem:
+                self._refuse(brain, start.key, HOST, problem, now)
+                continue
+            grant = parts.room.take(start.key, ask)
+            task = start.task
+            links = parts.readiness.links(task.bag, task.inputs) if task.inputs else ()
+            parts.slots.offer(template.order(start.key, task, grant, links))
+            free -= 1
+
+    def _fits(self, start: Start) -> bool:
+        template = self._templates.get(start.body.bag)
+        if template is None or template.body is not start.body:
+            template = self._plan(start.body)
+        ask = template.ask(start.task)
+        if self._parts.room.admits(ask):
+            self._chosen = (template, ask, "")
+            return True
+        problem = self._parts.room.never(ask)
+        self._chosen = (template, ask, problem)
+        return bool(problem)
+
+    def _plan(self, body: Body) -> Template:
+        parts, known = self._parts, self._templates.get(body.bag)
+        if known is not None:
+            if known.body == body:  # another epoch told us again
+                known.body = body
+                return known
+            self._stale.append((body.bag, known.plan.number))
+        self._plans += 1
+        links = parts.readiness.links(body.bag, body.inputs)
+        setup = parts.setups.tree(body)
+        template = Template(body, parts.environment, self._plans, links, setup)
+        self._templates[body.bag] = template
+        parts.slots.plan(template.plan)
+        return template
+
+    def _run_setup(self, body: Body) -> None:
+        parts = self._parts
+        self._plans += 1
+        parts.slots.plan(parts.setups.plan(body, self._plans, parts.environment))
+        order = parts.setups.order(body, self._plans)
+        parts.room.take(order.key, SETUP_ASK)
+        self._setup_plans[order.key] = (self._plans, body)
+        parts.slots.offer(order)
+
+    # -- and back --------------------------------------------------------------------------
+
+    def _sort(self, brain: Brain, now: float) -> None:
+        """What readiness has found out."""
+        readiness = self._parts.readiness
+        ready, readiness.ready = readiness.ready, []
+        for key in ready:
+            brain.prepared(key)
+        unable, readiness.unable = readiness.unable, []
+        for one in unable:
+            if one.key in brain.holding:
+                self._refuse(brain, one.key, one.outcome, one.words, now)
+
+    def _refuse(self, brain: Brain, key: str, outcome: str, words: str, now: float) -> None:
+        holding = brain.holding[key]
+        task = holding.task
+        self._parts.readiness.forget(key, task.bag)
+        end = End(holding.epoch, task.sequence, task.bag, task.task, outcome, message=words)
+        self._finish(brain, key, end, now, now)
+
+    def _setup_over(self, outcome: Outcome, now: float) -> None:
+        number, body = self._setup_plans.pop(outcome.key)
+        self._parts.room.give(outcome.key)
+        self._parts.slots.forget(number)
+        self._parts.readiness.setup_over(body.bag, outcome, now)
+        if outcome.kind != "ok":
+            self._parts.say("the setup of bag %d: %s" % (body.bag, outcome.message or outcome.kind))
+
+    def _over(self, brain: Brain, outcome: Outcome, now: float) -> None:
+        parts, key = self._parts, outcome.key
+        holding = brain.holding[key]
+        task = holding.task
+        body = brain.bodies[task.bag]
+        parts.room.give(key)
+        if task.inputs or body.inputs or body.setup:
+            parts.readiness.forget(key, task.bag)
+        if outcome.tags:
+            parts.tags.said(body.owner, outcome.tags)
+        end = self._end(holding, outcome)
+        if outcome.files:
+            files = parts.outbox.put(key, outcome.files)
+            if files is None:
+                self._uploading[key] = Uploading(end, now)
+                return
+            end = end._replace(files=files)
+        self._last = (task, end.files)
+        self._finish(brain, key, end, now, now)
+
+    def _end(self, holding: Holding, outcome: Outcome) -> End:
+        kind, message = outcome.kind, outcome.message
+        if kind == CANCELLED and self.stopping:
+            kind, message = HOST, self.stopping
+        return End(
+            holding.epoch,
+            holding.task.sequence,
+            holding.task.bag,
+            holding.task.task,
+            kind,
+            outcome.exit_code,
+            outcome.signal,
+            0.0,
+            round(outcome.wall_seconds, 6),
+            round(outcome.cpu_seconds, 6),
+            outcome.memory_kb,
+            0.0,
+            outcome.stdout.decode("utf-8", "replace"),
+            outcome.stderr.decode("utf-8", "replace"),
+            outcome.stdout_bytes,
+            outcome.stderr_bytes,
+            message,
+            outcome.result,
+        )
+
+    def _sent(self, brain: Brain, sent: Sent, now: float) -> None:
+        uploading = self._uploading.pop(sent.key, None)
+        if uploading is None:
+            return  # it was given up
+        end = uploading.end
+        if sent.problem:
+            end = end._replace(outcome=OUTPUT, message=sent.problem)
+        else:
+            end = end._replace(files=sent.files)
+        self._last = (brain.holding[sent.key].task, end.files)
+        self._finish(brain, sent.key, end, now, uploading.at)
+
+    def _finish(self, brain: Brain, key: str, end: End, now: float, at: float) -> None:
+        if brain.away() and end.outcome != RETURNED:
+            brain.ended(key, self._parts.spool.put(end), now, at, size_of(end))
+        else:
+            brain.ended(key, end, now, at)
+
+    # -- tidying up ------------------------------------------------------------------------
+
+    def _sweep(self, brain: Brain, now: float) -> None:
+        self._sweep_at = now + SWEEP_SECONDS
+        self._parts.readiness.sweep(brain.holding)
+        for holding in brain.holding.values():
+            self._used[holding.task.bag] = now
+        self._stale = [one for one in self._stale if not self._forgotten(*one, now=now)]
+        for bag, template in list(self._templates.items()):
+            if self._forgotten(bag, template.plan.number, now):
+                del self._templates[bag]
+        if now >= self._tidy_at:
+            self._tidy_at = now + TIDY_SECONDS
+            threading.Thread(target=self._parts.setups.sweep, daemon=True, name="tidy").start()
+
+    def _forgotten(self, bag: int, number: int, now: float) -> bool:
+        """Have the slots forget a plan whose bag has had nothing to do for a while."""
+        if now - self._used.setdefault(bag, now) < PLAN_SECONDS:
+            return False
+        self._parts.slots.forget(number)
+        return True

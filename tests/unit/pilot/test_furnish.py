@@ -1,0 +1,80 @@
+"""Inputs are linked if that can be, and copied faithfully if not."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from covey.pilot import furnish
+from covey.pilot.furnish import Refused
+
+
+def place(source: str, path: str, copy: bool) -> None:
+    furnish.place(source, path, copy, lambda: None)
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "source"
+    path.write_text("text")
+    path.chmod(0o555)
+    os.utime(path, (1e9, 1e9))
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir(tmp_path / "home")
+    return path
+
+
+def test_a_link_is_the_file_itself(source: Path) -> None:
+    place(str(source), "a/b/c", False)
+    assert Path("a/b/c").samefile(source)
+
+
+def test_a_copy_can_be_written(source: Path) -> None:
+    place(str(source), "a/copy", True)
+    copy = Path("a/copy").stat()
+    assert (copy.st_mode & 0o777, copy.st_mtime) == (0o755, 1e9)
+    assert Path("a/copy").read_text() == "text"
+    assert not Path("a/copy").samefile(source)
+
+
+@pytest.mark.parametrize("number", [errno.EXDEV, errno.EPERM, errno.EMLINK])
+def test_what_cannot_be_linked_is_copied(
+    source: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(old: str, new: str) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", refuse)
+    for _ in range(2):  # the second takes the place of the first
+        place(str(source), "a/b", False)
+    assert Path("a/b").read_text() == "text"
+    assert Path("a/b").stat().st_mode & 0o777 == 0o555  # still not to be written
+
+
+def test_a_missing_source_is_an_error_of_the_host(source: Path) -> None:
+    for copy in (False, True):
+        with pytest.raises(FileNotFoundError):
+            place(f"{source}-gone", "x", copy)
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize("path", ["", "/x", "..", "../x", "a/../x", "a\0b"])
+def test_no_path_leads_out(source: Path, path: str) -> None:
+    with pytest.raises(Refused):
+        place(str(source), path, False)
+    assert os.listdir() == []
+
+
+def test_a_long_copy_pauses_for_breath(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(furnish, "_PIECE_BYTES", 2)
+    breaths: list[int] = []
+    source.with_name("other").write_text("12345")
+    furnish.place(str(source.with_name("other")), "x", True, lambda: breaths.append(1))
+    assert (Path("x").read_text(), len(breaths)) == ("12345", 2)
+
+    def stop() -> None:
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        furnish.place(str(source), "y", True, stop)
