@@ -48,6 +48,17 @@ class Serve(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     pilot_idle_seconds: Annotated[
         Seconds, Meta(description="A pilot goes home after this long without work.")
     ] = 20.0
+    keep_logs_days: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Days after a bag's end that its logs are kept; 0: for ever.",
+        ),
+    ] = 0.0
+    keep_files_days: Annotated[
+        float,
+        Meta(ge=0, description="Days that the files its tasks returned are kept; 0: for ever."),
+    ] = 0.0
 
 
 class Local(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -59,6 +70,21 @@ class Local(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     pilots: Annotated[
         int, Meta(ge=0, description="Pilots on this machine; 0: none, others bring them.")
     ] = 1
+    memory_mb: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Memory that pilots here hand out to tasks, all together; 0: all there is.",
+        ),
+    ] = 0
+    gpus: Annotated[
+        str,
+        Meta(description="GPUs that a pilot hands out, such as 0,1; none; empty: all it finds."),
+    ] = ""
+    cache_mb: Annotated[
+        int,
+        Meta(ge=1, description="Size of this machine's cache of input files."),
+    ] = 10_240
 
 
 class Run(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -21,12 +21,16 @@ from covey.core.model import Settings
 from covey.ports import Post, Reader
 from covey.sites.local import LocalSite
 from covey.store import filesystem
+from covey.store.blobs import Blobs
 from covey.store.lock import Lock
 from covey.store.reading import SqliteReader
 from covey.store.sqlite import SqliteRecord
+from covey.store.tables import RowLoader, TableFiles
 from covey.store.writer import Writer
 
 STORE = "covey.db"
+FILES = "files"
+CACHE = "cache"
 SERVER = "server.json"
 SECRETS = "secrets.json"
 PILOT_FILE = "pilot.pyz"
@@ -53,7 +57,12 @@ def open_reader(directory: Path) -> Reader:
     path = directory / STORE
     if not path.exists():
         raise NotFound(f"there is no covey store in {directory}")
-    return SqliteReader(path)
+    return SqliteReader(path, tables=TableFiles(open_blobs(directory)))
+
+
+def open_blobs(directory: Path) -> Blobs:
+    """The files that bags use and tasks returned, without a server."""
+    return Blobs(directory / FILES)
 
 
 def file_system(directory: Path) -> tuple[str, str]:
@@ -69,10 +78,16 @@ class _Parts:
         serve_ = config.serve
         self._directory = directory
         self._lock = lock
-        self._readers = threading.local()
+        self._mine = threading.local()
+        self._readers: list[SqliteReader] = []
         self.token, self.secret = _secrets(directory / SECRETS)
         self.store_name = str(directory / STORE)
         self.idle_exit_seconds = serve_.idle_exit_seconds if embedded else 0.0
+        self.keep_logs_days = serve_.keep_logs_days
+        self.keep_files_days = serve_.keep_files_days
+        self.blobs = open_blobs(directory)
+        self.tables = TableFiles(self.blobs)
+        self._pilot_options = _pilot_options(config, directory)
         self.settings = Settings(
             poll_seconds=serve_.poll_seconds,
             lease_seconds=serve_.lease_seconds,
@@ -88,19 +103,29 @@ class _Parts:
     def store(self, post: Post, crashed: Callable[[Exception], None]) -> Writer:
         return Writer(SqliteRecord(self._directory / STORE), post, crashed)
 
+    def rows(self, post: Post) -> RowLoader:
+        return RowLoader(self.tables, post)
+
     def sites(self, post: Post) -> LocalSite:
         pilot_file = self._directory / PILOT_FILE
         write_pilot_file(pilot_file)
         command = [sys.executable, str(pilot_file)]
         folder = self._directory / "pilots"
-        return LocalSite(folder, self._directory / SERVER, self.secret, command, post)
+        server = self._directory / SERVER
+        return LocalSite(folder, server, self.secret, command, post, self._pilot_options)
 
     def reader(self) -> Reader:
         """One per thread: SQLite's connections are not shared."""
-        if not hasattr(self._readers, "reader"):
-            self._readers.reader = SqliteReader(self._directory / STORE)
-        reader: Reader = self._readers.reader
+        if not hasattr(self._mine, "reader"):
+            self._mine.reader = SqliteReader(self._directory / STORE, tables=self.tables)
+            self._readers.append(self._mine.reader)
+        reader: Reader = self._mine.reader
         return reader
+
+    def close_readers(self) -> None:
+        """The last one who closes the record leaves it as one file."""
+        for reader in self._readers:
+            reader.close()
 
     def announce(self) -> None:
         self._lock.announce(self.address)
@@ -119,6 +144,21 @@ class _Parts:
             "version": __version__,
         }
         write_private(self._directory / SERVER, json.dumps(found))
+
+
+def _pilot_options(config: Config, directory: Path) -> dict[str, object]:
+    """What pilots of this machine are told, beside what they need to find the server."""
+    local = config.local
+    found: dict[str, object] = {"cache": str(directory / CACHE), "cache_mb": local.cache_mb}
+    if local.memory_mb or local.pilots > 1:  # each of several takes its share
+        found["memory_mb"] = (local.memory_mb or _memory_mb()) // max(1, local.pilots)
+    if local.gpus:
+        found["gpus"] = local.gpus
+    return found
+
+
+def _memory_mb() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
 
 
 def write_private(path: Path, text: str) -> None:

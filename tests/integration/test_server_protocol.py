@@ -16,9 +16,9 @@ from covey.client.embedded import read_record
 from tests.faults.world import World, open_world
 
 ENROL, SYNC, LEAVE = "/pilot/v1/enrol", "/pilot/v1/sync", "/pilot/v1/leave"
+PRINTED, FILES = "/pilot/v1/printed", "/pilot/v1/files"
 BAGS = "/api/v1/bags"
 HUGE = 2**70
-TABLES = ("server", "bags", "chunks", "hosts", "ends", "outputs", "pilots", "synced", "jobs")
 
 
 class Answer(NamedTuple):
@@ -82,7 +82,8 @@ class Server:
             seen.append(self.call("GET", path).content)
         for pilot in seen[1]:
             pilot["heard"] = 0
-        return seen + [self.world.rows(f"SELECT * FROM {table}") for table in TABLES]
+        tables = self.world.rows("SELECT name FROM sqlite_master WHERE type = 'table'")
+        return seen + [self.world.rows(f"SELECT * FROM {table}") for (table,) in sorted(tables)]
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
@@ -136,7 +137,7 @@ class Pilot:
         return self.server.refuses(status, "POST", SYNC, message, self.credential)
 
     def end(self, task: list[Any], outcome: str = "ok", *more: Any) -> list[Any]:
-        sequence, bag, number, _ = task
+        sequence, bag, number = task[:3]
         return [self.epoch, sequence, bag, number, outcome, *more]
 
 
@@ -174,7 +175,7 @@ NOT_MESSAGES = [
 
 
 @pytest.mark.parametrize("body", NOT_MESSAGES, ids=lambda body: repr(body[:12]))
-@pytest.mark.parametrize("path", [ENROL, SYNC, LEAVE, BAGS])
+@pytest.mark.parametrize("path", [ENROL, SYNC, LEAVE, PRINTED, BAGS])
 def test_what_is_no_message_is_refused(server: Server, path: str, body: bytes) -> None:
     server.refuses(400, "POST", path, body)
 
@@ -288,7 +289,11 @@ def test_who_is_not_known_is_turned_away(server: Server, pilot: Pilot) -> None:
         server.refuses(401, "POST", ENROL, enrol, wrong)
         server.refuses(401, "POST", SYNC, sync, wrong)
         server.refuses(401, "POST", LEAVE, leave, wrong)
-    for path in (BAGS, "/api/v1/server", "/api/v1/pilots", f"{BAGS}/1"):
+    printed = {"pilot": pilot.id, "pieces": []}
+    server.refuses(401, "POST", PRINTED, printed, server.token)
+    server.refuses(410, "POST", PRINTED, {**printed, "pilot": 999_999}, pilot.credential)
+    server.refuses(401, "GET", f"{FILES}/{'a' * 64}?pilot={pilot.id}", None, server.token)
+    for path in (BAGS, "/api/v1/server", "/api/v1/pilots", "/api/v1/hosts", f"{BAGS}/1"):
         for wrong in ("", "wrong", server.secret, pilot.credential, "\xe9"):
             server.refuses(401, "GET", path, None, wrong)
     other = server.enrol()
@@ -309,18 +314,24 @@ def test_what_is_not_there_is_not_found(server: Server) -> None:
         f"{BAGS}/77777",
     ):
         server.refuses(404, "GET", path)
-    for path in (f"{BAGS}/77777/cancel", f"{BAGS}/77777/retry"):
-        server.refuses(404, "POST", path)
+    for order in ("cancel", "retry", "pause", "resume", "close", "purge?what=all"):
+        server.refuses(404, "POST", f"{BAGS}/77777/{order}")
+    for part in ("results", "results?format=csv", "failures", "files", "live", "running"):
+        server.refuses(404, "GET", f"{BAGS}/77777/{part}")
     server.refuses(404, "GET", f"{BAGS}/-1")
     server.refuses(404, "GET", f"{BAGS}/1/tasks/5/output")
-    for path in (ENROL, SYNC, LEAVE):
+    for path in (ENROL, SYNC, LEAVE, PRINTED):
         server.refuses(405, "GET", path)
     server.refuses(405, "DELETE", BAGS)
     server.refuses(405, "POST", "/healthz", b"")
     for path in ("nan", "1e400", "one", str(HUGE), "1;drop", "%00"):
         assert server.refuses(400, "GET", f"{BAGS}/{path}")
-    server.refuses(400, "GET", f"{BAGS}/1/results?after=x")
-    server.refuses(400, "GET", f"{BAGS}/1/results?limit={HUGE}")
+    bag = server.submit()
+    for query in ("after=x", f"limit={HUGE}", "where=nothing%20%3D%201", "sort=nothing"):
+        for form in ("json", "csv", "jsonl"):
+            server.refuses(400, "GET", f"{BAGS}/{bag}/results?{query}&format={form}")
+    server.refuses(400, "POST", f"{BAGS}/{bag}/retry", {"causes": ["no such cause"]})
+    server.call("POST", f"{BAGS}/{bag}/cancel")
 
 
 def test_odd_questions_have_plain_answers(server: Server) -> None:
@@ -344,8 +355,16 @@ def test_odd_questions_have_plain_answers(server: Server) -> None:
         {"space": {"type": "axis", "name": "i", "values": {"type": "values", "items": []}}},
         {"retries": -1},
         {"retries": "many"},
-        {"limit_seconds": -1},
-        {"limit_seconds": "long"},
+        {"need": {"limit_seconds": -1}},
+        {"need": {"limit_seconds": "long"}},
+        {"need": {"cores": 0}},
+        {"rules": [{"when": [], "need": {"cores": "many"}}]},
+        {"inputs": [{"path": "/etc/passwd", "url": "https://example.org"}]},
+        {"inputs": [{"path": "x", "blob": {"digest": "../../etc/passwd", "size": 1}}]},
+        {"manifest": {"x": {"digest": "A" * 64, "size": 1}}},
+        {"rows": {"digest": "x", "form": "csv", "names": [], "count": 0}},
+        {"outputs": ["../out"]},
+        {"ok_codes": [256]},
         {"env": {"NAME": 5}},
         {"env": {"": "x"}},
         {"env": {"A=B": "x"}},
@@ -371,7 +390,7 @@ def test_a_space_of_great_depth_is_refused(server: Server) -> None:
     server.refuses(400, "POST", BAGS, b'{"argv":["true"],"space":' + deep + b"}")
 
 
-@pytest.mark.parametrize("path", [ENROL, SYNC, LEAVE, BAGS])
+@pytest.mark.parametrize("path", [ENROL, SYNC, LEAVE, PRINTED, BAGS])
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_body_that_is_too_large_is_refused(server: Server, path: str, chunked: bool) -> None:
     """Without waiting for all of it."""

@@ -1,6 +1,7 @@
 """The REST API as Python calls, named like the record's own reader where they overlap."""
 
 import secrets
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -8,12 +9,27 @@ from msgspec import Struct
 
 from covey.client.http import Connection, Endpoint, Find, Tell, quiet
 from covey.core.errors import NotFound, ServerAway
-from covey.core.model import BagSpec
-from covey.wire import BagView, Output, PilotView, ResultRow, RunningRow, ServerView
+from covey.core.model import BagSpec, Segment
+from covey.wire import (
+    BagView,
+    FailureGroup,
+    HostView,
+    LiveOutput,
+    Output,
+    PilotView,
+    ResultQuery,
+    ResultRow,
+    ReturnedFile,
+    RunningRow,
+    ServerView,
+    Stored,
+)
 
 T = TypeVar("T")
 BagRef = int | Literal["latest"]
 API = "/api/v1"
+SLOW_SECONDS = 600.0  # while the server counts the rows of a large file
+SYNC_SECONDS = 60.0  # while it makes a file durable
 
 
 class Submitted(Struct):
@@ -50,14 +66,61 @@ class Client:
         )
 
     def close(self) -> None:
+        """Hang up."""
         self.connection.close()
+
+    # -- bags ------------------------------------------------------------------------------
 
     def submit(self, spec: BagSpec) -> Submitted:
         """The bag is durable when this returns. Without a key it gets one of its own, so that a
         submission repeated after a lost answer is the same bag."""
         if not spec.key:
             spec = msgspec.structs.replace(spec, key=secrets.token_hex(16))
-        return self._post("/bags", Submitted, body=msgspec.json.encode(spec))
+        slow = SLOW_SECONDS if spec.rows is not None else 0.0
+        return self._post("/bags", Submitted, body=spec, wait_seconds=slow)
+
+    def append(self, bag: BagRef, segment: Segment, key: str = "") -> Submitted:
+        """More tasks for an open bag, durable when this returns; repeated, as `submit`."""
+        order = {"key": key or secrets.token_hex(16), "segment": segment}
+        slow = SLOW_SECONDS if segment.rows is not None else 0.0
+        return self._post(f"/bags/{bag}/append", Submitted, body=order, wait_seconds=slow)
+
+    def cancel(self, bag: BagRef) -> int:
+        """How many tasks will not run, or were stopped."""
+        return self._post(f"/bags/{bag}/cancel", Count).count
+
+    def close_bag(self, bag: BagRef) -> int:
+        """No more tasks will follow in this bag."""
+        return self._post(f"/bags/{bag}/close", Count).count
+
+    def pause(self, bag: BagRef, reason: str = "") -> int:
+        """Nothing new of it goes out; what runs goes on. How many tasks are left."""
+        return self._post(f"/bags/{bag}/pause", Count, body={"reason": reason}).count
+
+    def resume(self, bag: BagRef) -> int:
+        return self._post(f"/bags/{bag}/resume", Count).count
+
+    def retry(
+        self,
+        bag: BagRef,
+        *,
+        causes: Iterable[str] = (),
+        tasks: Iterable[int] | None = None,
+        memory: float = 1.0,
+        time: float = 1.0,
+    ) -> int:
+        """How many failed tasks will run again."""
+        order = {
+            "causes": list(causes),
+            "tasks": None if tasks is None else list(tasks),
+            "memory": memory,
+            "time": time,
+        }
+        return self._post(f"/bags/{bag}/retry", Count, body=order).count
+
+    def purge(self, bag: BagRef, what: str) -> int:
+        """Remove the `logs`, the `files` or `all` of a bag that is over."""
+        return self._post(f"/bags/{bag}/purge", Count, {"what": what}).count
 
     def bags(self) -> list[BagView]:
         """Newest first."""
@@ -73,48 +136,89 @@ class Client:
         except NotFound:
             return None
 
-    def results(
-        self,
-        bag: int,
-        after: int = -1,
-        limit: int = 1000,
-        *,
-        by_row: bool = False,
-        failed_only: bool = False,
-        wait_seconds: float = 0.0,
-    ) -> list[ResultRow]:
-        """Counted results with task number (or row, if `by_row`) greater than `after`."""
-        query: dict[str, Any] = {"after": after, "limit": limit}
-        query["order"] = "row" if by_row else "task"
-        query["failed"] = int(failed_only)
-        if wait_seconds:
-            query["wait"] = wait_seconds
-        return self._get(f"/bags/{bag}/results", list[ResultRow], query, wait_seconds)
-
-    def running(self, bag: int, limit: int = 1000) -> list[RunningRow]:
+    def running(self, bag: BagRef, limit: int = 1000) -> list[RunningRow]:
         return self._get(f"/bags/{bag}/running", list[RunningRow], {"limit": limit})
 
-    def attempts(self, bag: int, task: int) -> list[ResultRow]:
+    # -- results ---------------------------------------------------------------------------
+
+    def results(
+        self, bag: BagRef, query: ResultQuery, wait_seconds: float = 0.0
+    ) -> list[ResultRow]:
+        """Counted results; with `wait_seconds`, answers as soon as there are any."""
+        asked = _asked(query)
+        if wait_seconds:
+            asked["wait"] = wait_seconds
+        return self._get(f"/bags/{bag}/results", list[ResultRow], asked, wait_seconds)
+
+    def export(self, bag: BagRef, query: ResultQuery, form: str) -> Iterator[bytes]:
+        """The same as a file, `csv` or `jsonl`, in parts: all that there is unless the query has
+        a limit of its own. Raises ServerAway if it breaks off: begin again then."""
+        asked = {"format": form, **_asked(query)}
+        return self.connection.stream(f"{API}/bags/{bag}/results", asked)
+
+    def failures(self, bag: BagRef, limit: int = 100) -> list[FailureGroup]:
+        return self._get(f"/bags/{bag}/failures", list[FailureGroup], {"limit": limit})
+
+    def files(self, bag: BagRef, after: int = -1, limit: int = 1000) -> list[ReturnedFile]:
+        """What tasks returned, in the order of rows."""
+        query = {"after": after, "limit": limit}
+        return self._get(f"/bags/{bag}/files", list[ReturnedFile], query)
+
+    def attempts(self, bag: BagRef, task: int) -> list[ResultRow]:
         """Every ended attempt of a task, oldest first."""
         return self._get(f"/bags/{bag}/tasks/{task}", list[ResultRow])
 
-    def output(self, bag: int, task: int) -> Output | None:
+    def output(self, bag: BagRef, task: int) -> Output | None:
         try:
             return self._get(f"/bags/{bag}/tasks/{task}/output", Output)
         except NotFound:
             return None
 
-    def cancel(self, bag: int) -> int:
-        """How many tasks will not run, or were stopped."""
-        return self._post(f"/bags/{bag}/cancel", Count).count
+    def live_output(
+        self, bag: BagRef, task: int = -1, after: int = 0, wait_seconds: float = 0.0
+    ) -> LiveOutput:
+        """What running tasks printed since `after`; whatever is over is not waited for."""
+        query = {"task": task, "after": after, "wait": wait_seconds}
+        return self._get(f"/bags/{bag}/live", LiveOutput, query, wait_seconds)
 
-    def retry(self, bag: int) -> int:
-        """How many failed tasks will run again."""
-        return self._post(f"/bags/{bag}/retry", Count).count
+    # -- files -----------------------------------------------------------------------------
+
+    def missing(self, digests: Iterable[str]) -> list[str]:
+        """Which of these the server does not have in full."""
+        return self._post("/files/missing", list[str], body=list(digests))
+
+    def file_state(self, digest: str) -> Stored:
+        return self._get(f"/files/{digest}/state", Stored)
+
+    def put_piece(self, digest: str, offset: int, size: int, data: bytes) -> Stored:
+        """Bytes from `offset` on of a file of `size` bytes; the answer says where to go on."""
+        query = {"offset": offset, "size": size}
+        answer = self.connection.request("PUT", f"{API}/files/{digest}", query, data, SYNC_SECONDS)
+        return msgspec.json.decode(answer, type=Stored)
+
+    def read_file(self, digest: str) -> Iterator[bytes]:
+        """All of it, in parts, even if the server restarts meanwhile."""
+        got = 0
+        while True:
+            before = got
+            try:
+                for part in self.connection.stream(f"{API}/files/{digest}", start=got):
+                    got += len(part)
+                    yield part
+                return
+            except ServerAway:
+                if got == before:
+                    raise
+
+    # -- the rest --------------------------------------------------------------------------
 
     def pilots(self, limit: int = 1000) -> list[PilotView]:
         """Newest first."""
         return self._get("/pilots", list[PilotView])[:limit]
+
+    def hosts(self) -> list[HostView]:
+        """Those heard of last come first."""
+        return self._get("/hosts", list[HostView])
 
     def server(self) -> ServerView:
         return self._get("/server", ServerView)
@@ -141,7 +245,28 @@ class Client:
         return msgspec.json.decode(answer, type=kind)
 
     def _post(
-        self, path: str, kind: type[T], query: dict[str, Any] | None = None, body: bytes = b""
+        self,
+        path: str,
+        kind: type[T],
+        query: dict[str, Any] | None = None,
+        body: Any = None,
+        wait_seconds: float = 0.0,
     ) -> T:
-        answer = self.connection.request("POST", API + path, query, body)
+        sent = b"" if body is None else msgspec.json.encode(body)
+        answer = self.connection.request("POST", API + path, query, sent, wait_seconds)
         return msgspec.json.decode(answer, type=kind)
+
+
+def _asked(query: ResultQuery) -> dict[str, Any]:
+    """In the words of the address."""
+    asked: dict[str, Any] = {"after": query.after, "order": "row" if query.by_row else "task"}
+    asked["failed"] = int(query.failed_only)
+    if query.limit:
+        asked["limit"] = query.limit
+    if query.offset:
+        asked["offset"] = query.offset
+    if query.where:
+        asked["where"] = list(query.where)
+    if query.sort:
+        asked["sort"] = query.sort
+    return asked

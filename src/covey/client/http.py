@@ -3,11 +3,12 @@
 A server that is away for a moment (it restarts, its disk is full) is waited for, within
 `patience_seconds`; the wait is told through `tell` once it is long enough to be noticed. Every
 request may be repeated: a submission carries a key, the others change nothing the second time.
+Once the first byte of a long answer is here, its end is not waited for: who reads it begins again.
 """
 
 import http.client
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
@@ -20,6 +21,8 @@ from covey.wire import ProblemDocument
 NOTICEABLE_SECONDS = 2.0
 FIRST_DELAY_SECONDS = 0.05
 LONGEST_DELAY_SECONDS = 2.0
+PART_BYTES = 256 << 10
+STREAM_SECONDS = 60.0  # for a part of a long answer, while the server sorts, say
 
 
 class Endpoint(NamedTuple):
@@ -77,14 +80,58 @@ class Connection:
         wait_seconds: float = 0.0,
     ) -> bytes:
         """The body of a good answer. Raises NotFound, Refused, or ServerAway after patience."""
-        target = path + ("?" + urlencode(query) if query else "")
+        target = _target(path, query)
+        return self._patiently(lambda: self.exchange(method, target, body, wait_seconds)).body
+
+    def stream(
+        self, path: str, query: dict[str, Any] | None = None, start: int = 0
+    ) -> Iterator[bytes]:
+        """The body of a good answer from byte `start` on, in parts, over a connection of its
+        own. Raises as `request` at once; ServerAway later, if the answer breaks off."""
+        own = Connection(
+            self.endpoint,
+            patience_seconds=self.patience_seconds,
+            timeout_seconds=self.timeout_seconds,
+            find=self.find,
+            tell=self.tell,
+        )
+        target = _target(path, query)
+        headers = {"Range": f"bytes={start}-"} if start else {}
+        answers: list[http.client.HTTPResponse] = []
+
+        def ask() -> Reply:
+            response = own._send("GET", target, None, STREAM_SECONDS, headers)
+            if response.status >= 400:
+                return own._read(response)
+            answers.append(response)
+            return Reply(response.status, "", b"")
+
+        if own._patiently(ask).status != 206 and start:
+            own.close()
+            raise ServerAway(f"the server at {own.endpoint.address} cannot go on in the middle")
+        return own._parts(answers[-1])
+
+    def _parts(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
+        try:
+            while part := response.read(PART_BYTES):
+                yield part
+            if response.length:  # http.client takes a lost connection for the end
+                raise http.client.IncompleteRead(b"", response.length)
+        except (OSError, http.client.HTTPException) as error:
+            away = f"the server at {self.endpoint.address} broke off its answer: {_reason(error)}"
+            raise ServerAway(away) from error
+        finally:
+            self.close()
+
+    def _patiently(self, ask: Callable[[], Reply]) -> Reply:
+        """Ask until there is a good answer."""
         began = time.monotonic()
         delay = FIRST_DELAY_SECONDS
         told = False
         while True:
             reused = self._http is not None
             try:
-                reply = self.exchange(method, target, body, wait_seconds)
+                reply = ask()
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 if reused:
@@ -92,7 +139,7 @@ class Connection:
                 reason, pause = _reason(error), delay
             else:
                 if reply.status < 400:
-                    return reply.body
+                    return reply
                 reason, pause = _problem(reply), _retry_after(reply, delay)
             waited = time.monotonic() - began
             if waited + pause > self.patience_seconds:
@@ -118,6 +165,16 @@ class Connection:
         wait_seconds: float = 0.0,
     ) -> Reply:
         """Ask once. Raises OSError or HTTPException if no answer comes."""
+        return self._read(self._send(method, target, body, wait_seconds, {}))
+
+    def _send(
+        self,
+        method: str,
+        target: str,
+        body: bytes | None,
+        wait_seconds: float,
+        more: dict[str, str],
+    ) -> http.client.HTTPResponse:
         url = split_address(self.endpoint.address)
         timeout = self.timeout_seconds + wait_seconds
         if self._http is None:
@@ -130,16 +187,25 @@ class Connection:
         headers = {
             "Authorization": f"Bearer {self.endpoint.token}",
             "User-Agent": f"covey/{__version__}",
-            "Accept": "application/json",
+            "Accept": "*/*",
+            **more,
         }
         if body is not None:
-            headers["Content-Type"] = "application/json"
+            kind_of_body = "application/octet-stream" if method == "PUT" else "application/json"
+            headers["Content-Type"] = kind_of_body
         self._http.request(method, url.path.rstrip("/") + target, body, headers)
-        response = self._http.getresponse()
+        return self._http.getresponse()
+
+    def _read(self, response: http.client.HTTPResponse) -> Reply:
         content = response.read()
         if response.will_close:
             self.close()
         return Reply(response.status, response.getheader("Retry-After") or "", content)
+
+
+def _target(path: str, query: dict[str, Any] | None) -> str:
+    """A list is a name given several times."""
+    return path + ("?" + urlencode(query, doseq=True) if query else "")
 
 
 def split_address(address: str) -> Any:

@@ -55,6 +55,11 @@ class Gateway:
             self._handle(event_for(request))
         return request, future
 
+    def tell(self, event: Event) -> None:
+        """Put to the engine what has no answer."""
+        if self.engine is not None:
+            self._handle(event)
+
     def hung_up(self, request: RequestId, pilot: PilotId | None) -> None:
         """Whoever asked has gone; of a pilot, the engine wants to know."""
         if self._waiting.pop(request, None) is not None and pilot is not None:

@@ -19,11 +19,13 @@ _STATUS = {
 _TITLES = {
     400: "The request makes no sense as it stands",
     401: "Who are you?",
+    403: "Not yours",
     404: "Not found",
     405: "This address does not take that method",
-    409: "Out of step",
+    409: "Not as things stand",
     410: "Gone",
     413: "Too large",
+    422: "Not what it was said to be",
     429: "Too many",
     503: "Not now",
 }

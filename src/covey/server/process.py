@@ -21,21 +21,27 @@ import uvloop
 from covey.core.errors import CoveyError
 from covey.core.events import Committed, DrainRequested, Ticked
 from covey.core.model import BagStatus, Settings
-from covey.core.state import State
+from covey.core.state import Bag, State
 from covey.engine import Engine
-from covey.ports import EngineEvent, OpenFailed, Post, Reader, Sites, Store, StoreOpened
+from covey.ports import EngineEvent, OpenFailed, Post, Reader, Sites, Store, StoreOpened, Tables
+from covey.server.admission import Admission, Describing
 from covey.server.api import Api
 from covey.server.app import App
+from covey.server.asking import Asking
+from covey.server.files import Blobs, FileRoutes, PilotFiles
 from covey.server.gateway import Gateway
 from covey.server.logs import JsonHandler, JsonLog
 from covey.server.metrics import renderer
 from covey.server.pilots import PilotCalls
+from covey.server.retention import Retention
+from covey.server.tails import Tails
 
 TICK_SECONDS = 0.5
 SWITCH_SECONDS = 0.0005  # the store gives up the interpreter at every step; it must get it back
 ANNOUNCE_SECONDS = 1.0  # between tries, on a full disk
 GARBAGE_THRESHOLD = 50_000  # our records have no cycles: looking for them is mostly in vain
 FAREWELL_SECONDS = 8.0  # for pilots to end, before the server does
+NUMBERS_PER_SECOND = 1_000_000  # more than there will be pieces of live output
 
 
 class LocalSites(Sites, Protocol):
@@ -60,6 +66,10 @@ class SteadyClock:
         return self._offset + time.monotonic()
 
 
+class ClosableTables(Tables, Protocol):
+    def close(self) -> None: ...
+
+
 class Parts(Protocol):
     """What wiring provides."""
 
@@ -69,12 +79,24 @@ class Parts(Protocol):
     store_name: str
     listening: socket.socket
     idle_exit_seconds: float  # 0: never
+    keep_logs_days: float  # 0: for ever
+    keep_files_days: float
+
+    @property
+    def blobs(self) -> Blobs: ...
+
+    @property
+    def tables(self) -> Describing: ...
 
     def store(self, post: Post, crashed: Callable[[Exception], None]) -> ClosableStore: ...
+
+    def rows(self, post: Post) -> ClosableTables: ...
 
     def sites(self, post: Post) -> LocalSites: ...
 
     def reader(self) -> Reader: ...
+
+    def close_readers(self) -> None: ...
 
     def announce(self) -> None:
         """Let clients and pilots know where the server is. Raises OSError (a full disk)."""
@@ -104,11 +126,13 @@ class ServerProcess:
         self._log = JsonLog()
         logging.basicConfig(handlers=[JsonHandler(self._log)], level=logging.WARNING)
         clock = SteadyClock()
+        self._rows = parts.rows(self._post)
         self._store = parts.store(self._post, self._crashed)
         self._sites = parts.sites(self._post)
         self._gateway = Gateway(self._handle, self._store.backlog)
         self._engine = Engine(
             store=self._store,
+            tables=self._rows,
             replies=self._gateway,
             sites=self._sites,
             clock=clock,
@@ -116,17 +140,31 @@ class ServerProcess:
             settings=parts.settings,
         )
         self._gateway.engine = self._engine
+        self._asking = Asking(self._gateway, parts.reader, clock)
+        self._tails = Tails(self._loop.time, first=int(clock.now() * NUMBERS_PER_SECOND))
+        self._retention = Retention(
+            self._asking,
+            parts.blobs,
+            keep_logs_days=parts.keep_logs_days,
+            keep_files_days=parts.keep_files_days,
+        )
         self._api = Api(
-            gateway=self._gateway,
-            reader=parts.reader,
+            asking=self._asking,
+            admission=Admission(parts.blobs, parts.tables),
+            tails=self._tails,
+            files=FileRoutes(parts.blobs),
             token=parts.token,
-            started=clock.now(),
             store=parts.store_name,
             stop=self.stop,
         )
         app = App(
             engine=self._engine,
-            pilots=PilotCalls(self._gateway, parts.secret),
+            pilots=PilotCalls(
+                self._gateway,
+                parts.secret,
+                self._tails,
+                PilotFiles(parts.blobs, self._state),
+            ),
             api=self._api,
             metrics=renderer(self._state, self._store.backlog, self._gateway.waiting),
         )
@@ -152,15 +190,19 @@ class ServerProcess:
         self._engine.start()
         http = asyncio.create_task(self._http.serve([self._parts.listening]))
         ticks = asyncio.create_task(self._tick())
-        announcing = asyncio.create_task(self._announce())
+        others = [asyncio.create_task(self._announce()), asyncio.create_task(self._purge())]
         await self._ending.wait()
-        announcing.cancel()
+        for task in others:
+            task.cancel()
         if self._failed is None:
             await self._send_pilots_home()
         ticks.cancel()
+        self._asking.end()
         self._http.should_exit = True
         with contextlib.suppress(Exception):
             await asyncio.wait_for(http, 5)
+        self._rows.close()
+        self._parts.close_readers()
         self._store.close()
         if self._failed is None:
             self._parts.withdraw()
@@ -188,6 +230,10 @@ class ServerProcess:
                 self._log.line("cannot announce the server", detail=str(error))
             await asyncio.sleep(ANNOUNCE_SECONDS)
 
+    async def _purge(self) -> None:
+        await self._tried.wait()
+        await self._retention.run()
+
     async def _send_pilots_home(self) -> None:
         self._handle(DrainRequested())
         deadline = None if self._drain else self._loop.time() + FAREWELL_SECONDS
@@ -211,8 +257,8 @@ class ServerProcess:
     def _idle(self) -> float:
         """Seconds since anybody needed this server."""
         state = self._state()
-        busy = state is None or any(b.status is BagStatus.RUNNING for b in state.bags.values())
-        if busy or self._api.open_requests:
+        busy = state is None or any(map(_works, state.bags.values()))
+        if busy or self._api.open_requests or self._tails.followed():
             self._api.last_request = self._loop.time()
         return self._loop.time() - self._api.last_request
 
@@ -231,7 +277,7 @@ class ServerProcess:
             self._crashed(error)
             raise
         if isinstance(event, Committed):
-            self._api.note_change()
+            self._asking.note_change()
         elif isinstance(event, StoreOpened | OpenFailed):
             self._tried.set()
 
@@ -243,6 +289,14 @@ class ServerProcess:
         self._log.line(what, detail=f"{type(error).__name__}: {error}")
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._ending.set)
+
+
+def _works(bag: Bag) -> bool:
+    """Whether anything is to be done. A bag that is paused, or waits for more tasks, can wait
+    without a server."""
+    if bag.status is BagStatus.PAUSED:
+        return bool(bag.live)
+    return bool(bag.live) or len(bag.done) + len(bag.failed) < bag.total
 
 
 def run(parts_for: Callable[[], Parts]) -> int:

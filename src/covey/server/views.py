@@ -3,22 +3,39 @@
 from collections.abc import Iterator
 from itertools import islice
 
-from covey.core.model import BagStatus
+from msgspec.structs import replace
+
+from covey.core import estimate
+from covey.core.model import BagStatus, PilotStatus
+from covey.core.space import Scalar
 from covey.core.state import Bag, Pilot, State
-from covey.wire import BagView, PilotView, RunningRow
+from covey.wire import (
+    BagView,
+    ClassView,
+    Estimate,
+    HostView,
+    PilotView,
+    RunningRow,
+    Straggler,
+)
+
+MOST_STRAGGLERS = 5
 
 
-def bag_view(bag: Bag) -> BagView:
-    """A bag that core holds runs: one whose end is durable is forgotten there, and nobody is told
-    of an end that a crash might undo."""
+def bag_view(state: State, bag: Bag, now: float, result_names: list[str]) -> BagView:
+    """A bag that core holds runs, or is paused: one whose end is durable is forgotten there, and
+    nobody is told of an end that a crash might undo."""
     spec = bag.spec
+    paused = bag.status is BagStatus.PAUSED
     return BagView(
         id=bag.id,
         name=spec.name,
         owner=spec.owner,
         argv=list(spec.argv),
         names=bag.body.names,
-        status=BagStatus.RUNNING.value,
+        status=(BagStatus.PAUSED if paused else BagStatus.RUNNING).value,
+        reason=bag.reason if paused else estimate.hindrance(state, bag),
+        open=bag.open,
         total=bag.total,
         done=len(bag.done),
         failed=len(bag.failed),
@@ -26,13 +43,52 @@ def bag_view(bag: Bag) -> BagView:
         in_doubt=len(bag.doubt),
         created=bag.created,
         retries=spec.retries,
-        limit_seconds=spec.limit_seconds,
+        classes=_classes(bag),
         idempotent=spec.idempotent,
+        labels=spec.labels,
+        notes=spec.notes,
+        outputs=[*spec.outputs, *spec.optional_outputs],
+        result_names=result_names,
+        estimate=_estimate(state, bag, now),
+        stragglers=_stragglers(state, bag, now),
     )
 
 
+def _classes(bag: Bag) -> list[ClassView]:
+    return [
+        ClassView(
+            cores=need.cores,
+            memory_mb=need.memory_mb,
+            disk_mb=need.disk_mb,
+            gpus=need.gpus,
+            limit_seconds=need.limit_seconds,
+            ended=ended,
+            mean_seconds=mean_seconds,
+        )
+        for need, ended, mean_seconds in estimate.classes(bag)
+    ]
+
+
+def _estimate(state: State, bag: Bag, now: float) -> Estimate | None:
+    found = estimate.estimate(state, bag, now)
+    return Estimate(likely=found.likely, low=found.low, high=found.high) if found else None
+
+
+def _stragglers(state: State, bag: Bag, now: float) -> list[Straggler]:
+    return [
+        Straggler(
+            task=attempt.task,
+            values=_values(bag, attempt.task),
+            host=state.pilots[attempt.pilot].record.host,
+            seconds=seconds,
+            typical_seconds=typical,
+        )
+        for attempt, seconds, typical in estimate.stragglers(state, bag, now, MOST_STRAGGLERS)
+    ]
+
+
 def running_rows(state: State, bag: Bag, limit: int) -> list[RunningRow]:
-    return list(islice(_running(state, bag), limit))
+    return list(islice(_running(state, bag), max(0, limit)))
 
 
 def _running(state: State, bag: Bag) -> Iterator[RunningRow]:
@@ -40,12 +96,21 @@ def _running(state: State, bag: Bag) -> Iterator[RunningRow]:
         for attempt in bag.live[task]:
             yield RunningRow(
                 task=task,
-                values=bag.point(task),
+                values=_values(bag, task),
                 attempt=str(attempt.id),
                 pilot=attempt.pilot,
                 host=state.pilots[attempt.pilot].record.host,
                 sent=attempt.sent,
             )
+
+
+def _values(bag: Bag, task: int) -> list[Scalar]:
+    """None if the file with the task's row is just being read, or was let go of: the task has
+    ended, and another attempt of it goes on."""
+    try:
+        return bag.values(task)
+    except KeyError:
+        return []
 
 
 def pilot_view(pilot: Pilot) -> PilotView:
@@ -62,4 +127,27 @@ def pilot_view(pilot: Pilot) -> PilotView:
         heard=pilot.heard,
         tags=record.tags,
         version=record.version,
+        memory_mb=record.memory_mb,
+        gpus=record.gpus,
+    )
+
+
+def host_views(state: State, recorded: list[HostView]) -> list[HostView]:
+    """The record's hosts, with what their pilots do now."""
+    there: dict[str, list[Pilot]] = {}
+    for pilot in state.pilots.values():
+        if pilot.status is not PilotStatus.LOST:
+            there.setdefault(pilot.record.host, []).append(pilot)
+    return [_host_view(host, there.get(host.host, [])) for host in recorded]
+
+
+def _host_view(host: HostView, pilots: list[Pilot]) -> HostView:
+    if not pilots:
+        return host
+    return replace(
+        host,
+        pilots=len(pilots),
+        slots=sum(pilot.record.slots for pilot in pilots),
+        running=sum(len(pilot.attempts) for pilot in pilots),
+        heard=max(host.heard, *(pilot.heard for pilot in pilots)),
     )

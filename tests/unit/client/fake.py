@@ -13,15 +13,17 @@ class Asked(NamedTuple):
     target: str
     token: str
     body: bytes
+    range: str = ""
 
 
 class Told(NamedTuple):
-    """An answer; `hang_up` gives none."""
+    """An answer; `hang_up` gives none, `torn` half of it."""
 
     value: Any = None
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
     hang_up: bool = False
+    torn: bool = False
 
 
 def problem(status: int, detail: str, **headers: str) -> Told:
@@ -51,10 +53,14 @@ class FakeServer:
             def do_POST(self) -> None:
                 self._answer()
 
+            def do_PUT(self) -> None:
+                self._answer()
+
             def _answer(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
                 token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-                fake.asked.append(Asked(self.command, self.path, token, self.rfile.read(length)))
+                body, part = self.rfile.read(length), self.headers.get("Range", "")
+                fake.asked.append(Asked(self.command, self.path, token, body, part))
                 told = fake.answers.pop(0) if len(fake.answers) > 1 else fake.answers[0]
                 if told.hang_up:
                     self.close_connection = True
@@ -65,7 +71,8 @@ class FakeServer:
                     self.send_header(name.replace("_", "-"), value)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body)
+                self.wfile.write(body[: len(body) // 2] if told.torn else body)
+                self.close_connection |= told.torn
 
             def log_message(self, format: str, *args: Any) -> None:
                 """Tests are quiet."""

@@ -11,7 +11,8 @@ from covey.client import http
 from covey.client.client import Client
 from covey.client.http import Endpoint
 from covey.core.errors import BadConfig, NotFound, Refused, ServerAway
-from covey.core.model import BagSpec
+from covey.core.model import BagSpec, Segment
+from covey.wire import ResultQuery, Stored
 from tests.unit.cli.builders import bag, row
 from tests.unit.client.fake import FakeServer, Told, problem, serving
 
@@ -44,27 +45,145 @@ def test_requests_share_a_connection_and_show_the_token(fake: FakeServer, client
     assert [asked.target for asked in fake.asked] == ["/api/v1/bags", "/api/v1/bags/latest"]
 
 
-def test_every_call_asks_what_the_server_knows(fake: FakeServer, client: Client) -> None:
+def asked(fake: FakeServer) -> list[str]:
+    return [f"{asked.method} {asked.target}" for asked in fake.asked]
+
+
+def test_every_question_is_asked_as_the_server_knows_it(fake: FakeServer, client: Client) -> None:
     fake.answers = [Told([msgspec.to_builtins(row())])]
-    client.results(3, 5, 10, by_row=True, failed_only=True, wait_seconds=2)
+    query = ResultQuery(after=5, limit=10, by_row=True, failed_only=True)
+    assert client.results(3, query, wait_seconds=2) == [row()]
+    client.results(3, ResultQuery(where=("a >= 1", "b = x y"), sort="-a", offset=20))
     client.attempts(3, 17)
     fake.answers = [Told(msgspec.to_builtins(bag()))]
     client.bag(3, wait_seconds=1.5, seen=4)
     fake.answers = [Told([])]
     client.running(3, 7)
     client.pilots()
-    fake.answers = [Told({"count": 2})]
-    assert (client.cancel(3), client.retry(3), client.stop(drain=True)) == (2, 2, 2)
-    assert [f"{asked.method} {asked.target}" for asked in fake.asked] == [
-        "GET /api/v1/bags/3/results?after=5&limit=10&order=row&failed=1&wait=2",
+    client.hosts()
+    client.failures(3, 5)
+    client.files("latest", after=9, limit=2)
+    fake.answers = [Told({"next": 8, "pieces": [[3, 2, 1, 1, 1, 0, "text"]]})]
+    found = client.live_output(3, 2, after=7, wait_seconds=1.5)
+    assert (found.next, found.pieces[0].text) == (8, "text")
+    assert asked(fake) == [
+        "GET /api/v1/bags/3/results?after=5&order=row&failed=1&limit=10&wait=2",
+        "GET /api/v1/bags/3/results?after=-1&order=task&failed=0&offset=20"
+        "&where=a+%3E%3D+1&where=b+%3D+x+y&sort=-a",
         "GET /api/v1/bags/3/tasks/17",
         "GET /api/v1/bags/3?wait=1.5&seen=4",
         "GET /api/v1/bags/3/running?limit=7",
         "GET /api/v1/pilots",
+        "GET /api/v1/hosts",
+        "GET /api/v1/bags/3/failures?limit=5",
+        "GET /api/v1/bags/latest/files?after=9&limit=2",
+        "GET /api/v1/bags/3/live?task=2&after=7&wait=1.5",
+    ]
+
+
+def test_every_order_is_given_as_the_server_knows_it(fake: FakeServer, client: Client) -> None:
+    fake.answers = [Told({"count": 2})]
+    counts = [
+        client.cancel(3),
+        client.retry(3),
+        client.retry(3, causes=["exit 1"], tasks=(4, 5), memory=1.5, time=2.0),
+        client.pause(3, "why"),
+        client.resume(3),
+        client.close_bag(3),
+        client.purge(3, "logs"),
+        client.stop(drain=True),
+    ]
+    assert counts == [2] * 8
+    assert asked(fake) == [
         "POST /api/v1/bags/3/cancel",
         "POST /api/v1/bags/3/retry",
+        "POST /api/v1/bags/3/retry",
+        "POST /api/v1/bags/3/pause",
+        "POST /api/v1/bags/3/resume",
+        "POST /api/v1/bags/3/close",
+        "POST /api/v1/bags/3/purge?what=logs",
         "POST /api/v1/stop?drain=1",
     ]
+    bodies = [msgspec.json.decode(one.body) if one.body else None for one in fake.asked]
+    assert bodies[1] == {"causes": [], "tasks": None, "memory": 1.0, "time": 1.0}
+    assert bodies[2] == {"causes": ["exit 1"], "tasks": [4, 5], "memory": 1.5, "time": 2.0}
+    assert bodies[3] == {"reason": "why"}
+
+
+def test_files_are_asked_for_and_sent(fake: FakeServer, client: Client) -> None:
+    fake.answers = [Told(["b"]), Told({"size": 5, "complete": False})]
+    assert client.missing(["a", "b"]) == ["b"]
+    assert client.file_state("b") == Stored(size=5, complete=False)
+    assert client.put_piece("b", 5, 9, b"\0raw") == Stored(size=5, complete=False)
+    assert asked(fake) == [
+        "POST /api/v1/files/missing",
+        "GET /api/v1/files/b/state",
+        "PUT /api/v1/files/b?offset=5&size=9",
+    ]
+    assert [one.body for one in fake.asked] == [b'["a","b"]', b"", b"\0raw"]
+
+
+def test_an_appended_segment_keeps_its_key(fake: FakeServer, client: Client) -> None:
+    told = {"bag": 1, "total": 1, "known": True}
+    fake.answers = [Told(hang_up=True), problem(503, "busy", Retry_After="0"), Told(told)]
+    assert client.append(1, Segment()).known
+    keys = {msgspec.json.decode(one.body)["key"] for one in fake.asked}
+    assert len(fake.asked) == 3
+    assert len(keys) == 1
+    assert len(keys.pop()) >= 16
+
+
+def test_a_long_answer_comes_over_a_line_of_its_own(fake: FakeServer, client: Client) -> None:
+    whole = bytes(range(256)) * 4000
+    fake.answers = [
+        Told(hang_up=True),
+        problem(503, "busy", Retry_After="0"),
+        Told(whole),
+        Told([]),
+    ]
+    parts = client.export(3, ResultQuery(sort="x"), "csv")
+    assert fake.asked[-1].target.endswith("format=csv&after=-1&order=task&failed=0&sort=x")
+    first = next(parts)
+    assert client.bags() == [], "while the answer is still under way"
+    assert first + b"".join(parts) == whole
+    assert len(first) < len(whole)
+
+
+def test_a_long_answer_that_is_refused_says_so_at_once(fake: FakeServer, client: Client) -> None:
+    fake.answers = [problem(400, "there is no column 'alfa'")]
+    with pytest.raises(Refused, match="alfa"):
+        client.export(3, ResultQuery(), "csv")
+
+
+def test_a_torn_answer_is_no_answer(fake: FakeServer, client: Client) -> None:
+    fake.answers = [Told(b"x" * 1000, torn=True)]
+    parts = client.export(3, ResultQuery(), "csv")
+    with pytest.raises(ServerAway, match="broke off"):
+        list(parts)
+
+
+def test_a_file_is_read_on_after_a_break(fake: FakeServer, client: Client) -> None:
+    fake.answers = [
+        Told(b"first half, second", torn=True),
+        problem(503, "starting", Retry_After="0"),
+        Told(b"second half", 206),
+    ]
+    assert b"".join(client.read_file("ab")) == b"first halsecond half"
+    assert [one.range for one in fake.asked] == ["", "bytes=9-", "bytes=9-"]
+
+
+def test_a_file_is_never_glued_from_wrong_halves(fake: FakeServer, client: Client) -> None:
+    fake.answers = [Told(b"first half, second", torn=True), Told(b"first half, second half")]
+    with pytest.raises(ServerAway, match="in the middle"):
+        list(client.read_file("ab"))
+
+
+def test_a_file_that_only_breaks_is_given_up(fake: FakeServer, client: Client) -> None:
+    fake.answers = [Told(b"", 200, headers=(("X", "y"),)), Told(b"never", torn=True)]
+    assert list(client.read_file("ab")) == []
+    fake.answers = [Told(b"x", torn=True)]
+    with pytest.raises(ServerAway, match="broke off"):
+        list(client.read_file("ab"))
 
 
 def test_a_submission_keeps_its_key_when_it_is_repeated(fake: FakeServer, client: Client) -> None:

@@ -1,0 +1,205 @@
+"""Files on their way to a server: each once, however many name it, and only if it is not there.
+
+Several threads send, each over a connection of its own. A piece that was lost is sent again, and
+the server says where to go on: so neither a break, nor a restart of the server, nor a second
+`covey submit` sends anything twice.
+"""
+
+import hashlib
+import os
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from covey.client.client import Client
+from covey.client.digests import Digests, hash_file, look
+from covey.core.errors import BadFile, Refused, ServerAway
+from covey.core.model import Blob
+from covey.wire import Stored
+
+PIECE_BYTES = 4 << 20
+THREADS = 4
+ASKED_AT_ONCE = 10_000
+MOST_STANDSTILLS = 10  # answers in a row after which there is no more than before
+MOST_DAMAGED = 2
+UNPROCESSABLE = 422  # all of it arrived, and it was something else
+
+Source = Path | bytes
+Progress = Callable[[int, int], None]  # bytes there, bytes in all
+
+
+def _ignore(done: int, total: int) -> None:
+    """Nobody looks."""
+
+
+class Upload:
+    """Name the files with `add`, then `send` them. Not for several threads."""
+
+    def __init__(
+        self, client: Client, progress: Progress = _ignore, digests: Digests | None = None
+    ) -> None:
+        self._client = client
+        self._progress = progress
+        self._digests = digests or Digests()
+        self._sources: dict[str, Source] = {}
+        self._sizes: dict[str, int] = {}
+
+    def add(self, source: Source) -> Blob:
+        """What the server will know this file as. Raises BadFile if it cannot be read."""
+        blob = describe(source, self._digests)
+        self._sources.setdefault(blob.digest, source)
+        self._sizes[blob.digest] = blob.size
+        return blob
+
+    def missing(self) -> list[Blob]:
+        """Those that the server does not have."""
+        digests = list(self._sources)
+        found: list[str] = []
+        for start in range(0, len(digests), ASKED_AT_ONCE):
+            found += self._client.missing(digests[start : start + ASKED_AT_ONCE])
+        return [Blob(digest, self._sizes[digest]) for digest in found]
+
+    def send(self) -> int:
+        """How many bytes were missing. All files are durable there when this returns. Raises
+        BadFile for one that changed, and whatever the client raises."""
+        self._digests.save()
+        missing = self.missing()
+        _Sending(self._client, missing, self._sources, self._progress).run()
+        return sum(blob.size for blob in missing)
+
+
+def describe(source: Source, digests: Digests) -> Blob:
+    if isinstance(source, bytes):
+        return Blob(hashlib.sha256(source).hexdigest(), len(source))
+    found = look(source)
+    return Blob(digests.of(source, found), found.st_size, bool(found.st_mode & 0o111))
+
+
+class _Sending:
+    """One run of the threads."""
+
+    def __init__(
+        self, client: Client, blobs: list[Blob], sources: dict[str, Source], progress: Progress
+    ) -> None:
+        self._client = client
+        self._sources = sources
+        self._progress = progress
+        self._total = sum(blob.size for blob in blobs)
+        self._there = dict.fromkeys((blob.digest for blob in blobs), 0)
+        self._done = 0
+        self._waiting: queue.SimpleQueue[Blob] = queue.SimpleQueue()
+        for blob in sorted(blobs, key=lambda blob: -blob.size):  # the longest first
+            self._waiting.put(blob)
+        self._guard = threading.Lock()
+        self._told: set[str] = set()
+        self._failed: list[Exception] = []
+
+    def run(self) -> None:
+        count = min(THREADS, self._waiting.qsize())
+        threads = [threading.Thread(target=self._work, daemon=True) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self._failed:
+            raise self._failed[0]
+
+    def _work(self) -> None:
+        client = self._another_client()
+        try:
+            while not self._failed:
+                self._send(client, self._waiting.get_nowait())
+        except queue.Empty:
+            pass
+        except Exception as error:
+            self._failed.append(error)
+        finally:
+            client.close()
+
+    def _another_client(self) -> Client:
+        own = self._client.connection
+        return Client(
+            *own.endpoint,
+            patience_seconds=own.patience_seconds,
+            timeout_seconds=own.timeout_seconds,
+            find=own.find,
+            tell=self._tell_once,
+        )
+
+    def _tell_once(self, text: str) -> None:
+        with self._guard:
+            news = text not in self._told
+            self._told.add(text)
+        if news:
+            self._client.connection.tell(text)
+
+    def _send(self, client: Client, blob: Blob) -> None:
+        source = self._sources[blob.digest]
+        for _ in range(MOST_DAMAGED + 1):
+            try:
+                with _Opened(source) as opened:
+                    return self._send_pieces(client, blob, opened)
+            except Refused as error:
+                if error.status != UNPROCESSABLE:
+                    raise
+                refusal = error
+            self._note(blob, 0)
+            if isinstance(source, Path) and hash_file(source) != blob.digest:
+                raise _changed(source)
+        raise refusal
+
+    def _send_pieces(self, client: Client, blob: Blob, opened: "_Opened") -> None:
+        stored = Stored(size=0, complete=False)
+        if blob.size > PIECE_BYTES:
+            stored = client.file_state(blob.digest)
+        standstills = 0
+        while not stored.complete and not self._failed:
+            start = stored.size
+            data = opened.read(start, min(PIECE_BYTES, blob.size - start))
+            stored = client.put_piece(blob.digest, start, blob.size, data)
+            self._note(blob, stored.size)
+            standstills = standstills + 1 if stored.size <= start else 0
+            if standstills > MOST_STANDSTILLS:
+                raise ServerAway(f"the server takes no more than {start:,} bytes of a file")
+
+    def _note(self, blob: Blob, there: int) -> None:
+        with self._guard:
+            self._done += there - self._there[blob.digest]
+            self._there[blob.digest] = there
+            self._progress(self._done, self._total)
+
+
+class _Opened:
+    """A file, or what is as good as one. Raises BadFile if there is less than there was."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._descriptor = -1
+
+    def __enter__(self) -> "_Opened":
+        if isinstance(self._source, Path):
+            try:
+                self._descriptor = os.open(self._source, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError as error:
+                raise BadFile(f"{self._source}: {error.strerror}") from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def read(self, start: int, count: int) -> bytes:
+        if isinstance(self._source, bytes):
+            return self._source[start : start + count]
+        try:
+            data = os.pread(self._descriptor, count, start)
+        except OSError as error:
+            raise BadFile(f"{self._source}: {error.strerror}") from error
+        if len(data) < count:
+            raise _changed(self._source)
+        return data
+
+
+def _changed(source: Path) -> BadFile:
+    return BadFile(f"{source} changed while it was uploaded; submit again when it is at rest")

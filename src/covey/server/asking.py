@@ -1,0 +1,169 @@
+"""What the API's handlers share: asking the engine, reading the record, waiting for news.
+
+The engine is asked in the event loop's thread. The record is read in other threads, so that
+readers never hold up the engine.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import Request
+
+from covey.core.actions import Refuse, ReplyMessage
+from covey.core.errors import InvalidQuery, NotFound, StoreError
+from covey.core.events import Event
+from covey.core.model import BagId, RequestId
+from covey.core.state import Bag, State
+from covey.ports import Clock, Reader
+from covey.server.gateway import Gateway, Unavailable
+from covey.server.pilots import read_body
+from covey.server.problems import HttpProblem, from_refusal
+
+MOST_BYTES = 64 << 20
+MOST_NUMBER = 2**53  # larger ones are not exact in every JSON reader
+LONGEST_WAIT = 60.0
+
+T = TypeVar("T")
+
+
+class Asking:
+    def __init__(self, gateway: Gateway, reader: Callable[[], Reader], clock: Clock) -> None:
+        self._gateway = gateway
+        self.reader = reader  # one per thread
+        self.clock = clock
+        self.changed = asyncio.Event()  # set, and replaced, whenever something became durable
+        self._ending = False
+
+    def note_change(self) -> None:
+        """Something became durable: let those who wait for news look again."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    def end(self) -> None:
+        """The server is about to end: answer those who wait, and take no more orders."""
+        self._ending = True
+        self.note_change()
+
+    # -- the engine ------------------------------------------------------------------------
+
+    @property
+    def trouble(self) -> str:
+        engine = self._gateway.engine
+        return engine.trouble if engine else "starting"
+
+    def state(self) -> State | None:
+        engine = self._gateway.engine
+        return engine.scheduler.state if engine and engine.scheduler else None
+
+    def live(self, bag: BagId) -> Bag | None:
+        state = self.state()
+        return state.bags.get(bag) if state else None
+
+    async def ask(self, event_for: Callable[[RequestId], Event]) -> ReplyMessage:
+        """The engine's answer, when what it says is durable."""
+        if self._ending:
+            raise HttpProblem(503, "unavailable", "the server is ending", 1)
+        _, answering = self._gateway.ask(event_for)
+        outcome = await answering
+        if isinstance(outcome, Refuse | Unavailable):
+            raise from_refusal(outcome)
+        return outcome
+
+    def tell(self, event: Event) -> None:
+        """For an event that has no answer."""
+        self._gateway.tell(event)
+
+    # -- the record ------------------------------------------------------------------------
+
+    async def read(self, read: Callable[[Reader], T]) -> T:
+        return await asyncio.to_thread(lambda: reading(lambda: read(self.reader())))
+
+    # -- news ------------------------------------------------------------------------------
+
+    async def news(self, until: float, *events: asyncio.Event) -> bool:
+        """Wait for one of these; False when it is time to answer without."""
+        left = until - asyncio.get_running_loop().time()
+        if left <= 0 or self._ending:
+            return False
+        waits = [asyncio.ensure_future(event.wait()) for event in events]
+        try:
+            done, _ = await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return bool(done) and not self._ending
+
+    # -- requests --------------------------------------------------------------------------
+
+    def bag_id(self, request: Request) -> BagId:
+        """The bag that the address names, which there is or was."""
+        state = self.state()
+        if request.path_params["bag"] == "latest":
+            if state is None:
+                raise HttpProblem(503, "unavailable", self.trouble, 1)
+            if state.next_bag == 1:
+                raise HttpProblem(404, "not-found", "there are no bags yet")
+            return BagId(state.next_bag - 1)
+        bag = BagId(number(request, "bag", 0))
+        if bag < 1 or (state is not None and bag >= state.next_bag):
+            raise HttpProblem(404, "not-found", f"there is no bag {bag}")
+        return bag
+
+
+def reading(read: Callable[[], T]) -> T:
+    """Whatever the record may raise, as an answer."""
+    try:
+        return read()
+    except InvalidQuery as error:
+        raise HttpProblem(400, "invalid", str(error)) from error
+    except NotFound as error:
+        raise HttpProblem(404, "not-found", str(error)) from error
+    except StoreError as error:
+        raise HttpProblem(503, "unavailable", f"the record cannot be read: {error}", 2) from error
+
+
+async def order(request: Request, kind: type[T], default: T | None = None) -> T:
+    """The body of a request, checked. Without a body: the default, if there is one."""
+    body = await read_body(request.scope, request.receive, MOST_BYTES)
+    if not body and default is not None:
+        return default
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise HttpProblem(400, "invalid", f"the request's body: {error}") from error
+
+
+def number(request: Request, name: str, default: int) -> int:
+    return int(_finite(request, name, str(default)))
+
+
+def deadline(request: Request, longest: float = LONGEST_WAIT) -> float:
+    """When to answer at the latest, by the event loop's clock."""
+    wait = min(_finite(request, "wait", "0"), longest)
+    return asyncio.get_running_loop().time() + wait
+
+
+def choice(request: Request, name: str, *allowed: str) -> str:
+    """One of these; the first if nothing is said."""
+    found: str = request.query_params.get(name, allowed[0])
+    if found not in allowed:
+        raise HttpProblem(400, "invalid", f"{name} must be {_either(allowed)}, not {found!r}")
+    return found
+
+
+def _finite(request: Request, name: str, default: str) -> float:
+    text: str = request.path_params.get(name) or request.query_params.get(name, default)
+    try:
+        value = float(text)
+        exact = int(value)
+    except (ValueError, OverflowError):
+        raise HttpProblem(400, "invalid", f"{name} must be a number, not {text!r}") from None
+    if abs(exact) > MOST_NUMBER:
+        raise HttpProblem(400, "invalid", f"{name} is out of range")
+    return value
+
+
+def _either(words: tuple[str, ...]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"

@@ -1,0 +1,163 @@
+"""The API's bags: submitted, seen, and told what to do."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from starlette.requests import Request
+
+from covey.core.actions import ReplyMessage
+from covey.core.events import (
+    BagSubmitted,
+    CancelRequested,
+    CloseRequested,
+    PauseRequested,
+    PurgeRequested,
+    ResumeRequested,
+    RetryRequested,
+    SegmentAppended,
+)
+from covey.core.model import BagId, BagSpec, Segment
+from covey.core.space import LARGEST_BAG
+from covey.core.state import Bag
+from covey.server.admission import Admission
+from covey.server.asking import Asking, choice, deadline, number, order
+from covey.server.problems import HttpProblem
+from covey.server.views import bag_view, running_rows
+from covey.wire import BagView, RunningRow
+
+MOST_ROWS = 10_000
+NAMES_SECONDS = 1.0  # between looks for new names of results
+
+Times = Annotated[float, Meta(ge=0.001, le=1_000_000)]
+
+
+class Retry(Struct, frozen=True, forbid_unknown_fields=True):
+    """Given-up tasks to try again: all, these, those of these causes (or both), from now on with
+    so many times the memory and the time."""
+
+    causes: tuple[str, ...] = ()
+    tasks: tuple[Annotated[int, Meta(ge=0, le=LARGEST_BAG)], ...] | None = None
+    memory: Times = 1.0
+    time: Times = 1.0
+
+
+class Pause(Struct, frozen=True, forbid_unknown_fields=True):
+    reason: Annotated[str, Meta(max_length=1000)] = ""
+
+
+class Append(Struct, frozen=True, forbid_unknown_fields=True):
+    segment: Segment
+    key: str = ""
+
+
+class BagCalls:
+    def __init__(self, asking: Asking, admission: Admission) -> None:
+        self._asking = asking
+        self._admission = admission
+        self._names: dict[BagId, tuple[float, list[str]]] = {}  # when looked up, and found
+
+    # -- doing -----------------------------------------------------------------------------
+
+    async def submit(self, request: Request) -> ReplyMessage:
+        spec = await self._admission.bag(await order(request, BagSpec))
+        return await self._asking.ask(lambda number: BagSubmitted(number, spec))
+
+    async def append(self, request: Request) -> ReplyMessage:
+        bag = self._asking.bag_id(request)
+        given = await order(request, Append)
+        segment = await self._admission.segment(given.segment)
+        return await self._asking.ask(
+            lambda number: SegmentAppended(number, bag, segment, given.key)
+        )
+
+    async def close(self, request: Request) -> ReplyMessage:
+        bag = self._asking.bag_id(request)
+        return await self._asking.ask(lambda number: CloseRequested(number, bag))
+
+    async def cancel(self, request: Request) -> ReplyMessage:
+        bag = self._asking.bag_id(request)
+        return await self._asking.ask(lambda number: CancelRequested(number, bag))
+
+    async def pause(self, request: Request) -> ReplyMessage:
+        bag = self._asking.bag_id(request)
+        given = await order(request, Pause, Pause())
+        return await self._asking.ask(lambda number: PauseRequested(number, bag, given.reason))
+
+    async def resume(self, request: Request) -> ReplyMessage:
+        bag = self._asking.bag_id(request)
+        return await self._asking.ask(lambda number: ResumeRequested(number, bag))
+
+    async def retry(self, request: Request) -> ReplyMessage:
+        bag = self._asking.bag_id(request)
+        given = await order(request, Retry, Retry())
+        tasks = given.tasks
+        if given.causes:
+            failed = await self._asking.read(lambda reader: reader.failed_tasks(bag, given.causes))
+            wanted = None if tasks is None else frozenset(tasks)
+            tasks = tuple(task for task in failed if wanted is None or task in wanted)
+        return await self._asking.ask(
+            lambda number: RetryRequested(number, bag, tasks, given.memory, given.time)
+        )
+
+    async def purge(self, request: Request) -> ReplyMessage:
+        bag = self._asking.bag_id(request)
+        if "what" not in request.query_params:
+            raise HttpProblem(400, "invalid", "say what to remove: ?what=logs, files or all")
+        what = choice(request, "what", "logs", "files", "all")
+        return await self._asking.ask(lambda number: PurgeRequested(number, bag, what))
+
+    # -- seeing ----------------------------------------------------------------------------
+
+    async def all(self, _: Request) -> list[BagView]:
+        found = await self._asking.read(lambda reader: reader.bags())
+        state = self._asking.state()
+        if state is None:
+            return found
+        now = self._asking.clock.now()
+        self._names = {bag: kept for bag, kept in self._names.items() if bag in state.bags}
+        return [
+            bag_view(state, state.bags[BagId(view.id)], now, view.result_names)
+            if view.id in state.bags
+            else view
+            for view in found
+        ]
+
+    async def one(self, request: Request) -> BagView:
+        bag = self._asking.bag_id(request)
+        seen, until = number(request, "seen", -1), deadline(request)
+        while True:
+            changed = self._asking.changed
+            live = self._asking.live(bag)
+            if live is None or len(live.done) + len(live.failed) != seen:
+                return await self._view(bag)
+            if not await self._asking.news(until, changed):
+                return await self._view(bag)
+
+    async def running(self, request: Request) -> list[RunningRow]:
+        bag, state = self._asking.live(self._asking.bag_id(request)), self._asking.state()
+        if bag is None or state is None:
+            return []
+        return running_rows(state, bag, min(number(request, "limit", 1000), MOST_ROWS))
+
+    async def _view(self, bag: BagId) -> BagView:
+        live = self._asking.live(bag)
+        if live is not None:
+            names = await self._result_names(live)
+            live, state = self._asking.live(bag), self._asking.state()  # it may have ended
+            if live is not None and state is not None:
+                return bag_view(state, live, self._asking.clock.now(), names)
+        found = await self._asking.read(lambda reader: reader.bag(bag))
+        if found is None:
+            raise HttpProblem(404, "not-found", f"there is no bag {bag}")
+        return found
+
+    async def _result_names(self, bag: Bag) -> list[str]:
+        """Core does not look into results; the record has their names."""
+        now = self._asking.clock.now()
+        looked, names = self._names.get(bag.id, (0.0, []))
+        if now - looked >= NAMES_SECONDS and bag.done:
+            self._names[bag.id] = (now, names)  # whoever asks meanwhile takes the old ones
+            found = await self._asking.read(lambda reader: reader.bag(bag.id))
+            names = found.result_names if found is not None else names
+            self._names[bag.id] = (now, names)
+        return names

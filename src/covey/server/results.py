@@ -1,0 +1,106 @@
+"""The API's results: tables and files of what has ended, and what is being printed just now."""
+
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.responses import Response
+
+from covey.core.events import FollowRequested
+from covey.core.model import BagId
+from covey.server.asking import Asking, choice, deadline, number
+from covey.server.problems import HttpProblem
+from covey.server.streaming import Streams
+from covey.server.tails import Tails
+from covey.wire import FailureGroup, LiveOutput, Output, ResultQuery, ResultRow, ReturnedFile
+
+MOST_ROWS = 10_000
+MOST_GROUPS = 1000
+MOST_FILES = 1000
+LONGEST_FOLLOW = 20.0  # then whoever follows must say so again, or pilots stop sending
+KINDS = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl"}
+
+
+class ResultCalls:
+    def __init__(self, asking: Asking, tails: Tails) -> None:
+        self._asking = asking
+        self._tails = tails
+        self._streams = Streams()
+
+    async def results(self, request: Request) -> list[ResultRow] | Response:
+        bag = self._asking.bag_id(request)
+        form = choice(request, "format", "json", *KINDS)
+        query = _query(request)
+        if form != "json":
+            make = partial(self._export, bag, query, form)
+            return await self._streams.respond(make, KINDS[form])
+        page = replace(query, limit=min(query.limit, MOST_ROWS))
+        return await self._page(bag, page, deadline(request))
+
+    async def _page(self, bag: BagId, query: ResultQuery, until: float) -> list[ResultRow]:
+        while True:
+            changed, live = self._asking.changed, self._asking.live(bag)  # as of before the reading
+            rows = await self._asking.read(lambda reader: reader.results(bag, query))
+            if rows or live is None or not await self._asking.news(until, changed):
+                return rows
+
+    def _export(self, bag: BagId, query: ResultQuery, form: str) -> Any:
+        return self._asking.reader().export(bag, query, form)
+
+    async def failures(self, request: Request) -> list[FailureGroup]:
+        bag, limit = self._asking.bag_id(request), _limit(request, 100, MOST_GROUPS)
+        return await self._asking.read(lambda reader: reader.failures(bag, limit))
+
+    async def files(self, request: Request) -> list[ReturnedFile]:
+        bag, after = self._asking.bag_id(request), number(request, "after", -1)
+        limit = _limit(request, 1000, MOST_FILES)
+        return await self._asking.read(lambda reader: reader.files(bag, after, limit))
+
+    async def attempts(self, request: Request) -> list[ResultRow]:
+        bag, task = self._asking.bag_id(request), number(request, "task", -1)
+        return await self._asking.read(lambda reader: reader.attempts(bag, task))
+
+    async def output(self, request: Request) -> Output:
+        bag, task = self._asking.bag_id(request), number(request, "task", -1)
+        found = await self._asking.read(lambda reader: reader.output(bag, task))
+        if found is None:
+            raise HttpProblem(404, "not-found", f"task {task} of bag {bag} has no output yet")
+        return found
+
+    async def live(self, request: Request) -> LiveOutput:
+        """Nobody waits for the output of what is over: that is in the record."""
+        bag, task = self._asking.bag_id(request), number(request, "task", -1)
+        after, until = number(request, "after", 0), deadline(request, LONGEST_FOLLOW)
+        if self._prints(bag, task):
+            self._asking.tell(FollowRequested(bag, task))
+        while self._prints(bag, task):
+            changed, news = self._asking.changed, self._tails.follow(bag)
+            found = self._tails.read(bag, task, after)
+            if found.pieces or not await self._asking.news(until, changed, news):
+                return found
+        return self._tails.read(bag, task, after)
+
+    def _prints(self, bag: BagId, task: int) -> bool:
+        """Whether there may be more to see."""
+        live = self._asking.live(bag)
+        if live is None or task < 0:
+            return live is not None
+        return task < live.total and task not in live.done and task not in live.failed
+
+
+def _query(request: Request) -> ResultQuery:
+    asked = request.query_params
+    return ResultQuery(
+        after=number(request, "after", -1),
+        offset=max(0, number(request, "offset", 0)),
+        limit=max(0, number(request, "limit", 0)),
+        by_row=choice(request, "order", "task", "row") == "row",
+        failed_only=choice(request, "failed", "0", "1") == "1",
+        where=tuple(asked.getlist("where")),
+        sort=asked.get("sort", ""),
+    )
+
+
+def _limit(request: Request, default: int, most: int) -> int:
+    return max(0, min(number(request, "limit", default), most))

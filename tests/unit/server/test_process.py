@@ -1,0 +1,35 @@
+"""Which bags need a server."""
+
+from typing import Any
+
+import pytest
+
+from covey.core.model import BagStatus
+from covey.server.process import _works
+
+RUNNING, PAUSED = BagStatus.RUNNING, BagStatus.PAUSED
+
+
+class FakeBag:
+    def __init__(self, status: BagStatus, live: int, settled: int) -> None:
+        self.status = status
+        self.live = dict.fromkeys(range(live))
+        self.done: list[int] = list(range(settled))
+        self.failed: list[int] = []
+        self.total = 3
+
+
+@pytest.mark.parametrize(
+    ("status", "live", "settled", "works"),
+    [
+        (RUNNING, 1, 0, True),
+        (RUNNING, 0, 0, True),
+        (RUNNING, 0, 3, False),  # open, and waits for more tasks
+        (RUNNING, 1, 3, True),
+        (PAUSED, 0, 0, False),
+        (PAUSED, 1, 0, True),
+    ],
+)
+def test_what_keeps_a_server(status: BagStatus, live: int, settled: int, works: bool) -> None:
+    bag: Any = FakeBag(status, live, settled)
+    assert _works(bag) is works
