@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -100,7 +101,8 @@ def test_failures_are_told_and_retried(place: Place) -> None:
     script.write_text("import sys\nif sys.argv[1] == '2': sys.exit('no fit for 2')\n")
     ran = place.covey("run", "-p", "n=1..3", "--", "python3", "fit.py", "{n}", status=1)
     assert "2 tasks done, 1 failed" in ran.stdout
-    assert "task 1 (n=2): exit 1 on" in ran.stderr
+    assert "task 1 (n=2) on " in ran.stderr
+    assert "exit 1: no fit for N" in ran.stderr
     assert "no fit for 2" in ran.stderr
     assert "no fit for 2" in place.covey("logs", "--limit", "1").stdout
     assert [
@@ -127,8 +129,12 @@ def test_the_command_is_run_as_it_was_written(place: Place) -> None:
 
 
 def test_a_limit(place: Place) -> None:
-    ran = place.covey("run", "--limit", "1s", "sleep", "60", status=1)
-    assert "over its limit of 1 s" in ran.stderr
+    (place.here / "bag.toml").write_text(
+        "command = ['sleep', '60']\n[resources]\ntime = '1s'\n[retries]\novertimes = 0\n"
+    )
+    ran = place.covey("run", "-f", "bag.toml", status=1)
+    assert "time limit" in ran.stderr
+    assert "covey retry 1 --failed --time x2" in ran.stderr
 
 
 def test_two_at_once_share_one_server(place: Place) -> None:
@@ -208,3 +214,191 @@ def test_a_server_that_cannot_start_says_why(place: Place) -> None:
     assert "covey: the server did not start:\n" in ran.stderr
     assert f"port {place.env['COVEY_SERVE_PORT']} cannot be used" in ran.stderr
     assert len(ran.stderr.splitlines()) <= 6
+
+
+FIT = """
+import json, os, sys
+alpha, seed = float(sys.argv[1]), int(sys.argv[2])
+print("fitting", alpha, seed)
+if seed == 3 and not os.path.exists(sys.argv[3]):
+    raise ValueError("no fit for %s" % alpha)
+with open("fit.txt", "w") as file:
+    file.write("%s %s" % (alpha, seed))
+with open(os.environ["COVEY_RESULT"], "w") as file:
+    json.dump({"energy": alpha * seed, "shape": [seed, 2], "good": seed > 1}, file)
+"""
+
+
+@pytest.fixture
+def fits(place: Place) -> Place:
+    """Bag 1: alpha is 0, 0.5, 1; seed is 1, 2, 3, and with 3 it fails."""
+    (place.here / "fit.py").write_text(FIT)
+    ran = place.covey(
+        "run", "--name", "fits", "-p", "alpha=0..1..0.5", "-p", "seed=1..3", "--output", "fit.txt",
+        "--", "python3", "fit.py", "{alpha}", "{seed}", str(place.here / "mended"), status=1,
+    )  # fmt: skip
+    assert "3 tasks, such as task 2 (alpha=0.0, seed=3) on " in ran.stderr
+    assert "exit 1: ValueError: no fit for N" in ran.stderr
+    return place
+
+
+def test_results_are_one_table(fits: Place) -> None:
+    words = ["--where", "alpha >= 0.5", "--where", "good = true", "--sort", "-energy"]
+    found = fits.covey(
+        "results", *words, "--columns", "alpha,seed,energy", "--format", "csv"
+    ).stdout
+    assert found == "alpha,seed,energy\n1.0,2,2.0\n0.5,2,1.0\n"
+    lines = fits.covey("results", "--where", "energy > 100").stderr
+    assert "no result of bag 1 is like that" in lines
+    assert "did you mean 'energy'" in (
+        fits.covey("results", "--where", "enrgy > 1", status=2).stderr
+    )
+
+
+def test_ready_made_files_and_ours_are_the_same(fits: Place) -> None:
+    """With a server and without."""
+    found = [_both_forms(fits), _both_forms(fits, "--limit", "100")]
+    fits.covey("stop")
+    found += [_both_forms(fits), _both_forms(fits, "--limit", "100")]
+    assert found == found[:1] * 4
+
+
+def _both_forms(place: Place, *words: str) -> tuple[list[dict[str, object]], list[list[object]]]:
+    lines = place.covey("results", "--format", "jsonl", *words).stdout.splitlines()
+    table = csv.reader(io.StringIO(place.covey("results", "--format", "csv", *words).stdout))
+    return list(map(json.loads, lines)), [list(map(_number, cells)) for cells in table]
+
+
+def _number(cell: str) -> object:
+    try:
+        return float(cell)
+    except ValueError:
+        return cell
+
+
+def test_results_as_parquet(fits: Place) -> None:
+    import pyarrow.parquet
+
+    fits.covey("results", "-o", "fits.parquet")
+    table = pyarrow.parquet.read_table(fits.here / "fits.parquet")
+    assert table.column("energy").to_pylist() == [0.0, 0.0, None, 0.5, 1.0, None, 1.0, 2.0, None]
+    kinds = [str(table.schema.field(name).type) for name in ("alpha", "seed", "good", "shape")]
+    assert kinds == ["double", "int64", "bool", "string"]
+
+
+def test_failures_by_cause_and_again(fits: Place) -> None:
+    shown = fits.covey("failures").stdout
+    assert "3 tasks: exit 1: ValueError: no fit for N" in shown
+    assert "| ValueError: no fit for 0.0" in shown
+    assert [group["count"] for group in json.loads(fits.covey("failures", "--json").stdout)] == [3]
+    told = fits.covey("retry", "--cause", "exit 2", status=2).stderr
+    assert "the causes are:\n  exit 1: ValueError: no fit for N" in told
+    assert "no such failed tasks" in fits.covey("retry", "--task", "0").stderr
+    assert json.loads(fits.covey("logs", "--cause", "exit 1", "--tail", "1", "--json").stdout)[0][
+        "stderr"
+    ] == ("ValueError: no fit for 0.0\n")
+    (fits.here / "mended").write_text("")
+    ran = fits.covey("retry", "1", "--cause", "exit 1: Val", "--watch")
+    assert "3 failed tasks will run again" in ran.stdout
+    assert "9 tasks done" in ran.stdout
+
+
+def test_files_are_pulled(fits: Place) -> None:
+    assert "6 files" in fits.covey("pull", "--layout", "{alpha}/{seed}", "-o", "out").stdout
+    assert (fits.here / "out" / "0.5" / "2" / "fit.txt").read_text() == "0.5 2"
+    assert "6 were there already" in (
+        fits.covey("pull", "--layout", "{alpha}/{seed}", "-o", "out").stdout
+    )
+    assert "would both be" in fits.covey("pull", "--layout", "{alpha}", "-o", "x", status=2).stderr
+
+
+def test_a_large_file_comes_back_whole(place: Place) -> None:
+    make = "import random; open('big', 'wb').write(random.Random({n}).randbytes(300000))"
+    place.covey("run", "-p", "n=1,2", "--output", "big", "--", "python3", "-c", make)
+    assert "2 files (585 kB), in bag-1" in place.covey("pull").stdout
+    for task in (0, 1):
+        found = (place.here / "bag-1" / str(task) / "big").read_bytes()
+        assert found == random.Random(task + 1).randbytes(300_000)
+
+
+def test_purge(fits: Place) -> None:
+    assert "--yes" in fits.covey("purge", "1", "--logs", status=2).stderr
+    fits.covey("purge", "1", "--logs", "--yes")
+    assert "ValueError" not in fits.covey("logs").stdout
+    assert len(json.loads(fits.covey("results", "--json").stdout)) == 9
+    fits.covey("purge", "1", "--all", "--yes")
+    assert "no bags here yet" in fits.covey("bags").stderr
+
+
+def test_a_bag_that_fails_everywhere_is_paused(place: Place) -> None:
+    ran = place.covey("run", "-p", "x=1..100", "false", status=1)
+    assert "bag 1 PAUSED: 0 tasks done" in ran.stdout
+    assert "go on: covey resume 1   give up: covey cancel 1" in ran.stderr
+    assert "PAUSED" in place.covey("show").stdout
+    assert place.bag()["status"] == "paused"
+    place.covey("cancel")
+    assert "cancelled" in place.covey("bags").stdout
+
+
+def test_pause_and_resume(place: Place) -> None:
+    place.covey("submit", "--slots", "1", "-p", "x=1..200", "sleep", "0.05")
+    place.covey("pause", "--reason", "lunch")
+    assert "PAUSED: lunch" in place.covey("watch", status=1).stderr
+    assert "200 tasks done" in place.covey("resume", "--watch").stdout
+
+
+SLOW = "for n in 1 2 3 4; do echo {x} $n; sleep 0.4; done; echo done {x} >&2"
+
+
+def test_live_logs_of_one_task(place: Place) -> None:
+    place.covey("submit", "--slots", "2", "-p", "x=7,8", "sh", "-c", SLOW)
+    wait_until(lambda: place.bag()["running"])
+    child = place.start("logs", "-f", "1", "0")
+    assert child.stdout is not None
+    assert child.stdout.readline() == "7 1\n"
+    assert place.bag()["done"] == 0, "it is live"
+    out = child.stdout.read()  # not communicate(), which loses what readline() has read ahead
+    _, err = child.communicate(timeout=30)
+    assert out == "7 2\n7 3\n7 4\ndone 7\n"
+    assert "task 0 (x=7): exit 0" in err
+
+
+def test_live_logs_of_all_tasks(place: Place) -> None:
+    place.covey("submit", "--slots", "2", "-p", "x=7,8,9", "sh", "-c", SLOW)
+    told = place.covey("logs", "-f").stdout.splitlines()
+    for task, x in enumerate((7, 8, 9)):
+        lines = [line for line in told if line.startswith(f"{task} | ")]
+        assert lines == [f"{task} | {x} {n}" for n in range(1, 5)] + [f"{task} | done {x}"]
+    assert len(told) == 15
+
+
+def test_live_logs_end_with_an_interrupt(place: Place) -> None:
+    place.covey("submit", "sh", "-c", "echo hello; sleep 60")
+    child = place.start("logs", "-f")
+    assert child.stdout is not None
+    assert child.stdout.readline() == "0 | hello\n"
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=10)
+    assert (child.returncode, err) == (0, "covey: bag 1 goes on without you\n")
+    place.covey("cancel")
+
+
+def test_results_as_they_come(place: Place) -> None:
+    place.covey("submit", "--slots", "1", "-p", "x=1..4", "sh", "-c", "sleep 0.3; echo {x}")
+    child = place.start("results", "--follow", "--format", "csv", "--columns", "x,output")
+    assert child.stdout is not None
+    assert [child.stdout.readline() for _ in range(2)] == ["x,output\n", "1,1\n"]
+    assert place.bag()["done"] in (1, 2), "it is not over"
+    out = child.stdout.read()
+    assert (child.wait(30), out) == (0, "2,2\n3,3\n4,4\n")
+
+
+def test_hosts_show_what_tasks_publish(place: Place) -> None:
+    place.covey("run", "sh", "-c", "echo library=2.1 > $COVEY_TAGS; sleep 1")
+    (host,) = json.loads(place.covey("hosts", "--json").stdout)
+    assert host["done"] == 1
+    published = {name: value for name, value in host["tags"].items() if ":" in name}
+    assert list(published.values()) == ["2.1"]
+    (name,) = published
+    assert name in place.covey("hosts").stdout
+    assert place.covey("hosts", "--where", f"{name}=2.*", "--tags").stdout.count("2.1") == 1

@@ -1,13 +1,13 @@
-"""`covey bags`, `show`, `cancel` and `retry`."""
+"""`covey bags` and `covey show`."""
 
 import click
 
 from covey.cli import formats, places
-from covey.cli.base import Command, bag_argument, json_option, leave, print_json, say, settings
+from covey.cli.base import Command, bag_argument, json_option, print_json, say, settings
 from covey.cli.progress import percent
 from covey.cli.tables import Column, render
 from covey.core.errors import NotFound
-from covey.wire import BagView
+from covey.wire import BagView, ClassView
 
 COLUMNS = (
     Column("bag", right=True),
@@ -40,6 +40,7 @@ def bags(limit: int | None, as_json: bool) -> None:
         print_json(found)
     elif found:
         click.echo(render(COLUMNS, [_row(bag) for bag in found]))
+        _say_paused(found)
     else:
         say("no bags here yet; start with: covey run -- COMMAND")
 
@@ -48,14 +49,21 @@ def _row(bag: BagView) -> list[str]:
     return [
         str(bag.id),
         bag.name,
-        bag.status,
-        f"{bag.total:,}",
+        bag.status.upper() if bag.status == "paused" else bag.status,
+        f"{bag.total:,}" + ("+" if bag.open else ""),
         f"{bag.done:,}",
         f"{bag.failed:,}",
         f"{bag.running:,}",
         formats.ago(bag.created).removesuffix(" ago"),
         formats.command(bag.argv),
     ]
+
+
+def _say_paused(found: list[BagView]) -> None:
+    for bag in found:
+        if bag.status == "paused":
+            for line in formats.paused(bag):
+                say(line)
 
 
 @click.command(cls=Command)
@@ -75,35 +83,94 @@ def show(bag: str, as_json: bool) -> None:
     facts = _facts(found)
     width = max(len(name) for name, _ in facts)
     click.echo("\n".join(f"{name:<{width}}  {fact}" for name, fact in facts))
-    if found.failed:
-        say(f"see: covey logs {found.id}   again: covey retry --failed {found.id}")
+    _say_paused([found])
+    if found.failed and found.status != "paused":
+        say(f"see: covey failures {found.id}   again: covey retry {found.id} --failed")
 
 
 def _facts(bag: BagView) -> list[tuple[str, str]]:
-    ended = bag.done + bag.failed
+    facts = [
+        *_what(bag),
+        *_state(bag),
+        *_times(bag),
+        ("retries", str(bag.retries)),
+        *_classes(bag),
+    ]
+    if not bag.idempotent:
+        facts.append(("idempotent", "no: a task whose fate is unknown is not run again"))
+    return facts
+
+
+def _what(bag: BagView) -> list[tuple[str, str]]:
     facts = [("bag", f"{bag.id} {bag.name}".rstrip())]
     if bag.owner:
         facts.append(("owner", bag.owner))
+    if bag.labels:
+        facts.append(("labels", ", ".join(f"{key}={text}" for key, text in bag.labels.items())))
+    facts += [("notes", line) for line in bag.notes.splitlines()]
     facts += [
         ("command", formats.command(bag.argv)),
         ("parameters", ", ".join(bag.names) or "none"),
-        ("status", f"{bag.status}, {percent(ended, bag.total)}%"),
-        ("tasks", f"{bag.total:,}"),
+    ]
+    if bag.result_names:
+        facts.append(("values", ", ".join(bag.result_names)))
+    if bag.outputs:
+        facts.append(("files", f"{', '.join(bag.outputs)} (get them: covey pull {bag.id})"))
+    return facts
+
+
+def _state(bag: BagView) -> list[tuple[str, str]]:
+    ended = bag.done + bag.failed
+    status = bag.status.upper() if bag.status == "paused" else bag.status
+    facts = [("status", f"{status}, {percent(ended, bag.total)}%")]
+    if bag.reason:
+        facts.append(("reason" if bag.status == "paused" else "problem", bag.reason))
+    facts += [
+        ("tasks", f"{bag.total:,}" + (", and more may be appended" if bag.open else "")),
         ("done", f"{bag.done:,}"),
         ("failed", f"{bag.failed:,}"),
         ("running", f"{bag.running:,}"),
     ]
     if bag.in_doubt:
         facts.append(("in doubt", f"{bag.in_doubt:,} (asking the pilots after a restart)"))
-    facts += [("waiting", f"{_waiting(bag):,}"), ("submitted", _when(bag.created))]
+    facts.append(("waiting", f"{_waiting(bag):,}"))
+    facts += [("late", formats.straggler(bag.names, late)) for late in bag.stragglers]
+    return facts
+
+
+def _times(bag: BagView) -> list[tuple[str, str]]:
+    facts = [("submitted", _when(bag.created))]
     if bag.ended:
         facts += [("ended", _when(bag.ended)), ("took", formats.duration(bag.ended - bag.created))]
-    facts.append(("retries", str(bag.retries)))
-    if bag.limit_seconds:
-        facts.append(("time limit", formats.duration(bag.limit_seconds)))
-    if not bag.idempotent:
-        facts.append(("idempotent", "no: a task whose fate is unknown is not run again"))
+    elif bag.estimate is not None:
+        left = formats.span(bag.estimate.low, bag.estimate.high)
+        facts.append(("left", f"{left}, probably {formats.duration(bag.estimate.likely)}"))
     return facts
+
+
+def _classes(bag: BagView) -> list[tuple[str, str]]:
+    """What the tasks need; several classes are numbered."""
+    several = len(bag.classes) > 1
+    return [
+        (f"class {index}" if several else "each task", _class(one))
+        for index, one in enumerate(bag.classes)
+    ]
+
+
+def _class(one: ClassView) -> str:
+    parts = [formats.count(one.cores, "core")]
+    if one.memory_mb:
+        parts.append(f"{formats.megabytes(one.memory_mb)} memory")
+    if one.disk_mb:
+        parts.append(f"{formats.megabytes(one.disk_mb)} disk")
+    if one.gpus:
+        parts.append(formats.count(one.gpus, "GPU"))
+    if one.limit_seconds:
+        parts.append(f"at most {formats.duration(one.limit_seconds)}")
+    told = ", ".join(parts)
+    if one.ended:
+        told += f"; {one.ended:,} took {formats.duration(one.mean_seconds)} on average"
+    return told
 
 
 def _waiting(bag: BagView) -> int:
@@ -114,64 +181,3 @@ def _waiting(bag: BagView) -> int:
 
 def _when(then: float) -> str:
     return f"{formats.clock(then)} ({formats.ago(then)})"
-
-
-@click.command(cls=Command)
-@bag_argument
-@json_option
-def cancel(bag: str, as_json: bool) -> None:
-    """Stop a bag for good: the latest one if none is named. Its results stay.
-
-    \b
-    covey cancel
-    covey cancel 3
-    """
-    config = settings()
-    found = places.find_bag(places.reader(config), bag)
-    count = 0 if found.over else places.client(config).cancel(found.id)
-    if as_json:
-        print_json({"bag": found.id, "count": count})
-    elif found.over:
-        say(f"bag {found.id} is {found.status} already; nothing to cancel")
-    else:
-        click.echo(f"bag {found.id} cancelled: {formats.count(count, 'task')} stopped or not run")
-
-
-@click.command(cls=Command)
-@bag_argument
-@click.option("--failed", is_flag=True, help="Run the failed tasks again (required).")
-@click.option("--watch", is_flag=True, help="Follow the bag afterwards.")
-@json_option
-def retry(bag: str, failed: bool, watch: bool, as_json: bool) -> None:
-    """Run the failed tasks of a bag again, with the same parameters.
-
-    \b
-    covey retry --failed
-    covey retry --failed 3 --watch
-    """
-    if not failed:
-        raise click.UsageError(
-            f"which tasks? To run the failed ones again: covey retry --failed {bag}"
-        )
-    config = settings()
-    found = places.find_bag(places.reader(config), bag)
-    if not found.failed:
-        _say_retried(found.id, 0, as_json)
-        return
-    client = places.client(config)
-    count = client.retry(found.id)
-    if not (watch and as_json):
-        _say_retried(found.id, count, as_json)
-    if watch:
-        from covey.cli.watch import follow
-
-        leave(follow(client, found.id, as_json=as_json))
-
-
-def _say_retried(bag: int, count: int, as_json: bool) -> None:
-    if as_json:
-        print_json({"bag": bag, "count": count})
-    elif count:
-        click.echo(f"bag {bag}: {formats.count(count, 'failed task')} will run again")
-    else:
-        say(f"bag {bag} has no failed tasks; nothing to retry")

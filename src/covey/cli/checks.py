@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from covey import __version__, config
-from covey.cli.formats import last_line
+from covey.cli import formats
 from covey.client import embedded
 from covey.client.client import Client
 from covey.core.errors import CoveyError
@@ -42,6 +42,9 @@ def run_all(settled: config.Settled) -> list[Check]:
             ("free disk", check_disk),
             ("server", check_server),
             ("cores", check_cores),
+            ("memory limits", check_memory_limits),
+            ("gpus", check_gpus),
+            ("cache", check_cache),
             ("clock", check_clock),
             ("/proc", check_proc),
             ("pilot", check_pilot),
@@ -151,6 +154,42 @@ def check_cores(tree: config.Config) -> Check:
     return Check("cores", OK, told)
 
 
+def check_memory_limits(_: config.Config) -> Check:
+    """With the pilot's own code, so that the answer is that of a pilot started here."""
+    from covey.pilot import confine
+
+    group = confine.make_group(f"covey-doctor-{os.getpid()}")
+    if group is None:
+        told = "by looking at each task's processes; control groups may not be made here"
+        return Check("memory limits", OK, told)
+    group.remove()
+    return Check("memory limits", OK, "by the kernel, with control groups")
+
+
+def check_gpus(tree: config.Config) -> Check:
+    from covey.pilot import host
+
+    found = host.gpus(tree.local.gpus, os.environ)
+    told = f"{len(found)} seen: {', '.join(found)}" if found else "none seen"
+    return Check("gpus", OK, told)
+
+
+def check_cache(tree: config.Config) -> Check:
+    """What local pilots keep of input files."""
+    from covey import wiring
+
+    place, most = tree.directory / wiring.CACHE, formats.megabytes(tree.local.cache_mb)
+    if not place.is_dir():
+        return Check("cache", OK, f"empty; at most {most} will be kept in {place}")
+    sizes = [
+        os.lstat(os.path.join(folder, name)).st_blocks * 512
+        for folder, _, names in os.walk(place)
+        for name in names
+    ]
+    used = formats.size(sum(sizes))
+    return Check("cache", OK, f"{used} in {formats.count(len(sizes), 'file')}, of at most {most}")
+
+
 def check_clock(_: config.Config) -> Check:
     now = time.time()
     if now < EARLIEST:
@@ -188,5 +227,5 @@ def _output(command: list[str]) -> str:
     except subprocess.TimeoutExpired:
         raise OSError(f"{command[0]} takes more than {SLOW_SECONDS} s to start") from None
     if ran.returncode != 0:
-        raise OSError(f"{' '.join(command[:2])} does not work: {last_line(ran.stderr)}")
+        raise OSError(f"{' '.join(command[:2])} does not work: {formats.last_line(ran.stderr)}")
     return ran.stdout.strip()

@@ -7,10 +7,11 @@ import traceback
 import click
 
 from covey.cli.base import ReaderLeft
-from covey.core.errors import BadConfig, CoveyError, InvalidBag
+from covey.core.errors import BadConfig, CoveyError, InvalidBag, InvalidQuery, Refused
 
 FAILURE = 1
 MISUSE = 2
+BAD_REQUEST = 400
 
 
 def explain(error: BaseException, verbose: bool) -> int:
@@ -32,7 +33,14 @@ def explain(error: BaseException, verbose: bool) -> int:
         click.echo("covey: interrupted", err=True)
         return FAILURE
     click.echo(f"covey: {_words(error, verbose)}", err=True)
-    return MISUSE if isinstance(error, BadConfig | InvalidBag) else FAILURE
+    return MISUSE if _is_misuse(error) else FAILURE
+
+
+def _is_misuse(error: BaseException) -> bool:
+    """What was asked for makes no sense, whether we found out or the server."""
+    if isinstance(error, Refused):
+        return error.status == BAD_REQUEST
+    return isinstance(error, BadConfig | InvalidBag | InvalidQuery)
 
 
 def _usage(error: click.UsageError) -> int:

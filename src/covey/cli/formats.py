@@ -5,16 +5,20 @@ import signal
 import time
 from collections.abc import Sequence
 
+import msgspec
+
 from covey.core.space import Scalar
-from covey.wire import BagView, ResultRow
+from covey.wire import BagView, ResultRow, Straggler
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 LONGEST_DAYS = 99
 
 
 def duration(seconds: float) -> str:
-    """1.2 s, 3 m 05 s, 2 h 10 m, 4 d 3 h: never negative, never absurd."""
+    """53 ms, 1.2 s, 3 m 05 s, 2 h 10 m, 4 d 3 h: never negative, never absurd."""
     seconds = max(0.0, seconds)
+    if seconds < 0.0995:
+        return f"{1000 * seconds:.0f} ms"
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -27,6 +31,29 @@ def duration(seconds: float) -> str:
     if whole // DAY > LONGEST_DAYS:
         return f">{LONGEST_DAYS} d"
     return f"{whole // DAY} d {whole % DAY // HOUR} h"
+
+
+def span(low: float, high: float) -> str:
+    """From … to, in one unit: 20–35 s, 4–6 min, 1.5–3 h; one number if they look alike."""
+    low, high = max(0.0, low), max(0.0, low, high)
+    if high > LONGEST_DAYS * DAY:
+        return duration(low) if low > LONGEST_DAYS * DAY else f">{_rounded(low / DAY)} d"
+    units = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (1, "s"))
+    unit, name = next((pair for pair in units if high >= pair[0] * 1.5), units[-1])
+    if unit == 1:  # less than a second is not worth a word
+        first, last = str(max(1, round(low))), str(max(1, round(high)))
+    else:
+        first, last = _rounded(low / unit), _rounded(high / unit)
+    if first == last:
+        return f"{last} {name}"
+    return f"{first}–{last} {name}"
+
+
+def _rounded(number: float) -> str:
+    """Two digits say enough of an estimate."""
+    if number >= 9.5:
+        return str(round(number))
+    return f"{round(number * 2) / 2:g}"
 
 
 def ago(then: float, now: float | None = None) -> str:
@@ -61,6 +88,15 @@ def memory(kilobytes: int) -> str:
     return f"{kilobytes / 1024 / 1024:.1f} GB"
 
 
+def size(number: int) -> str:
+    """Of a file."""
+    return count(number, "byte") if number < 1024 else memory(number // 1024)
+
+
+def megabytes(number: int) -> str:
+    return memory(number * 1024)
+
+
 def command(argv: Sequence[str]) -> str:
     """As one would type it; the braces of placeholders need no quotes."""
     return " ".join(word if _plain(word) else shlex.quote(word) for word in argv)
@@ -76,7 +112,7 @@ def title(bag: BagView) -> str:
 
 
 def state(row: ResultRow) -> str:
-    return "done" if row.outcome == "ok" else row.outcome
+    return "done" if row.outcome == "ok" else "failed"
 
 
 def ending(row: ResultRow) -> str:
@@ -106,9 +142,48 @@ def assignments(names: Sequence[str], values: Sequence[Scalar]) -> str:
     return ", ".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
 
 
-def task_title(names: Sequence[str], row: ResultRow) -> str:
-    told = assignments(names, row.values)
-    return f"task {row.task} ({told})" if told else f"task {row.task}"
+def task_title(names: Sequence[str], task: int, values: Sequence[Scalar]) -> str:
+    told = assignments(names, values)
+    return f"task {task} ({told})" if told else f"task {task}"
+
+
+def straggler(names: Sequence[str], late: Straggler) -> str:
+    return (
+        f"{task_title(names, late.task, late.values)} on {late.host} "
+        f"runs for {duration(late.seconds)}, others took {duration(late.typical_seconds)}"
+    )
+
+
+def paused(bag: BagView) -> list[str]:
+    """Loudly: why nothing new runs, what to look at, and how to go on."""
+    reason = f": {bag.reason}" if bag.reason else ""
+    look = f"look: covey failures {bag.id}   " if bag.failed else ""
+    return [
+        f"bag {bag.id} is PAUSED{reason}",
+        f"{look}go on: covey resume {bag.id}   give up: covey cancel {bag.id}",
+    ]
+
+
+def some(words: Sequence[str], number: int) -> str:
+    """The first few of so many: n1, n2 and 7 more."""
+    more = number - len(words)
+    return ", ".join(words) + (f" and {more:,} more" if more > 0 else "")
+
+
+def last_lines(text: str, number: int) -> list[str]:
+    """The last lines, without blank ones at the end."""
+    return text.rstrip().splitlines()[-number:]
+
+
+def plain_value(value: object) -> str:
+    """A parameter or a reported value as people read it."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return msgspec.json.encode(value).decode()
 
 
 def last_line(text: str) -> str:

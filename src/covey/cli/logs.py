@@ -1,4 +1,4 @@
-"""`covey logs`: what tasks printed."""
+"""`covey logs`: what tasks printed, or print now."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -7,60 +7,112 @@ import click
 
 from covey.cli import formats, places
 from covey.cli.base import Command, bag_argument, json_option, print_json, say, settings
+from covey.cli.tail import Wanted, follow_bag, follow_task
+from covey.client.client import Client
 from covey.core.errors import NotFound
-from covey.wire import BagView, Output, ResultRow
+from covey.wire import BagView, Output, ResultQuery, ResultRow
 
 
 @click.command(cls=Command)
 @bag_argument
 @click.argument("task", required=False, type=int)
+@click.option("-f", "--follow", is_flag=True, help="Live: go on as more is printed.")
+@click.option("--failed", is_flag=True, help="Only failed tasks.")
+@click.option(
+    "--cause",
+    "causes",
+    multiple=True,
+    metavar="TEXT",
+    help="Only tasks that failed of this cause (its beginning is enough); repeatable.",
+)
+@click.option(
+    "--tail",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Only the last N lines of each; with -f, of what was there before.",
+)
 @click.option("--stdout", "only", flag_value="stdout", help="Only standard output.")
 @click.option("--stderr", "only", flag_value="stderr", help="Only standard error.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     default=10,
-    show_default=True,
     metavar="N",
-    help="Without TASK: at most so many tasks.",
+    help="Without TASK: at most so many tasks.  [default: 10]",
 )
 @json_option
-def logs(bag: str, task: int | None, only: str | None, limit: int, as_json: bool) -> None:
+def logs(
+    bag: str,
+    task: int | None,
+    follow: bool,
+    failed: bool,
+    causes: tuple[str, ...],
+    tail: int | None,
+    only: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
     """Print what tasks printed: one task, or several, those that failed first.
 
     \b
     covey logs                    failed tasks of the latest bag, then others
     covey logs 3 17               task 17 of bag 3
     covey logs 3 17 --stdout      nothing but its standard output
+    covey logs -f                 all tasks of the latest bag, live
+    covey logs 3 --cause 'exit 1: ValueError' --tail 5
     """
-    source = places.reader(settings())
+    wanted = Wanted(only, tail, failed, causes)
+    config = settings()
+    source = places.reader(config)
     found = places.find_bag(source, bag)
-    if task is not None:
-        _one(source, found, task, only, as_json)
-        return
-    rows = list(islice(_failed_first(source, found), limit))
-    outputs = [(row, source.output(found.id, row.task)) for row in rows]
+    if follow and not found.over:
+        _follow(places.client(config), found, task, wanted, as_json)
+    elif task is not None:
+        _one(source, found, task, wanted, as_json)
+    else:
+        _several(source, found, wanted, limit, as_json)
+
+
+def _follow(client: Client, bag: BagView, task: int | None, wanted: Wanted, as_json: bool) -> None:
+    try:
+        if task is None:
+            follow_bag(client, bag, wanted, as_json)
+        elif 0 <= task < bag.total:
+            follow_task(client, bag, task, wanted, as_json)
+        else:
+            raise NotFound(_why_none(bag, task))
+    except KeyboardInterrupt:
+        say(f"bag {bag.id} goes on without you")
+
+
+def _several(
+    source: places.Source, bag: BagView, wanted: Wanted, limit: int, as_json: bool
+) -> None:
+    rows = list(islice(_failed_first(source, bag, wanted), limit + 1))
+    more, rows = len(rows) > limit, rows[:limit]
+    outputs = [(row, source.output(bag.id, row.task)) for row in rows]
     if as_json:
-        print_json([_chosen(output, only) for _, output in outputs if output is not None])
+        print_json([_chosen(output, wanted) for _, output in outputs if output is not None])
         return
     for row, output in outputs:
         if output is not None:
-            _print(_header(found, row), output, only)
-    _say_what_is_left(found, len(rows))
+            _print(_header(bag, row), output, wanted)
+    _say_what_is_left(bag, wanted, len(rows), more)
 
 
-def _one(source: places.Source, bag: BagView, task: int, only: str | None, as_json: bool) -> None:
+def _one(source: places.Source, bag: BagView, task: int, wanted: Wanted, as_json: bool) -> None:
     output = source.output(bag.id, task)
     if output is None:
         raise NotFound(_why_none(bag, task))
     if as_json:
-        print_json(_chosen(output, only))
-    elif only is not None:
-        click.echo(output.stdout if only == "stdout" else output.stderr, nl=False)
+        print_json(_chosen(output, wanted))
+    elif wanted.only is not None:
+        text = output.stdout if wanted.only == "stdout" else output.stderr
+        click.echo(_last(text, wanted.tail), nl=False)
     else:
         attempts = source.attempts(bag.id, task)
         shown = [row for row in attempts if row.attempt == output.attempt]
-        _print(_header(bag, shown[-1]) if shown else f"task {task}", output, None)
+        _print(_header(bag, shown[-1]) if shown else f"task {task}", output, wanted)
 
 
 def _why_none(bag: BagView, task: int) -> str:
@@ -68,45 +120,61 @@ def _why_none(bag: BagView, task: int) -> str:
         return f"bag {bag.id} has tasks 0 to {bag.total - 1:,}; there is no task {task}"
     if bag.over:
         return f"task {task} of bag {bag.id} never ran"
-    return f"task {task} of bag {bag.id} has not ended yet; what it prints is known when it has"
+    return f"task {task} of bag {bag.id} has not ended yet; to see it live: covey logs -f " + (
+        f"{bag.id} {task}"
+    )
 
 
-def _failed_first(source: places.Source, bag: BagView) -> Iterator[ResultRow]:
+def _failed_first(source: places.Source, bag: BagView, wanted: Wanted) -> Iterator[ResultRow]:
     if bag.failed:
-        yield from places.all_results(source, bag.id, failed_only=True)
-    if bag.done:
+        rows = places.all_results(source, bag.id, ResultQuery(failed_only=True))
+        yield from (row for row in rows if wanted.takes(row))
+    if bag.done and not wanted.ends_only:
         yield from (row for row in places.all_results(source, bag.id) if row.outcome == "ok")
 
 
 def _header(bag: BagView, row: ResultRow) -> str:
-    return f"{formats.task_title(bag.names, row)}: {formats.explained(row)} on {row.host}"
+    title = formats.task_title(bag.names, row.task, row.values)
+    return f"{title}: {formats.explained(row)} on {row.host}"
 
 
-def _print(header: str, output: Output, only: str | None) -> None:
-    click.echo(f"==> {header}")
+def _streams(output: Output, wanted: Wanted) -> Iterator[tuple[str, str]]:
     for name, text in (("stdout", output.stdout), ("stderr", output.stderr)):
-        if only in (None, name) and text:
-            if only is None:
+        if wanted.only in (None, name):
+            yield name, _last(text, wanted.tail)
+
+
+def _last(text: str, lines: int | None) -> str:
+    return text if lines is None else "".join(text.splitlines(keepends=True)[-lines:])
+
+
+def _print(header: str, output: Output, wanted: Wanted) -> None:
+    click.echo(f"==> {header}")
+    for name, text in _streams(output, wanted):
+        if text:
+            if wanted.only is None:
                 click.echo(f"--> {name}")
             click.echo(text, nl=not text.endswith("\n"))
 
 
-def _chosen(output: Output, only: str | None) -> dict[str, object]:
-    chosen: dict[str, object] = {
+def _chosen(output: Output, wanted: Wanted) -> dict[str, object]:
+    return {
         "task": output.task,
         "attempt": output.attempt,
         "outcome": output.outcome,
+        **dict(_streams(output, wanted)),
     }
-    for name, text in (("stdout", output.stdout), ("stderr", output.stderr)):
-        if only in (None, name):
-            chosen[name] = text
-    return chosen
 
 
-def _say_what_is_left(bag: BagView, shown: int) -> None:
+def _say_what_is_left(bag: BagView, wanted: Wanted, shown: int, more: bool) -> None:
     ended = bag.done + bag.failed
-    if not ended:
-        say(f"no task of bag {bag.id} has ended yet")
-    elif shown < ended:
-        more = f"{ended - shown:,} more have ended"
-        say(f"{more}: see them with --limit, or one: covey logs {bag.id} TASK")
+    if more and wanted.causes:
+        say("there are more: see them with --limit")
+    elif more:
+        left = (bag.failed if wanted.failed else ended) - shown
+        how = f"see them with --limit, or one: covey logs {bag.id} TASK"
+        say(f"{left:,} more have {'failed' if wanted.failed else 'ended'}: {how}")
+    elif not shown and wanted.ends_only:
+        say(f"bag {bag.id} has no {'such ' if wanted.causes else ''}failed tasks")
+    elif not ended:
+        say(f"no task of bag {bag.id} has ended yet; to see them live: covey logs -f {bag.id}")

@@ -2,40 +2,52 @@
 
 import click
 
-from covey.cli import formats, places
+from covey.cli import formats, places, tags
 from covey.cli.base import Command, json_option, print_json, say, settings
-from covey.cli.tables import Column, render
+from covey.cli.tables import Column
 from covey.wire import PilotView
 
 HERE = ("active", "suspected")
 COLUMNS = (
     Column("pilot", right=True),
+    Column("host"),
     Column("status"),
     Column("site"),
     Column("slots", right=True),
     Column("running", right=True),
+    Column("memory", right=True),
+    Column("gpus", right=True),
     Column("since"),
     Column("heard"),
-    Column("host"),
 )
 
 
 @click.command(cls=Command)
 @click.option("--all", "everyone", is_flag=True, help="Also those that have left or are lost.")
+@tags.tag_options
 @json_option
-def pilots(everyone: bool, as_json: bool) -> None:
+def pilots(everyone: bool, all_tags: bool, tests: list[tuple[str, str]], as_json: bool) -> None:
     """List the pilots: the processes that hold slots on hosts and run tasks.
 
     \b
     covey pilots
+    covey pilots --tags --where host=node1
     covey pilots --all --json
     """
     found = places.reader(settings()).pilots()
-    shown = [pilot for pilot in found if everyone or pilot.status in HERE]
+    here = [pilot for pilot in found if everyone or pilot.status in HERE]
+    shown = [
+        pilot
+        for pilot in here
+        if tags.matches({"host": pilot.host, "site": pilot.site, **pilot.tags}, tests)
+    ]
     if as_json:
         print_json(shown)
     elif shown:
-        click.echo(render(COLUMNS, [_row(pilot) for pilot in shown]))
+        rows = [_row(pilot) for pilot in shown]
+        click.echo(tags.table(COLUMNS, rows, [pilot.tags for pilot in shown], all_tags))
+    elif here:
+        say(f"no pilot is like that; without --where there are {len(here):,}")
     else:
         gone = f"; {len(found):,} were: covey pilots --all" if found else ""
         say(f"no pilots now{gone}")
@@ -44,11 +56,13 @@ def pilots(everyone: bool, as_json: bool) -> None:
 def _row(pilot: PilotView) -> list[str]:
     return [
         str(pilot.id),
+        pilot.host,
         pilot.status,
         pilot.site,
         str(pilot.slots),
         str(pilot.running),
+        formats.megabytes(pilot.memory_mb),
+        str(pilot.gpus),
         formats.ago(pilot.enrolled),
         formats.ago(pilot.heard),
-        pilot.host,
     ]

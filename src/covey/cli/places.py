@@ -8,14 +8,26 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import structs
+
 from covey.cli.base import say
 from covey.client import embedded
 from covey.client.client import Client
 from covey.config import Config
 from covey.core.errors import BadConfig, NotFound
-from covey.wire import BagView, Output, PilotView, ResultRow
+from covey.wire import (
+    BagView,
+    FailureGroup,
+    HostView,
+    Output,
+    PilotView,
+    ResultQuery,
+    ResultRow,
+    ReturnedFile,
+)
 
 PAGE = 1000
+EVERYTHING = ResultQuery()
 
 
 class Source(Protocol):
@@ -25,15 +37,15 @@ class Source(Protocol):
 
     def bag(self, bag: int) -> BagView | None: ...
 
-    def results(
-        self,
-        bag: int,
-        after: int = -1,
-        limit: int = 1000,
-        *,
-        by_row: bool = False,
-        failed_only: bool = False,
-    ) -> list[ResultRow]: ...
+    def results(self, bag: int, query: ResultQuery) -> list[ResultRow]: ...
+
+    def export(self, bag: int, query: ResultQuery, form: str) -> Iterator[bytes]: ...
+
+    def failures(self, bag: int, limit: int = 100) -> list[FailureGroup]: ...
+
+    def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[ReturnedFile]: ...
+
+    def hosts(self) -> list[HostView]: ...
 
     def attempts(self, bag: int, task: int) -> list[ResultRow]: ...
 
@@ -108,15 +120,23 @@ def _latest(source: Source) -> BagView:
 
 
 def all_results(
-    source: Source, bag: int, *, failed_only: bool = False, limit: int | None = None
+    source: Source, bag: int, query: ResultQuery = EVERYTHING, *, limit: int | None = None
 ) -> Iterator[ResultRow]:
-    """Counted results in the order of tasks, a page at a time."""
-    after, left = -1, limit
+    """What the query asks for from its place on, a page at a time; its own limit is not used."""
+    left = limit
     while left is None or left > 0:
         size = PAGE if left is None else min(PAGE, left)
-        page = source.results(bag, after, size, failed_only=failed_only)
+        page = source.results(bag, structs.replace(query, limit=size))
         yield from page
         if len(page) < size:
             return
-        after = page[-1].task
+        query = after_page(query, page)
         left = None if left is None else left - len(page)
+
+
+def after_page(query: ResultQuery, page: Sequence[ResultRow]) -> ResultQuery:
+    """The query for what comes behind these rows."""
+    if query.sort:
+        return structs.replace(query, offset=query.offset + len(page))
+    last = page[-1]
+    return structs.replace(query, after=last.row if query.by_row else last.task)

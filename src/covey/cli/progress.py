@@ -1,7 +1,8 @@
 """How far a bag is: the arithmetic (`Meter`), and the two ways to show it.
 
-On a terminal one line is redrawn; into a pipe or a file goes a line now and then. The estimate of
-what is left weighs recent minutes most, is silent until it knows something, and is never absurd.
+On a terminal a few lines are redrawn; into a pipe, a file or the log of a CI service goes a line
+now and then. What is left is the server's estimate, a range, as soon as it has one. Until then it
+is ours: it weighs recent minutes most, is silent until it knows something, and is never absurd.
 """
 
 import math
@@ -11,7 +12,7 @@ import time
 from typing import Protocol, TextIO
 
 from covey.cli import formats
-from covey.cli.tables import fit, width_of
+from covey.cli.tables import clean, fit, width_of
 from covey.wire import BagView
 
 MEMORY_SECONDS = 15.0
@@ -19,7 +20,9 @@ MEMORY_SHARE = 1 / 3  # of the time watched: a long run is judged over a longer 
 KNOWN_SECONDS = 1.0
 LINE_SECONDS = 10.0
 BAR_WIDTH = 24
+STRAGGLERS = 2
 ERASE = "\x1b[K"  # the rest of the line
+ERASE_BELOW = "\x1b[J"
 RED, GREEN, RESET = "\x1b[31m", "\x1b[32m", "\x1b[0m"
 
 
@@ -81,14 +84,25 @@ def describe(bag: BagView, meter: Meter) -> list[str]:
     parts = [f"{ended:,}/{bag.total:,}", f"{percent(ended, bag.total)}%"]
     if bag.failed:
         parts.append(f"{bag.failed:,} failed")
+    if bag.status == "paused":
+        parts.append("PAUSED")
     if not bag.over:
         parts.append(f"{bag.running:,} running")
         if bag.in_doubt:
             parts.append(f"{bag.in_doubt:,} in doubt")
         if meter.rate > 0:
             parts.append(formats.rate(meter.rate))
-        parts.append(f"ETA {eta(meter, bag.total - ended)}")
+    if bag.open and ended == bag.total:
+        parts.append(f"waits for more tasks, or for 'covey close {bag.id}'")
+    elif bag.status == "running":
+        parts.append(f"ETA {_left(bag, meter)}")
     return parts
+
+
+def _left(bag: BagView, meter: Meter) -> str:
+    if bag.estimate is not None:
+        return formats.span(bag.estimate.low, bag.estimate.high)
+    return eta(meter, bag.total - bag.done - bag.failed)
 
 
 def eta(meter: Meter, left: int) -> str:
@@ -96,6 +110,17 @@ def eta(meter: Meter, left: int) -> str:
     if seconds is None:
         return "–"
     return f"{math.ceil(seconds)} s" if seconds < 59 else formats.duration(seconds)
+
+
+def remarks(bag: BagView) -> dict[str, str]:
+    """What is unusual: why nothing can run, and tasks that take long. Equal keys are the same
+    thing, in other words."""
+    if bag.over or bag.status == "paused":
+        return {}
+    told = {bag.reason: f"waits: {bag.reason}"} if bag.reason else {}
+    for late in bag.stragglers[:STRAGGLERS]:
+        told[f"task {late.task}"] = f"slow: {formats.straggler(bag.names, late)}"
+    return told
 
 
 def percent(ended: int, total: int) -> int:
@@ -110,8 +135,9 @@ def bar(ended: int, total: int, width: int, ascii_only: bool = False) -> str:
 
 
 class Redrawn:
-    """One line of a terminal, drawn again and again in place. The cursor is never hidden, so
-    Ctrl-Z and kill leave nothing to put right."""
+    """A few lines of a terminal, drawn again and again in place: the bar, and under it what is
+    unusual. The cursor is never hidden, so Ctrl-Z and kill leave nothing to put
+    right."""
 
     poll_seconds = 0.1
     wait_seconds = 1.0
@@ -120,22 +146,31 @@ class Redrawn:
         self.stream = stream
         self.colour = colour
         self.meter = Meter()
-        self._drawn = ""
+        self._drawn: list[str] = []
         self._ascii = "utf" not in (stream.encoding or "").lower()
 
     def show(self, bag: BagView) -> None:
         self.meter.update(time.monotonic(), bag.done + bag.failed)
-        line = self._line(bag, self._columns() - 1)
-        if line != self._drawn:
-            self.stream.write(f"\r{line}{ERASE}")
+        width = self._columns() - 1
+        told = [fit(clean(f"  {text}"), width) for text in remarks(bag).values()]
+        lines = [self._line(bag, width), *told]
+        if lines != self._drawn:
+            drawn = "\n".join(line + ERASE for line in lines)
+            below = ERASE_BELOW if len(self._drawn) > len(lines) else ""
+            self.stream.write(f"{self._to_start()}{drawn}{below}")
             self.stream.flush()
-            self._drawn = line
+            self._drawn = lines
 
     def close(self) -> None:
         if self._drawn:
-            self.stream.write(f"\r{ERASE}")
+            self.stream.write(f"{self._to_start()}{ERASE_BELOW}")
             self.stream.flush()
-            self._drawn = ""
+            self._drawn = []
+
+    def _to_start(self) -> str:
+        """Back to the first of the lines that were drawn."""
+        up = len(self._drawn) - 1
+        return f"\r\x1b[{up}A" if up > 0 else "\r"
 
     def _columns(self) -> int:
         try:
@@ -160,12 +195,14 @@ class Redrawn:
         blocks = bar(ended, bag.total, drawn, self._ascii)
         if self.colour:
             blocks = f"{GREEN}{blocks}{RESET}"
-            facts = facts.replace(f"{bag.failed:,} failed", f"{RED}{bag.failed:,} failed{RESET}")
+            for alarm in (f"{bag.failed:,} failed", "PAUSED"):
+                facts = facts.replace(alarm, f"{RED}{alarm}{RESET}")
         return f"{head}  {blocks}  {facts}"
 
 
 class Lines:
-    """A line at the start and now and then, for files and pipes."""
+    """A line at the start and now and then, and one for each thing that is unusual: for files,
+    pipes and CI services."""
 
     poll_seconds = 0.25
     wait_seconds = LINE_SECONDS
@@ -174,17 +211,24 @@ class Lines:
         self.stream = stream
         self.meter = Meter()
         self._next = -math.inf
+        self._told: set[str] = set()
 
     def show(self, bag: BagView) -> None:
         now = time.monotonic()
         self.meter.update(now, bag.done + bag.failed)
         if now >= self._next and not bag.over:
-            print(f"{formats.title(bag)}: {', '.join(describe(bag, self.meter))}", file=self.stream)
-            self.stream.flush()
+            self._print(f"{formats.title(bag)}: {', '.join(describe(bag, self.meter))}")
             self._next = now + LINE_SECONDS
+        for key, text in remarks(bag).items():
+            if key not in self._told:
+                self._told.add(key)
+                self._print(f"{formats.title(bag)}: {text}")
 
     def close(self) -> None:
         """Nothing to put back."""
+
+    def _print(self, line: str) -> None:
+        print(clean(line), file=self.stream, flush=True)
 
 
 class Silent:
@@ -202,6 +246,7 @@ class Silent:
 
 def for_stream(stream: TextIO | None = None) -> Progress:
     stream = sys.stderr if stream is None else stream
-    if not stream.isatty() or os.environ.get("TERM") == "dumb":
+    plain = os.environ.get("TERM") == "dumb" or os.environ.get("CI")
+    if plain or not stream.isatty():
         return Lines(stream)
     return Redrawn(stream, colour=not os.environ.get("NO_COLOR"))

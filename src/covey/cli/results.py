@@ -1,23 +1,48 @@
-"""`covey results`: a bag as one table, streamed a page at a time, however long it is."""
+"""`covey results`: a bag as one table, streamed a page at a time, however long it is.
 
-import csv
+Whole files in CSV and JSON Lines come ready-made from the record, as bytes; everything else is made
+here from rows.
+"""
+
+import os
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from itertools import islice
-from typing import TextIO
+from contextlib import contextmanager, suppress
+from itertools import chain, islice
+from typing import IO, NamedTuple
 
 import click
-import msgspec
 
-from covey.cli import formats, places
-from covey.cli.base import Command, bag_argument, json_option, say, settings
-from covey.cli.tables import Column, Table, terminal_width
-from covey.wire import BagView, ResultRow
+from covey.cli import columns, formats, parquet, places, writers
+from covey.cli.base import Command, bag_argument, json_option, leave, say, settings
+from covey.cli.columns import Field
+from covey.cli.tables import terminal_width
+from covey.client.client import Client
+from covey.wire import BagView, ResultQuery, ResultRow
 
-FORMATS = ("table", "csv", "jsonl")
-SCREENFUL = 100
-OWN = ("task", "state", "exit", "signal", "seconds", "cpu_seconds", "memory_kb", "host", "output")
+FORMATS = ("table", "csv", "jsonl", "json", "parquet")
+ENDINGS = {"ndjson": "jsonl", "pq": "parquet"}
+READY_MADE = ("csv", "jsonl")
+PIPE_PAGE = 100
+SMALLEST_SCREEN = 10
+FOLLOW_SECONDS = 10.0
+DISPENSABLE = ("cpu_seconds", "memory_kb", "host", "exit")
+
+
+class Request(NamedTuple):
+    """What was asked for, beyond which bag."""
+
+    form: str
+    query: ResultQuery
+    limit: int | None
+    page: int | None
+    wanted: str | None  # columns
+    path: str | None
+
+    @property
+    def narrowed(self) -> bool:
+        return bool(self.query.where or self.query.failed_only)
 
 
 @click.command(cls=Command)
@@ -28,160 +53,239 @@ OWN = ("task", "state", "exit", "signal", "seconds", "cpu_seconds", "memory_kb",
     type=click.Choice(FORMATS),
     help="How to write them.  [default: table; with -o, by the file's name]",
 )
+@click.option(
+    "--where",
+    multiple=True,
+    metavar="TEST",
+    help="Only those for which this holds: 'alpha >= 0.5', 'host = n1'; repeatable.",
+)
+@click.option("--sort", default="", metavar="COLUMN", help="By a column; -COLUMN: largest first.")
+@click.option("--columns", "wanted", metavar="A,B,…", help="Only these columns, in this order.")
 @click.option("--failed", is_flag=True, help="Only failed tasks.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many.")
+@click.option("--page", type=click.IntRange(min=1), metavar="N", help="The Nth screenful.")
+@click.option("--follow", is_flag=True, help="Go on as results come, until the bag is over.")
 @click.option("-o", "--output", "path", metavar="FILE", help="Write to FILE.")
 @json_option
 def results(
-    bag: str, form: str | None, failed: bool, limit: int | None, path: str | None, as_json: bool
+    bag: str,
+    form: str | None,
+    where: tuple[str, ...],
+    sort: str,
+    wanted: str | None,
+    failed: bool,
+    limit: int | None,
+    page: int | None,
+    follow: bool,
+    path: str | None,
+    as_json: bool,
 ) -> None:
     """Print the results of a bag as one table: parameters, how each task ended,
-    what it used, and the last line that it printed.
+    what it used, the values that it reported, and the last line that it printed.
 
     \b
     covey results
-    covey results 3 --format csv -o fits.csv
+    covey results 3 --where 'alpha >= 0.5' --sort -energy --columns alpha,energy
+    covey results 3 -o fits.csv
     covey results --failed --format jsonl | jq .seed
     """
+    query = ResultQuery(failed_only=failed, where=where, sort=sort)
+    form = "json" if as_json else form or _form_of(path)
+    request = Request(form, query, limit, page, wanted, None if path == "-" else path)
+    _check(request, follow)
     source = places.reader(settings())
     found = places.find_bag(source, bag)
-    form = "json" if as_json else form or _form_of(path)
-    shown = limit
-    if form == "table" and path is None and limit is None and sys.stdout.isatty():
-        shown = SCREENFUL
-    rows = places.all_results(source, found.id, failed_only=failed, limit=shown)
-    with _destination(path) as file:
-        count = _write(form, file, found, rows)
-    _say_rest(found, form, count, failed, limit, path)
+    if follow:
+        leave(_follow(source, found, request))
+    _print(source, found, request)
 
 
 def _form_of(path: str | None) -> str:
     ending = (path or "").rpartition(".")[2].lower()
-    return {"csv": "csv", "jsonl": "jsonl", "ndjson": "jsonl", "json": "json"}.get(ending, "table")
+    form = ENDINGS.get(ending, ending)
+    return form if form in FORMATS else "table"
+
+
+def _check(request: Request, follow: bool) -> None:
+    if request.form == "parquet":
+        if request.path is None:
+            raise click.UsageError("a Parquet file needs a name: -o results.parquet")
+        parquet.modules()
+    if request.page and request.form != "table":
+        raise click.UsageError("--page is for tables; use --limit, or write all of it with -o FILE")
+    if follow and (request.form not in ("table", "csv", "jsonl")):
+        raise click.UsageError("--follow prints rows as they come: use --format jsonl or csv")
+    if follow and (request.query.sort or request.limit or request.page):
+        raise click.UsageError("--follow prints rows as they come: not sorted, and all of them")
+
+
+def _print(source: places.Source, bag: BagView, request: Request) -> None:
+    count = _write(source, bag, request)
+    if request.path is not None:
+        size = formats.size(os.path.getsize(request.path))
+        say(f"{formats.count(count, 'result')} of bag {bag.id} in {request.path} ({size})")
+
+
+def _write(source: places.Source, bag: BagView, request: Request) -> int:
+    """How many results were written."""
+    if request.form == "table":
+        return _write_table(source, bag, request)
+    if request.form in READY_MADE and not (request.wanted or request.limit):
+        with _destination(request.path) as file:
+            parts = source.export(bag.id, request.query, request.form)
+            return writers.write_ready_made(file, request.form, parts)
+    chosen = _chosen(bag, request)
+    rows = places.all_results(source, bag.id, request.query, limit=request.limit)
+    if request.form == "parquet":
+        return parquet.write(str(request.path), chosen, rows)
+    with _destination(request.path) as file:
+        return writers.WRITERS[request.form](file, chosen, rows)
+
+
+def _chosen(bag: BagView, request: Request) -> list[Field]:
+    if request.wanted:
+        return columns.choose(bag, request.wanted)
+    return columns.seen(bag) if request.form == "table" else columns.fields(bag)
 
 
 @contextmanager
-def _destination(path: str | None) -> Iterator[TextIO]:
-    if path is None or path == "-":
-        yield sys.stdout
-    else:
-        with open(path, "w", encoding="utf-8", newline="") as file:
+def _destination(path: str | None, *, whole: bool = True) -> Iterator[IO[bytes]]:
+    """A file that is to be `whole` appears when it is, so that nobody takes a torn one for it."""
+    if path is None:
+        yield sys.stdout.buffer
+    elif not whole or (os.path.exists(path) and not os.path.isfile(path)):
+        with open(path, "wb") as file:
             yield file
+    else:
+        part = f"{path}.part"
+        try:
+            with open(part, "wb") as file:
+                yield file
+            os.replace(part, path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.remove(part)
+            raise
 
 
-def _write(form: str, file: TextIO, bag: BagView, rows: Iterator[ResultRow]) -> int:
-    if form == "csv":
-        return _write_csv(file, bag, rows)
-    if form == "jsonl":
-        return _write_jsonl(file, bag, rows)
-    if form == "json":
-        return _write_json(file, bag, rows)
-    return _write_table(file, bag, rows)
+# -- tables -------------------------------------------------------------------------------------
 
 
-def fields(bag: BagView) -> list[str]:
-    """Column names: the task, its parameters, then ours; one that a parameter has taken is
-    prefixed."""
-    own = [f"covey_{name}" if name in bag.names else name for name in OWN]
-    return [own[0], *bag.names, *own[1:]]
-
-
-def record(row: ResultRow) -> list[object]:
-    return [
-        row.task,
-        *row.values,
-        formats.state(row),
-        row.exit_code if row.exit_code >= 0 else None,
-        row.signal or None,
-        round(row.wall_seconds, 6),
-        round(row.cpu_seconds, 6),
-        row.memory_kb,
-        row.host,
-        row.output,
-    ]
-
-
-def _write_csv(file: TextIO, bag: BagView, rows: Iterator[ResultRow]) -> int:
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(fields(bag))
-    count = 0
-    for row in rows:
-        writer.writerow(record(row))
-        count += 1
+def _write_table(source: places.Source, bag: BagView, request: Request) -> int:
+    """All of it into a pipe or a file; on a terminal, a screenful, and what is left."""
+    seen = request.path is None and _is_seen()
+    size = request.limit
+    if size is None and (seen or request.page):
+        size = _screenful() if seen else PIPE_PAGE
+    first = ((request.page or 1) - 1) * (size or 0)
+    query = request.query
+    if first:  # only a sorted question knows an offset
+        query = ResultQuery(
+            failed_only=query.failed_only,
+            where=query.where,
+            sort=query.sort or columns.TASK.name,
+            offset=first,
+        )
+    more = None if size is None else size + 1
+    rows = places.all_results(source, bag.id, query, limit=more)
+    page = list(islice(rows, min(size or places.PAGE, places.PAGE)))
+    chosen = _chosen(bag, request)
+    width = terminal_width() if seen else None
+    if width is not None and not request.wanted:
+        chosen = _fitting(chosen, page, width)
+    shown = islice(chain(page, rows), size)
+    with _destination(request.path) as file:
+        count = writers.write_table(file, chosen, shown, width)
+    left = size is not None and next(rows, None) is not None
+    _say_rest(bag, request, first, count, left)
     return count
 
 
-def _write_jsonl(file: TextIO, bag: BagView, rows: Iterator[ResultRow]) -> int:
-    count = 0
-    for text in _encoded(bag, rows):
-        file.write(text + "\n")
-        count += 1
-    return count
+def _fitting(chosen: list[Field], page: Sequence[ResultRow], width: int) -> list[Field]:
+    """On a narrow terminal, what a task reported goes before what it used."""
+    for name in DISPENSABLE:
+        if writers.width(chosen, page) <= width:
+            break
+        chosen = [field for field in chosen if field.own != name]
+    return chosen
 
 
-def _write_json(file: TextIO, bag: BagView, rows: Iterator[ResultRow]) -> int:
-    """One JSON value, written as its rows come."""
-    count = 0
-    for text in _encoded(bag, rows):
-        file.write((",\n" if count else "[\n") + text)
-        count += 1
-    file.write("\n]\n" if count else "[]\n")
-    return count
+def _is_seen() -> bool:
+    return sys.stdout.isatty()
 
 
-def _encoded(bag: BagView, rows: Iterator[ResultRow]) -> Iterator[str]:
-    names = fields(bag)
-    for row in rows:
-        yield msgspec.json.encode(dict(zip(names, record(row), strict=True))).decode()
+def _screenful() -> int:
+    """What fits under the titles, with room for our words and the next prompt."""
+    return max(SMALLEST_SCREEN, shutil.get_terminal_size().lines - 4)
 
 
-def _write_table(file: TextIO, bag: BagView, rows: Iterator[ResultRow]) -> int:
-    columns = [
-        Column("task", right=True),
-        *(Column(name, right=True) for name in bag.names),
-        Column("state"),
-        Column("exit", right=True),
-        Column("time", right=True),
-        Column("cpu", right=True),
-        Column("memory", right=True),
-        Column("host"),
-        Column("output"),
-    ]
-    table = Table(columns, terminal_width() if file is sys.stdout else None)
-    count = 0
-    while page := [_cells(row) for row in islice(rows, places.PAGE)]:
-        count += len(page)
-        file.writelines(line + "\n" for line in table.lines(page))
-    return count
-
-
-def _cells(row: ResultRow) -> Sequence[str]:
-    code = str(row.exit_code) if row.exit_code >= 0 else ""
-    return [
-        str(row.task),
-        *map(str, row.values),
-        formats.state(row),
-        formats.signal_name(row.signal) if row.signal else code,
-        formats.duration(row.wall_seconds),
-        formats.duration(row.cpu_seconds),
-        formats.memory(row.memory_kb),
-        row.host,
-        row.output,
-    ]
-
-
-def _say_rest(
-    bag: BagView, form: str, count: int, failed: bool, limit: int | None, path: str | None
-) -> None:
+def _say_rest(bag: BagView, request: Request, first: int, count: int, left: bool) -> None:
     """What is not there, where a person may wonder."""
-    ended = bag.failed if failed else bag.done + bag.failed
-    if path not in (None, "-"):
-        say(f"{formats.count(count, 'result')} of bag {bag.id} in {path}")
-    if form != "table":
-        return
-    if count < ended and limit is None:
-        say(f"the first {count:,} of {ended:,}; all: covey results {bag.id} --format csv -o FILE")
+    ended = bag.failed if request.query.failed_only else bag.done + bag.failed
+    if left and request.limit is None:
+        known = "" if request.query.where else f" of {ended:,}"
+        page = f"--page {(request.page or 1) + 1}"
+        say(f"{first + 1:,} to {first + count:,}{known}; next: {page}   all: -o FILE.csv")
     elif not count:
-        say(f"bag {bag.id} has no {'failed tasks' if failed else 'results yet'}")
-    elif not bag.over and not failed:
+        say(_why_none(bag, request, first))
+    elif not bag.over and not request.narrowed:
         say(f"{bag.total - ended:,} of {bag.total:,} tasks have not ended yet")
+
+
+def _why_none(bag: BagView, request: Request, first: int) -> str:
+    if first:
+        return f"there are no {first + 1:,} results"
+    if request.query.where:
+        return f"no result of bag {bag.id} is like that: {', '.join(request.query.where)}"
+    return f"bag {bag.id} has no {'failed tasks' if request.query.failed_only else 'results yet'}"
+
+
+# -- as they come -------------------------------------------------------------------------------
+
+
+def _follow(source: places.Source, bag: BagView, request: Request) -> int:
+    """Rows in the order in which they ended; the exit status."""
+    with _destination(request.path, whole=False) as file:
+        stream: writers.Stream | None = None
+        try:
+            for page in _pages(source, bag, request.query):
+                if stream is None:  # now it is known what tasks report
+                    view = source.bag(bag.id) or bag
+                    width = terminal_width() if request.path is None else None
+                    stream = writers.Stream(request.form, _chosen(view, request), width)
+                file.writelines(stream.lines(page))
+                file.flush()
+        except KeyboardInterrupt:
+            return 0
+    return _say_end(source, bag)
+
+
+def _pages(
+    source: places.Source, bag: BagView, query: ResultQuery
+) -> Iterator[Sequence[ResultRow]]:
+    query = ResultQuery(
+        by_row=True, failed_only=query.failed_only, where=query.where, limit=places.PAGE
+    )
+    while True:
+        view = source.bag(bag.id)
+        ends = view is None or view.over or view.status == "paused"
+        if isinstance(source, Client) and not ends:
+            page = source.results(bag.id, query, wait_seconds=FOLLOW_SECONDS)
+        else:
+            page = source.results(bag.id, query)
+        if page:
+            yield page
+            query = places.after_page(query, page)
+        elif ends or not isinstance(source, Client):
+            return
+
+
+def _say_end(source: places.Source, bag: BagView) -> int:
+    view = source.bag(bag.id)
+    if view is not None and view.status == "paused":
+        for line in formats.paused(view):
+            say(line)
+        return 1
+    if view is not None and not view.over:
+        say(f"no server runs here, so nothing more comes; go on with: covey watch {bag.id}")
+    return 0

@@ -1,164 +1,285 @@
-"""From options to a bag: what `covey run` and `covey submit` understand."""
+"""From options to a bag: what `covey run` and `covey submit` understand.
+
+Every option is a key of a bag file, so both are read and checked by one set of rules, in
+`covey.bagfile`; an option takes the place of what the file says.
+"""
 
 import getpass
 import os
-import re
-import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from covey.cli.base import say
+from covey.cli.base import Command, say
 
 if TYPE_CHECKING:
-    from covey.core.model import BagSpec
+    from covey.bagfile import Gathered, Sheet
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# What a program needs to be found and to behave as it does here.
-CAPTURED = (
-    "PATH",
-    "LD_LIBRARY_PATH",
-    "PYTHONPATH",
-    "VIRTUAL_ENV",
-    "CONDA_PREFIX",
-    "CONDA_DEFAULT_ENV",
-    "LANG",
-    "LC_ALL",
-    "OMP_NUM_THREADS",
-)
-UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+TASKS, FILES = "Tasks", "Files and environment"
+NEEDS, FAILURES, BAG = "Needs of one task", "Failures", "The bag"
+GROUPS = (TASKS, FILES, NEEDS, FAILURES, BAG)
 
 
-class Request(NamedTuple):
-    """The options of a submission, as they were given."""
+class Option(click.Option):
+    """With the heading under which help lists it."""
 
-    parameters: tuple[str, ...]
-    zipped: bool
-    retries: int | None
-    limit: float
-    name: str
-    env: tuple[str, ...]
-    chdir: str | None
-    not_idempotent: bool
-    command: tuple[str, ...]
+    def __init__(self, *args: Any, group: str = BAG, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.group = group
 
 
-def _seconds(ctx: click.Context, param: click.Parameter, text: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]?)", text.strip())
-    if match is None:
-        raise click.BadParameter(f"{text!r}: write seconds, or 90s, 5m, 2h, 1d", ctx, param)
-    return float(match[1]) * UNITS[match[2]]
+class Choice(NamedTuple):
+    """An option, and the key of a bag file that it sets; none: it means more than that."""
+
+    flags: tuple[str, ...]
+    group: str
+    key: tuple[str, ...]
+    rest: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        named = [flag for flag in self.flags if not flag.startswith("-")]
+        return named[0] if named else self.flags[-1].lstrip("-").replace("-", "_")
+
+    def decorate(self, function: F) -> F:
+        return click.option(*self.flags, cls=Option, group=self.group, **self.rest)(function)
 
 
-OPTIONS: list[Callable[[F], F]] = [
-    click.option(
-        "-p",
-        "parameters",
-        metavar="NAME=VALUES",
-        multiple=True,
+def _option(group: str, key: str, *flags: str, **rest: Any) -> Choice:
+    return Choice(flags, group, tuple(key.split(".")) if key else (), rest)
+
+
+def _flag(group: str, key: str, *flags: str, **rest: Any) -> Choice:
+    return _option(group, key, *flags, is_flag=True, **rest)
+
+
+PARAMETER_OPTIONS: list[Choice] = [
+    _option(
+        TASKS, "", "-p", "parameters", metavar="NAME=VALUES", multiple=True,
         help="A parameter: 1..1000, 0..1..0.1, a,b,c or @file. All combinations are run.",
     ),
-    click.option(
-        "--zip", "zipped", is_flag=True, help="Take the parameters side by side, not combined."
+    _flag(TASKS, "", "--zip", "zipped", help="Take the parameters side by side, not combined."),
+    _option(
+        TASKS, "", "--rows", metavar="FILE",
+        help="Parameters from the rows of a .csv, .jsonl or .txt file.",
     ),
-    click.option(
-        "--retries",
-        type=click.IntRange(min=0),
-        metavar="N",
-        help="How often a failed task is tried again.  [default: 0]",
+    _option(TASKS, "", "--lines", metavar="FILE", help="Each line of a file as {line}."),
+]  # fmt: skip
+OPTIONS: list[Choice] = [
+    _option(
+        TASKS, "", "-f", "--file", "file", metavar="FILE",
+        help="A bag file; 'covey init' writes one. Options come before what it says.",
     ),
-    click.option(
-        "--limit",
-        callback=_seconds,
-        default="0",
-        show_default=False,
-        metavar="TIME",
-        help="A task that runs longer is stopped and has failed: 90, 90s, 5m, 2h.",
+    *PARAMETER_OPTIONS,
+    _flag(TASKS, "open", "--open", help="Tasks may follow: covey append, covey close."),
+    _option(
+        FILES, "inputs", "--input", "inputs", metavar="PATH", multiple=True,
+        help="A file, directory, pattern or URL for each task's directory; {NAME} in it "
+        "makes it a file of the task's own.",
     ),
-    click.option("--name", default="", metavar="NAME", help="What to call the bag."),
-    click.option(
-        "--env",
-        multiple=True,
-        metavar="NAME[=VALUE]",
+    _option(
+        FILES, "outputs", "--output", "outputs", metavar="PATTERN", multiple=True,
+        help="Files that a task must make, to be returned.",
+    ),
+    _option(
+        FILES, "optional_outputs", "--optional-output", "optional_outputs", metavar="PATTERN",
+        multiple=True, help="Files to return if they are there.",
+    ),
+    _option(
+        FILES, "output_limit", "--output-limit", metavar="SIZE",
+        help="The most that a task may return.  [default: 1 GB]",
+    ),
+    _option(
+        FILES, "", "--env", multiple=True, metavar="NAME[=VALUE]",
         help="An environment variable for the tasks, from here or with a value.",
     ),
-    click.option(
-        "--chdir",
-        metavar="DIR",
+    _flag(FILES, "export", "--export", help="Every parameter is an environment variable too."),
+    _option(
+        FILES, "chdir", "--chdir", metavar="DIR",
         help="Run all tasks in DIR, instead of each in an empty directory of its own.",
     ),
-    click.option(
-        "--not-idempotent",
-        is_flag=True,
+    _option(
+        FILES, "setup", "--setup", metavar="SHELL",
+        help="Run this once per host, before the bag's first task there.",
+    ),
+    _option(NEEDS, "resources.cores", "--cores", type=int, metavar="N", help="Cores."),
+    _option(
+        NEEDS, "resources.memory", "--memory", metavar="SIZE",
+        help="Memory: 500MB, 2GB. A task that takes more is stopped and has failed.",
+    ),
+    _option(NEEDS, "resources.disk", "--disk", metavar="SIZE", help="Disk space."),
+    _option(NEEDS, "resources.gpus", "--gpus", type=int, metavar="N", help="GPUs."),
+    _option(
+        NEEDS, "resources.time", "--limit", metavar="TIME",
+        help="A task that runs longer is stopped and has failed: 90, 90s, 5m, 2h.",
+    ),
+    _flag(NEEDS, "resources.pin", "--pin", help="Bind each task to cores of its own."),
+    _option(
+        FAILURES, "retries.count", "--retries", type=int, metavar="N",
+        help="How often a failed task is tried again.  [default: 0]",
+    ),
+    _option(
+        FAILURES, "retries.memory", "--retry-memory", metavar="MORE",
+        help="After a lack of memory, so much more of it: x2, +50%.",
+    ),
+    _option(
+        FAILURES, "validate.exit", "--ok-exit", "ok_exit", type=int,
+        multiple=True, metavar="N", help="An exit status that means success.  [default: 0]",
+    ),
+    _option(
+        FAILURES, "validate.files", "--expect-file", "expect_file", metavar="PATTERN",
+        multiple=True, help="A file without which a task has failed.",
+    ),
+    _option(
+        FAILURES, "validate.check", "--check", metavar="SHELL",
+        help="Run this after each task, in its directory; 0 means a good result.",
+    ),
+    _option(
+        FAILURES, "breaker", "--breaker", type=int, metavar="N",
+        help="Pause the bag after N failures in a row without a success; 0: never.  [default: 30]",
+    ),
+    _flag(
+        FAILURES, "", "--not-idempotent",
         help="Running a task twice does harm: never do so without being told.",
     ),
-]
+    _option(BAG, "name", "--name", metavar="NAME", help="What to call the bag."),
+    _option(
+        BAG, "", "--label", "labels", multiple=True, metavar="NAME=VALUE",
+        help="Something to find the bag by.",
+    ),
+    _option(BAG, "notes", "--notes", metavar="TEXT", help="Anything to remember about it."),
+]  # fmt: skip
+
+
+class SubmissionCommand(Command):
+    """Help in groups, and `covey run FILE.toml --more-options`: everything behind the first word
+    belongs to the command, unless that word is a bag file."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, args if ctx.resilient_parsing else self._filed(ctx, args))
+
+    def _filed(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = self.make_parser(ctx).parse_args(args=list(args))[0].get("command") or ()
+        if not isinstance(words, tuple) or not words or not words[0].endswith(".toml"):
+            return args
+        before = args[: len(args) - len(words)]
+        return args if before[-1:] == ["--"] else [*before, "-f", *words]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {group: [] for group in GROUPS}
+        shared = []
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is None or not isinstance(param, click.Option):
+                continue
+            if param in self.common or "--help" in param.opts:
+                shared.append(record)
+            else:
+                sections[param.group if isinstance(param, Option) else BAG].append(record)
+        for title, records in {**sections, "Common options": shared}.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
 
 def submission_options(function: F) -> F:
-    """The command line of a submission; the function gets a `request`."""
-    function = click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)(function)
-    for option in reversed(OPTIONS):
-        function = option(function)
+    """The command line of a submission; the function gets all of it as keywords."""
+    function = click.argument(
+        "command", nargs=-1, type=click.UNPROCESSED, metavar="[FILE.toml | COMMAND...]"
+    )(function)
+    for choice in reversed(OPTIONS):
+        function = choice.decorate(function)
     return function
 
 
-def split_request(options: dict[str, Any]) -> Request:
-    """Take a Request out of a command's options, leaving the others."""
-    return Request(**{field: options.pop(field) for field in Request._fields})
+def parameter_options(function: F) -> F:
+    """Those that only say which tasks there are."""
+    for choice in reversed(PARAMETER_OPTIONS):
+        function = choice.decorate(function)
+    return function
 
 
-def build(request: Request, default_retries: int) -> "BagSpec":
-    """Raises InvalidBag, with what to do, unless this can be run."""
-    from covey.cli.template import absolute_command, check_placeholders
-    from covey.cli.values import parse_space
-    from covey.core import space
-    from covey.core.model import BagSpec
+def build(options: dict[str, Any], default_retries: int) -> "Gathered":
+    """Raises InvalidBag, with everything that is wrong, unless this can be run."""
+    from covey.bagfile import Sheet, gather, read_draft, read_sheet
 
-    points = parse_space(request.parameters, request.zipped)
-    space.check(points)
-    check_placeholders(request.command, space.names(points), say)
-    chdir = _directory(request.chdir)
-    return BagSpec(
-        argv=absolute_command(request.command, chdir, say),
-        space=points,
-        name=request.name,
-        owner=_user(),
-        key=secrets.token_hex(16),
-        env=environment(request.env, os.environ),
-        chdir=chdir,
-        retries=default_retries if request.retries is None else request.retries,
-        limit_seconds=request.limit,
-        idempotent=not request.not_idempotent,
-    )
+    if not options.get("file") and not options.get("command"):
+        raise click.UsageError("give a COMMAND to run, or a bag file: covey run FILE.toml")
+    sheet = read_sheet(options["file"]) if options.get("file") else Sheet()
+    apply_options(sheet, options)
+    return gather(read_draft(sheet, os.environ, say, default_retries), say)
 
 
-def environment(
-    asked: tuple[str, ...], environ: "os._Environ[str] | dict[str, str]"
-) -> dict[str, str]:
-    captured = {name: environ[name] for name in CAPTURED if name in environ}
-    for text in asked:
+def apply_options(sheet: "Sheet", options: dict[str, Any]) -> None:
+    """What the options say, in the words of a bag file. Raises UsageError for one that has no
+    meaning at all."""
+    _apply_parameters(sheet, options)
+    for choice in OPTIONS:
+        value = options.get(choice.name)
+        if not choice.key or value is None or value is False or value == ():
+            continue
+        flag = next(flag for flag in choice.flags if flag.startswith("--"))
+        if choice.rest.get("multiple"):
+            for one in value:
+                sheet.add(choice.key, one, f"{flag} {one}")
+        else:
+            sheet.set(choice.key, value, flag if value is True else f"{flag} {value}")
+    if options.get("not_idempotent"):
+        sheet.set(("idempotent",), False, "--not-idempotent")
+    for text in options.get("labels", ()):
         name, equals, value = text.partition("=")
-        if not name:
-            raise click.UsageError(f"--env {text}: write --env NAME or --env NAME=VALUE")
-        if not equals and name not in environ:
-            raise click.UsageError(f"--env {name}: it is not set here; write --env {name}=VALUE")
-        captured[name] = value if equals else environ[name]
-    return captured
+        if not name or not equals:
+            raise click.UsageError(f"--label {text}: write --label NAME=VALUE")
+        sheet.set(("labels", name), value, f"--label {text}")
+    for text in options.get("env", ()):
+        _apply_variable(sheet, text)
+    if options.get("command"):
+        for name in ("script", "args"):
+            sheet.drop(name)
+        sheet.set(("command",), list(options["command"]), "")
 
 
-def _directory(chdir: str | None) -> str:
-    if chdir is None:
-        return ""
-    path = os.path.abspath(os.path.expanduser(chdir))
-    if not os.path.isdir(path):
-        raise click.UsageError(f"--chdir {chdir}: there is no such directory")
-    return path
+def _apply_parameters(sheet: "Sheet", options: dict[str, Any]) -> None:
+    seen = set()
+    for text in options.get("parameters", ()):
+        name, equals, values = text.partition("=")
+        name = name.strip()
+        if not name or not equals:
+            told = f"write it like -p {name or 'NAME'}=1..10 or -p NAME=a,b,c"
+            raise click.UsageError(f"-p {text}: {told}")
+        if name in seen:
+            raise click.UsageError(f"-p {text}: parameter {name} is given twice")
+        seen.add(name)
+        sheet.set(("parameters", name), values, f"-p {text}")
+    if options.get("zipped"):
+        named = sheet.tree.get("parameters", {})
+        sheet.drop("zip")
+        if len(named) > 1:
+            sheet.set(("zip",), list(named), "--zip")
+    if options.get("rows") and options.get("lines"):
+        raise click.UsageError("take --rows or --lines, not both")
+    if options.get("rows"):
+        sheet.set(("rows",), options["rows"], f"--rows {options['rows']}")
+    if options.get("lines"):
+        rows = {"file": options["lines"], "form": "lines"}
+        sheet.set(("rows",), rows, f"--lines {options['lines']}")
 
 
-def _user() -> str:
+def _apply_variable(sheet: "Sheet", text: str) -> None:
+    name, equals, value = text.partition("=")
+    if not name:
+        raise click.UsageError(f"--env {text}: write --env NAME or --env NAME=VALUE")
+    if equals:
+        sheet.set(("environment", name), value, f"--env {text}")
+        return
+    sheet.drop("environment", name)
+    sheet.add(("environment", "inherit"), name, f"--env {name}")
+
+
+def user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -11,7 +11,7 @@ from covey.cli.base import Command, bag_argument, json_option, print_json, say, 
 from covey.cli.tables import Column, render
 from covey.client.client import Client
 from covey.core.space import Scalar
-from covey.wire import BagView, ResultRow, RunningRow
+from covey.wire import BagView, ResultQuery, ResultRow, RunningRow
 
 STATES = ("done", "failed", "running", "waiting")
 MOST_RUNNING = 100_000
@@ -35,9 +35,8 @@ class Line(NamedTuple):
     "--limit",
     type=click.IntRange(min=1),
     default=50,
-    show_default=True,
     metavar="N",
-    help="At most so many.",
+    help="At most so many.  [default: 50]",
 )
 @json_option
 def tasks(bag: str, state: str | None, limit: int, as_json: bool) -> None:
@@ -65,7 +64,7 @@ def tasks(bag: str, state: str | None, limit: int, as_json: bool) -> None:
 def select(source: places.Source, bag: BagView, state: str | None) -> Iterator[Line]:
     """In the order of their numbers; the running ones first where only those are asked for."""
     if state == "failed":
-        rows = places.all_results(source, bag.id, failed_only=True)
+        rows = places.all_results(source, bag.id, ResultQuery(failed_only=True))
         return (_ended(row) for row in rows)
     running = {row.task: row for row in _running(source, bag)}
     if state == "running":
@@ -97,8 +96,9 @@ def _missing(bag: BagView, numbers: range, running: dict[int, RunningRow]) -> It
 
 
 def _ended(row: ResultRow) -> Line:
-    state = "done" if row.outcome == "ok" else "failed"
-    return Line(row.task, state, row.values, row.host, formats.ending(row), row.wall_seconds)
+    return Line(
+        row.task, formats.state(row), row.values, row.host, formats.ending(row), row.wall_seconds
+    )
 
 
 def _out(row: RunningRow) -> Line:

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from covey.cli import checks
 from covey.cli.checks import FAIL, OK, WARN
 
 
-def settings(directory: Path, **local: int) -> config.Config:
+def settings(directory: Path, **local: Any) -> config.Config:
     return config.Config(dir=str(directory), local=config.Local(**local))
 
 
@@ -62,3 +63,38 @@ def test_a_directory_that_is_a_file(tmp_path: Path) -> None:
     found = checks.check_directory(settings(tmp_path / "file"))
     assert found.verdict == FAIL
     assert os.fspath(tmp_path) in found.told
+
+
+def test_how_memory_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    removed: list[str] = []
+
+    class Group:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def remove(self) -> None:
+            removed.append(self.name)
+
+    monkeypatch.setattr("covey.pilot.confine.make_group", Group)
+    assert "by the kernel" in checks.check_memory_limits(settings(tmp_path)).told
+    assert removed == [f"covey-doctor-{os.getpid()}"]
+    monkeypatch.setattr("covey.pilot.confine.make_group", lambda name: None)
+    assert "control groups may not be made" in checks.check_memory_limits(settings(tmp_path)).told
+
+
+def test_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("covey.pilot.host.gpus", lambda given, environment: ["0", "1"])
+    assert checks.check_gpus(settings(tmp_path)).told == "2 seen: 0, 1"
+    monkeypatch.setattr("covey.pilot.host.gpus", lambda given, environment: [])
+    assert checks.check_gpus(settings(tmp_path)).told == "none seen"
+
+
+def test_the_size_of_the_cache(tmp_path: Path) -> None:
+    assert checks.check_cache(settings(tmp_path, cache_mb=2048)).told == (
+        f"empty; at most 2.0 GB will be kept in {tmp_path}/cache"
+    )
+    (tmp_path / "cache" / "ab").mkdir(parents=True)
+    (tmp_path / "cache" / "ab" / "one").write_bytes(b"x" * (1 << 20))
+    (tmp_path / "cache" / "two").symlink_to("nowhere")
+    told = checks.check_cache(settings(tmp_path, cache_mb=2048)).told
+    assert told == "1.0 MB in 2 files, of at most 2.0 GB"

@@ -1,94 +1,15 @@
 """The commands that look, against a source of known answers."""
 
-import csv
-import io
 import json
-from collections.abc import Callable
 
 import pytest
-from click.testing import CliRunner, Result
 
-from covey.cli import places, results
+from covey.cli import places
 from covey.cli.failure import explain
-from covey.cli.main import covey
 from covey.core.errors import NotFound
-from covey.wire import BagView, Output, PilotView, ResultRow
-from tests.unit.cli.builders import bag, row
-
-Look = Callable[..., Result]
-
-
-class FakeSource:
-    """Bag 3 has ten tasks: 0 to 5 are done, but 2 and 4 failed."""
-
-    def __init__(self) -> None:
-        self.rows = [
-            row(0, output="1.5"),
-            row(1, output='say "hi", you'),
-            row(2, outcome="failed", exit_code=1, stderr_bytes=9),
-            row(3),
-            row(4, outcome="failed", exit_code=-1, signal=9),
-            row(5),
-        ]
-        self.view = bag(name="fits", done=4, failed=2)
-        self.stderr = "Traceback\nValueError: bad\n"
-        self.there: list[PilotView] = []
-
-    def bags(self) -> list[BagView]:
-        return [self.view]
-
-    def bag(self, bag: int) -> BagView | None:
-        return self.view if bag == self.view.id else None
-
-    def results(
-        self,
-        bag: int,
-        after: int = -1,
-        limit: int = 1000,
-        *,
-        by_row: bool = False,
-        failed_only: bool = False,
-    ) -> list[ResultRow]:
-        chosen = [
-            one
-            for one in self.rows
-            if one.task > after and not (failed_only and one.outcome == "ok")
-        ]
-        return chosen[:limit]
-
-    def attempts(self, bag: int, task: int) -> list[ResultRow]:
-        return [one for one in self.rows if one.task == task]
-
-    def output(self, bag: int, task: int) -> Output | None:
-        for one in self.attempts(bag, task):
-            err = self.stderr if one.stderr_bytes else ""
-            return Output(
-                task=task, attempt=one.attempt, outcome=one.outcome, stdout="out\n", stderr=err
-            )
-        return None
-
-    def pilots(self, limit: int = 1000) -> list[PilotView]:
-        return self.there
-
-
-@pytest.fixture
-def source(monkeypatch: pytest.MonkeyPatch) -> FakeSource:
-    made = FakeSource()
-    monkeypatch.setattr(places, "reader", lambda config: made)
-    return made
-
-
-@pytest.fixture
-def look(source: FakeSource, monkeypatch: pytest.MonkeyPatch) -> Look:
-    monkeypatch.setattr(places, "PAGE", 2)
-    runner = CliRunner()
-
-    def invoke(*words: str, status: int = 0) -> Result:
-        ran = runner.invoke(covey, words)
-        assert ran.exit_code == status, ran.output
-        return ran
-
-    return invoke
+from covey.wire import ClassView, Estimate, HostView, PilotView, Straggler
+from tests.unit.cli.builders import bag
+from tests.unit.cli.source import FakeSource, Look
 
 
 def test_bags(look: Look) -> None:
@@ -112,6 +33,56 @@ def test_show(look: Look) -> None:
     shown = dict(line.split("  ", 1) for line in look("show").stdout.splitlines())
     assert {name: text.strip() for name, text in shown.items()}["waiting"] == "4"
     assert json.loads(look("show", "latest", "--json").stdout)["name"] == "fits"
+
+
+def facts(look: Look) -> dict[str, str]:
+    lines = (line.split("  ", 1) for line in look("show").stdout.splitlines())
+    return {name: text.strip() for name, text in lines}
+
+
+def test_show_says_what_tasks_need_and_took(look: Look, source: FakeSource) -> None:
+    one = ClassView(cores=1, memory_mb=0, disk_mb=0, gpus=0, limit_seconds=0.0)
+    source.view = bag(classes=[one])
+    assert facts(look)["each task"] == "1 core"
+    large = ClassView(
+        cores=4, memory_mb=2048, disk_mb=10, gpus=1, limit_seconds=3600.0, ended=7,
+        mean_seconds=90.0,
+    )  # fmt: skip
+    source.view = bag(classes=[one, large])
+    shown = facts(look)
+    assert shown["class 0"] == "1 core"
+    assert shown["class 1"] == (
+        "4 cores, 2.0 GB memory, 10.0 MB disk, 1 GPU, at most 1 h 00 m; 7 took 1 m 30 s on average"
+    )
+
+
+def test_show_says_what_the_owner_said_and_what_comes(look: Look, source: FakeSource) -> None:
+    source.view = bag(
+        labels={"project": "ising"}, notes="first\nsecond", outputs=["*.npy"], open=True,
+        result_names=["energy"], estimate=Estimate(likely=300.0, low=240.0, high=360.0),
+        stragglers=[
+            Straggler(task=7, values=[0.5], host="node3", seconds=720.0, typical_seconds=40.0)
+        ],
+    )  # fmt: skip
+    shown = facts(look)
+    assert shown["labels"] == "project=ising"
+    assert shown["notes"] == "second", "a line each"
+    assert shown["files"] == "*.npy (get them: covey pull 3)"
+    assert shown["values"] == "energy"
+    assert shown["tasks"] == "10, and more may be appended"
+    assert shown["left"] == "4–6 min, probably 5 m 00 s"
+    assert shown["late"] == "task 7 (x=0.5) on node3 runs for 12 m 00 s, others took 40 s"
+
+
+@pytest.mark.parametrize("command", ["show", "bags", "watch"])
+def test_a_paused_bag_is_loud(look: Look, source: FakeSource, command: str) -> None:
+    source.view = bag(status="paused", reason="30 failed in a row on 4 hosts", failed=2)
+    ran = look(command, status=int(command == "watch"))
+    assert "PAUSED" in ran.stdout
+    assert ran.stderr.splitlines()[-2:] == [
+        "covey: bag 3 is PAUSED: 30 failed in a row on 4 hosts",
+        "covey: look: covey failures 3   go on: covey resume 3   give up: covey cancel 3",
+    ]
 
 
 @pytest.mark.parametrize("reference", ["9", "fits"])
@@ -145,113 +116,68 @@ def test_tasks_say_that_there_are_more(look: Look) -> None:
     assert look("tasks", "--state", "running").stderr == "covey: bag 3 has no running tasks\n"
 
 
-def test_logs_show_failures_first(look: Look) -> None:
-    ran = look("logs", "--limit", "3")
-    heads = [line for line in ran.stdout.splitlines() if line.startswith("==>")]
-    assert heads == [
-        "==> task 2 (x=2): exit 1 on node1",
-        "==> task 4 (x=4): SIGKILL on node1",
-        "==> task 0 (x=0): exit 0 on node1",
-    ]
-    assert "ValueError: bad" in ran.stdout
-    assert "3 more have ended" in ran.stderr
-
-
-def test_logs_of_one_task(look: Look) -> None:
-    assert look("logs", "3", "1", "--stdout").stdout == "out\n"
-    assert look("logs", "3", "2", "--stderr").stdout == "Traceback\nValueError: bad\n"
-    assert look("logs", "3", "2").stdout.startswith("==> task 2 (x=2): exit 1")
-    assert json.loads(look("logs", "latest", "2", "--json").stdout)["stdout"] == "out\n"
-
-
-@pytest.mark.parametrize(("task", "told"), [("7", "has not ended yet"), ("10", "tasks 0 to 9")])
-def test_logs_of_a_task_without_any(look: Look, task: str, told: str) -> None:
-    assert told in str(look("logs", "3", task, status=1).exception)
-
-
-def test_results_table(look: Look) -> None:
-    ran = look("results")
-    lines = ran.stdout.splitlines()
-    assert lines[0].split() == [
-        "task", "x", "state", "exit", "time", "cpu", "memory", "host", "output",
-    ]  # fmt: skip
-    assert len(lines) == 7
-    assert "SIGKILL" in lines[5]
-    assert "4 of 10 tasks have not ended yet" in ran.stderr
-
-
-def test_results_csv(look: Look) -> None:
-    rows = list(csv.DictReader(io.StringIO(look("results", "--format", "csv").stdout)))
-    assert [one["x"] for one in rows] == ["0", "1", "2", "3", "4", "5"]
-    assert rows[1]["output"] == 'say "hi", you'
-    assert (rows[4]["state"], rows[4]["exit"], rows[4]["signal"]) == ("failed", "", "9")
-
-
-def test_results_json(look: Look, source: FakeSource) -> None:
-    lines = look("results", "--failed", "--format", "jsonl").stdout.splitlines()
-    assert [json.loads(line)["task"] for line in lines] == [2, 4]
-    assert [one["task"] for one in json.loads(look("results", "--json").stdout)] == list(range(6))
-    assert len(json.loads(look("results", "--json", "--limit", "3").stdout)) == 3
-    source.rows = []
-    assert json.loads(look("results", "--json").stdout) == []
-
-
-@pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.json", "out.txt"])
-def test_results_into_a_file(look: Look, tmp_path: object, name: str) -> None:
-    path = f"{tmp_path}/{name}"
-    ran = look("results", "-o", path)
-    assert ran.stdout == ""
-    assert f"6 results of bag 3 in {path}" in ran.stderr
-    with open(path) as file:
-        first = file.readline()
-    starts = {"out.csv": "task,x,", "out.jsonl": '{"task":0,', "out.json": "[", "out.txt": "task "}
-    assert first.startswith(starts[name])
-
-
-def test_a_parameter_may_have_the_name_of_a_column() -> None:
-    names = results.fields(bag(names=["host", "x"]))
-    assert names[:3] == ["task", "host", "x"]
-    assert "covey_host" in names
-    assert len(names) == len(set(names))
-
-
-def test_watch_of_a_bag_that_is_over(look: Look, source: FakeSource) -> None:
-    source.view = bag(status="finished", total=6, done=4, failed=2, ended=1065.0)
-    ran = look("watch", status=1)
-    assert ran.stdout == "bag 3 finished: 4 tasks done, 2 failed in 1 m 05 s\n"
-    told = ran.stderr.splitlines()
-    assert told == [
-        "  task 2 (x=2): exit 1 on node1: ValueError: bad",
-        "  task 4 (x=4): SIGKILL on node1",
-        "covey: see: covey logs 3   again: covey retry --failed 3",
-    ]
-    assert json.loads(look("watch", "--json", status=1).stdout)["failed"] == 2
-
-
-def test_failures_that_look_alike_are_told_together(look: Look, source: FakeSource) -> None:
-    source.rows = [row(n, outcome="failed", exit_code=1, stderr_bytes=1) for n in range(30)]
-    source.view = bag(status="finished", total=30, failed=30, ended=1001.0)
-    told = look("watch", status=1).stderr.splitlines()
-    assert told[0] == "  task 0 (x=0): exit 1 on node1 (and 19 tasks like it): ValueError: bad"
-    assert told[1] == "  … and 10 more failed"
-
-
-def test_a_missing_file_gets_a_hint(look: Look, source: FakeSource) -> None:
-    words = "python3: can't open file 'x.py': [Errno 2] No such file or directory"
-    source.stderr = words
-    source.rows = [row(0, outcome="failed", exit_code=2, stderr_bytes=1)]
-    source.view = bag(status="finished", total=1, failed=1, ended=1001.0)
-    assert "--chdir ." in look("watch", status=1).stderr
+def pilot(number: int, status: str) -> PilotView:
+    return PilotView(
+        id=number, host="node1", site="local", job="1", slots=4, status=status, running=2,
+        tags={"OS": "Linux 5", "me:lib": "2.1", "gpus": "", "cores": "4"}, version="1",
+        enrolled=1.0, heard=2.0, memory_mb=2048, gpus=1,
+    )  # fmt: skip
 
 
 def test_pilots(look: Look, source: FakeSource) -> None:
     assert "no pilots now" in look("pilots").stderr
-    source.there = [
-        PilotView(
-            id=number, host="node1", site="local", job="1", slots=4, status=status, running=2,
-            enrolled=1.0, heard=2.0, tags={}, version="1",
-        )
-        for number, status in ((2, "active"), (1, "left"))
+    source.there = [pilot(2, "active"), pilot(1, "left")]
+    head, line = look("pilots").stdout.splitlines()
+    assert head.split() == [
+        "pilot", "host", "status", "site", "slots", "running", "memory", "gpus", "since", "heard",
+        "tags",
     ]  # fmt: skip
-    assert len(look("pilots").stdout.splitlines()) == 2
+    assert line.split()[:9] == ["2", "node1", "active", "local", "4", "2", "2.0", "GB", "1"]
+    assert line.endswith("  me:lib=2.1 cores=4"), "the tags that are asked most"
     assert len(json.loads(look("pilots", "--all", "--json").stdout)) == 2
+    assert "no pilot is like that" in look("pilots", "--where", "host=node2").stderr
+
+
+def host(name: str, **facts: object) -> HostView:
+    known = {
+        "host": name, "site": "local", "slots": 4, "pilots": 1, "running": 3, "first": 1.0,
+        "heard": 2.0, "done": 1000, "failed": 7, "tags": {"OS": "Linux 5", "cores": "4"},
+    }  # fmt: skip
+    return HostView(**{**known, **facts})  # type: ignore[arg-type]
+
+
+def test_hosts(look: Look, source: FakeSource) -> None:
+    assert "no hosts yet" in look("hosts").stderr
+    source.known = [host("node1"), host("node2", tags={})]
+    head, first, _ = look("hosts").stdout.splitlines()
+    assert head.split() == [
+        "host", "site", "slots", "pilots", "running", "done", "failed", "heard", "tags",
+    ]  # fmt: skip
+    assert first.split()[:7] == ["node1", "local", "4", "1", "3", "1,000", "7"]
+    assert first.endswith("  cores=4")
+
+
+def test_all_tags_of_hosts(look: Look, source: FakeSource) -> None:
+    source.known = [host("node1"), host("node2", tags={})]
+    lines = look("hosts", "--tags").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["host", "node1", "OS", "cores", "node2"]
+    assert lines[2] == "    OS     Linux 5"
+
+
+@pytest.mark.parametrize(
+    ("test", "found"),
+    [
+        ("OS=Linux*", ["node1"]),
+        ("host=node?", ["node1", "node2"]),
+        ("OS=Linux", []),
+        ("GPU=", ["node1", "node2"]),
+    ],
+)
+def test_hosts_by_tag(look: Look, source: FakeSource, test: str, found: list[str]) -> None:
+    source.known = [host("node1"), host("node2", tags={})]
+    shown = json.loads(look("hosts", "--json", "--where", test).stdout)
+    assert [one["host"] for one in shown] == found
+
+
+def test_a_test_that_is_none(look: Look, source: FakeSource) -> None:
+    assert "NAME=VALUE" in look("hosts", "--where", "Linux", status=2).stderr

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from covey.cli import progress
 from covey.cli.progress import Lines, Meter, Redrawn, bar, describe, eta, percent
 from covey.cli.tables import width_of
+from covey.wire import Estimate, Straggler
 from tests.unit.cli.builders import bag
 
 
@@ -91,6 +92,29 @@ def test_facts() -> None:
     assert describe(bag(total=4, done=4, status="finished"), Meter()) == ["4/4", "100%"]
 
 
+def test_the_estimate_of_the_server_is_a_range() -> None:
+    view = bag(total=10, done=5, estimate=Estimate(likely=300, low=240, high=360))
+    assert describe(view, steady(10, 100))[-1] == "ETA 4–6 min"
+
+
+def test_a_paused_bag_has_no_end_in_sight() -> None:
+    view = bag(total=10, done=5, running=2, status="paused")
+    assert describe(view, Meter()) == ["5/10", "50%", "PAUSED", "2 running"]
+
+
+def test_an_open_bag_waits() -> None:
+    assert describe(bag(total=4, done=4, open=True), Meter())[-1] == (
+        "waits for more tasks, or for 'covey close 3'"
+    )
+
+
+def late(task: int) -> Straggler:
+    return Straggler(task=task, values=[0.5], host="n3", seconds=720.0, typical_seconds=40.0)
+
+
+LATE = "slow: task 7 (x=0.5) on n3 runs for 12 m 00 s, others took 40 s"
+
+
 class Terminal(io.StringIO):
     encoding = "utf-8"
 
@@ -104,9 +128,12 @@ def test_a_drawn_line_fits(columns: int, colour: bool, monkeypatch: pytest.Monke
     stream = Terminal()
     drawn = Redrawn(stream, colour)
     monkeypatch.setattr(drawn, "_columns", lambda: columns)
-    drawn.show(bag(name="a" * 50, total=10**6, done=4321, failed=7, running=64))
-    visible = re.sub(r"\x1b\[[?\d]*\w|\r", "", stream.getvalue())
-    assert width_of(visible) < columns
+    view = bag(name="a" * 50, total=10**6, done=4321, failed=7, running=64)
+    view.stragglers = [late(7), late(8), late(9)]
+    drawn.show(view)
+    visible = re.sub(r"\x1b\[[?\d]*\w|\r", "", stream.getvalue()).split("\n")
+    assert len(visible) == 3, "the bar and two tasks"
+    assert all(width_of(line) < columns for line in visible)
     assert ("\x1b[3" in stream.getvalue()) <= colour
 
 
@@ -119,7 +146,49 @@ def test_equal_lines_are_not_drawn_twice_and_none_is_left() -> None:
     assert len(stream.getvalue()) == size
     drawn.close()
     drawn.close()
-    assert stream.getvalue()[size:] == "\r" + progress.ERASE
+    assert stream.getvalue()[size:] == "\r" + progress.ERASE_BELOW
+
+
+def test_several_lines_are_drawn_over() -> None:
+    """As a terminal of one's own would see it."""
+    stream = Terminal()
+    drawn = Redrawn(stream, False)
+    print("before", file=stream)
+    drawn.show(bag(stragglers=[late(7), late(8)]))
+    assert screen(stream.getvalue())[2] == "  " + LATE
+    assert len(screen(stream.getvalue())) == 4
+    drawn.show(bag(done=1, stragglers=[late(7)]))
+    assert len(screen(stream.getvalue())) == 3
+    drawn.show(bag(done=2))
+    shown = screen(stream.getvalue())
+    assert shown[0] == "before"
+    assert "2/10" in shown[1]
+    assert len(shown) == 2
+    drawn.show(bag(done=3, stragglers=[late(8)]))
+    drawn.close()
+    print("after", file=stream)
+    assert screen(stream.getvalue()) == ["before", "after"]
+
+
+def screen(text: str) -> list[str]:
+    """What a terminal shows that knows just what we use."""
+    rows, at, column = [""], 0, 0
+    for token in re.findall(r"\x1b\[(?:\d+A|K|J)|\r|\n|[^\x1b\r\n]+", text):
+        if token == "\n":
+            at, column = at + 1, 0
+            rows += [""] * (at + 1 - len(rows))
+        elif token == "\r":
+            column = 0
+        elif token.endswith("A") and token[0] == "\x1b":
+            at -= int(token[2:-1])
+        elif token == "\x1b[K":
+            rows[at] = rows[at][:column]
+        elif token == "\x1b[J":
+            rows[at:] = [rows[at][:column]]
+        else:
+            rows[at] = rows[at][:column] + token + rows[at][column + len(token) :]
+            column += len(token)
+    return [row for row in rows if row]
 
 
 def test_a_pipe_gets_few_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,8 +207,28 @@ def test_a_pipe_gets_few_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "1.0/s" in told[1]
 
 
+def test_a_pipe_gets_one_line_for_a_slow_task() -> None:
+    stream = io.StringIO()
+    lines = Lines(stream)
+    lines.show(bag())
+    for tasks in ([7], [7], [8, 7], []):
+        lines.show(bag(stragglers=[late(task) for task in tasks]))
+    told = stream.getvalue().splitlines()
+    assert told[1] == f"bag 3: {LATE}"
+    assert ["task 7" in line for line in told] == [False, True, False]
+
+
+def test_it_is_said_once_why_nothing_runs() -> None:
+    stream = io.StringIO()
+    lines = Lines(stream)
+    for _ in range(3):
+        lines.show(bag(reason="no pilot has 1000 cores"))
+    assert stream.getvalue().splitlines()[1:] == ["bag 3: waits: no pilot has 1000 cores"]
+
+
 def test_the_stream_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("CI", raising=False)
     monkeypatch.delenv("NO_COLOR", raising=False)
     coloured = progress.for_stream(Terminal())
     assert isinstance(coloured, Redrawn)
@@ -149,5 +238,8 @@ def test_the_stream_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(plain, Redrawn)
     assert not plain.colour
     assert isinstance(progress.for_stream(io.StringIO()), Lines)
+    monkeypatch.setenv("CI", "true")
+    assert isinstance(progress.for_stream(Terminal()), Lines)
+    monkeypatch.delenv("CI")
     monkeypatch.setenv("TERM", "dumb")
     assert isinstance(progress.for_stream(Terminal()), Lines)

@@ -46,8 +46,8 @@ def test_clean_text_is_one_harmless_line(text: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "told"),
     [
-        (-5, "0.0 s"),
-        (0.04, "0.0 s"),
+        (-5, "0 ms"),
+        (0.04, "40 ms"),
         (9.96, "10 s"),
         (59.6, "1 m 00 s"),
         (61, "1 m 01 s"),
@@ -86,5 +86,39 @@ def test_endings() -> None:
     assert formats.explained(stopped) == "over its limit of 5 s"
     assert formats.explained(row(message="exit code 1", exit_code=1, outcome="failed")) == "exit 1"
     assert formats.signal_name(99) == "signal 99"
-    assert formats.task_title(["x"], row(5)) == "task 5 (x=5)"
-    assert formats.task_title([], row(5, values=[])) == "task 5"
+    assert formats.task_title(["x"], 5, [0.5]) == "task 5 (x=0.5)"
+    assert formats.task_title([], 5, []) == "task 5"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "told"),
+    [
+        (0, 0, "1 s"),
+        (0.2, 2.4, "1–2 s"),
+        (20, 35, "20–35 s"),
+        (240, 360, "4–6 min"),
+        (300, 310, "5 min"),
+        (5000, 9000, "1.5–2.5 h"),
+        (80_000, 200_000, "1–2.5 d"),
+        (86_400, 1e12, ">1 d"),
+        (1e9, 1e12, ">99 d"),
+        (-5, -1, "1 s"),
+    ],
+)
+def test_spans(low: float, high: float, told: str) -> None:
+    assert formats.span(low, high) == told
+
+
+@given(st.floats(0, 1e9), st.floats(0, 1e9))
+def test_spans_are_short(low: float, high: float) -> None:
+    assert len(formats.span(low, high)) <= 10
+
+
+def test_values_and_lists() -> None:
+    assert formats.plain_value(None) == ""
+    assert formats.plain_value(1 / 3) == "0.333333"
+    assert formats.plain_value([1, {"a": None}]) == '[1,{"a":null}]'
+    assert formats.plain_value(True) == "true"
+    assert formats.some(["a", "b"], 2) == "a, b"
+    assert formats.some(["a", "b"], 1002) == "a, b and 1,000 more"
+    assert formats.last_lines("a\nb\nc\n\n", 2) == ["b", "c"]

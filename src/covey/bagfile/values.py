@@ -1,4 +1,4 @@
-"""What `-p NAME=VALUES` means.
+"""What the values of a parameter mean, written as text: after `-p NAME=`, or in a bag file.
 
     1..1000        whole numbers, both ends included; 10..1 counts down
     1..10..2       by a step: 1 3 5 7 9
@@ -11,27 +11,16 @@
 A single range is kept as a range, so ten million tasks cost nothing. Everything else is a list.
 """
 
-import math
 import os
 import re
 from fractions import Fraction
 from typing import NamedTuple
 
 from covey.core.errors import InvalidBag
-from covey.core.space import (
-    LARGEST_BAG,
-    Axis,
-    Product,
-    Range,
-    Scalar,
-    Space,
-    Values,
-    Zip,
-    indexer,
-)
+from covey.core.scalars import scalar
+from covey.core.space import LARGEST_BAG, Axis, Range, Scalar, Values, indexer
 
 LONGEST_LIST = 100_000
-RESERVED = ("task", "bag")  # their numbers
 
 _NUMBER = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3})?"
 _RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})(?:\.\.({_NUMBER}))?")
@@ -46,31 +35,11 @@ class Item(NamedTuple):
     quoted: bool
 
 
-def parse_space(parameters: tuple[str, ...], zipped: bool = False) -> Space:
-    """The space that all `-p` together describe; the first varies slowest."""
-    axes = tuple(parse_axis(text) for text in parameters)
-    return Zip(axes) if zipped and axes else Product(axes)
-
-
-def parse_axis(text: str) -> Axis:
-    name, equals, values = text.partition("=")
-    name = name.strip()
-    if not equals:
-        raise InvalidBag(f"-p {text}: write it like -p {name or 'NAME'}=1..10 or -p NAME=a,b,c")
-    if not name.isidentifier():
-        raise InvalidBag(f"-p {text}: the name {name!r} must look like a variable's")
-    if name in RESERVED:
-        raise InvalidBag(f"-p {text}: {{{name}}} is the {name}'s number; choose another name")
-    try:
-        return Axis(name, parse_values(values))
-    except InvalidBag as error:
-        raise InvalidBag(f"-p {text}: {error}") from None
-
-
-def parse_values(text: str) -> Range | Values:
+def parse_values(text: str, base: str = "") -> Range | Values:
+    """Raises InvalidBag. A file is looked for in `base`."""
     if text.startswith("@"):
-        return Values(tuple(scalar(line) for line in _lines(os.path.expanduser(text[1:]))))
-    items = _split(text)
+        return read_values(os.path.join(base, os.path.expanduser(text[1:])))
+    items = split_items(text)
     if len(items) == 1 and not items[0].quoted:
         single = _parse_range(items[0].text)
         if single is not None:
@@ -83,16 +52,9 @@ def parse_values(text: str) -> Range | Values:
     return Values(tuple(listed))
 
 
-def scalar(text: str) -> Scalar:
-    """A number only if it would be written in just this way, so that nothing changes."""
-    for kind in (int, float):
-        try:
-            number = kind(text)
-        except ValueError:
-            continue
-        if str(number) == text and math.isfinite(number) and abs(number) < 2**63:
-            return number
-    return text
+def read_values(path: str) -> Values:
+    """One for each line of a file."""
+    return Values(tuple(scalar(line) for line in _lines(path)))
 
 
 def _expand(item: Item) -> list[Scalar]:
@@ -148,7 +110,7 @@ def _padded(first: str, last: str, step: str, count: int) -> Values:
 def _too_long(what: str) -> str:
     return (
         f"{what} may have {LONGEST_LIST:,} values. "
-        "For more, use a range of line numbers and let the command pick the line"
+        "For more, put them into a file, one a line, and take its rows: --lines FILE"
     )
 
 
@@ -171,7 +133,7 @@ def _lines(path: str) -> list[str]:
     return lines
 
 
-def _split(text: str) -> list[Item]:
+def split_items(text: str) -> list[Item]:
     """At commas, except those in quotes or behind a backslash."""
     items: list[Item] = []
     rest = text

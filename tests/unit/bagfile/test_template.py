@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from covey.cli.template import absolute_command, check_placeholders, placeholders
+from covey.bagfile.template import (
+    Scene,
+    absolute_command,
+    check_placeholders,
+    fill,
+    placeholders,
+)
 from covey.core.errors import InvalidBag
 
 
@@ -61,7 +67,7 @@ def test_an_unused_parameter_is_mentioned_only_if_it_seems_meant(
 
 def test_files_of_this_directory_become_absolute(here: Path, told: list[str]) -> None:
     argv = ["python3", "fit.py", "./fit.py", "data/x.csv", "--in=data/x.csv", "data/", "-o", "out"]
-    found = absolute_command(argv, "", told.append)
+    found = absolute_command(argv, Scene(), told.append)
     script, table = str(here / "fit.py"), str(here / "data" / "x.csv")
     assert found == (
         "python3", script, script, table, f"--in={table}", str(here / "data"), "-o", "out",
@@ -71,13 +77,13 @@ def test_files_of_this_directory_become_absolute(here: Path, told: list[str]) ->
 
 def test_words_that_are_left_alone(here: Path, told: list[str]) -> None:
     argv = ("python3", "-m", "data", "odd{seed}", "missing.py", "/etc/passwd", "{seed}/fit.py", "")
-    assert absolute_command(argv, "", told.append) == argv
+    assert absolute_command(argv, Scene(), told.append) == argv
 
 
 def test_with_chdir_only_what_is_not_there(here: Path, told: list[str]) -> None:
     argv = ("python3", "x.csv", "fit.py")
-    assert absolute_command(argv, str(here), told.append) == argv
-    assert absolute_command(argv, str(here / "data"), told.append) == (
+    assert absolute_command(argv, Scene(chdir=str(here)), told.append) == argv
+    assert absolute_command(argv, Scene(chdir=str(here / "data")), told.append) == (
         "python3",
         "x.csv",
         str(here / "fit.py"),
@@ -85,11 +91,11 @@ def test_with_chdir_only_what_is_not_there(here: Path, told: list[str]) -> None:
 
 
 def test_a_program_of_this_directory(here: Path, told: list[str]) -> None:
-    assert absolute_command(["./tool"], "", told.append) == (str(here / "tool"),)
+    assert absolute_command(["./tool"], Scene(), told.append) == (str(here / "tool"),)
     assert not told
-    assert absolute_command(["tool"], "", told.append) == (str(here / "tool"),)
+    assert absolute_command(["tool"], Scene(), told.append) == (str(here / "tool"),)
     assert len(told) == 1
-    assert absolute_command(["{program}"], "", told.append) == ("{program}",)
+    assert absolute_command(["{program}"], Scene(), told.append) == ("{program}",)
 
 
 @pytest.mark.parametrize(
@@ -104,5 +110,35 @@ def test_a_missing_program_is_refused_at_once(
     here: Path, told: list[str], program: str, hint: str
 ) -> None:
     with pytest.raises(InvalidBag, match="no command") as caught:
-        absolute_command([program], "", told.append)
+        absolute_command([program], Scene(), told.append)
     assert hint in str(caught.value)
+
+
+def test_inputs_keep_their_names(here: Path, told: list[str]) -> None:
+    scene = Scene(placed=frozenset({"fit.py", "data", "data/x.csv"}))
+    argv = ("python3", "fit.py", "./fit.py", "data/x.csv", "--in=data/x.csv", "data/")
+    assert absolute_command(argv, scene, told.append) == argv
+    assert absolute_command(["./tool"], scene, told.append) == (str(here / "tool"),)
+    assert told == [f"note: ./tool is not among the inputs; the tasks use {here / 'tool'} itself"]
+
+
+def test_an_input_as_the_program(here: Path, told: list[str]) -> None:
+    scene = Scene(placed=frozenset({"tool"}))
+    assert absolute_command(["./tool"], scene, told.append) == ("./tool",)
+    with pytest.raises(InvalidBag, match=r"write \./tool"):
+        absolute_command(["tool"], scene, told.append)
+
+
+def test_a_setup_may_install_the_program(here: Path, told: list[str]) -> None:
+    assert absolute_command(["fits"], Scene(prepared=True), told.append) == ("fits",)
+
+
+def test_words_are_relative_to_where_they_were_written(tmp_path: Path, told: list[str]) -> None:
+    (tmp_path / "x.py").write_text("")
+    scene = Scene(here=str(tmp_path))
+    found = absolute_command(["python3", "x.py"], scene, told.append)
+    assert found == ("python3", str(tmp_path / "x.py"))
+
+
+def test_filling_in() -> None:
+    assert fill("{a}-{b}-{c}", {"a": 1, "b": "x{a}"}) == "1-x{a}-{c}"

@@ -1,4 +1,4 @@
-"""The grammar of -p NAME=VALUES."""
+"""The grammar of a parameter's values."""
 
 from decimal import Decimal
 from pathlib import Path
@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from covey.cli.values import LONGEST_LIST, parse_axis, parse_space, parse_values, scalar
+from covey.bagfile.values import LONGEST_LIST, parse_values
 from covey.core import space
 from covey.core.errors import InvalidBag
-from covey.core.space import Axis, Product, Range, Scalar, Values, Zip
+from covey.core.scalars import scalar
+from covey.core.space import Axis, Range, Scalar, Values
 
 
 def listed(text: str) -> list[Scalar]:
@@ -127,7 +128,7 @@ def test_scalars_never_change(text: str) -> None:
 @given(st.text())
 def test_nothing_but_invalid_bag_is_raised(text: str) -> None:
     try:
-        parse_axis("x=" + text)
+        parse_values(text)
     except InvalidBag:
         pass
 
@@ -141,7 +142,7 @@ def test_a_file_gives_its_lines(tmp_path: Path) -> None:
 def test_a_long_file_is_refused_with_a_hint(tmp_path: Path) -> None:
     file = tmp_path / "files.txt"
     file.write_text("x\n" * (LONGEST_LIST + 1))
-    with pytest.raises(InvalidBag, match="range of line numbers"):
+    with pytest.raises(InvalidBag, match="--lines FILE"):
         parse_values(f"@{file}")
 
 
@@ -153,16 +154,6 @@ def test_a_useless_file_is_refused(tmp_path: Path, content: bytes) -> None:
         parse_values(f"@{file}")
 
 
-@pytest.mark.parametrize("text", ["x", "=1", "1x=1", "a-b=1", "task=1..3", "bag=1", "x=1..y"])
-def test_bad_parameters_are_named(text: str) -> None:
-    with pytest.raises(InvalidBag, match=f"-p {text}"):
-        parse_axis(text)
-
-
-def test_spaces() -> None:
-    both = ("a=1..2", "b=x,y")
-    assert isinstance(parse_space(both), Product)
-    assert isinstance(parse_space(both, zipped=True), Zip)
-    assert parse_space((), zipped=True) == space.ONE_TASK
-    point = space.indexer(parse_space(both))
-    assert [point(index) for index in range(4)] == [[1, "x"], [1, "y"], [2, "x"], [2, "y"]]
+def test_a_file_is_looked_for_in_its_directory(tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_text("a\n")
+    assert parse_values("@v.txt", str(tmp_path)) == Values(("a",))

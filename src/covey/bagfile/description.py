@@ -1,0 +1,144 @@
+"""What a bag would be, without submitting it: for `--dry-run`."""
+
+import msgspec
+from msgspec import Struct
+
+from covey.bagfile.gathering import Gathered
+from covey.bagfile.points import count_tasks, values_of
+from covey.bagfile.template import fill
+from covey.core.classes import classifier, needs_of
+from covey.core.model import Condition
+from covey.core.space import Scalar
+
+FIRST_TASKS = 5
+MOST_COUNTED = 1_000_000  # tasks whose classes are looked at
+
+
+class ShownTask(Struct, kw_only=True):
+    task: int
+    values: dict[str, Scalar]
+    command: list[str]
+
+
+class ShownClass(Struct, kw_only=True):
+    """`when` is empty for the tasks that no condition fits."""
+
+    when: str
+    tasks: int
+    cores: int
+    memory_mb: int
+    disk_mb: int
+    gpus: int
+    limit_seconds: float
+
+
+class ShownFile(Struct, kw_only=True):
+    path: str
+    bytes: int
+    places: list[str]  # in the task's directory; empty for rows
+    known: bool | None = None  # to the server; None: not asked
+
+
+class Limits(Struct, kw_only=True):
+    retries: int
+    grow_memory: float
+    grow_time: float
+    overtimes: int
+    breaker: int
+    output_mb: int
+    log_kb: int
+
+
+class Description(Struct, kw_only=True):
+    name: str
+    tasks: int
+    counted: int  # of how many the classes were looked at
+    names: list[str]
+    first: list[ShownTask]
+    classes: list[ShownClass]
+    uploads: list[ShownFile]
+    urls: list[str]
+    outputs: list[str]
+    optional_outputs: list[str]
+    limits: Limits
+    check: str
+    setup: str
+    open: bool
+
+
+def describe(gathered: Gathered) -> Description:
+    """Reads the rows, if there are any. Raises InvalidBag for a bad one."""
+    draft, spec = gathered.draft, gathered.spec
+    total = count_tasks(draft)
+    return Description(
+        name=spec.name,
+        tasks=total,
+        counted=min(total, MOST_COUNTED) if spec.rules else total,
+        names=list(draft.names),
+        first=_first(gathered),
+        classes=_classes(gathered, total),
+        uploads=_uploads(gathered),
+        urls=[placed.url for placed in gathered.urls],
+        outputs=list(spec.outputs),
+        optional_outputs=list(spec.optional_outputs),
+        limits=Limits(
+            retries=spec.retries,
+            grow_memory=spec.grow_memory,
+            grow_time=spec.grow_time,
+            overtimes=spec.overtimes,
+            breaker=spec.breaker,
+            output_mb=spec.output_mb,
+            log_kb=spec.log_kb,
+        ),
+        check=spec.check,
+        setup=spec.setup,
+        open=spec.open,
+    )
+
+
+def _first(gathered: Gathered) -> list[ShownTask]:
+    shown = []
+    for number, values in enumerate(values_of(gathered.draft, FIRST_TASKS)):
+        named = dict(zip(gathered.draft.names, values, strict=True))
+        command = [fill(word, {**named, "task": number}) for word in gathered.spec.argv]
+        shown.append(ShownTask(task=number, values=named, command=command))
+    return shown
+
+
+def _classes(gathered: Gathered, total: int) -> list[ShownClass]:
+    spec = gathered.spec
+    needs = needs_of(spec)
+    counts = [0] * len(needs)
+    classify = classifier(spec, gathered.draft.names)
+    if classify is None:
+        counts[0] = total
+    else:
+        for values in values_of(gathered.draft, MOST_COUNTED):
+            counts[classify(values)] += 1
+    told = ["", *(" and ".join(map(_words, rule.when)) for rule in spec.rules)]
+    return [
+        ShownClass(when=when, tasks=count, **msgspec.structs.asdict(need))
+        for when, need, count in zip(told, needs, counts, strict=True)
+    ]
+
+
+def _words(condition: Condition) -> str:
+    name, low, high = condition.name, condition.low, condition.high
+    if condition.values:
+        listed = ", ".join(str(value) for value in condition.values)
+        return f"{name} = {listed}"
+    if low is None:
+        return f"{name} <= {high:g}"
+    return f"{name} >= {low:g}" if high is None else f"{low:g} <= {name} <= {high:g}"
+
+
+def _uploads(gathered: Gathered) -> list[ShownFile]:
+    places: dict[str, list[str]] = {}
+    for put in gathered.puts:
+        places.setdefault(put.file.path, []).append(put.to)
+    for key, file in gathered.manifest.items():
+        places.setdefault(file.path, []).append(key)
+    return [
+        ShownFile(path=file.path, bytes=file.size, places=places.get(file.path, []))
+        for file in gathered.uploads
+    ]

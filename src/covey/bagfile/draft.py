@@ -1,0 +1,337 @@
+"""From a sheet to a bag that lacks only its files.
+
+All complaints about a sheet are made before any is told. What this leaves open (which files the
+inputs are, and what they hold) is for `gather`.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from covey.bagfile.keys import BAG
+from covey.bagfile.kinds import is_text, read_at
+from covey.bagfile.lines import KeyPath
+from covey.bagfile.parts import Environment, RowsFile, RuleOf, Wanted
+from covey.bagfile.rowsfile import read_names
+from covey.bagfile.sheet import Sheet, suggest
+from covey.bagfile.template import PLACEHOLDER, RESERVED, Tell, check_placeholders, placeholders
+from covey.core.errors import InvalidBag
+from covey.core.model import BagSpec, Need, Rule, Segment
+from covey.core.space import Axis, Product, Space, Zip, check, names, size
+
+SCRIPT = ".covey-script"  # hidden, so that the output pattern * does not return it
+
+# What a program needs to be found and to behave as it does here.
+CAPTURED = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "CONDA_DEFAULT_ENV",
+    "LANG",
+    "LC_ALL",
+    "OMP_NUM_THREADS",
+)
+_GLOB = re.compile(r"([*?\[\]]+)")
+_SHELL = re.compile(r"#!.*/(?:env +)?(?:ba|da|k|z)?sh\b")
+
+
+class Draft(NamedTuple):
+    """`spec` has no files yet, and its command is as it was written."""
+
+    sheet: Sheet
+    spec: BagSpec
+    names: tuple[str, ...]  # of all parameters: those of the rows, then the others
+    rows: RowsFile | None
+    inputs: tuple[Wanted, ...]
+    script: str
+    here: str  # what paths in the command are relative to
+
+
+def read_draft(sheet: Sheet, environ: Mapping[str, str], tell: Tell, retries: int = 0) -> Draft:
+    """Raises InvalidBag with everything that is wrong. `retries`: unless the sheet says."""
+    found = read_at(BAG, sheet, (), sheet.tree)
+    space, rows, parameters = _parameters(sheet, found)
+    spec = BagSpec(
+        argv=_argv(sheet, found, parameters, tell),
+        space=space,
+        open=found.get("open", False),
+        name=found.get("name", ""),
+        labels=found.get("labels", {}),
+        notes=found.get("notes", ""),
+        env=_environment(sheet, found.get("environment"), environ),
+        export=_export(found),
+        chdir=_chdir(sheet, found),
+        idempotent=found.get("idempotent", True),
+        breaker=found.get("breaker", 30),
+        outputs=_outputs(sheet, found, "outputs", parameters),
+        optional_outputs=_outputs(sheet, found, "optional_outputs", parameters),
+        output_mb=found.get("output_limit", 1024),
+        log_kb=found.get("log_limit", 64),
+        setup=found.get("setup", ""),
+        setup_seconds=found.get("setup_time", 1800.0),
+        **_resources(sheet, found.get("resources", {}), parameters),
+        **_retries(found, retries, tell),
+        **_validation(sheet, found.get("validate", {}), parameters),
+    )
+    sheet.settle()
+    here = sheet.origin(("command",)).base if "command" in found else sheet.base
+    script = _script(found.get("script", ""), parameters, tell)
+    return Draft(sheet, spec, parameters, rows, found.get("inputs", ()), script, here)
+
+
+def read_segment(sheet: Sheet) -> tuple[Segment, RowsFile | None]:
+    """The parameters alone, to be appended to a bag. Raises InvalidBag."""
+    found = read_at(BAG, sheet, (), sheet.tree)
+    space, rows, _ = _parameters(sheet, found)
+    sheet.settle()
+    return Segment(space=space), rows
+
+
+def _parameters(
+    sheet: Sheet, found: dict[str, Any]
+) -> tuple[Space, RowsFile | None, tuple[str, ...]]:
+    axes = {name: Axis(name, values) for name, values in found.get("parameters", {}).items()}
+    parts: list[Space] = []
+    grouped: set[str] = set()
+    leaders: dict[str, tuple[str, ...]] = {}
+    for index, group in enumerate(found.get("zip", ())):
+        missing = [name for name in group if name not in axes]
+        for name in missing:
+            hint = suggest(name, axes)
+            sheet.complain(("zip", index), f"there is no parameter {name}{hint}")
+        if not missing:
+            leaders[min(group, key=list(axes).index)] = group
+            grouped.update(group)
+    for name, axis in axes.items():
+        if name in leaders:
+            parts.append(Zip(tuple(axes[one] for one in leaders[name])))
+        elif name not in grouped:
+            parts.append(axis)
+    space = parts[0] if len(parts) == 1 and isinstance(parts[0], Zip) else Product(tuple(parts))
+    may_be_empty = found.get("open", False)
+    for name, axis in axes.items():
+        if not size(axis) and not may_be_empty:
+            told = "the list is empty; only an open bag may begin without tasks"
+            sheet.complain(("parameters", name), told)
+            return _with_rows(sheet, found, space)
+    try:
+        check(space, may_be_empty=may_be_empty)
+    except InvalidBag as error:
+        sheet.complain(("zip",) if "zip" in sheet.tree else ("parameters",), str(error))
+    return _with_rows(sheet, found, space)
+
+
+def _with_rows(
+    sheet: Sheet, found: dict[str, Any], space: Space
+) -> tuple[Space, RowsFile | None, tuple[str, ...]]:
+    rows: RowsFile | None = found.get("rows")
+    own = tuple(names(space))
+    if rows is None:
+        return space, None, own
+    try:
+        columns = read_names(rows)
+    except InvalidBag as error:
+        sheet.complain(("rows",), str(error))
+        return space, rows, own
+    for name in columns:
+        if name in own:
+            sheet.complain(("parameters", name), f"{rows.told} has a column {name} too")
+    return space, rows, (*columns, *own)
+
+
+def _argv(
+    sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...], tell: Tell
+) -> tuple[str, ...]:
+    given = [name for name in ("command", "script") if name in sheet.tree]
+    if not given:
+        sheet.complain((), "there is no command: write command = '…' or script = '''…'''")
+    if len(given) == 2:
+        sheet.complain(("script",), "there is a command already; a bag has one of the two")
+    if "args" in sheet.tree and given == ["command"]:
+        sheet.complain(("args",), "args are for a script; put them into the command")
+    if "script" in given:
+        argv = (f"./{SCRIPT}", *found.get("args", ()))
+        at: KeyPath = ("args",)
+    else:
+        argv, at = found.get("command", ("?",)), ("command",)
+        if not argv or not argv[0]:
+            sheet.complain(at, "the command is empty")
+            return ("?",)
+    if sheet.faultless:  # else the names may be incomplete
+        try:
+            # a script has the values in its environment, and need not use them in its arguments
+            check_placeholders(argv, parameters, _ignore if "script" in given else tell)
+        except InvalidBag as error:
+            sheet.complain(at, str(error))
+    return argv
+
+
+def _ignore(text: str) -> None:
+    pass
+
+
+def _script(text: str, parameters: tuple[str, ...], tell: Tell) -> str:
+    if not text:
+        return ""
+    script = text if text.startswith("#!") else "#!/bin/sh\n" + text
+    script += "" if script.endswith("\n") else "\n"
+    if _SHELL.match(script):
+        for name in re.findall(r"(?<!\$)\{([A-Za-z_]\w*)\}", script):
+            if name in parameters:
+                tell(f"note: the script has {{{name}}}; in a script, write ${name} for the value")
+    return script
+
+
+def _export(found: dict[str, Any]) -> bool:
+    """A script and a check have no other way to the values."""
+    validate = found.get("validate", {})
+    implied = "script" in found or "check" in validate or "files" in validate
+    return bool(found.get("export", implied))
+
+
+def _environment(
+    sheet: Sheet, asked: Environment | None, environ: Mapping[str, str]
+) -> dict[str, str]:
+    known = {name: environ[name] for name in CAPTURED if name in environ}
+    captured = {name: value for name, value in known.items() if is_text(value)}
+    if asked is None:
+        return captured
+    for index, name in enumerate(asked.inherit):
+        at = ("environment", "inherit", index)
+        if name in environ:
+            captured[name] = environ[name]
+            if not is_text(environ[name]):
+                sheet.complain(at, f"{name} is not text in UTF-8")
+        elif not sheet.origin(at).option:
+            sheet.complain(at, f"{name} is not set here; write {name} = 'VALUE'")
+        else:
+            sheet.complain(at, f"it is not set here; write --env {name}=VALUE")
+    return {**captured, **asked.values}
+
+
+def _chdir(sheet: Sheet, found: dict[str, Any]) -> str:
+    if "chdir" not in found:
+        return ""
+    origin = sheet.origin(("chdir",))
+    path = os.path.abspath(os.path.join(origin.base, os.path.expanduser(found["chdir"])))
+    if not os.path.isdir(path):
+        sheet.complain(("chdir",), f"there is no such directory: {found['chdir']}")
+    for name, what in (
+        ("inputs", "inputs are put into a task's own directory"),
+        ("script", "a script is put into a task's own directory"),
+        ("outputs", "outputs are taken from a task's own directory"),
+        ("optional_outputs", "outputs are taken from a task's own directory"),
+    ):
+        if found.get(name):
+            sheet.complain(("chdir",), f"{what}, and with chdir there is none: leave out one")
+    return path
+
+
+def _outputs(
+    sheet: Sheet, found: dict[str, Any], name: str, parameters: tuple[str, ...]
+) -> tuple[str, ...]:
+    for index, pattern in enumerate(found.get(name, ())):
+        _check_pattern(sheet, (name, index), pattern, parameters)
+    return tuple(found.get(name, ()))
+
+
+def _check_pattern(sheet: Sheet, path: KeyPath, pattern: str, parameters: tuple[str, ...]) -> None:
+    """Of files that the task makes."""
+    if pattern.startswith(("/", "~")) or ".." in pattern.split("/"):
+        sheet.complain(path, f"{pattern} is not in the task's directory; write it relative to that")
+    check_names(sheet, path, pattern, [*parameters, *RESERVED])
+
+
+def check_names(sheet: Sheet, path: KeyPath, text: str, known: list[str]) -> bool:
+    """Whether all {NAME}s in a path are known; complains of others."""
+    unknown = [name for name in placeholders([text]) if name not in known]
+    for name in unknown:
+        hint = suggest(name, known, f"; there are {', '.join(known)}" if known else "")
+        sheet.complain(path, f"{text}: there is no parameter {name}{hint}")
+    return not unknown
+
+
+def _resources(sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...]) -> dict[str, Any]:
+    need = msgspec.structs.replace(Need(), **_needs(found))
+    rules: list[Rule] = []
+    for one in found.get("when", ()):
+        rule: RuleOf = one
+        for condition in rule.when:
+            if condition.name not in parameters:
+                hint = suggest(condition.name, [*parameters, *_NEED_FIELDS])
+                told = f"there is no parameter and no resource of this name{hint}"
+                sheet.complain((*rule.at, condition.name), told)
+        changed = msgspec.structs.replace(need, **_needs(rule.changes))
+        rules.append(Rule(when=rule.when, need=changed))
+    return {"need": need, "rules": tuple(rules), "pin": found.get("pin", False)}
+
+
+_NEED_FIELDS = {
+    "cores": "cores",
+    "memory": "memory_mb",
+    "disk": "disk_mb",
+    "gpus": "gpus",
+    "time": "limit_seconds",
+}
+
+
+def _needs(found: dict[str, Any]) -> dict[str, Any]:
+    return {field: found[name] for name, field in _NEED_FIELDS.items() if name in found}
+
+
+def _retries(found: dict[str, Any], default: int, tell: Tell) -> dict[str, Any]:
+    asked: dict[str, Any] = found.get("retries", {})
+    count = asked.get("count", default)
+    resources: dict[str, Any] = found.get("resources", {})
+    said = {name for one in resources.get("when", ()) for name in one.changes} | set(resources)
+    if "memory" in asked and ("memory" not in said or count == 0):
+        tell("note: retries with more memory need resources.memory, and a retries.count above 0")
+    if "time" in asked and "time" not in said:
+        tell("note: retries with more time need resources.time, which is not said")
+    return {
+        "retries": count,
+        "grow_memory": asked.get("memory", 1.0),
+        "grow_time": asked.get("time", 3.0),
+        "overtimes": asked.get("overtimes", 3),
+    }
+
+
+def _validation(sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...]) -> dict[str, Any]:
+    lines: list[str] = []
+    for index, pattern in enumerate(found.get("files", ())):
+        at = ("validate", "files", index)
+        _check_pattern(sheet, at, pattern, parameters)
+        if "**" in pattern:
+            sheet.complain(at, f"{pattern}: ** is not known here; write the folders")
+        quoted = _quoted(pattern)
+        told = shlex.quote(f"covey: there is no file {pattern}")
+        lines.append(f'set -- {quoted}; [ -e "$1" ] || {{ echo {told} >&2; exit 1; }}')
+    check = found.get("check", "")
+    for name in placeholders([check]):
+        if name in parameters and f"${{{name}}}" not in check:
+            sheet.complain(("validate", "check"), f"write ${name} for the value, not {{{name}}}")
+    return {
+        "ok_codes": tuple(found.get("exit", ())) or (0,),
+        "check": "\n".join([*lines, check] if check else lines),
+    }
+
+
+def _quoted(pattern: str) -> str:
+    """A pattern for the shell: only its wildcards and its {NAME}s mean something."""
+    own = {"task": "COVEY_TASK", "bag": "COVEY_BAG"}
+    quoted = ""
+    for index, text in enumerate(PLACEHOLDER.split(pattern)):
+        if index % 2:
+            quoted += f'"${{{own.get(text, text)}}}"'
+        else:
+            parts = _GLOB.split(text)
+            quoted += "".join(
+                p if i % 2 else shlex.quote(p) if p else "" for i, p in enumerate(parts)
+            )
+    return quoted

@@ -1,0 +1,374 @@
+"""From the inputs of a draft to the files that they are, and to the whole bag.
+
+Paths are relative to where they were written (a bag file's directory, or the current one). Inside
+it a file keeps its relative path; a file from elsewhere comes to lie under its own name. Nothing
+ever lies outside the task's directory. A path with {NAME}s is a file of each task's own: all such
+files go along, and where that can be known before (up to 100,000 tasks), each must exist.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from covey.bagfile.draft import SCRIPT, Draft, check_names
+from covey.bagfile.files import Finder, Found, fixed_folder, has_wildcards
+from covey.bagfile.kinds import is_text
+from covey.bagfile.lines import KeyPath
+from covey.bagfile.parts import Wanted
+from covey.bagfile.points import values_of
+from covey.bagfile.sheet import Sheet, near_files
+from covey.bagfile.template import Scene, Tell, absolute_command, fill, placeholders
+from covey.core.errors import InvalidBag
+from covey.core.model import BagSpec, Blob, Placed, Rows, TaskInput
+from covey.core.space import Scalar
+
+MOST_CHECKED = 100_000  # tasks, each of whose files is looked for
+MOST_FILES = 100_000  # of all tasks
+MOST_OWN_FILES = 300_000  # of single tasks: what one request can name
+MOST_TOLD = 3
+
+
+class Put(NamedTuple):
+    """A file and where it will lie."""
+
+    to: str
+    file: Found
+    copy: bool
+
+
+class Gathered(NamedTuple):
+    """Everything but the digests."""
+
+    draft: Draft
+    spec: BagSpec  # with the command as it will run; without files
+    puts: tuple[Put, ...]
+    urls: tuple[Placed, ...]
+    task_inputs: tuple[TaskInput, ...]
+    manifest: dict[str, Found]
+    rows: Found | None
+
+    @property
+    def uploads(self) -> tuple[Found, ...]:
+        """Each file once, the one with the rows first."""
+        found = [] if self.rows is None else [self.rows]
+        found += [put.file for put in self.puts]
+        found += self.manifest.values()
+        return tuple(dict.fromkeys(found))
+
+    def complete(self, blobs: Mapping[Found, Blob]) -> BagSpec:
+        """The whole bag, once it is known what the files hold."""
+
+        def blob(file: Found) -> Blob:
+            return Blob(blobs[file].digest, blobs[file].size, file.executable)
+
+        rows = None
+        if self.rows is not None and self.draft.rows is not None:
+            rows = empty_rows(blobs[self.rows], self.draft.rows.form)
+        placed = [Placed(path=put.to, blob=blob(put.file), copy=put.copy) for put in self.puts]
+        return msgspec.structs.replace(
+            self.spec,
+            rows=rows,
+            inputs=(*placed, *self.urls),
+            task_inputs=self.task_inputs,
+            manifest={key: blob(file) for key, file in self.manifest.items()},
+        )
+
+
+def empty_rows(blob: Blob, form: str) -> Rows:
+    """The server fills in the names and the count when it has read the file."""
+    return Rows(digest=blob.digest, form=form, names=(), count=0)
+
+
+def found_rows(path: str) -> Found:
+    return Found(path, os.stat(path).st_size, False)
+
+
+def gather(draft: Draft, tell: Tell) -> Gathered:
+    """Raises InvalidBag with all that is wrong with the inputs."""
+    work = _Gathering(draft)
+    if draft.script:
+        data = draft.script.encode()
+        work.put((), SCRIPT, Found("", len(data), True, data), False)
+    for wanted in draft.inputs:
+        work.take(wanted)
+    work.check_tasks()
+    work.check_places()
+    draft.sheet.settle()
+    scene = Scene(
+        draft.here, draft.spec.chdir, frozenset(work.with_folders()), bool(draft.spec.setup)
+    )
+    return Gathered(
+        draft,
+        msgspec.structs.replace(draft.spec, argv=_command(draft, scene, tell)),
+        tuple(work.puts.values()),
+        tuple(work.urls.values()),
+        tuple(work.task_inputs),
+        work.manifest,
+        None if draft.rows is None else found_rows(draft.rows.path),
+    )
+
+
+def _command(draft: Draft, scene: Scene, tell: Tell) -> tuple[str, ...]:
+    try:
+        return absolute_command(draft.spec.argv, scene, tell)
+    except InvalidBag as error:
+        draft.sheet.complain(("command",), str(error))
+        draft.sheet.settle()
+        raise
+
+
+class _Gathering:
+    """The work on one draft."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
+        self.sheet: Sheet = draft.sheet
+        self.puts: dict[str, Put] = {}
+        self.urls: dict[str, Placed] = {}
+        self.task_inputs: list[TaskInput] = []
+        self.manifest: dict[str, Found] = {}
+        self.finder = Finder(MOST_FILES)
+        self._own: list[tuple[KeyPath, TaskInput, str]] = []  # with their base
+        self._places: dict[str, KeyPath] = {}
+
+    def take(self, wanted: Wanted) -> None:
+        if wanted.url:
+            self._take_url(wanted)
+        elif placeholders([wanted.source, wanted.to]):
+            self._take_pattern(wanted)
+        else:
+            self._take_files(wanted)
+
+    def put(self, at: KeyPath, to: str, file: Found, copy: bool) -> None:
+        if not is_text(to):
+            self.sheet.complain(at, f"{to}: a file's name must be text in UTF-8")
+            return
+        known = self.puts.get(to)
+        if known is not None and known.file == file:
+            return
+        if known is not None or to in self.urls:
+            other = known.file.path if known is not None else self.urls[to].url
+            self.sheet.complain(at, f"{file.path} and {other} would both be {to}; use to = '…'")
+            return
+        self.puts[to] = Put(to, file, copy)
+        self._places[to] = at
+
+    def _take_url(self, wanted: Wanted) -> None:
+        to = self._inside(wanted, wanted.to)
+        if placeholders([wanted.url, wanted.to]):
+            told = "a URL is fetched once for all tasks, and cannot have {NAME}s in it"
+            self.sheet.complain(wanted.at, told)
+        elif to in self.puts or to in self.urls:
+            self.sheet.complain(wanted.at, f"there is another input that would be {to}")
+        elif to:
+            self._places[to] = wanted.at
+            self.urls[to] = Placed(
+                path=to,
+                url=wanted.url,
+                digest=wanted.sha256,
+                executable=wanted.executable,
+                copy=wanted.copy,
+            )
+
+    def _take_files(self, wanted: Wanted) -> None:
+        source = os.path.expanduser(wanted.source)
+        path = os.path.join(wanted.base, source)
+        if has_wildcards(source) and not os.path.lexists(path):
+            self._take_matches(wanted, path)
+        elif os.path.isdir(path):
+            to = self._inside(wanted, wanted.to or _place_of(wanted.base, path))
+            for relative, file in self._walk(wanted, path):
+                self.put(wanted.at, os.path.normpath(os.path.join(to, relative)), file, wanted.copy)
+        else:
+            self._take_file(wanted, path)
+
+    def _take_file(self, wanted: Wanted, path: str) -> None:
+        file = self._file(wanted.at, path, wanted.source)
+        place = wanted.to
+        if not place:
+            place = _place_of(wanted.base, path)
+        elif place.endswith("/"):
+            place = os.path.join(place, os.path.basename(path))
+        to = self._inside(wanted, place)
+        if file is not None and to:
+            self.put(wanted.at, to, file, wanted.copy)
+
+    def _take_matches(self, wanted: Wanted, pattern: str) -> None:
+        matches = self.finder.matches(pattern)
+        if not matches:
+            self.sheet.complain(wanted.at, f"no file is like {wanted.source}")
+        folder = fixed_folder(pattern)
+        for path in matches:
+            inner = os.path.relpath(path, folder)
+            place = os.path.join(wanted.to, inner) if wanted.to else _place_of(wanted.base, path)
+            if not wanted.to and not _is_below(wanted.base, path):
+                place = inner
+            to = self._inside(wanted, place)
+            if os.path.isdir(path):
+                for relative, file in self._walk(wanted, path):
+                    self.put(wanted.at, os.path.join(to, relative), file, wanted.copy)
+                continue
+            found = self._file(wanted.at, path, path)
+            if found is not None and to:
+                self.put(wanted.at, to, found, wanted.copy)
+
+    def _walk(self, wanted: Wanted, folder: str) -> list[tuple[str, Found]]:
+        try:
+            found = self.finder.walk(folder)
+        except InvalidBag as error:
+            self.sheet.complain(wanted.at, str(error))
+            return []
+        if not found:
+            self.sheet.complain(wanted.at, f"{wanted.source}: there is no file in this directory")
+        return found
+
+    def _file(self, at: KeyPath, path: str, told: str) -> Found | None:
+        try:
+            return self.finder.file(path)
+        except FileNotFoundError:
+            self.sheet.complain(at, f"there is no file {told}{near_files(path)}")
+        except InvalidBag as error:
+            self.sheet.complain(at, str(error))
+        return None
+
+    def _inside(self, wanted: Wanted, to: str) -> str:
+        """The place, without detours; complains if it is outside the task's directory."""
+        place = os.path.normpath(to)
+        if os.path.isabs(place) or place.split("/")[0] == ".." or to.startswith("~"):
+            self.sheet.complain(wanted.at, f"{to} would be outside the task's directory")
+            return ""
+        return place
+
+    def _take_pattern(self, wanted: Wanted) -> None:
+        """Files of each task's own."""
+        known = list(self.draft.names)
+        source = os.path.expanduser(wanted.source)
+        good = check_names(self.sheet, wanted.at, wanted.source, known)
+        good = check_names(self.sheet, wanted.at, wanted.to, known) and good
+        if has_wildcards(source):
+            told = f"{wanted.source} has both a {{NAME}} and a wildcard; name each task's one file"
+            self.sheet.complain(wanted.at, told)
+        elif source.endswith("/"):
+            self.sheet.complain(wanted.at, f"{wanted.source}: name the files in this directory")
+        elif good:
+            place = wanted.to or _template_place(source)
+            if place.endswith("/"):
+                place += os.path.basename(source)
+            entry = TaskInput(source=source, path=self._inside(wanted, place), copy=wanted.copy)
+            self.task_inputs.append(entry)
+            self._own.append((wanted.at, entry, wanted.base))
+
+    def check_tasks(self) -> None:
+        """Find the files of the tasks' own inputs: exactly theirs if the tasks can be counted
+        here and no more can follow, else all that could be one."""
+        if not self._own or not self.sheet.faultless:
+            return
+        tasks = list(values_of(self.draft, MOST_CHECKED + 1))
+        few = len(tasks) <= MOST_CHECKED
+        for at, entry, base in self._own:
+            if few:
+                self._check_entry(at, entry, base, tasks)
+            if not few or self.draft.spec.open:
+                found = self._take_alike(at, entry, base)
+                if not found and not few:
+                    self.sheet.complain(at, f"no file is like {entry.source}")
+
+    def _check_entry(
+        self, at: KeyPath, entry: TaskInput, base: str, tasks: list[list[Scalar]]
+    ) -> None:
+        missing: dict[str, str] = {}
+        for key, to, values in _filled(entry, self.draft.names, tasks):
+            place = os.path.normpath(to)
+            if os.path.isabs(place) or place.split("/")[0] == "..":
+                told = f"{to} would be outside the task's directory; use to = '…'"
+                self.sheet.complain(at, told)
+                return
+            if key in self.manifest or key in missing:
+                continue
+            try:
+                self.manifest[key] = self.finder.file(os.path.join(base, key))
+            except FileNotFoundError:
+                missing[key] = values
+            except InvalidBag as error:
+                self.sheet.complain(at, str(error))
+        if missing:
+            self.sheet.complain(at, _told_missing(entry.source, base, missing))
+
+    def _take_alike(self, at: KeyPath, entry: TaskInput, base: str) -> bool:
+        found = self.finder.alike(entry.source, base)
+        for key in found:
+            file = self._file(at, os.path.join(base, key), key) if is_text(key) else None
+            if file is not None:
+                self.manifest[key] = file
+        return bool(found)
+
+    def check_places(self) -> None:
+        """No file may lie where another needs a folder, and there is an end to their number."""
+        for count, most in ((len(self.puts), MOST_FILES), (len(self.manifest), MOST_OWN_FILES)):
+            if count > most:
+                told = f"{count:,} files are too many ({most:,}); pack them into an archive"
+                self.sheet.complain(("inputs",), told)
+        for index, (at, entry, _) in enumerate(self._own):
+            others = [other.path for _, other, _ in self._own[:index]]
+            if entry.path in self._places or entry.path in others:
+                self.sheet.complain(at, f"there is another input that would be {entry.path}")
+        for place, at in self._places.items():
+            folder = os.path.dirname(place)
+            while folder:
+                if folder in self._places:
+                    self.sheet.complain(at, f"{folder} would be both a file and a folder")
+                folder = os.path.dirname(folder)
+
+    def with_folders(self) -> set[str]:
+        """Everything in the task's directory that a word of the command may name."""
+        found: set[str] = set()
+        for place in [*self._places, *(entry.path for entry in self.task_inputs)]:
+            while place:
+                found.add(place)
+                place = os.path.dirname(place)
+        return found
+
+
+def _place_of(base: str, path: str) -> str:
+    """Relative to the base if it is there, else its own name."""
+    if _is_below(base, path):
+        return os.path.relpath(path, base)
+    return os.path.basename(os.path.abspath(path)) or "."
+
+
+def _is_below(base: str, path: str) -> bool:
+    base = os.path.abspath(base)
+    return os.path.commonpath([base, os.path.abspath(path)]) == base
+
+
+def _template_place(source: str) -> str:
+    """Where a task's own file lies if nothing is said."""
+    place = os.path.normpath(source)
+    if os.path.isabs(place) or place.split("/")[0] == "..":
+        return os.path.basename(place)
+    return place
+
+
+def _filled(
+    entry: TaskInput, names: tuple[str, ...], tasks: list[list[Scalar]]
+) -> list[tuple[str, str, str]]:
+    """Key, place and the values in them, of every task; equal ones once."""
+    used = [name for name in placeholders([entry.source, entry.path]) if name in names]
+    places = [names.index(name) for name in used]
+    found: dict[tuple[Scalar, ...], tuple[str, str, str]] = {}
+    for values in tasks:
+        picked = tuple(values[place] for place in places)
+        if picked not in found:
+            known = dict(zip(used, picked, strict=True))
+            told = ", ".join(f"{name}={value}" for name, value in known.items())
+            found[picked] = (fill(entry.source, known), fill(entry.path, known), told)
+    return list(found.values())
+
+
+def _told_missing(source: str, base: str, missing: dict[str, str]) -> str:
+    told = "; ".join(f"{values}: {key}" for key, values in list(missing.items())[:MOST_TOLD])
+    more = f" and {len(missing) - MOST_TOLD:,} more" if len(missing) > MOST_TOLD else ""
+    hint = near_files(os.path.join(base, next(iter(missing)))) if len(missing) == 1 else ""
+    return f"{source}: there is no file for {told}{more}{hint}"

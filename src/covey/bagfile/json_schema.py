@@ -1,0 +1,19 @@
+"""The JSON Schema of bag files, made from the table of keys; published as
+docs/bagfile.schema.json. It cannot say everything: the checks that need several keys, or files,
+are covey's own."""
+
+from typing import Any
+
+from covey.bagfile.keys import BAG
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema() -> dict[str, Any]:
+    return {
+        "$schema": DIALECT,
+        "title": "A covey bag file",
+        "description": "Tasks that are submitted together: covey run FILE.toml",
+        **BAG.schema(),
+        "oneOf": [{"required": ["command"]}, {"required": ["script"]}],
+    }

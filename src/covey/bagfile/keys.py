@@ -1,0 +1,90 @@
+"""Every key of a bag file: what it may be, and what it means. The schema and all checks follow from
+this table; docs/bagfile.md explains each key with examples."""
+
+import re
+
+from covey.bagfile.kinds import (
+    Flag,
+    Growth,
+    Key,
+    Listing,
+    Mapping,
+    Printable,
+    Size,
+    Table,
+    Text,
+    Time,
+    Whole,
+    Words,
+)
+from covey.bagfile.parts import Groups, InputOf, Parameters, RowsOf, RuleKind, Variables
+from covey.core.checking import MOST_RETRIES
+
+NEEDS: dict[str, Key] = {
+    "cores": Key(Whole(1, 100_000), "Cores that one task uses. Default: 1."),
+    "memory": Key(Size("m", "900 TB"), "Memory of one task, such as '2 GB'; more stops it."),
+    "disk": Key(Size("m", "900 TB"), "Disk space of one task, such as '10 GB'."),
+    "gpus": Key(Whole(0, 1024), "GPUs of one task."),
+    "time": Key(Time(), "Time that one task may take, such as '10m'; it is stopped then."),
+}
+RESOURCES: dict[str, Key] = {
+    **NEEDS,
+    "pin": Key(Flag(), "Bind each task to cores of its own."),
+    "when": Key(
+        Listing(RuleKind(NEEDS), 100, single=False),
+        "Other resources for tasks with certain values; the first that fits decides.",
+    ),
+}
+RETRIES: dict[str, Key] = {
+    "count": Key(Whole(0, MOST_RETRIES), "How often a failed task is tried again."),
+    "memory": Key(Growth(), "After a lack of memory, so much more of it: 'x2' or '+50%'."),
+    "time": Key(Growth(), "After the time limit, so much more time. Default: 'x3'."),
+    "overtimes": Key(Whole(0, 100), "How often there is more time, retries aside. Default: 3."),
+}
+VALIDATE: dict[str, Key] = {
+    "exit": Key(Listing(Whole(0, 255), 256), "Exit statuses of success. Default: 0."),
+    "files": Key(Listing(Text(least=1)), "Files that a good task has made (patterns)."),
+    "check": Key(Text(lines=True, least=1), "A line of shell, run after a task; 0 is good."),
+}
+
+
+TOP: dict[str, Key] = {
+    "name": Key(Text(), "What to call the bag."),
+    "notes": Key(Text(lines=True), "Anything that you want to remember about it."),
+    "labels": Key(
+        Mapping(Printable(), re.compile(r"[^=\s]+"), "without spaces and equals signs"),
+        "Names and values to find it by.",
+    ),
+    "command": Key(Words(), "What each task runs; {NAME} stands for a parameter's value."),
+    "script": Key(
+        Text(lines=True, least=1),
+        "A program, as text, that each task runs; parameters are environment variables.",
+    ),
+    "args": Key(Words(), "Arguments of the script; {NAME} stands for a parameter's value."),
+    "parameters": Key(Parameters(), "Names and values; every combination is a task."),
+    "zip": Key(Groups(), "Parameters that are taken side by side, not combined."),
+    "rows": Key(RowsOf(), "A file (.csv, .jsonl, .txt) whose rows are parameters."),
+    "open": Key(Flag(), "More tasks may be appended until the bag is closed."),
+    "inputs": Key(
+        Listing(InputOf()),
+        "Files that tasks find in their directory: paths, patterns, directories, URLs.",
+    ),
+    "outputs": Key(Listing(Text(least=1)), "Files to return (patterns); each must be there."),
+    "optional_outputs": Key(Listing(Text(least=1)), "Files to return, if they are there."),
+    "output_limit": Key(Size("m", "1 TB"), "Size of what one task may return. Default: '1 GB'."),
+    "log_limit": Key(Size("k", "1 MB"), "How much of each output stream is kept: '64 kB'."),
+    "environment": Key(Variables(), "Environment variables of the tasks."),
+    "export": Key(Flag(), "Every parameter is an environment variable too."),
+    "chdir": Key(Text(least=1), "Run all tasks in this directory, not in one of their own."),
+    "setup": Key(Text(lines=True, least=1), "A shell script, run once per host before its tasks."),
+    "setup_time": Key(Time(1, 10**7), "Time that the setup may take. Default: '30m'."),
+    "resources": Key(Table(RESOURCES), "What one task needs of its host."),
+    "retries": Key(Table(RETRIES), "What happens after failures."),
+    "validate": Key(Table(VALIDATE), "What makes a result a good one."),
+    "breaker": Key(
+        Whole(0, 1_000_000),
+        "So many failures in a row, with no success, pause the bag; 0: never. Default: 30.",
+    ),
+    "idempotent": Key(Flag(), "Running a task twice does no harm. Default: true."),
+}
+BAG = Table(TOP)

@@ -1,0 +1,341 @@
+"""The kinds of values that a bag file has: how each is read, and its JSON Schema.
+
+`read` gives the value as covey uses it, or raises Wrong with what was expected. Kinds that hold
+others complain to the sheet for each of them, and go on: `NOTHING` then stands for a bad one.
+"""
+
+import math
+import re
+import shlex
+from typing import Any, NamedTuple, Protocol
+
+from covey.bagfile.lines import KeyPath
+from covey.bagfile.sheet import Sheet, spell, suggest
+
+Schema = dict[str, Any]
+
+UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+SIZES = {"k": 1, "m": 1 << 10, "g": 1 << 20, "t": 1 << 30}  # in kB
+MOST_SECONDS = 10**9
+
+_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt])(?:i?b)?", re.IGNORECASE)
+_GROWTH = re.compile(r"(?:[x×*]\s*(\d+(?:\.\d+)?)|\+\s*(\d+(?:\.\d+)?)\s*%)")
+_SHELL_WORDS = ("|", "||", "&&", "&", ";", ">", ">>", "<", "2>", "2>&1")
+
+
+class Wrong(Exception):
+    """The value is not what was expected; the text says what was."""
+
+
+class Nothing:
+    """In place of a value that was complained about."""
+
+
+NOTHING = Nothing()
+
+
+class Kind(Protocol):
+    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> Any: ...
+
+    def schema(self) -> Schema: ...
+
+
+class Key(NamedTuple):
+    kind: Kind
+    text: str  # for the schema
+
+
+def read_at(kind: Kind, sheet: Sheet, path: KeyPath, value: Any) -> Any:
+    """NOTHING, after a complaint, if it is wrong."""
+    try:
+        check_plain(value)
+        return kind.read(sheet, path, value)
+    except Wrong as wrong:
+        sheet.complain(path, str(wrong))
+        return NOTHING
+
+
+def check_plain(value: object) -> None:
+    """TOML knows no bound for numbers, but everything after it does; words of a command line need
+    not be text, but what is sent to a server must."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise Wrong("the number is too large")
+    if isinstance(value, str) and not is_text(value):
+        raise Wrong("it is not text in UTF-8")
+
+
+def is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def show(value: object) -> str:
+    """A value in a message."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list):
+        return "a list"
+    text = repr(value) if isinstance(value, str | int | float) else str(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+class Text:
+    """One line, or any text."""
+
+    def __init__(self, *, lines: bool = False, least: int = 0) -> None:
+        self.lines, self.least = lines, least
+
+    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> str:
+        if not isinstance(value, str):
+            raise Wrong(f"expected text in quotes, not {show(value)}")
+        if "\0" in value:
+            raise Wrong("text cannot contain NUL characters")
+        if not self.lines and "\n" in value:
+            raise Wrong("expected one line of text")
+        if len(value.strip()) < self.least:
+            raise Wrong("it is empty; leave it out, or write something")
+        return value
+
+    def schema(self) -> Schema:
+        return {"type": "string", "minLength": self.least} if self.least else {"type": "string"}
+
+
+class Flag:
+    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise Wrong(f"expected true or false, not {show(value)}")
+        return value
+
+    def schema(self) -> Schema:
+        return {"type": "boolean"}
+
+
+class Whole:
+    """A whole number between bounds."""
+
+    def __init__(self, low: int, high: int) -> None:
+        self.low, self.high = low, high
+
+    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> int:
+        told = f"expected a whole number from {self.low:,} to {self.high:,}"
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise Wrong(f"{told}, not {show(value)}")
+        if not self.low <= value <= self.high:
+            raise Wrong(f"{told}, not {value:,}")
+        return value
+
+    def schema(self) -> Schema:
+        return {"type": "integer", "minimum": self.low, "maximum": self.high}
+
+
+class Time:
+    """Seconds."""
+
+    def __init__(self, low: float = 0.0, high: float = MOST_SECONDS) -> None:
+        self.low, self.high = low, high
+
+    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> float:
+        told = "expected a time: seconds, or 90s, 5m, 2h, 1d"
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            seconds = float(value)
+        else:
+            match = _TIME.fullmatch(value.strip()) if isinstance(value, str) else None
+            if match is None:
+                raise Wrong(f"{told}; not {show(value)}")
+            seconds = float(match[1]) * UNITS[match[2]]
+        if not self.low <= seconds < self.high:
+            raise Wrong(f"{told}; {show(value)} is out of reach")
+        return seconds
+
+    def schema(self) -> Schema:
+        number: Schema = {"type": "number", "minimum": self.low}
+        return {"anyOf": [number, {"type": "string", "pattern": f"^\\s*{_TIME.pattern}\\s*$"}]}
+
+
+class Size:
+    """Whole kB or MB, rounded up. 1 GB is 1024 MB here."""
+
+    def __init__(self, unit: str, high: str) -> None:
+        self.divisor = SIZES[unit]
+        self.high = high
+        self.most = self._parse(high)
+
+    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> int:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            raise Wrong(f"a size needs its unit: '{value} MB' or '{value} GB'")
+        size = self._parse(value.strip()) if isinstance(value, str) else -1
+        if size < 0:
+            raise Wrong(f"expected a size such as '500 MB' or '2 GB', not {show(value)}")
+        if not 1 <= size <= self.most:
+            raise Wrong(f"expected a size up to {self.high}, not {show(value)}")
+        return size
+
+    def _parse(self, text: str) -> int:
+        match = _SIZE.fullmatch(text)
+        if match is None:
+            return -1
+        return math.ceil(float(match[1]) * SIZES[match[2].lower()] / self.divisor)
+
+    def schema(self) -> Schema:
+        return {"type": "string", "pattern": "^\\s*\\d+(\\.\\d+)?\\s*[kKmMgGtT]([iI]?[bB])?\\s*$"}
+
+
+class Growth:
+    """How many times as much."""
+
+    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> float:
+        told = "expected how much more: 'x2' or '+50%'"
+        match = _GROWTH.fullmatch(value.strip()) if isinstance(value, str) else None
+        if match is None:
+            raise Wrong(f"{told}; not {show(value)}")
+        factor = float(match[1]) if match[1] else 1 + float(match[2]) / 100
+        if not 1 <= factor <= 100:
+            raise Wrong(f"{told}, up to x100; not {show(value)}")
+        return factor
+
+    def schema(self) -> Schema:
+        return {"type": "string", "pattern": f"^\\s*{_GROWTH.pattern}\\s*$"}
+
+
+class Words:
+    """A command: text that is split as a shell would, or a list of its words."""
+
+    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> tuple[str, ...]:
+        if isinstance(value, str):
+            words = self._split(value)
+        elif isinstance(value, list):
+            words = [_word(word) for word in value]
+        else:
+            raise Wrong(f"expected text, or a list of words, not {show(value)}")
+        if any("\0" in word for word in words):
+            raise Wrong("it cannot contain NUL characters")
+        return tuple(words)
+
+    def _split(self, text: str) -> list[str]:
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise Wrong(f"it cannot be split into words: {str(error).lower()}") from None
+        for word in words:
+            if word in _SHELL_WORDS:
+                raise Wrong(
+                    f"{word} needs a shell: write script = '''…''' instead, "
+                    "or the command as a list of its words"
+                )
+        return words
+
+    def schema(self) -> Schema:
+        word: Schema = {"type": ["string", "number"]}
+        return {"anyOf": [{"type": "string"}, {"type": "array", "items": word}]}
+
+
+def _word(value: Any) -> str:
+    check_plain(value)
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise Wrong(f"expected a list of words, but one is {show(value)}")
+    return str(value)
+
+
+class Listing:
+    """A list, or a single element in its place."""
+
+    def __init__(self, kind: Kind, most: int = 10_000, *, single: bool = True) -> None:
+        self.kind, self.most, self.single = kind, most, single
+
+    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            if not self.single:
+                raise Wrong(f"expected tables with the header [[{spell(path)}]]; not {show(value)}")
+            return self._good([read_at(self.kind, sheet, path, value)])
+        if len(value) > self.most:
+            raise Wrong(f"a list of {len(value):,} is too long; {self.most:,} are allowed")
+        return self._good(
+            [
+                read_at(self.kind, sheet, (*path, index), element)
+                for index, element in enumerate(value)
+            ]
+        )
+
+    def _good(self, elements: list[Any]) -> tuple[Any, ...]:
+        return tuple(element for element in elements if element is not NOTHING)
+
+    def schema(self) -> Schema:
+        inner = self.kind.schema()
+        listed: Schema = {"type": "array", "items": inner}
+        return {"anyOf": [inner, listed]} if self.single else listed
+
+
+class Table:
+    """A table with keys of ours."""
+
+    def __init__(self, keys: dict[str, Key]) -> None:
+        self.keys = keys
+
+    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            header = f"[{spell(path)}], then its keys on lines of their own"
+            raise Wrong(f"expected a table: write {header}; not {show(value)}")
+        found: dict[str, Any] = {}
+        for name, inner in value.items():
+            if name in self.keys:
+                found[name] = read_at(self.keys[name].kind, sheet, (*path, name), inner)
+            else:
+                sheet.complain((*path, name), f"there is no such key{self._hint(path, name)}")
+        return {name: inner for name, inner in found.items() if inner is not NOTHING}
+
+    def _hint(self, path: KeyPath, name: str) -> str:
+        listed = ", ".join(self.keys)
+        where = f"[{spell(path)}] has" if path else "a bag file has"
+        return suggest(name, self.keys, f"; {where} {listed}")
+
+    def schema(self) -> Schema:
+        properties = {
+            name: {**key.kind.schema(), "description": key.text} for name, key in self.keys.items()
+        }
+        return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+class Mapping:
+    """A table with names of the author's choice."""
+
+    def __init__(self, kind: Kind, names: re.Pattern[str], expected: str) -> None:
+        self.kind, self.names, self.expected = kind, names, expected
+
+    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise Wrong(f"expected a table of names and values, not {show(value)}")
+        found: dict[str, Any] = {}
+        for name, inner in value.items():
+            if self.names.fullmatch(name) and is_text(name):
+                found[name] = read_at(self.kind, sheet, (*path, name), inner)
+            else:
+                sheet.complain((*path, name), f"a name must be {self.expected}")
+        return {name: inner for name, inner in found.items() if inner is not NOTHING}
+
+    def schema(self) -> Schema:
+        pattern = f"^(?:{self.names.pattern})$"
+        return {
+            "type": "object",
+            "propertyNames": {"pattern": pattern},
+            "additionalProperties": self.kind.schema(),
+        }
+
+
+class Printable:
+    """Text, or a number that is taken as text."""
+
+    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> str:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise Wrong(f"expected text in quotes, not {show(value)}")
+        if "\0" in str(value):
+            raise Wrong("text cannot contain NUL characters")
+        return str(value)
+
+    def schema(self) -> Schema:
+        return {"type": ["string", "number"]}

@@ -1,0 +1,47 @@
+"""Files whose rows are parameters, as whoever submits them sees them.
+
+The server indexes such a file, by the same rules (`covey.rowfiles`). Here its names are read, so
+that mistakes are told before anything is sent, and its rows, for `--dry-run` and to find the files
+that tasks need.
+"""
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from covey.bagfile.parts import RowsFile
+from covey.bagfile.sheet import near_files
+from covey.core.errors import InvalidBag
+from covey.core.space import Scalar
+from covey.rowfiles.forms import clean_names
+from covey.rowfiles.pieces import Pieces
+
+
+def read_names(rows: RowsFile) -> tuple[str, ...]:
+    """From the first row alone. Raises InvalidBag, with words, if that cannot be."""
+    with _opened(rows) as file:
+        try:
+            names = clean_names(Pieces(file.fileno()).begin(rows.form).columns)
+        except InvalidBag as error:
+            raise InvalidBag(f"{rows.told}: {error}") from None
+    if not names:
+        raise InvalidBag(f"{rows.told}: there are no rows in it")
+    return names
+
+
+def read_rows(rows: RowsFile) -> Iterator[list[Scalar]]:
+    """Every row, in order. Raises InvalidBag where one is not like the first."""
+    with _opened(rows) as file:
+        pieces = Pieces(file.fileno())
+        try:
+            yield from pieces.rows(pieces.begin(rows.form))
+        except InvalidBag as error:
+            raise InvalidBag(f"{rows.told}: {error}") from None
+
+
+def _opened(rows: RowsFile) -> BinaryIO:
+    try:
+        return open(rows.path, "rb", buffering=0)
+    except FileNotFoundError:
+        raise InvalidBag(f"there is no file {rows.told}{near_files(rows.path)}") from None
+    except OSError as error:
+        raise InvalidBag(f"{rows.told}: {error.strerror}") from None

@@ -1,0 +1,182 @@
+"""What somebody asks for, from a file and from options, and where each part of it was said.
+
+Both become one tree with the keys of a bag file, so that both are checked by the same rules and
+mean the same. An option takes the place of what the file says. Complaints are collected, each with
+its place, and told together: whoever has three mistakes in a file does not want to try four times.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from covey.bagfile.lines import KeyPath, find_lines
+from covey.core.errors import InvalidBag
+
+MOST_COMPLAINTS = 20
+
+# What others call our keys.
+MEANT = {
+    "cmd": "command", "run": "command", "executable": "command", "arguments": "args",
+    "params": "parameters", "csv": "rows", "lines": "rows", "env": "environment",
+    "cwd": "chdir", "workdir": "chdir", "description": "notes", "comment": "notes",
+    "cpu": "cores", "cpus": "cores", "threads": "cores", "ram": "memory", "mem": "memory",
+    "gpu": "gpus", "limit": "time", "walltime": "time", "timeout": "time", "max": "count",
+}  # fmt: skip
+
+_PLACE = re.compile(r"(.*?) *\(at (?:line (\d+), column \d+|end of document)\)", re.DOTALL)
+
+
+class Origin(NamedTuple):
+    """Where something was said, in words; paths there are relative to `base`."""
+
+    words: str  # sweep.toml:7 or --memory 2GB
+    base: str
+    line: int = 0  # of a file
+    option: bool = False  # which names itself, so that the key need not be
+
+
+class Sheet:
+    """`tree` is what tomllib makes of a file; paths lead into it."""
+
+    def __init__(self, name: str = "", base: str | None = None) -> None:
+        self.name = name
+        self.base = os.getcwd() if base is None else base
+        self.tree: dict[str, Any] = {}
+        self._origins: dict[KeyPath, Origin] = {}
+        self._complaints: dict[str, int] = {}  # by what is said; to the line
+
+    def origin(self, path: KeyPath) -> Origin:
+        """Of the nearest thing around it that we know the place of."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self._origins:
+                return self._origins[path[:length]]
+        return Origin(self.name, self.base)
+
+    def set(self, path: tuple[str, ...], value: object, option: str) -> None:
+        """What an option says, in place of all that was said there."""
+        self._table(path)[path[-1]] = value
+        self._forget(path)
+        self._origins[path] = Origin(option, os.getcwd(), option=True)
+
+    def add(self, path: tuple[str, ...], value: object, option: str) -> None:
+        """One more element of a list."""
+        table = self._table(path)
+        listed = table.get(path[-1], [])
+        table[path[-1]] = listed = [*(listed if isinstance(listed, list) else [listed]), value]
+        self._origins[(*path, len(listed) - 1)] = Origin(option, os.getcwd(), option=True)
+
+    def _table(self, path: tuple[str, ...]) -> dict[str, Any]:
+        """The table that this is in, made if need be."""
+        table = self.tree
+        for part in path[:-1]:
+            inner = table.get(part)
+            if not isinstance(inner, dict):
+                inner = table[part] = {}
+            table = inner
+        return table
+
+    def drop(self, *path: str) -> None:
+        """Whatever was said there, if anything."""
+        table: Any = self.tree
+        for part in path[:-1]:
+            table = table.get(part) if isinstance(table, dict) else None
+        if isinstance(table, dict):
+            table.pop(path[-1], None)
+        self._forget(path)
+
+    def complain(self, path: KeyPath, text: str) -> None:
+        origin = self.origin(path)
+        key = "" if origin.option else spell(path)
+        said = ": ".join(part for part in (origin.words, key, text) if part)
+        self._complaints.setdefault(said, origin.line)
+
+    @property
+    def faultless(self) -> bool:
+        return not self._complaints
+
+    def settle(self) -> None:
+        """Raise InvalidBag if there were complaints: all of them, options first."""
+        if not self._complaints:
+            return
+        said = sorted(self._complaints, key=lambda text: self._complaints[text])
+        told = said[:MOST_COMPLAINTS]
+        if len(said) > len(told):
+            told.append(f"… and {len(said) - len(told)} more")
+        raise InvalidBag("\n".join(told))
+
+    def _forget(self, path: KeyPath) -> None:
+        for known in [one for one in self._origins if one[: len(path)] == path]:
+            del self._origins[known]
+
+
+def read_sheet(path: str | os.PathLike[str]) -> Sheet:
+    """Raises InvalidBag for what is not a readable TOML file."""
+    name = os.fspath(path)
+    try:
+        text = Path(name).read_text("utf-8-sig")
+    except FileNotFoundError:
+        raise InvalidBag(f"{name}: there is no such file{near_files(name)}") from None
+    except UnicodeDecodeError:
+        raise InvalidBag(f"{name}: it is not text in UTF-8") from None
+    except OSError as error:
+        raise InvalidBag(f"{name}: {error.strerror}") from None
+    return parse_sheet(text, name, os.path.dirname(os.path.abspath(name)))
+
+
+def parse_sheet(text: str, name: str, base: str) -> Sheet:
+    sheet = Sheet(name, base)
+    try:
+        sheet.tree = tomllib.loads(text)
+        lines = find_lines(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidBag(_not_toml(text, name, str(error))) from None
+    except RecursionError:
+        raise InvalidBag(f"{name}: it is nested too deeply") from None
+    except ValueError as error:  # a number of 5,000 digits
+        raise InvalidBag(f"{name}: {error}") from None
+    sheet._origins = {path: Origin(f"{name}:{line}", base, line) for path, line in lines.items()}
+    return sheet
+
+
+def _not_toml(text: str, name: str, error: str) -> str:
+    match = _PLACE.fullmatch(error)
+    if match is None:
+        return f"{name}: not TOML: {error}"
+    line = int(match[2]) if match[2] else text.count("\n") + 1
+    told = match[1][:1].lower() + match[1][1:]
+    hint = '; text needs quotes: name = "value"' if "nvalid value" in told else ""
+    return f"{name}:{line}: this is not TOML: {told}{hint}"
+
+
+def spell(path: KeyPath) -> str:
+    """As people write it: resources.when[0].memory."""
+    spelt = ""
+    for part in path:
+        if isinstance(part, int):
+            spelt += f"[{part}]"
+        else:
+            spelt += f".{part}" if spelt else part
+    return spelt
+
+
+def suggest(name: str, known: Mapping[str, object] | list[str], otherwise: str = "") -> str:
+    """; did you mean 'memory'?"""
+    lowered = {other.lower(): other for other in known}
+    meant = MEANT.get(name.lower(), "")
+    close = [meant] if meant in lowered else get_close_matches(name.lower(), lowered, 1)
+    return f"; did you mean '{lowered[close[0]]}'?" if close else otherwise
+
+
+def near_files(path: str) -> str:
+    """A suggestion for a file that is not there."""
+    folder, name = os.path.split(path)
+    try:
+        known = os.listdir(folder or ".")
+    except OSError:
+        return f"; there is no directory '{folder}' either"
+    close = get_close_matches(name, known, 1)
+    return f"; did you mean '{os.path.join(folder, close[0])}'?" if close else ""

@@ -1,0 +1,60 @@
+"""`covey hosts`: the machines that ran tasks, what they did, and what is known of them."""
+
+import click
+
+from covey.cli import formats, places, tags
+from covey.cli.base import Command, json_option, print_json, say, settings
+from covey.cli.tables import Column
+from covey.wire import HostView
+
+COLUMNS = (
+    Column("host"),
+    Column("site"),
+    Column("slots", right=True),
+    Column("pilots", right=True),
+    Column("running", right=True),
+    Column("done", right=True),
+    Column("failed", right=True),
+    Column("heard"),
+)
+
+
+@click.command(cls=Command)
+@tags.tag_options
+@json_option
+def hosts(all_tags: bool, tests: list[tuple[str, str]], as_json: bool) -> None:
+    """List the hosts, those heard of last first: slots, what ran there, tags.
+
+    \b
+    covey hosts
+    covey hosts --tags --where site=local
+    covey hosts --where 'GPU=*A100*' --json
+    """
+    found = places.reader(settings()).hosts()
+    shown = [
+        host
+        for host in found
+        if tags.matches({"host": host.host, "site": host.site, **host.tags}, tests)
+    ]
+    if as_json:
+        print_json(shown)
+    elif shown:
+        rows = [_row(host) for host in shown]
+        click.echo(tags.table(COLUMNS, rows, [host.tags for host in shown], all_tags))
+    elif found:
+        say(f"no host is like that; without --where there are {len(found):,}")
+    else:
+        say("no hosts yet; they come with the first tasks: covey run -- COMMAND")
+
+
+def _row(host: HostView) -> list[str]:
+    return [
+        host.host,
+        host.site,
+        str(host.slots),
+        str(host.pilots),
+        f"{host.running:,}",
+        f"{host.done:,}",
+        f"{host.failed:,}",
+        formats.ago(host.heard),
+    ]

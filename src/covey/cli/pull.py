@@ -1,0 +1,146 @@
+"""`covey pull`: the files that tasks returned, laid out in folders."""
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from covey.cli import formats, places
+from covey.cli.base import Command, bag_argument, json_option, leave, print_json, say, settings
+from covey.cli.tables import clean
+from covey.wire import BagView, ResultQuery, ReturnedFile
+
+if TYPE_CHECKING:
+    from covey.client.client import Client
+    from covey.client.download import Pulled
+
+LAYOUT = "{task}"
+TOLD = 5
+DRAW_SECONDS = 0.2
+LINE_SECONDS = 10.0
+
+
+@click.command(cls=Command)
+@bag_argument
+@click.option("-o", "--output", "folder", metavar="DIR", help="Where to.  [default: bag-BAG]")
+@click.option(
+    "--layout",
+    default=LAYOUT,
+    metavar="TEMPLATE",
+    help="Each task's folder in DIR: {task} and parameters.  [default: {task}]",
+)
+@click.option("--failed", is_flag=True, help="Only files of failed tasks.")
+@json_option
+def pull(bag: str, folder: str | None, layout: str, failed: bool, as_json: bool) -> None:
+    """Get the files that tasks returned. What is there already is left alone, so it
+    may be interrupted and repeated, also while the bag runs.
+
+    \b
+    covey pull
+    covey pull 3 -o plots --layout '{alpha}/{seed}'
+    """
+    from covey.client import download
+
+    config = settings()
+    found = places.find_bag(places.reader(config), bag)
+    client = places.client(config)
+    place = Path(folder or f"bag-{found.id}")
+    source = OfFailed(client, found) if failed else client
+    shown = Shown(quiet=as_json)
+    try:
+        pulled = download.pull(source, found.id, place, layout, shown.show)
+    except KeyboardInterrupt:
+        shown.close()
+        say("interrupted; the same command goes on where it was")
+        leave(1)
+    finally:
+        shown.close()
+    if as_json:
+        print_json(pulled)
+    else:
+        _tell(found, place, pulled)
+    leave(1 if pulled.refused else 0)
+
+
+class OfFailed:
+    """A server that has no other tasks than those that failed."""
+
+    def __init__(self, client: "Client", bag: BagView) -> None:
+        self._client = client
+        rows = places.all_results(client, bag.id, ResultQuery(failed_only=True))
+        self._tasks = {row.task for row in rows}
+
+    def bag(self, bag: int) -> BagView | None:
+        return self._client.bag(bag)
+
+    def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[ReturnedFile]:
+        while page := self._client.files(bag, after, limit):
+            chosen = [file for file in page if file.task in self._tasks]
+            if chosen:
+                return chosen
+            after = page[-1].row
+        return []
+
+    def read_file(self, digest: str) -> Iterator[bytes]:
+        return self._client.read_file(digest)
+
+
+class Shown:
+    """How far it is: a line of a terminal drawn again and again, else a line now and then."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._quiet = quiet
+        self._next = time.monotonic() + (DRAW_SECONDS if self._terminal else LINE_SECONDS)
+        self._drawn = False
+
+    def show(self, pulled: "Pulled") -> None:
+        now = time.monotonic()
+        if self._quiet or now < self._next:
+            return
+        self._next = now + (DRAW_SECONDS if self._terminal else LINE_SECONDS)
+        line = summary(pulled)
+        self._drawn = self._terminal
+        click.echo(f"\r{line}\x1b[K" if self._terminal else line, nl=not self._terminal, err=True)
+
+    def close(self) -> None:
+        if self._drawn:
+            click.echo("\r\x1b[K", nl=False, err=True)
+            self._drawn = False
+
+
+def summary(pulled: "Pulled") -> str:
+    told = formats.count(pulled.files, "file")
+    if pulled.bytes:
+        told += f" ({formats.size(pulled.bytes)})"
+    if pulled.kept:
+        told += f", {pulled.kept:,} were there already"
+    if pulled.refused:
+        told += f", {pulled.refused:,} missing"
+    return told
+
+
+def _tell(bag: BagView, place: Path, pulled: "Pulled") -> None:
+    if not (pulled.files or pulled.kept or pulled.refused):
+        say(_why_none(bag))
+        return
+    click.echo(f"bag {bag.id}: {summary(pulled)}, in {place}")
+    told = pulled.reasons[:TOLD]
+    for line in told:
+        click.echo(f"  missing: {clean(line)}", err=True)
+    if pulled.refused > len(told):
+        click.echo(f"  … and {pulled.refused - len(told):,} more", err=True)
+    left = bag.total - bag.done - bag.failed
+    if left and not bag.over:
+        say(f"{left:,} of {bag.total:,} tasks have not ended yet; pull again later")
+
+
+def _why_none(bag: BagView) -> str:
+    if not bag.outputs:
+        return f"bag {bag.id} returns no files; to get some: covey run --output PATTERN …"
+    if bag.over:
+        return f"there are no such files of bag {bag.id}"
+    return f"no files of bag {bag.id} yet"

@@ -1,0 +1,100 @@
+"""From gathered files to a submitted bag: upload what the server lacks, then submit."""
+
+import secrets
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from covey.bagfile import Found, Gathered
+from covey.cli import formats, places
+from covey.cli.base import say
+from covey.cli.submission import user
+from covey.client.client import Client, Submitted
+from covey.client.embedded import is_held
+from covey.client.upload import Upload
+from covey.core.errors import ServerAway
+from covey.core.model import Blob
+
+if TYPE_CHECKING:
+    from covey.config import Config
+
+LINE_SECONDS = 0.1
+
+
+def send(config: "Config", gathered: Gathered, slots: int | None) -> tuple[Client, Submitted]:
+    """Submit to a server that runs, or to a new one; also if it ends at this very moment. The key
+    makes both tries one submission."""
+    key = secrets.token_hex(16)
+    options = server_options(slots)
+    running = places.running_client(config)
+    client = running or places.client(config, options)
+    if running is not None and slots is not None:
+        _tell_slots(running, slots)
+    try:
+        return client, _submit(client, gathered, key)
+    except ServerAway:
+        if config.server or is_held(config.directory):
+            raise
+    client = places.client(config, options)
+    return client, _submit(client, gathered, key)
+
+
+def _submit(client: Client, gathered: Gathered, key: str) -> Submitted:
+    spec = gathered.complete(upload(client, gathered.uploads))
+    return client.submit(msgspec.structs.replace(spec, key=key, owner=user()))
+
+
+def upload(client: Client, files: Iterable[Found]) -> dict[Found, Blob]:
+    """What the server knows the files as, once it has them all."""
+    line = _Line()
+    sending = Upload(client, line.progress)
+    blobs = add_all(sending, files)
+    if blobs:
+        sent = sending.send()
+        line.clear()
+        if sent:
+            say(f"uploaded {size(sent)}")
+    return blobs
+
+
+def add_all(sending: Upload, files: Iterable[Found]) -> dict[Found, Blob]:
+    return {file: sending.add(file.data or Path(file.path)) for file in files}
+
+
+class _Line:
+    """How far it is, on one line of a terminal; nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self._shown = False
+        self._last = 0.0
+        self._terminal = sys.stderr.isatty()
+
+    def progress(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if self._terminal and now - self._last > LINE_SECONDS:
+            self._last, self._shown = now, True
+            told = f"covey: uploading {size(done)} of {size(total)}"
+            click.echo(f"\r\x1b[K{told}", err=True, nl=False)
+
+    def clear(self) -> None:
+        if self._shown:
+            click.echo("\r\x1b[K", err=True, nl=False)
+
+
+def server_options(slots: int | None) -> Sequence[str]:
+    return () if slots is None else ("--slots", str(slots))
+
+
+def _tell_slots(client: Client, slots: int) -> None:
+    have = client.server().slots
+    if have != slots:
+        say(f"note: the server runs already, with {have} slots; for --slots, 'covey stop' it first")
+
+
+def size(count: int) -> str:
+    return f"{count} B" if count < 1024 else formats.memory(count // 1024)
