@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import faults, help, latency, machine, memory, proc, scale, submit
+from bench import faults, files, help, latency, machine, memory, proc, results, scale, submit
 from bench.report import Report, render
 from bench.rig import Rig
 
@@ -32,7 +32,9 @@ class Case(NamedTuple):
 
 CASES = {
     "proc": Case(proc.run, "20,000 × /bin/true on 2 slots, against the floor and xargs -P2"),
-    "submit": Case(submit.run, "a template of up to ten million tasks, no pilots"),
+    "files": Case(files.run, "20,000 tasks with a shared input and an output each"),
+    "results": Case(results.run, "the table of a million finished tasks"),
+    "submit": Case(submit.run, "ten million tasks as a template, or as lines of a file"),
     "scale": Case(scale.run, "completions per second with up to ten million queued"),
     "latency": Case(latency.run, "one task at a time on an idle system"),
     "fault-worker": Case(faults.run_worker, "a pilot killed with all below it"),

@@ -23,7 +23,7 @@ from covey.client import embedded
 from covey.client.client import Client
 from covey.core.model import BagSpec
 from covey.core.space import ONE_TASK, Axis, Range, Space
-from covey.wire import ResultRow
+from covey.wire import ResultQuery, ResultRow
 
 LONGEST_SECONDS = 175
 PAGE = 10_000
@@ -177,7 +177,8 @@ def stream(client: Client, bag: int, count: int) -> list[ResultRow]:
     over = False
     while True:
         after = rows[-1].row if rows else -1
-        page = client.results(bag, after, PAGE, by_row=True, wait_seconds=WAIT_SECONDS)
+        query = ResultQuery(after=after, limit=PAGE, by_row=True)
+        page = client.results(bag, query, WAIT_SECONDS)
         rows += page
         if len(rows) >= count:
             return rows

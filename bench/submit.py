@@ -1,12 +1,13 @@
-"""submit: one template of up to ten million tasks, to a server without pilots. Until it is
-accepted durably and the processes are quiet; by how much client and server grow."""
+"""submit: up to ten million tasks, as one template or as lines of a file, to a server without
+pilots. Until they are accepted durably and the processes are quiet; by how much client and server
+grow."""
 
 import json
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench import processes, rig, submitter
 from bench.measures import quiet_at
@@ -18,6 +19,8 @@ from bench.report import (
     Report,
     Row,
     Table,
+    Verdict,
+    at_least,
     at_most,
     best_of,
     floor_cells,
@@ -26,13 +29,16 @@ from bench.report import (
     worst_of,
 )
 
-SIZES = (100_000, 1_000_000, 10_000_000)
+LARGEST = 10_000_000
 QUIET_SECONDS = 0.2
 QUIET_CPU = 0.011  # one tick of the clock
 SAMPLE_SECONDS = 0.02
+LINES_AT_ONCE = 10_000
 COLUMNS = (
     RUN,
     Column("tasks", "tasks", ",d"),
+    Column("from", "from"),
+    Column("rate", "rows/s", ",.0f"),
     Column("accepted", "accepted, ms", ",.1f"),
     Column("quiet", "quiet, ms", ",.0f"),
     Column("client", "client grew, MB", ".2f"),
@@ -44,42 +50,85 @@ COLUMNS = (
 )
 
 
+class Given(NamedTuple):
+    """What is submitted: tasks of a template, or lines of a file."""
+
+    tasks: int
+    file: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.tasks:,} {'lines' if self.file else 'tasks'}"
+
+
+CASES = (
+    Given(100_000),
+    Given(1_000_000),
+    Given(LARGEST),
+    Given(1_000_000, file=True),
+    Given(LARGEST, file=True),
+)
+
+
 def run(where: rig.Rig) -> Report:
-    rows = [
-        row
-        for size in SIZES
-        for row in where.repeat(f"submit {size:,}", lambda _, size=size: once(where, size))  # type: ignore[misc]
-    ]
-    largest = [row for row in good(rows, "quiet") if row["tasks"] == SIZES[-1]]
-    grown = [{"grown": row["client"] + row["server"]} for row in largest]
+    rows: list[Row] = []
+    for given in CASES:
+        rows += where.repeat(f"submit {given}", lambda _, given=given: once(where, given))  # type: ignore[misc]
+    largest = [row for row in good(rows, "quiet") if row["tasks"] == LARGEST]
     verdicts = [
-        at_most(
-            "ten million accepted and quiet, best, s", best_of(largest, "seconds", min), 1.0, ".3f"
-        ),
-        at_most("client and server grew, worst, MB", worst_of(grown, "grown"), 50.0, ".1f"),
+        *_verdicts_of_templates([row for row in largest if row["from"] == "template"]),
+        *_verdicts_of_files([row for row in largest if row["from"] == "file"]),
     ]
-    tables = [Table(COLUMNS, with_best(rows, "quiet", min, ("tasks",)))]
-    return Report("submit", "one template, no pilots", tables, verdicts)
+    tables = [Table(COLUMNS, with_best(rows, "quiet", min, ("from", "tasks")))]
+    return Report("submit", "a template, or lines of a file; no pilots", tables, verdicts)
 
 
-def once(where: rig.Rig, size: int) -> Row:
+def _verdicts_of_templates(rows: list[Row]) -> list[Verdict]:
+    seconds = best_of(rows, "seconds", min)
+    return [
+        at_most("a template of ten million accepted and quiet, best, s", seconds, 1.0, ".3f"),
+        at_most("client and server grew, worst, MB", worst_of(rows, "grown"), 50.0, ".1f"),
+    ]
+
+
+def _verdicts_of_files(rows: list[Row]) -> list[Verdict]:
+    rate = best_of(rows, "rate")
+    return [
+        at_least("ten million lines accepted and quiet, best, rows/s", rate, 500_000, ",.0f"),
+        at_most("client and server grew, worst, MB", worst_of(rows, "grown"), 100.0, ".1f"),
+    ]
+
+
+def once(where: rig.Rig, given: Given) -> Row:
     with where.server("--pilots", "0") as server:
         bag = rig.submit(server.client, 1, "/bin/true")
         server.client.cancel(bag)
-        found, floors = where.with_floors(lambda: _submit(server, size))
-        if found.pop("total") != size:
+        what = str(_written(server.directory.parent, given.tasks) if given.file else given.tasks)
+        found, floors = where.with_floors(lambda: _submit(server, what))
+        if found.pop("total") != given.tasks:
             raise rig.Broken("the bag has another size")
         server.client.cancel(found.pop("bag"))
+    if given.file:
+        found["rate"] = given.tasks / found["seconds"]
     return {
-        "tasks": size,
+        "tasks": given.tasks,
+        "from": "file" if given.file else "template",
         **found,
         "spawns": floors.spawns(found["seconds"]),
         **floor_cells(floors),
     }
 
 
-def _submit(server: rig.Server, size: int) -> Row:
-    command = [sys.executable, submitter.__file__, str(server.directory), str(size)]
+def _written(folder: Path, count: int) -> Path:
+    """A file with another command on every line."""
+    path = folder / "commands"
+    with path.open("wb") as file:
+        for start in range(0, count, LINES_AT_ONCE):
+            file.write(b"".join(b"/bin/true %d\n" % k for k in range(start, start + LINES_AT_ONCE)))
+    return path
+
+
+def _submit(server: rig.Server, what: str) -> Row:
+    command = [sys.executable, submitter.__file__, str(server.directory), what]
     before, disk = processes.memory(server.pid), _disk(server.directory)
     with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as client:
         assert client.stdin is not None
@@ -100,6 +149,7 @@ def _submit(server: rig.Server, size: int) -> Row:
         "quiet": quiet * 1e3,
         "client": said["grown"] / 1e6,
         "server": grown / 1e6,
+        "grown": (said["grown"] + grown) / 1e6,
         "disk": (_disk(server.directory) - disk) / 1e3,
     }
 
@@ -116,4 +166,5 @@ def _wait_quiet(*pids: int) -> float:
 
 
 def _disk(directory: Path) -> int:
-    return sum(one.stat().st_size for one in directory.glob("covey.db*"))
+    found = [*directory.glob("covey.db*"), *directory.glob("files/*/*")]
+    return sum(one.stat().st_size for one in found)
