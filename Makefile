@@ -6,7 +6,7 @@ BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 # What `make demo` runs.
-DEMO   := examples/ising/demo
+DEMO   := examples/epidemic/demo
 
 .DEFAULT_GOAL := help
 .PHONY: help env dev demo test lint types bench sim wheel lock clean
@@ -17,7 +17,7 @@ help: ## list the targets
 env: .venv/runtime ## make .venv with what covey needs to run
 dev: .venv/dev ## add what its tests need
 
-demo: env ## run a bag of tasks on this machine: the Ising model, 88 runs
+demo: env ## run a sweep on this machine: files in, files out, one table at the end
 	@COVEY=$(CURDIR)/$(BIN)/covey $(DEMO)
 
 test: dev ## run every check and every test

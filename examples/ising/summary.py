@@ -10,7 +10,7 @@ def main() -> None:
     for line in sys.stdin:
         row = json.loads(line)
         if row["state"] == "done":
-            runs[row["temperature"]].append(json.loads(row["output"]))
+            runs[row["temperature"]].append(row)
     print(f"{'temperature':>11}  {'runs':>4}  {'energy':>7}  |magnetisation|")
     for temperature, found in sorted(runs.items()):
         energy = sum(run["energy"] for run in found) / len(found)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from covey.core.model import Need
 from tests.faults.world import World, task_script, wait_until
 
 HOUR = 3600
@@ -60,11 +61,13 @@ def test_a_clock_jumps(world: World, clock: FakeClock, who: str, jump: int) -> N
     pilot = world.pilot(
         "--slots", "6", python="pypy3" if faked else sys.executable, env=env if faked else {}
     )
-    bag = world.submit(task_script("sleep 0.$((3 + {i} % 6)); echo {i}"), 60, limit_seconds=20)
+    bag = world.submit(
+        task_script("sleep 0.$((3 + {i} % 6)); echo {i}"), 60, need=Need(limit_seconds=20)
+    )
     wait_until(lambda: world.ended() >= 6)
 
     clock.jump(jump)
-    stuck = world.submit(task_script("sleep 60"), 1, limit_seconds=2)
+    stuck = world.submit(task_script("sleep 60"), 1, need=Need(limit_seconds=2), overtimes=0)
     wait_until(lambda: world.ended() >= 20)
     assert server.poll() is None
     assert pilot.poll() is None

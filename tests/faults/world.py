@@ -64,7 +64,8 @@ class World:
     def environment(self) -> dict[str, str]:
         """As it is here, but for settings that whoever runs the tests may have."""
         own = {name: text for name, text in os.environ.items() if not name.startswith("COVEY_")}
-        return {**own, "XDG_CONFIG_HOME": str(self.root / "config"), MARK: self.mark}
+        homes = {f"XDG_{name}_HOME": str(self.root / name) for name in ("CONFIG", "CACHE")}
+        return {**own, **homes, MARK: self.mark}
 
     def start(self, command: Sequence[str], **options: Any) -> "subprocess.Popen[bytes]":
         options.setdefault("stdin", subprocess.DEVNULL)
