@@ -24,6 +24,8 @@ from covey.core.events import (
     SegmentAppended,
     SyncReceived,
     Ticked,
+    TokenIssued,
+    TokenRevoked,
 )
 from covey.core.model import Settings, Snapshot
 from covey.core.scheduler import Scheduler
@@ -51,6 +53,8 @@ Request = (
     | ResumeRequested
     | RetryRequested
     | PurgeRequested
+    | TokenIssued
+    | TokenRevoked
     | PilotEnrolled
     | SyncReceived
     | PilotLeft

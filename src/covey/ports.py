@@ -158,6 +158,10 @@ class Reader(Protocol):
         """Of all files that the record names: those of bags, and those that tasks returned."""
         ...
 
+    def names_file(self, owner: str, digest: str) -> bool:
+        """Whether a bag of this owner names the file, or a task of one returned it."""
+        ...
+
     def attempts(self, bag: int, task: int) -> list[ResultRow]:
         """Every ended attempt of a task, oldest first."""
         ...

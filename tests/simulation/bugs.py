@@ -282,3 +282,18 @@ def finishes_open_bags(right: Callable[..., None], turn: Turn, bag: Bag) -> None
     right(turn, bag)
     if bag.status is BagStatus.RUNNING:
         bag.open = was
+
+
+# -- of issue 4: who a pilot works for -----------------------------------------------------------
+
+
+@bug((dispatch, "take"))
+def sends_tasks_to_anybodys_pilot(
+    right: Callable[..., list[Attempt]], turn: Turn, pilot: Pilot
+) -> list[Attempt]:
+    record = pilot.record
+    pilot.record = replace(record, owner="")
+    try:
+        return right(turn, pilot)
+    finally:
+        pilot.record = record

@@ -22,6 +22,7 @@ from covey.core.model import (
     RequestId,
     Rows,
     Segment,
+    TokenRecord,
 )
 from covey.pilot.messages import Answer, Enrolled, Left
 
@@ -102,6 +103,13 @@ class SaveHost(Struct, frozen=True):
     slots: int
     at: float
     tags: dict[str, str]
+    machine: str = ""
+
+
+class SaveToken(Struct, frozen=True):
+    """A new token, or one that is revoked."""
+
+    token: TokenRecord
 
 
 class SavePilot(Struct, frozen=True):
@@ -136,6 +144,7 @@ Change: TypeAlias = (
     | RecordEnds
     | ReopenFailed
     | SaveHost
+    | SaveToken
     | SavePilot
     | SavePilotStatus
     | SaveJob
@@ -162,7 +171,13 @@ class Done(Struct, frozen=True):
     count: int
 
 
-ReplyMessage: TypeAlias = Answer | Enrolled | Left | Submitted | Done
+class Issued(Struct, frozen=True):
+    """A token is valid, and durably so."""
+
+    id: int
+
+
+ReplyMessage: TypeAlias = Answer | Enrolled | Left | Submitted | Done | Issued
 
 
 class Reply(Struct, frozen=True):

@@ -13,6 +13,7 @@ MOST_MANIFEST = 1_000_000
 MOST_LOG_KB = 1024  # two streams, escaped, must fit into a sync
 MOST_TEXT = 1 << 20  # of a setup, a check, notes
 
+URLS = ("http://", "https://")  # of what hosts fetch by themselves
 _HEX = frozenset("0123456789abcdef")
 
 
@@ -64,6 +65,8 @@ def _check_files(spec: BagSpec) -> None:
         _check_path("input", one.path)
         if (one.blob is None) == (not one.url):
             raise InvalidBag(f"input {one.path!r} needs either a file or a URL")
+        if one.url and not one.url.startswith(URLS):
+            raise InvalidBag(f"input {one.path!r}: {one.url!r} is not http:// or https://")
         if one.blob is not None:
             _check_blob(one.path, one.blob)
         if one.digest and not is_digest(one.digest):

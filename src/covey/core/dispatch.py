@@ -27,9 +27,16 @@ def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
             break
         if bag.status is not BagStatus.RUNNING or bag.not_before > turn.state.durable:
             continue
+        if not serves(pilot, bag):
+            continue
         enough = most if bag.id in pilot.proven else min(most, pilot.record.slots)
         _take_from(turn, pilot, bag, enough, taken)
     return taken
+
+
+def serves(pilot: Pilot, bag: Bag) -> bool:
+    """Whether the bag's tasks are for this pilot at all."""
+    return pilot.record.owner in ("", bag.spec.owner)
 
 
 def _take_from(turn: Turn, pilot: Pilot, bag: Bag, enough: int, taken: list[Attempt]) -> None:

@@ -9,6 +9,7 @@ The rules, in order:
 - So many own failures in a row, without a success, pause the bag: it fails everywhere.
 - A loss of infrastructure uses up no retry. Only a bag that is not idempotent is not repeated.
 - An attempt that never started is as if it had never been.
+- A pilot speaks of what it was given. An end that it cannot know of is as if it had never come.
 """
 
 from base64 import b64decode
@@ -55,6 +56,9 @@ def settle(turn: Turn, pilot: Pilot, end: End) -> EndRecord | None:
         turn.note(Note("end names another task", attempt=str(id_), pilot=pilot.record.id))
         end = end._replace(bag=attempt.bag, task=attempt.task)
         bag = state.bags.get(attempt.bag)
+    elif attempt is None and not _may_have_been_given(turn, pilot, bag, end):
+        turn.note(Note("end of another's attempt", attempt=str(id_), pilot=pilot.record.id))
+        return None
     if bag is None:
         verdict = Verdict.LATE if end.outcome == OK else Verdict.WASTE
         if end.bag in state.loading:
@@ -73,7 +77,21 @@ def settle(turn: Turn, pilot: Pilot, end: End) -> EndRecord | None:
         return None
     if end.outcome not in (OK, CANCELLED):
         turn.note(_failure_note(pilot, end))
-    return _record(pilot, end, attempt, verdict, turn.now)
+    only_of = pilot.record.owner if bag is None and attempt is None else ""
+    return _record(pilot, end, attempt, verdict, turn.now, only_of)
+
+
+def _may_have_been_given(turn: Turn, pilot: Pilot, bag: Bag | None, end: End) -> bool:
+    """Whether an attempt of which core knows no more could be this pilot's: it was given up, or
+    sent by an earlier server. Of a bag that is over, the record knows the owner."""
+    state = turn.state
+    if (end.epoch, end.sequence) >= (state.epoch, state.next_sequence):
+        return False  # nobody has been given this one
+    if bag is None:
+        return True
+    live = bag.live.get(end.task, ())
+    elsewhere = any(one.id == (end.epoch, end.sequence) for one in live)
+    return not elsewhere and dispatch.serves(pilot, bag)
 
 
 def lose(turn: Turn, pilot: Pilot, reason: str, attempts: list[Attempt] | None = None) -> None:
@@ -250,7 +268,7 @@ def _forget_attempt(bag: Bag, attempt: Attempt) -> None:
 
 
 def _record(
-    pilot: Pilot, end: End, attempt: Attempt | None, verdict: Verdict, now: float
+    pilot: Pilot, end: End, attempt: Attempt | None, verdict: Verdict, now: float, only_of: str
 ) -> EndRecord:
     ended = now - max(end.age_seconds, 0.0)
     started = ended - max(end.wall_seconds, 0.0)
@@ -280,6 +298,7 @@ def _record(
         cause=cause_of(end) if end.outcome not in (OK, CANCELLED) else "",
         result=end.result,
         files=_files(end) if end.files else (),
+        only_of=only_of,
     )
 
 

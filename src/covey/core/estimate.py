@@ -137,13 +137,26 @@ def _running(state: State, bag: Bag) -> Iterator[Attempt]:
 
 def hindrance(state: State, bag: Bag) -> str:
     """Why a bag that could go on does not, if no pilot that is here can run it."""
-    if bag.status is not BagStatus.RUNNING or bag.live or not state.pilots:
+    if bag.status is not BagStatus.RUNNING or bag.live:
         return ""
+    if not state.pilots and state.settings.local_pilots:
+        if state.job_failures < 2:
+            return ""  # one is on its way
+        return f"pilots do not get to work on this machine: {state.job_problem}"
     waiting = [need for need, ready in zip(bag.needs, bag.ready, strict=True) if ready]
     if bag.classify is None and bag.next < bag.mark:
         waiting = bag.needs
-    records = [pilot.record for pilot in state.pilots.values()]
-    if not waiting or any(weight(need, record) for need in waiting for record in records):
+    if not waiting:
+        return ""
+    records = [
+        pilot.record
+        for pilot in state.pilots.values()
+        if pilot.record.owner in ("", bag.spec.owner)
+    ]
+    if not records:
+        whose = f" that runs tasks of {bag.spec.owner}" if state.pilots and bag.spec.owner else ""
+        return f"no pilot{whose} is here; start one with: covey pilot-command"
+    if any(weight(need, record) for need in waiting for record in records):
         return ""
     need = waiting[0]
     wants = [f"{need.cores} cores"]

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from covey.core.model import BagId, BagSnapshot, BagSpec, JobId, PilotId, RequestId, Segment
+from covey.core.model import BagId, BagSnapshot, BagSpec, JobId, PilotId, RequestId, Role, Segment
 from covey.core.space import Scalar
 from covey.pilot.messages import Enrol, Leave, Sync
 
@@ -69,6 +69,22 @@ class PurgeRequested(Struct, frozen=True):
     what: str
 
 
+class TokenIssued(Struct, frozen=True):
+    """`digest` is of a token that the server has drawn; only whoever asked knows the token."""
+
+    request: RequestId
+    name: str
+    role: Role
+    owner: str
+    digest: str
+    expires: float
+
+
+class TokenRevoked(Struct, frozen=True):
+    request: RequestId
+    token: int
+
+
 class FollowRequested(Struct, frozen=True):
     """Somebody watches what this task (-1: every task of the bag) prints, for a while."""
 
@@ -78,12 +94,13 @@ class FollowRequested(Struct, frozen=True):
 
 class PilotEnrolled(Struct, frozen=True):
     """`credential` was drawn by the server (core has no secure randomness); only its digest is
-    kept."""
+    kept. `owner`: whose tasks it may run, by what it has shown; empty: anybody's."""
 
     request: RequestId
     enrol: Enrol
     credential: str
     digest: str
+    owner: str = ""
 
 
 class SyncReceived(Struct, frozen=True):
@@ -168,6 +185,8 @@ Event: TypeAlias = (
     | ResumeRequested
     | RetryRequested
     | PurgeRequested
+    | TokenIssued
+    | TokenRevoked
     | FollowRequested
     | PilotEnrolled
     | SyncReceived

@@ -45,6 +45,14 @@ class JobStatus(StrEnum):
     ENDED = "ended"
 
 
+class Role(StrEnum):
+    """What the bearer of a token may do: see everything, run bags of their own, or anything."""
+
+    VIEWER = "viewer"
+    USER = "user"
+    ADMIN = "admin"
+
+
 class Verdict(StrEnum):
     """What an ended attempt means for its task's result."""
 
@@ -204,8 +212,24 @@ class PilotRecord(Struct, frozen=True, kw_only=True):
     memory_mb: int = 0  # of all slots together; 0: not known
     disk_mb: int = 0
     gpus: int = 0
+    machine: str = ""
+    boot: str = ""
+    owner: str = ""  # whose tasks it runs; empty: anybody's
     status: PilotStatus = PilotStatus.ACTIVE
     recorded: int = 0  # the last sync whose ends are durable
+
+
+class TokenRecord(Struct, frozen=True, kw_only=True):
+    """A right to call the API. Only the digest of the token is kept."""
+
+    id: int
+    name: str
+    role: Role
+    owner: str  # whose bags these are
+    digest: str
+    created: float
+    expires: float = 0.0  # 0: never
+    revoked: float = 0.0  # when; 0: not
 
 
 class JobRecord(Struct, frozen=True, kw_only=True):
@@ -262,6 +286,7 @@ class EndRecord(Struct, frozen=True, kw_only=True):
     cause: str = ""  # of a failure: those of one cause read the same (core.causes)
     result: str = ""  # the values that the task reported, a JSON object
     files: tuple[FileRecord, ...] = ()
+    only_of: str = ""  # of a bag that core holds no longer: whose it must be, else it is dropped
 
 
 class BagSnapshot(Struct, frozen=True, kw_only=True):
@@ -288,6 +313,9 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     next_bag: int
     next_pilot: int
     keys: dict[str, BagId]  # submission keys of every bag
+    hosts: dict[str, str] = {}  # machine -> the name under which it is known
+    tokens: tuple[TokenRecord, ...] = ()  # not revoked; some may have expired
+    next_token: int = 1
 
 
 class Settings(Struct, frozen=True, kw_only=True):

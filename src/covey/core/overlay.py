@@ -53,6 +53,7 @@ def ended(turn: Turn, id_: JobId, reason: str) -> None:
         pilots.remove(turn, pilot, PilotStatus.LEFT, f"its site job ended: {reason}")
     if job.pilot is None or pilot is not None:
         state.job_failures += 1
+        state.job_problem = reason
     delay = 0.25 * 2 ** min(state.job_failures, 8) if state.job_failures > 1 else 0.0
     state.job_not_before = turn.now + min(delay, 60.0)
     turn.note(Note("site job ended", job=id_, detail=reason))

@@ -5,11 +5,14 @@ releases an older parked one, with an empty answer. Every answer is kept until t
 it has processed it, so that a repeated number gets the same answer.
 """
 
+import math
+
 from msgspec.structs import replace
 
-from covey.core import dispatch, ends, recovery
+from covey.core import dispatch, ends, hosts, recovery
 from covey.core.actions import Note, Problem, RecordEnds, SaveHost, SavePilot, SavePilotStatus
 from covey.core.checking import is_digest
+from covey.core.events import PilotEnrolled
 from covey.core.fitting import limits
 from covey.core.model import (
     BagId,
@@ -21,6 +24,7 @@ from covey.core.model import (
 )
 from covey.core.space import LARGEST_BAG
 from covey.core.state import Answering, Attempt, Bag, Pilot, Replying, Waiting
+from covey.core.tokens import end_of
 from covey.core.transitions import step
 from covey.core.turn import Turn
 from covey.pilot.messages import (
@@ -43,6 +47,7 @@ from covey.pilot.messages import (
 MOST_OPEN = 2  # syncs of one pilot that wait for durability
 MOST_SLOTS = 4096
 MOST_TAGS = 200
+MOST_FENCED = 10_000  # that are remembered
 MOST_FILES = 10_000  # that a task returns
 MOST_RESULT = 1 << 16
 FOLLOW_SECONDS = 30.0  # after the last time somebody asked
@@ -50,8 +55,8 @@ FORGET_SECONDS = 24 * 3600.0
 LARGEST = 2**53  # what every part of the system can count to
 
 
-def enrol(turn: Turn, request: RequestId, enrol_: Enrol, credential: str, digest: str) -> None:
-    state = turn.state
+def enrol(turn: Turn, event: PilotEnrolled) -> None:
+    state, request, enrol_ = turn.state, event.request, event.enrol
     problem = _enrol_problem(enrol_)
     if problem:
         turn.refuse(request, Problem.INVALID, problem)
@@ -60,14 +65,22 @@ def enrol(turn: Turn, request: RequestId, enrol_: Enrol, credential: str, digest
     if known is None and len(state.pilots) >= state.settings.most_pilots:
         turn.refuse(request, Problem.TOO_MANY, f"{len(state.pilots)} pilots are enough")
         return
+    if _is_fenced(turn, enrol_):
+        words = "another pilot with the same secret has taken its place; each needs its own"
+        turn.refuse(request, Problem.SUPERSEDED, words)
+        return
+    if known is not None and state.pilots[known].record.job != enrol_.job:
+        turn.refuse(request, Problem.INVALID, "this key is that of another site job's pilot")
+        return
     id_ = known if known is not None else PilotId(state.next_pilot)
     if known is None:
         state.next_pilot += 1
+    machine = hosts.identify(turn, enrol_, id_)
     record = PilotRecord(
         id=id_,
         key=enrol_.key,
-        credential=digest,
-        host=enrol_.host,
+        credential=event.digest,
+        host=hosts.name(turn, machine, enrol_.host),
         slots=enrol_.slots,
         site=enrol_.site,
         job=JobId(enrol_.job),
@@ -77,31 +90,75 @@ def enrol(turn: Turn, request: RequestId, enrol_: Enrol, credential: str, digest
         memory_mb=enrol_.memory_mb,
         disk_mb=enrol_.disk_mb,
         gpus=enrol_.gpus,
+        machine=machine,
+        boot=enrol_.boot,
+        owner=event.owner,
     )
     if known is None:
-        state.pilots[id_] = Pilot(record, turn.now)
+        state.pilots[id_] = Pilot(record, turn.now, end_of(record.job))
         state.pilot_keys[enrol_.key] = id_
         turn.note(Note("pilot enrolled", pilot=id_, job=enrol_.job, detail=enrol_.host))
     else:  # its first answer was lost, or somebody took its place: it must say what it holds
         pilot = state.pilots[id_]
         pilot.record, pilot.resync, pilot.heard = record, True, turn.now
-    if JobId(enrol_.job) in state.jobs:
-        state.jobs[JobId(enrol_.job)].pilot = id_
+    job = state.jobs.get(record.job)
+    if job is not None and job.pilot not in state.pilots:
+        job.pilot = id_
     settings = state.settings
     enrolled = Enrolled(
         id_,
-        credential,
+        event.credential,
         state.epoch,
         settings.poll_seconds,
         settings.lease_seconds,
-        settings.idle_seconds,
+        _idle_seconds(turn, state.pilots[id_]),
     )
     turn.write(_host(record, turn.now))
     turn.write(SavePilot(record), Replying(request, enrolled))
 
 
+def _idle_seconds(turn: Turn, pilot: Pilot) -> float:
+    """After which it goes home by itself. One that a person started stays for as long as it may:
+    nobody would start it again."""
+    if not by_hand(pilot):
+        return turn.state.settings.idle_seconds
+    return max(0.0, pilot.until - turn.now)
+
+
+def by_hand(pilot: Pilot) -> bool:
+    """One that a person started. It waits for the next server when this one ends."""
+    return pilot.until != math.inf
+
+
 def _host(record: PilotRecord, now: float) -> SaveHost:
-    return SaveHost(record.host, record.site, record.slots, now, record.tags)
+    return SaveHost(record.host, record.site, record.slots, now, record.tags, record.machine)
+
+
+def _take_place(turn: Turn, record: PilotRecord) -> None:
+    """A site job that was requeued has a new pilot: whatever was there before is not it. It will
+    not be heard again, and its tasks go elsewhere. This is certain when the new one speaks; that
+    somebody enrols may be a late message of one that is dead."""
+    if not record.job:
+        return
+    fenced = turn.state.fenced
+    if record.job in turn.state.jobs:
+        turn.state.jobs[record.job].pilot = record.id
+    for other in list(turn.state.pilots.values()):
+        if other.record.job == record.job and other.record.key != record.key:
+            fenced[other.record.key] = None
+            ends.lose(turn, other, "its site job was started again")
+            remove(turn, other, PilotStatus.LEFT, "its site job was started again")
+    while len(fenced) > MOST_FENCED:
+        del fenced[next(iter(fenced))]
+
+
+def _is_fenced(turn: Turn, enrol_: Enrol) -> bool:
+    """Whether somebody else is the pilot of its job now. Two that live would otherwise put each
+    other out for ever."""
+    if enrol_.key not in turn.state.fenced:
+        return False
+    others = [one for one in turn.state.pilots.values() if one.record.job == enrol_.job]
+    return any(one.last > 0 for one in others)
 
 
 def _enrol_problem(enrol_: Enrol) -> str:
@@ -117,7 +174,8 @@ def _enrol_problem(enrol_: Enrol) -> str:
         return "memory, disk and GPUs cannot be negative"
     if max(enrol_.memory_mb, enrol_.disk_mb, enrol_.gpus) > LARGEST:
         return "memory, disk or GPUs are out of range"
-    if max(map(len, (enrol_.site, enrol_.job, enrol_.version))) > 1024:
+    texts = (enrol_.site, enrol_.job, enrol_.version, enrol_.machine, enrol_.boot)
+    if max(map(len, texts)) > 1024:
         return "no text may be longer than 1024 characters"
     return _tags_problem(enrol_.tags)
 
@@ -209,6 +267,8 @@ def _repeat(turn: Turn, request: RequestId, pilot: Pilot, number: int) -> None:
 
 
 def _accept(turn: Turn, request: RequestId, pilot: Pilot, sync_: Sync) -> None:
+    if not pilot.last:
+        _take_place(turn, pilot.record)
     again = _start_over(turn, pilot) if sync_.held is not None else ()
     was_lost = pilot.status is PilotStatus.LOST
     _reinstate(turn, pilot)
@@ -297,7 +357,8 @@ def _answer_or_park(turn: Turn, pilot: Pilot, waiting: Waiting) -> None:
 
 
 def _compose(turn: Turn, pilot: Pilot, number: int) -> Answer:
-    attempts = dispatch.take(turn, pilot)
+    over = turn.now >= pilot.until
+    attempts = dispatch.take(turn, pilot) if not over else []
     bodies: list[Body] = []
     tasks: list[Task] = []
     for attempt in attempts:
@@ -318,7 +379,7 @@ def _compose(turn: Turn, pilot: Pilot, number: int) -> Answer:
         tasks,
         [held(attempt) for attempt in cancels],
         [held(attempt) for attempt in recalls],
-        leave=turn.state.draining,
+        leave=over or (turn.state.draining and not by_hand(pilot)),
         follow=_follow(turn, pilot),
     )
 

@@ -8,7 +8,7 @@ have passed, what is still in doubt is nobody's and goes out again.
 
 from pyroaring import BitMap
 
-from covey.core import dispatch, ends
+from covey.core import dispatch, ends, tokens
 from covey.core.actions import CloseChunk, Note, SavePilotStatus
 from covey.core.classes import classifier, needs_of
 from covey.core.filling import filler
@@ -39,9 +39,11 @@ def rebuild(snapshot: Snapshot, settings: Settings, now: float) -> Turn:
     turn = Turn(state, now)
     state.next_bag, state.next_pilot = snapshot.next_bag, snapshot.next_pilot
     state.keys = dict(snapshot.keys)
+    state.hosts = dict(snapshot.hosts)
+    tokens.restore(state, snapshot.tokens, snapshot.next_token)
     state.adopt_until = now + settings.adopt_seconds
     for record in snapshot.pilots:
-        pilot = Pilot(record, now, record.status, resync=True)
+        pilot = Pilot(record, now, tokens.end_of(record.job), record.status, resync=True)
         pilot.last = pilot.recorded = record.recorded
         state.pilots[record.id] = pilot
         state.pilot_keys[record.key] = record.id
@@ -185,7 +187,7 @@ def _signal_again(turn: Turn, attempt: Attempt) -> None:
 def _adopt_one(turn: Turn, pilot: Pilot, id_: AttemptId, one: Held) -> None:
     bag = turn.state.bags.get(BagId(one.bag))
     attempt = Attempt(id_, BagId(one.bag), TaskNumber(one.task), pilot.record.id, turn.now)
-    if bag is not None and attempt.task >= bag.next:  # never sent by us
+    if bag is not None and not _may_be_its(turn, pilot, bag, attempt):
         ends.cancel(turn, attempt)
         return
     if bag is not None:
@@ -200,6 +202,13 @@ def _adopt_one(turn: Turn, pilot: Pilot, id_: AttemptId, one: Held) -> None:
     bag.hold(attempt.task)
     if attempt.task in bag.done:
         ends.cancel(turn, attempt)
+
+
+def _may_be_its(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> bool:
+    """Not if we never sent it, or to another; nor if the bag is none of this pilot's."""
+    sent = attempt.task < bag.next and attempt.id < (turn.state.epoch, turn.state.next_sequence)
+    live = bag.live.get(attempt.task, ())
+    return sent and dispatch.serves(pilot, bag) and all(one.id != attempt.id for one in live)
 
 
 def _class_if_known(bag: Bag, task: TaskNumber) -> int:

@@ -6,7 +6,7 @@ is), `events` and `actions` (the vocabulary), then `bags`, `pilots`, `dispatch`,
 `recovery`, `overlay` (the decisions).
 """
 
-from covey.core import bags, dispatch, overlay, pilots, recovery
+from covey.core import bags, dispatch, overlay, pilots, recovery, tokens
 from covey.core.actions import Action
 from covey.core.events import (
     BagLoaded,
@@ -32,6 +32,8 @@ from covey.core.events import (
     SegmentAppended,
     SyncReceived,
     Ticked,
+    TokenIssued,
+    TokenRevoked,
 )
 from covey.core.model import Settings, Snapshot
 from covey.core.state import Answering, Forgetting, Replying, Reserving, Starting, State, Then
@@ -103,6 +105,10 @@ def _decide(turn: Turn, event: Event) -> None:
             overlay.provide(turn)
         case PurgeRequested():
             bags.purge(turn, event)
+        case TokenIssued():
+            tokens.issue(turn, event)
+        case TokenRevoked():
+            tokens.revoke(turn, event)
         case FollowRequested(bag, task):
             pilots.follow(turn, bag, task)
         case BagLoaded(request, bag, snapshot):
@@ -112,8 +118,8 @@ def _decide(turn: Turn, event: Event) -> None:
             dispatch.rows_loaded(turn, bag, chunk, rows)
         case RowsFailed(bag, chunk, reason):
             dispatch.rows_failed(turn, bag, chunk, reason)
-        case PilotEnrolled(request, enrol, credential, digest):
-            pilots.enrol(turn, request, enrol, credential, digest)
+        case PilotEnrolled():
+            pilots.enrol(turn, event)
         case PilotLeft(request, leave):
             pilots.leave(turn, request, leave)
         case RequestDropped(request, pilot):

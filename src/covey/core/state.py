@@ -29,6 +29,7 @@ from covey.core.model import (
     RequestId,
     Settings,
     TaskNumber,
+    TokenRecord,
 )
 from covey.core.numbering import Numbering
 from covey.core.space import Scalar
@@ -183,6 +184,7 @@ class Waiting(Struct):
 class Pilot(Struct, eq=False):
     record: PilotRecord
     heard: float
+    until: float  # when its time is over: it gets no more tasks, and is sent home
     status: PilotStatus = PilotStatus.ACTIVE
     resync: bool = False  # it must first say what it holds
     last: int = 0  # the highest sync number taken
@@ -257,17 +259,21 @@ class State:
         self.keys: dict[str, BagId] = {}
         self.pilots: dict[PilotId, Pilot] = {}
         self.pilot_keys: dict[str, PilotId] = {}
+        self.fenced: dict[str, None] = {}  # keys of pilots whose place was taken
         self.jobs: dict[JobId, Job] = {}
         self.hungry: dict[PilotId, None] = {}  # parked with room to spare, oldest first
         self.signalled: dict[PilotId, None] = {}  # have cancels or recalls to hear of
         self.unheard: dict[PilotId, None] = {}  # of earlier epochs, not synced yet
         self.adopt_until = now
         self.departed: dict[PilotId, SavePilotStatus | None] = {}  # without a word, not saved yet
+        self.hosts: dict[str, str] = {}  # machine -> the name under which it is known
+        self.tokens: dict[str, TokenRecord] = {}  # by digest; none that is revoked
         self.followed: dict[Followed, float] = {}  # what people watch, and until when
         self.all_heard = True  # no pilot of an earlier epoch has gone without a word
         self.draining = False
         self.next_bag = 1
         self.next_pilot = 1
+        self.next_token = 1
         self.next_sequence = 1
         self.next_job = 0
         self.writes = 0  # numbered so far
@@ -275,6 +281,7 @@ class State:
         self.then: deque[tuple[int, Then]] = deque()
         self.ended: dict[str, int] = {}  # attempts by outcome, in this epoch
         self.job_failures = 0  # site jobs in a row that ended before their pilot did any good
+        self.job_problem = ""  # how the last of those ended
         self.job_not_before = now
 
     def slots(self) -> int:

@@ -58,6 +58,9 @@ class Enrol(NamedTuple):
     memory_mb: int = 0
     disk_mb: int = 0
     gpus: int = 0
+    machine: str = ""  # known of the machine: stays when its name and its pilots change
+    boot: str = ""  # of this start of the machine: two at once under one id are two machines
+    shared: bool = False  # it keeps tasks of different owners apart
 
 
 class Enrolled(NamedTuple):

@@ -40,6 +40,7 @@ KINDS = {
     "dead slot": 2,
     "storm": 3,
     "refusing site": 1,
+    "requeued job": 3,
 }
 
 
@@ -96,7 +97,8 @@ def strike(world: "World", kind: str, random: Random) -> bool:
         case "slow disk":
             disk.slow_until = clock.time + random.uniform(2.0, 15.0)
         case "stalled server":
-            server.stalled_until = clock.time + random.uniform(2.0, 50.0)
+            until = clock.time + random.uniform(2.0, 50.0)
+            server.stalled_until = max(server.stalled_until, until)  # what waits keeps its order
         case "polite restart":
             server.post(DrainRequested())
             clock.after(random.uniform(0.5, 8.0), server.kill)
@@ -138,6 +140,11 @@ def _break_pilots(world: "World", kind: str, random: Random) -> bool:
         return False
     one = random.choice(alive)
     match kind:
+        case "requeued job":
+            of_jobs = [pilot for pilot in alive if pilot.job]
+            if not of_jobs:
+                return False
+            world.requeue(random.choice(of_jobs))
         case "dead pilot":
             world.site_notices = random.random() < 0.6
             one.kill()

@@ -11,7 +11,7 @@ from random import Random
 
 from msgspec import Struct
 
-from covey.core.actions import Refuse
+from covey.core.actions import Problem, Refuse
 from covey.core.events import PilotEnrolled, PilotLeft, SyncReceived
 from covey.core.model import PilotId, RequestId
 from covey.pilot.brain import Brain, Depart, EnrolAgain, Prepare, Recall, Send, Start, Stop
@@ -61,9 +61,16 @@ class SimPilot:
     """`over` is called once, when the process has ended."""
 
     def __init__(
-        self, around: Surroundings, name: str, slots: int, job: str, over: Callable[[], None]
+        self,
+        around: Surroundings,
+        name: str,
+        slots: int,
+        job: str,
+        over: Callable[[], None],
+        owner: str = "",
     ) -> None:
         self.name = name
+        self.owner = owner  # whose tasks it runs; empty: anybody's
         self.slots = slots
         self.job = job
         self.alive = True
@@ -89,13 +96,14 @@ class SimPilot:
 
     # -- what befalls it -------------------------------------------------------------------
 
-    def kill(self) -> None:
-        """kill -9: it and all that it runs."""
+    def kill(self, *, requeued: bool = False) -> None:
+        """kill -9: it and all that it runs. Its site may start its job again."""
         if self.alive:
             self.alive = False
             self.life.died = self._around.clock.time
             self._around.trace.add(f"{self.name} is dead")
-            self._over()
+            if not requeued:
+                self._over()
 
     def drain(self) -> None:
         """SIGTERM; when the time is over, its tasks are ended too."""
@@ -165,7 +173,7 @@ class SimPilot:
         def make(request: RequestId) -> PilotEnrolled:
             self._credentials += 1
             credential = f"{self.name}/{self._credentials}"
-            return PilotEnrolled(request, enrol, credential, digest(credential))
+            return PilotEnrolled(request, enrol, credential, digest(credential), self.owner)
 
         self._call(Call(self.name, "enrol", make, self._enrol_heard), ENROL_SECONDS)
 
@@ -188,6 +196,8 @@ class SimPilot:
                 self._tries += 1
                 backoff = min(0.1 * 2 ** min(self._tries, 10), 30.0)
                 clock.after(max(backoff * self._random.uniform(0.5, 1.0), delay), self._enrol)
+            case Refuse(_, Problem.SUPERSEDED, _):
+                self.kill()
             case _:
                 raise AssertionError(f"{self.name} enrolled and heard {outcome}")
 
@@ -285,6 +295,8 @@ class SimPilot:
         )
         if cores(start) > self.slots:
             raise Violation(f"{self.name} has {self.slots} slots, but got {start}")
+        if self.owner not in ("", start.body.owner):
+            raise Violation(f"{self.name} is {self.owner}'s, but got {start}")
         limit = task.limit_seconds or start.body.needs[task.need].limit_seconds
         script = around.plan.script(bag, task.task, nth, limit)
         around.trace.add(f"{self.name} starts {start.key} = {task.bag}/{task.task}")

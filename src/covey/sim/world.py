@@ -89,7 +89,8 @@ class World:
         for fault in faults.draw(seed, self.plan.calm_at):
             self.clock.at(fault.at, partial(self._strike, fault.kind, random))
         for at, slots in self.plan.hand_pilots:
-            self.clock.at(START + at, partial(self._start_pilot, slots))
+            owner = random.choice(("", "", f"owner-{random.randrange(3)}"))
+            self.clock.at(START + at, partial(self._start_pilot, slots, "", owner))
         self.clock.at(self.calm_at, self._calm_down)
         self.clock.every(1.0, self._tick)
         self.clock.every(5.0, self._mind)
@@ -134,7 +135,11 @@ class World:
 
     def _mind(self) -> None:
         """Somebody starts pilots by hand when there are hardly any."""
-        alive = [pilot.slots for pilot in self.pilots if pilot.alive and not pilot.draining]
+        alive = [
+            pilot.slots
+            for pilot in self.pilots
+            if pilot.alive and not pilot.draining and not pilot.owner
+        ]
         enough = 2 if self.clock.time >= self.calm_at else len(self.plan.hand_pilots) // 3
         few = len(alive) < enough or max(alive) < workload.MOST_CORES
         if few and not all(owner.satisfied() for owner in self.owners):
@@ -170,7 +175,7 @@ class World:
     def _restart(self) -> None:
         self.server = self._new_server()
 
-    def _start_pilot(self, slots: int, job: str = "") -> None:
+    def _start_pilot(self, slots: int, job: str = "", owner: str = "") -> None:
         name = f"pilot-{len(self.pilots) + 1}"
         around = Surroundings(
             self.clock, self.trace, self.network, self.ledger, self.judge, self.plan
@@ -181,7 +186,13 @@ class World:
                 self.site.over(JobId(job), self.site_notices)
 
         self.trace.add(f"{name} with {slots} slots, job {job or '-'}")
-        self.pilots.append(SimPilot(around, name, slots, job, over))
+        self.pilots.append(SimPilot(around, name, slots, job, over, owner))
+
+    def requeue(self, pilot: SimPilot) -> None:
+        """Its node failed, and its site starts the job once more."""
+        pilot.kill(requeued=True)
+        delay = self.random.uniform(0.2, 20.0)
+        self.clock.after(delay, partial(self._start_pilot, pilot.slots, pilot.job))
 
     def _start_job(self, job: JobRecord) -> None:
         self._start_pilot(job.slots, job.id)

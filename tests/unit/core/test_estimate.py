@@ -1,6 +1,7 @@
 """Estimates that are not absurd."""
 
 from covey.core.estimate import estimate, hindrance, stragglers
+from covey.core.events import JobEnded
 from covey.core.model import BagId, Need
 from covey.pilot.messages import Answer, End
 from tests.unit.core.table import Table, replies, spec
@@ -73,6 +74,18 @@ def test_a_bag_that_fits_nowhere_says_what_is_missing() -> None:
     assert hindrance(state, state.bags[bag]) == (
         "no pilot that is here has 8 cores, 500 MB of memory for a task"
     )
+
+
+def test_a_bag_says_why_pilots_of_this_machine_do_not_get_to_work() -> None:
+    table = Table(local_pilots=1)
+    bag = BagId(table.submit(spec(4)))
+    state = table.scheduler.state
+    assert not hindrance(state, state.bags[bag]), "one is on its way"
+    for _ in range(2):
+        table.handle(JobEnded(next(iter(state.jobs)), "exit status 1 (no disk)"))
+        table.later(2.0)
+    told = hindrance(state, state.bags[bag])
+    assert told == "pilots do not get to work on this machine: exit status 1 (no disk)"
 
 
 def test_what_waits_behind_a_straggler_is_none() -> None:

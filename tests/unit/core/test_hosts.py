@@ -1,0 +1,167 @@
+"""Who a pilot is, where it runs, and whose tasks it runs."""
+
+from msgspec import structs
+
+from covey.core.actions import Action, Problem, RecordEnds, Refuse, SaveHost, SavePilotStatus
+from covey.core.estimate import hindrance
+from covey.core.events import DrainRequested, PilotEnrolled
+from covey.core.model import BagId, PilotId
+from covey.core.tokens import hand_job
+from covey.pilot.messages import Answer, Enrol, Enrolled
+from tests.unit.core.table import Hand, Table, end, only, replies, spec, writes
+
+
+def enrol(
+    table: Table,
+    owner: str = "",
+    *,
+    host: str = "node",
+    job: str = "",
+    machine: str = "",
+    boot: str = "",
+    key: str = "",
+) -> Hand:
+    key = key or f"key-{table.requests:08}"
+    message = Enrol(key, host, 2, job=job, machine=machine, boot=boot)
+    event = PilotEnrolled(table.request(), message, "word", "digest", owner)
+    return Hand(table, only(table.handle(event), Enrolled).pilot)
+
+
+def refusal(table: Table, job: str, key: str) -> Problem:
+    message = Enrol(key, "node", 2, job=job)
+    return problem(table.handle(PilotEnrolled(table.request(), message, "word", "digest", "")))
+
+
+def problem(actions: list[Action]) -> Problem:
+    (refused,) = [action for action in actions if isinstance(action, Refuse)]
+    return refused.problem
+
+
+def host_of(table: Table, hand: Hand) -> str:
+    return table.scheduler.state.pilots[PilotId(hand.pilot)].record.host
+
+
+def test_a_host_keeps_its_name_whatever_it_is_called_later() -> None:
+    table = Table()
+    first = enrol(table, machine="m1", boot="b1")
+    again = enrol(table, machine="m1", boot="b1", host="renamed")
+    assert host_of(table, first) == host_of(table, again) == "node"
+
+
+def test_two_machines_of_one_name_are_two_hosts() -> None:
+    table = Table()
+    names = [host_of(table, enrol(table, machine=f"m{n}", boot="b")) for n in range(3)]
+    assert names == ["node", "node~2", "node~3"]
+
+
+def test_clones_that_are_there_at_once_are_told_apart() -> None:
+    table = Table()
+    first = enrol(table, machine="m1", boot="b1")
+    first.sync(0)
+    clone = enrol(table, machine="m1", boot="b2")
+    assert (host_of(table, first), host_of(table, clone)) == ("node", "node~2")
+    saved = writes(table.actions, SaveHost)
+    assert [one.machine for one in saved] == ["m1", "m1/b2"]
+
+
+def test_a_machine_that_was_started_again_is_the_same_host() -> None:
+    table = Table()
+    first = enrol(table, machine="m1", boot="b1")
+    first.sync(0)
+    table.later(45.0)
+    assert host_of(table, enrol(table, machine="m1", boot="b2")) == "node"
+
+
+def test_a_requeued_job_fences_the_pilot_that_it_had() -> None:
+    table = Table()
+    table.submit(spec(1))
+    old = enrol(table, job="hand-1")
+    assert len(only(old.sync(2), Answer).tasks) == 1
+    start = len(table.actions)
+    new = enrol(table, job="hand-1")
+    assert not writes(table.actions[start:], RecordEnds), "it may be a late message"
+    assert len(only(new.sync(2), Answer).tasks) == 1, "its task goes on there"
+    actions = table.actions[start:]
+    (lost,) = writes(actions, RecordEnds)[0].ends
+    assert (lost.outcome, lost.pilot) == ("lost", old.pilot)
+    assert [one.pilot for one in writes(actions, SavePilotStatus)] == [old.pilot]
+
+
+def test_two_pilots_with_one_secret_do_not_put_each_other_out_for_ever() -> None:
+    """The first one is sent away, once the second has shown that it lives."""
+    table = Table()
+    old = enrol(table, job="hand-1", key="key of the old one")
+    old.sync(2)
+    new = enrol(table, job="hand-1", key="key of the new one")
+    new.sync(2)
+    assert problem(old.sync(2)) is Problem.UNKNOWN_PILOT
+    assert refusal(table, "hand-1", "key of the old one") is Problem.SUPERSEDED
+    assert list(table.scheduler.state.pilots) == [new.pilot]
+
+
+def test_a_late_word_of_a_dead_pilot_does_not_put_out_a_living_one() -> None:
+    table = Table()
+    living = enrol(table, job="hand-1", key="key of the new one")
+    living.sync(2)
+    enrol(table, job="hand-1", key="key of the dead one")
+    only(living.sync(2), Answer)
+
+
+def test_pilots_of_different_jobs_do_not_disturb_each_other() -> None:
+    table = Table()
+    enrol(table, job="a")
+    enrol(table, job="b")
+    enrol(table)
+    enrol(table)
+    assert len(table.scheduler.state.pilots) == 4
+
+
+def test_a_pilot_runs_only_the_tasks_of_its_owner() -> None:
+    table = Table()
+    bag = BagId(table.submit(spec(4, owner="ann")))
+    bobs = enrol(table, owner="bob")
+    assert not replies(bobs.sync(2), Answer)
+    state = table.scheduler.state
+    told = hindrance(state, state.bags[bag])
+    assert told == "no pilot that runs tasks of ann is here; start one with: covey pilot-command"
+    assert len(only(enrol(table, owner="ann").sync(2), Answer).tasks) == 2
+    assert len(only(enrol(table).sync(2), Answer).tasks) == 2, "anybody's pilot"
+
+
+def test_a_pilot_that_somebody_started_stays_for_its_time_and_is_then_sent_home() -> None:
+    table = Table()
+    table.submit(spec(8))
+    hand = enrol(table, job=hand_job("*", table.now + 10, "0"))
+    told = [one.idle_seconds for one in replies(table.actions, Enrolled)]
+    assert told == [10.0]
+    first = only(hand.sync(2), Answer)
+    assert len(first.tasks) == 2
+    assert not first.leave
+    table.later(10.0)
+    last = only(hand.sync(2, [end(first, 0), end(first, 1)]), Answer)
+    assert last.leave
+    assert not last.tasks
+
+
+def test_a_server_without_pilots_says_what_to_do() -> None:
+    """Unless it starts one by itself."""
+    table = Table()
+    bag = BagId(table.submit(spec(4, owner="ann")))
+    state = table.scheduler.state
+    state.settings = structs.replace(state.settings, local_pilots=0)
+    told = hindrance(state, state.bags[bag])
+    assert told == "no pilot is here; start one with: covey pilot-command"
+    state.settings = structs.replace(state.settings, local_pilots=1)
+    assert not hindrance(state, state.bags[bag])
+
+
+def test_pilots_by_hand_outlive_the_server_that_ends() -> None:
+    """Others are sent home: their site starts new ones."""
+    table = Table()
+    by_hand = enrol(table, "ann", job=hand_job("ann", table.now + 600, "x"))
+    other = enrol(table)
+    for hand in (by_hand, other):
+        hand.sync(1)
+    (answer,) = replies(table.handle(DrainRequested()), Answer)
+    assert answer.leave
+    assert not any(one.leave for one in replies(by_hand.sync(1), Answer))
