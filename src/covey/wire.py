@@ -160,6 +160,38 @@ class HostView(Struct, kw_only=True):
     done: int
     failed: int
     tags: dict[str, str]
+    machine: str = ""
+
+
+class TokenView(Struct, kw_only=True):
+    """A token, without itself."""
+
+    id: int
+    name: str
+    role: str
+    owner: str
+    created: float
+    expires: float = 0.0
+    revoked: float = 0.0
+
+
+class Issued(Struct, kw_only=True):
+    """A new token: nobody will ever see it again."""
+
+    id: int
+    token: str
+
+
+class Invitation(Struct, kw_only=True):
+    """Good for one pilot, until then: whoever asks for `path` at `address` gets it. `ca`: PEM of
+    the authority that vouches for that address; empty: one that systems know."""
+
+    path: str
+    address: str
+    ca: str
+    job: str
+    owner: str
+    expires: float
 
 
 class LiveOutput(Struct, kw_only=True):
@@ -209,6 +241,8 @@ class PilotView(Struct, kw_only=True):
     version: str
     memory_mb: int = 0
     gpus: int = 0
+    owner: str = ""  # whose tasks it runs; empty: anybody's
+    reason: str = ""  # why it is not here any more
 
 
 class ServerView(Struct, kw_only=True):
@@ -254,7 +288,10 @@ _DECODERS: dict[object, msgspec.json.Decoder[Any]] = {
 
 def decode(message: type[Message], body: bytes) -> Message:
     """Raises msgspec.DecodeError (or its ValidationError), with words, if anything is off."""
-    return message(*msgspec.structs.astuple(_DECODERS[message].decode(body)))
+    try:
+        return message(*msgspec.structs.astuple(_DECODERS[message].decode(body)))
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(f"not UTF-8: {error}") from error
 
 
 def encode(message: Answer | Enrolled | Left) -> bytes:

@@ -15,6 +15,7 @@ from covey.core.actions import (
     SaveBagStatus,
     SaveHost,
     SavePilot,
+    SaveToken,
 )
 from covey.core.model import (
     BagId,
@@ -28,8 +29,10 @@ from covey.core.model import (
     PilotId,
     Placed,
     Reopening,
+    Role,
     Rule,
     Segment,
+    TokenRecord,
     Verdict,
 )
 from covey.core.space import Axis, Range, Values
@@ -308,8 +311,12 @@ def test_digests_of_all_files_that_are_needed(kept: Kept) -> None:
     kept.record.apply([ends(printed(0, 1))])  # type: ignore[arg-type]
     named = {"1" * 64, "2" * 64, CASES.digest, MORE_CASES.digest, f"{1:064x}"}
     assert reader.digests() == named
+    assert all(reader.names_file("", one) for one in named)
+    assert not any(reader.names_file("bob", one) for one in named)
+    assert not reader.names_file("", "9" * 64), "that one is not kept here"
     kept.record.apply([cancelled(1), PurgeBag(BAG, "files")])
     assert reader.digests() == named - {f"{1:064x}"}
+    assert not reader.names_file("", f"{1:064x}")
     kept.record.apply([PurgeBag(BAG, "all")])
     assert reader.digests() == set()
 
@@ -345,6 +352,44 @@ def test_hosts(kept: Kept) -> None:
     assert (second.slots, second.tags, second.heard) == (8, {}, 75.0)
 
 
+def test_files_belong_to_the_owners_of_the_bags_that_name_them(kept: Kept) -> None:
+    blobs = {letter: Blob(letter * 64, 5) for letter in "ab"}
+    for number, (owner, letter) in enumerate((("ann", "a"), ("bob", "b")), 1):
+        manifest = {"m": blobs[letter]}
+        kept.record.apply([SaveBag(bag(number, 3, owner=owner, manifest=manifest))])
+        kept.record.apply([LeaseChunk(BagId(number), 0, 3)])
+    noted = bag(3, 3, owner="bob", notes=f"I know of {'a' * 64}")
+    file = FileRecord(path="f", size=5, digest="c" * 64)
+    returned = end(0, bag=2, files=(file,))
+    kept.record.apply([SaveBag(noted), ends(returned)])
+    found = {
+        owner: [one for one in "abc" if kept.reader.names_file(owner, one * 64)]
+        for owner in ("ann", "bob", "")
+    }
+    assert found == {"ann": ["a"], "bob": ["b", "c"], "": []}
+
+
+def test_machines_keep_their_names(kept: Kept) -> None:
+    kept.record.apply([SaveHost("n1", "s", 1, 5.0, {}), SaveHost("n2", "s", 1, 5.0, {}, "m2")])
+    assert kept.reopen().hosts == {"m2": "n2"}
+    kept.record.apply([SaveHost("n1", "s", 1, 6.0, {}, "m1"), SaveHost("n2", "s", 1, 6.0, {})])
+    assert kept.reopen().hosts == {"m1": "n1", "m2": "n2"}, "an older pilot does not say"
+    assert {one.host: one.machine for one in kept.reader.hosts()} == {"n1": "m1", "n2": "m2"}
+
+
+def test_tokens(kept: Kept) -> None:
+    ann = TokenRecord(id=1, name="a", role=Role.USER, owner="ann", digest="d1", created=1.5)
+    bob = TokenRecord(
+        id=2, name="b", role=Role.ADMIN, owner="bob", digest="d2", created=2.5, expires=9.5
+    )
+    kept.record.apply([SaveToken(ann), SaveToken(bob)])
+    opened = kept.reopen()
+    assert (opened.tokens, opened.next_token) == ((ann, bob), 3)
+    kept.record.apply([SaveToken(msgspec.structs.replace(bob, revoked=7.5))])
+    opened = kept.reopen()
+    assert (opened.tokens, opened.next_token) == ((ann,), 3), "its number is not used again"
+
+
 def test_a_host_first_seen_with_an_end_and_saved_in_one_commit(kept: Kept) -> None:
     kept.record.apply(a_bag_of(2))
     kept.record.apply([ends(end(0, host="n", delivered=5.0)), SaveHost("n", "s", 1, 6.0, {})])
@@ -353,8 +398,9 @@ def test_a_host_first_seen_with_an_end_and_saved_in_one_commit(kept: Kept) -> No
 
 
 def test_what_pilots_have(kept: Kept) -> None:
-    made = pilot(3, memory_mb=16_000, disk_mb=900, gpus=2)
+    made = pilot(3, memory_mb=16_000, disk_mb=900, gpus=2, machine="m", boot="b", owner="ann")
     kept.record.apply([SavePilot(pilot(3)), SavePilot(made)])
     assert kept.reopen().pilots == (made,)
     (view,) = kept.reader.pilots()
     assert (view.id, view.memory_mb, view.gpus) == (PilotId(3), 16_000, 2)
+    assert view.owner == "ann"

@@ -25,26 +25,43 @@ from covey.core.actions import (
     SaveJob,
     SavePilot,
     SavePilotStatus,
+    SaveToken,
 )
-from covey.core.model import BagId, BagRecord, BagStatus, JobRecord, JobStatus, PilotRecord, Segment
+from covey.core.model import (
+    BagId,
+    BagRecord,
+    BagStatus,
+    JobRecord,
+    JobStatus,
+    PilotRecord,
+    Segment,
+    TokenRecord,
+)
 from covey.store import purging, rows, snapshots
 from covey.store.ends import Ends
 
 _SAVE_PILOT = """
     INSERT INTO pilots (id, key, credential, host, slots, site, job, tags, version, enrolled,
-                        memory_mb, disk_mb, gpus, status)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                        memory_mb, disk_mb, gpus, machine, boot, owner, status)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET
         key = excluded.key, credential = excluded.credential, host = excluded.host,
         slots = excluded.slots, site = excluded.site, job = excluded.job, tags = excluded.tags,
         version = excluded.version, enrolled = excluded.enrolled,
         memory_mb = excluded.memory_mb, disk_mb = excluded.disk_mb, gpus = excluded.gpus,
+        machine = excluded.machine, boot = excluded.boot, owner = excluded.owner,
         status = excluded.status"""
 _SAVE_HOST = """
-    INSERT INTO hosts (id, name, first, heard, site, slots, tags) VALUES (?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO hosts (id, name, first, heard, site, slots, tags, machine)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET
         heard = max(heard, excluded.heard), site = excluded.site, slots = excluded.slots,
-        tags = excluded.tags"""
+        tags = excluded.tags,
+        machine = CASE excluded.machine WHEN '' THEN machine ELSE excluded.machine END"""
+_SAVE_TOKEN = """
+    INSERT INTO tokens (id, name, role, owner, digest, created, expires, revoked)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET revoked = excluded.revoked"""
 _SAVE_JOB = """
     INSERT INTO jobs (id, site, slots, submitted, status) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET
@@ -102,6 +119,8 @@ class Changes:
                 self._reopen_failed(change)
             case SaveHost():
                 self._save_host(change)
+            case SaveToken(token):
+                self._save_token(token)
             case SavePilot(pilot):
                 self._save_pilot(pilot)
             case SavePilotStatus(pilot, status, at, reason):
@@ -209,7 +228,10 @@ class Changes:
         self._ends.reopened(bag)
 
     def _purge(self, bag: BagId, what: str) -> None:
-        assert bag in self._ends.over, f"bag {bag} is not over, and cannot be purged"
+        if bag not in self._ends.over:
+            there = self._execute("SELECT 1 FROM bags WHERE id = ?", (bag,)).fetchone()
+            assert not there, f"bag {bag} is not over, and cannot be purged"
+            return  # it was purged before
         self._ends.flush()
         purging.purge(self._connection, bag, what)
         if what == "all":
@@ -227,6 +249,22 @@ class Changes:
                 change.site,
                 change.slots,
                 rows.tags_text(change.tags),
+                change.machine,
+            ),
+        )
+
+    def _save_token(self, token: TokenRecord) -> None:
+        self._execute(
+            _SAVE_TOKEN,
+            (
+                token.id,
+                token.name,
+                token.role.value,
+                token.owner,
+                token.digest,
+                token.created,
+                token.expires,
+                token.revoked,
             ),
         )
 
@@ -248,6 +286,9 @@ class Changes:
                 pilot.memory_mb,
                 pilot.disk_mb,
                 pilot.gpus,
+                pilot.machine,
+                pilot.boot,
+                pilot.owner,
                 pilot.status.value,
             ),
         )

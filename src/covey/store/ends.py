@@ -34,6 +34,7 @@ _ENOUGH = 2048 * _COLUMNS  # gathered values, before they are written in any cas
 _HOST_COLUMNS = "id, name, first, heard, done, failed"
 _ID, _NAME, _FIRST, _HEARD, _DONE, _FAILED = range(6)
 _AGAINST_HOST = frozenset(OUTCOME_CODES[outcome] for outcome in HOST_FAILURES)
+_OWNER = "SELECT coalesce(json_extract(spec, '$.owner'), '') FROM bags WHERE id = ?"
 _ADD_UP = """ON CONFLICT (id) DO UPDATE SET heard = max(heard, excluded.heard),
     done = done + excluded.done, failed = failed + excluded.failed"""
 
@@ -77,6 +78,8 @@ class Ends:
             verdict = end.verdict
             if verdict is _COUNTS and (not lost or end.attempt.epoch not in lost):
                 self._add(end, 1)
+            elif end.only_of and not self._is_of(end.bag, end.only_of):
+                continue
             elif verdict is _WASTE and (not lost or end.attempt.epoch not in lost):
                 self._add(end, 0)
             else:
@@ -194,6 +197,10 @@ class Ends:
             case Verdict.LATE:
                 counted = inherits or self._late_counts(end)
         self._add(end, int(counted))
+
+    def _is_of(self, bag: int, owner: str) -> bool:
+        found = self._connection.execute(_OWNER, (bag,)).fetchone()
+        return found is not None and found[0] == owner
 
     def _remove_lost(self, end: EndRecord) -> bool:
         """Make room for the real end of an attempt. Whether the row it replaces counted."""

@@ -26,6 +26,7 @@ from covey.core.actions import (
     SaveJob,
     SavePilot,
     SavePilotStatus,
+    SaveToken,
 )
 from covey.core.model import (
     BagId,
@@ -40,6 +41,7 @@ from covey.core.model import (
     PilotStatus,
     Reopening,
     Snapshot,
+    TokenRecord,
     Verdict,
 )
 from covey.core.space import Scalar
@@ -58,6 +60,7 @@ class MemoryRecord(MemoryReader):
         self._last_row = 0
         self._last_purged = 0
         self._jobs: dict[JobId, JobRecord] = {}
+        self._tokens: dict[int, TokenRecord] = {}
 
     def open(self) -> Snapshot:
         self._epoch += 1
@@ -71,6 +74,9 @@ class MemoryRecord(MemoryReader):
             next_bag=max([self._last_purged, *self._bags]) + 1,
             next_pilot=max(self._pilots, default=0) + 1,
             keys=self._keys(),
+            hosts={one.machine: one.host for one in self._hosts.values() if one.machine},
+            tokens=tuple(self._tokens[id_] for id_ in sorted(self._tokens) if self._valid(id_)),
+            next_token=max(self._tokens, default=0) + 1,
         )
 
     def apply(self, changes: list[Change]) -> None:
@@ -121,6 +127,8 @@ class MemoryRecord(MemoryReader):
                 _reopen(self._bags[change.bag], change, self._last_row)
             case SaveHost():
                 self._save_host(change)
+            case SaveToken(token):
+                self._tokens[token.id] = token
             case SavePilot() | SavePilotStatus():
                 self._save_pilot(change)
             case SaveJob(job):
@@ -135,6 +143,9 @@ class MemoryRecord(MemoryReader):
         records = [self._bags[id_].record for id_ in sorted(self._bags)]
         return {record.spec.key: record.id for record in records if record.spec.key}
 
+    def _valid(self, token: int) -> bool:
+        return not self._tokens[token].revoked
+
     def _save_pilot(self, change: SavePilot | SavePilotStatus) -> None:
         if isinstance(change, SavePilot):
             pilot = change.pilot
@@ -145,6 +156,7 @@ class MemoryRecord(MemoryReader):
             record = self._pilots[change.pilot]
             self._pilots[record.id] = msgspec.structs.replace(record, status=change.status)
             self._changed[record.id] = change.at
+            self._reasons[record.id] = change.reason
 
     def _synced(self, pilot: PilotId, number: int) -> None:
         record = self._pilots[pilot]
@@ -158,7 +170,9 @@ class MemoryRecord(MemoryReader):
         bag.done, bag.failed = change.done, change.failed
 
     def _purge(self, id_: BagId, what: str) -> None:
-        bag = self._bags[id_]
+        bag = self._bags.get(id_)
+        if bag is None:
+            return  # it was purged before
         assert bag.over(), f"bag {id_} is not over, and cannot be purged"
         assert what in ("logs", "files", "all"), what
         if what == "all":
@@ -175,6 +189,7 @@ class MemoryRecord(MemoryReader):
         host = self._host(change.host, change.at)
         host.site, host.slots, host.tags = change.site, change.slots, change.tags
         host.heard = max(host.heard, change.at)
+        host.machine = change.machine or host.machine
 
     def _host(self, name: str, at: float) -> HostView:
         known = self._hosts.get(name)
@@ -194,6 +209,10 @@ class MemoryRecord(MemoryReader):
         return known
 
     def _record(self, end: EndRecord) -> None:
+        if end.only_of:
+            whose = self._bags.get(end.bag)
+            if whose is None or whose.record.spec.owner != end.only_of:
+                return
         self._last_row += 1
         host = self._host(end.host, end.delivered)
         host.done += end.outcome == OK

@@ -94,6 +94,7 @@ class MemoryReader:
         self._bags: dict[BagId, Bag] = {}
         self._pilots: dict[PilotId, PilotRecord] = {}
         self._changed: dict[PilotId, float] = {}
+        self._reasons: dict[PilotId, str] = {}
         self._hosts: dict[str, HostView] = {}
 
     def bags(self) -> list[BagView]:
@@ -168,15 +169,11 @@ class MemoryReader:
         )
 
     def digests(self) -> set[str]:
-        found: set[str] = set()
-        for bag in self._bags.values():
-            spec = bag.record.spec
-            found.update(blob.digest for blob in spec.manifest.values())
-            found.update(placed.blob.digest for placed in spec.inputs if placed.blob is not None)
-            found.update(one.rows.digest for one in bag.segments() if one.rows is not None)
-            ends = [row.end for attempts in bag.rows.values() for row in attempts]
-            found.update(file.digest for end in ends for file in end.files if file.digest)
-        return found
+        return {digest for bag in self._bags.values() for digest in _digests(bag)}
+
+    def names_file(self, owner: str, digest: str) -> bool:
+        own = [bag for bag in self._bags.values() if bag.record.spec.owner == owner]
+        return any(digest in _digests(bag) for bag in own)
 
     def attempts(self, bag: int, task: int) -> list[ResultRow]:
         found = self._bags.get(BagId(bag))
@@ -201,7 +198,11 @@ class MemoryReader:
 
     def pilots(self, limit: int = 1000) -> list[PilotView]:
         newest = sorted(self._pilots, reverse=True)[:limit]
-        return [_pilot_view(self._pilots[id_], self._changed.get(id_, 0.0)) for id_ in newest]
+        return [self._pilot_view(self._pilots[id_]) for id_ in newest]
+
+    def _pilot_view(self, pilot: PilotRecord) -> PilotView:
+        changed, reason = self._changed.get(pilot.id, 0.0), self._reasons.get(pilot.id, "")
+        return _pilot_view(pilot, changed, reason)
 
     def _points(self, bag: Bag) -> Points:
         return Points(bag.segments(), self._tables)
@@ -350,7 +351,17 @@ def _result(bag: Bag, row: Row, points: Points) -> ResultRow:
     )
 
 
-def _pilot_view(pilot: PilotRecord, changed: float) -> PilotView:
+def _digests(bag: Bag) -> Iterator[str]:
+    """Of the files that a bag names, or that its tasks returned."""
+    spec = bag.record.spec
+    yield from (blob.digest for blob in spec.manifest.values())
+    yield from (placed.blob.digest for placed in spec.inputs if placed.blob is not None)
+    yield from (one.rows.digest for one in bag.segments() if one.rows is not None)
+    ends = [row.end for attempts in bag.rows.values() for row in attempts]
+    yield from (file.digest for end in ends for file in end.files if file.digest)
+
+
+def _pilot_view(pilot: PilotRecord, changed: float, reason: str) -> PilotView:
     return PilotView(
         id=pilot.id,
         host=pilot.host,
@@ -365,4 +376,6 @@ def _pilot_view(pilot: PilotRecord, changed: float) -> PilotView:
         version=pilot.version,
         memory_mb=pilot.memory_mb,
         gpus=pilot.gpus,
+        owner=pilot.owner,
+        reason="" if pilot.status == "active" else reason,
     )

@@ -159,6 +159,10 @@ class SqliteReader:
         with self._reading() as connection:
             return returned.digests(connection)
 
+    def names_file(self, owner: str, digest: str) -> bool:
+        with self._reading() as connection:
+            return returned.names_file(connection, owner, digest)
+
     def attempts(self, bag: int, task: int) -> list[ResultRow]:
         with self._reading() as connection:
             points = self._known_points(connection, bag)

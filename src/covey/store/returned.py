@@ -1,6 +1,7 @@
 """The files that tasks returned, and all files that the record names."""
 
 import sqlite3
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -18,6 +19,15 @@ _RESULTS = """
 _FILES = """
     SELECT path, size, digest, data, packed, executable FROM files
     WHERE id >= ? AND id < ? ORDER BY id"""
+_OWNED = "coalesce(json_extract(bags.spec, '$.owner'), '')"
+_RETURNED_TO = f"""
+    SELECT 1 FROM files INDEXED BY files_digest
+    JOIN ends ON ends.row = files.id >> {FILES_SHIFT} JOIN bags ON bags.id = ends.bag
+    WHERE files.digest = ? AND {_OWNED} = ? LIMIT 1"""
+_MAY_NAME = f"""
+    SELECT bags.spec FROM bags WHERE {_OWNED} = ?1 AND instr(bags.spec, ?2)
+    UNION ALL SELECT segment FROM segments JOIN bags ON bags.id = segments.bag
+    WHERE {_OWNED} = ?1 AND instr(segment, ?2)"""
 
 
 class _Named(Struct):
@@ -51,12 +61,25 @@ def digests(connection: sqlite3.Connection) -> set[str]:
     for (text,) in connection.execute(
         "SELECT spec FROM bags UNION ALL SELECT segment FROM segments"
     ):
-        named = _named.decode(text)
-        found.update(blob.digest for blob in named.manifest.values())
-        found.update(one.blob.digest for one in named.inputs if one.blob is not None)
-        if named.rows is not None:
-            found.add(named.rows.digest)
+        found.update(_digests_in(text))
     return found
+
+
+def names_file(connection: sqlite3.Connection, owner: str, digest: str) -> bool:
+    """Whether a bag of this owner names the file, or a task of one returned it."""
+    if connection.execute(_RETURNED_TO, (digest, owner)).fetchone() is not None:
+        return True
+    texts = connection.execute(_MAY_NAME, (owner, digest))
+    return any(digest in _digests_in(text) for (text,) in texts)
+
+
+def _digests_in(text: str) -> Iterator[str]:
+    """Of the files that a specification, or a segment, names."""
+    named = _named.decode(text)
+    yield from (blob.digest for blob in named.manifest.values())
+    yield from (one.blob.digest for one in named.inputs if one.blob is not None)
+    if named.rows is not None:
+        yield named.rows.digest
 
 
 def _file(row: int, task: int, values: list[Any], one: tuple[Any, ...]) -> ReturnedFile:

@@ -20,7 +20,9 @@ from covey.core.model import (
     PilotId,
     PilotRecord,
     PilotStatus,
+    Role,
     Segment,
+    TokenRecord,
 )
 from covey.core.space import Point
 from covey.pilot.messages import (
@@ -52,14 +54,16 @@ MOST_RESULT_NAMES = 1000  # of one bag: a table with more columns helps nobody
 BAG_COLUMNS = "id, spec, total, created, status, reason, open"
 PILOT_COLUMNS = (
     "id, key, credential, host, slots, site, job, tags, version, enrolled, "
-    "memory_mb, disk_mb, gpus, status, coalesce((SELECT number FROM synced WHERE pilot = id), 0)"
+    "memory_mb, disk_mb, gpus, machine, boot, owner, status, "
+    "coalesce((SELECT number FROM synced WHERE pilot = id), 0)"
 )
+TOKEN_COLUMNS = "id, name, role, owner, digest, created, expires, revoked"
 JOB_COLUMNS = "id, site, slots, submitted, status"
 VIEW_COLUMNS = (
     "id, host, site, job, slots, status, enrolled, max(enrolled, changed), tags, version, "
-    "memory_mb, gpus"
+    "memory_mb, gpus, owner, CASE status WHEN 'active' THEN '' ELSE reason END"
 )
-HOST_COLUMNS = "name, site, slots, first, heard, done, failed, tags"
+HOST_COLUMNS = "name, site, slots, first, heard, done, failed, tags, machine"
 RESULT_COLUMNS = (
     "row, task, outcome, counted, exit_code, signal, epoch, sequence, pilot, "
     "(SELECT name FROM hosts WHERE id = ends.host), sent, fetched, started, ended, delivered, "
@@ -118,7 +122,7 @@ def chunk_from(row: tuple[Any, ...]) -> ChunkRecord:
 
 def pilot_from(row: tuple[Any, ...]) -> PilotRecord:
     id_, key, credential, host, slots, site, job, tags, version, enrolled = row[:10]
-    memory_mb, disk_mb, gpus, status, recorded = row[10:]
+    memory_mb, disk_mb, gpus, machine, boot, owner, status, recorded = row[10:]
     return PilotRecord(
         id=PilotId(id_),
         key=key,
@@ -133,13 +137,17 @@ def pilot_from(row: tuple[Any, ...]) -> PilotRecord:
         memory_mb=memory_mb,
         disk_mb=disk_mb,
         gpus=gpus,
+        machine=machine,
+        boot=boot,
+        owner=owner,
         status=PilotStatus(status),
         recorded=recorded,
     )
 
 
 def pilot_view_from(row: tuple[Any, ...]) -> PilotView:
-    id_, host, site, job, slots, status, enrolled, heard, tags, version, memory_mb, gpus = row
+    id_, host, site, job, slots, status, enrolled, heard, tags, version = row[:10]
+    memory_mb, gpus, owner, reason = row[10:]
     return PilotView(
         id=id_,
         host=host,
@@ -154,11 +162,13 @@ def pilot_view_from(row: tuple[Any, ...]) -> PilotView:
         version=version,
         memory_mb=memory_mb,
         gpus=gpus,
+        owner=owner,
+        reason=reason,
     )
 
 
 def host_from(row: tuple[Any, ...]) -> HostView:
-    name, site, slots, first, heard, done, failed, tags = row
+    name, site, slots, first, heard, done, failed, tags, machine = row
     return HostView(
         host=name,
         site=site,
@@ -170,6 +180,21 @@ def host_from(row: tuple[Any, ...]) -> HostView:
         done=done,
         failed=failed,
         tags=_tags.decode(tags),
+        machine=machine,
+    )
+
+
+def token_from(row: tuple[Any, ...]) -> TokenRecord:
+    id_, name, role, owner, digest, created, expires, revoked = row
+    return TokenRecord(
+        id=id_,
+        name=name,
+        role=Role(role),
+        owner=owner,
+        digest=digest,
+        created=created,
+        expires=expires,
+        revoked=revoked,
     )
 
 

@@ -210,7 +210,25 @@ _SECOND: Migration = (
     "ALTER TABLE pilots ADD COLUMN gpus INTEGER NOT NULL DEFAULT 0",
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND)
+# Tokens; machines that keep their name; whose tasks a pilot runs.
+_THIRD: Migration = (
+    """CREATE TABLE tokens (
+        id INTEGER PRIMARY KEY,
+        name TEXT NOT NULL,
+        role TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        created REAL NOT NULL,
+        expires REAL NOT NULL,
+        revoked REAL NOT NULL)""",
+    "CREATE INDEX tokens_not_revoked ON tokens (id) WHERE revoked = 0",
+    "ALTER TABLE hosts ADD COLUMN machine TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE pilots ADD COLUMN machine TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE pilots ADD COLUMN boot TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE pilots ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD)
 
 
 def version(

@@ -41,6 +41,11 @@ def whole(connection: sqlite3.Connection, epoch: int) -> Snapshot:
     jobs = execute(
         f"SELECT {rows.JOB_COLUMNS} FROM jobs WHERE status <> 'ended' ORDER BY row"
     ).fetchall()
+    tokens = execute(
+        f"SELECT {rows.TOKEN_COLUMNS} FROM tokens INDEXED BY tokens_not_revoked "
+        "WHERE revoked = 0 ORDER BY id"
+    ).fetchall()
+    machines = "SELECT machine, name FROM hosts WHERE machine <> '' ORDER BY id"
     keys = execute("SELECT key, id FROM bags WHERE key IS NOT NULL ORDER BY id").fetchall()
     bags = [bag(connection, BagId(id_)) for (id_,) in unfinished]
     return Snapshot(
@@ -51,6 +56,9 @@ def whole(connection: sqlite3.Connection, epoch: int) -> Snapshot:
         next_bag=max(_highest(connection, "bags"), _last_purged(connection)) + 1,
         next_pilot=_highest(connection, "pilots") + 1,
         keys={key: BagId(id_) for key, id_ in keys},
+        hosts=dict(execute(machines).fetchall()),
+        tokens=tuple(map(rows.token_from, tokens)),
+        next_token=_highest(connection, "tokens") + 1,
     )
 
 

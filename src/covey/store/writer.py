@@ -1,12 +1,14 @@
 """The Store port: one thread around any Record.
 
 The thread commits all that is queued as soon as it is idle, so a lone write waits for nobody and
-a flood of them shares its commits. Writes are durable in the order in which they came. After a
-failed commit it says so once, and drops everything until the store is opened again: the engine
-has dropped it too. Whatever else goes wrong in here is our bug: `crashed` is told, and the thread
-ends.
+a flood of them shares its commits. In a flood it waits a moment first, about as long as it takes
+for as many writes again to come: a commit costs much more than the writes in it. Writes are
+durable in the order in which they came. After a failed commit it says so once, and drops
+everything until the store is opened again: the engine has dropped it too. Whatever else goes
+wrong in here is our bug: `crashed` is told, and the thread ends.
 """
 
+import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -22,6 +24,8 @@ from covey.ports import CommitFailed, OpenFailed, Post, Record, StoreOpened
 
 MOST_CHANGES = 2000  # in one commit
 MOST_ENDS = 20_000
+FLOOD = 4  # changes in a commit
+EACH_SECONDS, LONGEST_SECONDS = 0.0001, 0.005  # to wait for more, by how many came last
 
 
 class _Open(Struct, frozen=True):
@@ -50,6 +54,7 @@ class Writer:
         self._queue: SimpleQueue[_Item] = SimpleQueue()
         self._thread: Thread | None = None
         self._committing = 0
+        self._came = 0  # changes in the last commit
         self._open = False
 
     def open(self) -> None:
@@ -107,6 +112,8 @@ class Writer:
     def _commit(self, first: Write) -> _Item | None:
         """Commit this write with all that wait behind it. The item that ended the batch, if it
         was no write."""
+        if self._came >= FLOOD:
+            time.sleep(min(self._came * EACH_SECONDS, LONGEST_SECONDS))
         changes: list[Change] = [first.change]
         last, ends = first.number, _weight(first.change)
         following: _Item | None = None
@@ -121,6 +128,7 @@ class Writer:
             changes.append(item.change)
             last = item.number
             ends += _weight(item.change)
+        self._came = len(changes)
         if self._open:
             self._committing = len(changes)
             try:
