@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from covey import __version__
 from covey.pilot.messages import Answer, Body, End, Enrolled, Followed, OutputFile, Scalar, Task
-from tests.unit.pilot.standin import Files, Handler, serving
+from tests.unit.pilot.standin import Files, Handler, digest_of, serving
 
 SOURCES = Path(__file__).parents[2] / "src"
 
@@ -32,6 +33,11 @@ class Stand(Files):
         self.follow: list[Followed] | None = None
         self.leave = False
         self.most_tasks = 4  # an answer, so that several pilots get some
+        self.version = __version__  # of the server, and its pilot file
+        self.pilot_file = b""
+        self.pilot_digest = ""
+        self.greeted: list[str] = []  # how pilots asked for it
+        self.enrol_status = 200
         self._bodies: dict[int, Body] = {}
         self._tasks: list[Task] = []
         self._sequence = 0
@@ -97,6 +103,29 @@ class Stand(Files):
 class StandHandler(Handler):
     world: Stand
 
+    def do_GET(self) -> None:
+        if urlsplit(self.path).path.endswith("/pilot.pyz"):
+            self._answer_pilot(self.world.pilot_file)
+        else:
+            super().do_GET()
+
+    def do_HEAD(self) -> None:
+        self._answer_pilot(b"")
+
+    def _answer_pilot(self, content: bytes) -> None:
+        """The server's own pilot file, and what the server is."""
+        world = self.world
+        with world.change:
+            world.greeted.append(self.command)
+            world.change.notify_all()
+        self.send_response(200)  # with a Date
+        self.send_header("X-Covey-Version", world.version)
+        self.send_header("X-Covey-Pilot", world.pilot_digest or digest_of(world.pilot_file))
+        self.send_header("Content-Type", "application/zip")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         world, path = self.world, urlsplit(self.path).path
@@ -114,7 +143,8 @@ class StandHandler(Handler):
             with world.change:
                 world.left.append(message["reason"])
                 world.change.notify_all()
-        self._answer(200, json.dumps(answer).encode())
+        status = world.enrol_status if path.endswith("enrol") else 200
+        self._answer(status, json.dumps(answer).encode())
 
 
 @contextlib.contextmanager

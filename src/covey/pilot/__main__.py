@@ -1,66 +1,81 @@
 """Start a pilot: `python3 pilot.pyz START-FILE`, or with the server's address and a secret.
 
-A start file (JSON, mode 0600) holds `address` or `address_file`, `secret`, and whatever else of
-`Options`; secrets never appear in arguments or environments.
+A start file (JSON, mode 0600) holds `address` or `address_file`, `secret`, `ca` (the certificate
+authority to trust, as PEM text), and whatever else of `Options`; secrets never appear in arguments
+or environments. `--check` only looks whether this host would do.
 """
 
-import argparse
-import json
 import os
 import sys
 import tempfile
-from typing import List, Optional
+from typing import Any, List, Optional
 
-from covey.pilot import host
-from covey.pilot.lines import Address
-from covey.pilot.main import CACHE_MB, Options, Pilot
+from covey import __version__
+from covey.pilot import host, starting
+from covey.pilot import options as told
+from covey.pilot.arrival import Arrival
+from covey.pilot.dial import context_for
+from covey.pilot.lines import Address, connect
+from covey.pilot.main import Options, Pilot
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="covey-pilot",
-        description="Hold slots on this host and run tasks for a covey server.",
-        epilog="example: pilot.pyz --server http://127.0.0.1:8080 --secret-file secret --slots 2",
-    )
-    parser.add_argument("start", nargs="?", help="a start file, written by the server")
-    parser.add_argument("--server", default="", help="address of the server")
-    parser.add_argument("--secret-file", help="a file with the secret; '-' reads standard input")
-    parser.add_argument("--slots", type=int, default=0, help="tasks at a time (default: all cores)")
-    parser.add_argument("--directory", default="", help="where to work (default: a temporary one)")
-    parser.add_argument("--memory-mb", type=int, default=0, help="for all tasks (default: all)")
-    parser.add_argument("--disk-mb", type=int, default=0, help="for all tasks (default: all free)")
-    parser.add_argument("--gpus", default="", help="ids, as 0,1, or none (default: those found)")
-    parser.add_argument(
-        "--cache", default="", help="where files are kept (default: ~/.cache/covey)"
-    )
-    parser.add_argument("--cache-mb", type=int, default=CACHE_MB, help="how much is kept there")
-    given = parser.parse_args(arguments)
-    if not given.start and not (given.server and given.secret_file):
-        parser.error("give a start file, or --server and --secret-file")
+    words = sys.argv[1:] if arguments is None else arguments
+    checks = False
     try:
-        options = _from_file(given.start) if given.start else _from_flags(given)
+        if len(words) == 1 and not words[0].startswith("-"):
+            options = _from_file(words[0], stays=False)
+        else:
+            from covey.pilot import flags  # for people; a pilot in a job does without
+
+            given = flags.read(words)
+            checks = given.check
+            options = _from_file(given.start, checks) if given.start else _from_flags(given)
     except (OSError, ValueError, KeyError, TypeError) as error:
         sys.stderr.write("covey-pilot: cannot start: %s\n" % error)
         return 2
+    if checks:
+        return Arrival(options, options.version or __version__, _say).report()
     return Pilot(options).run()
 
 
-def _from_file(path: str) -> Options:
-    with open(path) as file:
-        found = json.load(file)
-    address = Address(found.pop("address", ""), found.pop("address_file", ""))
-    return Options(address=address, **found)
+def _say(text: str) -> None:
+    sys.stderr.write("covey-pilot: %s\n" % text)
 
 
-def _from_flags(given: argparse.Namespace) -> Options:
+def _from_file(path: str, stays: bool) -> Options:
+    """`stays`: the file is for somebody else yet."""
+    found = starting.read(path) if stays else starting.take(path)
+    url, named = found.pop("address", ""), found.get("address_file", "")
+    address = Address(url, named, found.pop("ca", ""))
+    if not named:
+        check(address)
+    found.update(slots=found["slots"] or host.cores(), start_file=os.path.abspath(path))
+    return Options(address=address, **told.known(found))
+
+
+def check(address: Address) -> None:
+    """Raises ValueError if nobody could be reached like that: waiting would not help."""
+    connect(address, 1.0)
+    if address.ca():
+        context_for(address.ca())
+
+
+def _from_flags(given: Any) -> Options:
     if given.secret_file == "-":
         secret = sys.stdin.readline().strip()
     else:
         with open(given.secret_file) as file:
             secret = file.read().strip()
+    ca = ""
+    if given.ca:
+        with open(given.ca) as file:
+            ca = file.read()
+    address = Address(given.server, "", ca)
+    check(address)
     directory = given.directory or tempfile.mkdtemp(prefix="covey-pilot-")
     return Options(
-        address=Address(given.server),
+        address=address,
         secret=secret,
         directory=os.path.abspath(directory),
         slots=given.slots or host.cores(),
@@ -69,6 +84,7 @@ def _from_flags(given: argparse.Namespace) -> Options:
         gpus=given.gpus,
         cache=os.path.abspath(given.cache) if given.cache else "",
         cache_mb=given.cache_mb,
+        shared=given.shared,
     )
 
 

@@ -7,21 +7,26 @@ says when; here is how: inputs placed (``furnish``), limits set (``confine``), t
 """
 
 import os
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from covey.pilot import confine, furnish, harvest, spawn
 from covey.pilot.orders import Plan
 from covey.pilot.scratch import Home, Output, Space, remove
 from covey.pilot.told import Result, Tags, last_object, object_text
 
+if TYPE_CHECKING:
+    from covey.pilot.sandbox import Sandbox
+
 
 class Settings(NamedTuple):
-    """``group`` begins the names of control groups that slots may make; none: they make none."""
+    """``group`` begins the names of control groups that slots may make; none: they make none.
+    With a ``sandbox`` tasks are walled in."""
 
     directory: str
     grace_seconds: float
     minimum_free_bytes: int
     group: str = ""
+    sandbox: Optional["Sandbox"] = None
 
 
 class Paths(NamedTuple):
@@ -32,11 +37,13 @@ class Paths(NamedTuple):
     err: str
     result: str
     tags: str
+    told: str  # the directory of the last two, which a walled-in task sees as a whole
 
 
 def paths(directory: str, index: int) -> Paths:
     base = os.path.join(directory, "slot-{}".format(index))
-    return Paths(base, base + ".out", base + ".err", base + ".result", base + ".tags")
+    told = base + ".told"
+    return Paths(base, base + ".out", base + ".err", told + "/result", told + "/tags", told)
 
 
 def outbox(directory: str) -> str:
@@ -52,12 +59,15 @@ class Recipe:
     """A plan made ready for many tasks. A ``bare`` one has nothing to do before and after them."""
 
     __slots__ = (
-        "bare", "chdir", "check", "env", "links", "log_bytes", "ok_codes", "optional",
-        "output_bytes", "outputs", "path", "problem",
+        "bare", "chdir", "check", "env", "links", "log_bytes", "makes", "ok_codes", "optional",
+        "output_bytes", "outputs", "path", "problem", "sees",
     )  # fmt: skip
 
-    def __init__(self, plan: Plan, where: Paths) -> None:
+    def __init__(self, plan: Plan, where: Paths, walled: bool = False) -> None:
         env = dict(plan.env, COVEY_RESULT=where.result, COVEY_TAGS=where.tags)
+        if walled:
+            env.setdefault("HOME", where.home)
+        self.sees, self.makes = plan.sees, plan.makes
         self.env = spawn.encoded_env(env)
         self.path = plan.env.get("PATH", os.defpath)
         self.chdir = plan.chdir
@@ -74,7 +84,12 @@ class Recipe:
             self.optional = harvest.patterns(plan.optional_outputs)
         except harvest.Unfit as unfit:
             self.problem = str(unfit)
-        self.bare = not (plan.links or plan.outputs or plan.optional_outputs or plan.check)
+        if walled and plan.chdir != plan.makes:
+            self.problem = "a pilot that several owners share has no {} for tasks: leave out chdir"
+            self.problem = self.problem.format(plan.chdir)
+        self.bare = not (
+            plan.links or plan.outputs or plan.optional_outputs or plan.check or self.problem
+        )
 
 
 class Given(NamedTuple):
@@ -124,7 +139,11 @@ class Bench:
             self.ready = False
         return self.ready
 
+    def recipe(self, plan: Plan) -> Recipe:
+        return Recipe(plan, self.paths, self.settings.sandbox is not None)
+
     def _open_told(self) -> None:
+        os.makedirs(self.paths.told, 0o700, exist_ok=True)
         self.tags.open()
         self.result.open()
 
@@ -157,9 +176,11 @@ class Bench:
         plan = given.plan
         if plan.problem:
             raise furnish.Refused(plan.problem)
+        # A link is the host's own copy, to which its user may write after all: not for strangers.
+        walled = self.settings.sandbox is not None
         for source, path, copy in plan.links + given.links:
             try:
-                furnish.place(source, path, copy, breathe)
+                furnish.place(source, path, copy or walled, breathe)
             except OSError as error:
                 words = "cannot place the input {}: {}: {}"
                 raise Unready(words.format(path, source, error.strerror)) from error
@@ -183,10 +204,22 @@ class Bench:
             file = self.commands.find(argv[0], path)
             if given.memory_mb or given.cores:
                 return self._start_confined(given, file, argv, env)
-            return spawn.start(file, argv, env)
+            return self._spawn(given, file, argv, env)
         finally:
             if chdir and self._home:
                 self._home.enter()
+
+    def _spawn(self, given: Given, file: str, argv: List[str], env: Dict[bytes, bytes]) -> int:
+        sandbox = self.settings.sandbox
+        if sandbox is None or self._home is None:
+            return spawn.start(file, argv, env)
+        from covey.pilot.sandbox import View  # the pilot has loaded it, if it is used at all
+
+        plan = given.plan
+        writes = (self._home.path, self.paths.told) + ((plan.makes,) if plan.makes else ())
+        reads = (plan.sees,) if plan.sees else ()
+        view = View(writes, reads, plan.makes or self._home.path)
+        return sandbox.start(view, file, argv, env)
 
     def _start_confined(
         self, given: Given, file: str, argv: List[str], env: Dict[bytes, bytes]
@@ -201,7 +234,7 @@ class Bench:
         try:
             if given.memory_mb:
                 self.memory.begin(given.memory_mb)
-            return spawn.start(file, argv, env)
+            return self._spawn(given, file, argv, env)
         finally:
             if given.memory_mb:
                 self.memory.spawned()

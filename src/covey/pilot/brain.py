@@ -12,7 +12,8 @@ How it behaves:
 - It prefetches as much as keeps the slots busy for HORIZON_SECONDS, by measured run times, so
   short tasks never wait for the network and long ones are never hoarded.
 - When the server is away it goes on, keeps every end, and asks again with exponential back-off
-  and jitter, always the same numbers with the same ends.
+  and jitter, always the same numbers with the same ends. When the server says when to come
+  again, it comes then.
 - A draining pilot gives back what it has not started, finishes and delivers the rest, then leaves.
 """
 
@@ -41,6 +42,7 @@ MOST_ENDS = 1000  # a sync
 MOST_OUTPUT = 1 << 20  # characters of output and files a sync, unless one end has more
 FIRST_BACKOFF = 0.1
 LAST_BACKOFF = 30.0
+LONGEST_DELAY = 120.0  # that somebody, perhaps a proxy, may make us wait
 OVERTAKEN_SECONDS = 0.5
 
 _NOT_RUN = (RETURNED, HOST, SETUP)  # these say nothing about how long tasks take
@@ -211,13 +213,18 @@ class Brain:
             self._process(number, first.answer, now)
 
     def failed(self, number: int, attempt: int, now: float, delay: float = 0.0) -> None:
-        """No answer came, or one that says to come back after `delay`."""
+        """No answer came, or one that says to come back after `delay`: a server that has too
+        much to do keeps a place for us in its line, so we come at that time and no later."""
         opened = self._open.get(number)
         if opened is None or opened.tries != attempt:
             return
+        if delay > 0.0:
+            self.failures = max(self.failures, 1)
+            self._again(number, now, min(delay, LONGEST_DELAY))
+            return
         self.failures += 1
         backoff = min(FIRST_BACKOFF * 2 ** min(self.failures - 1, 20), LAST_BACKOFF)
-        self._again(number, now, max(delay, backoff * (0.5 + self._random.random() / 2)))
+        self._again(number, now, backoff * (0.5 + self._random.random() / 2))
 
     def refused(self, number: int, attempt: int, problem: str, now: float) -> None:
         opened = self._open.get(number)

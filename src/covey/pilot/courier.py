@@ -10,17 +10,14 @@ import threading
 import time
 from typing import Any, Dict, Optional, Tuple
 
-from covey.pilot.lines import Address, connect
+from covey.pilot.dial import Line, kind_of, read_body
+from covey.pilot.lines import Address, Identity, connect, usable
 
+__all__ = ["Courier", "Identity", "Meter", "words_of"]
+
+NOT_OURS = "not an answer of a covey server (status %d)"
 TIMEOUT_SECONDS = 60.0
-
-
-class Identity:
-    """Who we are to the server. The main thread changes it, others read it."""
-
-    def __init__(self) -> None:
-        self.pilot = 0
-        self.credential = ""
+MOST_WORDS = 1 << 20  # what the server says about a file, in bytes
 
 
 class Meter:
@@ -43,26 +40,28 @@ class Courier:
         self.meter = meter
         self._address = address
         self._identity = identity
-        self._connection: Optional[http.client.HTTPConnection] = None
+        self._connection: Optional[Line] = None
 
     def get(self, digest: str, offset: int) -> http.client.HTTPResponse:
         """The answer, still to be read to its end (or `close`d)."""
         headers = {"Range": "bytes=%d-" % offset} if offset else {}
-        return self._ask("GET", self._path(digest), None, headers)
+        return self.ask("GET", self._path(digest), None, headers)
 
     def put(self, digest: str, offset: int, size: int, data: bytes) -> Tuple[int, Dict[str, Any]]:
         """One piece of a file of `size` bytes: the status, and what the server says."""
         began = time.monotonic()
         path = "%s&offset=%d&size=%d" % (self._path(digest), offset, size)
         headers = {"Content-Type": "application/octet-stream"}
-        response = self._ask("PUT", path, data, headers)
+        response = self.ask("PUT", path, data, headers)
         try:
-            content = json.loads(response.read().decode("utf-8"))
+            content = json.loads(read_body(response, MOST_WORDS).decode("utf-8"))
+            if not isinstance(content, dict) or not is_ours(response.status, content):
+                raise ValueError(NOT_OURS % response.status)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
             raise OSError("no answer: %s" % (error or type(error).__name__)) from error
         self.meter.add(len(data), time.monotonic() - began)
-        return response.status, content if isinstance(content, dict) else {}
+        return response.status, content
 
     def close(self) -> None:
         if self._connection is not None:
@@ -72,28 +71,53 @@ class Courier:
     def _path(self, digest: str) -> str:
         return "/pilot/v1/files/%s?pilot=%d" % (digest, self._identity.pilot)
 
-    def _ask(
-        self, method: str, path: str, body: Optional[bytes], headers: Dict[str, str]
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Optional[bytes] = None,
+        headers: Optional[Dict[str, str]] = None,
     ) -> http.client.HTTPResponse:
-        headers = dict(headers, Authorization="Bearer " + self._identity.credential)
+        """Raises OSError if no answer of the server comes."""
+        headers = dict(headers or {}, Authorization="Bearer " + self._identity.credential)
+        self._connection = usable(self._connection, self._address)
         fresh = self._connection is None
         try:
             if self._connection is None:
-                self._connection = connect(self._address.url(), TIMEOUT_SECONDS)
+                self._connection = connect(self._address, TIMEOUT_SECONDS)
             self._connection.request(method, path, body, headers)
-            return self._connection.getresponse()
+            return self._answer(self._connection.getresponse())
         except (OSError, http.client.HTTPException, ValueError) as error:
+            if self._connection is not None and isinstance(error, socket.timeout):
+                self._address.doubt(self._connection)
             self.close()
             self._address.reload()
             if not fresh and not isinstance(error, socket.timeout):
-                return self._ask(method, path, body, headers)  # it was closed while idle
+                return self.ask(method, path, body, headers)  # it was closed while idle
             raise OSError(str(error) or type(error).__name__) from error
+
+    def _answer(self, response: http.client.HTTPResponse) -> http.client.HTTPResponse:
+        """Raises ValueError for what a proxy or a portal says in the server's place."""
+        is_json, is_page = kind_of(response)
+        if is_page and response.status >= 500:  # of a proxy, while the server restarts behind it
+            raise ValueError("the server is away (status %d)" % response.status)
+        if is_page or (400 <= response.status < 500 and not is_json):
+            raise ValueError(NOT_OURS % response.status)
+        self._identity.note(response)
+        return response
 
 
 def words_of(response: http.client.HTTPResponse) -> str:
-    """What the server says about a refusal."""
+    """What the server says about a refusal; nothing if it is not the server who refuses."""
     try:
-        content = json.loads(response.read().decode("utf-8"))
-        return str(content.get("detail", "")) or "status %d" % response.status
-    except (OSError, http.client.HTTPException, ValueError, AttributeError):
-        return "status %d" % response.status
+        content = json.loads(read_body(response, MOST_WORDS).decode("utf-8"))
+    except (OSError, http.client.HTTPException, ValueError):
+        return ""
+    ours = isinstance(content, dict) and is_ours(response.status, content)
+    return str(content.get("detail", "")) if ours else ""
+
+
+def is_ours(status: int, content: Dict[str, Any]) -> bool:
+    """Refusals of a covey server have a type and words. A proxy's are not believed: they say
+    nothing about the file."""
+    return not 400 <= status < 500 or ("type" in content and "detail" in content)

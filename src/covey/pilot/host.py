@@ -2,12 +2,10 @@
 
 import glob
 import os
-import platform
 import pwd
 import re
 import shutil
 import socket
-import subprocess
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 # Tasks inherit what makes programs work, and nothing that could be a secret of ours or theirs.
@@ -117,6 +115,8 @@ def _nvidia() -> List[str]:
     nodes = [path for path in glob.glob("/dev/nvidia[0-9]*") if path[11:].isdigit()]
     if not nodes and not shutil.which("nvidia-smi"):
         return []
+    import subprocess  # large, and only for this
+
     try:
         listed = subprocess.check_output(
             ["nvidia-smi", "-L"], stderr=subprocess.DEVNULL, timeout=_PROBE_SECONDS
@@ -140,8 +140,8 @@ def cpu() -> Dict[str, str]:
     text = _read("/proc/cpuinfo")
     found = {}
     model = re.search(r"^(?:model name|Processor|cpu model)\s*:\s*(.+)", text, re.M)
-    if model or platform.processor():
-        found["cpu_model"] = model.group(1).strip() if model else platform.processor()
+    if model:
+        found["cpu_model"] = model.group(1).strip()
     clock = re.search(r"^cpu MHz\s*:\s*([\d.]+)", text, re.M)
     if clock:
         found["cpu_mhz"] = "%.0f" % float(clock.group(1))
@@ -151,7 +151,7 @@ def cpu() -> Dict[str, str]:
 def system_version() -> str:
     """As the distribution calls itself."""
     match = re.search(r'^PRETTY_NAME="?([^"\n]+)', _read("/etc/os-release"), re.M)
-    return match.group(1) if match else platform.release()
+    return match.group(1) if match else os.uname().release
 
 
 def idle_percent() -> Optional[int]:
@@ -184,10 +184,12 @@ def task_environment(environment: Mapping[str, str]) -> Dict[str, str]:
     return found
 
 
-def cache_directory(environment: Mapping[str, str]) -> str:
-    """Where a pilot started by hand keeps files."""
-    base = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(base, "covey")
+def cache_directory(environment: Mapping[str, str], directory: str) -> str:
+    """Where a pilot started by hand keeps files: in the user's home, or, if there is none (a
+    container, say), in its own directory."""
+    home = environment.get("HOME") or os.path.expanduser("~")
+    base = environment.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
+    return os.path.join(base if os.path.isabs(base) else directory, "covey")
 
 
 def _read(path: str) -> str:

@@ -24,7 +24,6 @@ import signal
 import socket
 import struct
 import time
-import traceback
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from covey.pilot import confine, tree, wake
@@ -196,6 +195,8 @@ class Keeper:
             if tree.signal_when_parent_dies(wake.PARENT, os.getppid()):
                 Slot(index, self.settings, orders, Line(mine.control), self.board).serve()
         except BaseException:
+            import traceback  # which brings half a megabyte along
+
             orders.send(traceback.format_exc())  # the pilot puts it into its report
         finally:
             os._exit(0)

@@ -1,9 +1,11 @@
 """HTTP to the server: a few threads, each with a connection of its own that it keeps.
 
 One line is parked at the server most of the time, another carries ends; more are started only
-when those hang (a half-open connection is noticed by its time-out alone). Requests go in through
-`post`; replies are picked up from `replies` after a byte has arrived on the wake-up pipe. Only
-the main thread decides; these threads carry.
+when those hang. Requests go in through `post`; replies are picked up from `replies` after a byte
+has arrived on the wake-up pipe. Only the main thread decides; these threads carry.
+
+What does not look like an answer of a covey server is none: a proxy's page, a portal that wants
+a password, half an answer. The server counts as away then, and is asked again.
 """
 
 import http.client
@@ -12,42 +14,82 @@ import os
 import queue
 import socket
 import threading
+import time
 from collections import deque
 from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple
-from urllib.parse import urlsplit
+
+from covey.pilot.dial import Line, hang_up, kind_of, read_body, retry_after
+from covey.pilot.messages import Answer, Enrolled
 
 MOST_LINES = 4
+MOST_BYTES = 64 << 20
+TRANSFER_SECONDS = 120.0  # beyond the wait for an answer: for its bytes, however slowly they come
+CREDENTIAL = "X-Covey-Credential"
+
+# What an answer must have, lest somebody else's JSON be taken for it.
+_NEEDED = {
+    "enrol": Enrolled._fields,
+    "sync": [name for name in Answer._fields if name in ("epoch", "number")],
+}
 
 
 class Reply(NamedTuple):
-    """`status` 0: nothing came back, and `error` says why."""
+    """`status` 0: nothing came back, and `error` says why. `credential`: a new one, if any."""
 
     ticket: Any
     status: int
     content: Any
     error: str
     retry_after: float
+    credential: str = ""
+
+
+class Identity:
+    """Who we are to the server; whichever thread hears of a new credential changes it."""
+
+    def __init__(self) -> None:
+        self.pilot = 0
+        self.credential = ""
+
+    def note(self, response: http.client.HTTPResponse) -> str:
+        """Take over the credential that an answer brings."""
+        found = response.headers.get(CREDENTIAL) or ""
+        if found:
+            self.credential = found
+        return found
 
 
 class Address:
-    """Where the server is. Given by a file, it is read again whenever the server is away: a
-    restarted server may have another port."""
+    """Where the server is, and which certificate authority vouches for it (PEM text). Given by
+    a file, both are read again whenever the server is away: a restarted server may have another
+    port. Where one connection has fallen silent, others that were opened before it are as dead
+    (this host has another address, say): `doubts` counts how often that has been."""
 
-    def __init__(self, url: str = "", path: str = "") -> None:
+    def __init__(self, url: str = "", path: str = "", ca: str = "") -> None:
+        self.doubts = 0
         self._path = path
-        self._url = url
+        self._known = (url, ca)
         self.reload()
 
     def reload(self) -> None:
         if self._path:
             try:
                 with open(self._path) as file:
-                    self._url = json.load(file)["address"]
-            except (OSError, ValueError, KeyError):
+                    found = json.load(file)
+                self._known = (str(found["address"]), str(found.get("ca", "")))
+            except (OSError, ValueError, KeyError, TypeError, AttributeError):
                 pass  # it is being written, or the server is not up yet: keep what we know
 
     def url(self) -> str:
-        return self._url
+        return self._known[0]
+
+    def ca(self) -> str:
+        return self._known[1]
+
+    def doubt(self, line: Line) -> None:
+        """No answer came over this one."""
+        if line.sock is not None and line.doubts == self.doubts:
+            self.doubts += 1
 
     def gone(self) -> bool:
         """The file that named the server has been removed, with all around it."""
@@ -55,17 +97,29 @@ class Address:
 
 
 class Lines:
-    def __init__(self, address: Address, timeout_seconds: float) -> None:
+    def __init__(
+        self, address: Address, timeout_seconds: float, identity: Optional[Identity] = None
+    ) -> None:
         self.timeout_seconds = timeout_seconds
+        self.identity = identity or Identity()
         self._address = address
         self._requests: "queue.Queue[Any]" = queue.Queue()
         self._replies: Deque[Reply] = deque()
         self._busy = 0
         self._threads: List[threading.Thread] = []
+        self._open: Dict[int, Tuple[Line, float]] = {}  # by thread: until when it may take
         self._lock = threading.Lock()
         self.wake_fd, self._wake_write = os.pipe()
         os.set_blocking(self.wake_fd, False)
         os.set_blocking(self._wake_write, False)
+
+    @property
+    def credential(self) -> str:
+        return self.identity.credential
+
+    @credential.setter
+    def credential(self, credential: str) -> None:
+        self.identity.credential = credential
 
     def post(self, ticket: Any, path: str, message: Dict[str, Any], secret: str) -> None:
         with self._lock:
@@ -82,6 +136,7 @@ class Lines:
             os.read(self.wake_fd, 4096)
         except BlockingIOError:
             pass
+        self._hang_up_overdue()
         found = []
         while self._replies:
             found.append(self._replies.popleft())
@@ -93,8 +148,16 @@ class Lines:
         except BlockingIOError:
             pass  # it is awake already
 
+    def _hang_up_overdue(self) -> None:
+        """Silence ends by itself; bytes that trickle in one by one do not."""
+        now = time.monotonic()
+        with self._lock:
+            for connection, until in self._open.values():
+                if now > until:
+                    hang_up(connection)
+
     def _carry(self) -> None:
-        connection: Optional[http.client.HTTPConnection] = None
+        connection: Optional[Line] = None
         while True:
             ticket, path, message, secret = self._requests.get()
             body = json.dumps(message, separators=(",", ":")).encode("utf-8")
@@ -105,49 +168,70 @@ class Lines:
             self.wake()
 
     def _exchange(
-        self,
-        connection: Optional[http.client.HTTPConnection],
-        ticket: Any,
-        path: str,
-        body: bytes,
-        secret: str,
-    ) -> Tuple[Reply, Optional[http.client.HTTPConnection]]:
+        self, connection: Optional[Line], ticket: Any, path: str, body: bytes, secret: str
+    ) -> Tuple[Reply, Optional[Line]]:
         """One request. A kept connection that the server has closed meanwhile is opened anew:
         every request may be sent twice, that is what their numbers are for."""
+        connection = usable(connection, self._address)
         fresh = connection is None
         try:
             if connection is None:
-                connection = connect(self._address.url(), self.timeout_seconds)
-            return _exchange(connection, ticket, path, body, secret), connection
-        except (OSError, http.client.HTTPException, ValueError) as error:
+                connection = connect(self._address, self.timeout_seconds)
+            return self._ask(connection, ticket, path, body, secret), connection
+        except Exception as error:  # whatever it was: somebody waits for a reply
             if connection is not None:
+                if isinstance(error, socket.timeout):
+                    self._address.doubt(connection)
                 connection.close()
             self._address.reload()
             if not fresh and not isinstance(error, socket.timeout):
                 return self._exchange(None, ticket, path, body, secret)
             return Reply(ticket, 0, None, str(error) or type(error).__name__, 0.0), None
 
+    def _ask(self, connection: Line, ticket: Any, path: str, body: bytes, secret: str) -> Reply:
+        me = threading.get_ident()
+        until = time.monotonic() + self.timeout_seconds + TRANSFER_SECONDS
+        with self._lock:
+            self._open[me] = (connection, until)
+        try:
+            headers = {"Content-Type": "application/json", "Authorization": "Bearer " + secret}
+            connection.wait_for(self.timeout_seconds)
+            connection.request("POST", path, body, headers)
+            response = connection.getresponse()
+            content = _content(response, path)
+            credential = self.identity.note(response)
+        finally:
+            with self._lock:
+                del self._open[me]
+        return Reply(ticket, response.status, content, "", retry_after(response), credential)
 
-def connect(url: str, timeout: float) -> http.client.HTTPConnection:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("no server address: %r" % url)
-    if parts.scheme == "https":
-        return http.client.HTTPSConnection(parts.hostname, parts.port, timeout=timeout)
-    return http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout)
 
-
-def _exchange(
-    connection: http.client.HTTPConnection, ticket: Any, path: str, body: bytes, secret: str
-) -> Reply:
-    headers = {"Content-Type": "application/json", "Authorization": "Bearer " + secret}
-    connection.request("POST", path, body, headers)
-    response = connection.getresponse()
-    content = response.read()
+def connect(address: Address, timeout: float) -> Line:
     try:
-        delay = float(response.headers.get("Retry-After", 0))
-    except ValueError:
-        delay = 0.0
-    if "json" not in response.headers.get("Content-Type", ""):
-        raise ValueError("not an answer of a covey server (status %d)" % response.status)
-    return Reply(ticket, response.status, json.loads(content.decode("utf-8")), "", delay)
+        line = Line(address.url(), address.ca(), timeout)
+    except ValueError as error:
+        raise ValueError("server address %r: %s" % (address.url(), error)) from error
+    line.doubts = address.doubts
+    return line
+
+
+def usable(line: Optional[Line], address: Address) -> Optional[Line]:
+    """A kept connection, unless it is not worth trying any more."""
+    if line is not None and line.doubts != address.doubts:
+        line.close()
+        return None
+    return line
+
+
+def _content(response: http.client.HTTPResponse, path: str) -> Dict[str, Any]:
+    """Raises ValueError unless it is an answer or a refusal of a covey server."""
+    is_json, _ = kind_of(response)
+    raw, status = read_body(response, MOST_BYTES), response.status
+    if status >= 500:
+        return {}  # the server is away, whoever says so
+    content = json.loads(raw.decode("utf-8")) if is_json else None
+    needed = _NEEDED.get(path.rpartition("/")[2], ()) if status == 200 else ("type", "detail")
+    ours = isinstance(content, dict) and all(name in content for name in needed)
+    if not ours or (status != 200 and status < 400):
+        raise ValueError("not an answer of a covey server (status %d)" % status)
+    return content  # type: ignore[return-value]

@@ -14,15 +14,17 @@ import shutil
 import signal
 import sys
 import time
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Union
+from typing import Any, Dict, Iterable, List, Optional
 
-from covey.pilot import host
+from covey import __version__
+from covey.pilot import host, identity, tree
+from covey.pilot.arrival import Arrival
 from covey.pilot.brain import Brain, Depart, EnrolAgain, Prepare, Recall, Send, Stop
 from covey.pilot.courier import Courier, Identity, Meter
 from covey.pilot.follow import Follower
 from covey.pilot.larder import Larder
 from covey.pilot.leases import claim
-from covey.pilot.lines import Address, Lines, Reply
+from covey.pilot.lines import Lines, Reply
 from covey.pilot.messages import (
     Answer,
     Body,
@@ -36,6 +38,7 @@ from covey.pilot.messages import (
     Printed,
     Task,
 )
+from covey.pilot.options import CACHE_MB, Options
 from covey.pilot.outbox import Outbox
 from covey.pilot.readiness import Readiness
 from covey.pilot.room import Room
@@ -45,35 +48,13 @@ from covey.pilot.spool import Spool
 from covey.pilot.tags import Fixed, Now, Tags
 from covey.pilot.work import Parts, Work
 
+__all__ = ["CACHE_MB", "Options", "Pilot", "read_answer"]
+
 ENROL_SECONDS = 30.0
+OLD_PILOT = 426  # the status that tells a pilot to renew itself
 SLACK_SECONDS = 15.0  # beyond the time that the server parks a sync
 GOODBYE_SECONDS = 3.0
-CACHE_MB = 10240
 GARBAGE_THRESHOLD = 20000  # our records have no cycles: looking for them is mostly in vain
-
-
-class Options(NamedTuple):
-    """`patience_seconds`: how long to stay when the server is away and ends are undelivered;
-    with nothing to deliver a tenth of it will do. `memory_mb`, `disk_mb`: what tasks may use in
-    all, 0 for what there is. `gpus`: their ids, `none`, or nothing for those that are found.
-    `cache`: where files are kept for all pilots of this host, up to `cache_mb`. `until`: when the
-    site job ends, in seconds since 1970."""
-
-    address: Address
-    secret: str
-    directory: str
-    slots: int
-    site: str = "hand"
-    job: str = ""
-    version: str = ""
-    drain_seconds: float = 20.0
-    patience_seconds: float = 3600.0
-    memory_mb: int = 0
-    disk_mb: int = 0
-    gpus: Union[str, List[str]] = ""
-    cache: str = ""
-    cache_mb: int = CACHE_MB
-    until: float = 0.0
 
 
 class Pilot:
@@ -83,7 +64,7 @@ class Pilot:
         self.identity = Identity()
         self.brain: Optional[Brain] = None
         self.slots = Slots(options.directory, options.slots)
-        self.lines = Lines(options.address, ENROL_SECONDS)
+        self.lines = Lines(options.address, ENROL_SECONDS, self.identity)
         self.spool = Spool(os.path.join(options.directory, "undelivered"))
         self.meter = Meter()
         self.outbox = Outbox(self._courier, self.lines.wake)
@@ -91,6 +72,9 @@ class Pilot:
         self.signals = 0
         self.finished = False
         self.refused = False
+        self.arrival = Arrival(options, options.version or __version__, self._say)
+        self._unfit: Optional[str] = None  # what the site's own check says of this host
+        self._outdated = False
         self._lag_seconds = 0.0
         self._sent_at: Dict[Any, float] = {}
         self._retry_enrol_at: Optional[float] = None
@@ -105,7 +89,10 @@ class Pilot:
         """Find out what this host has, and make what needs its disk. Raises OSError."""
         options = self.options
         os.makedirs(options.directory, 0o700, exist_ok=True)
-        cache, name = options.cache or host.cache_directory(os.environ), host.name()
+        cache = options.cache or host.cache_directory(os.environ, options.directory)
+        name = host.name()
+        if self.arrival.sandbox is not None:
+            self.slots.wall_in(self.arrival.sandbox)
         try:
             larder = self._larder(cache)
         except OSError as error:
@@ -129,7 +116,10 @@ class Pilot:
         )
         self.larder, self.setups = larder, Setups(cache, name)
         self.tags = Tags(self._fixed(cache), os.path.join(cache, "tags-%s.json" % name))
+        self.machine = identity.machine(options.site, cache)
         environment = host.task_environment(os.environ)
+        for name in ("HOME", "TMPDIR") if options.shared else ():
+            environment.pop(name, None)  # tasks have their own
         readiness = Readiness(larder, self.setups)
         parts = Parts(
             self.slots,
@@ -164,9 +154,28 @@ class Pilot:
 
     def run(self) -> int:
         """The exit status: 0 unless the host or the server would not have this pilot."""
+        tree.hide_memory()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _leave)
+        try:
+            if not self.arrival.ready():
+                return 1
+        except KeyboardInterrupt:
+            self.arrival.tidy()
+            shutil.rmtree(self.options.directory, ignore_errors=True)
+            return 1
+        status = self._live()
+        if self._outdated:
+            self.arrival.renew(self.arrival.check())
+        return status
+
+    def _live(self) -> int:
         try:
             self._furnish()
+            self._unfit = self.arrival.site_problem()
+            tree.settle_memory()
             self.slots.start()
+            self.arrival.tidy()
             if hasattr(gc, "set_threshold"):  # PyPy has its own ways
                 gc.set_threshold(GARBAGE_THRESHOLD)
         except OSError as error:
@@ -178,7 +187,7 @@ class Pilot:
             while not self.finished:
                 self._wait()
                 self._turn(time.monotonic())
-            return 1 if self.refused else 0
+            return 1 if self.refused or self._unfit else 0
         finally:
             self.outbox.close()
             self.slots.close(kill=True)
@@ -270,10 +279,13 @@ class Pilot:
             options.site,
             options.job,
             self.tags.at_enrolment(),
-            options.version,
+            options.version or __version__,
             memory_mb=self.room.memory_mb,
             disk_mb=self.room.disk_mb,
             gpus=len(self.room.gpus),
+            machine=self.machine,
+            boot=identity.boot(),
+            shared=options.shared,
         )
         self.lines.post("enrol", "/pilot/v1/enrol", enrol._asdict(), options.secret)
 
@@ -318,7 +330,8 @@ class Pilot:
     def _enrol_answered(self, reply: Reply, now: float) -> None:
         if reply.status == 200:
             self._enrol_tries = 0
-            enrolled = Enrolled(**reply.content)
+            fields = {name: reply.content[name] for name in Enrolled._fields}
+            enrolled = Enrolled(**fields)
             self.identity.pilot = enrolled.pilot
             self.identity.credential = enrolled.credential
             self.lines.timeout_seconds = enrolled.poll_seconds + SLACK_SECONDS
@@ -333,9 +346,17 @@ class Pilot:
                 random.Random(),
                 now,
             )
+            if self._unfit:
+                self._say(self._unfit)
+                self._say_goodbye(self.brain, self._unfit)
+            else:  # whoever started it by hand looks at a silent terminal
+                words = "works for %s as pilot %d, with %s"
+                slots = "1 slot" if self.options.slots == 1 else "%d slots" % self.options.slots
+                self._say(words % (self.options.address.url(), enrolled.pilot, slots))
         elif 400 <= reply.status < 500 and reply.status != 429:
             self._say("the server will not have this pilot: %s" % reply.content.get("detail"))
             self.refused = self.finished = True
+            self._outdated = reply.status == OLD_PILOT
         else:
             self._server_away(reply, now)
             self._enrol_tries += 1
@@ -390,6 +411,10 @@ class Pilot:
             sys.stderr.flush()
         except OSError:
             pass  # a full disk must not stop a pilot: its results are worth more than its words
+
+
+def _leave(_number: int, _frame: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def read_answer(content: Dict[str, Any]) -> Answer:

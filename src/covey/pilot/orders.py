@@ -37,6 +37,8 @@ class Plan(NamedTuple):
     ok_codes: List[int] = [0]
     check: str = ""  # a line of shell, run in the task's directory after it
     log_bytes: int = 65536  # kept of each output stream
+    sees: str = ""  # a directory that a walled-in task may read (what its bag's setup made)
+    makes: str = ""  # one that it may write to (a setup's own)
 
 
 class Order(NamedTuple):

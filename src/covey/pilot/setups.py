@@ -67,7 +67,7 @@ class Setups:
         found = dict(environment)
         found.update(body.env)
         found.update(COVEY_BAG=str(body.bag), COVEY_SETUP=self.tree(body))
-        return Plan(number, found, self.tree(body))
+        return Plan(number, found, self.tree(body), makes=self.tree(body))
 
     def order(self, body: Body, number: int) -> Order:
         """The shell stops at the first command that fails: a half-made setup is none."""

@@ -171,7 +171,7 @@ class Slot:
             if number > 0:
                 self.waiting.append(Given(number, value[1], self.plans[value[2]], *value[3:]))
             elif number == PLAN:
-                self.plans[value[1]] = Recipe(Plan(*value[1:]), self.bench.paths)
+                self.plans[value[1]] = self.bench.recipe(Plan(*value[1:]))
             else:
                 self.plans.pop(value[1], None)
 
@@ -349,8 +349,9 @@ class Slot:
         if not task.verdict:
             task.verdict = verdict
             task.kill_at = time.monotonic() + self.settings.grace_seconds
-            tree.signal_task(task.pid, signal.SIGTERM)
-            tree.signal_task(task.pid, signal.SIGCONT)  # one that is stopped cannot listen
+            walled = self.settings.sandbox is not None
+            tree.signal_task(task.pid, signal.SIGTERM, walled)
+            tree.signal_task(task.pid, signal.SIGCONT, walled)  # a stopped one cannot listen
 
     def _reap(self, task: Task) -> bool:
         """Collect the dead, adopted ones too. True when the task is over: then its

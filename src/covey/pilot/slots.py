@@ -24,7 +24,7 @@ import time
 import warnings
 import zlib
 from collections import OrderedDict, deque
-from typing import Any, Deque, Dict, Iterable, List, Optional, Set, Tuple, Union
+from typing import TYPE_CHECKING, Any, Deque, Dict, Iterable, List, Optional, Set, Tuple, Union
 
 from covey.pilot import tree
 from covey.pilot.bench import Settings, outbox, paths
@@ -32,6 +32,9 @@ from covey.pilot.board import Board
 from covey.pilot.keeper import REPLY, fork_keeper, request
 from covey.pilot.orders import Line, Order, Outcome, Plan, Returned
 from covey.pilot.slot import CANCEL, FORGET, PLAN, RECALL
+
+if TYPE_CHECKING:
+    from covey.pilot.sandbox import Sandbox
 
 _SHALLOW, _DEEP = 2, 128
 _PLENTY = 8
@@ -115,6 +118,10 @@ class Slots:
                 raise OSError("the slots did not start")
             self._poll.poll(100)
             self._hear_keeper()
+
+    def wall_in(self, sandbox: "Sandbox") -> None:
+        """Every task, from its first on: call it before ``start``."""
+        self._settings = self._settings._replace(sandbox=sandbox)
 
     def _start_keeper(self) -> None:
         self._keeper_pid, self._keeper = fork_keeper(self._settings, self._board)

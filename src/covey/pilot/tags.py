@@ -20,9 +20,9 @@ only when it has changed noticeably.
 
 import json
 import os
-import platform
 import re
 import resource
+import sys
 import time
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -176,13 +176,13 @@ def _static(fixed: Fixed) -> Dict[str, str]:
     found = {
         "pilot_hash_name": fixed.pilot,
         "lrms_name": fixed.site,
-        "arch": platform.machine(),
-        "os_name": platform.system(),
+        "arch": os.uname().machine,
+        "os_name": os.uname().sysname,
         "os_version": host.system_version(),
         "size_mem_mb": str(fixed.memory_mb),
         "size_disk_mb": str(size_mb),
         "cores": str(host.cores()),
-        "python": platform.python_version(),
+        "python": sys.version.split()[0],
         "scratch_dir": fixed.directory,
         "sw_dir": os.path.join(fixed.cache, "setups"),
         "queue_nodecount": str(fixed.slots),

@@ -55,6 +55,7 @@ class Template:
             list(body.ok_codes),
             body.check,
             body.log_kb << 10,
+            setup,
         )
 
     def ask(self, task: Task) -> Ask:

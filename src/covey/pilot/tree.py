@@ -14,12 +14,14 @@ Elsewhere than on Linux there is no subreaper and perhaps no /proc: then a task'
 process group is all that is found.
 """
 
+import gc
 import os
 import signal
 import time
 from typing import Any, Container, Iterable, List, NamedTuple, Optional
 
 _SET_PDEATHSIG = 1
+_SET_DUMPABLE = 4
 _SET_NAME = 15
 _SET_CHILD_SUBREAPER = 36
 
@@ -58,6 +60,27 @@ def _prctl(option: int, argument: Any) -> bool:
 def become_subreaper() -> bool:
     """Have orphaned descendants come to this process; False where that is unknown."""
     return _prctl(_SET_CHILD_SUBREAPER, 1)
+
+
+def hide_memory() -> bool:
+    """Let no other process of this user read our memory or environment, nor trace us; what we
+    fork inherits that, what we execute does not. Root may all the same."""
+    return _prctl(_SET_DUMPABLE, 0)
+
+
+def settle_memory() -> None:
+    """Before forking. Compiling the pilot file leaves megabytes of holes: they go back to the
+    system. What is left stays for good, and looking through it for garbage would only make
+    copies of what parent and children share."""
+    gc.collect()
+    if hasattr(gc, "freeze"):  # Python 3.7
+        gc.freeze()  # novm
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).malloc_trim(0)
+    except (ImportError, AttributeError, OSError):
+        pass  # another C library, or a Python without ctypes
 
 
 def signal_when_parent_dies(number: int, parent: int) -> bool:
@@ -160,13 +183,15 @@ def send(pid: int, number: int) -> None:
         pass  # gone already, or it changed its user: then it is not ours to end
 
 
-def signal_task(leader: int, number: int) -> None:
+def signal_task(leader: int, number: int, walled: bool = False) -> None:
     """Signal the task whose session leader is our unreaped child ``leader``, and
-    everything that came of it."""
+    everything that came of it. Of one that is ``walled`` in the leader is the wall: with that
+    everything would be gone at once, so it is spared all but SIGKILL."""
     members = family(children(os.getpid()))
     if leader in members:
         for pid in members:
-            send(pid, number)
+            if pid != leader or not walled or number == signal.SIGKILL:
+                send(pid, number)
         return
     try:
         os.killpg(leader, number)  # no /proc here

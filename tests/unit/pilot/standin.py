@@ -57,8 +57,10 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *words: object) -> None:
         pass
 
-    def _answer(self, status: int, body: bytes, cut: int | None = None) -> None:
+    def _answer(self, status: int, body: bytes, cut: int | None = None, digest: str = "") -> None:
         self.send_response(status)
+        if digest:
+            self.send_header("ETag", f'"{digest}"')
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Content-Type", "application/json")
         with contextlib.suppress(ConnectionError):
@@ -81,13 +83,14 @@ class Handler(BaseHTTPRequestHandler):
         self.world.asked.append(("GET", self.path, found))
         if self._refused():
             return
-        data = self.world.files.get(urlsplit(self.path).path.rpartition("/")[2])
+        digest = urlsplit(self.path).path.rpartition("/")[2]
+        data = self.world.files.get(digest)
         if data is None:
-            self._answer(404, b'{"detail": "not here"}')
+            self._answer(404, b'{"type": "not-found", "detail": "not here"}')
             return
         start = int(found[6:-1]) if found else 0
         cut = self.world.break_after.pop(0) if self.world.break_after else None
-        self._answer(206 if found else 200, data[start:], cut)
+        self._answer(206 if found else 200, data[start:], cut, digest)
 
     def do_PUT(self) -> None:
         url = urlsplit(self.path)

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from covey.pilot.brain import (
     LAST_BACKOFF,
+    LONGEST_DELAY,
     MOST_ENDS,
     MOST_OUTPUT,
     PACE_SECONDS,
@@ -429,3 +430,26 @@ def test_an_end_that_had_files_to_send_is_as_old_as_it_is() -> None:
 
 def test_keys_name_attempts() -> None:
     assert key_of(3, 17) == "3.17"
+
+
+def test_it_comes_again_when_the_server_says() -> None:
+    """A place in a line: neither earlier, nor later because it was told so before."""
+    desk = Desk()
+    (sync,) = desk.sent()
+    for tries in range(1, 8):
+        desk.brain.failed(sync.number, tries, desk.now, 3.25)
+        assert desk.brain.away()
+        assert desk.sent(3.2) == []
+        assert desk.sent(0.06) == [sync]
+    desk.brain.failed(sync.number, 8, desk.now)
+    assert desk.sent(0.5) == [sync], "being told to wait is no failure"
+
+
+def test_nobody_makes_it_wait_for_ever() -> None:
+    desk = Desk()
+    (sync,) = desk.sent()
+    desk.brain.failed(sync.number, 1, desk.now, float("inf"))
+    assert desk.sent(LONGEST_DELAY) == [sync]
+    for tries, nonsense in enumerate((float("nan"), -5.0), 2):
+        desk.brain.failed(sync.number, tries, desk.now, nonsense)
+        assert desk.sent(LAST_BACKOFF) == [sync]

@@ -59,3 +59,11 @@ def test_what_processes_use() -> None:
 def test_a_small_environment_is_inherited() -> None:
     found = host.task_environment({"HOME": "/h", "SECRET": "s"})
     assert found == {"HOME": "/h", "PATH": "/usr/local/bin:/usr/bin:/bin"}
+
+
+def test_the_cache_is_in_the_home_or_with_the_pilot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never in a directory that is called `~`."""
+    assert host.cache_directory({"HOME": "/home/ann"}, "/d") == "/home/ann/.cache/covey"
+    assert host.cache_directory({"XDG_CACHE_HOME": "/scratch"}, "/d") == "/scratch/covey"
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # a user whom nobody knows
+    assert host.cache_directory({}, "/d") == "/d/covey"

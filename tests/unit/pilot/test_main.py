@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from covey.pilot import __main__ as command
+from covey.pilot import host
 from covey.pilot.main import Options, read_answer
 from covey.pilot.messages import Answer, Body, Followed, Held, Input, Need, Task
 
@@ -74,8 +75,26 @@ def test_started_by_a_file(tmp_path: Path, started: list[Options]) -> None:
         "/c",
         5.0,
     )
-    (tmp_path / "start.json").write_text(json.dumps({**start, "colour": "blue"}))
-    assert command.main([str(tmp_path / "start.json")]) == 2
+    assert not (tmp_path / "start.json").exists(), "its secret is on no disk any more"
+
+
+def test_what_only_a_newer_server_says_is_ignored(tmp_path: Path, started: list[Options]) -> None:
+    path = tmp_path / "start.json"
+    start = {"address": "http://127.0.0.1:1", "secret": "s", "directory": "/d", "slots": 0}
+    path.write_text(json.dumps({**start, "colour": "blue"}))
+    assert command.main([str(path)]) == 0
+    assert started[0].slots == host.cores(), "none said: all there are"
+
+
+def test_a_start_file_that_is_none_is_refused(
+    tmp_path: Path, started: list[Options], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "start.json"
+    path.write_text("[]")
+    assert command.main([str(path)]) == 2
+    assert "not a start file" in capsys.readouterr().err
+    assert path.exists()
+    assert not started
 
 
 def test_started_by_hand(tmp_path: Path, started: list[Options]) -> None:

@@ -1,0 +1,202 @@
+"""Whether a pilot can work here: looked at before it enrols, and said in words that help.
+
+The rule: everything that is wrong is said at once, in one block, and nothing is changed. What may
+pass by itself (a server that is away or busy) is waited for, for a while; what waiting cannot mend
+(a certificate, a secret, somebody else's server) is not.
+"""
+
+import os
+import signal
+import sys
+import tempfile
+import time
+from email.utils import parsedate_to_datetime
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from covey.pilot import host
+from covey.pilot.courier import Courier
+from covey.pilot.lines import Address
+
+PILOT_FILE = "/pilot/v1/pilot.pyz"
+OLDEST_PYTHON = (3, 6)
+LEAST_DISK_MB = 10  # for a start: what tasks need is looked at with each of them
+LEAST_MEMORY_MB = 64
+MOST_SKEW_SECONDS = 600.0
+PAUSE_SECONDS = 2.0
+LAST_LINES = 5
+
+_CERTIFICATE_WORDS = (
+    ("hostname mismatch", "it is not for this name: use a name or address that is in it"),
+    ("doesn't match", "it is not for this name: use a name or address that is in it"),
+    ("not valid for", "it is not for this name: use a name or address that is in it"),
+    ("has expired", "it has expired, or this host's clock is wrong"),
+    ("not yet valid", "it is not valid yet: this host's clock seems to be slow"),
+    ("self", "nobody here vouches for it: the start file is of another server, or has no 'ca'"),
+    ("unable to get", "nobody here vouches for it: the start file is of another server"),
+)
+
+
+class Hello(NamedTuple):
+    """What the server says of itself. `problem`: why a pilot should not go on; `away`: nothing
+    has been heard yet, and this is why."""
+
+    version: str = ""
+    digest: str = ""  # of its pilot file
+    skew_seconds: float = 0.0  # this host's clock minus the server's
+    problem: str = ""
+    away: str = ""
+
+
+def of_host(directory: str) -> List[str]:
+    """What is wrong with this host."""
+    found = []
+    if sys.version_info[:2] < OLDEST_PYTHON:
+        found.append("Python %s is too old: 3.6 or later is needed" % sys.version.split()[0])
+    if os.uname().sysname == "Linux" and not os.path.exists("/proc/self/stat"):
+        found.append("/proc is not there: processes of tasks could not be found; mount it")
+    problem = _writable(directory)
+    if problem:
+        found.append("the directory %s cannot be used: %s" % (directory, problem))
+    free_disk = host.disk_mb(_existing(directory))[1]
+    if 0 < free_disk < LEAST_DISK_MB:
+        words = "only %d MB are free in %s: at least %d are needed"
+        found.append(words % (free_disk, directory, LEAST_DISK_MB))
+    free_memory = host.free_memory_mb()
+    if 0 < free_memory < LEAST_MEMORY_MB:
+        words = "only %d MB of memory are free: at least %d are needed"
+        found.append(words % (free_memory, LEAST_MEMORY_MB))
+    return found
+
+
+def _existing(path: str) -> str:
+    path = os.path.abspath(path)
+    while not os.path.isdir(path) and path != "/":
+        path = os.path.dirname(path)
+    return path
+
+
+def _writable(path: str) -> str:
+    """What is wrong with it; nothing is left behind, not even the directory."""
+    try:
+        with tempfile.TemporaryFile(dir=_existing(path)) as file:
+            file.write(b"x")
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+# -- the server ----------------------------------------------------------------------------
+
+
+def ask(courier: Courier, url: str) -> Hello:
+    """Once."""
+    try:
+        response = courier.ask("HEAD", PILOT_FILE)
+        response.read()
+    except OSError as error:
+        return of_error(url, str(error))
+    finally:
+        courier.close()
+    version = response.headers.get("X-Covey-Version") or ""
+    if response.status < 400 and not version:
+        return Hello(problem="what answers at %s is no covey server" % url)
+    # Without a version: it has no time now, or is of the version before this one.
+    skew = _skew(response.headers.get("Date") or "")
+    return Hello(version, response.headers.get("X-Covey-Pilot") or "", skew)
+
+
+def _skew(date: str) -> float:
+    """This host's clock minus the server's, 0 where that is not known."""
+    try:
+        there = parsedate_to_datetime(date).timestamp()
+    except (TypeError, ValueError, IndexError):  # by Python's version
+        return 0.0
+    return time.time() - there
+
+
+def of_error(url: str, error: str) -> Hello:
+    """In words: what it means, and what to do."""
+    lower = error.lower()
+    if "certificate" in lower:
+        meant = [text for mark, text in _CERTIFICATE_WORDS if mark in lower]
+        problem = meant[0] if meant else error
+        return Hello(problem="the certificate of %s is not accepted: %s" % (url, problem))
+    if "ssl" in lower or "wrong_version" in lower:
+        return Hello(problem="%s does not speak TLS as we do: %s" % (url, error))
+    if "not an answer of a covey server" in lower:
+        return Hello(problem="what answers at %s is no covey server: %s" % (url, error))
+    if "name or service" in lower or "name resolution" in lower or "nodename" in lower:
+        return Hello(away="the name in %s is not known here: %s" % (url, error))
+    if "refused" in lower:
+        return Hello(away="nobody listens at %s: is the server up, is the port right?" % url)
+    if "timed out" in lower or "unreachable" in lower or "no route" in lower:
+        words = "%s cannot be reached (%s): a firewall? A proxy is named with https_proxy"
+        return Hello(away=words % (url, error))
+    return Hello(away="%s cannot be asked: %s" % (url, error))
+
+
+def wait_for(courier: Courier, address: Address, seconds: float) -> Hello:
+    """Until it answers, or for so long."""
+    until = time.monotonic() + seconds
+    pause = 0.05
+    while True:
+        address.reload()
+        url = address.url()
+        found = ask(courier, url) if url else Hello(away="nothing says yet where it is")
+        if not found.away or time.monotonic() + pause > until:
+            return found
+        time.sleep(pause)
+        pause = min(PAUSE_SECONDS, 2 * pause)
+
+
+def block(problems: List[str]) -> str:
+    """For people."""
+    lines = ["covey-pilot: this host is not ready:"]
+    return "\n".join(lines + ["  - " + problem for problem in problems]) + "\n"
+
+
+# -- the site's own commands ---------------------------------------------------------------
+
+
+def run(
+    what: str, command: str, directory: str, env: Dict[str, str], seconds: float
+) -> Optional[str]:
+    """Run a command of the site's to its end: None if it went well, else what is wrong. Nothing
+    of it is left in any case."""
+    import subprocess  # large, and most sites have no such command
+
+    os.makedirs(directory, 0o700, exist_ok=True)
+    with tempfile.TemporaryFile(dir=directory) as output:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=directory,
+            env=env,
+            start_new_session=True,
+        )
+        try:
+            status: Optional[int] = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            status = None
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except OSError:
+            pass  # nothing is left
+        process.wait()
+        output.seek(max(0, output.tell() - 4096))
+        said = _last_lines(output.read())
+    if status == 0:
+        return None
+    how = "took longer than %g s" % seconds if status is None else _ended(status)
+    return "the site's %s %s%s" % (what, how, ": " + said if said else "")
+
+
+def _ended(status: int) -> str:
+    return "ended with exit code %d" % status if status >= 0 else "died of signal %d" % -status
+
+
+def _last_lines(data: bytes) -> str:
+    lines: Tuple[str, ...] = tuple(data.decode("utf-8", "replace").strip().splitlines())
+    return " | ".join(line[:300] for line in lines[-LAST_LINES:])

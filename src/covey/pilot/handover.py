@@ -1,0 +1,72 @@
+"""A pilot as one file for a bare host: this text, with the pilot and what it is told inside.
+
+The server fills in the two words below. Run, it puts both into a private directory and becomes the
+pilot; `--check` only looks whether this host would do, `--background` comes back at once.
+"""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+START = "{}"
+PILOT = ""
+
+
+def main() -> None:
+    if sys.version_info < (3, 6):
+        sys.exit("covey-pilot: this is Python %s; it takes 3.6 or later" % sys.version.split()[0])
+    words = [word for word in sys.argv[1:] if word not in ("--check", "--background")]
+    if words:
+        sys.exit("usage: covey-pilot [--check] [--background]")
+    start = json.loads(START)
+    background = start.pop("background", False) or "--background" in sys.argv
+    os.umask(0o077)
+    place = tempfile.mkdtemp(prefix="covey-pilot-")
+    pilot, told = os.path.join(place, "pilot.pyz"), os.path.join(place, "start.json")
+    start.update(directory=place, discard=[pilot])
+    with open(pilot, "wb") as file:
+        file.write(base64.b64decode(PILOT))
+    with open(told, "w") as text:
+        json.dump(start, text)
+    command = [sys.executable or "python3", pilot]
+    if "--check" in sys.argv:
+        sys.exit(check(command + ["--check", told], place))
+    if background:
+        leave()
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.execvp(command[0], command + [told])
+
+
+def check(command: "list[str]", place: str) -> int:
+    try:
+        return subprocess.call(command)
+    finally:
+        for name in os.listdir(place):
+            os.unlink(os.path.join(place, name))
+        os.rmdir(place)
+
+
+def leave() -> None:
+    """Go on in the background; what the pilot says goes to a file."""
+    handle, log = tempfile.mkstemp(prefix="covey-pilot-", suffix=".log")
+    ready, tell = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(tell)
+        os.read(ready, 1)  # until it has left this terminal, whose end would be its own
+        words = "covey-pilot: it is in the background, and writes to %s; to end it: kill %d"
+        print(words % (log, pid))
+        sys.stdout.flush()
+        os._exit(0)
+    os.setsid()
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    os.close(tell)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+"""Keeping tasks of different owners apart: each in a view of the host of its own.
+
+The rule: a task sees a read-only system, its own directory, what its bag's setup made (read-only),
+an empty /tmp and its own processes; of the pilot, other tasks and other people's homes it sees
+nothing, and there is nothing that it could signal. The network is the host's. Whether this host
+can do that is found out by doing it; a pilot that cannot does not serve several owners.
+
+Bubblewrap does it, where it is installed and may; else we do it ourselves (``namespaces``). Either
+is started with an empty environment and is told everything through a file: what a task's owner
+chose (LD_PRELOAD, say) must not touch the process that builds the walls.
+
+A task inside is still the pilot's user. So root is refused: nothing in /etc would be kept from it.
+"""
+
+import glob
+import os
+import shutil
+import tempfile
+import time
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
+
+from covey.pilot import namespaces, spawn
+from covey.pilot.furnish import Refused
+
+ROOTS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt")
+MORE = ("/sys", "/run/systemd/resolve")  # what tells of processors, and where names are resolved
+DEVICES = ("/dev/nvidia*", "/dev/kfd", "/dev/dri")
+EMPTY = ("/tmp", "/var/tmp")
+PROBE_SECONDS = 20.0
+_PROBE = (
+    'test ! -e "$1" || exit 3; readlink /proc/self/ns/pid > "$2" && true > "$3" && '
+    "! true 2> /dev/null > /usr/.x"
+)
+
+
+class Unavailable(Exception):
+    """Tasks cannot be kept apart here; says why."""
+
+
+class View(NamedTuple):
+    """What one task sees besides the system: directories that it may write to, others that it
+    may only read, and where it starts."""
+
+    writes: Tuple[str, ...]
+    reads: Tuple[str, ...]
+    chdir: str
+
+
+class Fixed(NamedTuple):
+    """What all tasks of this pilot see alike. ``hidden`` lies somewhere in what is ``shown``."""
+
+    shown: Tuple[str, ...]
+    links: Tuple[Tuple[str, str], ...]  # (target, path)
+    devices: Tuple[str, ...]
+    hidden: Tuple[str, ...]
+
+
+def survey(shown: Sequence[str], hidden: Sequence[str]) -> Fixed:
+    """Of this host; ``shown`` are more directories for all to read."""
+    links = [(os.readlink(path), path) for path in ROOTS if os.path.islink(path)]
+    plain = [path for path in ROOTS + MORE if os.path.isdir(path) and not os.path.islink(path)]
+    seen = plain + [os.path.realpath(path) for path in shown if os.path.isdir(path)]
+    secret = [os.path.realpath(path) for path in hidden]
+    return Fixed(
+        tuple(seen),
+        tuple(links),
+        tuple(path for pattern in DEVICES for path in sorted(glob.glob(pattern))),
+        tuple(path for path in secret if os.path.isdir(path) and _is_below(path, seen)),
+    )
+
+
+class Bubblewrap:
+    name = "bubblewrap"
+
+    def __init__(self, program: str, fixed: Fixed) -> None:
+        self._program = program
+        self._roots = fixed.shown + tuple(path for _, path in fixed.links)
+        words = [
+            "--unshare-user", "--unshare-pid", "--unshare-ipc", "--die-with-parent",
+            "--cap-drop", "ALL",
+        ]  # fmt: skip
+        for path in fixed.shown:
+            words += ["--ro-bind", path, path]
+        for target, path in fixed.links:
+            words += ["--symlink", target, path]
+        words += ["--proc", "/proc", "--dev", "/dev"]
+        for path in fixed.devices:
+            words += ["--dev-bind", path, path]
+        for path in EMPTY + fixed.hidden:
+            words += ["--tmpfs", path]
+        self._words = [spawn.encoded(word) for word in words]
+
+    def command(
+        self, view: View, file: str, argv: Sequence[str], env: Dict[bytes, bytes]
+    ) -> Tuple[List[Any], int]:
+        """What to start, and the descriptor that it must inherit. Raises Refused, OSError,
+        ValueError."""
+        check_visible(file, self._roots, view)
+        words = list(self._words)
+        for option, paths in ((b"--bind", view.writes), (b"--ro-bind", view.reads)):
+            for path in paths:
+                words += [option, spawn.encoded(path), spawn.encoded(path)]
+        words += [b"--chdir", spawn.encoded(view.chdir)]
+        for name, value in env.items():
+            words += [b"--setenv", name, value]
+        if any(b"\0" in word for word in words) or any(b"=" in name for name in env):
+            raise ValueError("a NUL or '=' where the system allows none")
+        fd = _file_of(b"".join(word + b"\0" for word in words))
+        return [self._program, "--args", str(fd), "--", file] + list(argv[1:]), fd
+
+    def start(self, view: View, file: str, argv: List[str], env: Dict[bytes, bytes]) -> int:
+        """The process id of the walls; the task is inside. Raises Refused, OSError, ValueError."""
+        command, fd = self.command(view, file, argv, env)
+        try:
+            os.set_inheritable(fd, True)
+            return spawn.start(self._program, command, {})
+        finally:
+            os.close(fd)
+
+
+class Own:
+    """The same, without any program."""
+
+    name = "user namespaces"
+
+    def __init__(self, fixed: Fixed) -> None:
+        self._fixed = fixed
+        self._roots = fixed.shown + tuple(path for _, path in fixed.links)
+
+    def start(self, view: View, file: str, argv: List[str], env: Dict[bytes, bytes]) -> int:
+        check_visible(file, self._roots, view)
+        walls = namespaces.Walls(self._fixed, EMPTY, view)
+        words = [spawn.encoded(word) for word in [file] + list(argv[1:])]
+        return namespaces.start(walls, words, env)
+
+
+Sandbox = Union[Bubblewrap, Own]
+
+
+def check_visible(file: str, roots: Sequence[str], view: View) -> None:
+    """Raises Refused for a program that the task would not see."""
+    if file.startswith("/") and not _is_below(file, tuple(roots) + view.writes + view.reads):
+        words = "{}: tasks of a pilot that several owners share do not see this program"
+        raise Refused(words.format(file))
+
+
+def find(directory: str, shown: Sequence[str], hidden: Sequence[str]) -> Sandbox:
+    """A way that works on this host, tried in the directory. Raises Unavailable."""
+    if os.getuid() == 0:
+        raise Unavailable(
+            "it runs as root, from whom nothing is hidden: start it as an ordinary user"
+        )
+    fixed = survey(shown, [directory] + list(hidden))
+    program = shutil.which("bwrap")
+    reasons = []
+    ways: List[Sandbox] = [Bubblewrap(program, fixed)] if program else []
+    if not program:
+        reasons.append("bubblewrap (bwrap) is not installed")
+    for way in ways + [Own(fixed)]:
+        try:
+            _probe(way, directory)
+            return way
+        except (Unavailable, OSError, ValueError) as error:
+            reasons.append("%s: %s" % (way.name, error))
+    raise Unavailable("; ".join(reasons))
+
+
+def _probe(way: Sandbox, directory: str) -> None:
+    """Really do it. Raises Unavailable and others."""
+    os.makedirs(directory, 0o700, exist_ok=True)
+    place = os.path.realpath(tempfile.mkdtemp(dir=directory, prefix="probe-"))
+    try:
+        home, other, said = (os.path.join(place, name) for name in ("home", "other", "said"))
+        os.mkdir(home)
+        os.mkdir(other)
+        inside = os.path.join(home, "inside")
+        argv = ["/bin/sh", "-c", _PROBE, "sh", other, inside, os.path.join(home, "written")]
+        status = _run(way, View((home,), (), home), argv, said)
+        with open(said, errors="replace") as file:
+            words = file.read().strip().splitlines()
+        if not os.path.exists(inside):
+            problem = words[-1] if words else "status %d" % status
+            raise Unavailable(problem if status >> 8 != 3 else "tasks would see one another")
+        with open(inside) as file:
+            if file.read().strip() == os.readlink("/proc/self/ns/pid"):
+                raise Unavailable("tasks would see the host's processes")
+        if status or not os.path.exists(os.path.join(home, "written")):
+            raise Unavailable("tasks could write to the system, or not to their directory")
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _run(way: Sandbox, view: View, argv: List[str], said: str) -> int:
+    """Start it with its output in that file, and wait for its end: the status."""
+    kept = [(fd, os.dup(fd)) for fd in (1, 2)]
+    output = os.open(said, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        for fd, _ in kept:
+            os.dup2(output, fd)
+        pid = way.start(view, argv[0], argv, {b"PATH": b"/usr/bin:/bin"})
+    finally:
+        for fd, copy in kept:
+            os.dup2(copy, fd)
+            os.close(copy)
+        os.close(output)
+    until = time.monotonic() + PROBE_SECONDS
+    while time.monotonic() < until:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return status
+        time.sleep(0.005)
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    raise Unavailable("it hangs")
+
+
+def _is_below(path: str, roots: Sequence[str]) -> bool:
+    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
+
+
+def _file_of(data: bytes) -> int:
+    """A descriptor from which that can be read; nobody else can find it."""
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("walls")  # novm
+    else:
+        fd, name = tempfile.mkstemp(prefix="covey-")
+        os.unlink(name)
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+        os.lseek(fd, 0, os.SEEK_SET)
+        return fd
+    except BaseException:
+        os.close(fd)
+        raise
