@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -24,10 +24,54 @@ Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 class Serve(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A server, embedded or not."""
 
+    listen: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Addresses to listen on, with commas between them, such as 0.0.0.0 or ::; "
+            "all but 127.0.0.1 and ::1 use TLS.",
+        ),
+    ] = "127.0.0.1"
     port: Annotated[
         int,
         Meta(ge=0, le=65535, description="Port to listen on; 0: the last one used, else any."),
     ] = 0
+    public: Annotated[
+        str,
+        Meta(
+            description="Address that others use to reach this server, where it is not the one "
+            "it listens on (a proxy), such as https://covey.example.org."
+        ),
+    ] = ""
+    tls: Annotated[
+        Literal["auto", "own", "off"],
+        Meta(
+            description="own: certificates of our own authority, kept in tls/ of the directory; "
+            "auto: the certificate given, else own, except on 127.0.0.1 and ::1; off: none."
+        ),
+    ] = "auto"
+    certificate: Annotated[
+        str,
+        Meta(
+            description="PEM file with the server's certificate and those above it; read again "
+            "when it changes."
+        ),
+    ] = ""
+    key: Annotated[str, Meta(description="PEM file with the key of that certificate.")] = ""
+    ca: Annotated[
+        str,
+        Meta(
+            description="PEM file with the authority that pilots are told to trust, where their "
+            "system does not know it: that of the certificate, or of the proxy in front."
+        ),
+    ] = ""
+    names: Annotated[
+        str,
+        Meta(
+            description="More names and addresses for our own certificate, with commas between "
+            "them; this host's own are in it."
+        ),
+    ] = ""
     idle_exit_seconds: Annotated[
         Seconds,
         Meta(description="An embedded server ends this long after the last bag and client."),
@@ -85,6 +129,23 @@ class Local(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         int,
         Meta(ge=1, description="Size of this machine's cache of input files."),
     ] = 10_240
+    shared: Annotated[
+        bool,
+        Meta(
+            description="Tasks of several owners run here, each walled in (bubblewrap or user "
+            "namespaces); where that cannot be, or for root, pilots do not start."
+        ),
+    ] = False
+    setup: Annotated[
+        str, Meta(description="A shell command that each pilot here runs before anything else.")
+    ] = ""
+    check: Annotated[
+        str,
+        Meta(
+            description="A shell command that says, by exit status 0, that this machine is well: "
+            "else a pilot takes no task."
+        ),
+    ] = ""
 
 
 class Run(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -108,6 +169,13 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     token_file: Annotated[
         str,
         Meta(description="File (mode 0600) that holds the token for that server."),
+    ] = ""
+    ca: Annotated[
+        str,
+        Meta(
+            description="PEM file with the authority to trust for that server (its tls/ca.pem); "
+            "empty: those of the system."
+        ),
     ] = ""
     serve: Serve = Serve()
     local: Local = Local()
@@ -276,7 +344,9 @@ def _checked(values: Mapping[str, object], place: Mapping[str, str]) -> dict[str
                 value, SETTINGS[key].kind, strict=not isinstance(value, str)
             )
         except msgspec.ValidationError as error:
-            raise BadConfig(f"{place[key]}: {key} = {value!r}: {error}") from error
+            choices = [word for part in get_args(SETTINGS[key].kind) for word in get_args(part)]
+            why = f"one of {', '.join(choices)}" if choices else str(error)
+            raise BadConfig(f"{place[key]}: {key} = {value!r}: {why}") from error
     return checked
 
 

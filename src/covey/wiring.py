@@ -5,19 +5,20 @@ import io
 import json
 import os
 import secrets
-import socket
 import sys
 import tempfile
 import threading
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from covey import __version__
 from covey.client.embedded import prepare
-from covey.config import Config
-from covey.core.errors import CoveyError, NotFound
+from covey.config import Config, Serve
+from covey.core.errors import BadConfig, NotFound
 from covey.core.model import Settings
+from covey.pilot.dial import context_for
 from covey.ports import Post, Reader
 from covey.sites.local import LocalSite
 from covey.store import filesystem
@@ -27,6 +28,10 @@ from covey.store.reading import SqliteReader
 from covey.store.sqlite import SqliteRecord
 from covey.store.tables import RowLoader, TableFiles
 from covey.store.writer import Writer
+
+if TYPE_CHECKING:
+    from covey.server.listening import Door
+    from covey.server.tls import Tls
 
 STORE = "covey.db"
 FILES = "files"
@@ -78,10 +83,12 @@ class _Parts:
         serve_ = config.serve
         self._directory = directory
         self._lock = lock
+        self._greets = not embedded and sys.stderr.isatty()  # logs are JSON: programs read them
         self._mine = threading.local()
         self._readers: list[SqliteReader] = []
         self.token, self.secret = _secrets(directory / SECRETS)
         self.store_name = str(directory / STORE)
+        self.pilot_file = directory / PILOT_FILE
         self.idle_exit_seconds = serve_.idle_exit_seconds if embedded else 0.0
         self.keep_logs_days = serve_.keep_logs_days
         self.keep_files_days = serve_.keep_files_days
@@ -96,9 +103,35 @@ class _Parts:
             local_pilots=config.local.pilots,
             local_slots=config.local_slots,
         )
-        self.listening = _listen(serve_.port, directory / SERVER)
-        host, port = self.listening.getsockname()
-        self.address = f"http://{host}:{port}"
+        self._given_ca = _pem(serve_.ca)
+        self._listen(serve_)
+
+    def _listen(self, serve_: Serve) -> None:
+        """Doors, certificates, and what others are told of them. Raises BadConfig."""
+        from covey.server import listening
+
+        listening.allow_many_files()
+        where = listening.places(serve_.listen)
+        kind = _tls_kind(serve_, listening.is_local(where))
+        names = listening.Names(where, serve_.names, serve_.public)
+        self.tls = _tls(kind, serve_, self._directory, names)
+        last = _last_ports(self._directory / SERVER)
+        secure = self.tls is not None
+        self.doors: Sequence[Door] = listening.open_doors(where, secure, serve_.port, last.port)
+        self.port = self.doors[0].port
+        self.address = listening.url_of(listening.seen_from_here(where), self.port, secure)
+        self.public = serve_.public or self.address
+        if not serve_.public and not listening.is_local(where):
+            self.public = listening.url_of(names.public(), self.port, secure)
+        if kind == "given":  # which does not name this machine's loopback
+            own = listening.places(listening.LOOPBACK)
+            self.doors = [*self.doors, *listening.open_doors(own, False, 0, last.own)]
+            self.address = listening.url_of(listening.LOOPBACK, self.doors[-1].port, False)
+
+    @property
+    def ca(self) -> str:
+        """PEM: whom clients and pilots shall trust; empty: whom their system trusts."""
+        return (self.tls.ca if self.tls is not None else "") + self._given_ca
 
     def store(self, post: Post, crashed: Callable[[Exception], None]) -> Writer:
         return Writer(SqliteRecord(self._directory / STORE), post, crashed)
@@ -107,9 +140,8 @@ class _Parts:
         return RowLoader(self.tables, post)
 
     def sites(self, post: Post) -> LocalSite:
-        pilot_file = self._directory / PILOT_FILE
-        write_pilot_file(pilot_file)
-        command = [sys.executable, str(pilot_file)]
+        write_pilot_file(self.pilot_file)
+        command = [sys.executable, str(self.pilot_file)]
         folder = self._directory / "pilots"
         server = self._directory / SERVER
         return LocalSite(folder, server, self.secret, command, post, self._pilot_options)
@@ -130,6 +162,17 @@ class _Parts:
     def announce(self) -> None:
         self._lock.announce(self.address)
         self._write_server_file(os.getpid())
+        if self._greets:
+            self._greets = False
+            print(f"covey: {self._greeting()}", file=sys.stderr, flush=True)
+
+    def _greeting(self) -> str:
+        words = f"this server is at {self.public}"
+        if self.tls is not None and self.tls.ca:
+            words += f", and its authority in {self._directory / 'tls' / 'ca.pem'}"
+        elif self.public.startswith("http:"):
+            words += ", for this machine only"
+        return words + "; Ctrl-C ends it"
 
     def withdraw(self) -> None:
         with contextlib.suppress(OSError):
@@ -138,6 +181,9 @@ class _Parts:
     def _write_server_file(self, pid: int) -> None:
         found = {
             "address": self.address,
+            "public": self.public,
+            "ca": self.ca,
+            "port": self.port,
             "token": self.token,
             "pid": pid,
             "started": self._lock.holder.since,
@@ -154,7 +200,7 @@ def _pilot_options(config: Config, directory: Path) -> dict[str, object]:
         found["memory_mb"] = (local.memory_mb or _memory_mb()) // max(1, local.pilots)
     if local.gpus:
         found["gpus"] = local.gpus
-    return found
+    return {**found, "shared": local.shared, "setup": local.setup, "check": local.check}
 
 
 def _memory_mb() -> int:
@@ -214,29 +260,70 @@ def _pilot_content() -> bytes:
     return content.getvalue()
 
 
-def _listen(port: int, server_file: Path) -> socket.socket:
-    """On the given port; else on the one used before, so that pilots find us again; else any."""
-    wanted = [port] if port else [_last_port(server_file), 0]
-    for one in wanted:
-        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind(("127.0.0.1", one))
-        except OSError as error:
-            listening.close()
-            if port:
-                raise CoveyError(f"port {port} cannot be used: {error}. Choose another.") from None
-            continue
-        listening.listen(1024)
-        return listening
-    raise CoveyError("no port on 127.0.0.1 can be used")
+def _tls_kind(serve_: Serve, local: bool) -> str:
+    """`off`, `own` or `given`. Raises BadConfig for what would be unsafe, or unclear."""
+    if bool(serve_.certificate) != bool(serve_.key):
+        raise BadConfig("serve.certificate and serve.key belong together: give both, or neither")
+    if serve_.public and not serve_.public.startswith(("https://", "http://")):
+        raise BadConfig(
+            f"serve.public = {serve_.public!r}: write it like https://covey.example.org"
+        )
+    if serve_.tls == "off":
+        if not local:
+            raise BadConfig(
+                f"serve.listen = {serve_.listen!r} without TLS would send tokens and results over "
+                "the network for all to read. Listen on 127.0.0.1, or leave serve.tls at auto."
+            )
+        return "off"
+    if serve_.tls == "auto" and serve_.certificate:
+        return "given"
+    return "own" if serve_.tls == "own" or not local else "off"
 
 
-def _last_port(server_file: Path) -> int:
+def _tls(kind: str, serve_: Serve, directory: Path, names: Callable[[], list[str]]) -> "Tls | None":
+    from covey.server.tls import Given, Own, Tls
+
+    if kind == "off":
+        return None
+    if kind == "own":
+        return Tls(Own(directory / "tls", names))
+    certificate, key = (_expanded(path) for path in (serve_.certificate, serve_.key))
     try:
-        return int(json.loads(server_file.read_text())["address"].rpartition(":")[2])
+        return Tls(Given(certificate, key))
+    except OSError as error:
+        raise BadConfig(f"{error.filename}: {error.strerror}") from error
+
+
+def _pem(name: str) -> str:
+    try:
+        found = _expanded(name).read_text("ascii") if name else ""
+        if found:
+            context_for(found)
+    except OSError as error:
+        raise BadConfig(f"serve.ca {name}: {error.strerror}") from error
+    except ValueError as error:
+        raise BadConfig(f"serve.ca {name}: that is no certificate in PEM") from error
+    return found
+
+
+def _expanded(name: str) -> Path:
+    return Path(os.path.abspath(os.path.expanduser(name)))
+
+
+class _Ports(NamedTuple):
+    """Those used last; 0: none. `own`: the one that this machine's own clients use."""
+
+    port: int
+    own: int
+
+
+def _last_ports(server_file: Path) -> _Ports:
+    try:
+        found = json.loads(server_file.read_text())
+        own = int(found["address"].rpartition(":")[2])
+        return _Ports(int(found.get("port", own)), own)
     except (OSError, ValueError, KeyError):
-        return 0
+        return _Ports(0, 0)
 
 
 def _secrets(path: Path) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import uvicorn
@@ -19,20 +20,34 @@ from covey.client.client import Client
 from covey.core.actions import LoadRows, Note, Write
 from covey.core.errors import InvalidBag
 from covey.core.events import BagLoaded, Committed, Event
-from covey.core.model import BagId, BagSnapshot, JobRecord, RequestId, Rows, Settings, Snapshot
+from covey.core.model import (
+    BagId,
+    BagSnapshot,
+    JobRecord,
+    RequestId,
+    Role,
+    Rows,
+    Settings,
+    Snapshot,
+)
 from covey.core.state import State
+from covey.core.tokens import hand_job, job_secret
 from covey.engine import Engine
 from covey.ports import EngineEvent, StoreOpened
 from covey.server.admission import Admission
 from covey.server.api import Api, Endpoint, Handler
 from covey.server.app import App
 from covey.server.asking import Asking
+from covey.server.auth import SEE, Needs
+from covey.server.files import Blobs, FileRoutes
 from covey.server.gateway import Gateway
+from covey.server.invitations import Invitations, Whereabouts
 from covey.server.pilots import PilotCalls, respond
 from covey.server.tails import Tails
 from covey.wire import BagView, HostView, Output, PilotView, ResultQuery, ResultRow
 
 TOKEN, SECRET = "a token", "a secret"
+HERE = Whereabouts("https://here", "a certificate")
 API = "/api/v1"
 T = TypeVar("T")
 
@@ -45,6 +60,7 @@ class Answer(NamedTuple):
     status: int
     kind: str
     body: bytes
+    headers: dict[str, str]
 
     @property
     def content(self) -> Any:
@@ -62,6 +78,7 @@ class Shelf:
         self.groups: list[Any] = []
         self.failed: list[int] = []
         self.returned: list[Any] = []
+        self.named: set[tuple[str, str]] = set()
         self.known_hosts: list[HostView] = []
         self.printed: Output | None = None
         self.error: Exception | None = None
@@ -107,6 +124,10 @@ class Shelf:
         self._note("digests")
         return set()
 
+    def names_file(self, owner: str, digest: str) -> bool:
+        self._note("names_file", owner, digest)
+        return (owner, digest) in self.named
+
     def attempts(self, bag: int, task: int) -> list[ResultRow]:
         self._note("attempts", bag, task)
         return self.rows
@@ -139,8 +160,8 @@ class Held:
 class Mounted:
     """Stands for the file routes: shows that they are guarded, and who calls."""
 
-    def routes(self, guarded: Callable[[Handler], Endpoint]) -> list[Route]:
-        return [Route(API + "/files/{digest}", guarded(self._one), methods=["GET"])]
+    def routes(self, guarded: Callable[[Handler, Needs], Endpoint]) -> list[Route]:
+        return [Route(API + "/files/{digest}", guarded(self._one, SEE), methods=["GET"])]
 
     async def _one(self, request: Request) -> list[str]:
         return [request.path_params["digest"]]
@@ -182,17 +203,25 @@ class _Tables:
 
 
 class Clock:
+    """The time, which a test may move on."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
     def now(self) -> float:
-        return time.time()
+        return time.time() + self.ahead
 
 
 class Place:
     """A server to talk to. Its inside is touched through `do` only."""
 
-    def __init__(self) -> None:
+    def __init__(self, blobs: Blobs | None = None) -> None:
+        self.blobs = blobs
+        self.pilot_file: Path | None = None
         self.shelf = Shelf()
         self.held = Held()
         self.events: list[Event] = []
+        self.clock = Clock()
         self.loop = asyncio.new_event_loop()
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.host, self.port = self.socket.getsockname()
@@ -211,25 +240,28 @@ class Place:
             tables=_Tables(),
             replies=gateway,
             sites=ports,
-            clock=Clock(),
+            clock=self.clock,
             log=ports,
             settings=Settings(poll_seconds=0.2),
         )
         gateway.engine = self.engine
-        self.asking = Asking(gateway, lambda: self.shelf, Clock())
+        self.asking = Asking(gateway, lambda: self.shelf, self.clock)
         self.tails = Tails(self.loop.time, first=1_000_000)
         self.api = Api(
             asking=self.asking,
             admission=Admission(self.held, self.held),
             tails=self.tails,
-            files=Mounted(),
+            files=Mounted() if self.blobs is None else FileRoutes(self.blobs, self.asking),
             token=TOKEN,
+            more=[Invitations(self.asking, SECRET, lambda: HERE, Path("no pilot file"))],
             store="a shelf",
             stop=lambda drain: 7 if drain else 3,
         )
-        pilots = PilotCalls(gateway, SECRET, self.tails, Mounted())
-        app = App(engine=self.engine, pilots=pilots, api=self.api, metrics=lambda: b"")
-        config = uvicorn.Config(app, log_config=None, lifespan="off", http="httptools")
+        self.pilots = pilots = PilotCalls(
+            gateway, SECRET, self.tails, Mounted(), self.pilot_file, now=self.clock.now
+        )
+        self.app = App(engine=self.engine, pilots=pilots, api=self.api, metrics=lambda: b"")
+        config = uvicorn.Config(self.app, log_config=None, lifespan="off", http="httptools")
         self.http = uvicorn.Server(config)
         self.engine.start()
         self.loop.call_later(0.05, self._ready.set)
@@ -265,8 +297,15 @@ class Place:
         assert self.engine.scheduler is not None
         return self.engine.scheduler.state
 
-    def client(self) -> Client:
-        return Client(f"http://{self.host}:{self.port}", TOKEN, patience_seconds=0)
+    def client(self, token: str = TOKEN) -> Client:
+        return Client(f"http://{self.host}:{self.port}", token, patience_seconds=0)
+
+    def token(self, role: Role, owner: str, seconds: float = 0.0) -> str:
+        asked = {"name": f"{owner}'s", "role": role.value, "owner": owner, "seconds": seconds}
+        found = self.call("POST", API + "/tokens", asked)
+        assert found.status == 201, found.body
+        token: str = found.content["token"]
+        return token
 
     def connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection(self.host, self.port, timeout=30)
@@ -278,7 +317,8 @@ class Place:
         try:
             connection.request(method, path, data, {"Authorization": f"Bearer {secret}"})
             found = connection.getresponse()
-            return Answer(found.status, found.headers.get("content-type", ""), found.read())
+            kind = found.headers.get("content-type", "")
+            return Answer(found.status, kind, found.read(), dict(found.headers.items()))
         finally:
             connection.close()
 
@@ -309,8 +349,11 @@ class Place:
 
     def enrol(self, **fields: Any) -> "Pilot":
         key = f"key-of-a-pilot-{time.monotonic_ns()}"
-        enrol = {"key": key, "host": "n1", "slots": 4, **fields}
-        return Pilot(self, self.call("POST", "/pilot/v1/enrol", enrol, SECRET).content)
+        job = hand_job("*", time.time() + 600, f"{time.monotonic_ns()}")
+        enrol = {"key": key, "host": "n1", "slots": 4, "job": job, **fields}
+        found = self.call("POST", "/pilot/v1/enrol", enrol, job_secret(SECRET, enrol["job"]))
+        assert found.status == 200, found.body
+        return Pilot(self, found.content)
 
 
 class Pilot:
@@ -337,8 +380,9 @@ class Pilot:
 
 
 @contextmanager
-def open_place() -> Iterator[Place]:
-    place = Place()
+def open_place(blobs: Blobs | None = None) -> Iterator[Place]:
+    """With `blobs`, files are really there."""
+    place = Place(blobs)
     place.start()
     try:
         yield place

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from covey.client.embedded import read_record
+from covey.core.tokens import hand_job, job_secret
 from tests.faults.world import World, open_world
 
 ENROL, SYNC, LEAVE = "/pilot/v1/enrol", "/pilot/v1/sync", "/pilot/v1/leave"
@@ -29,6 +30,10 @@ class Answer(NamedTuple):
     @property
     def content(self) -> Any:
         return json.loads(self.body)
+
+
+def new_job() -> str:
+    return hand_job("*", time.time() + 3600, f"{time.monotonic_ns()}")
 
 
 class Server:
@@ -50,8 +55,10 @@ class Server:
 
     def call(self, method: str, path: str, body: Any = None, secret: str | None = None) -> Answer:
         """`body`: bytes as they are, anything else as JSON."""
-        if secret is None:
-            secret = self.secret if path == ENROL else self.token
+        if secret is None and path == ENROL:
+            job = body.get("job") if isinstance(body, dict) else None
+            secret = job_secret(self.secret, job if isinstance(job, str) else "")
+        secret = self.token if secret is None else secret
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         connection = self.connect()
         try:
@@ -63,7 +70,7 @@ class Server:
 
     def enrol(self, **fields: Any) -> "Pilot":
         key = f"key-of-a-pilot-{time.monotonic_ns()}"
-        enrol = {"key": key, "host": "nowhere", "slots": 4, **fields}
+        enrol = {"key": key, "host": "nowhere", "slots": 4, "job": new_job(), **fields}
         found = self.call("POST", ENROL, enrol)
         assert found.status == 200, found.body
         return Pilot(self, found.content)
@@ -205,7 +212,8 @@ def test_what_is_no_message_is_refused(server: Server, path: str, body: bytes) -
     ids=str,
 )
 def test_a_wrong_enrolment_is_refused(server: Server, wrong: dict[str, Any]) -> None:
-    enrol = {"key": "a-good-long-key", "host": "nowhere", "slots": 4, **wrong}
+    job = new_job()
+    enrol = {"key": "a-good-long-key", "host": "nowhere", "slots": 4, "job": job, **wrong}
     given = {name: value for name, value in enrol.items() if value is not None}
     server.refuses(400, "POST", ENROL, given)
 
@@ -282,9 +290,11 @@ def test_an_end_of_nothing_is_harmless(server: Server, pilot: Pilot, strange: li
 
 
 def test_who_is_not_known_is_turned_away(server: Server, pilot: Pilot) -> None:
-    enrol = {"key": "a-good-long-key", "host": "nowhere", "slots": 4}
+    job = new_job()
+    enrol = {"key": "a-good-long-key", "host": "nowhere", "slots": 4, "job": job}
     sync = pilot.message(1, 0)
     leave = {"pilot": pilot.id, "epoch": pilot.epoch}
+    server.refuses(401, "POST", ENROL, enrol, job_secret(server.secret, new_job()))
     for wrong in ("", "wrong", server.token, "\xe9"):
         server.refuses(401, "POST", ENROL, enrol, wrong)
         server.refuses(401, "POST", SYNC, sync, wrong)

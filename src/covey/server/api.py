@@ -1,13 +1,12 @@
 """The REST API for people: everything the console, the CLI and Python show or do.
 
-Here are its frame, which lets in only those who show the token, and the list of its routes. Live
-bags are answered from core, the rest from the record.
+Here are its frame, which lets in only those who may, and the list of its routes with what each of
+them needs. Live bags are answered from core, the rest from the record.
 """
 
 import asyncio
-import hmac
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -18,11 +17,14 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from covey import __version__
+from covey.core.model import Role
+from covey.server import auth, openapi
 from covey.server.admission import Admission
-from covey.server.asking import Asking
+from covey.server.asking import Asking, caller_of, choice
+from covey.server.auth import ACT, ACT_ON_OWN, MANAGE, SEE, SEE_OWN, Needs
 from covey.server.bags import BagCalls
-from covey.server.problems import HttpProblem
 from covey.server.results import ResultCalls
+from covey.server.rights import RightCalls
 from covey.server.tails import Tails
 from covey.server.views import host_views, pilot_view
 from covey.wire import HostView, PilotView, ServerView
@@ -34,9 +36,15 @@ PREFIX = "/api/v1"
 
 
 class FileRoutes(Protocol):
-    """Uploads and downloads; `guarded` makes an endpoint of a handler."""
+    """Uploads and downloads; `guarded` makes an endpoint of a handler and what it needs."""
 
-    def routes(self, guarded: Callable[[Handler], Endpoint]) -> list[Route]: ...
+    def routes(self, guarded: Callable[[Handler, Needs], Endpoint]) -> list[Route]: ...
+
+
+class MoreRoutes(Protocol):
+    """Calls of another module's."""
+
+    def routes(self, guarded: Callable[[Handler, Needs, int], Endpoint]) -> list[BaseRoute]: ...
 
 
 class Api:
@@ -50,12 +58,16 @@ class Api:
         token: str,
         store: str,
         stop: Callable[[bool], int],
+        more: Sequence[MoreRoutes] = (),
     ) -> None:
+        """`token` is the server's own."""
         self._asking = asking
+        self._guard = auth.Guard(token, asking.state, asking.clock.now)
+        self._rights = RightCalls(asking)
+        self._more = more
         self._bags = BagCalls(asking, admission)
         self._results = ResultCalls(asking, tails)
         self._files = files
-        self._token = token.encode()
         self._started = asking.clock.now()
         self._store = store
         self._stop = stop
@@ -63,49 +75,67 @@ class Api:
         self.open_requests = 0
 
     def routes(self) -> list[BaseRoute]:
-        def route(path: str, handler: Handler, method: str = "GET", status: int = 200) -> Route:
-            return Route(PREFIX + path, self.guarded(handler, status), methods=[method])
+        def see(path: str, handler: Handler, needs: Needs) -> Route:
+            return Route(PREFIX + path, self.guarded(handler, needs), methods=["GET"])
 
-        bags, results = self._bags, self._results
+        def act(path: str, handler: Handler, needs: Needs, status: int = 200) -> Route:
+            return Route(PREFIX + path, self.guarded(handler, needs, status), methods=["POST"])
+
+        bags, results, rights = self._bags, self._results, self._rights
         return [
-            route("/server", self._server),
-            route("/stop", self._stop_server, "POST"),
-            route("/pilots", self._pilots),
-            route("/hosts", self._hosts),
-            route("/bags", bags.submit, "POST", 201),
-            route("/bags", bags.all),
-            route("/bags/{bag}", bags.one),
-            route("/bags/{bag}/append", bags.append, "POST"),
-            route("/bags/{bag}/close", bags.close, "POST"),
-            route("/bags/{bag}/cancel", bags.cancel, "POST"),
-            route("/bags/{bag}/pause", bags.pause, "POST"),
-            route("/bags/{bag}/resume", bags.resume, "POST"),
-            route("/bags/{bag}/retry", bags.retry, "POST"),
-            route("/bags/{bag}/purge", bags.purge, "POST"),
-            route("/bags/{bag}/running", bags.running),
-            route("/bags/{bag}/results", results.results),
-            route("/bags/{bag}/failures", results.failures),
-            route("/bags/{bag}/files", results.files),
-            route("/bags/{bag}/live", results.live),
-            route("/bags/{bag}/tasks/{task}", results.attempts),
-            route("/bags/{bag}/tasks/{task}/output", results.output),
+            see("/openapi.json", self._describe, SEE),
+            see("/server", self._server, SEE),
+            act("/stop", self._stop_server, MANAGE),
+            see("/pilots", self._pilots, SEE),
+            see("/hosts", self._hosts, SEE),
+            see("/tokens", rights.all, ACT),
+            act("/tokens", rights.issue, ACT, 201),
+            act("/tokens/{token}/revoke", rights.revoke, ACT),
+            act("/bags", bags.submit, ACT, 201),
+            see("/bags", bags.all, SEE),
+            see("/bags/{bag}", bags.one, SEE),
+            act("/bags/{bag}/append", bags.append, ACT_ON_OWN),
+            act("/bags/{bag}/close", bags.close, ACT_ON_OWN),
+            act("/bags/{bag}/cancel", bags.cancel, ACT_ON_OWN),
+            act("/bags/{bag}/pause", bags.pause, ACT_ON_OWN),
+            act("/bags/{bag}/resume", bags.resume, ACT_ON_OWN),
+            act("/bags/{bag}/retry", bags.retry, ACT_ON_OWN),
+            act("/bags/{bag}/purge", bags.purge, ACT_ON_OWN),
+            see("/bags/{bag}/running", bags.running, SEE_OWN),
+            see("/bags/{bag}/results", results.results, SEE_OWN),
+            see("/bags/{bag}/failures", results.failures, SEE_OWN),
+            see("/bags/{bag}/files", results.files, SEE_OWN),
+            see("/bags/{bag}/live", results.live, SEE_OWN),
+            see("/bags/{bag}/tasks/{task}", results.attempts, SEE_OWN),
+            see("/bags/{bag}/tasks/{task}/output", results.output, SEE_OWN),
             *self._files.routes(self.guarded),
+            *(route for one in self._more for route in one.routes(self.guarded)),
         ]
 
-    def guarded(self, handler: Handler, status: int = 200) -> Endpoint:
-        """An endpoint for those who show the token."""
+    def guarded(self, handler: Handler, needs: Needs, status: int = 200) -> Endpoint:
+        """An endpoint for those who may."""
 
         async def endpoint(request: Request) -> Response:
-            given = request.headers.get("authorization", "").encode()
-            if not hmac.compare_digest(given, b"Bearer " + self._token):
-                raise HttpProblem(401, "unauthorized", "the token is missing or wrong")
+            caller = self._guard.caller(request.headers.get("authorization", ""))
+            auth.admit(caller, needs.role)
+            request.state.caller = caller
             with self._counted():
+                if "bag" in request.path_params:
+                    await self._find_bag(request, needs)
                 found = await handler(request)
             if isinstance(found, Response):
                 return _Counted(found, self._counted)
             return Response(msgspec.json.encode(found), status, media_type="application/json")
 
+        endpoint.needs = needs  # type: ignore[attr-defined]
         return endpoint
+
+    async def _find_bag(self, request: Request, needs: Needs) -> None:
+        """Which one it is, and whose."""
+        bag = request.state.bag = await self._asking.named_bag(request)
+        caller = caller_of(request)
+        if needs.own and not caller.may(Role.ADMIN):
+            auth.admit_to(caller, await self._asking.owner(bag), f"bag {bag}")
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -117,7 +147,10 @@ class Api:
             self.last_request = asyncio.get_running_loop().time()
 
     async def _stop_server(self, request: Request) -> dict[str, int]:
-        return {"count": self._stop(request.query_params.get("drain", "0") == "1")}
+        return {"count": self._stop(choice(request, "drain", "0", "1") == "1")}
+
+    async def _describe(self, _: Request) -> Response:
+        return Response(openapi.text().encode(), media_type="application/json")
 
     async def _server(self, _: Request) -> ServerView:
         state = self._asking.state()
@@ -133,11 +166,18 @@ class Api:
             slots=state.slots() if state else 0,
         )
 
-    async def _pilots(self, _: Request) -> list[PilotView]:
+    async def _pilots(self, request: Request) -> list[PilotView]:
+        """Those that are here, or might be; with `all=1` also the last that were."""
+        everyone = request.query_params.get("all", "0") == "1"
+        recorded: list[PilotView] = []
+        if everyone or self._asking.state() is None:
+            recorded = await self._asking.read(lambda reader: reader.pilots())
         state = self._asking.state()
         if state is None:
-            return await self._asking.read(lambda reader: reader.pilots())
-        return [pilot_view(pilot) for pilot in reversed(state.pilots.values())]
+            return recorded
+        here = [pilot_view(pilot) for pilot in reversed(state.pilots.values())]
+        gone = [one for one in recorded if one.id not in state.pilots and one.status == "left"]
+        return sorted(here + gone, key=lambda one: -one.id)
 
     async def _hosts(self, _: Request) -> list[HostView]:
         recorded = await self._asking.read(lambda reader: reader.hosts())

@@ -5,6 +5,7 @@ readers never hold up the engine.
 """
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ from covey.core.events import Event
 from covey.core.model import BagId, RequestId
 from covey.core.state import Bag, State
 from covey.ports import Clock, Reader
+from covey.server.auth import Caller
 from covey.server.gateway import Gateway, Unavailable
 from covey.server.pilots import read_body
 from covey.server.problems import HttpProblem, from_refusal
@@ -24,8 +26,14 @@ from covey.server.problems import HttpProblem, from_refusal
 MOST_BYTES = 64 << 20
 MOST_NUMBER = 2**53  # larger ones are not exact in every JSON reader
 LONGEST_WAIT = 60.0
+MOST_OWNERS = 10_000  # of bags that are over
+
+# Python reads more than these as numbers: 1_0, ٣, nan.
+_WHOLE = re.compile(r"-?[0-9]{1,30}")
+_DECIMAL = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
 
 T = TypeVar("T")
+Number = TypeVar("Number", int, float)
 
 
 class Asking:
@@ -35,6 +43,7 @@ class Asking:
         self.clock = clock
         self.changed = asyncio.Event()  # set, and replaced, whenever something became durable
         self._ending = False
+        self._owners: dict[BagId, str] = {}  # an owner never changes
 
     def note_change(self) -> None:
         """Something became durable: let those who wait for news look again."""
@@ -98,18 +107,51 @@ class Asking:
     # -- requests --------------------------------------------------------------------------
 
     def bag_id(self, request: Request) -> BagId:
+        """The bag that the address names, once it is known."""
+        bag: BagId = request.state.bag
+        return bag
+
+    async def named_bag(self, request: Request) -> BagId:
         """The bag that the address names, which there is or was."""
         state = self.state()
         if request.path_params["bag"] == "latest":
             if state is None:
                 raise HttpProblem(503, "unavailable", self.trouble, 1)
-            if state.next_bag == 1:
-                raise HttpProblem(404, "not-found", "there are no bags yet")
-            return BagId(state.next_bag - 1)
+            return await self._latest(state, caller_of(request))
         bag = BagId(number(request, "bag", 0))
         if bag < 1 or (state is not None and bag >= state.next_bag):
             raise HttpProblem(404, "not-found", f"there is no bag {bag}")
         return bag
+
+    async def _latest(self, state: State, caller: Caller) -> BagId:
+        """The last one that this caller submitted."""
+        if caller.trusted and state.next_bag > 1:
+            return BagId(state.next_bag - 1)
+        found = [] if caller.trusted else await self.read(lambda reader: reader.bags())
+        for view in found:
+            if view.owner == caller.owner:
+                return BagId(view.id)
+        raise HttpProblem(404, "not-found", "there are no bags yet")
+
+    async def owner(self, bag: BagId) -> str:
+        """Whose bag it is. Raises HttpProblem if it is not there any more."""
+        live = self.live(bag)
+        if live is not None:
+            return live.spec.owner
+        if bag not in self._owners:
+            found = await self.read(lambda reader: reader.bag(bag))
+            if found is None:
+                raise HttpProblem(404, "not-found", f"there is no bag {bag}")
+            if len(self._owners) >= MOST_OWNERS:
+                self._owners.clear()
+            self._owners[bag] = found.owner
+        return self._owners[bag]
+
+
+def caller_of(request: Request) -> Caller:
+    """Whoever makes this request, and has been let in."""
+    caller: Caller = request.state.caller
+    return caller
 
 
 def reading(read: Callable[[], T]) -> T:
@@ -131,18 +173,24 @@ async def order(request: Request, kind: type[T], default: T | None = None) -> T:
         return default
     try:
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise HttpProblem(400, "invalid", f"the request's body: {error}") from error
 
 
 def number(request: Request, name: str, default: int) -> int:
-    return int(_finite(request, name, str(default)))
+    text = _said(request, name, str(default))
+    if not _WHOLE.fullmatch(text):
+        raise HttpProblem(400, "invalid", f"{name} must be a whole number, not {text[:100]!r}")
+    return _in_range(name, int(text))
 
 
 def deadline(request: Request, longest: float = LONGEST_WAIT) -> float:
     """When to answer at the latest, by the event loop's clock."""
-    wait = min(_finite(request, "wait", "0"), longest)
-    return asyncio.get_running_loop().time() + wait
+    text = _said(request, "wait", "0")
+    if not _DECIMAL.fullmatch(text):
+        raise HttpProblem(400, "invalid", f"wait must be a number, not {text[:100]!r}")
+    wait = _in_range("wait", float(text))
+    return asyncio.get_running_loop().time() + min(wait, longest)
 
 
 def choice(request: Request, name: str, *allowed: str) -> str:
@@ -153,14 +201,13 @@ def choice(request: Request, name: str, *allowed: str) -> str:
     return found
 
 
-def _finite(request: Request, name: str, default: str) -> float:
-    text: str = request.path_params.get(name) or request.query_params.get(name, default)
-    try:
-        value = float(text)
-        exact = int(value)
-    except (ValueError, OverflowError):
-        raise HttpProblem(400, "invalid", f"{name} must be a number, not {text!r}") from None
-    if abs(exact) > MOST_NUMBER:
+def _said(request: Request, name: str, default: str) -> str:
+    found: str = request.path_params.get(name) or request.query_params.get(name, default)
+    return found
+
+
+def _in_range(name: str, value: Number) -> Number:
+    if abs(value) > MOST_NUMBER:
         raise HttpProblem(400, "invalid", f"{name} is out of range")
     return value
 

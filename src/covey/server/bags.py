@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 from starlette.requests import Request
 
 from covey.core.actions import ReplyMessage
@@ -16,11 +17,12 @@ from covey.core.events import (
     RetryRequested,
     SegmentAppended,
 )
-from covey.core.model import BagId, BagSpec, Segment
+from covey.core.model import BagId, BagSpec, Role, Segment
 from covey.core.space import LARGEST_BAG
 from covey.core.state import Bag
 from covey.server.admission import Admission
-from covey.server.asking import Asking, choice, deadline, number, order
+from covey.server.asking import Asking, caller_of, choice, deadline, number, order
+from covey.server.auth import Caller
 from covey.server.problems import HttpProblem
 from covey.server.views import bag_view, running_rows
 from covey.wire import BagView, RunningRow
@@ -59,7 +61,8 @@ class BagCalls:
     # -- doing -----------------------------------------------------------------------------
 
     async def submit(self, request: Request) -> ReplyMessage:
-        spec = await self._admission.bag(await order(request, BagSpec))
+        asked = _owned(await order(request, BagSpec), caller_of(request))
+        spec = await self._admission.bag(asked)
         return await self._asking.ask(lambda number: BagSubmitted(number, spec))
 
     async def append(self, request: Request) -> ReplyMessage:
@@ -108,7 +111,10 @@ class BagCalls:
 
     # -- seeing ----------------------------------------------------------------------------
 
-    async def all(self, _: Request) -> list[BagView]:
+    async def all(self, request: Request) -> list[BagView]:
+        return [_seen_by(caller_of(request), view) for view in await self._all()]
+
+    async def _all(self) -> list[BagView]:
         found = await self._asking.read(lambda reader: reader.bags())
         state = self._asking.state()
         if state is None:
@@ -129,15 +135,15 @@ class BagCalls:
             changed = self._asking.changed
             live = self._asking.live(bag)
             if live is None or len(live.done) + len(live.failed) != seen:
-                return await self._view(bag)
+                break
             if not await self._asking.news(until, changed):
-                return await self._view(bag)
+                break
+        return _seen_by(caller_of(request), await self._view(bag))
 
     async def running(self, request: Request) -> list[RunningRow]:
+        limit = min(number(request, "limit", 1000), MOST_ROWS)
         bag, state = self._asking.live(self._asking.bag_id(request)), self._asking.state()
-        if bag is None or state is None:
-            return []
-        return running_rows(state, bag, min(number(request, "limit", 1000), MOST_ROWS))
+        return [] if bag is None or state is None else running_rows(state, bag, limit)
 
     async def _view(self, bag: BagId) -> BagView:
         live = self._asking.live(bag)
@@ -161,3 +167,31 @@ class BagCalls:
             names = found.result_names if found is not None else names
             self._names[bag.id] = (now, names)
         return names
+
+
+def _owned(spec: BagSpec, caller: Caller) -> BagSpec:
+    """The bag is the caller's, whatever it says; an admin's may be anybody's. So are keys: two
+    owners may use the same."""
+    if caller.trusted:
+        return spec
+    owner = caller.owner
+    if caller.role is Role.ADMIN and spec.owner:
+        owner = spec.owner
+    key = f"{owner}\n{spec.key}" if spec.key else ""
+    return replace(spec, owner=owner, key=key)
+
+
+def _seen_by(caller: Caller, view: BagView) -> BagView:
+    """How somebody else's bag gets on is for all to see; what is in it is not."""
+    if caller.owns(view.owner):
+        return view
+    return replace(
+        view,
+        argv=[],
+        names=[],
+        labels={},
+        notes="",
+        outputs=[],
+        result_names=[],
+        stragglers=[],
+    )

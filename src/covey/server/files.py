@@ -18,9 +18,10 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from covey.core.errors import BadFile, NotFound, StoreError
-from covey.core.model import BagId, BagSpec
+from covey.core.model import BagId, BagSpec, Role
 from covey.core.state import Pilot, State
-from covey.server.asking import number, order
+from covey.server.asking import Asking, caller_of, number, order
+from covey.server.auth import ACT, SEE, Needs
 from covey.server.pilots import PREFIX, Receive, Scope, Send, respond
 from covey.server.problems import HttpProblem
 from covey.wire import Stored
@@ -55,20 +56,22 @@ class Blobs(Protocol):
 
 
 class FileRoutes:
-    """For people: all files."""
+    """For people: whoever may submit may upload. A file is read by those whose bags name it, or
+    whose tasks returned it (without `asking`: by nobody but admins)."""
 
-    def __init__(self, blobs: Blobs) -> None:
+    def __init__(self, blobs: Blobs, asking: Asking | None = None) -> None:
         self._files = _Files(blobs)
+        self._asking = asking
 
-    def routes(self, guarded: Callable[[Handler], Endpoint]) -> list[Route]:
-        def route(path: str, handler: Handler, method: str) -> Route:
-            return Route("/api/v1/files" + path, guarded(handler), methods=[method])
+    def routes(self, guarded: Callable[[Handler, Needs], Endpoint]) -> list[Route]:
+        def route(path: str, handler: Handler, method: str, needs: Needs) -> Route:
+            return Route("/api/v1/files" + path, guarded(handler, needs), methods=[method])
 
         return [
-            route("/missing", self._missing, "POST"),
-            route("/{digest}/state", self._state, "GET"),
-            route("/{digest}", self._put, "PUT"),
-            route("/{digest}", self._get, "GET"),
+            route("/missing", self._missing, "POST", ACT),
+            route("/{digest}/state", self._state, "GET", ACT),
+            route("/{digest}", self._put, "PUT", ACT),
+            route("/{digest}", self._get, "GET", SEE),
         ]
 
     async def _missing(self, request: Request) -> list[str]:
@@ -85,7 +88,16 @@ class FileRoutes:
         return await self._files.receive(request, request.path_params["digest"])
 
     async def _get(self, request: Request) -> Response:
-        return await self._files.response(request.path_params["digest"])
+        """Those who may not have it are not told whether it is there."""
+        digest, caller = request.path_params["digest"], caller_of(request)
+        if not caller.may(Role.ADMIN) and not await self._is_named(caller.owner, digest):
+            raise HttpProblem(404, "not-found", f"none of your bags has a file {digest[:100]}")
+        return await self._files.response(digest)
+
+    async def _is_named(self, owner: str, digest: str) -> bool:
+        if self._asking is None:
+            return False
+        return await self._asking.read(lambda reader: reader.names_file(owner, digest))
 
 
 class PilotFiles:

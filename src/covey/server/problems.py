@@ -34,7 +34,7 @@ _TITLES = {
 class HttpProblem(Exception):
     """Raised anywhere in a handler: becomes the answer."""
 
-    def __init__(self, status: int, kind: str, detail: str, retry_seconds: int = 0) -> None:
+    def __init__(self, status: int, kind: str, detail: str, retry_seconds: float = 0) -> None:
         super().__init__(detail)
         self.status = status
         self.kind = kind
@@ -51,7 +51,8 @@ class HttpProblem(Exception):
     def headers(self) -> list[tuple[bytes, bytes]]:
         found = [(b"content-type", b"application/problem+json")]
         if self.retry_seconds:
-            found.append((b"retry-after", str(self.retry_seconds).encode()))
+            # Pilots come back to the tenth: they were given a place in a line.
+            found.append((b"retry-after", f"{self.retry_seconds:.4g}".encode()))
         return found
 
 

@@ -9,11 +9,11 @@ import contextlib
 import gc
 import logging
 import signal
-import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
 
 import uvicorn
 import uvloop
@@ -27,19 +27,26 @@ from covey.ports import EngineEvent, OpenFailed, Post, Reader, Sites, Store, Sto
 from covey.server.admission import Admission, Describing
 from covey.server.api import Api
 from covey.server.app import App
+from covey.server.arriving import LOOK_SECONDS, end_slow
 from covey.server.asking import Asking
 from covey.server.files import Blobs, FileRoutes, PilotFiles
 from covey.server.gateway import Gateway
+from covey.server.invitations import Invitations, Whereabouts
+from covey.server.listening import BACKLOG, Door
 from covey.server.logs import JsonHandler, JsonLog
 from covey.server.metrics import renderer
 from covey.server.pilots import PilotCalls
+from covey.server.quick import protocol_for
 from covey.server.retention import Retention
 from covey.server.tails import Tails
+from covey.server.tls import CHECK_SECONDS, Tls
 
 TICK_SECONDS = 0.5
 SWITCH_SECONDS = 0.0005  # the store gives up the interpreter at every step; it must get it back
 ANNOUNCE_SECONDS = 1.0  # between tries, on a full disk
 GARBAGE_THRESHOLD = 50_000  # our records have no cycles: looking for them is mostly in vain
+HANDSHAKE_SECONDS = 20.0
+FAREWELL_TLS_SECONDS = 5.0  # for the other side's goodbye on a closed connection
 FAREWELL_SECONDS = 8.0  # for pilots to end, before the server does
 NUMBERS_PER_SECOND = 1_000_000  # more than there will be pieces of live output
 
@@ -77,10 +84,16 @@ class Parts(Protocol):
     token: str
     secret: str
     store_name: str
-    listening: socket.socket
+    doors: Sequence[Door]
+    tls: Tls | None
     idle_exit_seconds: float  # 0: never
     keep_logs_days: float  # 0: for ever
     keep_files_days: float
+    pilot_file: Path  # what hosts run
+    public: str  # where others find us
+
+    @property
+    def ca(self) -> str: ...
 
     @property
     def blobs(self) -> Blobs: ...
@@ -108,11 +121,55 @@ class Parts(Protocol):
 
 
 class _Http(uvicorn.Server):
-    """uvicorn, except that signals are ours."""
+    """uvicorn, except that signals are ours, and doors with and without TLS."""
+
+    def __init__(self, config: uvicorn.Config, doors: Sequence[Door], tls: Tls | None) -> None:
+        super().__init__(config)
+        self._doors = doors
+        self._tls = tls
+
+    async def startup(self, sockets: Any = None) -> None:
+        await self.lifespan.startup()
+        loop = asyncio.get_running_loop()
+        self.servers = []
+        for door in self._doors:
+            secure: dict[str, Any] = {}
+            if door.secure and self._tls is not None:
+                secure = {
+                    "ssl": self._tls.context,
+                    "ssl_handshake_timeout": HANDSHAKE_SECONDS,
+                    "ssl_shutdown_timeout": FAREWELL_TLS_SECONDS,
+                }
+            self.servers.append(
+                await loop.create_server(
+                    self._protocol, sock=door.socket, backlog=BACKLOG, **secure
+                )
+            )
+        self.started = True
+
+    def _protocol(self) -> asyncio.Protocol:
+        return self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def _http_config(app: App, protocol: type[asyncio.Protocol]) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=protocol,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        proxy_headers=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=1,
+        server_header=False,
+        date_header=False,
+    )
 
 
 class ServerProcess:
@@ -152,45 +209,44 @@ class ServerProcess:
             asking=self._asking,
             admission=Admission(parts.blobs, parts.tables),
             tails=self._tails,
-            files=FileRoutes(parts.blobs),
+            files=FileRoutes(parts.blobs, self._asking),
             token=parts.token,
             store=parts.store_name,
             stop=self.stop,
+            more=[Invitations(self._asking, parts.secret, self._whereabouts, parts.pilot_file)],
+        )
+        pilots = PilotCalls(
+            self._gateway,
+            parts.secret,
+            self._tails,
+            PilotFiles(parts.blobs, self._state),
+            parts.pilot_file,
+            clock.now,
         )
         app = App(
             engine=self._engine,
-            pilots=PilotCalls(
-                self._gateway,
-                parts.secret,
-                self._tails,
-                PilotFiles(parts.blobs, self._state),
-            ),
+            pilots=pilots,
             api=self._api,
-            metrics=renderer(self._state, self._store.backlog, self._gateway.waiting),
+            metrics=renderer(
+                self._state, self._store.backlog, self._gateway.waiting, self._gateway.load
+            ),
+            budget=self._gateway.budget,
         )
-        self._http = _Http(
-            uvicorn.Config(
-                app,
-                http="httptools",
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                proxy_headers=False,
-                timeout_keep_alive=75,
-                timeout_graceful_shutdown=1,
-                server_header=False,
-                date_header=False,
-                h11_max_incomplete_event_size=64 << 10,
-            )
-        )
+        protocol = protocol_for(pilots, self._gateway.budget)
+        self._http = _Http(_http_config(app, protocol), parts.doors, parts.tls)
+
+    def _whereabouts(self) -> Whereabouts:
+        return Whereabouts(self._parts.public, self._parts.ca)
 
     async def run(self) -> int:
         for name in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(name, self.stop, False)
         self._engine.start()
-        http = asyncio.create_task(self._http.serve([self._parts.listening]))
+        sockets = [door.socket for door in self._parts.doors]
+        http = asyncio.create_task(self._http.serve(sockets))
         ticks = asyncio.create_task(self._tick())
-        others = [asyncio.create_task(self._announce()), asyncio.create_task(self._purge())]
+        tasks = (self._announce(), self._purge(), self._end_slow(), self._renew_certificates())
+        others = [asyncio.create_task(task) for task in tasks]
         await self._ending.wait()
         for task in others:
             task.cancel()
@@ -225,6 +281,7 @@ class ServerProcess:
         while True:
             try:
                 self._parts.announce()
+                self._log.line("listening", detail=self._parts.public)
                 return
             except OSError as error:
                 self._log.line("cannot announce the server", detail=str(error))
@@ -233,6 +290,32 @@ class ServerProcess:
     async def _purge(self) -> None:
         await self._tried.wait()
         await self._retention.run()
+
+    async def _end_slow(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            ended = end_slow(self._http.server_state.connections, self._loop.time())
+            if ended:
+                self._log.line("requests that did not arrive", detail=f"{ended} ended")
+
+    async def _renew_certificates(self) -> None:
+        """While connections stay as they are. The same trouble is told once."""
+        tls, told = self._parts.tls, ""
+        while tls is not None:
+            await asyncio.sleep(CHECK_SECONDS)
+            try:
+                before = tls.ca
+                pair = await self._loop.run_in_executor(None, tls.look)
+                if pair is not None:
+                    tls.use(pair)
+                    self._log.line("new certificate", detail=pair.told)
+                if tls.ca != before:
+                    self._parts.announce()
+                told = ""
+            except (OSError, CoveyError) as error:
+                if str(error) != told:
+                    told = str(error)
+                    self._log.line("no new certificate", detail=told)
 
     async def _send_pilots_home(self) -> None:
         self._handle(DrainRequested())

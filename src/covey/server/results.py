@@ -58,11 +58,11 @@ class ResultCalls:
         return await self._asking.read(lambda reader: reader.files(bag, after, limit))
 
     async def attempts(self, request: Request) -> list[ResultRow]:
-        bag, task = self._asking.bag_id(request), number(request, "task", -1)
+        bag, task = self._asking.bag_id(request), _from_zero(request, "task", -1)
         return await self._asking.read(lambda reader: reader.attempts(bag, task))
 
     async def output(self, request: Request) -> Output:
-        bag, task = self._asking.bag_id(request), number(request, "task", -1)
+        bag, task = self._asking.bag_id(request), _from_zero(request, "task", -1)
         found = await self._asking.read(lambda reader: reader.output(bag, task))
         if found is None:
             raise HttpProblem(404, "not-found", f"task {task} of bag {bag} has no output yet")
@@ -93,13 +93,20 @@ def _query(request: Request) -> ResultQuery:
     asked = request.query_params
     return ResultQuery(
         after=number(request, "after", -1),
-        offset=max(0, number(request, "offset", 0)),
+        offset=_from_zero(request, "offset", 0),
         limit=max(0, number(request, "limit", 0)),
         by_row=choice(request, "order", "task", "row") == "row",
         failed_only=choice(request, "failed", "0", "1") == "1",
         where=tuple(asked.getlist("where")),
         sort=asked.get("sort", ""),
     )
+
+
+def _from_zero(request: Request, name: str, default: int) -> int:
+    value = number(request, name, default)
+    if value < 0:
+        raise HttpProblem(400, "invalid", f"{name} must be 0 or more, not {value}")
+    return value
 
 
 def _limit(request: Request, default: int, most: int) -> int:

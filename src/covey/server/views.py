@@ -129,6 +129,7 @@ def pilot_view(pilot: Pilot) -> PilotView:
         version=record.version,
         memory_mb=record.memory_mb,
         gpus=record.gpus,
+        owner=record.owner,
     )
 
 

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from covey.core.events import JobEnded, JobRefused, JobSubmitted
 from covey.core.model import JobId, JobRecord
+from covey.core.tokens import job_secret
 from covey.ports import Post
 
 POLL_MS = 500  # where there is no pidfd
@@ -38,20 +39,22 @@ class Watched(NamedTuple):
 
 class LocalSite:
     """`command` starts the pilot file; the path of a start file is appended. `options` are more
-    of the pilot's options (`memory_mb`, `disk_mb`, `gpus`, `cache`, `cache_mb`, …)."""
+    of the pilot's options (`memory_mb`, `disk_mb`, `gpus`, `cache`, `cache_mb`, …). Of `master` a
+    pilot gets what is its job's, in its start file: arguments and environments are for all to
+    see."""
 
     def __init__(
         self,
         folder: Path,
         address_file: Path,
-        secret: str,
+        master: str,
         command: list[str],
         post: Post,
         options: dict[str, object] | None = None,
     ) -> None:
         self._folder = folder
         self._address_file = address_file
-        self._secret = secret
+        self._master = master
         self._command = command
         self._options = options or {}
         self._post = post
@@ -101,7 +104,7 @@ class LocalSite:
         folder.mkdir(parents=True, mode=0o700, exist_ok=True)
         start = {
             "address_file": str(self._address_file),
-            "secret": self._secret,
+            "secret": job_secret(self._master, job.id),
             "directory": str(folder / "work"),
             "slots": job.slots,
             "site": job.site,
@@ -176,7 +179,7 @@ class LocalSite:
         if reason != "exit status 0":
             with contextlib.suppress(OSError):
                 words = (folder / "log").read_text(errors="replace").strip().splitlines()
-                reason += f" ({words[-1][:200]})" if words else ""
+                reason += f" ({words[-1].lstrip(' -')[:200]})" if words else ""
         shutil.rmtree(folder, ignore_errors=True)
         self._post(JobEnded(job, reason))
 

@@ -53,7 +53,7 @@ def receive_of(parts: list[Any]) -> Callable[[], Awaitable[Message]]:
 
 def put(blobs: Blobs, *parts: Any, offset: int = 0) -> Stored:
     async def call() -> Stored:
-        routes = FileRoutes(blobs).routes(lambda handler: handler)
+        routes = FileRoutes(blobs).routes(lambda handler, _: handler)
         [handler] = [route.endpoint for route in routes if route.methods == {"PUT"}]
         scope = {
             "type": "http",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from covey.core.events import JobEnded, JobSubmitted
 from covey.core.model import JobId, JobRecord
+from covey.core.tokens import job_secret
 from covey.sites.local import LocalSite
 
 COPY = "import shutil, sys; shutil.copy2(sys.argv[1], '../../copy')"
@@ -25,7 +26,7 @@ def started(tmp_path: Path, options: dict[str, object] | None) -> dict[str, obje
     site = LocalSite(
         tmp_path / "pilots",
         tmp_path / "server.json",
-        "secret",
+        "master",
         [sys.executable, "-c", COPY],
         post,
         options,
@@ -44,7 +45,7 @@ def started(tmp_path: Path, options: dict[str, object] | None) -> dict[str, obje
 def test_the_start_file(tmp_path: Path) -> None:
     assert started(tmp_path, None) == {
         "address_file": str(tmp_path / "server.json"),
-        "secret": "secret",
+        "secret": job_secret("master", "1-1"),
         "directory": str(tmp_path / "pilots" / "1-1" / "work"),
         "slots": 3,
         "site": "local",

@@ -1,0 +1,142 @@
+"""How requests arrive: within a while, and not too many connections from one place; and that
+answers are taken.
+
+Whoever sends one byte now and then would keep a connection, and what it holds, for ever. A
+request's head must be here within HEAD_SECONDS; its body must go on arriving, at LEAST_RATE or
+more, and its answer must be taken as fast. Time that the server itself takes (a parked sync, an
+upload that waits for its turn) is not counted: bytes that are not wanted yet cannot come. One look
+at all connections every few seconds is enough, so that a thousand parked ones cost nothing.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+HEAD_SECONDS = 20.0
+LOOK_SECONDS = 5.0
+SLOW_LOOKS = 6  # one after the other, before a slow body is given up
+LEAST_RATE = 200.0  # bytes a second: slower than any line that people put up with
+MOST_HEAD_BYTES = 64 << 10
+MOST_FROM_ONE_ADDRESS = 8192  # a cluster of a thousand hosts may share one
+_LOCAL = ("127.0.0.1", "::1")  # a reverse proxy: all come from there
+_ACKNOWLEDGED = struct.Struct("=120xQ")  # in Linux's struct tcp_info
+
+
+class Arriving(HttpToolsProtocol):
+    """uvicorn's protocol, which also keeps count."""
+
+    _places: ClassVar[Counter[str]] = Counter()
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._head_since = 0.0  # when the head that is arriving was begun; 0: it is here
+        self._head_bytes = 0
+        self._body = False
+        self._bytes = 0  # since the last look
+        self._slow = 0
+        self._received = 0  # by the other side, in bytes, at the last look that had to know
+        self._idle_looks = 0  # while an answer waits to be taken
+        self._place = ""
+
+    # -- the connection ----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._head_since = self.loop.time()
+        place = self.client[0] if self.client else ""
+        if place and place not in _LOCAL:
+            self._place = place
+            self._places[place] += 1
+            if self._places[place] > MOST_FROM_ONE_ADDRESS:
+                transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._place:
+            self._places[self._place] -= 1
+            if not self._places[self._place]:
+                del self._places[self._place]
+
+    def data_received(self, data: bytes) -> None:
+        self._bytes += len(data)
+        if not self._body:
+            self._head_bytes += len(data)
+            if not self._head_since:
+                self._head_since = self.loop.time()
+        super().data_received(data)
+        if self._head_bytes > MOST_HEAD_BYTES and self._head_since:
+            self.transport.abort()
+
+    # -- the parser --------------------------------------------------------------------------
+
+    def on_headers_complete(self) -> None:
+        self._head_since, self._head_bytes, self._body, self._slow = 0.0, 0, True, 0
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._body = False
+        super().on_message_complete()
+
+    # -- looks -------------------------------------------------------------------------------
+
+    def look(self, now: float) -> bool:
+        """Whether this one has been too slow, and was ended."""
+        arrived, self._bytes = self._bytes, 0
+        if self._head_since:
+            late = now - self._head_since > HEAD_SECONDS
+        elif self._body and not self.flow.read_paused:
+            self._slow = self._slow + 1 if arrived < LEAST_RATE * LOOK_SECONDS else 0
+            late = self._slow >= SLOW_LOOKS
+        else:
+            late = False
+        late = (late and not self.transport.is_closing()) or self._is_not_taken()
+        if late:
+            forget(self.transport)
+        return late
+
+    def _is_not_taken(self) -> bool:
+        """Whether an answer, perhaps the last one of a closed connection, has waited too long for
+        somebody to take it. The kernel's own buffers are large: only it knows what has arrived."""
+        if not self.transport.get_write_buffer_size():
+            self._idle_looks = 0
+            return False
+        before, self._received = self._received, received(self.transport)
+        moves = self._received < 0 or self._received - before >= LEAST_RATE * LOOK_SECONDS
+        self._idle_looks = 0 if moves else self._idle_looks + 1
+        return self._idle_looks >= SLOW_LOOKS
+
+
+def forget(transport: asyncio.Transport) -> None:
+    """End a connection, and keep nothing of what was to be sent, in the kernel either."""
+    sock = transport.get_extra_info("socket")
+    with contextlib.suppress(OSError, AttributeError), _copy(sock) as copy:
+        copy.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
+
+
+def _copy(sock: Any) -> socket.socket:
+    """uvloop's own says little about itself."""
+    return socket.socket(fileno=os.dup(sock.fileno()))
+
+
+def received(transport: asyncio.Transport) -> int:
+    """Bytes that the other side has received so far; -1: nobody knows."""
+    sock = transport.get_extra_info("socket")
+    try:
+        with _copy(sock) as copy:
+            known = copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _ACKNOWLEDGED.size)
+        return int(_ACKNOWLEDGED.unpack(known)[0])
+    except (OSError, AttributeError, struct.error):
+        return -1
+
+
+def end_slow(connections: Iterable[Any], now: float) -> int:
+    """How many were ended."""
+    return sum(one.look(now) for one in list(connections) if isinstance(one, Arriving))

@@ -1,0 +1,281 @@
+"""Everything that can be asked of a server: where, with what, by whom, and what comes back.
+
+A table that is only described from (`openapi`): tests hold it to the routes that are really there
+and to what they need, and every answer to what it says.
+"""
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from covey.core.actions import Done, Submitted
+from covey.core.model import BagSpec
+from covey.pilot.messages import Answer, Enrol, Enrolled, Leave, Left, Printed, Sync
+from covey.server.auth import ACT, ACT_ON_OWN, MANAGE, SEE, SEE_OWN, Needs
+from covey.server.bags import Append, Pause, Retry
+from covey.server.invitations import NewInvitation
+from covey.server.rights import NewToken
+from covey.wire import (
+    BagView,
+    FailureGroup,
+    HostView,
+    Invitation,
+    Issued,
+    LiveOutput,
+    Output,
+    PilotView,
+    ResultRow,
+    ReturnedFile,
+    RunningRow,
+    ServerView,
+    Stored,
+    TokenView,
+)
+
+API, BAG, FILE = "/api/v1", "/api/v1/bags/{bag}", "/files/{digest}"
+PILOT = "/pilot/v1"
+# What an answer may say beside its body.
+CREDENTIAL = "X-Covey-Credential"
+VERSION, PILOT_FILE = "X-Covey-Version", "X-Covey-Pilot"
+
+Shown = Literal["nothing", "token", "secret", "credential"]
+
+
+class Media(Struct, frozen=True):
+    """A body that is not JSON."""
+
+    kind: str
+
+
+BYTES = Media("application/octet-stream")
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """One thing that can be asked. `takes` and `gives` are types or Media; None: nothing."""
+
+    method: str
+    path: str
+    summary: str
+    needs: Needs | None = None  # of people
+    shown: Shown = "token"
+    query: tuple[str, ...] = ()
+    takes: Any = None
+    takes_nothing_too: bool = False
+    gives: Any = None
+    also_gives: tuple[Media, ...] = ()
+    status: int = 200
+    headers: tuple[str, ...] = ()
+    partly: bool = False  # a part of it may be asked for (Range)
+    refuses: tuple[int, ...] = ()  # beside what everything may be refused for
+    refuses_with: Media | None = None  # what stands in a 410, if it is no problem document
+
+
+def _look(path: str, summary: str, needs: Needs, gives: Any, *query: str, **fields: Any) -> Call:
+    fields.setdefault("refuses", (404,) if "{" in path else ())
+    return Call(
+        method="GET", path=path, summary=summary, needs=needs, gives=gives, query=query, **fields
+    )
+
+
+def _do(path: str, summary: str, needs: Needs, gives: Any, **fields: Any) -> Call:
+    return Call(method="POST", path=path, summary=summary, needs=needs, gives=gives, **fields)
+
+
+def _order(name: str, summary: str, **fields: Any) -> Call:
+    refuses = (404, 409, 413) if "takes" in fields else (404, 409)
+    return _do(f"{BAG}/{name}", summary, ACT_ON_OWN, Done, refuses=refuses, **fields)
+
+
+def _open(path: str, summary: str, gives: Any, **fields: Any) -> Call:
+    return Call(method="GET", path=path, summary=summary, shown="nothing", gives=gives, **fields)
+
+
+def all_calls() -> list[Call]:
+    return [
+        *_open_calls(),
+        *_server_calls(),
+        *_bag_calls(),
+        *_result_calls(),
+        *_file_calls(),
+        *_pilot_calls(),
+    ]
+
+
+def _open_calls() -> list[Call]:
+    python, zipped = Media("text/x-python"), Media("application/zip")
+    headers = (VERSION, PILOT_FILE)
+    return [
+        _open("/healthz", "whether the server can work", dict[str, str]),
+        _open("/metrics", "for Prometheus", Media("text/plain")),
+        _open(
+            "/join/{invitation}",
+            "a program that starts a pilot; once",
+            python,
+            refuses=(410,),
+            refuses_with=python,
+        ),
+        _open(f"{PILOT}/pilot.pyz", "the pilot's file", zipped, headers=headers, refuses=(404,)),
+    ]
+
+
+def _server_calls() -> list[Call]:
+    tokens = f"{API}/tokens"
+    return [
+        _look(f"{API}/openapi.json", "this description", SEE, dict[str, Any]),
+        _look(f"{API}/server", "the server itself", SEE, ServerView),
+        _do(f"{API}/stop", "end the server", MANAGE, dict[str, int], query=("drain",)),
+        _look(f"{API}/pilots", "the pilots", SEE, list[PilotView]),
+        _look(f"{API}/hosts", "the hosts that pilots ran on", SEE, list[HostView]),
+        _look(tokens, "tokens that are valid, of the caller's owner", ACT, list[TokenView]),
+        _do(
+            tokens,
+            "a new token, with no more rights than the caller's",
+            ACT,
+            Issued,
+            takes=NewToken,
+            status=201,
+            refuses=(413, 429),
+        ),
+        _do(f"{tokens}/{{token}}/revoke", "revoke a token", ACT, Done, refuses=(404,)),
+        _do(
+            f"{API}/invitations",
+            "invite a pilot that somebody starts by hand",
+            ACT,
+            Invitation,
+            takes=NewInvitation,
+            takes_nothing_too=True,
+            status=201,
+            refuses=(413, 429),
+        ),
+    ]
+
+
+def _bag_calls() -> list[Call]:
+    return [
+        _do(
+            f"{API}/bags",
+            "submit a bag; its files must be here",
+            ACT,
+            Submitted,
+            takes=BagSpec,
+            status=201,
+            refuses=(409, 413),
+        ),
+        _look(f"{API}/bags", "all bags, the newest first", SEE, list[BagView]),
+        _look(BAG, "a bag", SEE, BagView, "seen", "wait"),
+        _order("append", "more tasks for an open bag", takes=Append),
+        _order("close", "no more tasks will come"),
+        _order("cancel", "end it with what is done"),
+        _order("pause", "send nothing more out", takes=Pause, takes_nothing_too=True),
+        _order("resume", "go on"),
+        _order("retry", "try given-up tasks again", takes=Retry, takes_nothing_too=True),
+        _order("purge", "remove what it keeps", query=("what",)),
+        _look(f"{BAG}/running", "what is out with pilots", SEE_OWN, list[RunningRow], "limit"),
+    ]
+
+
+def _result_calls() -> list[Call]:
+    task = f"{BAG}/tasks/{{task}}"
+    return [
+        _look(
+            f"{BAG}/results",
+            "a table of results; the ends that count",
+            SEE_OWN,
+            list[ResultRow],
+            *("after", "offset", "limit", "order", "failed", "where", "sort", "format", "wait"),
+            also_gives=(Media("text/csv"), Media("application/jsonl")),
+        ),
+        _look(f"{BAG}/failures", "causes of failure", SEE_OWN, list[FailureGroup], "limit"),
+        _look(
+            f"{BAG}/files",
+            "files that tasks returned",
+            SEE_OWN,
+            list[ReturnedFile],
+            *("after", "limit"),
+        ),
+        _look(
+            f"{BAG}/live",
+            "what tasks print just now",
+            SEE_OWN,
+            LiveOutput,
+            *("of", "after", "wait"),
+        ),
+        _look(task, "every attempt of a task", SEE_OWN, list[ResultRow]),
+        _look(f"{task}/output", "what a task printed", SEE_OWN, Output),
+    ]
+
+
+def _file_calls() -> list[Call]:
+    return [
+        _do(
+            f"{API}/files/missing",
+            "which of these files the server lacks",
+            ACT,
+            list[str],
+            takes=list[str],
+            refuses=(413, 422),
+        ),
+        _look(f"{API}{FILE}/state", "how much of a file is here", ACT, Stored, refuses=(422,)),
+        *_of_a_file(API, ACT, SEE, "token", ()),
+    ]
+
+
+def _of_a_file(
+    where: str, write: Needs | None, read: Needs | None, shown: Shown, query: tuple[str, ...]
+) -> list[Call]:
+    gone = () if shown == "token" else (410,)
+    return [
+        Call(
+            method="PUT",
+            path=where + FILE,
+            summary="a piece of a file",
+            needs=write,
+            shown=shown,
+            query=("offset", "size", *query),
+            takes=BYTES,
+            takes_nothing_too=True,
+            gives=Stored,
+            refuses=(413, 422, *gone),
+        ),
+        Call(
+            method="GET",
+            path=where + FILE,
+            summary="a file, or (Range) a part of it",
+            needs=read,
+            shown=shown,
+            query=query,
+            gives=BYTES,
+            partly=True,
+            refuses=(404, 416, 422, *gone),
+        ),
+    ]
+
+
+def _said(name: str, summary: str, takes: Any, gives: Any, **fields: Any) -> Call:
+    usual = {"shown": "credential", "refuses": (409, 410, 413, 429), "headers": (CREDENTIAL,)}
+    return Call(
+        method="POST",
+        path=f"{PILOT}/{name}",
+        summary=summary,
+        takes=takes,
+        gives=gives,
+        **{**usual, **fields},
+    )
+
+
+def _pilot_calls() -> list[Call]:
+    return [
+        _said(
+            "enrol",
+            "a pilot presents itself",
+            Enrol,
+            Enrolled,
+            shown="secret",
+            refuses=(413, 429),
+            headers=(VERSION, PILOT_FILE),
+        ),
+        _said("sync", "ends in, tasks out; parked until there is news", Sync, Answer),
+        _said("leave", "a pilot ends", Leave, Left, refuses=(410, 413)),
+        _said("printed", "what followed tasks print", Printed, dict[str, Any], refuses=(410, 413)),
+        *_of_a_file(PILOT, None, None, "credential", ("pilot",)),
+    ]
