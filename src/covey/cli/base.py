@@ -54,6 +54,13 @@ COMMON: list[click.Parameter] = [
         help="File with the token for that server.",
     ),
     click.Option(
+        ["--ca"],
+        metavar="FILE",
+        callback=_keep,
+        expose_value=False,
+        help="File with the authority to trust for that server.",
+    ),
+    click.Option(
         ["-v", "--verbose"],
         is_flag=True,
         callback=_be_verbose,

@@ -112,11 +112,11 @@ def check_server(tree: config.Config) -> Check:
     if tree.server:
         client = remote_client(tree)
         client.connection.patience_seconds = 0.0
-        return _server_says(client, tree.server)
+        return _server_says(client, tree.server, "one version apart is well")
     found = embedded.attach(tree.directory)
     if found is not None:
         found.connection.patience_seconds = 0.0
-        return _server_says(found, "this directory's")
+        return _server_says(found, "this directory's", "'covey stop' it")
     if embedded.is_held(tree.directory):
         return Check("server", FAIL, _held_by(tree.directory))
     return Check("server", OK, "none runs; 'covey run' starts one")
@@ -135,14 +135,15 @@ def _held_by(directory: Path) -> str:
     )
 
 
-def _server_says(client: Client, where: str) -> Check:
+def _server_says(client: Client, where: str, other: str) -> Check:
+    """`other`: what to do about another version."""
     view = client.server()
     told = (
         f"{where}: process {view.pid}, covey {view.version}, {view.state}, "
         f"{view.pilots} pilots with {view.slots} slots"
     )
     if view.version != __version__:
-        return Check("server", WARN, f"{told}; this is covey {__version__}: 'covey stop' it")
+        return Check("server", WARN, f"{told}; this is covey {__version__}: {other}")
     return Check("server", OK if view.state == "ready" else WARN, told)
 
 

@@ -53,10 +53,14 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
         "pull": Lazy("covey.cli.pull:pull", "Get the files that tasks returned."),
         "hosts": Lazy("covey.cli.hosts:hosts", "List the hosts and what is known of them."),
         "pilots": Lazy("covey.cli.pilots:pilots", "List the pilots that run tasks."),
+        "pilot-command": Lazy(
+            "covey.cli.pilot_command:pilot_command", "Print the line that starts a pilot anywhere."
+        ),
     },
     "Manage": {
         "serve": Lazy("covey.cli.serve:serve", "Run a server in the foreground."),
         "stop": Lazy("covey.cli.serve:stop", "Stop the server of this directory."),
+        "token": Lazy("covey.cli.token:token", "Say who may use a shared server."),
         "purge": Lazy("covey.cli.purge:purge", "Remove logs, files or bags for good."),
         "doctor": Lazy("covey.cli.doctor:doctor", "Check that covey can work here."),
         "config": Lazy("covey.cli.settings:config", "Show the settings and their origins."),

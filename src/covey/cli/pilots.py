@@ -5,6 +5,7 @@ import click
 from covey.cli import formats, places, tags
 from covey.cli.base import Command, json_option, print_json, say, settings
 from covey.cli.tables import Column
+from covey.client.client import Client
 from covey.wire import PilotView
 
 HERE = ("active", "suspected")
@@ -13,6 +14,7 @@ COLUMNS = (
     Column("host"),
     Column("status"),
     Column("site"),
+    Column("owner"),
     Column("slots", right=True),
     Column("running", right=True),
     Column("memory", right=True),
@@ -34,7 +36,9 @@ def pilots(everyone: bool, all_tags: bool, tests: list[tuple[str, str]], as_json
     covey pilots --tags --where host=node1
     covey pilots --all --json
     """
-    found = places.reader(settings()).pilots()
+    config = settings()
+    source = places.reader(config)
+    found = source.pilots(everyone=everyone) if isinstance(source, Client) else source.pilots()
     here = [pilot for pilot in found if everyone or pilot.status in HERE]
     shown = [
         pilot
@@ -44,21 +48,24 @@ def pilots(everyone: bool, all_tags: bool, tests: list[tuple[str, str]], as_json
     if as_json:
         print_json(shown)
     elif shown:
-        rows = [_row(pilot) for pilot in shown]
-        click.echo(tags.table(COLUMNS, rows, [pilot.tags for pilot in shown], all_tags))
+        rows = [_row(pilot, everyone) for pilot in shown]
+        columns = (*COLUMNS, Column("why it ended")) if everyone else COLUMNS
+        click.echo(tags.table(columns, rows, [pilot.tags for pilot in shown], all_tags))
     elif here:
         say(f"no pilot is like that; without --where there are {len(here):,}")
     else:
         gone = f"; {len(found):,} were: covey pilots --all" if found else ""
-        say(f"no pilots now{gone}")
+        start = "; start one with: covey pilot-command" if config.server else ""
+        say(f"no pilots now{gone or start}")
 
 
-def _row(pilot: PilotView) -> list[str]:
-    return [
+def _row(pilot: PilotView, everyone: bool) -> list[str]:
+    found = [
         str(pilot.id),
         pilot.host,
         pilot.status,
         pilot.site,
+        pilot.owner or "anybody",
         str(pilot.slots),
         str(pilot.running),
         formats.megabytes(pilot.memory_mb),
@@ -66,3 +73,4 @@ def _row(pilot: PilotView) -> list[str]:
         formats.ago(pilot.enrolled),
         formats.ago(pilot.heard),
     ]
+    return [*found, pilot.reason] if everyone else found

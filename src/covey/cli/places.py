@@ -15,6 +15,7 @@ from covey.client import embedded
 from covey.client.client import Client
 from covey.config import Config
 from covey.core.errors import BadConfig, NotFound
+from covey.pilot.dial import context_for
 from covey.wire import (
     BagView,
     FailureGroup,
@@ -90,10 +91,27 @@ def remote_client(config: Config) -> Client:
         )
     path = Path(os.path.expanduser(config.token_file))
     try:
-        token = path.read_text().strip()
+        token = path.read_text("ascii").strip()
     except OSError as error:
         raise BadConfig(f"token_file {path}: {error.strerror}") from error
-    return Client(config.server, token, tell=say)
+    except UnicodeDecodeError as error:
+        raise BadConfig(f"token_file {path}: that is no token") from error
+    if not token:
+        raise BadConfig(f"token_file {path}: it is empty")
+    return Client(config.server, token, _authority(config.ca), tell=say)
+
+
+def _authority(name: str) -> str:
+    """Whom to trust, as PEM."""
+    path = Path(os.path.expanduser(name))
+    try:
+        found = path.read_text("ascii") if name else ""
+        context_for(found)
+    except OSError as error:
+        raise BadConfig(f"ca {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise BadConfig(f"ca {path}: that is no certificate in PEM") from error
+    return found
 
 
 def find_bag(source: Source, reference: str) -> BagView:

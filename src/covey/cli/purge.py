@@ -30,16 +30,19 @@ COLUMNS = (
 )
 
 
-def _seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def seconds_option(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
     if text is None:
         return None
-    number, unit = text[:-1], {"m": 60, "h": 3600, "d": 86400, "w": 604800}.get(text[-1:])
+    number, unit = text[:-1], UNITS.get(text[-1:])
     try:
         seconds = float(number) * unit if unit else float("nan")
     except ValueError:
         seconds = float("nan")
     if not 0 <= seconds < 1e12:
-        raise click.BadParameter(f"{text!r}: write 30d, 12h or 2w", ctx, param)
+        raise click.BadParameter(f"{text!r}: write 30d, 12h or 45m", ctx, param)
     return seconds
 
 
@@ -47,7 +50,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> fl
 @click.argument("bags", nargs=-1, metavar="[BAG]…")
 @click.option(
     "--older-than",
-    callback=_seconds,
+    callback=seconds_option,
     metavar="AGE",
     help="Of the bags named (of all, if none is) those that ended so long ago: 30d, 12h.",
 )

@@ -17,7 +17,9 @@ POLL_SECONDS = 0.05
     is_flag=True,
     help="As 'covey run' starts it: only for this machine, and ends itself when idle.",
 )
+@click.option("--listen", metavar="ADDRESSES", help="Addresses to listen on: 0.0.0.0,::")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Port to listen on.")
+@click.option("--public", metavar="URL", help="Address that others use.  [default: by host name]")
 @click.option(
     "--slots", type=click.IntRange(min=1), metavar="N", help="Tasks at once per local pilot."
 )
@@ -30,19 +32,24 @@ POLL_SECONDS = 0.05
 )
 def serve(
     embedded: bool,
+    listen: str | None,
     port: int | None,
+    public: str | None,
     slots: int | None,
     pilots: int | None,
     idle_exit: float | None,
 ) -> None:
     """Run a server in the foreground. 'covey run' starts one by itself: you need
-    this only to choose how it runs.
+    this only to choose how it runs, or to share it (docs/server.md).
 
     \b
     covey serve --slots 8 --port 8300
+    covey serve --listen 0.0.0.0,:: --port 8300 --public https://covey.example.org:8300 --pilots 0
     """
     config = settings(
+        serve__listen=listen,
         serve__port=port,
+        serve__public=public,
         local__slots=slots,
         local__pilots=pilots,
         serve__idle_exit_seconds=idle_exit,

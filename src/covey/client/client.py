@@ -14,6 +14,7 @@ from covey.wire import (
     BagView,
     FailureGroup,
     HostView,
+    Issued,
     LiveOutput,
     Output,
     PilotView,
@@ -23,6 +24,7 @@ from covey.wire import (
     RunningRow,
     ServerView,
     Stored,
+    TokenView,
 )
 
 T = TypeVar("T")
@@ -51,6 +53,7 @@ class Client:
         self,
         address: str,
         token: str,
+        ca: str = "",
         *,
         patience_seconds: float = 30.0,
         timeout_seconds: float = 10.0,
@@ -58,7 +61,7 @@ class Client:
         tell: Tell = quiet,
     ) -> None:
         self.connection = Connection(
-            Endpoint(address, token),
+            Endpoint(address, token, ca),
             patience_seconds=patience_seconds,
             timeout_seconds=timeout_seconds,
             find=find,
@@ -210,11 +213,30 @@ class Client:
                 if got == before:
                     raise
 
+    # -- rights ----------------------------------------------------------------------------
+
+    def create_token(
+        self, name: str, *, role: str = "user", owner: str = "", seconds: float = 0.0
+    ) -> Issued:
+        """A token of that owner's (empty: of the caller's own), good for so long (0: as long as
+        the caller's). An answer that was lost leaves one that nobody knows: revoke it."""
+        order = {"name": name, "role": role, "owner": owner, "seconds": seconds}
+        return self._post("/tokens", Issued, body=order)
+
+    def tokens(self) -> list[TokenView]:
+        """Those that are valid."""
+        return self._get("/tokens", list[TokenView])
+
+    def revoke_token(self, token: int) -> int:
+        """1, or 0 if it was no longer valid."""
+        return self._post(f"/tokens/{token}/revoke", Count).count
+
     # -- the rest --------------------------------------------------------------------------
 
-    def pilots(self, limit: int = 1000) -> list[PilotView]:
-        """Newest first."""
-        return self._get("/pilots", list[PilotView])[:limit]
+    def pilots(self, limit: int = 1000, *, everyone: bool = False) -> list[PilotView]:
+        """Newest first; `everyone`: also those that were here."""
+        query = {"all": "1"} if everyone else None
+        return self._get("/pilots", list[PilotView], query)[:limit]
 
     def hosts(self) -> list[HostView]:
         """Those heard of last come first."""
@@ -241,8 +263,7 @@ class Client:
         query: dict[str, Any] | None = None,
         wait_seconds: float = 0.0,
     ) -> T:
-        answer = self.connection.request("GET", API + path, query, None, wait_seconds)
-        return msgspec.json.decode(answer, type=kind)
+        return self.connection.ask(kind, "GET", API + path, query, None, wait_seconds)
 
     def _post(
         self,
@@ -253,8 +274,7 @@ class Client:
         wait_seconds: float = 0.0,
     ) -> T:
         sent = b"" if body is None else msgspec.json.encode(body)
-        answer = self.connection.request("POST", API + path, query, sent, wait_seconds)
-        return msgspec.json.decode(answer, type=kind)
+        return self.connection.ask(kind, "POST", API + path, query, sent, wait_seconds)
 
 
 def _asked(query: ResultQuery) -> dict[str, Any]:

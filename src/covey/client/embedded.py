@@ -40,10 +40,12 @@ class Record(Struct, kw_only=True):
     pid: int
     started: float
     version: str
+    public: str = ""  # what others are told
+    ca: str = ""  # PEM
 
     @property
     def endpoint(self) -> Endpoint:
-        return Endpoint(self.address, self.token)
+        return Endpoint(self.address, self.token, self.ca)
 
 
 def is_held(directory: Path) -> bool:

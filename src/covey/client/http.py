@@ -4,25 +4,35 @@ A server that is away for a moment (it restarts, its disk is full) is waited for
 `patience_seconds`; the wait is told through `tell` once it is long enough to be noticed. Every
 request may be repeated: a submission carries a key, the others change nothing the second time.
 Once the first byte of a long answer is here, its end is not waited for: who reads it begins again.
+What a proxy or a portal says in the server's place is no answer.
 """
 
 import http.client
+import ssl
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
-from urllib.parse import urlencode, urlsplit
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlencode
 
 import msgspec
 
 from covey import __version__
 from covey.core.errors import BadConfig, NotFound, Refused, ServerAway
+from covey.pilot.dial import Line, kind_of, read_body
 from covey.wire import ProblemDocument
 
 NOTICEABLE_SECONDS = 2.0
 FIRST_DELAY_SECONDS = 0.05
 LONGEST_DELAY_SECONDS = 2.0
 PART_BYTES = 256 << 10
+MOST_BYTES = 256 << 20
+OTHER_NAME = (62, 64)  # what OpenSSL calls a host name, or an address, that does not match
+OTHER_TIME = (9, 10)  # not yet valid, and expired
+NOT_OURS = "what came is not an answer of a covey server"
 STREAM_SECONDS = 60.0  # for a part of a long answer, while the server sorts, say
+
+
+T = TypeVar("T")
 
 
 class Endpoint(NamedTuple):
@@ -30,6 +40,7 @@ class Endpoint(NamedTuple):
 
     address: str
     token: str
+    ca: str = ""  # PEM: whom to trust; empty: whom the system trusts
 
 
 class Reply(NamedTuple):
@@ -64,7 +75,7 @@ class Connection:
         self.timeout_seconds = timeout_seconds
         self.find = find
         self.tell = tell
-        self._http: http.client.HTTPConnection | None = None
+        self._http: Line | None = None
 
     def close(self) -> None:
         if self._http is not None:
@@ -80,8 +91,29 @@ class Connection:
         wait_seconds: float = 0.0,
     ) -> bytes:
         """The body of a good answer. Raises NotFound, Refused, or ServerAway after patience."""
+        return self.ask(bytes, method, path, query, body, wait_seconds)
+
+    def ask(
+        self,
+        kind: type[T],
+        method: str,
+        path: str,
+        query: dict[str, Any] | None = None,
+        body: bytes | None = None,
+        wait_seconds: float = 0.0,
+    ) -> T:
+        """The same, read: what cannot be read as such is no answer. `bytes`: as it came."""
         target = _target(path, query)
-        return self._patiently(lambda: self.exchange(method, target, body, wait_seconds)).body
+        found: list[T] = []
+
+        def once() -> Reply:
+            reply = self.exchange(method, target, body, wait_seconds)
+            if reply.status < 400:
+                found.append(_decoded(reply.body, kind))
+            return reply
+
+        self._patiently(once)
+        return found[-1]
 
     def stream(
         self, path: str, query: dict[str, Any] | None = None, start: int = 0
@@ -103,6 +135,8 @@ class Connection:
             response = own._send("GET", target, None, STREAM_SECONDS, headers)
             if response.status >= 400:
                 return own._read(response)
+            if kind_of(response)[1] or response.status >= 300:
+                raise http.client.HTTPException(f"{NOT_OURS} (status {response.status})")
             answers.append(response)
             return Reply(response.status, "", b"")
 
@@ -136,6 +170,8 @@ class Connection:
                 self.close()
                 if reused:
                     continue  # the server had closed an idle connection: a new one tells
+                if isinstance(error, ssl.SSLCertVerificationError) and self.find is None:
+                    raise ServerAway(_distrust(self.endpoint, error)) from error
                 reason, pause = _reason(error), delay
             else:
                 if reply.status < 400:
@@ -175,15 +211,17 @@ class Connection:
         wait_seconds: float,
         more: dict[str, str],
     ) -> http.client.HTTPResponse:
-        url = split_address(self.endpoint.address)
         timeout = self.timeout_seconds + wait_seconds
         if self._http is None:
-            kind = (
-                http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
-            )
-            self._http = kind(url.hostname or "", url.port, timeout=timeout)
-            self._http.connect()
-        self._http.sock.settimeout(timeout)
+            self._http = _line(self.endpoint, timeout)
+            try:
+                self._http.connect()
+            except ssl.SSLError:  # of which some are ValueErrors
+                raise
+            except ValueError as error:  # HTTPS_PROXY, say
+                raise BadConfig(str(error)) from error
+        elif self._http.sock is not None:
+            self._http.sock.settimeout(timeout)
         headers = {
             "Authorization": f"Bearer {self.endpoint.token}",
             "User-Agent": f"covey/{__version__}",
@@ -193,14 +231,29 @@ class Connection:
         if body is not None:
             kind_of_body = "application/octet-stream" if method == "PUT" else "application/json"
             headers["Content-Type"] = kind_of_body
-        self._http.request(method, url.path.rstrip("/") + target, body, headers)
+        self._http.request(method, target, body, headers)
         return self._http.getresponse()
 
     def _read(self, response: http.client.HTTPResponse) -> Reply:
-        content = response.read()
+        """Raises HTTPException for what is no answer of ours."""
+        try:
+            content = read_body(response, MOST_BYTES)
+        except ValueError as error:
+            raise http.client.HTTPException(str(error)) from error
         if response.will_close:
             self.close()
+        if 300 <= response.status < 400 or (response.status < 300 and not kind_of(response)[0]):
+            raise http.client.HTTPException(f"{NOT_OURS} (status {response.status})")
         return Reply(response.status, response.getheader("Retry-After") or "", content)
+
+
+def _decoded(body: bytes, kind: type[T]) -> T:
+    if issubclass(kind, bytes):
+        return kind(body)
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise http.client.HTTPException(f"{NOT_OURS} ({error})") from error
 
 
 def _target(path: str, query: dict[str, Any] | None) -> str:
@@ -208,17 +261,30 @@ def _target(path: str, query: dict[str, Any] | None) -> str:
     return path + ("?" + urlencode(query, doseq=True) if query else "")
 
 
-def split_address(address: str) -> Any:
+def _line(endpoint: Endpoint, timeout: float) -> Line:
     try:
-        url = urlsplit(address)
-        usable = url.scheme in ("http", "https") and url.hostname and (url.port or 1)
-    except ValueError:
-        usable = False
-    if not usable:
-        raise BadConfig(
-            f"server address {address!r}: write it like http://localhost:8080 or https://host"
+        return Line(endpoint.address, endpoint.ca, timeout)
+    except ValueError as error:
+        raise BadConfig(f"server address {endpoint.address!r}: {error}") from error
+
+
+def _distrust(endpoint: Endpoint, error: ssl.SSLCertVerificationError) -> str:
+    said = error.verify_message.rstrip(".")
+    if error.verify_code in OTHER_NAME:
+        return (
+            f"the certificate of the server at {endpoint.address} is for other names: {said}. "
+            "Use one of those, or have this one added with serve.names."
         )
-    return url
+    if error.verify_code in OTHER_TIME:
+        return (
+            f"the certificate of the server at {endpoint.address} is not valid now: {said}. Is "
+            "the clock of this machine right?"
+        )
+    trusted = "the given authority" if endpoint.ca else "any authority that this system trusts"
+    return (
+        f"the server at {endpoint.address} cannot prove who it is to {trusted}: {said}. Name the "
+        "right one with --ca or COVEY_CA (the server keeps its own in tls/ca.pem)."
+    )
 
 
 def _reason(error: Exception) -> str:
@@ -233,10 +299,12 @@ def _problem(reply: Reply) -> str:
     """Why the server cannot answer now. Raises if asking again would change nothing."""
     try:
         told = msgspec.json.decode(reply.body, type=ProblemDocument)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         told = _unexplained(reply)
-        if reply.status >= 500:  # a proxy, or a server that ends while it is asked
-            return told.detail
+        if reply.status == 413:
+            words = f"{told.detail}. A proxy in front of the server lets less through"
+            raise Refused(413, told.title, words) from None
+        return told.detail  # of a proxy, a portal, or a server that ends while it is asked
     if reply.status == 503:
         return told.detail or told.title
     if reply.status == 404:

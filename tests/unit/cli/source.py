@@ -96,7 +96,7 @@ class FakeSource(Client):
             )
         return None
 
-    def pilots(self, limit: int = 1000) -> list[PilotView]:
+    def pilots(self, limit: int = 1000, *, everyone: bool = False) -> list[PilotView]:
         return self.there
 
     def live_output(

@@ -121,6 +121,7 @@ def pilot(number: int, status: str) -> PilotView:
         id=number, host="node1", site="local", job="1", slots=4, status=status, running=2,
         tags={"OS": "Linux 5", "me:lib": "2.1", "gpus": "", "cores": "4"}, version="1",
         enrolled=1.0, heard=2.0, memory_mb=2048, gpus=1,
+        reason="asked to end" if status == "left" else "",
     )  # fmt: skip
 
 
@@ -129,12 +130,14 @@ def test_pilots(look: Look, source: FakeSource) -> None:
     source.there = [pilot(2, "active"), pilot(1, "left")]
     head, line = look("pilots").stdout.splitlines()
     assert head.split() == [
-        "pilot", "host", "status", "site", "slots", "running", "memory", "gpus", "since", "heard",
-        "tags",
+        "pilot", "host", "status", "site", "owner", "slots", "running", "memory", "gpus", "since",
+        "heard", "tags",
     ]  # fmt: skip
-    assert line.split()[:9] == ["2", "node1", "active", "local", "4", "2", "2.0", "GB", "1"]
+    assert line.split()[:7] == ["2", "node1", "active", "local", "anybody", "4", "2"]
+    assert line.split()[7:10] == ["2.0", "GB", "1"]
     assert line.endswith("  me:lib=2.1 cores=4"), "the tags that are asked most"
     assert len(json.loads(look("pilots", "--all", "--json").stdout)) == 2
+    assert "asked to end" in look("pilots", "--all").stdout.splitlines()[-1]
     assert "no pilot is like that" in look("pilots", "--where", "host=node2").stderr
 
 

@@ -75,6 +75,7 @@ class BlobServer:
             def _answer(self, status: int, value: Any) -> None:
                 body = msgspec.json.encode(value)
                 self.send_response(status)
+                self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)

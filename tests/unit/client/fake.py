@@ -69,6 +69,9 @@ class FakeServer:
                 self.send_response(told.status)
                 for name, value in told.headers:
                     self.send_header(name.replace("_", "-"), value)
+                if not any(name.lower() == "content_type" for name, _ in told.headers):
+                    kind = "octet-stream" if isinstance(told.value, bytes) else "json"
+                    self.send_header("Content-Type", f"application/{kind}")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body[: len(body) // 2] if told.torn else body)

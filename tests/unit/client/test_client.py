@@ -272,7 +272,7 @@ def test_an_idle_connection_that_was_closed_is_no_trouble(fake: FakeServer, clie
         (problem(422, "no tasks"), Refused, "no tasks"),
         (problem(401, "?"), Refused, "does not accept this token"),
         (problem(500, "a bug"), Refused, "a bug"),
-        (Told(b"<html>oops", 405), Refused, "405 Method Not Allowed: <html>oops"),
+        (Told(b"<html>oops", 413), Refused, "A proxy in front of the server lets less through"),
     ],
 )
 def test_refusals_are_final(
@@ -283,6 +283,24 @@ def test_refusals_are_final(
         client.cancel(9)
     assert words in str(caught.value)
     assert len(fake.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        Told(b"<html>oops", 405),
+        Told(b"<html>no such page", 404),
+        Told([], 301),
+        Told(b'[{"id": 1, "na'),
+        Told({"login": "please"}),
+    ],
+)
+def test_what_others_say_in_its_place_is_no_answer(
+    fake: FakeServer, client: Client, told: Told
+) -> None:
+    fake.answers = [told, told, Told([])]
+    assert client.bags() == []
+    assert len(fake.asked) == 3
 
 
 def test_what_is_not_there_is_none(fake: FakeServer, client: Client) -> None:
