@@ -13,31 +13,10 @@ from pathlib import Path
 import pytest
 
 from covey.core.model import Need
+from tests.faults.clock import FakeClock
 from tests.faults.world import World, task_script, wait_until
 
 HOUR = 3600
-FAKETIME = "faketime/libfaketime.so.1"
-
-
-class FakeClock:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.jump(0)
-
-    def jump(self, seconds: int) -> None:
-        """Replaced, not written: the reader must never find it half there."""
-        fresh = self.path.with_suffix(".new")
-        fresh.write_text(f"{seconds:+d}\n")
-        fresh.replace(self.path)
-
-    def environment(self) -> dict[str, str]:
-        [library] = list(Path("/usr/lib").glob(f"*/{FAKETIME}"))
-        return {
-            "LD_PRELOAD": str(library),
-            "FAKETIME_TIMESTAMP_FILE": str(self.path),
-            "FAKETIME_NO_CACHE": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        }
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from covey.client.client import Client
 from covey.client.embedded import read_record
 from covey.client.http import Endpoint
+from covey.core import tokens
 from covey.core.model import BagSpec
 from covey.core.space import Axis, Range
 from covey.wire import BagView, ServerView
@@ -113,12 +114,19 @@ class World:
         """One started by hand, from the file that the server has written."""
         secret = self.root / "secret"
         if not secret.exists():
-            secret.write_text(json.loads((self.directory / "secrets.json").read_text())["secret"])
+            secret = self.root / f"secret-{secrets.token_hex(8)}"
+            secret.write_text(self.pilot_secret())
         record = read_record(self.directory)
         assert record is not None
         command = [python, str(self.directory / "pilot.pyz"), "--server", record.address]
         command += ["--secret-file", str(secret), *options]
         return self.start(command, env=env or {}, start_new_session=True)
+
+    def pilot_secret(self) -> str:
+        """For a pilot of its own site job, which runs anybody's tasks."""
+        master = json.loads((self.directory / "secrets.json").read_text())["secret"]
+        job = tokens.hand_job("*", time.time() + 7 * 86400, secrets.token_hex(8))
+        return tokens.one_word(job, tokens.job_secret(master, job))
 
     def covey(self, *words: str, **env: str) -> "subprocess.CompletedProcess[str]":
         """The command line, to its end."""

@@ -22,6 +22,7 @@ from covey.bagfile.lines import KeyPath
 from covey.bagfile.sheet import Sheet, spell, suggest
 from covey.bagfile.template import RESERVED
 from covey.bagfile.values import parse_values, read_values, split_items
+from covey.core.checking import URLS
 from covey.core.errors import InvalidBag
 from covey.core.model import Condition
 from covey.core.scalars import scalar
@@ -274,7 +275,7 @@ def _is_url(text: object) -> bool:
 
 
 def _checked_url(wanted: Wanted) -> Wanted:
-    if not wanted.url.startswith(("http://", "https://")):
+    if not wanted.url.startswith(URLS):
         raise Wrong(f"{wanted.url}: hosts can fetch http:// and https:// only")
     if wanted.sha256 and not _SHA256.fullmatch(wanted.sha256):
         raise Wrong("sha256 is 64 hexadecimal digits; 'sha256sum FILE' prints them")
