@@ -18,7 +18,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import faults, files, help, latency, machine, memory, proc, results, scale, submit
+from bench import (
+    faults,
+    files,
+    help,
+    latency,
+    machine,
+    memory,
+    proc,
+    rest,
+    results,
+    scale,
+    stampede,
+    submit,
+    sync,
+)
 from bench.report import Report, render
 from bench.rig import Rig
 
@@ -40,6 +54,9 @@ CASES = {
     "fault-worker": Case(faults.run_worker, "a pilot killed with all below it"),
     "fault-server": Case(faults.run_server, "the server killed half-way"),
     "memory": Case(memory.run, "memory of a running attempt in the server"),
+    "sync": Case(sync.run, "parked TLS connections, and durable exchanges per second of a core"),
+    "stampede": Case(stampede.run, "1,500 pilots that enrol within a second"),
+    "rest": Case(rest.run, "a pilot with nothing to do"),
     "help": Case(help.run, "covey --help"),
 }
 
