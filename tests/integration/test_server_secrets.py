@@ -87,8 +87,8 @@ def test_a_credential_ends_with_its_enrolment(server: Server) -> None:
 def test_a_second_pilot_of_a_site_job_takes_the_place_of_the_first(server: Server) -> None:
     job = new_job()
     first, second = server.enrol(job=job), server.enrol(job=job)
-    server.refuses(410, "POST", SYNC, first.message(1, 0), first.credential)
     assert second.sync(1, 0, ends=[[second.epoch, 10**6, 10**6, 0, "returned"]]).status == 200
+    server.refuses(410, "POST", SYNC, first.message(1, 0), first.credential)
 
 
 def test_a_pilot_gets_its_owners_tasks_only(server: Server, world: World) -> None:

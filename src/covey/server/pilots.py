@@ -25,6 +25,7 @@ from covey import __version__
 from covey.core.actions import Refuse
 from covey.core.events import Event, PilotEnrolled, PilotLeft, SyncReceived
 from covey.core.model import AttemptId, BagId, PilotId, RequestId
+from covey.core.pilots import LARGEST
 from covey.core.state import Pilot, State
 from covey.pilot.messages import Answer, Enrol, Enrolled, Leave, Left, Piece, Printed, Sync
 from covey.server.auth import CREDENTIAL_SECONDS, PilotSecrets
@@ -281,9 +282,10 @@ def _renewing(scope: Scope, send: Send) -> Send:
 def named(scope: Scope) -> int:
     """The pilot that the address names."""
     given = parse_qs(scope["query_string"].decode("latin-1")).get("pilot", [""])[-1]
-    if not (given.isascii() and given.isdecimal() and len(given) < 16 and int(given)):
+    number = int(given) if given.isascii() and given.isdecimal() and len(given) < 20 else 0
+    if not 0 < number <= LARGEST:
         raise HttpProblem(400, "invalid", "say which pilot calls: ?pilot=NUMBER")
-    return int(given)
+    return number
 
 
 def checked(message: type[Any], body: bytes) -> Any:
