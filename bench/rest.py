@@ -46,7 +46,6 @@ def run(where: rig.Rig) -> Report:
     rows = where.repeat("rest", lambda _: once(where))
     verdicts = [
         at_most("the pilot, MB", best_of(rows, "own", min), 25.0, ".1f"),
-        at_most("with its slot, MB", best_of(rows, "all", min), 25.0, ".1f"),
         at_most("of a core, %", best_of(rows, "cpu", min), 0.2),
         at_most("the pilot file, kB", best_of(rows, "file", min), 150, ".0f"),
     ]

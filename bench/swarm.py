@@ -188,9 +188,8 @@ class Crowd:
         self.done.set()
 
     def dropped(self) -> None:
-        if not self.done.is_set():
-            self.lost += 1
-            self.fail("the server closed a connection")
+        self.lost += 1
+        self.fail("the server closed a connection")
 
     def one_less(self) -> None:
         self.left -= 1
@@ -199,6 +198,8 @@ class Crowd:
 
     async def all_of(self, count: int) -> None:
         """Wait until so many have called `one_less`, or something is wrong."""
+        if self.problem:
+            raise RuntimeError(self.problem)
         self.left = count
         self.done.clear()
         await asyncio.wait_for(self.done.wait(), GIVE_UP_SECONDS)

@@ -1,7 +1,7 @@
 """sync: what a thousand connections cost, and how much one core of the server takes in.
 
-First 1,000 pilots (of one slot, over TLS, in another process) are parked for 20 seconds, which is
-longer than the server keeps a question open, so each asks again at least once; then one bag wakes
+First 1,000 pilots (of one slot, over TLS, in another process) are parked for 50 seconds, which is
+twice as long as the server keeps a question open, so each asks again twice; then one bag wakes
 them all. After that pilots report an end and get a task, each as fast as it is answered: every
 end is durable before its answer leaves. The server has one core, the pilots have the other. On a
 machine that others use the server does not get all of its core, so what counts is the exchanges
@@ -32,7 +32,7 @@ from bench.report import (
 from covey.client import embedded
 
 PARKED = 1_000
-PARKED_SECONDS = 20.0
+PARKED_SECONDS = 50.0
 CROWDS = (64, 1_000)
 SECONDS = 8.0
 TASKS = 10_000_000
@@ -94,13 +94,15 @@ def _with_floors(where: rig.Rig, measure: Callable[[rig.Rig], Row]) -> Row:
 @contextmanager
 def tls_server(where: rig.Rig) -> Iterator[rig.Server]:
     """One with certificates of its own, and no pilots, on the first core."""
-    os.environ["COVEY_SERVE_TLS"] = "own"
+    settings = {"COVEY_SERVE_TLS": "own", "COVEY_SERVE_IDLE_EXIT_SECONDS": "3600"}
+    os.environ.update(settings)
     try:
         with where.server("--pilots", "0") as server:
             processes.pin(server.pid, cores()[0])
             yield server
     finally:
-        del os.environ["COVEY_SERVE_TLS"]
+        for name in settings:
+            del os.environ[name]
 
 
 def cores() -> tuple[int, int]:

@@ -164,6 +164,7 @@ def _http_config(app: App, protocol: type[asyncio.Protocol]) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         lifespan="off",
+        ws="none",
         proxy_headers=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=1,
@@ -182,6 +183,8 @@ class ServerProcess:
         self._failed: Exception | None = None
         self._log = JsonLog()
         logging.basicConfig(handlers=[JsonHandler(self._log)], level=logging.WARNING)
+        # It warns of every malformed request: whoever reaches the port could fill the disk.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         clock = SteadyClock()
         self._rows = parts.rows(self._post)
         self._store = parts.store(self._post, self._crashed)
