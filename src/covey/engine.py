@@ -16,6 +16,7 @@ from covey.core.events import (
     CloseRequested,
     Event,
     PauseRequested,
+    PilotDismissed,
     PilotEnrolled,
     PilotLeft,
     PurgeRequested,
@@ -55,6 +56,7 @@ Request = (
     | PurgeRequested
     | TokenIssued
     | TokenRevoked
+    | PilotDismissed
     | PilotEnrolled
     | SyncReceived
     | PilotLeft

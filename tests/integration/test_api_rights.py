@@ -1,6 +1,7 @@
 """Who may do what: every route of the real application, and the table in SECURITY.md row by row."""
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from covey.core.errors import NotFound, Refused
 from covey.core.events import BagSubmitted, TokenIssued
 from covey.core.model import BagSpec, Role
 from covey.core.space import Axis, Range
+from covey.core.tokens import hand_job
 from covey.server.auth import Needs
 from covey.server.pilots import SHOWN
 from covey.store.blobs import Blobs
@@ -134,6 +136,7 @@ def test_every_call_of_pilots_wants_to_be_shown_something(place: Place) -> None:
 
 def _filled(path: str, bag: int, file: str = "a", token: int = 1) -> str:
     named = {"{bag}": str(bag), "{task}": "0", "{digest}": digest(file), "{token}": str(token)}
+    named["{pilot}"] = str(token)
     for name, value in named.items():
         path = path.replace(name, value)
     return path
@@ -186,6 +189,9 @@ def _ask(place: Place, token: str, method: str, path: str, bag: int, owner: str)
     elif path.endswith("revoke"):
         place.token(Role.USER, owner)
         id_ = max(one["id"] for one in place.call("GET", f"{API}/tokens").content)
+    elif path.endswith("dismiss"):
+        job = hand_job(owner, time.time() + 600, f"{time.monotonic_ns()}")
+        id_ = place.enrol(job=job).id
     elif path == "/files/missing":
         body = [digest("a")]
     elif path.endswith("append"):

@@ -60,6 +60,7 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
     "Manage": {
         "serve": Lazy("covey.cli.serve:serve", "Run a server in the foreground."),
         "stop": Lazy("covey.cli.serve:stop", "Stop the server of this directory."),
+        "dismiss": Lazy("covey.cli.pilots:dismiss", "Send pilots home."),
         "token": Lazy("covey.cli.token:token", "Say who may use a shared server."),
         "purge": Lazy("covey.cli.purge:purge", "Remove logs, files or bags for good."),
         "doctor": Lazy("covey.cli.doctor:doctor", "Check that covey can work here."),

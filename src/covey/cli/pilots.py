@@ -74,3 +74,22 @@ def _row(pilot: PilotView, everyone: bool) -> list[str]:
         formats.ago(pilot.heard),
     ]
     return [*found, pilot.reason] if everyone else found
+
+
+@click.command(cls=Command)
+@click.argument("numbers", metavar="PILOT...", nargs=-1, required=True, type=click.IntRange(min=1))
+@json_option
+def dismiss(numbers: tuple[int, ...], as_json: bool) -> None:
+    """Send pilots home: they take no more tasks, and end when theirs have ended.
+
+    \b
+    covey dismiss 3
+    covey dismiss 3 4 5
+    """
+    client = places.client(settings())
+    count = sum(client.dismiss(number) for number in numbers)
+    if as_json:
+        print_json({"count": count})
+    else:
+        many = f"pilot {numbers[0]} goes" if count == 1 else f"{count} pilots go"
+        say(f"{many} home; 'covey pilots' shows when")

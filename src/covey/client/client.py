@@ -238,6 +238,10 @@ class Client:
         query = {"all": "1"} if everyone else None
         return self._get("/pilots", list[PilotView], query)[:limit]
 
+    def dismiss(self, pilot: int) -> int:
+        """Send it home; it finishes what it runs."""
+        return self._post(f"/pilots/{pilot}/dismiss", Count).count
+
     def hosts(self) -> list[HostView]:
         """Those heard of last come first."""
         return self._get("/hosts", list[HostView])

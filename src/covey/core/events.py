@@ -85,6 +85,13 @@ class TokenRevoked(Struct, frozen=True):
     token: int
 
 
+class PilotDismissed(Struct, frozen=True):
+    """Somebody sends this pilot home."""
+
+    request: RequestId
+    pilot: PilotId
+
+
 class FollowRequested(Struct, frozen=True):
     """Somebody watches what this task (-1: every task of the bag) prints, for a while."""
 
@@ -187,6 +194,7 @@ Event: TypeAlias = (
     | PurgeRequested
     | TokenIssued
     | TokenRevoked
+    | PilotDismissed
     | FollowRequested
     | PilotEnrolled
     | SyncReceived

@@ -10,7 +10,7 @@ import math
 from msgspec.structs import replace
 
 from covey.core import dispatch, ends, hosts, recovery
-from covey.core.actions import Note, Problem, RecordEnds, SaveHost, SavePilot, SavePilotStatus
+from covey.core.actions import Done, Note, Problem, RecordEnds, SaveHost, SavePilot, SavePilotStatus
 from covey.core.checking import is_digest
 from covey.core.events import PilotEnrolled
 from covey.core.fitting import limits
@@ -451,6 +451,18 @@ def _send_answer(turn: Turn, pilot: Pilot, waiting: Waiting, answer_: Answer) ->
 
 def held(attempt: Attempt) -> Held:
     return Held(attempt.id.epoch, attempt.id.sequence, attempt.bag, attempt.task)
+
+
+def dismiss(turn: Turn, request: RequestId, id_: PilotId) -> None:
+    """It gets no more tasks, and goes when those that it runs have ended."""
+    pilot = turn.state.pilots.get(id_)
+    if pilot is None:
+        turn.refuse(request, Problem.NOT_FOUND, f"there is no pilot {id_} here")
+        return
+    pilot.until = turn.now
+    turn.note(Note("pilot dismissed", pilot=id_))
+    turn.state.signalled[id_] = None
+    turn.when_durable(Replying(request, Done(1)))
 
 
 def leave(turn: Turn, request: RequestId, leave_: Leave) -> None:

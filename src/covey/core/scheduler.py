@@ -21,6 +21,7 @@ from covey.core.events import (
     JobRefused,
     JobSubmitted,
     PauseRequested,
+    PilotDismissed,
     PilotEnrolled,
     PilotLeft,
     PurgeRequested,
@@ -109,6 +110,8 @@ def _decide(turn: Turn, event: Event) -> None:
             tokens.issue(turn, event)
         case TokenRevoked():
             tokens.revoke(turn, event)
+        case PilotDismissed(request, pilot):
+            pilots.dismiss(turn, request, pilot)
         case FollowRequested(bag, task):
             pilots.follow(turn, bag, task)
         case BagLoaded(request, bag, snapshot):

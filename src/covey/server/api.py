@@ -17,10 +17,12 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from covey import __version__
-from covey.core.model import Role
+from covey.core.actions import ReplyMessage
+from covey.core.events import PilotDismissed
+from covey.core.model import PilotId, Role
 from covey.server import auth, openapi
 from covey.server.admission import Admission
-from covey.server.asking import Asking, caller_of, choice
+from covey.server.asking import Asking, caller_of, choice, number
 from covey.server.auth import ACT, ACT_ON_OWN, MANAGE, SEE, SEE_OWN, Needs
 from covey.server.bags import BagCalls
 from covey.server.results import ResultCalls
@@ -87,6 +89,7 @@ class Api:
             see("/server", self._server, SEE),
             act("/stop", self._stop_server, MANAGE),
             see("/pilots", self._pilots, SEE),
+            act("/pilots/{pilot}/dismiss", self._dismiss, ACT),
             see("/hosts", self._hosts, SEE),
             see("/tokens", rights.all, ACT),
             act("/tokens", rights.issue, ACT, 201),
@@ -178,6 +181,14 @@ class Api:
         here = [pilot_view(pilot) for pilot in reversed(state.pilots.values())]
         gone = [one for one in recorded if one.id not in state.pilots and one.status == "left"]
         return sorted(here + gone, key=lambda one: -one.id)
+
+    async def _dismiss(self, request: Request) -> ReplyMessage:
+        id_ = PilotId(number(request, "pilot", 0))
+        state = self._asking.state()
+        pilot = state.pilots.get(id_) if state is not None else None
+        if pilot is not None:
+            auth.admit_to(caller_of(request), pilot.record.owner, f"pilot {id_}")
+        return await self._asking.ask(lambda request: PilotDismissed(request, id_))
 
     async def _hosts(self, _: Request) -> list[HostView]:
         recorded = await self._asking.read(lambda reader: reader.hosts())

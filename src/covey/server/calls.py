@@ -125,6 +125,7 @@ def _server_calls() -> list[Call]:
         _look(f"{API}/server", "the server itself", SEE, ServerView),
         _do(f"{API}/stop", "end the server", MANAGE, dict[str, int], query=("drain",)),
         _look(f"{API}/pilots", "the pilots", SEE, list[PilotView]),
+        _do(f"{API}/pilots/{{pilot}}/dismiss", "send a pilot home", ACT, Done, refuses=(404,)),
         _look(f"{API}/hosts", "the hosts that pilots ran on", SEE, list[HostView]),
         _look(tokens, "tokens that are valid, of the caller's owner", ACT, list[TokenView]),
         _do(

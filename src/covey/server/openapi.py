@@ -36,6 +36,7 @@ _PLACES: dict[str, Schema] = {
     "task": _FROM_ZERO,
     "digest": _DIGEST,
     "token": _FROM_ZERO,
+    "pilot": _FROM_ZERO,
     "invitation": {"type": "string", "minLength": 1},
 }
 _QUERIES: dict[str, tuple[str, Schema]] = {

@@ -2,9 +2,9 @@
 
 from msgspec import structs
 
-from covey.core.actions import Action, Problem, RecordEnds, Refuse, SaveHost, SavePilotStatus
+from covey.core.actions import Action, Done, Problem, RecordEnds, Refuse, SaveHost, SavePilotStatus
 from covey.core.estimate import hindrance
-from covey.core.events import DrainRequested, PilotEnrolled
+from covey.core.events import DrainRequested, PilotDismissed, PilotEnrolled
 from covey.core.model import BagId, PilotId
 from covey.core.tokens import hand_job
 from covey.pilot.messages import Answer, Enrol, Enrolled
@@ -165,3 +165,18 @@ def test_pilots_by_hand_outlive_the_server_that_ends() -> None:
     (answer,) = replies(table.handle(DrainRequested()), Answer)
     assert answer.leave
     assert not any(one.leave for one in replies(by_hand.sync(1), Answer))
+
+
+def test_a_pilot_that_is_dismissed_gets_no_more_tasks_and_goes() -> None:
+    table = Table()
+    table.submit(spec(8))
+    pilot = enrol(table, job="1-1")
+    first = only(pilot.sync(2), Answer)
+    parked = pilot.sync(2)
+    assert not replies(parked, Answer)
+    actions = table.handle(PilotDismissed(table.request(), PilotId(pilot.pilot)))
+    assert only(actions, Done).count == 1
+    assert only(actions, Answer).leave, "at once"
+    last = only(pilot.sync(2, [end(first, 0)]), Answer)
+    assert (last.leave, last.tasks) == (True, [])
+    assert problem(table.handle(PilotDismissed(table.request(), PilotId(99)))) is Problem.NOT_FOUND
