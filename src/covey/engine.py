@@ -127,10 +127,14 @@ class Engine:
             self._replies.unavailable(event.request, self.trouble)
 
     def _carry_out(self, actions: list[Action]) -> None:
+        """What is to be written goes first: the disk is what everybody waits for."""
+        for action in actions:
+            if isinstance(action, Write):
+                self._store.write(action)
         for action in actions:
             match action:
                 case Write():
-                    self._store.write(action)
+                    pass
                 case Reply():
                     self._replies.reply(action)
                 case Refuse():

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from covey.core.actions import LeaseChunk, ReopenFailed, SaveBag, SavePilot
+from covey.core.actions import AppendSegment, LeaseChunk, ReopenFailed, SaveBag, SavePilot
 from covey.core.errors import InvalidQuery
-from covey.core.model import BagRecord, BagSpec, FileRecord, Verdict
+from covey.core.model import BagRecord, BagSpec, FileRecord, Segment, Verdict
 from covey.core.space import Axis, Product, Range, Values
 from covey.wire import FailureGroup, ResultQuery, ReturnedFile
 from tests.contract.keeping import Kept
@@ -448,3 +448,24 @@ def test_files_of_what_counts(kept: Kept) -> None:
     assert [file.row for file in kept.reader.files(BAG)] == [2, 2]
     kept.record.apply([finished(1)])
     assert [file.row for file in kept.reader.files(BAG)] == [2, 2]
+
+
+def test_of_calls_the_table_has_nothing_that_only_programs_read(kept: Kept) -> None:
+    spec = BagSpec(argv=("x",), calls=True, open=True, space=Axis("call", Values(("YQ==",))))
+    made = BagRecord(id=BAG, spec=spec, total=1, created=1.5, open=True)
+    kept.record.apply([SavePilot(pilot()), SaveBag(made), LeaseChunk(BAG, 0, 1)])
+    more = Segment(space=Axis("call", Values(("Yg==",))))
+    kept.record.apply([AppendSegment(BAG, more, 2, "key"), LeaseChunk(BAG, 1, 2)])
+    kept.record.apply([ends(end(0, result='{"value":"MTE="}'), end(1, result='{"value":"MTI="}'))])
+    view = kept.reader.bag(BAG)
+    assert view is not None
+    assert (view.names, view.result_names) == ([], [])
+    rows = kept.reader.results(BAG, ResultQuery(by_row=True))
+    assert [row.values for row in rows] == [[], []]
+    assert [row.result for row in rows] == [{"value": "MTE="}, {"value": "MTI="}], "for programs"
+    for form in ("csv", "jsonl"):
+        text = exported(kept, form)
+        assert "exit" in text
+        assert not any(word in text for word in ("YQ==", "MTE=", "call", "value"))
+    with pytest.raises(InvalidQuery):
+        tasks(kept, "value=x")

@@ -56,6 +56,17 @@ class Stand(Files):
             self.change.notify_all()
             return list(range(first, self._sequence + 1))
 
+    def call(self, body: Body, *calls: str) -> list[int]:
+        """As `give`, for a bag of calls."""
+        with self.change:
+            self._bodies[body.bag] = body
+            first = self._sequence + 1
+            for number, call in enumerate(calls):
+                self._sequence += 1
+                self._tasks.append(Task(self._sequence, body.bag, number, [call]))
+            self.change.notify_all()
+            return list(range(first, self._sequence + 1))
+
     def send_home(self) -> None:
         with self.change:
             self.leave = True

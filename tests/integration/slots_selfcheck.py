@@ -4,6 +4,7 @@ With the argument "degraded" it pretends to be a system without sigtimedwait,
 subreapers and prctl, where only process groups are known.
 """
 
+import base64
 import os
 import signal
 import sys
@@ -53,6 +54,28 @@ def check_files(slots: Slots, folder: str) -> None:
     os.unlink(data)
 
 
+def check_calls(slots: Slots) -> None:
+    worker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "calls_worker.py")
+    slots.plan(Plan(3, ENV, calls=[sys.executable, worker]))
+    calls = {
+        "one": "import os, time; print('hello'); answer = b'v1 %d' % os.getpid()",
+        "two": "import os; answer = b'v2 %d' % os.getpid()",
+        "slow": "import time; time.sleep(60)",
+        "gone": "import os; os._exit(4)",
+    }
+    found = {}
+    for key in ("one", "two", "slow", "gone"):
+        call = base64.b64encode(calls[key].encode()).decode()
+        limit = 0.3 if key == "slow" else 0.0
+        assert slots.offer(Order(key, 3, [], call=call, limit_seconds=limit))
+        found.update(outcomes(slots, 1))
+    kinds = [found[key].kind for key in ("one", "two", "slow", "gone")]
+    assert kinds == ["ok", "ok", "timeout", "failed"], found
+    assert (found["one"].stdout, found["two"].stdout) == (b"hello\n", b"")
+    assert found["gone"].exit_code == 4
+    slots.forget(3)
+
+
 def check_limits(slots: Slots) -> None:
     eat = (
         "import time; x = [time.sleep(0.002) or b'x' * 1048576 for _ in range(400)]; time.sleep(9)"
@@ -94,6 +117,7 @@ def main() -> None:
             os.kill(seat.pid, signal.SIGKILL)
         assert outcomes(slots, 1)["orphan"].kind == "host"
     check_files(slots, os.path.dirname(directory))
+    check_calls(slots)
     check_limits(slots)
     count = 0
     for number in range(200):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from covey.pilot import slot, spawn
+from covey.pilot.running import Task
 from tests.integration.slots_harness import Harness, alive, processes_with, wait_until
 
 PARENT = """
@@ -181,7 +182,7 @@ def test_signals_to_the_group_of_the_pilot_do_not_reach_tasks(slots: Harness) ->
 def test_a_slot_with_a_bug_says_what_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def finish(self: slot.Slot, task: slot.Task) -> None:
+    def finish(self: slot.Slot, task: Task) -> None:
         raise ZeroDivisionError("our bug")
 
     monkeypatch.setattr(slot.Slot, "_finish", finish)

@@ -25,6 +25,7 @@ from covey.core.model import (
     Snapshot,
     Verdict,
 )
+from covey.core.numbering import Numbering
 from covey.core.state import Answering, Attempt, Bag, Pilot, Replying, State, Then
 from covey.core.turn import Turn
 from covey.engine import Engine
@@ -297,3 +298,24 @@ def sends_tasks_to_anybodys_pilot(
         return right(turn, pilot)
     finally:
         pilot.record = record
+
+
+# -- of issue 5: calls ---------------------------------------------------------------------------
+
+
+@bug((Numbering, "release"))
+def forgets_calls_that_are_still_to_go_out(
+    right: Callable[..., None], numbering: Numbering, first: int, stop: int
+) -> None:
+    right(numbering, first, numbering.part(first).stop)
+
+
+@bug((ends, "_count_down"))
+def forgets_calls_that_may_be_tried_again(
+    right: Callable[..., None], turn: Turn, bag: Bag, task: int
+) -> None:
+    first = bag.chunk_of(task)
+    stop = bag.chunks.get(first)
+    right(turn, bag, task)
+    if bag.spec.calls and first in bag.marred and stop is not None:
+        bag.numbering.release(first, stop)

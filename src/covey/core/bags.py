@@ -72,6 +72,8 @@ def append(turn: Turn, event: SegmentAppended) -> None:
         return
     segment = event.segment
     try:
+        if bag.spec.calls:
+            checking.check_call_segment(segment)
         check_segment(segment, before=bag.total)
         if names_in(segment) != bag.body.names:
             raise InvalidBag(

@@ -10,6 +10,7 @@ import re
 from covey.pilot.messages import FAILED, HOST, LOST, MEMORY, OUTPUT, SETUP, TIMEOUT, End
 
 LONGEST = 120
+_RAISED = '{"error":'
 
 _PATH = re.compile(r"(?:[A-Za-z]:)?(?:/[^\s/:'\",;()\[\]]+)+/?")
 _NUMBER = re.compile(
@@ -53,6 +54,8 @@ def cause_of(end: End) -> str:
         if end.signal:
             how = _SIGNALS.get(end.signal, f"signal {end.signal}")
         words = last_line(end.stderr)
+        if end.result.startswith(_RAISED) and end.message != f"exit code {end.exit_code}":
+            words = end.message  # of a call: what it raised
     else:
         how = _WORDS.get(end.outcome, end.outcome)
         words = end.message

@@ -6,12 +6,17 @@ from covey.core import classes
 from covey.core.errors import InvalidBag
 from covey.core.model import BagSpec, Blob, Segment
 from covey.core.numbering import check_segment, names_in
+from covey.core.space import Axis, Values
+from covey.pilot.calling import CALL, MOST_CALL
 
 MOST_RETRIES = 1000
 MOST_INPUTS = 100_000
 MOST_MANIFEST = 1_000_000
 MOST_LOG_KB = 1024  # two streams, escaped, must fit into a sync
 MOST_TEXT = 1 << 20  # of a setup, a check, notes
+
+MOST_CALL_TEXT = (MOST_CALL + 2) // 3 * 4
+_PLACES = ("{" + CALL + "}", "{task}", "{bag}")
 
 URLS = ("http://", "https://")  # of what hosts fetch by themselves
 _HEX = frozenset("0123456789abcdef")
@@ -31,11 +36,48 @@ def check_spec(spec: BagSpec) -> None:
     classes.check(spec, names_in(segment))
     _check_chances(spec)
     _check_files(spec)
+    if spec.calls:
+        _check_calls(spec, segment)
     for what, text in (("setup", spec.setup), ("check", spec.check), ("notes", spec.notes)):
         if len(text) > MOST_TEXT or "\0" in text:
             raise InvalidBag(f"{what} is too long, or has NUL characters in it")
     if any(not 0 <= code <= 255 for code in spec.ok_codes) or not spec.ok_codes:
         raise InvalidBag("exit statuses lie between 0 and 255, and one must be good")
+
+
+def _check_calls(spec: BagSpec, segment: Segment) -> None:
+    """A worker that stays knows nothing of single tasks but their calls."""
+    for what, given in (
+        ("a check", spec.check),
+        ("outputs", spec.outputs or spec.optional_outputs),
+        ("inputs of single tasks", spec.task_inputs or spec.manifest),
+        ("rows of a file", spec.rows is not None),
+        ("parameters in the environment", spec.export),
+        ("exit statuses of its own", spec.ok_codes != (0,)),
+    ):
+        if given:
+            raise InvalidBag(f"a bag of calls cannot have {what}: one process does all its calls")
+    for word in spec.argv:
+        if any(place in word for place in _PLACES):
+            raise InvalidBag(f"one process does all calls: {word!r} is the same for each of them")
+    check_call_segment(segment)
+
+
+def check_call_segment(segment: Segment) -> None:
+    """Raise InvalidBag unless its tasks are calls: of each, base64 of what a worker reads."""
+    space = segment.space
+    if not isinstance(space, Axis) or space.name != CALL or segment.rows is not None:
+        raise InvalidBag(f"the tasks of a bag of calls have one parameter, {CALL!r}, and no other")
+    if not isinstance(space.values, Values):
+        raise InvalidBag("calls are listed one by one")
+    for call in space.values.items:
+        if not isinstance(call, str):
+            raise InvalidBag(f"a call is base64 text, not {call!r}")
+        if len(call) > MOST_CALL_TEXT:
+            raise InvalidBag(
+                f"a call has {len(call) // 4 * 3:,} bytes, more than the {MOST_CALL:,} that are "
+                "possible: put what is large into files"
+            )
 
 
 def _check_chances(spec: BagSpec) -> None:

@@ -248,6 +248,8 @@ def _count_down(turn: Turn, bag: Bag, task: TaskNumber) -> None:
         bag.numbering.loaded.pop(first, None)
         if bag.failed.range_cardinality(first, stop):
             bag.marred[first] = stop
+        elif bag.spec.calls:
+            bag.numbering.release(first, stop)
         turn.write_last(partial(CloseChunk, bag.id, first))
 
 

@@ -10,6 +10,8 @@
     │   ├── StoreNewer    written by a newer covey
     │   └── StoreFailed   a write failed (disk full, …); may work again later
     ├── ServerAway        no server answers
+    ├── BagPaused         a bag that was waited for is paused, and does not end by itself
+    ├── StillRunning      a bag was not over in the time given; it goes on (a TimeoutError too)
     ├── Refused           the server understood and said no
     └── BadConfig         a setting is unknown or has the wrong type
 
@@ -68,6 +70,19 @@ class StoreFailed(StoreError):
 
 class ServerAway(CoveyError):
     pass
+
+
+class BagPaused(CoveyError):
+    def __init__(self, bag: int, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.bag = bag
+        self.reason = reason
+
+
+class StillRunning(CoveyError, TimeoutError):
+    def __init__(self, bag: int, text: str) -> None:
+        super().__init__(text)
+        self.bag = bag
 
 
 class Refused(CoveyError):

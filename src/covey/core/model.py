@@ -140,6 +140,7 @@ class BagSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a person asks for. Equal keys are one submission, however often it is sent."""
 
     argv: tuple[str, ...]
+    calls: bool = False  # `argv` starts a process that stays; tasks are calls that it is given
     space: Space = ONE_TASK
     rows: Rows | None = None
     open: bool = False  # more segments may follow, until it is closed
@@ -321,7 +322,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 class Settings(Struct, frozen=True, kw_only=True):
     """How core behaves; times in seconds."""
 
-    poll_seconds: float = 25.0
+    poll_seconds: float = 15.0
     lease_seconds: float = 60.0
     adopt_seconds: float = 60.0
     idle_seconds: float = 60.0

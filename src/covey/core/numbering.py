@@ -39,6 +39,7 @@ class Numbering:
         self.loaded: dict[int, Loaded] = {}  # by the first task of the chunk
         self.plain: Point | None = None  # all there is, where nothing was appended or loaded
         self._firsts: list[int] = []
+        self._released: dict[int, int] = {}  # first of a part -> tasks whose values nobody needs
 
     @property
     def total(self) -> int:
@@ -52,6 +53,26 @@ class Numbering:
         computed = len(self.parts) == 1 and segment.rows is None
         self.plain = self.parts[0].point if computed else None
 
+    def release(self, first: int, stop: int) -> None:
+        """No task from `first` to before `stop` goes out again: forget what was listed for them,
+        once that holds for a whole part. Of what was appended little by little, for weeks, only
+        what is under way is kept."""
+        place = bisect_right(self._firsts, first) - 1
+        part = self.parts[place]
+        count = self._released.pop(part.first, 0) + stop - first
+        if count < part.stop - part.first:
+            self._released[part.first] = count
+            return
+        low, high = place, place + 1
+        if low > 0 and self.parts[low - 1].point is _forgotten:
+            low -= 1
+        if high < len(self.parts) and self.parts[high].point is _forgotten:
+            high += 1
+        whole = Part(self.parts[low].first, self.parts[high - 1].stop, 1, None, _forgotten)
+        self.parts[low:high] = [whole]
+        self._firsts[low:high] = [whole.first]
+        self.plain = None
+
     def part(self, task: int) -> Part:
         return self.parts[bisect_right(self._firsts, task) - 1]
 
@@ -64,6 +85,10 @@ class Numbering:
         loaded = self.loaded[chunk]
         row = loaded.rows[local // part.inner - loaded.first]
         return row + part.point(local % part.inner)
+
+
+def _forgotten(index: int) -> list[Scalar]:
+    raise KeyError(index)
 
 
 def tasks_in(segment: Segment) -> int:

@@ -277,12 +277,13 @@ def _accept(turn: Turn, request: RequestId, pilot: Pilot, sync_: Sync) -> None:
     for number in [n for n in pilot.answers if n <= sync_.received]:
         del pilot.answers[number]
         pilot.taken.pop(number, None)
-    for waiting in [w for w in pilot.waiting.values() if not w.after]:
-        _send_answer(turn, pilot, waiting, Answer(turn.state.epoch, waiting.number))
+    parked = [w for w in pilot.waiting.values() if not w.after]
     fresh = [end for end in sync_.ends if not again or (end.epoch, end.sequence) not in again]
     records = [ends.settle(turn, pilot, end) for end in fresh]
     if sync_.held is not None:
         recovery.adopt(turn, pilot, sync_.held)
+    for waiting in parked:
+        _release(turn, pilot, waiting, bool(sync_.ends))
     after = 0
     if sync_.ends:
         rows = tuple(record for record in records if record is not None)
@@ -300,6 +301,15 @@ def _accept(turn: Turn, request: RequestId, pilot: Pilot, sync_: Sync) -> None:
     pilot.waiting[sync_.number] = waiting
     if not after:
         _answer_or_park(turn, pilot, waiting)
+
+
+def _release(turn: Turn, pilot: Pilot, waiting: Waiting, ended: bool) -> None:
+    """A later sync has come. If tasks have ended there is room for others at once: the answer to
+    the sync that says so must wait until it is durable, the one that was parked need not."""
+    if ended and waiting.request is not None:
+        _send_answer(turn, pilot, waiting, _compose(turn, pilot, waiting.number))
+    else:
+        _send_answer(turn, pilot, waiting, Answer(turn.state.epoch, waiting.number))
 
 
 def _start_over(turn: Turn, pilot: Pilot) -> set[tuple[int, int]]:

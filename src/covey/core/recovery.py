@@ -90,6 +90,8 @@ def restore(turn: Turn, snapshot: BagSnapshot) -> Bag:
             continue
         if bag.failed.range_cardinality(chunk.first, chunk.stop):
             bag.marred[chunk.first] = chunk.stop
+        elif bag.spec.calls:
+            bag.numbering.release(chunk.first, chunk.stop)
         if not chunk.closed:
             turn.write(CloseChunk(bag.id, chunk.first))
     if bag.status in (BagStatus.RUNNING, BagStatus.PAUSED):
@@ -133,6 +135,7 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
         spec.setup,
         spec.setup_seconds,
         spec.log_kb,
+        spec.calls,
     )
     return Bag(
         record.id,

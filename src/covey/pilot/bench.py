@@ -7,9 +7,11 @@ says when; here is how: inputs placed (``furnish``), limits set (``confine``), t
 """
 
 import os
+import stat
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from covey.pilot import confine, furnish, harvest, spawn
+from covey.pilot.calling import VALUE_FILE
 from covey.pilot.orders import Plan
 from covey.pilot.scratch import Home, Output, Space, remove
 from covey.pilot.told import Result, Tags, last_object, object_text
@@ -59,8 +61,8 @@ class Recipe:
     """A plan made ready for many tasks. A ``bare`` one has nothing to do before and after them."""
 
     __slots__ = (
-        "bare", "chdir", "check", "env", "links", "log_bytes", "makes", "ok_codes", "optional",
-        "output_bytes", "outputs", "path", "problem", "sees",
+        "bare", "calls", "chdir", "check", "env", "links", "log_bytes", "makes", "ok_codes",
+        "optional", "output_bytes", "outputs", "path", "problem", "sees",
     )  # fmt: skip
 
     def __init__(self, plan: Plan, where: Paths, walled: bool = False) -> None:
@@ -71,6 +73,7 @@ class Recipe:
         self.env = spawn.encoded_env(env)
         self.path = plan.env.get("PATH", os.defpath)
         self.chdir = plan.chdir
+        self.calls = plan.calls
         self.links = plan.links
         self.output_bytes = plan.output_bytes
         self.ok_codes = frozenset(plan.ok_codes)
@@ -105,6 +108,7 @@ class Given(NamedTuple):
     cores: List[int]
     links: List[Any]
     outputs: List[str]
+    call: str
 
 
 class Unready(Exception):
@@ -268,8 +272,23 @@ class Bench:
         if plan.optional:
             found.update(harvest.find(plan.chdir, (), plan.optional, _inputs(given)))
             harvest.weigh(found, plan.output_bytes)
-        away = os.path.join(outbox(self.settings.directory), given.key.replace("/", "_"))
-        return [tuple(file) for file in harvest.take(plan.chdir, found, away, bool(plan.chdir))]
+        taken = harvest.take(plan.chdir, found, self._away(given), bool(plan.chdir))
+        return [tuple(file) for file in taken]
+
+    def take_value(self, given: Given, name: str) -> List[Any]:
+        """The file in which a worker put what came of a call. Raises Unfit, OSError."""
+        plan = given.plan
+        path = os.path.join(plan.chdir, name)
+        if not name or "/" in name or not stat.S_ISREG(os.lstat(path).st_mode):
+            raise harvest.Unfit("its worker has no file {!r}".format(name))
+        found = {name: os.lstat(path)}
+        harvest.weigh(found, plan.output_bytes)
+        taken = harvest.take(plan.chdir, found, self._away(given), False)
+        attempt(os.unlink, path)
+        return [tuple(file._replace(path=VALUE_FILE)) for file in taken]
+
+    def _away(self, given: Given) -> str:
+        return os.path.join(outbox(self.settings.directory), given.key.replace("/", "_"))
 
 
 def _inputs(given: Given) -> Dict[str, str]:

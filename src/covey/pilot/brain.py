@@ -37,13 +37,16 @@ from covey.pilot.messages import (
 PACE_SECONDS = 0.1
 HORIZON_SECONDS = 0.3
 LONG_SECONDS = 1.0  # tasks that take longer are not prefetched
-MOST_PREFETCH = 384  # a slot
+MOST_PREFETCH = 512  # a slot
 MOST_ENDS = 1000  # a sync
 MOST_OUTPUT = 1 << 20  # characters of output and files a sync, unless one end has more
 FIRST_BACKOFF = 0.1
 LAST_BACKOFF = 30.0
 LONGEST_DELAY = 120.0  # that somebody, perhaps a proxy, may make us wait
 OVERTAKEN_SECONDS = 0.5
+AHEAD_SECONDS = 0.001  # until a sync that has overtaken another goes again, at first
+
+OUT_OF_ORDER = "out-of-order"  # what the server calls that
 
 _NOT_RUN = (RETURNED, HOST, SETUP)  # these say nothing about how long tasks take
 
@@ -236,9 +239,11 @@ class Brain:
                 self._commands.append(EnrolAgain())
         elif problem == "stale":
             self._start_over(self.epoch, 0)
+        elif problem == OUT_OF_ORDER:  # most often the one before is just about to arrive
+            self._repeat_before(number, now)
+            delay = AHEAD_SECONDS * 4.0 ** min(opened.tries - 1, 20)
+            self._again(number, now, min(delay, OVERTAKEN_SECONDS))
         else:
-            if problem == "out-of-order":
-                self._repeat_before(number, now)
             self.failed(number, attempt, now)
 
     def enrolled(self, pilot: int, epoch: int) -> None:
@@ -427,7 +432,8 @@ class Brain:
     def _ends_due(self, now: float) -> bool:
         if not self._ends or self._ends_open():
             return False
-        paced = now - self._ends_sent >= PACE_SECONDS
+        # Before we run out of work, too: short tasks are gone before the next answer comes.
+        paced = now - self._ends_sent >= PACE_SECONDS or self.weight < len(self._ends)
         return paced or self._full or self.weight <= self.slots
 
     def _sync(self, now: float, count: int) -> None:

@@ -127,7 +127,7 @@ class Sampled:
 
     def over(self) -> bool:
         pids = tree.family(tree.children(os.getpid()))
-        used = sum(_rss_kb(pid) for pid in pids)
+        used = sum(rss_kb(pid) for pid in pids)
         if used > self._limit_kb:
             # What forked processes share was counted for each of them.
             used = min(used, sum(_pss_kb(pid) for pid in pids))
@@ -335,7 +335,8 @@ def _own_data_bytes() -> int:
     return int(fields[5]) * _PAGE_KB * 1024 if len(fields) > 5 else 0
 
 
-def _rss_kb(pid: int) -> int:
+def rss_kb(pid: int) -> int:
+    """What a process has in memory now."""
     fields = _read("/proc/{}".format(pid), "statm").split()
     return int(fields[1]) * _PAGE_KB if fields else 0
 
@@ -344,7 +345,7 @@ def _pss_kb(pid: int) -> int:
     for line in _read("/proc/{}".format(pid), "smaps_rollup").splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1])
-    return _rss_kb(pid)  # an older kernel, or a process that has just ended
+    return rss_kb(pid)  # an older kernel, or a process that has just ended
 
 
 # Processors

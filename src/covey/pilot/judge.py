@@ -10,6 +10,7 @@ import signal
 import time
 from typing import Container, List, NamedTuple, Optional
 
+from covey.pilot.calling import START_SECONDS
 from covey.pilot.orders import Outcome
 
 HOST_ERRORS = (
@@ -53,6 +54,21 @@ def judge(
     elif code in ok_codes:
         return Verdict("ok", code, 0, "")
     return Verdict(stopped or "failed", code, number, message)
+
+
+SILENT = "its worker did not begin in {:g} s".format(START_SECONDS)
+HUNG_UP = "hung up"  # a worker closed its line, and is ended for it
+
+
+def of_worker(status: Optional[int], stopped: str, limit_seconds: float) -> Verdict:
+    """Of the call whose worker has ended: however it did, that was no answer."""
+    verdict = judge(status, stopped, limit_seconds, ())
+    if stopped == HUNG_UP:
+        words = "its worker closed its line without an answer"
+        return Verdict("failed", verdict.exit_code, verdict.signal, words)
+    if verdict.kind == "failed":
+        return verdict._replace(message="its worker ended: " + verdict.message)
+    return verdict
 
 
 def over_memory(limit_mb: int, peak_kb: int) -> str:

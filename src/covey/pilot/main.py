@@ -19,7 +19,7 @@ from typing import Any, Dict, Iterable, List, Optional
 from covey import __version__
 from covey.pilot import host, identity, tree
 from covey.pilot.arrival import Arrival
-from covey.pilot.brain import Brain, Depart, EnrolAgain, Prepare, Recall, Send, Stop
+from covey.pilot.brain import OUT_OF_ORDER, Brain, Depart, EnrolAgain, Prepare, Recall, Send, Stop
 from covey.pilot.courier import Courier, Identity, Meter
 from covey.pilot.follow import Follower
 from covey.pilot.larder import Larder
@@ -231,6 +231,7 @@ class Pilot:
             self._step(self.brain, now)
 
     def _step(self, brain: Brain, now: float) -> None:
+        self.work.fill(brain, now)  # tasks before messages: a slot may be idle
         self._publish(brain, now)
         for command in brain.step(now):
             if isinstance(command, Send):
@@ -316,7 +317,8 @@ class Pilot:
                 self.spool.delivered()
         elif 400 <= reply.status < 500:
             problem = str(reply.content.get("type", ""))
-            self._say("sync %d refused: %s" % (number, reply.content.get("detail", "")))
+            if problem != OUT_OF_ORDER:
+                self._say("sync %d refused: %s" % (number, reply.content.get("detail", "")))
             self.brain.refused(number, attempt, problem, now)
         else:
             self._server_away(reply, now)

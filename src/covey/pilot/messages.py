@@ -115,6 +115,7 @@ class Body(NamedTuple):
     setup: str = ""
     setup_seconds: float = 1800.0
     log_kb: int = 64
+    calls: bool = False  # `argv` starts a process that stays: see `calling`
 
 
 class Task(NamedTuple):

@@ -39,6 +39,7 @@ class Plan(NamedTuple):
     log_bytes: int = 65536  # kept of each output stream
     sees: str = ""  # a directory that a walled-in task may read (what its bag's setup made)
     makes: str = ""  # one that it may write to (a setup's own)
+    calls: List[str] = []  # what starts the worker, if orders are calls: see `calling`
 
 
 class Order(NamedTuple):
@@ -53,6 +54,7 @@ class Order(NamedTuple):
     cores: List[int] = []  # the processors it is bound to; none: any
     links: List[Link] = []
     outputs: List[str] = []
+    call: str = ""  # base64; instead of a command
 
 
 class Returned(NamedTuple):

@@ -12,7 +12,8 @@ see ``keeper``): kill the task and everything of it, remove what is on disk, exi
 Outcomes are collected for a few milliseconds while more orders wait, so that short
 tasks do not wake the pilot for each; a task that runs on holds none of them back.
 
-What is done for a task before and after it runs is in ``bench``.
+What is done for a task before and after it runs is in ``bench``, what is different for calls in
+``caller``.
 """
 
 import errno
@@ -25,41 +26,23 @@ from typing import Any, Deque, Dict, List, Optional, Set, Tuple
 from covey.pilot import judge, tree, wake
 from covey.pilot.bench import Bench, Given, Recipe, Settings, Unready, attempt
 from covey.pilot.board import Board
+from covey.pilot.caller import Caller
 from covey.pilot.furnish import Refused
 from covey.pilot.harvest import Found, Unfit
 from covey.pilot.orders import Line, Outcome, Plan
+from covey.pilot.running import INSPECT_SECONDS, Task
 
 CANCEL, RECALL = 0, 1  # what the control line says, with the number of an order
 PLAN, FORGET = 0, -1  # in the place of an order's number: this is a plan, or the end of one
 MORE = None  # "send the rest of that order": half of it is here and nothing else to do
 
 _PACE_SECONDS = 0.04  # between reports, while orders wait here
+_MANY = 100  # outcomes are reported at once: calls are that short
 _LOOK_SECONDS = 0.005
 _STUCK_SECONDS = 0.05  # until a pilot that does not read is tried again
 _UNSENT_BYTES = 1 << 20  # with more than this unread, no further task is started
 _RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0)
-_INSPECT_SECONDS = 1.0  # between looks at how much a task has printed
 _CHECK_SECONDS = 60.0
-
-
-class Task:
-    """The process that runs now."""
-
-    __slots__ = (
-        "deadline", "given", "inspect_at", "kill_at", "pid", "started", "status", "usage",
-        "verdict",
-    )  # fmt: skip
-
-    def __init__(self, given: Given, pid: int, limit_seconds: float) -> None:
-        self.given = given
-        self.pid = pid
-        self.started = now = time.monotonic()
-        self.deadline = now + limit_seconds if limit_seconds > 0 else 0.0
-        self.inspect_at = now + _INSPECT_SECONDS
-        self.kill_at = 0.0
-        self.verdict = ""
-        self.status: Optional[int] = None
-        self.usage = tree.NOTHING
 
 
 class Gone(Exception):
@@ -87,6 +70,7 @@ class Slot:
         self.dropped: Set[int] = set()
         self.last = 0  # number of the last order that is over
         self.task: Optional[Task] = None
+        self.caller = Caller(self)
         self.done: List[Tuple[int, Tuple[Any, ...]]] = []
         self.done_since = 0.0
         self.look_at = 0.0
@@ -96,7 +80,7 @@ class Slot:
         """Run orders until Gone; then nothing of this slot is left."""
         try:
             wake.ring(self.control.fileno())
-            self._look()
+            self.look()
             # However long that takes: a full disk is no reason to die.
             while not self.bench.open():
                 self._pause(1.0)
@@ -111,7 +95,7 @@ class Slot:
 
     # Words from the pilot
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """Read the control line; raises Gone."""
         for verb, number in self.control.receive():
             if number <= self.last:
@@ -119,7 +103,7 @@ class Slot:
             if self.task is None or number != self.task.given.number:
                 self._drop(number)
             elif verb == CANCEL:
-                self._stop(self.task, "cancelled")
+                self.stop(self.task, "cancelled")
         if self.control.closed or self.orders.closed:
             raise Gone
 
@@ -134,7 +118,7 @@ class Slot:
                 return
         self.dropped.add(number)
 
-    def _sleep(self, timeout: Optional[float]) -> int:
+    def sleep(self, timeout: Optional[float]) -> int:
         """Wait for anything; the signal that came, 0 for none. Raises Gone."""
         number = wake.wait(timeout, self.bells)
         if number not in (0, wake.CHILD) and (os.getppid() != self.keeper or self.board.ending()):
@@ -144,17 +128,19 @@ class Slot:
     def _pause(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            self._flush()
-            self._sleep(min(until - time.monotonic(), _STUCK_SECONDS if self.orders.unsent else 60))
-            self._look()
+            self.flush()
+            self.sleep(min(until - time.monotonic(), _STUCK_SECONDS if self.orders.unsent else 60))
+            self.look()
 
     def _next(self) -> Given:
         while True:
+            if self.caller.unwanted:
+                self.caller.dismiss()
             # Between short tasks only now and then: their waiting looks too.
             now = time.monotonic()
             if now >= self.look_at:
                 self.look_at = now + _LOOK_SECONDS
-                self._look()
+                self.look()
             if not self.waiting:
                 self._fetch()
             if self.waiting:
@@ -173,23 +159,24 @@ class Slot:
             elif number == PLAN:
                 self.plans[value[1]] = self.bench.recipe(Plan(*value[1:]))
             else:
-                self.plans.pop(value[1], None)
+                self.caller.forget(self.plans.pop(value[1], None))
 
     def _idle(self) -> None:
-        self._flush()
+        self.flush()
         wake.ring(self.orders.fileno())
         try:
             # Nothing rang for what came before the bell was on.
             self._fetch()
-            while not self.waiting:
-                self._look()
-                self._flush()
+            while not self.waiting and not self.caller.unwanted:
+                self.look()
+                self.flush()
                 if self.waiting:
                     return
                 if self.orders.unread:
                     self.orders.send(MORE)
-                self._sleep(_STUCK_SECONDS if self.orders.unsent else None)
+                number = self.sleep(_STUCK_SECONDS if self.orders.unsent else None)
                 self.look_at = 0.0  # one signal may have rung for both lines
+                self.caller.idle(number)
                 self._fetch()
         finally:
             wake.ring(self.orders.fileno(), False)
@@ -201,10 +188,10 @@ class Slot:
         if not self.done:
             self.done_since = now
         self.done.append((number, tuple(outcome)))
-        if now - self.done_since >= _PACE_SECONDS:
-            self._flush()
+        if now - self.done_since >= _PACE_SECONDS or len(self.done) >= _MANY:
+            self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         if self.done:
             done, self.done = self.done, []
             self.orders.send(done)
@@ -223,8 +210,13 @@ class Slot:
         if not self._wait_for_room(given):
             self._settle(given, Outcome(given.key, "returned"))
             return
+        if given.plan.calls:
+            self._settle(given, self.caller.run(given))
+            return
+        if self.caller.worker is not None:
+            self.caller.dismiss()
         self.board.begin(self.index, given.number, 0)
-        pid, failure = self._begin(given)
+        pid, failure = self.begin(given)
         outcome: Tuple[Any, ...]
         if pid:
             outcome = self._finish(self._watch(given, pid, given.limit_seconds))
@@ -233,7 +225,7 @@ class Slot:
         self.bench.tidy()
         self._settle(given, outcome)
 
-    def _begin(self, given: Given) -> Tuple[int, Optional[Outcome]]:
+    def begin(self, given: Given) -> Tuple[int, Optional[Outcome]]:
         """The process id; or 0, and what failed, if it is not that nobody wants it any more."""
         chdir = given.plan.chdir
         try:
@@ -254,8 +246,8 @@ class Slot:
 
     def _breathe(self, given: Given) -> None:
         """In the middle of something long: report, listen. Raises Gone and Unwanted."""
-        self._flush()
-        self._look()
+        self.flush()
+        self.look()
         if given.number in self.dropped:
             raise Unwanted
 
@@ -299,17 +291,17 @@ class Slot:
             task.inspect_at = task.started + self.bench.memory.pause()
         self.board.begin(self.index, given.number, pid)
         while True:
-            number = self._sleep(self._until(task))
-            if number in (wake.CHILD, wake.ANY) and self._reap(task):
+            number = self.sleep(self.until(task))
+            if number in (wake.CHILD, wake.ANY) and self.reap(task):
                 break
             if number:
-                self._look()
+                self.look()
                 self.bench.tags.drain()
-            self._mind(task)
+            self.mind(task)
         self.task = None
         return task
 
-    def _until(self, task: Task) -> float:
+    def until(self, task: Task) -> float:
         """Seconds until there is something to do without being told."""
         if self.orders.unsent:
             return _STUCK_SECONDS
@@ -321,23 +313,23 @@ class Slot:
             due = self.done_since + _PACE_SECONDS
         return max(0.0, due - time.monotonic())
 
-    def _mind(self, task: Task) -> None:
+    def mind(self, task: Task) -> None:
         now = time.monotonic()
         if now >= task.inspect_at:
             self._inspect(task, now)
         if task.deadline and not task.verdict and now >= task.deadline:
-            self._stop(task, "timeout")
+            self.stop(task, "timeout")
         if task.kill_at and now >= task.kill_at:
             tree.signal_task(task.pid, signal.SIGKILL)
             task.kill_at = now + 0.05  # again: it may have forked meanwhile
         if self.orders.unsent or (self.done and now - self.done_since >= _PACE_SECONDS):
-            self._flush()
+            self.flush()
 
     def _inspect(self, task: Task, now: float) -> None:
         """How much memory it has, and how much it has printed."""
         for output in self.bench.outputs:
             output.relieve(task.given.plan.log_bytes)
-        pause = _INSPECT_SECONDS
+        pause = INSPECT_SECONDS
         if task.given.memory_mb:
             pause = self.bench.memory.pause()
             if self.bench.memory.over() and not task.kill_at:
@@ -345,7 +337,7 @@ class Slot:
                 task.kill_at = now  # without grace: others need the memory
         task.inspect_at = now + pause
 
-    def _stop(self, task: Task, verdict: str) -> None:
+    def stop(self, task: Task, verdict: str) -> None:
         if not task.verdict:
             task.verdict = verdict
             task.kill_at = time.monotonic() + self.settings.grace_seconds
@@ -353,7 +345,7 @@ class Slot:
             tree.signal_task(task.pid, signal.SIGTERM, walled)
             tree.signal_task(task.pid, signal.SIGCONT, walled)  # a stopped one cannot listen
 
-    def _reap(self, task: Task) -> bool:
+    def reap(self, task: Task) -> bool:
         """Collect the dead, adopted ones too. True when the task is over: then its
         remaining family is ended here, and the common case (no child at all) costs
         one call."""

@@ -36,7 +36,8 @@ from covey.pilot.slot import CANCEL, FORGET, PLAN, RECALL
 if TYPE_CHECKING:
     from covey.pilot.sandbox import Sandbox
 
-_SHALLOW, _DEEP = 2, 128
+_SHALLOW, _DEEP, _DEEPEST = 2, 128, 256
+_INSTANT_SECONDS = 0.0003  # no process: a call
 _PLENTY = 8
 _AHEAD_SECONDS = 0.1  # about how much work a slot holds: more than a slot collects outcomes
 _START_SECONDS = 60.0
@@ -67,7 +68,8 @@ class _Seat:
         if outcome.started:
             self.mean_seconds += 0.2 * (outcome.wall_seconds - self.mean_seconds)
             ahead = int(_AHEAD_SECONDS / max(self.mean_seconds, 1e-4))
-            self.depth = min(_DEEP, _SHALLOW + ahead)
+            most = _DEEP if self.mean_seconds > _INSTANT_SECONDS else _DEEPEST
+            self.depth = min(most, _SHALLOW + ahead)
 
 
 class Slots:
@@ -90,6 +92,7 @@ class Slots:
         self._seats = [_Seat(index) for index in range(count)]
         self._next_seat = 0
         self._least = 0  # no seat has fewer orders
+        self._warm: Optional[_Seat] = None  # took the last call: it has a worker
         self._plans: Dict[int, Plan] = {}
         self._forgotten: Set[int] = set()  # but still needed
         self._by_fd: Dict[int, _Seat] = {}
@@ -169,11 +172,12 @@ class Slots:
             used.update(order.plan for dying in seat.dying for order, _ in dying)
         for number in sorted(self._forgotten - used):
             self._forgotten.discard(number)
-            del self._plans[number]
+            calls = self._plans.pop(number).calls
             for seat in self._seats:
                 if seat.orders and number in seat.plans:
                     seat.plans.discard(number)
-                    seat.orders.send((FORGET, number), later=True)
+                    # A worker that waits for more of its calls is to end now.
+                    seat.orders.send((FORGET, number), later=not calls)
 
     def filenos(self) -> List[int]:
         """What to poll for reading; changes when a slot is replaced."""
@@ -220,7 +224,9 @@ class Slots:
             raise ValueError("{} is inside already".format(order.key))
         if order.plan not in self._plans:
             raise ValueError("{} names the unknown plan {}".format(order.key, order.plan))
-        seat = self._emptiest()
+        seat = self._warm if order.call else None
+        if seat is None or seat.orders is None or seat.inside or order.plan not in seat.plans:
+            seat = self._warm = self._emptiest()
         if seat is None or len(seat.inside) >= seat.depth:
             return False
         self._give(seat, order)
@@ -241,7 +247,7 @@ class Slots:
                 continue
             load = len(seat.inside)
             if load >= seat.depth:
-                load += _DEEP
+                load += _DEEPEST
             if load < best_load:
                 best, best_load = seat, load
                 if load <= self._least:

@@ -56,6 +56,7 @@ class Template:
             body.check,
             body.log_kb << 10,
             setup,
+            calls=list(body.argv) if body.calls else [],
         )
 
     def ask(self, task: Task) -> Ask:
@@ -65,10 +66,12 @@ class Template:
     def order(
         self, key: str, task: Task, grant: Grant = NOTHING, links: Sequence[Link] = ()
     ) -> Order:
-        values: List[Scalar] = list(task.values)
-        values += [task.task, task.bag]
         kind = self._class(task)
         need = self._needs[kind]
+        if self.plan.calls:
+            return self._call(key, task, grant, need, self._class_environments[kind])
+        values: List[Scalar] = list(task.values)
+        values += [task.task, task.bag]
         environment = self._environment(key, task, grant, self._class_environments[kind])
         return Order(
             key,
@@ -82,6 +85,20 @@ class Template:
             [_render_pattern(parts, values) for parts in self._outputs],
         )
 
+    def _call(self, key: str, task: Task, grant: Grant, need: Need, own: Dict[str, str]) -> Order:
+        """Its worker knows nothing of the task: what differs is the call alone, or else the next
+        one would need another worker."""
+        return Order(
+            key,
+            self._number,
+            [],
+            _limits(task, grant, own) if own or task.memory_mb or grant.gpus else own,
+            task.limit_seconds or need.limit_seconds,
+            task.memory_mb or need.memory_mb,
+            list(grant.processors),
+            call=str(task.values[0]),
+        )
+
     def _class(self, task: Task) -> int:
         return task.need if task.need < len(self._needs) else 0
 
@@ -90,18 +107,24 @@ class Template:
     ) -> Dict[str, str]:
         """Only what differs from task to task."""
         environment = {"COVEY_TASK": str(task.task), "COVEY_ATTEMPT": key}
-        if own:
-            environment.update(own)
-        if task.memory_mb:
-            environment["COVEY_MEMORY_MB"] = str(task.memory_mb)
-        if grant.gpus:
-            devices = ",".join(grant.gpus)
-            environment["CUDA_VISIBLE_DEVICES"] = devices
-            environment["ROCR_VISIBLE_DEVICES"] = devices
+        if own or task.memory_mb or grant.gpus:
+            environment.update(_limits(task, grant, own))
         if self.body.export:
             for name, value in zip(self.body.names, task.values):
                 environment[name] = str(value)
         return environment
+
+
+def _limits(task: Task, grant: Grant, own: Dict[str, str]) -> Dict[str, str]:
+    """What a class has, and what this task of it has."""
+    environment = dict(own)
+    if task.memory_mb:
+        environment["COVEY_MEMORY_MB"] = str(task.memory_mb)
+    if grant.gpus:
+        devices = ",".join(grant.gpus)
+        environment["CUDA_VISIBLE_DEVICES"] = devices
+        environment["ROCR_VISIBLE_DEVICES"] = devices
+    return environment
 
 
 def _ask(need: Need, pin: bool) -> Ask:

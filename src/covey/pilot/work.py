@@ -117,7 +117,8 @@ class Work:
             template = self._templates.get(task.bag)
             if template is not None:
                 inputs = list(template.body.inputs) + list(task.inputs)
-                self._parts.tags.ran(template.order("", task).argv, inputs, files)
+                argv = template.order("", task).argv or template.plan.calls
+                self._parts.tags.ran(argv, inputs, files)
 
     # -- to the slots ----------------------------------------------------------------------
 

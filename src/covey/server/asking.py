@@ -87,7 +87,8 @@ class Asking:
     # -- the record ------------------------------------------------------------------------
 
     async def read(self, read: Callable[[Reader], T]) -> T:
-        return await asyncio.to_thread(lambda: reading(lambda: read(self.reader())))
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, lambda: reading(lambda: read(self.reader())))
 
     # -- news ------------------------------------------------------------------------------
 
@@ -96,6 +97,13 @@ class Asking:
         left = until - asyncio.get_running_loop().time()
         if left <= 0 or self._ending:
             return False
+        if len(events) == 1:  # most wait for that, and some for every millisecond
+            try:
+                async with asyncio.timeout(left):
+                    await events[0].wait()
+            except TimeoutError:
+                return False
+            return not self._ending
         waits = [asyncio.ensure_future(event.wait()) for event in events]
         try:
             done, _ = await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)

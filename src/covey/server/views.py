@@ -32,7 +32,7 @@ def bag_view(state: State, bag: Bag, now: float, result_names: list[str]) -> Bag
         name=spec.name,
         owner=spec.owner,
         argv=list(spec.argv),
-        names=bag.body.names,
+        names=[] if spec.calls else bag.body.names,
         status=(BagStatus.PAUSED if paused else BagStatus.RUNNING).value,
         reason=bag.reason if paused else estimate.hindrance(state, bag),
         open=bag.open,
@@ -48,7 +48,7 @@ def bag_view(state: State, bag: Bag, now: float, result_names: list[str]) -> Bag
         labels=spec.labels,
         notes=spec.notes,
         outputs=[*spec.outputs, *spec.optional_outputs],
-        result_names=result_names,
+        result_names=[] if spec.calls else result_names,
         estimate=_estimate(state, bag, now),
         stragglers=_stragglers(state, bag, now),
     )
@@ -106,7 +106,9 @@ def _running(state: State, bag: Bag) -> Iterator[RunningRow]:
 
 def _values(bag: Bag, task: int) -> list[Scalar]:
     """None if the file with the task's row is just being read, or was let go of: the task has
-    ended, and another attempt of it goes on."""
+    ended, and another attempt of it goes on. Nor of calls, which nobody can read."""
+    if bag.spec.calls:
+        return []
     try:
         return bag.values(task)
     except KeyError:

@@ -265,8 +265,8 @@ def _overtimes(spec: BagSpec) -> int:
 
 
 def _number(value: object) -> int:
-    assert isinstance(value, int)
-    return value
+    assert isinstance(value, int | str)  # a call is text
+    return int(value)
 
 
 def _told(run: Run) -> str:

@@ -139,7 +139,9 @@ class SimPilot:
                 case Prepare(start):
                     clock.after(self._random.uniform(0.0, 2.0), partial(self._prepared, start))
                 case Stop(key):
-                    clock.after(self._random.uniform(0.0, 0.3), partial(self._stop, key))
+                    seconds = self._random.uniform(0.0, 0.3)  # what waits is given back at once
+                    seconds = seconds if key in self.running else 0.0
+                    clock.after(seconds, partial(self._stop, key))
                 case Recall(keys):
                     for key in keys:
                         clock.after(self._random.uniform(0.0, 0.1), partial(self._recall, key))

@@ -7,6 +7,7 @@ nothing else: the same task fails in the same way however covey schedules it.
 from random import Random
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from covey.core.model import (
     BagSpec,
@@ -20,10 +21,12 @@ from covey.core.model import (
     Settings,
 )
 from covey.core.numbering import names_in, tasks_in
-from covey.core.space import ONE_TASK, Axis, Product, Range, Scalar, Space
+from covey.core.space import ONE_TASK, Axis, Product, Range, Scalar, Space, Values
+from covey.pilot.calling import CALL
 from covey.pilot.messages import FAILED, OK, TIMEOUT
 
 MOST_CORES = 3  # of one task
+CALLS = 40  # of one append: more than the smallest chunk
 MOST_ROWS = 2000  # of one file
 DATA = Placed(path="data", blob=Blob("da7a" * 16, 1000))
 
@@ -89,7 +92,8 @@ def draw(seed: int) -> Plan:
     count = random.randint(2, 7)
     tasks = random.randint(170, 620)
     taste = _taste(random)
-    bags = tuple(_bag(random, seed, n, tasks // count, calm_at, taste) for n in range(count))
+    drawn = [_bag(random, seed, n, tasks // count, calm_at, taste) for n in range(count)]
+    bags = tuple(_calls(bag) if _may_call(seed, bag) else bag for bag in drawn)
     hand = random.randint(5, 14)
     pilots = [(random.uniform(0.0, 5.0), random.randint(1, 6)) for _ in range(hand)]
     pilots += [
@@ -191,6 +195,20 @@ def _bag(
         impatient_at=(at + random.uniform(5.0, 80.0) if random.random() < taste.impatient else 0.0),
         submit_again_at=at + random.uniform(1.0, 90.0) if random.random() < 0.25 else 0.0,
     )
+
+
+def _may_call(seed: int, bag: BagPlan) -> bool:
+    plain = bag.spec.rows is None and not bag.spec.rules
+    return plain and Random(f"{seed}/{bag.number}/calls").random() < 0.4
+
+
+def _calls(bag: BagPlan) -> BagPlan:
+    """The same as a bag of calls, which come a few at a time."""
+    numbers = list(map(str, range(bag.tasks)))
+    pieces = [tuple(numbers[at : at + CALLS]) for at in range(0, bag.tasks, CALLS)]
+    first, *more = (Axis(CALL, Values(piece)) for piece in pieces)
+    spec = replace(bag.spec, calls=True, space=first, open=bool(more))
+    return replace(bag, spec=spec, more=tuple(Segment(space=space) for space in more))
 
 
 def _segment(random: Random, tasks: int, start: int, rows: bool) -> Segment:

@@ -24,7 +24,7 @@ from covey.core.numbering import names_in
 from covey.core.space import Point, Scalar
 from covey.pilot.messages import OK
 from covey.store import columns, export, failures, queries, rows
-from covey.store.points import Points
+from covey.store.points import NO_PARAMETERS, Points
 from covey.store.views import class_views
 from covey.wire import (
     BagView,
@@ -60,6 +60,11 @@ class Bag(Struct, eq=False):
     chunks: dict[int, ChunkRecord] = field(default_factory=dict)
     rows: dict[int, list[Row]] = field(default_factory=dict)  # by task, oldest first
     result: dict[int, Row] = field(default_factory=dict)  # by task
+
+    @property
+    def calls(self) -> bool:
+        """What calls are given and return is for programs; nobody can read it in a table."""
+        return self.record.spec.calls
 
     def over(self) -> bool:
         return self.record.status not in (BagStatus.RUNNING, BagStatus.PAUSED)
@@ -205,7 +210,7 @@ class MemoryReader:
         return _pilot_view(pilot, changed, reason)
 
     def _points(self, bag: Bag) -> Points:
-        return Points(bag.segments(), self._tables)
+        return NO_PARAMETERS if bag.calls else Points(bag.segments(), self._tables)
 
     def _all(self, bag: Bag, query: queries.Query) -> list[ResultRow]:
         """What is asked for, from its place on, in order."""
@@ -236,7 +241,15 @@ def _sorted(found: list[ResultRow], column: columns.Column, descending: bool) ->
 
 
 def _table(bag: Bag) -> list[columns.Column]:
-    return columns.columns(names_in(bag.segments()[0]), list(bag.result_names))
+    return columns.columns(_names(bag), _result_names(bag))
+
+
+def _names(bag: Bag) -> list[str]:
+    return [] if bag.calls else names_in(bag.segments()[0])
+
+
+def _result_names(bag: Bag) -> list[str]:
+    return [] if bag.calls else list(bag.result_names)
 
 
 def _exported(row: ResultRow, report: str) -> tuple[object, ...]:
@@ -301,7 +314,7 @@ def _view(bag: Bag) -> BagView:
         name=spec.name,
         owner=spec.owner,
         argv=list(spec.argv),
-        names=names_in(bag.segments()[0]),
+        names=_names(bag),
         status=record.status,
         reason=record.reason,
         open=record.open,
@@ -316,7 +329,7 @@ def _view(bag: Bag) -> BagView:
         labels=spec.labels,
         notes=spec.notes,
         outputs=[*spec.outputs, *spec.optional_outputs],
-        result_names=list(bag.result_names),
+        result_names=_result_names(bag),
     )
 
 

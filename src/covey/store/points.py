@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from covey.core.model import Rows, Segment
 from covey.core.numbering import tasks_in
-from covey.core.space import Axis, Point, Product, Scalar, Space, Values, indexer, size
+from covey.core.space import ONE_TASK, Axis, Point, Product, Scalar, Space, Values, indexer, size
 
 MOST_LISTED = 1000  # values of one parameter that are computed in advance
 
@@ -149,3 +149,6 @@ def _columns(part: _Part, tasks: Sequence[int]) -> list[Sequence[Scalar]]:
         stride, count, value = leaf.stride, leaf.count, leaf.value
         columns.append([value((task - first) // stride % count) for task in tasks])
     return columns
+
+
+NO_PARAMETERS = Points([Segment(space=ONE_TASK)], None)  # of whatever task

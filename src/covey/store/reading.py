@@ -17,7 +17,7 @@ from covey.core.model import BagSpec, Segment
 from covey.core.numbering import names_in
 from covey.store import connecting, export, failures, returned, rows, schema, selecting, snapshots
 from covey.store.columns import Column, columns
-from covey.store.points import Points, PointSource
+from covey.store.points import NO_PARAMETERS, Points, PointSource
 from covey.store.queries import Query, understand
 from covey.store.views import class_views
 from covey.wire import (
@@ -69,6 +69,7 @@ class _Head(Struct):
     labels: dict[str, str]
     notes: str
     outputs: list[str]
+    calls: bool
 
 
 class _Known(Struct):
@@ -275,24 +276,33 @@ class SqliteReader:
             name=spec.name,
             owner=spec.owner,
             argv=list(spec.argv),
-            names=names_in(_first(spec)),
+            names=[] if spec.calls else names_in(_first(spec)),
             retries=spec.retries,
             classes=class_views(spec),
             idempotent=spec.idempotent,
             labels=spec.labels,
             notes=spec.notes,
             outputs=[*spec.outputs, *spec.optional_outputs],
+            calls=spec.calls,
         )
         return _keep(self._heads, bag, head, _KEPT_HEADS)
 
     def _table(self, connection: sqlite3.Connection, bag: int) -> list[Column]:
-        return columns(self._head(connection, bag).names, _result_names(connection, bag))
+        head = self._head(connection, bag)
+        return columns(head.names, self._result_names(connection, bag, head))
+
+    def _result_names(self, connection: sqlite3.Connection, bag: int, head: _Head) -> list[str]:
+        """What calls are given and return is for programs; nobody can read it in a table."""
+        return [] if head.calls else _result_names(connection, bag)
 
     def _known_points(self, connection: sqlite3.Connection, bag: int) -> Points | None:
         """The bag's parameters, for us and for the statements that follow; None: no bag."""
         row = connection.execute("SELECT total FROM bags WHERE id = ?", (bag,)).fetchone()
         if row is None:
             return None
+        if self._head(connection, bag).calls:
+            self._asked = NO_PARAMETERS
+            return NO_PARAMETERS
         known = self._points.get(bag)
         if known is None or known.total != row[0]:
             appended = snapshots.segments(connection, bag)
@@ -326,7 +336,7 @@ class SqliteReader:
             labels=head.labels,
             notes=head.notes,
             outputs=head.outputs,
-            result_names=_result_names(connection, id_),
+            result_names=self._result_names(connection, id_, head),
         )
 
 

@@ -37,6 +37,13 @@ def test_a_cause_says_how_it_ended_and_what_it_said_last() -> None:
     assert cause_of(failure("setup", message="exit code 2")) == "setup: exit code N"
 
 
+def test_the_cause_of_a_failed_call_is_what_it_raised() -> None:
+    end = failure(message="ValueError: row 17", result='{"error":"Vm"}', stderr="a warning\n")
+    assert cause_of(end) == "exit 1: ValueError: row N"
+    own = failure(message="exit code 1", result='{"error":"high"}', stderr="diverged\n")
+    assert cause_of(own) == "exit 1: diverged"
+
+
 def test_numbers_of_tasks_make_no_difference() -> None:
     ends = [failure(stderr=f"RuntimeError: sample {i} at {i / 7} failed") for i in range(50)]
     assert len({cause_of(end) for end in ends}) == 1

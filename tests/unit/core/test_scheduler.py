@@ -360,3 +360,16 @@ def test_an_end_that_cannot_be_is_refused_and_changes_nothing(change: dict[str, 
     assert refusal(pilot.sync(1, [bad])).problem is Problem.INVALID
     assert len(table.scheduler.state.pilots[PilotId(pilot.pilot)].attempts) == 1
     assert pilot.sync(1, [end(answer)], number=2)
+
+
+def test_room_that_ends_make_is_filled_before_they_are_durable() -> None:
+    table = Table()
+    table.submit(spec(8))
+    pilot = table.enrol(slots=2)
+    first = pilot.ask(want=1)
+    table.durable = False
+    assert replies(pilot.sync(want=1), Answer) == [], "it is parked"
+    (answer,) = replies(pilot.sync(want=1, ends=[end(first)]), Answer)
+    assert (answer.number, [task.task for task in answer.tasks]) == (2, [1])
+    (durable,) = replies(table.commit(), Answer)
+    assert (durable.number, durable.tasks) == (3, [])

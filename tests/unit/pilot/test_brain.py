@@ -121,6 +121,43 @@ def test_ends_are_paced_while_work_is_queued() -> None:
     assert [end.sequence for end in sync.ends] == [2]
 
 
+def test_ends_do_not_wait_until_the_work_is_gone() -> None:
+    desk = Desk(slots=1)
+    desk.sent()
+    desk.work(1, *range(11))
+    desk.sent()
+    first, *keys = desk.start_all()
+    desk.end(first)
+    desk.sent()
+    desk.brain.answered(2, Answer(1, 2), desk.now)
+    desk.brain.answered(3, Answer(1, 3), desk.now)
+    desk.sent()
+    for key in keys[:5]:
+        desk.end(key)
+    assert desk.sent() == [], "as much is left as has ended"
+    desk.end(keys[5])
+    (sync,) = desk.sent()
+    assert len(sync.ends) == 6
+
+
+def test_a_sync_that_has_overtaken_another_goes_again_at_once() -> None:
+    desk = Desk(slots=1)
+    desk.sent()
+    desk.work(1, 1)
+    desk.sent()
+    desk.start_all()
+    desk.end("1.1")
+    (sync,) = desk.sent()
+    assert desk.brain._number == sync.number == 3
+    desk.brain.refused(3, 1, "out-of-order", desk.now)
+    assert desk.sent() == []
+    assert desk.sent(0.002) == [sync]
+    desk.brain.refused(3, 2, "out-of-order", desk.now)
+    assert desk.sent(0.002) == [], "the next time a little later"
+    assert desk.sent(0.004) == [sync]
+    assert not desk.brain.away()
+
+
 def test_short_tasks_are_prefetched_and_long_ones_are_not() -> None:
     desk = Desk()
     desk.sent()

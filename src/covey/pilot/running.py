@@ -1,0 +1,29 @@
+"""What a slot knows of the process that does its order now."""
+
+import time
+from typing import Optional
+
+from covey.pilot import tree
+from covey.pilot.bench import Given
+
+INSPECT_SECONDS = 1.0  # between looks at how much a task has printed
+
+
+class Task:
+    """``verdict`` is the kind of end that we gave it, if we did."""
+
+    __slots__ = (
+        "deadline", "given", "inspect_at", "kill_at", "pid", "started", "status", "usage",
+        "verdict",
+    )  # fmt: skip
+
+    def __init__(self, given: Given, pid: int, limit_seconds: float) -> None:
+        self.given = given
+        self.pid = pid
+        self.started = now = time.monotonic()
+        self.deadline = now + limit_seconds if limit_seconds > 0 else 0.0
+        self.inspect_at = now + INSPECT_SECONDS
+        self.kill_at = 0.0
+        self.verdict = ""
+        self.status: Optional[int] = None
+        self.usage = tree.NOTHING
