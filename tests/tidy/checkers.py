@@ -105,13 +105,16 @@ def missing_docstring(source: str) -> list[str]:
 
 
 def not_exports(source: str) -> list[str]:
-    """What an `__init__.py` holds besides docstring, imports, `__all__` and `__version__`."""
+    """What an `__init__.py` holds besides docstring, imports, `__all__` and `__version__`; it may
+    export names when they are first used."""
 
     def is_export(node: ast.stmt) -> bool:
         match node:
             case ast.Import() | ast.ImportFrom() | ast.Expr(ast.Constant(str())):
                 return True
             case ast.Assign([ast.Name("__all__" | "__version__")]):
+                return True
+            case ast.FunctionDef("__getattr__" | "__dir__"):
                 return True
             case _:
                 return False

@@ -45,6 +45,7 @@ def test_missing_docstring() -> None:
 def test_not_exports(line: str) -> None:
     exports = '"""Why."""\nfrom a import b\nimport c\n__all__ = ["b"]\n__version__ = "1"\n'
     assert not checkers.not_exports(exports)
+    assert not checkers.not_exports(exports + "def __getattr__(name): ...\ndef __dir__(): ...")
     assert checkers.not_exports(exports + line) == ["line 6: not an export"]
 
 

@@ -86,7 +86,7 @@ def test_core_does_nothing_but_decide() -> None:
     assert_tidy(in_package("core"), lambda path: checkers.impure_core(read(path), package_of(path)))
 
 
-@pytest.mark.parametrize("package", ["classad", "peers", "pilot"])
+@pytest.mark.parametrize("package", ["classad", "peers", "pilot", "worker"])
 def test_hosts_need_only_the_standard_library(package: str) -> None:
     assert_tidy(
         in_package(package),

@@ -56,18 +56,18 @@ class Sheet:
                 return self._origins[path[:length]]
         return Origin(self.name, self.base)
 
-    def set(self, path: tuple[str, ...], value: object, option: str) -> None:
-        """What an option says, in place of all that was said there."""
+    def set(self, path: tuple[str, ...], value: object, option: str, *, named: bool = True) -> None:
+        """What an option says, in place of all that was said there; `named`: it names itself."""
         self._table(path)[path[-1]] = value
         self._forget(path)
-        self._origins[path] = Origin(option, os.getcwd(), option=True)
+        self._origins[path] = Origin(option, os.getcwd(), option=named)
 
-    def add(self, path: tuple[str, ...], value: object, option: str) -> None:
+    def add(self, path: tuple[str, ...], value: object, option: str, *, named: bool = True) -> None:
         """One more element of a list."""
         table = self._table(path)
         listed = table.get(path[-1], [])
         table[path[-1]] = listed = [*(listed if isinstance(listed, list) else [listed]), value]
-        self._origins[(*path, len(listed) - 1)] = Origin(option, os.getcwd(), option=True)
+        self._origins[(*path, len(listed) - 1)] = Origin(option, os.getcwd(), option=named)
 
     def _table(self, path: tuple[str, ...]) -> dict[str, Any]:
         """The table that this is in, made if need be."""

@@ -98,10 +98,10 @@ def remote_client(config: Config) -> Client:
         raise BadConfig(f"token_file {path}: that is no token") from error
     if not token:
         raise BadConfig(f"token_file {path}: it is empty")
-    return Client(config.server, token, _authority(config.ca), tell=say)
+    return Client(config.server, token, authority(config.ca), tell=say)
 
 
-def _authority(name: str) -> str:
+def authority(name: str) -> str:
     """Whom to trust, as PEM."""
     path = Path(os.path.expanduser(name))
     try:

@@ -10,6 +10,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -188,13 +189,15 @@ def _spawn(directory: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
     `random.py` of the user's in this directory must not be taken for Python's own."""
     command = [sys.executable, "-P", "-m", "covey", "serve", "--embedded", "--dir", str(directory)]
     with open(directory / "server.log", "ab", opener=_private) as log:
-        return subprocess.Popen(
+        child = subprocess.Popen(
             [*command, *options],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
+    threading.Thread(target=child.wait, daemon=True).start()  # no zombie in a long session
+    return child
 
 
 def _private(path: str, flags: int) -> int:

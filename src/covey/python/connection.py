@@ -1,0 +1,321 @@
+"""A connection: where bags are, and the way to them.
+
+The same settings as for the command line say where: a server, or this directory's own. Reading
+needs no server. Changing something does, and waiting too: the directory's own is started if none
+runs, and started again if it dies meanwhile. A connection may be used by several threads: each
+talks over a line of its own.
+"""
+
+import inspect
+import os
+import secrets
+import threading
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Unpack
+
+import msgspec
+
+from covey.bagfile import Gathered, gather, read_draft
+from covey.cli import places
+from covey.cli.base import say
+from covey.cli.sending import add_all
+from covey.cli.submission import user
+from covey.client import embedded
+from covey.client.client import Client, Submitted
+from covey.client.http import Endpoint
+from covey.client.upload import Upload
+from covey.config import Config, load
+from covey.core.errors import BadConfig, NotFound, ServerAway
+from covey.pilot.dial import context_for
+from covey.python.bag import Bag
+from covey.python.keywords import BagKeywords, Groups, Name, Table, Words, read_keywords
+from covey.python.listing import Listing
+from covey.wire import HostView, PilotView, ServerView
+
+if TYPE_CHECKING:
+    from covey.python.aio import AsyncConnection
+
+BEGIN = "-----BEGIN"
+
+
+def connect(
+    *,
+    dir: Name | None = None,
+    server: str | None = None,
+    token: str | None = None,
+    token_file: Name | None = None,
+    ca: str | os.PathLike[str] | None = None,
+    slots: int | None = None,
+    patience_seconds: float = 30.0,
+) -> "Connection":
+    """The way to your bags, configured as the command line is: what is given here, else
+    COVEY_…, `covey.toml`, the user's own settings, and the embedded server of this directory.
+
+    `dir` is where an embedded server keeps its record; it is started when it is first needed,
+    with so many `slots`. `server` names another server, `token` (or `token_file`) is shown to it,
+    and `ca` (a PEM file, or its text) vouches for it. A server that is away is waited for,
+    `patience_seconds` long.
+
+    Raises BadConfig for a setting that makes no sense; of a named server, at once, ServerAway or
+    Refused.
+    """
+    if dir is not None and server:
+        raise BadConfig("connect(): dir is for the server of a directory; leave out dir or server")
+    if dir is not None:
+        server = ""  # not the one that is configured
+    flags: dict[str, object] = {
+        "dir": None if dir is None else os.fspath(dir),
+        "server": server,
+        "token_file": None if token_file is None else os.fspath(token_file),
+        "local.slots": slots,
+    }
+    given = "" if ca is None else os.fspath(ca)
+    is_text = given.lstrip().startswith(BEGIN)
+    if given and not is_text:
+        flags["ca"] = given
+    config = load(flags).config
+    if config.server:
+        connection = Connection(
+            config, _endpoint(config, token, given if is_text else ""), patience_seconds
+        )
+        connection.server()
+        return connection
+    if token is not None or token_file is not None or ca is not None:
+        raise BadConfig("token and ca are for a server: name it with connect(server='https://…')")
+    return Connection(config, None, patience_seconds)
+
+
+def _endpoint(config: Config, token: str | None, ca: str) -> Endpoint:
+    if token is None and not config.token_file:
+        raise BadConfig(
+            f"server {config.server} needs a token: connect(token='…'), or name its file with "
+            "token_file or COVEY_TOKEN_FILE"
+        )
+    try:
+        context_for(ca)
+    except ValueError as error:
+        raise BadConfig("ca: that is no certificate in PEM") from error
+    if token is None:
+        found = places.remote_client(config).connection.endpoint
+    else:
+        found = Endpoint(config.server, token.strip(), "" if ca else places.authority(config.ca))
+    return found._replace(ca=ca) if ca else found
+
+
+def submit(command: Words | None = None, **keywords: Unpack[BagKeywords]) -> Bag:
+    """Submit a bag as `connect().submit(…)` does; see Connection.submit."""
+    return connect().submit(command, **keywords)
+
+
+class Connection:
+    """Made by `connect`. Any call may raise ServerAway or Refused."""
+
+    def __init__(self, config: Config, named: Endpoint | None, patience_seconds: float) -> None:
+        self.config = config
+        self.patience_seconds = patience_seconds
+        self._named = named  # None: the directory's own
+        self._mine = threading.local()
+
+    def __repr__(self) -> str:
+        return f"<covey.Connection to {self.place}>"
+
+    @property
+    def place(self) -> str:
+        """The address of the server, or the directory of an embedded one."""
+        return self.config.server or str(self.config.directory)
+
+    def __enter__(self) -> "Connection":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up. Bags go on; the connection may be used again."""
+        client: Client | None = getattr(self._mine, "client", None)
+        self._mine.client = None
+        if client is not None:
+            client.close()
+
+    @cached_property
+    def aio(self) -> "AsyncConnection":
+        """The same, to be awaited: `bag = await connection.aio.submit(…)`."""
+        from covey.python.aio import AsyncConnection
+
+        return AsyncConnection(self)
+
+    # -- bags ------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        command: Words | None = None,
+        *,
+        file: Name | None = None,
+        script: str | None = None,
+        args: Words | None = None,
+        parameters: Table | None = None,
+        zip: Groups | None = None,
+        rows: object = None,
+        open: bool | None = None,
+        inputs: Name | Table | Sequence[object] | None = None,
+        outputs: str | Sequence[str] | None = None,
+        optional_outputs: str | Sequence[str] | None = None,
+        output_limit: str | None = None,
+        log_limit: str | None = None,
+        environment: Table | None = None,
+        export: bool | None = None,
+        chdir: Name | None = None,
+        setup: str | None = None,
+        setup_time: str | float | None = None,
+        resources: Table | None = None,
+        retries: int | Table | None = None,
+        validate: Table | None = None,
+        breaker: int | None = None,
+        idempotent: bool | None = None,
+        name: str | None = None,
+        notes: str | None = None,
+        labels: Table | None = None,
+    ) -> Bag:
+        """Submit a bag, and return at once: it is durable then, and runs.
+
+        The keywords are the keys of a bag file and mean the same (docs/bagfile.md); `file` names
+        one, and keywords come before what it says. `parameters` are combined, or side by side
+        with `zip`; a value is text as in a bag file (`"1..100"`), a list, a `range`, an array.
+        `rows` is a file, a data frame or a list of dictionaries. Text in a list means itself.
+
+            bag = covey.submit("python3 fit.py {seed} {alpha}", inputs="fit.py",
+                               parameters={"seed": range(100), "alpha": [0.1, 0.5]})
+
+        Raises InvalidBag with everything that is wrong.
+        """
+        given = {key: value for key, value in locals().items() if key not in ("self", "file")}
+        sheet = read_keywords(given, file)
+        draft = read_draft(sheet, os.environ, say, self.config.run.retries)
+        return self._bag(self._send(gather(draft, say)).bag)
+
+    def _send(self, gathered: Gathered) -> Submitted:
+        """To a server that runs, or a new one; also if it ends at this very moment. The key makes
+        both tries one submission."""
+        key = secrets.token_hex(16)
+        try:
+            return _submit(self.client(), gathered, key)
+        except ServerAway:
+            if self._named is not None or embedded.is_held(self.config.directory):
+                raise
+        return _submit(self.client(), gathered, key)
+
+    def bag(self, reference: int | Literal["latest"] = "latest") -> Bag:
+        """A bag by its number. Raises NotFound."""
+        return Bag(self, places.find_bag(self.reader(), str(reference)))
+
+    def _bag(self, number: int) -> Bag:
+        view = self.client().bag(number)
+        if view is None:
+            raise NotFound(f"bag {number} is gone")
+        return Bag(self, view)
+
+    def bags(self) -> Listing[Bag]:
+        """All of them, newest first."""
+        try:
+            views = self.reader().bags()
+        except NotFound:
+            views = []
+        return Listing([Bag(self, view) for view in views], _BAGS)
+
+    # -- who runs them -----------------------------------------------------------------------
+
+    def pilots(self, *, everyone: bool = False) -> Listing[PilotView]:
+        """The pilots that are here, newest first; `everyone`: also those that were."""
+        try:
+            source = self.reader()
+        except NotFound:
+            return Listing([], _PILOTS)
+        if isinstance(source, Client):
+            found = source.pilots(everyone=everyone)
+        else:
+            found = source.pilots() if everyone else []
+        return Listing(found, _PILOTS)
+
+    def hosts(self) -> Listing[HostView]:
+        """The machines that ran tasks; those heard of last come first."""
+        try:
+            return Listing(self.reader().hosts(), _HOSTS)
+        except NotFound:
+            return Listing([], _HOSTS)
+
+    def server(self) -> ServerView:
+        """What the server says of itself; an embedded one is started if need be."""
+        return self.client().server()
+
+    # -- the way there -----------------------------------------------------------------------
+
+    def client(self) -> Client:
+        """The calling thread's line to a server, which is started if need be."""
+        known: Client | None = getattr(self._mine, "client", None)
+        if known is not None and self._mine.process == os.getpid() and self._is_there():
+            return known
+        if self._named is not None:
+            client = Client(*self._named, tell=say)
+        else:
+            slots = self.config.local.slots
+            options = ("--slots", str(slots)) if slots else ()
+            client = embedded.attach_or_start(self.config.directory, options, say)
+        client.connection.patience_seconds = self.patience_seconds
+        self._mine.client, self._mine.process = client, os.getpid()
+        return client
+
+    def reader(self) -> places.Source:
+        """Whoever can answer, without starting anything. Raises NotFound where nothing is kept."""
+        if self._is_there():
+            return self.client()
+        from covey.wiring import open_reader
+
+        try:
+            source: places.Source = open_reader(self.config.directory)
+        except NotFound:
+            raise NotFound("no bags here yet; covey.submit(…) makes one") from None
+        return source
+
+    def _is_there(self) -> bool:
+        return self._named is not None or embedded.is_held(self.config.directory)
+
+
+def _submit(client: Client, gathered: Gathered, key: str) -> Submitted:
+    sending = Upload(client)
+    blobs = add_all(sending, gathered.uploads)
+    if blobs:
+        sending.send()
+    spec = gathered.complete(blobs)
+    return client.submit(msgspec.structs.replace(spec, key=key, owner=user()))
+
+
+def _bag_cells(bag: Bag) -> Iterable[object]:
+    view = bag.known
+    return view.id, view.name, view.status, view.total, view.done, view.failed, view.running
+
+
+def _pilot_cells(one: PilotView) -> Iterable[object]:
+    return one.id, one.host, one.site, one.status, one.slots, one.running
+
+
+def _host_cells(one: HostView) -> Iterable[object]:
+    return one.host, one.site, one.slots, one.running, one.done, one.failed
+
+
+_BAGS = (("bag", "name", "status", "tasks", "done", "failed", "running"), _bag_cells)
+_PILOTS = (("pilot", "host", "site", "status", "slots", "running"), _pilot_cells)
+_HOSTS = (("host", "site", "slots", "running", "done", "failed"), _host_cells)
+
+# For `help` and for editors: the keywords, and what they mean.
+submit.__doc__ = Connection.submit.__doc__
+_known = inspect.signature(Connection.submit)
+submit.__signature__ = _known.replace(  # type: ignore[attr-defined]
+    parameters=list(_known.parameters.values())[1:]
+)

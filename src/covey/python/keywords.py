@@ -1,0 +1,175 @@
+"""From keyword arguments to a bag: the words of a bag file, as Python values.
+
+Everything that `submit` is told becomes the tree that a bag file would be, so that the same rules
+read and check it, with the same words. With a bag file too, keywords come before what it says, as
+the options of `covey run` do: an entry of a table takes its place, inputs and outputs are added.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, TypedDict
+
+from covey.bagfile import Sheet, read_sheet
+from covey.core.errors import InvalidBag
+
+Name: TypeAlias = str | os.PathLike[str]
+Words: TypeAlias = str | Sequence[object]
+Groups: TypeAlias = bool | Sequence[str] | Sequence[Sequence[str]]
+Table: TypeAlias = Mapping[str, object]
+
+MOST_ROWS = 100_000
+TABLES = ("parameters", "environment", "labels", "resources", "retries", "validate")
+ADDED = ("inputs", "outputs", "optional_outputs")  # to those of a file
+TEXTS = ("command", "args")  # whose words may be numbers and paths
+
+
+class BagKeywords(TypedDict, total=False):
+    """What `submit` understands beside the command: `file`, and the keys of a bag file."""
+
+    file: Name | None
+    script: str | None
+    args: Words | None
+    parameters: Table | None
+    zip: Groups | None
+    rows: object
+    open: bool | None
+    inputs: Name | Table | Sequence[object] | None
+    outputs: str | Sequence[str] | None
+    optional_outputs: str | Sequence[str] | None
+    output_limit: str | None
+    log_limit: str | None
+    environment: Table | None
+    export: bool | None
+    chdir: Name | None
+    setup: str | None
+    setup_time: str | float | None
+    resources: Table | None
+    retries: int | Table | None
+    validate: Table | None
+    breaker: int | None
+    idempotent: bool | None
+    name: str | None
+    notes: str | None
+    labels: Table | None
+
+
+def read_keywords(
+    given: Mapping[str, object], file: str | os.PathLike[str] | None = None, told: str = "submit()"
+) -> Sheet:
+    """What is not None among them. Raises InvalidBag for what has no meaning at all."""
+    sheet = Sheet(told) if file is None else read_sheet(file)
+    wanted = {name: plain(value) for name, value in given.items() if value is not None}
+    if wanted.keys() & {"command", "script"}:
+        for name in ("command", "script", "args"):
+            sheet.drop(name)
+    if isinstance(wanted.get("zip"), bool):
+        sheet.drop("zip")
+        own = list(wanted.get("parameters", ())) if wanted.pop("zip") else []
+        if len(own) > 1:
+            wanted["zip"] = own
+    listed = wanted.get("rows")
+    if isinstance(listed, list):
+        _take_rows(wanted, listed, told)
+    if isinstance(wanted.get("retries"), int):
+        wanted["retries"] = {"count": wanted["retries"]}
+    for name, value in wanted.items():
+        _say(sheet, name, _words(value) if name in TEXTS else value, told)
+    return sheet
+
+
+def _say(sheet: Sheet, name: str, value: Any, told: str) -> None:
+    if name in TABLES and not isinstance(value, dict):
+        sheet.set((name,), {}, told, named=False)
+        sheet.complain((name,), f"expected a dictionary of names and values, not {value!r:.60}")
+    elif name in TABLES:
+        for inner, leaf in value.items():
+            sheet.set((name, inner), leaf, told, named=False)
+    elif name in ADDED:
+        for one in value if isinstance(value, list) else [value]:
+            sheet.add((name,), one, told, named=False)
+    else:
+        sheet.set((name,), value, told, named=False)
+
+
+def _words(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    return [word if isinstance(word, str) else str(word) for word in value]
+
+
+def _take_rows(wanted: dict[str, Any], rows: list[Any], told: str) -> None:
+    """Rows that are here, not in a file, are parameters side by side; they come first."""
+    if len(rows) > MOST_ROWS:
+        raise InvalidBag(
+            f"{told}: rows: {len(rows):,} are too many to name here ({MOST_ROWS:,}); write them "
+            "to a file, and give its name: rows='cases.csv' or rows='cases.jsonl'"
+        )
+    if not rows or not all(isinstance(row, dict) for row in rows):
+        raise InvalidBag(
+            f"{told}: rows: expected the name of a file, a data frame, or a list of dictionaries "
+            "with the same keys, at least one"
+        )
+    names = list(rows[0])
+    for number, row in enumerate(rows):
+        if row.keys() != rows[0].keys():
+            raise InvalidBag(
+                f"{told}: rows: row {number} has {', '.join(map(str, row)) or 'nothing'}, "
+                f"the first one {', '.join(map(str, names))}"
+            )
+    columns = {name: [row[name] for row in rows] for name in names}
+    wanted["parameters"] = {**columns, **wanted.get("parameters", {})}
+    del wanted["rows"]
+    if len(names) > 1:
+        asked = wanted.get("zip") or []
+        groups = [asked] if asked and all(isinstance(one, str) for one in asked) else asked
+        wanted["zip"] = [names, *groups]
+
+
+def plain(value: Any) -> Any:
+    """What TOML would hold. Arrays, series, ranges, paths and the numbers of other libraries have a
+    plain form; what has none is left for the rules to refuse."""
+    if isinstance(value, bool | str | int | float):
+        return value if type(value) in (bool, str, int, float) else _bare(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, range):
+        return _span(value)
+    if isinstance(value, Mapping):
+        return {str(name): plain(inner) for name, inner in value.items()}
+    if hasattr(value, "to_dict") and hasattr(value, "columns"):  # a data frame
+        return [plain(row) for row in value.to_dict("records")]
+    if hasattr(value, "tolist"):  # numbers and arrays of numpy, series of pandas
+        return plain(value.tolist())
+    if isinstance(value, Iterable) and not isinstance(value, bytes):
+        return [plain(inner) for inner in value]
+    return value
+
+
+def _bare(value: Any) -> Any:
+    """Of an enum's member, or of a number of numpy's, what it is equal to."""
+    kind = next(kind for kind in (bool, str, int, float) if isinstance(value, kind))
+    return kind.__str__(value) if kind is str else kind(value)
+
+
+def _span(numbers: range) -> Any:
+    """A range stays one: it costs nothing, however long."""
+    if len(numbers) < 2:
+        return list(numbers)
+    return {"from": numbers[0], "to": numbers[-1], "step": numbers.step}
+
+
+def in_order(given: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
+    """Parameters and rows with their names in the order of these; others come last."""
+
+    def sort(named: Any) -> Any:
+        if not isinstance(named, Mapping):
+            return named
+        known = {name: named[name] for name in names if name in named}
+        return {**known, **named}
+
+    found = {name: plain(value) for name, value in given.items() if value is not None}
+    if isinstance(found.get("rows"), list):
+        found["rows"] = [sort(row) for row in found["rows"]]
+    if "parameters" in found:
+        found["parameters"] = sort(found["parameters"])
+    return found

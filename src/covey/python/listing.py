@@ -1,0 +1,79 @@
+"""Lists that a person looks at: a table in a notebook, a few lines in a terminal."""
+
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+from typing import TypeVar, overload
+
+from covey.cli import formats
+from covey.cli.tables import Column, Table, fit
+
+T = TypeVar("T")
+MOST_SHOWN = 20
+WIDTH = 120
+CELL_WIDTH = 80
+CELL = "text-align:left;padding:2px 8px"
+
+
+class Listing(Sequence[T]):
+    """A list; `how` says what its columns are, and the cells of an element."""
+
+    def __init__(
+        self, found: Sequence[T], how: tuple[Sequence[str], Callable[[T], Iterable[object]]]
+    ) -> None:
+        self._found = list(found)
+        self._titles, self._cells = how
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "Listing[T]": ...
+
+    def __getitem__(self, index: int | slice) -> "T | Listing[T]":
+        if isinstance(index, slice):
+            return Listing(self._found[index], (self._titles, self._cells))
+        return self._found[index]
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(other) if isinstance(other, Listing | list) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list
+
+    def __repr__(self) -> str:
+        return text_table(self._titles, self._shown(), len(self))
+
+    def _repr_html_(self) -> str:
+        return html_table(self._titles, self._shown(), len(self))
+
+    def _shown(self) -> list[list[str]]:
+        return [
+            [fit(formats.plain_value(cell), CELL_WIDTH) for cell in self._cells(one)]
+            for one in self._found[:MOST_SHOWN]
+        ]
+
+
+def text_table(titles: Sequence[str], rows: Sequence[Sequence[str]], total: int) -> str:
+    if not rows:
+        return "(none)"
+    lines = Table([Column(title) for title in titles], WIDTH).lines(rows)
+    return "\n".join([*lines, *_rest(len(rows), total)])
+
+
+def html_table(titles: Sequence[str], rows: Sequence[Sequence[str]], total: int) -> str:
+    """Nothing in it is believed: what tasks print may be anything."""
+    if not rows:
+        return "<i>none</i>"
+    head = "".join(f"<th style='{CELL}'>{escape(title)}</th>" for title in titles)
+    body = "".join(
+        "<tr>" + "".join(f"<td style='{CELL}'>{escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in rows
+    )
+    rest = "".join(f"<p>{line}</p>" for line in _rest(len(rows), total))
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}"
+
+
+def _rest(shown: int, total: int) -> list[str]:
+    return [f"… {total - shown:,} more"] if total > shown else []

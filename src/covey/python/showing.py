@@ -1,0 +1,128 @@
+"""How far a bag is, for whoever waits: a bar in a terminal, a bar in a notebook, else nothing.
+
+In a notebook one piece of HTML is replaced again and again; that needs IPython, which is there
+then, and no widgets.
+"""
+
+import sys
+import time
+from html import escape
+from typing import Any, Protocol
+
+from covey.cli import formats
+from covey.cli.progress import Lines, Meter, Silent, describe, for_stream, percent, remarks
+from covey.cli.watch import summary
+from covey.wire import BagView
+
+BAR = "display:inline-block;width:16em;height:.8em;background:#ddd;vertical-align:middle"
+COLOURS = {"finished": "#2a8c4a", "running": "#3572b0", "paused": "#c98a00", "cancelled": "#888"}
+FAILED = "#b8352b"
+
+
+class Shown(Protocol):
+    """Shows a bag as it goes; `close` takes back what is only for meanwhile, `end` has the last
+    words."""
+
+    poll_seconds: float
+    wait_seconds: float
+
+    def show(self, bag: BagView) -> None: ...
+
+    def close(self) -> None: ...
+
+    def end(self, bag: BagView) -> None: ...
+
+
+class Quiet(Silent):
+    def end(self, bag: BagView) -> None:
+        """Nothing."""
+
+
+class OnStream:
+    """The bar, or the lines, of `covey watch`."""
+
+    def __init__(self) -> None:
+        self._inner = for_stream(sys.stderr)
+        self.poll_seconds = self._inner.poll_seconds
+        self.wait_seconds = self._inner.wait_seconds
+
+    @property
+    def is_plain(self) -> bool:
+        return isinstance(self._inner, Lines)
+
+    def show(self, bag: BagView) -> None:
+        self._inner.show(bag)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def end(self, bag: BagView) -> None:
+        print(summary(bag), file=sys.stderr, flush=True)
+
+
+class InNotebook:
+    """One output of a cell; `display` is IPython's, and gives a handle to replace it by."""
+
+    poll_seconds = 0.25
+    wait_seconds = 1.0
+
+    def __init__(self, display: Any) -> None:
+        self._display = display
+        self._handle: Any = None
+        self._last: dict[str, str] = {}
+        self._meter = Meter()
+
+    def show(self, bag: BagView) -> None:
+        self._meter.update(time.monotonic(), bag.done + bag.failed)
+        self._draw(bag_html(bag, self._meter), formats.title(bag))
+
+    def end(self, bag: BagView) -> None:
+        self._draw(bag_html(bag, self._meter), summary(bag))
+
+    def close(self) -> None:
+        """It stays: the cell shows where the bag was."""
+
+    def _draw(self, html: str, text: str) -> None:
+        data = {"text/html": html, "text/plain": text}
+        if data == self._last:
+            return
+        self._last = data
+        if self._handle is None:
+            self._handle = self._display(data, raw=True, display_id=True)
+        else:
+            self._handle.update(data, raw=True)
+
+
+def choose(wanted: bool | None) -> Shown:
+    """For a person who looks; `wanted`: always, as lines in a pipe, or never."""
+    if wanted is False:
+        return Quiet()
+    display = _notebook_display()
+    if display is not None:
+        return InNotebook(display)
+    on_stream = OnStream()
+    return Quiet() if wanted is None and on_stream.is_plain else on_stream
+
+
+def _notebook_display() -> Any:
+    """IPython's `display` in a notebook: in a terminal, IPython has no kernel."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is None or getattr(shell, "kernel", None) is None:
+        return None
+    from IPython.display import display
+
+    return display
+
+
+def bag_html(bag: BagView, meter: Meter | None = None) -> str:
+    ended = bag.done + bag.failed
+    width = percent(ended, bag.total)
+    colour = FAILED if bag.failed else COLOURS.get(bag.status, "#888")
+    bar = f"<span style='{BAR}'><span style='display:block;width:{width}%;height:100%;"
+    bar += f"background:{colour}'></span></span>"
+    facts = [*describe(bag, meter or Meter()), *([bag.status] if bag.over else [])]
+    words = " · ".join(escape(fact) for fact in facts)
+    reason = f"paused: {bag.reason}" if bag.status == "paused" and bag.reason else ""
+    more = "".join(f"<br>{escape(line)}" for line in [reason, *remarks(bag).values()] if line)
+    return f"<div><b>{escape(formats.title(bag))}</b> {bar} {words}{more}</div>"

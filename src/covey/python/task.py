@@ -1,0 +1,115 @@
+"""The tasks of a bag. Nothing of a task is kept here: each question is asked when it is put."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from covey.cli import tasks as listing
+from covey.client.client import Client
+from covey.core.errors import NotFound
+from covey.python.results import Result, Results
+from covey.wire import ResultRow
+
+if TYPE_CHECKING:
+    from covey.python.bag import Bag
+
+OUT, ERR = 1, 2
+
+
+class Logs(NamedTuple):
+    """What a task printed; `outcome` is `running` while it still may print more."""
+
+    stdout: str
+    stderr: str
+    outcome: str
+
+    def __str__(self) -> str:
+        return self.stdout + self.stderr
+
+
+class Task:
+    """One task, by its number in its bag."""
+
+    def __init__(self, bag: "Bag", number: int) -> None:
+        self.bag = bag
+        self.number = number
+
+    def __repr__(self) -> str:
+        return f"<Task {self.number} of bag {self.bag.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Task):
+            return NotImplemented
+        return (self.bag, self.number) == (other.bag, other.number)
+
+    def __hash__(self) -> int:
+        return hash((self.bag, self.number))
+
+    def state(self) -> str:
+        """waiting, running, done, failed; or `not run` in a bag that was cancelled."""
+        result = self.result()
+        if result is not None:
+            return "done" if result.ok else "failed"
+        source = self.bag.connection.reader()
+        view = self.bag.view()
+        if isinstance(source, Client) and not view.over:
+            running = source.running(view.id, listing.MOST_RUNNING)
+            if any(row.task == self.number for row in running):
+                return "running"
+        return "not run" if view.over else "waiting"
+
+    def result(self) -> Result | None:
+        """How it ended; None until then."""
+        counted = [row for row in self.attempts() if row.counted]
+        return Results(self.bag.known, counted)[-1] if counted else None
+
+    def attempts(self) -> list[ResultRow]:
+        """Every ended attempt, oldest first."""
+        return self.bag.connection.reader().attempts(self.bag.id, self.number)
+
+    def logs(self) -> Logs:
+        """What it printed, or has printed so far. Raises NotFound if it has not begun."""
+        source = self.bag.connection.reader()
+        view = self.bag.view()
+        output = source.output(view.id, self.number)
+        if output is not None:
+            return Logs(output.stdout, output.stderr, output.outcome)
+        if isinstance(source, Client) and not view.over:
+            pieces = source.live_output(view.id, self.number).pieces
+            streams = {
+                stream: "".join(piece.text for piece in pieces if piece.stream == stream)
+                for stream in (OUT, ERR)
+            }
+            if pieces or self.state() == "running":
+                return Logs(streams[OUT], streams[ERR], "running")
+        never = "never ran" if view.over else "has not begun yet; bag.wait() waits for it"
+        raise NotFound(f"task {self.number} of bag {view.id} {never}")
+
+
+class Tasks:
+    """All tasks of a bag: `bag.tasks[17]`, `len(bag.tasks)`, `bag.tasks.where("failed")`."""
+
+    def __init__(self, bag: "Bag") -> None:
+        self._bag = bag
+
+    def __len__(self) -> int:
+        return self._bag.view().total
+
+    def __getitem__(self, number: int) -> Task:
+        """Raises IndexError beyond the last one."""
+        total = len(self)
+        if not -total <= number < total:
+            raise IndexError(f"bag {self._bag.id} has tasks 0 to {total - 1:,}; not {number}")
+        return Task(self._bag, number % total)
+
+    def __iter__(self) -> Iterator[Task]:
+        return (Task(self._bag, number) for number in range(len(self)))
+
+    def where(self, state: str) -> list[Task]:
+        """Those that are waiting, running, done or failed."""
+        if state not in listing.STATES:
+            raise ValueError(f"a task is {', '.join(listing.STATES)}; not {state!r}")
+        found = listing.select(self._bag.connection.reader(), self._bag.view(), state)
+        return [Task(self._bag, line.task) for line in found]
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} tasks of bag {self._bag.id}>"
