@@ -9,10 +9,10 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 DEMO   := examples/epidemic/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help env dev demo test lint types bench sim wheel lock clean
+.PHONY: help env dev demo test lint types bench bench-peers sim wheel lock clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13
 
 env: .venv/runtime ## make .venv with what covey needs to run
 dev: .venv/dev ## add what its tests need
@@ -36,6 +36,9 @@ types: dev ## strict type checking
 
 bench: dev ## measure (see bench/)
 	$(BIN)/python -m bench
+
+bench-peers: dev ## measure covey and its peers: hours (see docs/benchmarks.md)
+	$(BIN)/python -m bench.peers
 
 sim: env ## a short run of the simulated world
 	$(BIN)/python -m covey.sim

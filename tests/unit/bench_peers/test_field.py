@@ -1,0 +1,62 @@
+"""Best rows stand against the best peer; pages keep what was not measured again."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.peers import pages
+from bench.peers.field import best_rows
+from bench.peers.peer import fill, tally
+from bench.report import Column, Report, Row, Table
+
+ROWS: list[Row] = [
+    {"tool": "covey", "run": 1, "rate": 10.0},
+    {"tool": "covey", "run": 2, "rate": 30.0},
+    {"tool": "dask", "run": 1, "rate": 10.0},
+    {"tool": "ray", "run": 1, "rate": 15.0},
+    {"tool": "xargs", "run": "", "note": "not there"},
+]
+
+
+def test_the_best_run_of_each_tool_is_set_against_the_best_peer() -> None:
+    found = {row["tool"]: row["ahead"] for row in best_rows(ROWS, "rate")}
+    assert found == {"covey": 2.0, "dask": 10 / 15, "ray": 1.5}
+
+
+def test_less_may_be_better() -> None:
+    found = {row["tool"]: row["ahead"] for row in best_rows(ROWS, "rate", min)}
+    assert found["covey"] == 1.0
+
+
+def test_nothing_is_divided_by_a_peer_that_has_zero() -> None:
+    rows: list[Row] = [
+        {"tool": "covey", "run": 1, "failed": 0},
+        {"tool": "dask", "run": 1, "failed": 0},
+    ]
+    assert all("ahead" not in row for row in best_rows(rows, "failed", min))
+
+
+def test_a_task_has_its_number_in_its_command() -> None:
+    assert fill(["echo", "{i}.{i}", "x"], 7) == ["echo", "7.7", "x"]
+
+
+def test_what_is_not_known_to_have_succeeded_has_failed() -> None:
+    assert tally([0, 3, None, 0]) == {"done": 4, "ok": 2, "failed": 2}
+
+
+def test_a_page_keeps_its_head_and_the_cases_that_were_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "benchmarks.md"
+    page.write_text(f"# Head\n\n{pages.MADE}\n\n## proc\n\nold proc\n\n## flaky\n\nold flaky\n")
+    monkeypatch.setattr(pages, "PAGE", page)
+    monkeypatch.setattr(pages, "CHARTS", tmp_path / "benchmarks")
+    table = Table((Column("tool", "tool"), Column("rate", "rate", ".0f")), ROWS)
+    table = table._replace(rows=ROWS + best_rows(ROWS, "rate"))
+    pages.write({"date": "today", "cpu": "abacus"}, [Report("proc", "many", [table])])
+    text = page.read_text()
+    assert text.startswith("# Head\n")
+    assert "old proc" not in text
+    assert "old flaky" in text
+    assert "abacus" in text
+    assert "covey" in (tmp_path / "benchmarks" / "proc.svg").read_text()
