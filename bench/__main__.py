@@ -21,6 +21,7 @@ from typing import NamedTuple
 from bench import (
     faults,
     files,
+    func,
     help,
     latency,
     machine,
@@ -46,6 +47,7 @@ class Case(NamedTuple):
 
 CASES = {
     "proc": Case(proc.run, "20,000 × /bin/true on 2 slots, against the floor and xargs -P2"),
+    "func": Case(func.run, "5,000 single calls of a Python function that does nothing"),
     "files": Case(files.run, "20,000 tasks with a shared input and an output each"),
     "results": Case(results.run, "the table of a million finished tasks"),
     "submit": Case(submit.run, "ten million tasks as a template, or as lines of a file"),

@@ -1,11 +1,26 @@
 """latency: one task at a time on an idle system, from a connected client: from submitting it to
-knowing its result, in two requests."""
+knowing its result, in two requests. A process each, then a call of a function each."""
 
 import time
 
-from bench import rig
+from bench import func, rig
 from bench.measures import percentile
-from bench.report import FLOORS, NOTE, RUN, Column, Report, Row, Table, floor_cells, with_best
+from bench.report import (
+    FLOORS,
+    NOTE,
+    RUN,
+    Column,
+    Report,
+    Row,
+    Table,
+    at_most,
+    best_of,
+    floor_cells,
+    unless_noisy,
+    with_best,
+)
+from covey.executor import Executor
+from covey.python.connection import connect
 
 TASKS = 200
 COLUMNS = (
@@ -18,13 +33,23 @@ COLUMNS = (
     *FLOORS,
     NOTE,
 )
+CALL_COLUMNS = tuple(column for column in COLUMNS if column.key != "submit")
 
 
 def run(where: rig.Rig) -> Report:
     count = TASKS // 5 if where.quick else TASKS
     rows = where.repeat("latency", lambda _: once(where, count))
-    tables = [Table(COLUMNS, with_best(rows, "median", min))]
-    return Report("latency", f"{count} × one process task on an idle system", tables)
+    calls = where.repeat("latency of calls", lambda _: once_calling(where, count))
+    tables = [
+        Table(COLUMNS, with_best(rows, "median", min), "process tasks"),
+        Table(CALL_COLUMNS, with_best(calls, "median", min), "functions"),
+    ]
+    verdicts = []
+    for what, found, most in (("process task", rows, 5.0), ("function", calls, 4.0)):
+        median = best_of(found, "median", min)
+        verdict = at_most(f"median of a {what}, ms", median, most)
+        verdicts.append(unless_noisy(verdict, found))
+    return Report("latency", f"{count} × one task on an idle system", tables, verdicts)
 
 
 def once(where: rig.Rig, count: int) -> Row:
@@ -41,6 +66,31 @@ def once(where: rig.Rig, count: int) -> Row:
         "spawns": floors.spawns(median / 1e3),
         **floor_cells(floors),
     }
+
+
+def once_calling(where: rig.Rig, count: int) -> Row:
+    with (
+        where.server("--slots", "2") as server,
+        connect(dir=server.directory) as connection,
+        Executor(connection) as executor,
+    ):
+        func.warm_up(executor)
+        seconds, floors = where.with_floors(lambda: [one_call(executor) for _ in range(count)])
+    whole = [one * 1e3 for one in seconds]
+    median = percentile(whole, 50)
+    return {
+        "median": median,
+        "p95": percentile(whole, 95),
+        "worst": max(whole),
+        "spawns": floors.spawns(median / 1e3),
+        **floor_cells(floors),
+    }
+
+
+def one_call(executor: Executor) -> float:
+    began = time.monotonic()
+    executor.submit(func.nothing).result()
+    return time.monotonic() - began
 
 
 def one_task(server: rig.Server) -> tuple[float, float]:

@@ -1,0 +1,337 @@
+"""Calls on their way to one bag, and their values on the way back.
+
+    submit ──▶ waiting ──(sender)──▶ out ──(receiver)──▶ future
+                                           └─(fetcher)──▶ future, of a large value
+
+The sender opens the bag, then appends what waits: at once if it was idle, else a few milliseconds
+later, so that many calls are one request. No more calls are out than keep the slots busy for a
+while: a call that waits here can be cancelled for good, one that is out is running. The numbers of
+tasks are ours to tell before a request is answered, since nobody else appends to our bag.
+
+Each thread has a line of its own to the server. They hold on to the lane, never to the executor:
+one that is forgotten ends when its calls have.
+"""
+
+import os
+import queue
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, CancelledError, Future
+from typing import Any, NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from covey.client.client import Client
+from covey.client.upload import Upload
+from covey.core.errors import CoveyError
+from covey.core.model import BagSpec, Placed, Segment
+from covey.core.space import Axis, Values
+from covey.executor import answers, program
+from covey.pilot.calling import CALL
+from covey.wire import ResultQuery, ResultRow
+
+PACE_SECONDS = 0.005
+EACH_SECONDS, MOST_PACE_SECONDS = 2e-5, 0.02  # between questions for results
+MOST_BATCH = 1000
+MOST_BATCH_CHARACTERS = 4 << 20
+PAGE = 5000
+WAIT_SECONDS = 10.0
+PATIENCE_SECONDS = 300.0
+FEW = 16  # calls that are out while nothing is known about them
+MOST_OUT = 20_000
+AHEAD_SECONDS = 1.0  # of work that is out
+SHORTEST_SECONDS = 2e-5
+LOOK_SECONDS = 2.0  # between looks at how many slots there are
+
+
+class Connecting(Protocol):
+    """What `covey.connect` makes."""
+
+    def client(self) -> Client:
+        """The calling thread's own."""
+        ...
+
+
+class Waiting(NamedTuple):
+    future: "Future[Any]"
+    call: str
+
+
+class Lane:
+    def __init__(
+        self,
+        connect: Callable[[], Connecting],
+        spec: Callable[[], tuple[BagSpec, bytes]],
+        most: int | None = None,
+    ) -> None:
+        """`spec` says what bag to open, and the initializer; `most` calls may be out."""
+        self._connect = connect
+        self._spec = spec
+        self._most = most
+        self._process = os.getpid()
+        self._news = threading.Condition(threading.Lock())
+        self._waiting: deque[Waiting] = deque()
+        self._out: dict[int, Future[Any]] = {}
+        self._sent = 0  # calls, so the number of the next
+        self._durable = 0  # calls that the server has
+        self._closing = False
+        self._threads: list[threading.Thread] = []
+        self._large: queue.SimpleQueue[tuple[ResultRow, Future[Any]] | None] = queue.SimpleQueue()
+        self._fetching = 0
+        self._slots = 0
+        self._seconds = -1.0  # that a call took lately; not known yet
+        self._looked = 0.0
+        self.bag = 0
+        self.broken: BaseException | None = None
+
+    # -- for those who submit ----------------------------------------------------------------
+
+    def submit(self, call: str) -> "Future[Any]":
+        """Raises RuntimeError when it is closed, BrokenExecutor when it is broken."""
+        if os.getpid() != self._process:
+            raise RuntimeError("this executor belongs to the process that made it: make one here")
+        future: Future[Any] = Future()
+        with self._news:
+            if self.broken is not None:
+                raise _broken(self.broken)
+            if self._closing:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            self._waiting.append(Waiting(future, call))
+            if not self._threads:
+                self._start(self._send)
+                self._start(self._receive)
+            elif len(self._waiting) == 1:
+                self._news.notify_all()
+        return future
+
+    def close(self, *, cancel: bool = False) -> None:
+        """No more calls; those that wait are done, or cancelled, unless they were to go next."""
+        if os.getpid() != self._process:
+            return
+        dropped: list[Waiting] = []
+        with self._news:
+            self._closing = True
+            if cancel:
+                while len(self._waiting) > max(0, self._room()):
+                    dropped.append(self._waiting.pop())
+            self._news.notify_all()
+        for one in dropped:
+            one.future.cancel()
+            one.future.set_running_or_notify_cancel()
+
+    def abort(self) -> None:
+        """Nothing is wanted any more, not even what runs."""
+        if os.getpid() == self._process:
+            self._break(CancelledError("the executor was aborted"))
+
+    def join(self) -> None:
+        """Wait until all is done."""
+        if os.getpid() == self._process:
+            for thread in self._threads:
+                if thread is not threading.current_thread():
+                    thread.join()
+
+    def _start(self, work: Callable[[Client], None]) -> None:
+        """A thread, unless it runs. The exit of the interpreter waits for it in its own way."""
+        name = f"covey-executor{work.__name__}"
+        if all(thread.name != name for thread in self._threads):
+            thread = threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _run(self, work: Callable[[Client], None]) -> None:
+        client: Client | None = None
+        try:
+            client = self._connect().client()
+            client.connection.patience_seconds = PATIENCE_SECONDS
+            work(client)
+        except Exception as error:
+            self._break(error)
+        finally:
+            if client is not None:
+                client.close()
+
+    def _break(self, error: BaseException) -> None:
+        """Nothing will come any more."""
+        with self._news:
+            if self.broken is None:
+                self.broken = error
+            futures = [one.future for one in self._waiting] + list(self._out.values())
+            self._waiting.clear()
+            self._out.clear()
+            self._closing = True
+            self._large.put(None)
+            self._news.notify_all()
+        for future in futures:
+            if future.running() or future.set_running_or_notify_cancel():
+                future.set_exception(_broken(error))
+
+    @property
+    def _over(self) -> bool:
+        return self._closing and not self._waiting and not self._out
+
+    # -- the sender --------------------------------------------------------------------------
+
+    def _send(self, client: Client) -> None:
+        while batch := self._next_batch():
+            if not self.bag:
+                self._open(client)
+            values = Values(tuple(one.call for one in batch))
+            found = client.append(self.bag, Segment(space=Axis(CALL, values)))
+            if found.total != self._sent:
+                raise CoveyError(f"somebody else has appended to bag {self.bag}, of an executor")
+            del batch, values
+            with self._news:
+                self._durable = found.total
+                self._news.notify_all()
+            time.sleep(PACE_SECONDS if self._waiting else 0.0)
+        if not self.bag:
+            return
+        if self.broken is None:
+            client.close_bag(self.bag)
+        else:
+            client.connection.patience_seconds = 1.0
+            client.cancel(self.bag)
+
+    def _open(self, client: Client) -> None:
+        spec, initializer = self._spec()
+        upload = Upload(client)
+        blob = upload.add(program.program(initializer))
+        upload.send()
+        placed = Placed(path=program.NAME, blob=blob)
+        key = secrets.token_hex(16)
+        spec = replace(spec, inputs=(placed,), key=key, space=Axis(CALL, Values(())))
+        bag = client.submit(spec).bag
+        self._look(client)
+        with self._news:
+            self.bag = bag
+            self._news.notify_all()
+
+    def _next_batch(self) -> list[Waiting]:
+        """What is to be sent now; nothing when there will be nothing more."""
+        batch: list[Waiting] = []
+        with self._news:
+            while not batch and not self._over:
+                if not self._waiting or self._room() <= 0:
+                    self._news.wait()
+                    continue
+                size, room = 0, min(self._room(), MOST_BATCH)
+                while self._waiting and len(batch) < room and size < MOST_BATCH_CHARACTERS:
+                    one = self._waiting.popleft()
+                    if one.future.set_running_or_notify_cancel():
+                        batch.append(one)
+                        size += len(one.call)
+            for one in batch:
+                self._out[self._sent] = one.future
+                self._sent += 1
+            self._news.notify_all()
+        return batch
+
+    def _room(self) -> int:
+        return (self._most or self._ahead()) - len(self._out)
+
+    def _ahead(self) -> int:
+        if self._seconds < 0:
+            return max(FEW, 2 * self._slots)
+        busy = self._slots * AHEAD_SECONDS / max(self._seconds, SHORTEST_SECONDS)
+        return max(FEW, 2 * self._slots, min(int(busy), MOST_OUT))
+
+    def _look(self, client: Client) -> None:
+        self._slots = max(1, client.server().slots)
+        self._looked = time.monotonic()
+
+    # -- the receiver ------------------------------------------------------------------------
+
+    def _receive(self, client: Client) -> None:
+        row = -1
+        while self._is_awaited():
+            query = ResultQuery(by_row=True, after=row, limit=PAGE)
+            rows = client.results(self.bag, query, WAIT_SECONDS)
+            if rows:
+                row = rows[-1].row
+                self._take(rows)
+                del rows
+                if time.monotonic() - self._looked > LOOK_SECONDS:
+                    self._look(client)
+                if len(self._out) > FEW:  # the more there are, the less each of them is awaited
+                    time.sleep(min(len(self._out) * EACH_SECONDS, MOST_PACE_SECONDS))
+            else:
+                self._check_bag(client, query)
+        self._large.put(None)
+
+    def _is_awaited(self) -> bool:
+        """Nobody asks for results before there can be any: it would only hold up the calls."""
+        with self._news:
+            while not (self._out and next(iter(self._out)) < self._durable) and not self._over:
+                self._news.wait()
+            return not self._over
+
+    def _take(self, rows: list[ResultRow]) -> None:
+        seconds = sum(row.wall_seconds for row in rows) / len(rows)
+        self._seconds = seconds if self._seconds < 0 else (self._seconds + seconds) / 2
+        with self._news:
+            # One with a file is out until its value is here; one that is not out has a second
+            # result, a success that came after a failure.
+            large = [(row, self._out.get(row.task)) for row in rows if row.files]
+            small = [(row, self._out.pop(row.task, None)) for row in rows if not row.files]
+            self._news.notify_all()
+        small.reverse()
+        while small:
+            row, future = small.pop()
+            if future is not None:
+                self._settle(row, future, None)
+        for row, future in large:
+            if future is not None:
+                self._large.put((row, future))
+                self._start(self._fetch)
+
+    def _settle(self, row: ResultRow, future: "Future[Any]", data: bytes | None) -> None:
+        try:
+            answers.settle(future, row, self.bag, data)
+        except answers.Broken as broken:
+            self._break(broken.error)
+        except Exception as error:  # whatever came: nobody is to wait for it for ever
+            if not future.done():
+                words = f"its answer cannot be understood: {type(error).__name__}: {error}"
+                future.set_exception(answers.failed(row, self.bag, words))
+
+    def _check_bag(self, client: Client, query: ResultQuery) -> None:
+        """Somebody else may have cancelled or purged it: then nothing will come."""
+        view = client.bag(self.bag)
+        if view is None or (view.over and not client.results(self.bag, query, 0.0)):
+            status = "gone" if view is None else view.status
+            raise CoveyError(f"bag {self.bag} of this executor is {status}")
+
+    # -- the fetcher -------------------------------------------------------------------------
+
+    def _fetch(self, client: Client) -> None:
+        while True:
+            given = self._large.get()
+            if given is None:
+                if self._over:
+                    return
+                continue
+            row, future = given
+            del given
+            try:
+                data = answers.fetched(client, self.bag, row)
+            except CoveyError as error:
+                future.set_exception(answers.failed(row, self.bag, str(error)))
+            else:
+                self._settle(row, future, data)
+                del data
+            del future
+            with self._news:
+                self._out.pop(row.task, None)
+                self._news.notify_all()
+
+
+def _broken(error: BaseException) -> BaseException:
+    if isinstance(error, BrokenExecutor | CancelledError):
+        return error
+    found = BrokenExecutor(f"this executor can do nothing more: {error}")
+    found.__cause__ = error
+    return found

@@ -1,0 +1,84 @@
+"""`@covey.task`: the simple case. The function stays as it is; `submit` and `map` run it on hosts.
+
+All tasks of a program share one executor, made when the first is submitted. It ends with the
+program, which waits for what was submitted.
+"""
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from covey.executor.executor import Executor
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_guard = threading.Lock()
+_shared: dict[int, Executor] = {}  # by process: a fork needs its own
+
+
+class TaskFunction(Generic[P, T]):
+    """A function that can also be submitted."""
+
+    __name__: str
+    __wrapped__: Callable[P, T]
+
+    def __init__(self, function: Callable[P, T], options: dict[str, Any]) -> None:
+        self._function = function
+        self._options = options
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Here and now, as without the decorator."""
+        return self._function(*args, **kwargs)
+
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+        return self._executor().submit(self._function, *args, **kwargs)
+
+    def map(
+        self, *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
+    ) -> Iterator[T]:
+        run = self._executor().map
+        return run(self._function, *iterables, timeout=timeout, chunksize=chunksize)
+
+    def _executor(self) -> Executor:
+        return shared_executor().with_options(**self._options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """On a host it is only the function: there is nowhere to submit to."""
+        return functools.partial, (self._function,)
+
+
+@overload
+def task(function: Callable[P, T], /) -> TaskFunction[P, T]: ...
+
+
+@overload
+def task(**options: Any) -> Callable[[Callable[P, T]], TaskFunction[P, T]]: ...
+
+
+def task(function: Callable[P, T] | None = None, /, **options: Any) -> Any:
+    """A function that can be submitted: `f.submit(x)`, `f.map(xs)`; `f(x)` still runs here.
+
+    @covey.task
+    def area(radius): ...
+
+    @covey.task(cores=4, limit_seconds=60)
+    def simulate(seed): ...
+
+    The options are those of `Executor.with_options`.
+    """
+    if function is not None:
+        return TaskFunction(function, options)
+    return lambda given: TaskFunction(given, options)
+
+
+def shared_executor() -> Executor:
+    with _guard:
+        found = _shared.get(os.getpid())
+        if found is None or found._broken is not None:
+            found = _shared[os.getpid()] = Executor(name="tasks")
+        return found

@@ -1,0 +1,123 @@
+"""The worker's life: say hello, or why not; do calls until the slot hangs up.
+
+COVEY_WORKER_PYTHON   the Python that functions were pickled with, such as `cpython 3.11`
+COVEY_WORKER_PATH     where the client finds its modules; what exists here is searched last
+"""
+
+import atexit
+import importlib
+import json
+import os
+import platform
+import sys
+import traceback
+import zipfile
+from typing import List
+
+from .calls import Doer, said
+from .frames import CALLS, FILE, HELLO, MOST_INLINE, REFUSE, VALUE, Line
+
+WANTED, PATH = "COVEY_WORKER_PYTHON", "COVEY_WORKER_PATH"
+INITIALIZER = "initializer"  # as which it is kept in the program's own file
+INITIALIZER_FAILED = "the initializer failed: "
+
+
+def main() -> None:
+    """Never returns: threads that functions left behind are not waited for."""
+    status = 0
+    line = Line(int(os.environ.pop(CALLS)))
+    try:
+        found = _prepared()
+        if isinstance(found, str):
+            line.send(REFUSE, found.encode("utf-8", "replace"))
+        else:
+            _serve(line, found)
+        _run_exit_functions()
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # the slot is gone
+    except BaseException as error:
+        status = 1
+        sys.stderr.write("covey worker: {}\n".format(said(error)))
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except Exception:
+                pass
+        os._exit(status)
+
+
+def python_here() -> str:
+    name = platform.python_implementation().lower()
+    return "{} {}.{}".format(name, *sys.version_info[:2])
+
+
+def refusal(wanted: str) -> str:
+    """Why this Python will not do; empty if it will. Functions travel as bytecode, which no other
+    minor version understands."""
+    if not wanted or wanted == python_here():
+        return ""
+    return (
+        "functions were pickled with {}, but {} on {} is {} ({}): name another one with "
+        "Executor(python=...), or run the client with the same".format(
+            wanted, sys.executable, platform.node(), python_here(), platform.python_version()
+        )
+    )
+
+
+def _prepared() -> "Doer | str":
+    """Who does the calls; or why there is no use in any."""
+    words = refusal(os.environ.pop(WANTED, ""))
+    if words:
+        return words
+    _extend_path(os.environ.pop(PATH, "").split(os.pathsep))
+    # It is in our own file, and may need a newer Python than we do.
+    doer = Doer(importlib.import_module("cloudpickle").dumps)
+    try:
+        with zipfile.ZipFile(sys.argv[0]) as program:
+            packed = program.read(INITIALIZER)
+    except KeyError:
+        return doer  # there is none
+    try:
+        doer.prepare(packed)
+    except BaseException as error:
+        traceback.print_exc()
+        return INITIALIZER_FAILED + said(error)
+    return doer
+
+
+def _extend_path(folders: List[str]) -> None:
+    for folder in folders:
+        if folder and folder not in sys.path and os.path.exists(folder):
+            sys.path.append(folder)
+
+
+def _serve(line: Line, doer: Doer) -> None:
+    home = os.getcwd()
+    told = {"python": platform.python_version(), "pid": os.getpid()}
+    line.send(HELLO, json.dumps(told).encode())
+    large = 0
+    while True:
+        call = line.receive()
+        if call is None:
+            return
+        kind, data = doer.do(call)
+        del call
+        try:
+            os.chdir(home)
+        except OSError:
+            pass
+        if kind == VALUE and len(data) > MOST_INLINE:
+            large += 1
+            name = "value-{}".format(large)
+            with open(os.path.join(home, name), "wb") as file:
+                file.write(data)
+            kind, data = FILE, name.encode()
+        line.send(kind, data)
+        del data
+
+
+def _run_exit_functions() -> None:
+    run = getattr(atexit, "_run_exitfuncs", None)
+    if run is not None:
+        run()

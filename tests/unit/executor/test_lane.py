@@ -1,0 +1,280 @@
+"""Calls through a lane whose server is a list in this process."""
+
+import binascii
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, CancelledError, wait
+from types import SimpleNamespace
+from typing import Any
+
+import cloudpickle
+import pytest
+
+from covey.core.errors import ServerAway
+from covey.core.model import BagSpec, Segment
+from covey.core.space import Axis, Values
+from covey.executor.executor import Executor
+from covey.wire import ResultQuery, ResultRow
+from covey.worker.calls import Doer
+from covey.worker.frames import VALUE
+
+SECONDS = 20.0
+
+
+class Server:
+    """Does every call when it is appended, unless it is held."""
+
+    def __init__(self) -> None:
+        self.connection = SimpleNamespace(patience_seconds=0.0)
+        self.batches: list[int] = []
+        self.rows: list[ResultRow] = []
+        self.specs: list[BagSpec] = []
+        self.held = False
+        self.slots = 2
+        self.seconds = 0.0
+        self.total = 0
+        self.closed = self.cancelled = 0
+        self.status = "running"
+        self.error: Exception | None = None
+        self._news = threading.Condition()
+        self._kept: list[str] = []
+
+    def client(self) -> Any:
+        return self
+
+    def close(self) -> None:
+        pass
+
+    def missing(self, digests: Any) -> list[str]:
+        return []
+
+    def server(self) -> Any:
+        return SimpleNamespace(slots=self.slots)
+
+    def submit(self, spec: BagSpec) -> Any:
+        self.specs.append(spec)
+        return SimpleNamespace(bag=7)
+
+    def append(self, bag: int, segment: Segment) -> Any:
+        if self.error is not None:
+            raise self.error
+        assert isinstance(segment.space, Axis)
+        assert isinstance(segment.space.values, Values)
+        calls = [str(one) for one in segment.space.values.items]
+        self.batches.append(len(calls))
+        self.total += len(calls)
+        with self._news:
+            self._kept += calls
+            if not self.held:
+                self._do()
+        return SimpleNamespace(total=self.total)
+
+    def release(self) -> None:
+        with self._news:
+            self.held = False
+            self._do()
+
+    def _do(self) -> None:
+        for call in self._kept:
+            kind, data = Doer(cloudpickle.dumps).do(binascii.a2b_base64(call))
+            ok = kind == VALUE
+            answer = {"value" if ok else "error": binascii.b2a_base64(data).decode()}
+            self.rows.append(row(len(self.rows), self.seconds, answer, ok))
+        self._kept.clear()
+        self._news.notify_all()
+
+    def results(self, bag: int, query: ResultQuery, seconds: float) -> list[ResultRow]:
+        with self._news:
+            self._news.wait_for(lambda: len(self.rows) > query.after + 1, min(seconds, 0.2))
+            return self.rows[query.after + 1 :]
+
+    def bag(self, bag: int) -> Any:
+        return SimpleNamespace(status=self.status, over=self.status != "running")
+
+    def close_bag(self, bag: int) -> int:
+        self.closed += 1
+        return 1
+
+    def cancel(self, bag: int) -> int:
+        self.cancelled += 1
+        return 1
+
+
+def row(number: int, seconds: float, answer: dict[str, str], ok: bool) -> ResultRow:
+    return ResultRow(
+        row=number,
+        task=number,
+        values=[],
+        outcome="ok" if ok else "failed",
+        counted=True,
+        exit_code=0 if ok else 1,
+        signal=0,
+        attempt="1.1",
+        pilot=1,
+        host="n1",
+        sent=0.0,
+        fetched=0.0,
+        started=0.0,
+        ended=0.0,
+        delivered=0.0,
+        wall_seconds=seconds,
+        cpu_seconds=0.0,
+        memory_kb=0,
+        stdout_bytes=0,
+        stderr_bytes=0,
+        message="",
+        output="",
+        result=answer,
+    )
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def executor(server: Server) -> Iterator[Executor]:
+    with Executor(server) as found:
+        yield found
+    assert server.closed + server.cancelled == len(server.specs)
+
+
+def eventually(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.002)
+
+
+def test_what_makes_no_sense_is_refused_at_once(server: Server) -> None:
+    with pytest.raises(TypeError, match=r"covey\.connect"):
+        Executor("localhost:8300")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="initializer"):
+        Executor(server, initializer=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="chunksize"):
+        Executor(server).map(abs, [1], chunksize=0)
+
+
+def test_a_function_that_would_take_the_executor_along_is_told(executor: Executor) -> None:
+    with pytest.raises(TypeError, match="an executor stays in the process"):
+        executor.submit(lambda: executor.bag).result(SECONDS)
+
+
+def test_nothing_is_opened_for_an_executor_without_calls(
+    executor: Executor, server: Server
+) -> None:
+    executor.shutdown()
+    assert not server.specs
+
+
+def test_calls_come_back(executor: Executor, server: Server) -> None:
+    assert list(executor.map(abs, range(-100, 0))) == list(range(100, 0, -1))
+    assert len(server.specs) == 1
+    assert server.specs[0].calls
+    assert server.specs[0].open
+    assert executor.bag == 7
+
+
+def test_many_calls_are_few_requests(executor: Executor, server: Server) -> None:
+    executor.submit(abs, 1).result(SECONDS)
+    wait([executor.submit(abs, number) for number in range(2000)])
+    assert sum(server.batches) == 2001
+    assert len(server.batches) < 100
+
+
+def test_no_more_is_out_than_keeps_the_slots_busy(executor: Executor, server: Server) -> None:
+    server.seconds = 0.1
+    executor.submit(abs, 1).result(SECONDS)
+    server.held = True
+    found = [executor.submit(abs, number) for number in range(100)]
+    eventually(lambda: server.total >= 17)
+    time.sleep(0.05)
+    assert server.total <= 1 + 20
+    assert found[-1].cancel()
+    assert not found[0].cancel()
+    assert found[0].running()
+    server.release()
+    assert [one.result(SECONDS) for one in found[:-1]] == list(range(99))
+    assert server.total == 100
+
+
+def test_max_workers_is_the_most_that_is_out(server: Server) -> None:
+    server.held = True
+    with Executor(server, 3) as executor:
+        found = [executor.submit(abs, number) for number in range(10)]
+        eventually(lambda: server.total >= 3)
+        time.sleep(0.05)
+        assert server.total == 3
+        server.release()
+        wait(found)
+
+
+def test_shutdown_cancels_what_was_not_to_go_next(server: Server) -> None:
+    server.held = True
+    executor = Executor(server, 3)
+    found = [executor.submit(abs, number) for number in range(10)]
+    executor.shutdown(wait=False, cancel_futures=True)
+    assert [one.cancelled() for one in found] == [False] * 3 + [True] * 7
+    eventually(lambda: server.total == 3)
+    server.release()
+    executor.shutdown()
+    assert [one.result() for one in found[:3]] == [0, 1, 2]
+    assert server.closed == 1
+
+
+def test_a_server_that_stays_away_breaks_the_executor(server: Server) -> None:
+    server.error = ServerAway("the server is away")
+    executor = Executor(server)
+    with pytest.raises(BrokenExecutor, match="the server is away"):
+        executor.submit(abs, 1).result(SECONDS)
+    with pytest.raises(BrokenExecutor, match="the server is away"):
+        executor.submit(abs, 1)
+    executor.shutdown()
+
+
+def test_a_bag_that_is_over_before_its_calls_are_breaks_the_executor(server: Server) -> None:
+    server.held, server.status = True, "cancelled"
+    executor = Executor(server)
+    with pytest.raises(BrokenExecutor, match="bag 7 of this executor is cancelled"):
+        executor.submit(abs, 1).result(SECONDS)
+    executor.shutdown()
+
+
+def test_abort_cancels_the_bag(server: Server) -> None:
+    server.held = True
+    executor = Executor(server)
+    found = executor.submit(abs, 1)
+    eventually(lambda: server.total == 1)
+    executor.abort()
+    with pytest.raises(CancelledError):
+        found.result(SECONDS)
+    executor.shutdown()
+    assert (server.cancelled, server.closed) == (1, 0)
+
+
+def test_a_forgotten_executor_ends_when_its_calls_have(server: Server) -> None:
+    server.held = True
+    executor = Executor(server)
+    found, threads = executor.submit(abs, -5), executor._lane._threads
+    del executor
+    eventually(lambda: server.total == 1)
+    server.release()
+    assert found.result(SECONDS) == 5
+    for thread in threads:
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+    assert server.closed == 1
+
+
+def test_other_options_are_another_bag(executor: Executor, server: Server) -> None:
+    other = executor.with_options(cores=2, env={"A": "b"})
+    assert other is executor.with_options(env={"A": "b"}, cores=2)
+    assert executor.submit(abs, -1).result(SECONDS) == 1
+    assert server.specs[0].need.cores == 1
+    server.total = 0
+    server.rows.clear()
+    assert other.submit(abs, -2).result(SECONDS) == 2
+    assert server.specs[1].need.cores == 2
+    assert server.specs[1].env["A"] == "b"
