@@ -1,6 +1,6 @@
 """sync: what a thousand connections cost, and how much one core of the server takes in.
 
-First 1,000 pilots (of one slot, over TLS, in another process) are parked for 30 seconds, which is
+First 1,000 pilots (of one slot, over TLS, in another process) are parked for 50 seconds, which is
 twice as long as the server keeps a question open, so each asks again twice; then one bag wakes
 them all. After that pilots report an end and get a task, each as fast as it is answered: every
 end is durable before its answer leaves. The server has one core, the pilots have the other. On a
@@ -32,7 +32,7 @@ from bench.report import (
 from covey.client import embedded
 
 PARKED = 1_000
-PARKED_SECONDS = 30.0
+PARKED_SECONDS = 50.0
 CROWDS = (64, 1_000)
 SECONDS = 8.0
 TASKS = 10_000_000

@@ -78,7 +78,7 @@ class Serve(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ] = 30.0
     poll_seconds: Annotated[
         Seconds, Meta(description="How long a pilot's question may wait for an answer.")
-    ] = 15.0
+    ] = 25.0
     lease_seconds: Annotated[
         Seconds, Meta(description="A pilot that is silent this long is lost; its tasks run again.")
     ] = 60.0

@@ -322,7 +322,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 class Settings(Struct, frozen=True, kw_only=True):
     """How core behaves; times in seconds."""
 
-    poll_seconds: float = 15.0
+    poll_seconds: float = 25.0
     lease_seconds: float = 60.0
     adopt_seconds: float = 60.0
     idle_seconds: float = 60.0

@@ -426,7 +426,9 @@ class Brain:
                 opened.retry_at = None
                 self._send(opened)
         due = self._ends_due(now)
-        if not self._open or (due and len(self._open) == 1):
+        # What is new of our host does not wait for a parked question to be answered.
+        told = self._tags_due and not self.holding and not self.away()
+        if not self._open or ((due or told) and len(self._open) == 1):
             self._sync(now, _batch(self._ends) if due else 0)
 
     def _ends_due(self, now: float) -> bool:
