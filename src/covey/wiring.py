@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import sys
-import tempfile
 import threading
 import zipfile
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from covey.core.errors import BadConfig, NotFound
 from covey.core.model import Settings
 from covey.pilot.dial import context_for
 from covey.ports import Post, Reader
+from covey.replacing import PROGRAM, replace
 from covey.sites.local import LocalSite
 from covey.store import filesystem
 from covey.store.blobs import Blobs
@@ -189,7 +189,7 @@ class _Parts:
             "started": self._lock.holder.since,
             "version": __version__,
         }
-        write_private(self._directory / SERVER, json.dumps(found))
+        replace(self._directory / SERVER, json.dumps(found).encode())
 
 
 def _pilot_options(config: Config, directory: Path) -> dict[str, object]:
@@ -207,21 +207,6 @@ def _memory_mb() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
 
 
-def write_private(path: Path, text: str) -> None:
-    """Replace a file that only its owner may read, all at once."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with open(handle, "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
-
-
 def write_pilot_file(path: Path) -> None:
     """The pilot with all it needs, as one file for any `python3`. Equal pilots are equal files,
     and one that is there already is left alone: a full disk does not matter then."""
@@ -231,16 +216,7 @@ def write_pilot_file(path: Path) -> None:
             return
     except OSError:
         pass
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with open(handle, "wb") as file:
-            file.write(content)
-        os.chmod(name, 0o755)
-        os.replace(name, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+    replace(path, content, PROGRAM, durable=False)
 
 
 def _pilot_content() -> bytes:
@@ -334,5 +310,5 @@ def _secrets(path: Path) -> tuple[str, str]:
         return found["token"], found["secret"]
     except (OSError, ValueError, KeyError):
         token, secret = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
-        write_private(path, json.dumps({"token": token, "secret": secret}))
+        replace(path, json.dumps({"token": token, "secret": secret}).encode())
         return token, secret

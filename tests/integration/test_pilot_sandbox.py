@@ -60,7 +60,7 @@ def shared(
     os.chown(secret, NOBODY.pw_uid, NOBODY.pw_gid)
     command = [
         python, "-m", "covey.pilot", "--server", stand.address, "--secret-file", str(secret),
-        "--directory", str(place / "work"), "--cache", str(place / "cache"), "--slots", "2",
+        "--directory", str(place / "desk"), "--cache", str(place / "cache"), "--slots", "2",
         *flags,
     ]  # fmt: skip
     env = {
@@ -93,13 +93,13 @@ def test_what_a_task_sees(stand: Stand, place: Path, way: str) -> None:
     os.chown(place / "private", NOBODY.pw_uid, NOBODY.pw_gid)
     script = f"""
         pwd; ls -A
-        ls {place} {place}/work
+        ls {place} {place}/desk
         ls -A /tmp /var/tmp
         cat {place}/private {place}/secret 2>/dev/null
-        ls -d /home /root /work /srv 2>/dev/null
+        ls -d /home /root /mnt /srv 2>/dev/null
         echo processes $(ls /proc | grep -c '^[0-9]')
         true > /usr/bin/x 2>/dev/null && echo wrote to the system
-        touch {place}/work/planted
+        touch {place}/desk/planted
         echo capabilities $(grep CapEff /proc/self/status)
         echo open $(ls /proc/self/fd)
         echo user $(id -u)
@@ -109,17 +109,17 @@ def test_what_a_task_sees(stand: Stand, place: Path, way: str) -> None:
         (end,) = stand.wait(stand.give(shell(1, script)))
         assert end.outcome == "ok", end
         assert stand.enrols[0]["shared"] is True
-        assert not (place / "work" / "planted").exists()
+        assert not (place / "desk" / "planted").exists()
     assert end.stdout.splitlines() == [
-        f"{place}/work/slot-0",
-        f"{place}:", "work", "",
-        f"{place}/work:", "slot-0", "slot-0.told",
+        f"{place}/desk/slot-0",
+        f"{place}:", "desk", "",
+        f"{place}/desk:", "slot-0", "slot-0.told",
         "/tmp:", *([place.name] if place.parent == Path("/tmp") else []), "", "/var/tmp:",
         "processes 5",
         "capabilities CapEff: 0000000000000000",
         "open 0 1 2 3",
         f"user {NOBODY.pw_uid}",
-        f"{place}/work/slot-0",
+        f"{place}/desk/slot-0",
     ]  # fmt: skip
 
 
@@ -127,8 +127,8 @@ def test_what_a_task_sees(stand: Stand, place: Path, way: str) -> None:
 def test_two_tasks_cannot_touch_each_other(stand: Stand, place: Path, way: str) -> None:
     lurk = shell(1, "echo mine > file; echo $$; sleep 30 & sleep 30", owner="ana")
     script = f"""
-        for d in {place}/work/slot-*; do cat $d/file 2>/dev/null && echo read; done
-        for d in {place}/work/slot-*; do true > $d/planted 2>/dev/null; done
+        for d in {place}/desk/slot-*; do cat $d/file 2>/dev/null && echo read; done
+        for d in {place}/desk/slot-*; do true > $d/planted 2>/dev/null; done
         grep -lx sleep /proc/[0-9]*/comm
         for p in $LURKERS; do kill -9 $p 2>/dev/null && echo killed $p; done
         echo done
@@ -191,7 +191,7 @@ def test_everything_else_works_as_ever(stand: Stand, place: Path, way: str, pyth
     kept = [path for path in (place / "cache").rglob("*") if path.is_file()]
     assert data in [path.read_bytes() for path in kept]
     assert b"spoilt\n" not in [path.read_bytes() for path in kept]
-    assert not (place / "work").exists()
+    assert not (place / "desk").exists()
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -237,7 +237,7 @@ def test_killed_without_a_word_it_leaves_nothing(stand: Stand, place: Path, way:
         wait_until(lambda: len(_named("sleep")) >= 4)
         process.send_signal(signal.SIGKILL)
         wait_until(lambda: not _named("sleep"))
-        wait_until(lambda: not (place / "work" / "slot-0").exists())
+        wait_until(lambda: not (place / "desk" / "slot-0").exists())
 
 
 @pytest.mark.parametrize("python", PYTHONS)
@@ -281,7 +281,7 @@ def test_a_host_without_namespaces_is_refused(stand: Stand, place: Path) -> None
     command = [
         "unshare", "--user", "--map-user", str(NOBODY.pw_uid), "--keep-caps", "sh", "-c",
         f"{limit}; PYTHONPATH={SOURCES} exec {PYTHONS[0]} -m covey.pilot --check --shared"
-        f" --server {stand.address} --secret-file {place}/secret --directory {place}/work",
+        f" --server {stand.address} --secret-file {place}/secret --directory {place}/desk",
     ]  # fmt: skip
     (place / "secret").write_text("x")
     os.chown(place / "secret", NOBODY.pw_uid, NOBODY.pw_gid)

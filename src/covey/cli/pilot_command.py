@@ -6,10 +6,8 @@ server's place is not believed. It holds no secret that could be used a second t
 
 import base64
 import hashlib
-import os
 import shlex
 import ssl
-import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +21,7 @@ from covey.cli.submission import user
 from covey.client.client import API, Client
 from covey.core.errors import CoveyError
 from covey.pilot.dial import open_socket, split
+from covey.replacing import PRIVATE_PROGRAM, replace
 from covey.wire import Invitation
 
 CONNECT_SECONDS = 10.0
@@ -192,11 +191,7 @@ def _write_file(client: Client, found: Invitation, path: str, as_json: bool) -> 
     target = Path(path)
     content = b"".join(client.connection.stream(found.path))
     try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
-        with open(handle, "wb") as file:
-            file.write(content)
-        os.chmod(name, 0o700)
-        os.replace(name, target)
+        replace(target, content, PRIVATE_PROGRAM)
     except OSError as error:
         raise CoveyError(f"{target}: {error.strerror}") from error
     if as_json:

@@ -541,18 +541,28 @@ def tick(turn: Turn) -> None:
     for one in [one for one, until in state.followed.items() if turn.now > until]:
         del state.followed[one]
         _tell_followers(turn, BagId(one.bag))
-    for pilot in list(state.pilots.values()):
-        if gap > 5.0:
+    if gap > 5.0:
+        for pilot in state.pilots.values():
             pilot.heard = min(pilot.heard + gap, turn.now)
-        answer_parked_if_due(turn, pilot)
-        silent = turn.now - pilot.heard
-        if silent > settings.lease_seconds and pilot.status is not PilotStatus.LOST:
-            lost(turn, pilot, f"not heard for {silent:.0f} s")
-        elif silent > FORGET_SECONDS:
-            remove(turn, pilot, PilotStatus.LEFT, "lost, and never came back")
+    # One look at each: there may be thousands, and hardly ever is anything due.
+    overdue, quiet = turn.now - settings.poll_seconds, turn.now - settings.lease_seconds
+    late: list[tuple[Pilot, Waiting]] = []
+    silent: list[Pilot] = []
+    for pilot in state.pilots.values():
+        for waiting in pilot.waiting.values():
+            if waiting.since <= overdue and not waiting.after:
+                late.append((pilot, waiting))
+        if pilot.heard < quiet:
+            silent.append(pilot)
+    for pilot, waiting in late:
+        _answer_or_park(turn, pilot, waiting)
+    for pilot in silent:
+        _mind_silence(turn, pilot)
 
 
-def answer_parked_if_due(turn: Turn, pilot: Pilot) -> None:
-    for waiting in list(pilot.waiting.values()):
-        if turn.now - waiting.since >= turn.state.settings.poll_seconds and not waiting.after:
-            _answer_or_park(turn, pilot, waiting)
+def _mind_silence(turn: Turn, pilot: Pilot) -> None:
+    seconds = turn.now - pilot.heard
+    if pilot.status is not PilotStatus.LOST:
+        lost(turn, pilot, f"not heard for {seconds:.0f} s")
+    elif seconds > FORGET_SECONDS:
+        remove(turn, pilot, PilotStatus.LEFT, "lost, and never came back")

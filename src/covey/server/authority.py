@@ -10,7 +10,6 @@ the server shows that signature too: whoever trusts the old one trusts the serve
 end of the old one, and whatever is handed out from then on names both.
 """
 
-import contextlib
 import ipaddress
 import os
 import secrets
@@ -33,6 +32,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from covey.core.errors import CoveyError
+from covey.replacing import replace
 
 CA_DAYS = 3650
 CA_RENEW_DAYS = 365  # left
@@ -123,8 +123,8 @@ class Authority:
         ca_key = self._ca_key()
         signed = _signed(_with_ids(leaf, key, ca_key), ca_key)
         issued = Issued(_pem([signed, *self._crossed()]), _key_pem(key))
-        write_private(self._folder / "server.key", issued.key)
-        write_private(self._folder / "server.pem", issued.chain)
+        replace(self._folder / "server.key", issued.key)
+        replace(self._folder / "server.pem", issued.chain)
         return issued
 
     def _crossed(self) -> list[x509.Certificate]:
@@ -158,10 +158,10 @@ class Authority:
         """All of the next folder, which is there from the moment that it is complete."""
         made = Path(tempfile.mkdtemp(dir=self._folder.parent, prefix=f".{self._folder.name}-"))
         try:
-            write_private(made / "ca.key", _key_pem(key))
-            write_private(made / "ca.pem", _pem(trusted))
+            replace(made / "ca.key", _key_pem(key))
+            replace(made / "ca.pem", _pem(trusted))
             if crossed:
-                write_private(made / "cross.pem", _pem(crossed))
+                replace(made / "cross.pem", _pem(crossed))
             os.rename(made, self._next)
         except OSError:
             shutil.rmtree(made, ignore_errors=True)
@@ -271,18 +271,3 @@ def _pem(certificates: list[x509.Certificate]) -> bytes:
 
 def _key_pem(key: Key) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Replace a file that only its owner may read, all at once."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with open(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
