@@ -10,7 +10,7 @@ import pytest
 
 from covey.client.client import Client
 from covey.core.errors import InvalidQuery, Refused, ServerAway
-from covey.core.model import BagSpec
+from covey.core.model import BagId, BagSpec
 from covey.server import streaming
 from covey.wire import FailureGroup, HostView, Output, ResultQuery, ReturnedFile
 from tests.integration.api_harness import API, TOKEN, Place, open_place
@@ -53,6 +53,8 @@ def test_a_question_arrives_as_it_was_asked(
     place: Place, client: Client, query: ResultQuery
 ) -> None:
     place.shelf.rows = [row(5, result={"energy": 1.5}, cause="", files=2)]
+    assert place.engine.scheduler is not None
+    place.engine.scheduler.state.bags[BagId(1)].recorded = 1  # else nobody would look
     assert client.results(1, query) == place.shelf.rows
     assert b"".join(client.export(1, query, "jsonl")) == b""
     assert place.shelf.asked == [("results", 1, query), ("export", 1, query, "jsonl")]

@@ -64,6 +64,7 @@ def restore(turn: Turn, snapshot: BagSnapshot) -> Bag:
     record = snapshot.bag
     bag = new_bag(snapshot)
     bag.status, bag.reason = record.status, record.reason
+    bag.recorded = max(1, turn.state.writes)
     bag.tries = dict(snapshot.tries)
     bag.overtimes = dict(snapshot.overtimes)
     bag.short = dict(snapshot.short)

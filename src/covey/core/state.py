@@ -96,6 +96,7 @@ class Bag(Struct, eq=False):
     mark: int = 0  # numbers below are durably reserved, and their values known
     asked_mark: int = 0  # … or will be, once the write is durable and the rows are here
     not_before: int = 0  # nothing goes out until this write is durable
+    recorded: int = 0  # its ends are in writes up to this one; 0: none has ended
     chunk: int = 0  # size of the latest chunk
     starts: list[int] = field(default_factory=list)  # the first number of every chunk
     chunks: dict[int, int] = field(default_factory=dict)  # open ones: first -> stop

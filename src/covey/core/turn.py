@@ -2,7 +2,17 @@
 
 from collections.abc import Callable
 
-from covey.core.actions import Action, Change, Note, Problem, Refuse, Reply, ReplyMessage, Write
+from covey.core.actions import (
+    Action,
+    Change,
+    Note,
+    Problem,
+    RecordEnds,
+    Refuse,
+    Reply,
+    ReplyMessage,
+    Write,
+)
 from covey.core.model import RequestId
 from covey.core.state import State, Then
 
@@ -19,6 +29,10 @@ class Turn:
         state = self.state
         state.writes += 1
         self.actions.append(Write(state.writes, change))
+        if isinstance(change, RecordEnds):
+            for bag in {end.bag for end in change.ends}:
+                if bag in state.bags:
+                    state.bags[bag].recorded = state.writes
         if then is not None:
             state.then.append((state.writes, then))
         return state.writes

@@ -103,7 +103,8 @@ class Lines:
         self.timeout_seconds = timeout_seconds
         self.identity = identity or Identity()
         self._address = address
-        self._requests: "queue.Queue[Any]" = queue.Queue()
+        # The simple one, new in Python 3.7, takes a third of the time.
+        self._requests: Any = getattr(queue, "SimpleQueue", queue.Queue)()
         self._replies: Deque[Reply] = deque()
         self._busy = 0
         self._threads: List[threading.Thread] = []

@@ -233,22 +233,24 @@ class Pilot:
     def _step(self, brain: Brain, now: float) -> None:
         self.work.fill(brain, now)  # tasks before messages: a slot may be idle
         self._publish(brain, now)
-        for command in brain.step(now):
-            if isinstance(command, Send):
-                self._send(command, now)
-            elif isinstance(command, Prepare):
+        commands = brain.step(now)
+        for command in commands:
+            if isinstance(command, Prepare):
                 self.work.prepare(brain, command.start, now)
             elif isinstance(command, Stop):
                 self.slots.cancel(command.key)
             elif isinstance(command, Recall):
                 self.slots.recall(command.keys)
+        if brain.draining:
+            self.work.drain()
+        self.work.fill(brain, now)
+        for command in commands:
+            if isinstance(command, Send):
+                self._send(command, now)
             elif isinstance(command, EnrolAgain):
                 self._enrol()
             elif isinstance(command, Depart):
                 self._say_goodbye(brain, command.reason)
-        if brain.draining:
-            self.work.drain()
-        self.work.fill(brain, now)
         self._mind_outage(brain, now)
 
     def _publish(self, brain: Brain, now: float) -> None:

@@ -13,6 +13,7 @@ from covey.server.asking import Asking, choice, deadline, number
 from covey.server.problems import HttpProblem
 from covey.server.streaming import Streams
 from covey.server.tails import Tails
+from covey.server.unread import Unread
 from covey.wire import FailureGroup, LiveOutput, Output, ResultQuery, ResultRow, ReturnedFile
 
 MOST_ROWS = 10_000
@@ -27,6 +28,7 @@ class ResultCalls:
         self._asking = asking
         self._tails = tails
         self._streams = Streams()
+        self._unread = Unread()
 
     async def results(self, request: Request) -> list[ResultRow] | Response:
         bag = self._asking.bag_id(request)
@@ -40,8 +42,15 @@ class ResultCalls:
 
     async def _page(self, bag: BagId, query: ResultQuery, until: float) -> list[ResultRow]:
         while True:
-            changed, live = self._asking.changed, self._asking.live(bag)  # as of before the reading
-            rows = await self._asking.read(lambda reader: reader.results(bag, query))
+            # As of before the reading.
+            changed, state = self._asking.changed, self._asking.state()
+            live = self._asking.live(bag)
+            rows: list[ResultRow] = []
+            if not self._unread.certainly_none(state, live, query):
+                durable = state.durable if state is not None else 0
+                rows = await self._asking.read(lambda reader: reader.results(bag, query))
+                if state is not None:
+                    self._unread.learn(state.epoch, durable, bag, query, rows)
             if rows or live is None or not await self._asking.news(until, changed):
                 return rows
 
