@@ -94,12 +94,14 @@ def shortened(table: Table) -> Table:
     return table._replace(rows=[*best, *others.values()])
 
 
-def section(report: Report) -> str:
+def section(facts: dict[str, str], report: Report) -> str:
+    told = ", ".join(f"{name} {value}" for name, value in facts.items() if name != "date")
     parts = [f"## {report.name}", report.title + "."]
-    parts.append(f"![{report.name}](benchmarks/{report.name}.svg)")
+    parts.append(f"![{report.name}](benchmarks/{report.name}.png)")
     parts += [render_table(shortened(table)) for table in report.tables]
     if report.notes:
         parts.append("\n".join(f"- {note}" for note in report.notes))
+    parts.append(f"Measured {facts['date']}: {told}.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -107,16 +109,11 @@ def write(facts: dict[str, str], reports: list[Report]) -> None:
     """What stands above the mark is left alone; sections of cases that were not run stay."""
     CHARTS.mkdir(exist_ok=True)
     for report in reports:
-        (CHARTS / f"{report.name}.svg").write_text(charts.draw(chart(report)))
+        (CHARTS / f"{report.name}.png").write_bytes(charts.draw(chart(report)))
     head, _, made = PAGE.read_text().partition(MADE)
     kept = _sections(made)
-    kept |= {report.name: section(report) for report in reports}
-    told = ", ".join(f"{name} {value}" for name, value in facts.items() if name != "date")
-    parts = [
-        f"Measured {facts['date']}: {told}.\n",
-        *(kept[name] for name in SHOWN if name in kept),
-    ]
-    PAGE.write_text(head + MADE + "\n\n" + "\n".join(parts))
+    kept |= {report.name: section(facts, report) for report in reports}
+    PAGE.write_text(head + MADE + "\n\n" + "\n".join(kept[name] for name in SHOWN if name in kept))
 
 
 def _sections(text: str) -> dict[str, str]:

@@ -4,8 +4,9 @@ Numbers go out only below the durable mark (`reserve` moves it ahead of demand),
 everything above it is known never to have been sent.
 """
 
+from covey.core import resting
 from covey.core.actions import LeaseChunk, LoadRows, Note, SaveBagStatus
-from covey.core.fitting import weight
+from covey.core.fitting import serves, weight
 from covey.core.model import AttemptId, BagId, BagStatus, PilotStatus, TaskNumber
 from covey.core.numbering import Loaded
 from covey.core.space import Scalar
@@ -27,16 +28,13 @@ def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
             break
         if bag.status is not BagStatus.RUNNING or bag.not_before > turn.state.durable:
             continue
-        if not serves(pilot, bag):
+        if not serves(pilot.record, bag):
             continue
         enough = most if bag.id in pilot.proven else min(most, pilot.record.slots)
+        if pilot.rests:
+            enough = resting.share(turn, pilot, bag, enough)
         _take_from(turn, pilot, bag, enough, taken)
     return taken
-
-
-def serves(pilot: Pilot, bag: Bag) -> bool:
-    """Whether the bag's tasks are for this pilot at all."""
-    return pilot.record.owner in ("", bag.spec.owner)
 
 
 def _take_from(turn: Turn, pilot: Pilot, bag: Bag, enough: int, taken: list[Attempt]) -> None:

@@ -16,9 +16,10 @@ from base64 import b64decode
 from binascii import Error as BadBase64
 from functools import partial
 
-from covey.core import dispatch
+from covey.core import dispatch, resting
 from covey.core.actions import CloseChunk, Note, RecordEnds, SaveBagStatus
 from covey.core.causes import cause_of
+from covey.core.fitting import serves
 from covey.core.model import (
     AttemptId,
     BagId,
@@ -68,6 +69,8 @@ def settle(turn: Turn, pilot: Pilot, end: End) -> EndRecord | None:
         if attempt is not None:
             _forget_attempt(bag, attempt)
         verdict = _judge(turn, bag, end, expected)
+    if attempt is not None and bag is not None:
+        resting.note(turn, pilot, bag, end.outcome)
     if attempt is not None and end.outcome == OK:
         pilot.proven.add(attempt.bag)
         if bag is not None:
@@ -91,7 +94,7 @@ def _may_have_been_given(turn: Turn, pilot: Pilot, bag: Bag | None, end: End) ->
         return True
     live = bag.live.get(end.task, ())
     elsewhere = any(one.id == (end.epoch, end.sequence) for one in live)
-    return not elsewhere and dispatch.serves(pilot, bag)
+    return not elsewhere and serves(pilot.record, bag)
 
 
 def lose(turn: Turn, pilot: Pilot, reason: str, attempts: list[Attempt] | None = None) -> None:

@@ -9,6 +9,11 @@ from covey.core.model import Need, PilotRecord, TaskNumber
 from covey.core.state import Bag
 
 
+def serves(pilot: PilotRecord, bag: Bag) -> bool:
+    """Whether the bag's tasks are for this pilot at all."""
+    return pilot.owner in ("", bag.spec.owner)
+
+
 def weight(need: Need, pilot: PilotRecord) -> int:
     """How many slots of the pilot a task with this need takes; 0 if it does not fit there."""
     slots = pilot.slots

@@ -12,7 +12,7 @@ from covey.core import dispatch, ends, tokens
 from covey.core.actions import CloseChunk, Note, SavePilotStatus
 from covey.core.classes import classifier, needs_of
 from covey.core.filling import filler
-from covey.core.fitting import weight
+from covey.core.fitting import serves, weight
 from covey.core.model import (
     AttemptId,
     BagId,
@@ -212,7 +212,7 @@ def _may_be_its(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> bool:
     """Not if we never sent it, or to another; nor if the bag is none of this pilot's."""
     sent = attempt.task < bag.next and attempt.id < (turn.state.epoch, turn.state.next_sequence)
     live = bag.live.get(attempt.task, ())
-    return sent and dispatch.serves(pilot, bag) and all(one.id != attempt.id for one in live)
+    return sent and serves(pilot.record, bag) and all(one.id != attempt.id for one in live)
 
 
 def _class_if_known(bag: Bag, task: TaskNumber) -> int:

@@ -182,6 +182,14 @@ class Waiting(Struct):
     after: int
 
 
+class Rest(Struct):
+    """How a pilot fares with the tasks of one bag, since it last did one well."""
+
+    failures: int = 0
+    times: int = 0  # that it has rested
+    until: float = 0.0
+
+
 class Pilot(Struct, eq=False):
     record: PilotRecord
     heard: float
@@ -201,6 +209,7 @@ class Pilot(Struct, eq=False):
     recalls: list[Attempt] = field(default_factory=list)
     bodies: set[BagId] = field(default_factory=set)
     proven: set[BagId] = field(default_factory=set)  # bags of which it has run a task well
+    rests: dict[BagId, Rest] = field(default_factory=dict)  # bags whose tasks fail there
 
     def add(self, attempt: Attempt) -> None:
         self.attempts[attempt.id] = attempt
