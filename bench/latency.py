@@ -49,7 +49,15 @@ def run(where: rig.Rig) -> Report:
         median = best_of(found, "median", min)
         verdict = at_most(f"median of a {what}, ms", median, most)
         verdicts.append(unless_noisy(verdict, found))
+        spread = best_of([_with_spread(row) for row in found], "spread", min)
+        verdicts.append(
+            unless_noisy(at_most(f"its p95, in medians, of a {what}", spread, 2.0), found)
+        )
     return Report("latency", f"{count} × one task on an idle system", tables, verdicts)
+
+
+def _with_spread(row: Row) -> Row:
+    return {**row, "spread": row["p95"] / row["median"]} if "median" in row else row
 
 
 def once(where: rig.Rig, count: int) -> Row:
