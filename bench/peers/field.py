@@ -4,6 +4,7 @@ before and after it. Tools that are missing, or that lack what a case needs, get
 
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from bench.report import NOTE, RUN, Column, Row, best_of, good, steady
 TOOL = Column("tool", "tool")
 AHEAD = Column("ahead", "of the best peer", ".2f")
 US = "covey"
+LONG_SECONDS = 60.0  # after which a peer is not run again
 
 Once = Callable[[Link], Row]
 
@@ -35,16 +37,20 @@ class Field:
                 self.missing[tool.name] = str(reason)
 
     def rounds(self, title: str, once: Once, **facts: Any) -> list[Row]:
-        """Rows of all runs of all tools; `facts` are the same in each."""
+        """Rows of all runs of all tools; `facts` are the same in each. A peer that takes long is
+        run once: three runs of everybody would take a working day, and change nothing."""
         rows: list[Row] = []
-        absent: set[str] = set()
+        through: set[str] = set()
         for run in range(1, self.runs + 1):
             for tool in self.tools:
-                if tool.name not in absent:
-                    row = self._one(f"{title}, {tool.name}, {run} of {self.runs}", run, tool, once)
-                    rows.append({"tool": tool.name, **facts, **row})
-                    if row.get("absent"):
-                        absent.add(tool.name)
+                if tool.name in through:
+                    continue
+                began = time.monotonic()
+                row = self._one(f"{title}, {tool.name}, {run} of {self.runs}", run, tool, once)
+                seconds = time.monotonic() - began
+                rows.append({"tool": tool.name, **facts, **row})
+                if row.get("absent") or (seconds > LONG_SECONDS and tool.name != US):
+                    through.add(tool.name)
         return rows
 
     def _one(self, title: str, run: int, tool: Tool, once: Once) -> Row:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from bench.peers import pages
-from bench.peers.field import best_rows
+from bench.peers.environments import TOOL_LIST, Tool
+from bench.peers.field import Field, best_rows
 from bench.peers.peer import fill, tally
 from bench.report import Column, Report, Row, Table
 
@@ -60,3 +61,24 @@ def test_a_page_keeps_its_head_and_the_cases_that_were_not_run(
     assert "old flaky" in text
     assert "abacus" in text
     assert (tmp_path / "benchmarks" / "proc.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_peer_that_takes_long_is_run_once_and_we_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {"covey": 100.0, "dask": 100.0, "ray": 10.0}
+    clock = [0.0]
+
+    def one(_self: Field, title: str, run: int, tool: Tool, _once: object) -> Row:
+        clock[0] += seconds[tool.name]
+        return {"run": run, "title": title}
+
+    monkeypatch.setattr(Field, "_one", one)
+    monkeypatch.setattr("bench.peers.field.time.monotonic", lambda: clock[0])
+    field = Field.__new__(Field)
+    field.tools = [tool for tool in TOOL_LIST if tool.name in seconds]
+    field.runs = 3
+    rows = field.rounds("proc", lambda link: {})
+    runs = [(row["tool"], row["run"]) for row in rows]
+    assert runs == [
+        *(("covey", 1), ("dask", 1), ("ray", 1)),
+        *(("covey", 2), ("ray", 2), ("covey", 3), ("ray", 3)),
+    ]
