@@ -179,7 +179,10 @@ def _judge(turn: Turn, bag: Bag, end: End, expected: bool) -> Verdict:
         _give_up(turn, bag, task)
         verdict = Verdict.COUNTS
     else:
-        if task not in bag.doubt:  # else another pilot may have a newer attempt
+        # Who has not been heard since the server restarted may have a newer attempt.
+        if end.epoch < turn.state.epoch and turn.state.unheard:
+            bag.doubt.add(task)
+        elif task not in bag.doubt:
             bag.free(task)
         verdict = Verdict.WASTE
     if end.outcome in OWN_FAILURES:
