@@ -4,6 +4,7 @@ what it knows of hosts."""
 import msgspec
 import pytest
 
+from covey.core import calls
 from covey.core.actions import (
     AppendSegment,
     CloseBag,
@@ -319,6 +320,41 @@ def test_digests_of_all_files_that_are_needed(kept: Kept) -> None:
     assert not reader.names_file("", f"{1:064x}")
     kept.record.apply([PurgeBag(BAG, "all")])
     assert reader.digests() == set()
+
+
+def test_the_file_of_a_large_call_is_needed_until_it_is_done(kept: Kept) -> None:
+    reader, record = kept.reader, kept.record
+
+    def listed(*letters: str) -> Axis:
+        blobs = [Blob(letter * 64, 300_000) for letter in letters]
+        named = [calls.reference(blob) if blob.digest[0] != "-" else "YQ==" for blob in blobs]
+        return Axis("call", Values(tuple(named)))
+
+    def needed() -> str:
+        return "".join(sorted(digest[0] for digest in reader.digests()))
+
+    spec = BagSpec(argv=("x",), calls=True, owner="ann", space=listed("a", "-"))
+    record.apply([SaveBag(BagRecord(id=BAG, spec=spec, total=2, created=1.5, open=True))])
+    for letters, total in (("--", 4), ("b-ac", 8), ("-", 9), ("d", 10)):
+        record.apply([AppendSegment(BAG, Segment(space=listed(*letters)), total)])
+    record.apply([LeaseChunk(BAG, 0, 10)])
+    other = BagSpec(argv=("x", "{call}"), owner="bob", space=listed("e"))
+    record.apply([SaveBag(BagRecord(id=BagId(2), spec=other, total=1, created=1.5))])
+    assert needed() == "abcd", "of other bags they are values as any"
+    record.apply([ends(end(0), end(4), end(7, "failed"), end(9, "lost", WASTE))])
+    assert needed() == "acd", "one that failed may be tried again, a lost one will be"
+    record.apply([ends(end(6))])
+    assert needed() == "cd"
+    for letter in "abcd":
+        assert reader.names_file("ann", letter * 64)
+        assert not reader.names_file("bob", letter * 64)
+    assert not reader.names_file("bob", "e" * 64)
+    kept.reopen()
+    assert needed() == "cd"
+    kept.record.apply([cancelled(1)])
+    assert needed() == ""
+    kept.record.apply([PurgeBag(BAG, "all")])
+    assert not reader.names_file("ann", "a" * 64)
 
 
 def test_hosts(kept: Kept) -> None:

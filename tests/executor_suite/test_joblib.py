@@ -36,7 +36,6 @@ NOT_HERE = {
     ("test_initializer_parallel", ""): _MANAGER,
     ("test_parallel_with_interactively_defined_functions", ""): _SCRIPT,
     ("test_parallel_with_unpicklable_functions_in_args", ""): _SCRIPT,
-    ("test_no_blas_crash_or_freeze_with_subprocesses", ""): "its arguments have 16 MB: too large",
     ("test_nested_backend_in_sequential", "n_jobs=None"): "ours are all slots then, as with dask",
     ("test_multiple_generator_call_separated_gc", "error=True"): "an error of loky's, not ours",
 }

@@ -31,6 +31,9 @@ def main() -> None:
     known: Any = {"say": say, "line": line, "served": 0}
     while True:
         call = read(line, struct.unpack(">I", read(line, 4))[0])
+        if call[:1] == b"@":
+            with open(call[1:], "rb") as file:
+                call = file.read()
         known["answer"] = b"v"
         exec(call.decode(), known)  # noqa: S102
         known["served"] += 1

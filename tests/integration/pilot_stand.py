@@ -13,7 +13,18 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from covey import __version__
-from covey.pilot.messages import Answer, Body, End, Enrolled, Followed, OutputFile, Scalar, Task
+from covey.pilot.calling import CALL_FILE
+from covey.pilot.messages import (
+    Answer,
+    Body,
+    End,
+    Enrolled,
+    Followed,
+    Input,
+    OutputFile,
+    Scalar,
+    Task,
+)
 from tests.unit.pilot.standin import Files, Handler, digest_of, serving
 
 SOURCES = Path(__file__).parents[2] / "src"
@@ -56,16 +67,24 @@ class Stand(Files):
             self.change.notify_all()
             return list(range(first, self._sequence + 1))
 
-    def call(self, body: Body, *calls: str) -> list[int]:
-        """As `give`, for a bag of calls."""
+    def call(self, body: Body, *calls: str | bytes) -> list[int]:
+        """As `give`, for a bag of calls; those in bytes travel as files."""
         with self.change:
             self._bodies[body.bag] = body
             first = self._sequence + 1
             for number, call in enumerate(calls):
                 self._sequence += 1
-                self._tasks.append(Task(self._sequence, body.bag, number, [call]))
+                task = Task(self._sequence, body.bag, number, [""])
+                self._tasks.append(self._with_call(task, call))
             self.change.notify_all()
             return list(range(first, self._sequence + 1))
+
+    def _with_call(self, task: Task, call: str | bytes) -> Task:
+        if isinstance(call, str):
+            return task._replace(values=[call])
+        digest = self.add(call)
+        inputs = [Input(CALL_FILE, digest, len(call))]
+        return task._replace(values=[f"@{digest}:{len(call):09}"], inputs=inputs)
 
     def send_home(self) -> None:
         with self.change:

@@ -13,6 +13,7 @@ import pytest
 from msgspec import json
 
 from covey.pilot import caller
+from covey.pilot.calling import CALL_FILE
 from covey.pilot.messages import Body, End, Input, Need
 from covey.pilot.orders import Link, Order, Outcome
 from tests.integration.pilot_stand import Stand, pilot, standing
@@ -268,6 +269,77 @@ def test_a_long_call_is_read_by_a_slow_reader(calls: Calls) -> None:
     assert value(calls.do(code)) == b"1000000"
 
 
+# Large ones
+
+
+def in_file(tmp_path: Path, code: str) -> dict[str, Any]:
+    path = tmp_path / f"large-{time.monotonic_ns()}"
+    path.write_text(code)
+    path.chmod(0o444)
+    return {"links": [Link(str(path), CALL_FILE)]}
+
+
+def offer(calls: Calls, key: str, **fields: Any) -> Outcome:
+    assert calls.harness.slots.offer(Order(key, calls.plan, [], call="@digest:9", **fields))
+    return calls.harness.wait(key)[0]
+
+
+LOOK = "import os; answer = b'v%d ' % served + repr(os.listdir()).encode()"
+
+
+def test_a_large_call_is_in_the_workers_directory_until_it_is_over(
+    calls: Calls, tmp_path: Path
+) -> None:
+    padding = "#" + "x" * 3_000_000 + "\n"
+    first = offer(calls, "first", **in_file(tmp_path, padding + LOOK))
+    assert value(first) == b"0 ['.covey-call']", "the first thing that a worker does"
+    assert value(calls.do(LOOK)) == b"1 []"
+    again = offer(calls, "again", **in_file(tmp_path, LOOK + padding))
+    assert value(again) == b"2 ['.covey-call']"
+    error = offer(calls, "error", **in_file(tmp_path, "answer = b'eno'" + padding))
+    assert (error.kind, error.message) == ("failed", "no")
+    assert value(calls.do(LOOK)) == b"4 []"
+
+
+def test_a_worker_that_dies_with_a_large_call_leaves_nothing(calls: Calls, tmp_path: Path) -> None:
+    dies = offer(calls, "dies", **in_file(tmp_path, "import os; os._exit(5)"))
+    assert (dies.kind, dies.exit_code) == ("failed", 5)
+    assert value(calls.do(LOOK)) == b"0 []"
+    os.kill(calls.worker(), signal.SIGKILL)
+    assert value(offer(calls, "next", **in_file(tmp_path, LOOK))) == b"0 ['.covey-call']"
+    slow = offer(calls, "slow", limit_seconds=0.2, **in_file(tmp_path, "while True: pass"))
+    assert slow.kind == "timeout"
+    assert value(calls.do(LOOK, limit_seconds=0.0)) == b"0 []"
+
+
+def test_what_was_in_the_way_of_a_large_call_goes(calls: Calls, tmp_path: Path) -> None:
+    calls.do("import os; os.symlink('/etc/passwd', '.covey-call')")
+    assert value(offer(calls, "link", **in_file(tmp_path, LOOK))) == b"1 ['.covey-call']"
+    calls.do("import os; os.mkdir('.covey-call')")
+    blocked = offer(calls, "blocked", **in_file(tmp_path, LOOK))
+    assert (blocked.kind, blocked.exit_code) == ("failed", 126)
+    assert value(offer(calls, "anew", **in_file(tmp_path, LOOK))) == b"0 ['.covey-call']"
+
+
+def test_a_large_call_whose_file_cannot_be_placed_is_the_hosts_fault(
+    calls: Calls, tmp_path: Path
+) -> None:
+    calls.do("import os, shutil; shutil.rmtree(os.getcwd())")
+    gone = offer(calls, "gone", **in_file(tmp_path, LOOK))
+    assert gone.kind == "host", gone
+    assert "cannot place the input .covey-call" in gone.message
+    assert value(offer(calls, "anew", **in_file(tmp_path, LOOK))) == b"0 ['.covey-call']"
+    missing = offer(calls, "missing", links=[Link(str(tmp_path / "no"), CALL_FILE)])
+    assert missing.kind == "host"
+
+
+def test_a_large_call_without_its_file_is_refused(calls: Calls) -> None:
+    refused = offer(calls, "older")
+    assert (refused.kind, refused.exit_code) == ("failed", 126)
+    assert "too large for its server" in refused.message
+    assert value(calls.do(LOOK)) == b"0 []"
+
+
 def test_another_bag_has_another_worker_in_a_clean_directory(calls: Calls) -> None:
     first = calls.worker()
     calls.do("open('left', 'w')")
@@ -395,6 +467,14 @@ def test_a_pilot_makes_calls_with_one_worker_a_slot(stand: Stand, tmp_path: Path
         assert stand.arrived[file.digest] == b"7" * 5_000_000
 
 
+def test_a_pilot_fetches_large_calls_and_makes_them(stand: Stand, tmp_path: Path) -> None:
+    padding = "#" + "x" * 3_000_000 + "\n"
+    large = [f"answer = b'v{number}'{padding}".encode() for number in (1, 2, 1)]
+    with pilot(stand, tmp_path / "pilot", "--slots", "2"):
+        ends = stand.wait(stand.call(a_bag(stand), large[0], GET_PID, *large[1:], GET_PID))
+        assert [of_end(ends[index]) for index in (0, 2, 3)] == [b"1", b"2", b"1"]
+
+
 def test_a_worker_knows_nothing_of_single_tasks(stand: Stand, tmp_path: Path) -> None:
     show = "import os; answer = b'v' + ' '.join(n for n in os.environ if 'COVEY' in n).encode()"
     with pilot(stand, tmp_path / "pilot", "--slots", "1"):
@@ -412,6 +492,11 @@ def test_calls_within_walls(stand: Stand, place: Path, way: str) -> None:
     )
     over = called("import os; os._exit(3)")
     with shared(stand, place, way):
+        large = b"answer = b'v' + repr(os.stat('.covey-call').st_nlink).encode()#" + bytes(9 << 20)
+        large = large.replace(b"\0", b"x")
+        first, second = stand.wait(stand.call(a_bag(stand), b"import os\n" + large, look))
+        assert of_end(first) == b"1", "the host's own copy is not for strangers"
+        assert of_end(second)
         seen, file, ended, again = stand.wait(stand.call(a_bag(stand), look, big, over, look))
         assert int(of_end(seen)) <= 4, "the host's processes"
         assert file.files[0].size == 100_000

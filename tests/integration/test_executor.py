@@ -16,7 +16,6 @@ import pytest
 from covey.executor import (
     CallFailed,
     CallTimeout,
-    CallTooLarge,
     Executor,
     RemoteTraceback,
     WorkerRefused,
@@ -103,14 +102,6 @@ def test_a_hundred_megabytes_come_back(executor: Executor) -> None:
 def test_values_of_every_size_come_back(executor: Executor) -> None:
     sizes = [0, 1, 39_000, 40_001, 200_000, 3_000_000]
     assert [len(one) for one in executor.map(bytes, sizes)] == sizes
-
-
-def test_a_call_that_is_too_large_says_what_to_do(executor: Executor) -> None:
-    with pytest.raises(CallTooLarge, match=r"arguments should be smaller.*name of a file"):
-        executor.submit(len, bytes(2_000_000)).result(SECONDS)
-    large = bytes(2_000_000)
-    with pytest.raises(CallTooLarge, match="its function"):
-        executor.submit(lambda: len(large)).result(SECONDS)
 
 
 # -- failures -----------------------------------------------------------------------------

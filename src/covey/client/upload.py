@@ -11,6 +11,7 @@ import queue
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from covey.client.client import Client
 from covey.client.digests import Digests, hash_file, look
@@ -25,7 +26,14 @@ MOST_STANDSTILLS = 10  # answers in a row after which there is no more than befo
 MOST_DAMAGED = 2
 UNPROCESSABLE = 422  # all of it arrived, and it was something else
 
-Source = Path | bytes
+
+class Readable(Protocol):
+    """What can be read as a file can, by several threads."""
+
+    def read(self, start: int, count: int) -> bytes: ...
+
+
+Source = Path | bytes | Readable
 Progress = Callable[[int, int], None]  # bytes there, bytes in all
 
 
@@ -45,12 +53,16 @@ class Upload:
         self._sources: dict[str, Source] = {}
         self._sizes: dict[str, int] = {}
 
-    def add(self, source: Source) -> Blob:
+    def add(self, source: Path | bytes) -> Blob:
         """What the server will know this file as. Raises BadFile if it cannot be read."""
         blob = describe(source, self._digests)
+        self.add_known(blob, source)
+        return blob
+
+    def add_known(self, blob: Blob, source: Source) -> None:
+        """One that was looked at before."""
         self._sources.setdefault(blob.digest, source)
         self._sizes[blob.digest] = blob.size
-        return blob
 
     def missing(self) -> list[Blob]:
         """Those that the server does not have."""
@@ -69,7 +81,7 @@ class Upload:
         return sum(blob.size for blob in missing)
 
 
-def describe(source: Source, digests: Digests) -> Blob:
+def describe(source: Path | bytes, digests: Digests) -> Blob:
     if isinstance(source, bytes):
         return Blob(hashlib.sha256(source).hexdigest(), len(source))
     found = look(source)
@@ -192,6 +204,8 @@ class _Opened:
     def read(self, start: int, count: int) -> bytes:
         if isinstance(self._source, bytes):
             return self._source[start : start + count]
+        if not isinstance(self._source, Path):
+            return self._source.read(start, count)
         try:
             data = os.pread(self._descriptor, count, start)
         except OSError as error:

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 from pyroaring import BitMap
 
-from covey.core import checking, dispatch, ends, recovery
+from covey.core import calls, checking, dispatch, ends, recovery
 from covey.core.actions import (
     AppendSegment,
     CloseBag,
@@ -73,7 +73,7 @@ def append(turn: Turn, event: SegmentAppended) -> None:
     segment = event.segment
     try:
         if bag.spec.calls:
-            checking.check_call_segment(segment)
+            checking.check_call_segment(segment, bag.spec.chdir)
         check_segment(segment, before=bag.total)
         if names_in(segment) != bag.body.names:
             raise InvalidBag(
@@ -84,6 +84,7 @@ def append(turn: Turn, event: SegmentAppended) -> None:
         turn.refuse(event.request, Problem.INVALID, str(error))
         return
     bag.numbering.append(segment)
+    bag.large = bag.large or (bag.spec.calls and calls.has_files(segment))
     if event.key:
         bag.keys.add(event.key)
     turn.write(AppendSegment(bag.id, segment, bag.total, event.key))

@@ -2,12 +2,12 @@
 
 from pathlib import PurePosixPath
 
-from covey.core import classes
+from covey.core import calls, classes
 from covey.core.errors import InvalidBag
 from covey.core.model import BagSpec, Blob, Segment
 from covey.core.numbering import check_segment, names_in
 from covey.core.space import Axis, Values
-from covey.pilot.calling import CALL, MOST_CALL
+from covey.pilot.calling import BY_FILE, CALL, MOST_CALL, MOST_FILE
 
 MOST_RETRIES = 1000
 MOST_INPUTS = 100_000
@@ -60,11 +60,12 @@ def _check_calls(spec: BagSpec, segment: Segment) -> None:
     for word in spec.argv:
         if any(place in word for place in _PLACES):
             raise InvalidBag(f"one process does all calls: {word!r} is the same for each of them")
-    check_call_segment(segment)
+    check_call_segment(segment, spec.chdir)
 
 
-def check_call_segment(segment: Segment) -> None:
-    """Raise InvalidBag unless its tasks are calls: of each, base64 of what a worker reads."""
+def check_call_segment(segment: Segment, chdir: str = "") -> None:
+    """Raise InvalidBag unless its tasks are calls: of each, base64 of what a worker reads, or the
+    file that holds it."""
     space = segment.space
     if not isinstance(space, Axis) or space.name != CALL or segment.rows is not None:
         raise InvalidBag(f"the tasks of a bag of calls have one parameter, {CALL!r}, and no other")
@@ -78,6 +79,18 @@ def check_call_segment(segment: Segment) -> None:
                 f"a call has {len(call) // 4 * 3:,} bytes, more than the {MOST_CALL:,} that are "
                 "possible: put what is large into files"
             )
+        if call[:1] == BY_FILE:
+            _check_call_file(call, chdir)
+
+
+def _check_call_file(call: str, chdir: str) -> None:
+    blob = calls.file_of(call)
+    if blob is None:
+        raise InvalidBag(f"a call is base64 or {BY_FILE}DIGEST:SIZE of a file, not {call[:100]!r}")
+    if blob.size > MOST_FILE:
+        raise InvalidBag(f"a call has {blob.size:,} bytes, more than {MOST_FILE:,}")
+    if chdir:
+        raise InvalidBag("large calls are placed into the worker's own directory: leave out chdir")
 
 
 def _check_chances(spec: BagSpec) -> None:

@@ -27,6 +27,7 @@ from covey.core.state import Answering, Attempt, Bag, Pilot, Replying, Waiting
 from covey.core.tokens import end_of
 from covey.core.transitions import step
 from covey.core.turn import Turn
+from covey.pilot.calling import CALL_FILE
 from covey.pilot.messages import (
     PILOT_OUTCOMES,
     PROTOCOL,
@@ -397,7 +398,7 @@ def _compose(turn: Turn, pilot: Pilot, number: int) -> Answer:
 def _task(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> Task | None:
     """The attempt as it is sent; nothing if a file of the task's own does not exist."""
     values = bag.values(attempt.task)
-    if not (bag.raised or bag.short or bag.overtimes or bag.filled):
+    if not (bag.raised or bag.short or bag.overtimes or bag.filled or bag.large):
         return Task(attempt.id.sequence, attempt.bag, attempt.task, values, attempt.kind)
     inputs: list[Input] = []
     for source, path, copy in bag.filled:
@@ -409,6 +410,9 @@ def _task(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> Task | None:
             return None
         name = path(values, attempt.task, attempt.bag)
         inputs.append(Input(name, blob.digest, blob.size, blob.executable, copy))
+    call = bag.call_file(attempt.task)
+    if call is not None:
+        inputs.append(Input(CALL_FILE, call.digest, call.size))
     memory_mb, seconds = limits(bag, attempt.task, bag.needs[attempt.kind], pilot.record)
     return Task(
         attempt.id.sequence,

@@ -8,7 +8,7 @@ have passed, what is still in doubt is nobody's and goes out again.
 
 from pyroaring import BitMap
 
-from covey.core import dispatch, ends, tokens
+from covey.core import calls, dispatch, ends, tokens
 from covey.core.actions import CloseChunk, Note, SavePilotStatus
 from covey.core.classes import classifier, needs_of
 from covey.core.filling import filler
@@ -113,7 +113,8 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
     spec = record.spec
     numbering = Numbering()
     first = Segment(space=spec.space, rows=spec.rows)
-    for segment in (first, *record.segments):
+    segments = (first, *record.segments)
+    for segment in segments:
         numbering.append(segment)
     needs = needs_of(spec)
     names = names_in(first)
@@ -151,6 +152,7 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
             (filler(one.source, names), filler(one.path, names), one.copy)
             for one in spec.task_inputs
         ],
+        large=spec.calls and any(map(calls.has_files, segments)),
         keys=set(snapshot.keys),
         ready=[BitMap() for _ in needs],
         times=[Times() for _ in needs],

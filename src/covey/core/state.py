@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from msgspec import Struct, field
 from pyroaring import BitMap
 
+from covey.core import calls
 from covey.core.actions import ReplyMessage, SavePilotStatus
 from covey.core.classes import Classify
 from covey.core.events import RetryRequested
@@ -20,6 +21,7 @@ from covey.core.model import (
     BagId,
     BagSpec,
     BagStatus,
+    Blob,
     JobId,
     JobRecord,
     Need,
@@ -91,6 +93,7 @@ class Bag(Struct, eq=False):
     filled: list[tuple[Fill, Fill, bool]]  # inputs of each task's own: source, path, copy
     status: BagStatus = BagStatus.RUNNING
     reason: str = ""  # why it is paused
+    large: bool = False  # some of its calls are in files
     keys: set[str] = field(default_factory=set)  # of segments that were appended
     next: int = 0  # the lowest number never handed out
     mark: int = 0  # numbers below are durably reserved, and their values known
@@ -146,6 +149,12 @@ class Bag(Struct, eq=False):
         if plain is not None:
             return plain(task)
         return self.numbering.values(task, self.chunk_of(task))
+
+    def call_file(self, task: int) -> Blob | None:
+        """The file that an attempt of this task needs, besides those of all."""
+        if not self.large or task in self.done:  # what is done may be forgotten
+            return None
+        return calls.file_of(self.values(task)[0])
 
     def class_of(self, task: int) -> int:
         return 0 if self.classify is None else self.classify(self.values(task))

@@ -141,7 +141,8 @@ class Executor(futures.Executor):
         return self._lane.broken
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
-        """What cannot be pickled, or is too large to be sent, fails its future."""
+        """What cannot be pickled, or is too large to be sent, fails its future. Large calls that
+        wait may need temporary files: raises OSError when there is no space."""
         _check_running()
         try:
             call = self._shared.packer.call(fn, args, kwargs)

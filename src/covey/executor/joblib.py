@@ -20,6 +20,7 @@ from joblib.parallel import AutoBatchingMixin, ParallelBackendBase, register_par
 from covey.executor.executor import Executor
 
 NAME = "covey"
+BATCH_BYTES = 8 << 20  # more than that in one call gains nothing
 # What joblib says to every backend, of memory-mapped arrays and multiprocessing.
 IGNORED = ("context", "max_nbytes", "mmap_mode", "temp_folder", "timeout", "verbose")
 
@@ -36,6 +37,7 @@ class CoveyBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc
         super().__init__(nesting_level=nesting_level, **options)
         self._workers: Executor | None = None
         self._key: tuple[Any, ...] = ()
+        self._most_batch = 0  # items in a call; 0: not known to be large
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
         """Negative: of all slots that the server has now."""
@@ -79,10 +81,20 @@ class CoveyBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc
 
     def submit(self, func: Any, callback: Any = None) -> Any:
         assert self._workers is not None
+        lane = self._workers._lane
+        lane.latest_bytes = 0
         future = self._workers.submit(func)
+        if lane.latest_bytes:
+            each = lane.latest_bytes // max(1, len(func) if hasattr(func, "__len__") else 1)
+            self._most_batch = max(1, BATCH_BYTES // max(1, each))
         if callback is not None:
             future.add_done_callback(callback)
         return future
+
+    def compute_batch_size(self) -> int:
+        """Short calls travel together, but not more of them than is good when they are large."""
+        size: int = super().compute_batch_size()
+        return min(size, self._most_batch) if self._most_batch else size
 
     def retrieve_result_callback(self, out: Any) -> Any:
         return out.result()

@@ -8,6 +8,10 @@ later, so that many calls are one request. No more calls are out than keep the s
 while: a call that waits here can be cancelled for good, one that is out is running. The numbers of
 tasks are ours to tell before a request is answered, since nobody else appends to our bag.
 
+A large call travels as a file: its bytes wait in the `Stock`, and are uploaded before the batch is
+appended, so that batches with large calls have few. Not too many bytes are out, either: the server
+and its pilots keep them on disk.
+
 Each thread has a line of its own to the server. They hold on to the lane, never to the executor:
 one that is forgotten ends when its calls have.
 """
@@ -27,9 +31,11 @@ from msgspec.structs import replace
 from covey.client.client import Client
 from covey.client.upload import Upload
 from covey.core.errors import CoveyError
-from covey.core.model import BagSpec, Placed, Segment
+from covey.core.model import BagSpec, Blob, Placed, Segment
 from covey.core.space import Axis, Values
 from covey.executor import answers, program
+from covey.executor.packing import Large
+from covey.executor.stock import Dropped, Stock
 from covey.pilot.calling import CALL
 from covey.wire import ResultQuery, ResultRow
 
@@ -37,11 +43,13 @@ PACE_SECONDS = 0.005
 EACH_SECONDS, MOST_PACE_SECONDS = 2e-5, 0.02  # between questions for results
 MOST_BATCH = 1000
 MOST_BATCH_CHARACTERS = 4 << 20
+UPLOAD_SHIFT = 4  # so many bits more may be uploaded for a batch than it has itself
 PAGE = 5000
 WAIT_SECONDS = 10.0
 PATIENCE_SECONDS = 300.0
 FEW = 16  # calls that are out while nothing is known about them
 MOST_OUT = 20_000
+MOST_OUT_BYTES = 1 << 30  # of large calls that are out, unless they are few
 AHEAD_SECONDS = 1.0  # of work that is out
 SHORTEST_SECONDS = 2e-5
 LOOK_SECONDS = 2.0  # between looks at how many slots there are
@@ -58,6 +66,7 @@ class Connecting(Protocol):
 class Waiting(NamedTuple):
     future: "Future[Any]"
     call: str
+    file: Blob | None = None  # that holds the call
 
 
 class Lane:
@@ -75,6 +84,9 @@ class Lane:
         self._news = threading.Condition(threading.Lock())
         self._waiting: deque[Waiting] = deque()
         self._out: dict[int, Future[Any]] = {}
+        self._stock = Stock()
+        self._heavy: dict[int, int] = {}  # large calls that are out -> their bytes
+        self.latest_bytes = 0  # of the large call that was submitted last
         self._sent = 0  # calls, so the number of the next
         self._durable = 0  # calls that the server has
         self._closing = False
@@ -89,17 +101,29 @@ class Lane:
 
     # -- for those who submit ----------------------------------------------------------------
 
-    def submit(self, call: str) -> "Future[Any]":
-        """Raises RuntimeError when it is closed, BrokenExecutor when it is broken."""
+    def submit(self, call: str | Large) -> "Future[Any]":
+        """Raises RuntimeError when it is closed, BrokenExecutor when it is broken; OSError when a
+        large call finds no place to wait."""
         if os.getpid() != self._process:
             raise RuntimeError("this executor belongs to the process that made it: make one here")
+        if isinstance(call, str):
+            return self._submit(call, None)
+        file = self._stock.put(call)
+        self.latest_bytes = file.size
+        try:
+            return self._submit(call.text, file)
+        except BaseException:
+            self._stock.drop(file)
+            raise
+
+    def _submit(self, call: str, file: Blob | None) -> "Future[Any]":
         future: Future[Any] = Future()
         with self._news:
             if self.broken is not None:
                 raise _broken(self.broken)
             if self._closing:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            self._waiting.append(Waiting(future, call))
+            self._waiting.append(Waiting(future, call, file))
             if not self._threads:
                 self._start(self._send)
                 self._start(self._receive)
@@ -119,6 +143,7 @@ class Lane:
                     dropped.append(self._waiting.pop())
             self._news.notify_all()
         for one in dropped:
+            self._forget(one)
             one.future.cancel()
             one.future.set_running_or_notify_cancel()
 
@@ -165,6 +190,7 @@ class Lane:
             self._closing = True
             self._large.put(None)
             self._news.notify_all()
+        self._stock.clear()
         for future in futures:
             if future.running() or future.set_running_or_notify_cancel():
                 future.set_exception(_broken(error))
@@ -179,11 +205,17 @@ class Lane:
         while batch := self._next_batch():
             if not self.bag:
                 self._open(client)
+            files = [one.file for one in batch if one.file is not None]
+            try:
+                if files:
+                    self._stock.send(client, files)
+            except Dropped:  # we were aborted
+                break
             values = Values(tuple(one.call for one in batch))
             found = client.append(self.bag, Segment(space=Axis(CALL, values)))
             if found.total != self._sent:
                 raise CoveyError(f"somebody else has appended to bag {self.bag}, of an executor")
-            del batch, values
+            del batch, values, files
             with self._news:
                 self._durable = found.total
                 self._news.notify_all()
@@ -221,17 +253,31 @@ class Lane:
                 size, room = 0, min(self._room(), MOST_BATCH)
                 while self._waiting and len(batch) < room and size < MOST_BATCH_CHARACTERS:
                     one = self._waiting.popleft()
-                    if one.future.set_running_or_notify_cancel():
-                        batch.append(one)
-                        size += len(one.call)
+                    if not one.future.set_running_or_notify_cancel():
+                        self._forget(one)
+                        continue
+                    batch.append(one)
+                    size += len(one.call)
+                    if one.file is not None:
+                        size += one.file.size >> UPLOAD_SHIFT
             for one in batch:
                 self._out[self._sent] = one.future
+                if one.file is not None:
+                    self._heavy[self._sent] = one.file.size
                 self._sent += 1
             self._news.notify_all()
         return batch
 
+    def _forget(self, one: Waiting) -> None:
+        """It will not be sent."""
+        if one.file is not None:
+            self._stock.drop(one.file)
+
     def _room(self) -> int:
-        return (self._most or self._ahead()) - len(self._out)
+        most = self._most or self._ahead()
+        if self._heavy and sum(self._heavy.values()) >= MOST_OUT_BYTES:
+            most = min(most, max(FEW, 2 * self._slots))
+        return most - len(self._out)
 
     def _ahead(self) -> int:
         if self._seconds < 0:
@@ -277,6 +323,9 @@ class Lane:
             # result, a success that came after a failure.
             large = [(row, self._out.get(row.task)) for row in rows if row.files]
             small = [(row, self._out.pop(row.task, None)) for row in rows if not row.files]
+            if self._heavy:
+                for row in rows:
+                    self._heavy.pop(row.task, None)
             self._news.notify_all()
         small.reverse()
         while small:

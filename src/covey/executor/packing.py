@@ -6,6 +6,7 @@ function that looks at something that can change in itself (a list, say) is pick
 """
 
 import binascii
+import hashlib
 import pickle
 import types
 import weakref
@@ -13,13 +14,26 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 
+from covey.core import calls
 from covey.core.errors import CoveyError
+from covey.core.model import Blob
 from covey.executor.failures import CallTooLarge, RemoteTraceback
-from covey.pilot.calling import MOST_CALL
+from covey.pilot.calling import MOST_CALL, MOST_FILE
 from covey.worker.calls import EACH, ONE, PROTOCOL, SIMPLE
 
 CONSTANT = SIMPLE | {types.ModuleType, types.BuiltinFunctionType, range, type}
 MOST_DEPTH = 10
+MOST_INLINE = 1 << 18  # bytes of a call that is not worth a file
+AROUND = 1 << 10  # more than a call has besides its function and arguments
+assert MOST_INLINE + AROUND <= MOST_CALL
+
+
+class Large(NamedTuple):
+    """A call that travels as a file; `text` is what travels in its place."""
+
+    text: str
+    blob: Blob
+    data: bytes
 
 
 class Watched(NamedTuple):
@@ -43,7 +57,7 @@ class Packer:
     def __init__(self) -> None:
         self._kept: dict[int, _Kept] = {}
 
-    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | Large:
         """As it travels. Raises CallTooLarge, and what pickling raises."""
         if not kwargs and all(type(one) in SIMPLE for one in args):
             given = pickle.dumps((args, kwargs), PROTOCOL)
@@ -51,7 +65,7 @@ class Packer:
             given = cloudpickle.dumps((args, kwargs), PROTOCOL)
         return _call(ONE, self.function(function), given)
 
-    def calls(self, function: Any, chunk: list[tuple[Any, ...]]) -> str:
+    def calls(self, function: Any, chunk: list[tuple[Any, ...]]) -> str | Large:
         """One call of the function for each of these."""
         return _call(EACH, self.function(function), cloudpickle.dumps(chunk, PROTOCOL))
 
@@ -73,15 +87,19 @@ class Packer:
         return packed
 
 
-def _call(kind: int, function: bytes, given: bytes) -> str:
-    data = pickle.dumps((kind, function, given), PROTOCOL)
-    if len(data) > MOST_CALL:
+def _call(kind: int, function: bytes, given: bytes) -> str | Large:
+    size = len(function) + len(given)
+    if size > MOST_FILE - AROUND:
         what = "function, with what it refers to," if len(function) > len(given) else "arguments"
         raise CallTooLarge(
-            f"this call has {len(data):,} bytes, {MOST_CALL:,} are the most: its {what} should "
+            f"this call has {size:,} bytes, about {MOST_FILE:,} are the most: its {what} should "
             "be smaller. Give the name of a file and read it in the function, make the data "
             "there, or load it once per worker with Executor(initializer=...)."
         )
+    data = pickle.dumps((kind, function, given), PROTOCOL)
+    if size > MOST_INLINE:
+        blob = Blob(hashlib.sha256(data).hexdigest(), len(data))
+        return Large(calls.reference(blob), blob, data)
     return binascii.b2a_base64(data, newline=False).decode("ascii")
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optiona
 
 from covey.pilot import confine, furnish, harvest, spawn
 from covey.pilot.calling import VALUE_FILE
-from covey.pilot.orders import Plan
+from covey.pilot.orders import Plan, Returned
 from covey.pilot.scratch import Home, Output, Space, remove
 from covey.pilot.told import Result, Tags, last_object, object_text
 
@@ -180,9 +180,13 @@ class Bench:
         plan = given.plan
         if plan.problem:
             raise furnish.Refused(plan.problem)
+        self.place(plan.links + given.links, breathe)
+
+    def place(self, links: List[Any], breathe: Callable[[], None]) -> None:
+        """Raises Refused or Unready."""
         # A link is the host's own copy, to which its user may write after all: not for strangers.
         walled = self.settings.sandbox is not None
-        for source, path, copy in plan.links + given.links:
+        for source, path, copy in links:
             try:
                 furnish.place(source, path, copy or walled, breathe)
             except OSError as error:
@@ -276,16 +280,27 @@ class Bench:
         return [tuple(file) for file in taken]
 
     def take_value(self, given: Given, name: str) -> List[Any]:
-        """The file in which a worker put what came of a call. Raises Unfit, OSError."""
-        plan = given.plan
+        """The file in which a worker put what came of a call. Raises Unfit, OSError.
+
+        It is looked at where its worker cannot reach it any more: in the directory of one that is
+        somebody else's, a link to a file of ours might take its place in between."""
+        plan, away = given.plan, self._away(given) + "-0"
+        missing = harvest.Unfit("its worker has no file {!r}".format(name))
         path = os.path.join(plan.chdir, name)
         if not name or "/" in name or not stat.S_ISREG(os.lstat(path).st_mode):
-            raise harvest.Unfit("its worker has no file {!r}".format(name))
-        found = {name: os.lstat(path)}
-        harvest.weigh(found, plan.output_bytes)
-        taken = harvest.take(plan.chdir, found, self._away(given), False)
-        attempt(os.unlink, path)
-        return [tuple(file._replace(path=VALUE_FILE)) for file in taken]
+            raise missing
+        os.makedirs(os.path.dirname(away), 0o700, exist_ok=True)
+        os.rename(path, away)
+        try:
+            seen = os.lstat(away)
+            if not stat.S_ISREG(seen.st_mode) or seen.st_nlink != 1:
+                raise missing
+            harvest.weigh({name: seen}, plan.output_bytes)
+            os.chmod(away, 0o600)
+        except (harvest.Unfit, OSError):
+            attempt(os.unlink, away)
+            raise
+        return [tuple(Returned(VALUE_FILE, seen.st_size, False, b"", away))]
 
     def _away(self, given: Given) -> str:
         return os.path.join(outbox(self.settings.directory), given.key.replace("/", "_"))

@@ -7,14 +7,16 @@ looked up: a call costs a few system calls besides its own work.
 """
 
 import binascii
+import os
 import select
 import socket
 import time
 from typing import TYPE_CHECKING, Any, List, Optional, Tuple
 
 from covey.pilot import confine, judge, tree, wake
-from covey.pilot.bench import Given, Recipe
+from covey.pilot.bench import Given, Recipe, attempt
 from covey.pilot.calling import (
+    BY_FILE,
     CALLS,
     ERROR,
     FILE,
@@ -133,21 +135,27 @@ class Caller:
 
     def run(self, given: Given) -> Fields:
         """Do the call; the fields of its outcome."""
+        large = given.call[:1] == BY_FILE
+        if large and not given.links:
+            return judge.refused(
+                given.key, "this call is too large for its server: it sent no file"
+            )
         try:
-            call = binascii.a2b_base64(given.call)
+            call = _named(given) if large else binascii.a2b_base64(given.call)
         except ValueError:
             return judge.refused(given.key, "the call is not base64")
+        do = self._do_large if large else self._do
         worker = self.worker
         if worker is None or not worker.suits(given):
             self.dismiss()
             worker = None
-        fields = None if worker is None else self._do(given, call, worker)
+        fields = None if worker is None else do(given, call, worker)
         if fields is None:
             hired = self._hire(given)
             if isinstance(hired, Outcome):
                 self._slot.bench.tidy()
                 return hired
-            fields = self._do(given, call, hired)
+            fields = do(given, call, hired)
         return fields or Outcome(given.key, "host", message="its worker vanished")
 
     def forget(self, plan: Optional[Recipe]) -> None:
@@ -177,7 +185,7 @@ class Caller:
             theirs.set_inheritable(True)
             env = dict(given.env)
             env[CALLS] = str(theirs.fileno())
-            pid, failure = slot.begin(given._replace(argv=given.plan.calls, env=env))
+            pid, failure = slot.begin(given._replace(argv=given.plan.calls, env=env, links=[]))
         except BaseException:
             ours.close()
             raise
@@ -230,6 +238,19 @@ class Caller:
         self._slot.bench.tidy()
 
     # One call
+
+    def _do_large(self, given: Given, call: bytes, worker: Worker) -> Optional[Fields]:
+        """The same with its file in the worker's directory, as long as it lasts."""
+        failure = self._slot.place(given)
+        if failure is None:
+            try:
+                return self._do(given, call, worker)
+            finally:
+                for link in given.links:
+                    attempt(os.unlink, link[1])
+        if failure.kind != "returned":  # what has it made of its directory?
+            self.dismiss()
+        return failure
 
     def _do(self, given: Given, call: bytes, worker: Worker) -> Optional[Fields]:
         """The fields of its outcome; none when the worker had gone before it could begin."""
@@ -360,6 +381,11 @@ class Caller:
             given.key, kind, code, number, wall_seconds, cpu_seconds, memory_kb, task.started,
             out, err, out_bytes, err_bytes, message, "", tags, [],
         )  # fmt: skip
+
+
+def _named(given: Given) -> bytes:
+    """How a worker is told of the file with its call."""
+    return BY_FILE.encode() + str(given.links[0][1]).encode("utf-8", "surrogateescape")
 
 
 def _object(name: str, body: bytes) -> str:

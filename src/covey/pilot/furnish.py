@@ -69,7 +69,8 @@ def _copy(source: str, path: str, writable: bool, breathe: Callable[[], None]) -
         found = os.fstat(old.fileno())
         mode = found.st_mode & 0o777
         with open(path, "xb", 0) as new:
-            os.chmod(path, mode | 0o600 if writable else mode)
+            # By descriptor: a worker that lives in the directory may put a link in its place.
+            os.chmod(new.fileno(), mode | 0o600 if writable else mode)
             piece = old.read(_PIECE_BYTES)
             while piece:
                 left = memoryview(piece)
@@ -78,5 +79,5 @@ def _copy(source: str, path: str, writable: bool, breathe: Callable[[], None]) -
                 piece = old.read(_PIECE_BYTES)
                 if piece:
                     breathe()
-    # Unchanged inputs are known by this, where outputs are looked for.
-    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+            # Unchanged inputs are known by this, where outputs are looked for.
+            os.utime(new.fileno(), ns=(found.st_atime_ns, found.st_mtime_ns))

@@ -54,7 +54,7 @@ class Order(NamedTuple):
     cores: List[int] = []  # the processors it is bound to; none: any
     links: List[Link] = []
     outputs: List[str] = []
-    call: str = ""  # base64; instead of a command
+    call: str = ""  # base64; instead of a command (or its file is the link)
 
 
 class Returned(NamedTuple):

@@ -244,6 +244,19 @@ class Slot:
         except Unready as unready:
             return 0, Outcome(given.key, "host", message=str(unready))
 
+    def place(self, given: Given) -> Optional[Outcome]:
+        """Have there what this order alone needs, of a worker that is there already; what came of
+        the order if that cannot be."""
+        try:
+            self.bench.place(given.links, lambda: self._breathe(given))
+        except Unwanted:
+            return Outcome(given.key, "returned")
+        except Refused as refused:
+            return judge.refused(given.key, str(refused))
+        except Unready as unready:
+            return Outcome(given.key, "host", message=str(unready))
+        return None
+
     def _breathe(self, given: Given) -> None:
         """In the middle of something long: report, listen. Raises Gone and Unwanted."""
         self.flush()

@@ -69,7 +69,8 @@ class Template:
         kind = self._class(task)
         need = self._needs[kind]
         if self.plan.calls:
-            return self._call(key, task, grant, need, self._class_environments[kind])
+            order = self._call(key, task, grant, need, self._class_environments[kind])
+            return order._replace(links=list(links)) if links else order
         values: List[Scalar] = list(task.values)
         values += [task.task, task.bag]
         environment = self._environment(key, task, grant, self._class_environments[kind])

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
+from covey.core import calls
 from covey.core.errors import BadFile, InvalidBag, NotFound, StoreError
 from covey.core.model import BagSpec, Rows, Segment
 from covey.server.problems import HttpProblem
@@ -45,7 +46,9 @@ class Admission:
         await self._check(list(_named(spec)))
         return spec if spec.rows is None else replace(spec, rows=await self._described(spec.rows))
 
-    async def segment(self, segment: Segment) -> Segment:
+    async def segment(self, segment: Segment, *, of_calls: bool = False) -> Segment:
+        if of_calls:
+            await self._check([blob.digest for blob in calls.files_in(segment)])
         if segment.rows is None:
             return segment
         await self._check([segment.rows.digest])
@@ -83,3 +86,5 @@ def _named(spec: BagSpec) -> Iterator[str]:
         yield blob.digest
     if spec.rows is not None:
         yield spec.rows.digest
+    if spec.calls:
+        yield from (blob.digest for blob in calls.files_in(Segment(space=spec.space)))

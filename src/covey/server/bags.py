@@ -68,7 +68,9 @@ class BagCalls:
     async def append(self, request: Request) -> ReplyMessage:
         bag = self._asking.bag_id(request)
         given = await order(request, Append)
-        segment = await self._admission.segment(given.segment)
+        live = self._asking.live(bag)
+        of_calls = live is None or live.spec.calls  # one that is not there is refused anyway
+        segment = await self._admission.segment(given.segment, of_calls=of_calls)
         return await self._asking.ask(
             lambda number: SegmentAppended(number, bag, segment, given.key)
         )

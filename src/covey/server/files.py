@@ -102,7 +102,8 @@ class FileRoutes:
 
 class PilotFiles:
     """For a pilot that has shown its credential: it reads what the bags of its attempts name, and
-    writes while it has attempts, files as large as those bags allow."""
+    those of its attempts that are large calls; it writes while it has attempts, files as large as
+    those bags allow."""
 
     def __init__(self, blobs: Blobs, state: Callable[[], State | None]) -> None:
         self._files = _Files(blobs)
@@ -113,7 +114,8 @@ class PilotFiles:
         digest = scope["path"][len(PILOT_FILES) :]
         specs = self._specs(pilot)
         if scope["method"] == "GET":
-            if not any(digest in self._digests(bag, spec) for bag, spec in specs.items()):
+            named = any(digest in self._digests(bag, spec) for bag, spec in specs.items())
+            if not named and not self._is_call(pilot, digest):
                 raise HttpProblem(403, "not-yours", "no task that you have needs this file")
             response = await self._files.response(digest)
             await response(scope, receive, send)
@@ -133,6 +135,16 @@ class PilotFiles:
             raise HttpProblem(503, "unavailable", "first say what you hold", 1)
         bags = dict.fromkeys(attempt.bag for attempt in pilot.attempts.values())
         return {bag: state.bags[bag].spec for bag in bags if bag in state.bags}
+
+    def _is_call(self, pilot: Pilot, digest: str) -> bool:
+        state = self._state()
+        for attempt in pilot.attempts.values():
+            bag = state.bags.get(attempt.bag) if state is not None else None
+            if bag is not None and bag.large:
+                call = bag.call_file(attempt.task)
+                if call is not None and call.digest == digest:
+                    return True
+        return False
 
     def _digests(self, bag: BagId, spec: BagSpec) -> frozenset[str]:
         if bag not in self._named:

@@ -8,6 +8,7 @@ from itertools import groupby
 import msgspec
 from msgspec import Struct, field
 
+from covey.core import calls
 from covey.core.model import (
     BagId,
     BagRecord,
@@ -174,11 +175,12 @@ class MemoryReader:
         )
 
     def digests(self) -> set[str]:
-        return {digest for bag in self._bags.values() for digest in _digests(bag)}
+        bags = self._bags.values()
+        return {digest for bag in bags for digest in (*_digests(bag), *_calls_to_make(bag))}
 
     def names_file(self, owner: str, digest: str) -> bool:
         own = [bag for bag in self._bags.values() if bag.record.spec.owner == owner]
-        return any(digest in _digests(bag) for bag in own)
+        return any(digest in (*_digests(bag), *_call_files(bag).values()) for bag in own)
 
     def attempts(self, bag: int, task: int) -> list[ResultRow]:
         found = self._bags.get(BagId(bag))
@@ -372,6 +374,23 @@ def _digests(bag: Bag) -> Iterator[str]:
     yield from (one.rows.digest for one in bag.segments() if one.rows is not None)
     ends = [row.end for attempts in bag.rows.values() for row in attempts]
     yield from (file.digest for end in ends for file in end.files if file.digest)
+
+
+def _call_files(bag: Bag) -> dict[int, str]:
+    """Of large calls, by task."""
+    if not bag.calls:
+        return {}
+    each = (blob for one in bag.segments() for blob in calls.file_of_each(one))
+    return {task: blob.digest for task, blob in enumerate(each) if blob is not None}
+
+
+def _calls_to_make(bag: Bag) -> Iterator[str]:
+    if bag.record.status is BagStatus.CANCELLED:
+        return
+    for task, digest in _call_files(bag).items():
+        result = bag.result.get(task)
+        if result is None or result.end.outcome != OK:
+            yield digest
 
 
 def _pilot_view(pilot: PilotRecord, changed: float, reason: str) -> PilotView:

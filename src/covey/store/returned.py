@@ -1,4 +1,8 @@
-"""The files that tasks returned, and all files that the record names."""
+"""The files that tasks returned, and all files that the record names.
+
+A large call names its file as long as it may be made: until its task is done, or its bag cancelled.
+Whose file it is, as long as the bag is here.
+"""
 
 import sqlite3
 from collections.abc import Iterator
@@ -7,8 +11,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from covey.core.model import Blob, Placed, Rows
-from covey.core.space import Point
+from covey.core import calls
+from covey.core.model import BagStatus, Blob, Placed, Rows, Segment
+from covey.core.space import Point, Space
 from covey.store import rows
 from covey.store.extras import FILES_SHIFT
 from covey.wire import ReturnedFile
@@ -24,10 +29,21 @@ _RETURNED_TO = f"""
     SELECT 1 FROM files INDEXED BY files_digest
     JOIN ends ON ends.row = files.id >> {FILES_SHIFT} JOIN bags ON bags.id = ends.bag
     WHERE files.digest = ? AND {_OWNED} = ? LIMIT 1"""
+_OF_CALLS = "coalesce(json_extract(bags.spec, '$.calls'), 0)"
 _MAY_NAME = f"""
-    SELECT bags.spec FROM bags WHERE {_OWNED} = ?1 AND instr(bags.spec, ?2)
-    UNION ALL SELECT segment FROM segments JOIN bags ON bags.id = segments.bag
+    SELECT {_OF_CALLS}, bags.spec FROM bags WHERE {_OWNED} = ?1 AND instr(bags.spec, ?2)
+    UNION ALL
+    SELECT {_OF_CALLS}, segment FROM segments JOIN bags ON bags.id = segments.bag
     WHERE {_OWNED} = ?1 AND instr(segment, ?2)"""
+# How many calls there are, and which: of those parts alone that name a file.
+_PARTS = """
+    SELECT json_array_length(part, '$.space.values.items'),
+        CASE WHEN instr(part, '"@') THEN part END
+    FROM (SELECT 0 AS number, spec AS part FROM bags WHERE id = ?1
+          UNION ALL SELECT number, segment FROM segments WHERE bag = ?1) ORDER BY number"""
+_DONE = """
+    SELECT task FROM ends INDEXED BY counted
+    WHERE bag = ? AND counted = 1 AND outcome = 0 AND task >= ? AND task < ?"""
 
 
 class _Named(Struct):
@@ -38,7 +54,12 @@ class _Named(Struct):
     manifest: dict[str, Blob] = {}
 
 
+class _Spaced(Struct):
+    space: Space
+
+
 _named = msgspec.json.Decoder(_Named)
+_spaced = msgspec.json.Decoder(_Spaced)
 
 
 def page(
@@ -62,7 +83,31 @@ def digests(connection: sqlite3.Connection) -> set[str]:
         "SELECT spec FROM bags UNION ALL SELECT segment FROM segments"
     ):
         found.update(_digests_in(text))
+    found.update(_calls_to_make(connection))
     return found
+
+
+def _calls_to_make(connection: sqlite3.Connection) -> Iterator[str]:
+    """The files of large calls that may still go out."""
+    bags = connection.execute(
+        f"""SELECT id FROM bags WHERE {_OF_CALLS} AND status <> ? AND (instr(spec, '"@') OR EXISTS (
+            SELECT 1 FROM segments WHERE bag = id AND instr(segment, '"@')))""",
+        (BagStatus.CANCELLED.value,),
+    )
+    for (bag,) in bags.fetchall():
+        first = 0
+        for count, text in connection.execute(_PARTS, (bag,)):
+            if text is not None:
+                done = {task for (task,) in connection.execute(_DONE, (bag, first, first + count))}
+                for task, blob in enumerate(_call_files(text), first):
+                    if blob is not None and task not in done:
+                        yield blob.digest
+            first += count
+
+
+def _call_files(text: str) -> Iterator[Blob | None]:
+    """Of each call in a specification, or a segment."""
+    return calls.file_of_each(Segment(space=_spaced.decode(text).space))
 
 
 def names_file(connection: sqlite3.Connection, owner: str, digest: str) -> bool:
@@ -70,7 +115,11 @@ def names_file(connection: sqlite3.Connection, owner: str, digest: str) -> bool:
     if connection.execute(_RETURNED_TO, (digest, owner)).fetchone() is not None:
         return True
     texts = connection.execute(_MAY_NAME, (owner, digest))
-    return any(digest in _digests_in(text) for (text,) in texts)
+    return any(
+        digest in _digests_in(text)
+        or (of_calls and any(blob and blob.digest == digest for blob in _call_files(text)))
+        for of_calls, text in texts
+    )
 
 
 def _digests_in(text: str) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """Doing one call: bytes in, kind and bytes out. Whatever happens, there is an answer.
 
 A call is a pickle of (kind, function, arguments), the last two pickled by themselves: a function
-that comes again is not unpickled again. ONE calls it with (args, kwargs); EACH calls it with every
-item of a list of args, and answers with the list of values.
+that comes again is not unpickled again, unless it is so large that it would be in the way. ONE
+calls it with (args, kwargs); EACH calls it with every item of a list of args, and answers with the
+list of values.
 
 Functions that travel by value have globals of their own. What the initializer has changed in its
 own is put into theirs, if both are of one module: so it may load a model, say, for all of them.
@@ -23,6 +24,7 @@ from .frames import ERROR, MOST_INLINE, VALUE
 
 ONE, EACH = 1, 2
 MOST_FUNCTIONS = 1000
+MOST_KEPT = 1 << 18  # bytes of a function that is kept
 MOST_WORDS = 500
 MOST_TRACEBACK = 12000
 MOST_EXCEPTION = 15000
@@ -53,19 +55,22 @@ class Doer:
                 (name, value) for name, value in names.items() if old.get(name, old) is not value
             )
 
-    def do(self, call: bytes) -> Answer:
+    def do(self, call: bytes, path: str = "") -> Answer:
+        """With a `path` the call is in that file."""
         before = threading.active_count()
-        answer = self._do(call)
+        answer = self._do(call, path)
         if threading.active_count() > before:
             _tell_of_threads()
         _flush()
         return answer
 
-    def _do(self, call: bytes) -> Answer:
+    def _do(self, call: bytes, path: str) -> Answer:
         try:
-            kind, packed, arguments = pickle.loads(call)  # noqa: S301 # its owner's own
+            parts = _read(path) if path else pickle.loads(call)  # noqa: S301 # its owner's own
+            kind, packed, arguments = parts
             function = self._function(packed)
             given = pickle.loads(arguments)  # noqa: S301
+            del parts, packed, arguments
         except BaseException as error:
             return _error("the call cannot be unpickled here: " + said(error), error, None)
         try:
@@ -84,16 +89,18 @@ class Doer:
             return _error(words, error, None)
 
     def _function(self, packed: bytes) -> Any:
-        if packed in self._functions:
+        kept = len(packed) <= MOST_KEPT
+        if kept and packed in self._functions:
             self._functions.move_to_end(packed)
             return self._functions[packed]
         loaded = Unpickler(packed)
         found = loaded.load()
         for names in loaded.globals:
             names.update(self._prepared.get(names.get("__name__", ""), {}))
-        self._functions[packed] = found
-        if len(self._functions) > MOST_FUNCTIONS:
-            self._functions.popitem(last=False)
+        if kept:
+            self._functions[packed] = found
+            if len(self._functions) > MOST_FUNCTIONS:
+                self._functions.popitem(last=False)
         return found
 
     def _pickled(self, value: Any) -> bytes:
@@ -126,6 +133,12 @@ class Unpickler(pickle.Unpickler):
             return found(code, names, *rest)
 
         return make
+
+
+def _read(path: str) -> Any:
+    """Of a large call nothing is in memory but its parts."""
+    with open(path, "rb") as file:
+        return pickle.load(file)  # noqa: S301 # its owner's own
 
 
 def said(error: BaseException) -> str:

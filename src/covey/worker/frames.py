@@ -10,6 +10,7 @@ import struct
 
 CALLS = "COVEY_CALLS"
 HELLO, REFUSE, VALUE, FILE, ERROR = b"h", b"x", b"v", b"f", b"e"
+BY_FILE = b"@"
 MOST_INLINE = 40000
 LENGTH = struct.Struct(">I")
 

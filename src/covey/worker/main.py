@@ -15,7 +15,7 @@ import zipfile
 from typing import List
 
 from .calls import Doer, said
-from .frames import CALLS, FILE, HELLO, MOST_INLINE, REFUSE, VALUE, Line
+from .frames import BY_FILE, CALLS, FILE, HELLO, MOST_INLINE, REFUSE, VALUE, Line
 
 WANTED, PATH = "COVEY_WORKER_PYTHON", "COVEY_WORKER_PATH"
 INITIALIZER = "initializer"  # as which it is kept in the program's own file
@@ -101,7 +101,8 @@ def _serve(line: Line, doer: Doer) -> None:
         call = line.receive()
         if call is None:
             return
-        kind, data = doer.do(call)
+        path = os.path.join(home, os.fsdecode(call[1:])) if call[:1] == BY_FILE else ""
+        kind, data = doer.do(call, path)
         del call
         try:
             os.chdir(home)

@@ -1,20 +1,37 @@
 """Bags of calls: what they may ask for, and that what is done is not kept in memory."""
 
+import binascii
 import re
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from covey.core import calls as core_calls
 from covey.core import checking
 from covey.core.actions import Problem, Refuse, Submitted
 from covey.core.errors import InvalidBag
 from covey.core.events import RetryRequested, SegmentAppended
-from covey.core.model import BagId, BagSpec, Blob, Placed, Rows, Segment, TaskInput
+from covey.core.model import (
+    BagId,
+    BagRecord,
+    BagSnapshot,
+    BagSpec,
+    Blob,
+    ChunkRecord,
+    Placed,
+    Rows,
+    Segment,
+    TaskInput,
+)
 from covey.core.numbering import Numbering
 from covey.core.space import Axis, Range, Values
-from covey.pilot.calling import CALL, MOST_CALL
-from tests.unit.core.table import Table, end, only
+from covey.pilot.calling import CALL, CALL_FILE, MOST_CALL, MOST_FILE
+from covey.pilot.messages import Input
+from tests.unit.core.table import EMPTY, Table, end, only
 
+LARGE = Blob("1a96e" * 12 + "ca11", 5_000_000)
+IN_FILE = core_calls.reference(LARGE)
 INPUT = Placed(path="worker.pyz", blob=Blob("da7a" * 16, 10))
 
 
@@ -66,6 +83,11 @@ def test_an_empty_open_bag_with_its_inputs_is_fine() -> None:
         ({"space": Axis(CALL, Range("0", "1", 3))}, "listed one by one"),
         ({"space": listed("YQ==", 3)}, "base64 text, not 3"),
         ({"space": listed("A" * (MOST_CALL * 4 // 3 + 8))}, "put what is large into files"),
+        ({"space": listed("@")}, "DIGEST:SIZE of a file, not '@'"),
+        ({"space": listed(IN_FILE + "0")}, "DIGEST:SIZE of a file"),
+        ({"space": listed(IN_FILE.replace("a", "A"))}, "DIGEST:SIZE of a file"),
+        ({"space": listed(f"@{'a' * 64}:{MOST_FILE + 1}")}, "104,857,601 bytes, more than"),
+        ({"space": listed(IN_FILE), "chdir": "/work"}, "leave out chdir"),
     ],
 )
 def test_what_one_worker_cannot_do_is_refused_with_words(wrong: dict[str, Any], words: str) -> None:
@@ -121,6 +143,53 @@ def test_a_call_that_failed_for_good_is_kept_for_another_try() -> None:
     table.handle(RetryRequested(table.request(), BagId(bag), None, 1.0, 1.0))
     again = hand.ask(want=1, ends=[end(third)])
     assert again.tasks[0].values == ["bad"]
+
+
+@pytest.mark.parametrize("size", [1, 262_144, 5_000_000, 50_000_000, MOST_FILE])
+def test_what_stands_for_a_large_call_is_never_base64(size: int) -> None:
+    """Or a pilot that knows nothing of files would make a call of it."""
+    made = core_calls.reference(Blob("0123456789abcdef" * 4, size))
+    assert core_calls.file_of(made) == Blob("0123456789abcdef" * 4, size)
+    checking.check_spec(a_bag(made))
+    with pytest.raises(binascii.Error):
+        binascii.a2b_base64(made)
+
+
+def test_a_large_call_goes_out_with_its_file_and_others_without() -> None:
+    table = Table()
+    bag = table.submit(a_bag("Zmlyc3Q="))
+    hand = table.enrol(slots=4)
+    (first,) = hand.ask(want=1).tasks
+    append(table, bag, "YQ==", IN_FILE, "Yg==")
+    answer = hand.ask(want=4)
+    found = {task.values[0]: task.inputs for task in (first, *answer.tasks)}
+    file = Input(CALL_FILE, LARGE.digest, LARGE.size)
+    assert found == {"Zmlyc3Q=": [], "YQ==": [], IN_FILE: [file], "Yg==": []}
+    assert all(task.memory_mb == 0 and task.limit_seconds == 0 for task in answer.tasks)
+    large = next(index for index, task in enumerate(answer.tasks) if task.inputs)
+    kept_bag = table.scheduler.state.bags[BagId(bag)]
+    assert kept_bag.call_file(answer.tasks[large].task) == LARGE
+    hand.ask(want=0, ends=[end(answer, large)])
+    assert kept_bag.call_file(answer.tasks[large].task) is None, "nobody needs it any more"
+
+
+def test_a_bag_that_is_restored_knows_of_its_large_calls() -> None:
+    segment = Segment(space=listed("YQ==", IN_FILE))
+    record = BagRecord(
+        id=BagId(1), spec=a_bag(), total=2, created=1.0, open=True, segments=(segment,)
+    )
+    chunk = ChunkRecord(first=0, stop=2, closed=False)
+    bag = BagSnapshot(bag=record, chunks=(chunk,), open_done=(0,), failed=(), tries={})
+    table = Table(snapshot=replace(EMPTY, bags=(bag,), next_bag=2))
+    (task,) = table.enrol(slots=1).ask(want=1).tasks
+    assert (task.task, [one.digest for one in task.inputs]) == (1, [LARGE.digest])
+
+
+def test_the_values_of_other_bags_are_no_files() -> None:
+    table = Table()
+    table.submit(BagSpec(argv=("x", "{call}"), space=listed(IN_FILE)))
+    (task,) = table.enrol(slots=1).ask(want=1).tasks
+    assert (task.values, task.inputs) == ([IN_FILE], [])
 
 
 def test_parts_that_are_forgotten_become_one() -> None:

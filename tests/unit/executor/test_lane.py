@@ -11,10 +11,13 @@ from typing import Any
 import cloudpickle
 import pytest
 
+from covey.core import calls
 from covey.core.errors import ServerAway
-from covey.core.model import BagSpec, Segment
+from covey.core.model import BagSpec, Blob, Segment
 from covey.core.space import Axis, Values
+from covey.executor import lane
 from covey.executor.executor import Executor
+from covey.executor.stock import Stock
 from covey.wire import ResultQuery, ResultRow
 from covey.worker.calls import Doer
 from covey.worker.frames import VALUE
@@ -37,6 +40,8 @@ class Server:
         self.closed = self.cancelled = 0
         self.status = "running"
         self.error: Exception | None = None
+        self.uploaded: dict[str, bytes] = {}
+        self.uploads: list[int] = []  # how many files each time
         self._news = threading.Condition()
         self._kept: list[str] = []
 
@@ -47,7 +52,14 @@ class Server:
         pass
 
     def missing(self, digests: Any) -> list[str]:
-        return []
+        return []  # the worker's program is here
+
+    def upload(self, stock: Stock, blobs: list[Blob]) -> None:
+        """Stands for what a stock does with a real client."""
+        self.uploads.append(len(blobs))
+        for blob in blobs:
+            self.uploaded[blob.digest] = stock._kept[blob.digest].read(0, blob.size)
+            stock.drop(blob)
 
     def server(self) -> Any:
         return SimpleNamespace(slots=self.slots)
@@ -61,11 +73,11 @@ class Server:
             raise self.error
         assert isinstance(segment.space, Axis)
         assert isinstance(segment.space.values, Values)
-        calls = [str(one) for one in segment.space.values.items]
-        self.batches.append(len(calls))
-        self.total += len(calls)
+        given = [str(one) for one in segment.space.values.items]
+        self.batches.append(len(given))
+        self.total += len(given)
         with self._news:
-            self._kept += calls
+            self._kept += given
             if not self.held:
                 self._do()
         return SimpleNamespace(total=self.total)
@@ -77,7 +89,9 @@ class Server:
 
     def _do(self) -> None:
         for call in self._kept:
-            kind, data = Doer(cloudpickle.dumps).do(binascii.a2b_base64(call))
+            file = calls.file_of(call)
+            given = binascii.a2b_base64(call) if file is None else self.uploaded[file.digest]
+            kind, data = Doer(cloudpickle.dumps).do(given)
             ok = kind == VALUE
             answer = {"value" if ok else "error": binascii.b2a_base64(data).decode()}
             self.rows.append(row(len(self.rows), self.seconds, answer, ok))
@@ -130,8 +144,10 @@ def row(number: int, seconds: float, answer: dict[str, str], ok: bool) -> Result
 
 
 @pytest.fixture
-def server() -> Server:
-    return Server()
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    found = Server()
+    monkeypatch.setattr(Stock, "send", lambda stock, client, blobs: found.upload(stock, blobs))
+    return found
 
 
 @pytest.fixture
@@ -278,3 +294,86 @@ def test_other_options_are_another_bag(executor: Executor, server: Server) -> No
     assert other.submit(abs, -2).result(SECONDS) == 2
     assert server.specs[1].need.cores == 2
     assert server.specs[1].env["A"] == "b"
+
+
+# -- large calls --------------------------------------------------------------------------
+
+
+def test_large_calls_come_back_among_small_ones(executor: Executor, server: Server) -> None:
+    sizes = [10, 400_000, 20, 3_000_000, 400_000, 30]
+    assert list(executor.map(len, map(bytes, sizes))) == sizes
+    assert len(server.uploaded) == 2
+    assert list(executor.map(len, [bytes(400_000)] * 5, chunksize=5)) == [400_000] * 5
+    assert not executor._lane._heavy
+    assert not len(executor._lane._stock)
+
+
+def test_what_large_calls_are_is_released_when_they_are_sent_or_cancelled(server: Server) -> None:
+    server.held = True
+    with Executor(server, 2) as executor:
+        stock = executor._lane._stock
+        found = [executor.submit(len, bytes(300_000 + number)) for number in range(10)]
+        eventually(lambda: server.total == 2 and len(stock) == 8)
+        assert all(one.cancel() for one in found[6:])
+        server.release()
+        assert [one.result(SECONDS) for one in found[:6]] == list(range(300_000, 300_006))
+    assert not len(stock)
+    assert len(server.uploaded) == 6
+
+
+@pytest.mark.parametrize("how", ["abort", "shutdown"])
+def test_nothing_of_them_is_left_at_the_end(server: Server, how: str) -> None:
+    server.held = True
+    executor = Executor(server, 2)
+    found = [executor.submit(len, bytes(300_000 + number)) for number in range(10)]
+    eventually(lambda: server.total == 2)
+    if how == "abort":
+        executor.abort()
+    else:
+        executor.shutdown(wait=False, cancel_futures=True)
+        server.release()
+    executor.shutdown()
+    assert not len(executor._lane._stock)
+    assert all(one.done() for one in found)
+    with pytest.raises((RuntimeError, CancelledError)):
+        executor.submit(len, bytes(300_000))
+    assert not len(executor._lane._stock)
+
+
+def test_a_batch_is_no_larger_than_can_be_uploaded_soon(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane, "MOST_BATCH_CHARACTERS", 100_000)
+    server.seconds = 0.0
+    with Executor(server) as executor:
+        executor.submit(abs, 1).result(SECONDS)
+        wait([executor.submit(len, bytes(600_000 + number)) for number in range(12)])
+    assert sum(server.uploads) == 12
+    assert max(server.uploads) <= 3
+
+
+def test_not_too_many_bytes_are_out(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane, "MOST_OUT_BYTES", 10_000_000)
+    with Executor(server) as executor:
+        executor.submit(abs, 1).result(SECONDS)  # so short that thousands would be out
+        server.held = True
+        found = [executor.submit(len, bytes(1_000_000 + number)) for number in range(40)]
+        eventually(lambda: server.total >= 17)
+        time.sleep(0.05)
+        assert server.total < 40
+        server.release()
+        wait(found)
+
+
+def test_a_call_that_finds_no_place_to_wait_is_told(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> Blob:
+        raise OSError(28, "No space left on device")
+
+    with Executor(server) as executor:
+        with monkeypatch.context() as patch:
+            patch.setattr(Stock, "put", full)
+            with pytest.raises(OSError, match="No space"):
+                executor.submit(len, bytes(1_000_000))
+        assert executor.submit(len, bytes(1_000_000)).result(SECONDS) == 1_000_000

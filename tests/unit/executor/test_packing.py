@@ -2,14 +2,16 @@
 
 import functools
 import gc
+import hashlib
 from typing import Any
 
 import cloudpickle
 import pytest
 
+from covey.core.model import Blob
 from covey.executor.failures import CallTooLarge
-from covey.executor.packing import Packer, Unreadable, value
-from covey.pilot.calling import MOST_CALL
+from covey.executor.packing import MOST_INLINE, Large, Packer, Unreadable, value
+from covey.pilot.calling import MOST_CALL, MOST_FILE
 
 
 @pytest.fixture
@@ -110,9 +112,28 @@ def test_a_function_that_is_gone_is_forgotten() -> None:
 
 def test_the_largest_call_has_a_limit() -> None:
     packer = Packer()
-    packer.call(len, (bytes(MOST_CALL - 1000),), {})
-    with pytest.raises(CallTooLarge, match="name of a file"):
-        packer.call(len, (bytes(MOST_CALL),), {})
+    most = packer.call(len, (bytes(MOST_FILE - 2000),), {})
+    assert isinstance(most, Large)
+    assert MOST_FILE - 2000 < most.blob.size <= MOST_FILE
+    with pytest.raises(CallTooLarge, match=r"arguments should.*name of a file"):
+        packer.call(len, (bytes(MOST_FILE),), {})
+    large = bytes(MOST_FILE)
+    with pytest.raises(CallTooLarge, match="its function"):
+        packer.call(lambda: len(large), (), {})
+
+
+def test_a_large_call_is_named_by_its_content() -> None:
+    packer = Packer()
+    small = packer.call(len, (bytes(MOST_INLINE - 1000),), {})
+    assert isinstance(small, str)
+    assert len(small) < MOST_CALL
+    one, same, other = (packer.calls(len, [(bytes(MOST_INLINE), n)]) for n in (1, 1, 2))
+    assert isinstance(one, Large)
+    assert isinstance(other, Large)
+    assert one == same
+    assert one.text != other.text
+    assert one.text == f"@{hashlib.sha256(one.data).hexdigest()}:{len(one.data):09}"
+    assert one.blob == Blob(one.text[1:65], len(one.data))
 
 
 def test_what_cannot_be_unpickled_is_said() -> None:

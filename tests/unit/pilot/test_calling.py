@@ -11,6 +11,7 @@ from covey.pilot.bench import Given
 from covey.pilot.caller import Worker
 from covey.pilot.calling import MOST_CALL, frame
 from covey.pilot.messages import Body, Need, Task
+from covey.pilot.orders import Link
 from covey.pilot.room import Grant
 from covey.pilot.template import Template
 
@@ -114,6 +115,16 @@ def test_the_orders_of_a_bag_of_calls_differ_in_the_call_alone() -> None:
     assert (one.argv, one.call, one.limit_seconds, one.memory_mb) == ([], "YQ==", 9.0, 500)
     assert template.plan.calls == ["python3", "{call}"], "nothing is filled in"
     assert template.plan.env["COVEY_CORES"] == "2"
+
+
+def test_a_large_call_has_its_file_as_a_link() -> None:
+    template = Template(Body(3, ["x"], ["call"], calls=True), {})
+    links = [Link("/cache/ab", ".covey-call")]
+    one = template.order("1.1", Task(1, 3, 41, ["@ab"]), links=links)
+    two = template.order("1.1", Task(1, 3, 41, ["@ab"]))
+    assert one.links == links
+    assert two.links == []
+    assert one._replace(links=[]) == two
 
 
 def test_a_call_with_a_gpu_of_its_own_has_another_worker() -> None:

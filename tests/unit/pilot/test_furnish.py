@@ -52,6 +52,25 @@ def test_what_cannot_be_linked_is_copied(
     assert Path("a/b").stat().st_mode & 0o777 == 0o555  # still not to be written
 
 
+def test_a_link_that_takes_the_place_of_a_copy_is_not_followed(
+    source: Path, tmp_path: Path
+) -> None:
+    """A worker that lives in the directory may do that while its call is placed."""
+    private = tmp_path / "private"
+    private.touch(0o600)
+
+    def swap() -> None:
+        os.unlink("copy")
+        os.symlink(private, "copy")
+
+    source.chmod(0o755)
+    source.write_bytes(bytes(5 << 20))
+    source.chmod(0o555)
+    furnish.place(str(source), "copy", True, swap)
+    found = private.stat()
+    assert (found.st_mode & 0o777, found.st_size) == (0o600, 0)
+
+
 def test_a_missing_source_is_an_error_of_the_host(source: Path) -> None:
     for copy in (False, True):
         with pytest.raises(FileNotFoundError):

@@ -3,6 +3,7 @@
 import binascii
 import pickle
 import threading
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -11,7 +12,7 @@ import pytest
 from covey.executor.packing import Packer, exception, value
 from covey.pilot import calling
 from covey.worker import frames, main
-from covey.worker.calls import EACH, MOST_EXCEPTION, ONE, PROTOCOL, Doer
+from covey.worker.calls import EACH, MOST_EXCEPTION, MOST_KEPT, ONE, PROTOCOL, Doer
 from covey.worker.frames import ERROR, VALUE
 
 
@@ -36,6 +37,7 @@ def failed(function: Any, *args: Any) -> tuple[str, BaseException | None, str]:
 def test_both_ends_of_the_line_speak_alike() -> None:
     for name in ("CALLS", "HELLO", "REFUSE", "VALUE", "FILE", "ERROR", "MOST_INLINE"):
         assert getattr(frames, name) == getattr(calling, name), name
+    assert frames.BY_FILE.decode() == calling.BY_FILE
     assert frames.LENGTH.format == calling.LENGTH.format
 
 
@@ -56,6 +58,25 @@ def test_a_function_that_comes_again_is_not_made_again() -> None:
 
     one, again = doer(), call(counts)
     assert [value(one.do(again)[1]) for _ in range(3)] == [1, 2, 3]
+
+
+def test_a_call_in_a_file_is_done(tmp_path: Path) -> None:
+    path = tmp_path / "call"
+    path.write_bytes(call(len, bytes(3_000_000)))
+    kind, data = doer().do(b"@call", str(path))
+    assert (kind, value(data)) == (VALUE, 3_000_000)
+    path.write_bytes(call(bytes.__add__, b"x" * 1_000_000, b"y")[:-1000])
+    for wrong in (path, tmp_path / "nothing"):
+        kind, data = doer().do(b"@call", str(wrong))
+        assert kind == ERROR
+        assert exception(data)[0].startswith("the call cannot be unpickled here: ")
+
+
+def test_a_large_function_is_not_kept() -> None:
+    data = bytes(2 * MOST_KEPT)
+    one, large, small = doer(), call(lambda: len(data)), call(lambda: 0)
+    assert [value(one.do(each)[1]) for each in (large, small, large)] == [len(data), 0, len(data)]
+    assert len(one._functions) == 1
 
 
 def test_an_exception_comes_with_words_and_traceback() -> None:
@@ -158,4 +179,5 @@ def test_calls_that_a_packer_makes_are_understood() -> None:
         (packer.call(int, ("ff",), {"base": 16}), 255),
         (packer.calls(pow, [(2, 3), (3, 2)]), [8, 9]),
     ):
+        assert isinstance(made, str)
         assert value(one.do(binascii.a2b_base64(made))[1]) == expected
