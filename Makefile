@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 DEMO   := examples/epidemic/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help env dev demo test lint types bench bench-peers sim wheel lock clean
+.PHONY: help env dev demo test lint types bench bench-peers fuzz sim wheel lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13
@@ -39,6 +39,9 @@ bench: dev ## measure (see bench/)
 
 bench-peers: dev ## measure covey and its peers: hours (see docs/benchmarks.md)
 	$(BIN)/python -m bench.peers
+
+fuzz: dev ## ask our ClassAd engine and HTCondor's a million random questions: a quarter of an hour
+	$(BIN)/python -m tests.classad_reference.fuzz
 
 sim: env ## a short run of the simulated world
 	$(BIN)/python -m covey.sim

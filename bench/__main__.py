@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench import (
+    classad,
     faults,
     files,
     func,
@@ -60,6 +61,9 @@ CASES = {
     "stampede": Case(stampede.run, "1,500 pilots that enrol within a second"),
     "rest": Case(rest.run, "a pilot with nothing to do"),
     "help": Case(help.run, "covey --help"),
+    "classad": Case(
+        classad.run, "a policy's requirements and rank, host after host, against classad2"
+    ),
 }
 
 

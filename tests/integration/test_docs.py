@@ -32,7 +32,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["tutorial.md", "troubleshooting.md", "server.md", "pilots.md"]
+PAGES = ["tutorial.md", "troubleshooting.md", "server.md", "pilots.md", "classad.md"]
 SECONDS = 60
 HERE, PORT = "covey.example.org", "8300"
 
@@ -243,8 +243,9 @@ def test_the_demo_shows_a_sweep_and_a_second_machine(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
     for words in (
         "bag 2 epidemic finished: 120 tasks done…",
+        "R0 2.8: …ill on the worst day…",
         "works for https://…, with 1 slot",
-        "bag 3 epidemic finished: 120 tasks done…",
+        "bag 4 epidemic finished: 120 tasks done…",
         "active…elsewhere",
     ):
         assert fits(words, done.stdout), f"{words!r} is not in:\n{done.stdout}"

@@ -191,7 +191,8 @@ def test_what_is_known_is_read_without_a_server(place: Place) -> None:
 def test_a_server_that_went_home_is_started_when_it_is_needed(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COVEY_SERVE_IDLE_EXIT_SECONDS", "1")
+    # Longer than the second after which a client asks a starting server again.
+    monkeypatch.setenv("COVEY_SERVE_IDLE_EXIT_SECONDS", "3")
     monkeypatch.setenv("COVEY_SERVE_PILOT_IDLE_SECONDS", "1")
     connection = covey.connect()
     connection.submit("echo 1").wait(60)

@@ -65,6 +65,7 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
         "purge": Lazy("covey.cli.purge:purge", "Remove logs, files or bags for good."),
         "doctor": Lazy("covey.cli.doctor:doctor", "Check that covey can work here."),
         "config": Lazy("covey.cli.settings:config", "Show the settings and their origins."),
+        "classad": Lazy("covey.cli.classad:classad", "Try, check and format policy expressions."),
         "schema": Lazy("covey.cli.init:schema", "Print the JSON Schema of bag files."),
     },
 }

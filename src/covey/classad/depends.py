@@ -1,0 +1,132 @@
+"""What a tree needs from outside: the names that it leaves open, and what it may have got wrong."""
+
+import difflib
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+from covey.classad.ads import Ad, as_node
+from covey.classad.evaluation import SPECIAL_NAMES, function_of
+from covey.classad.functions import FUNCTIONS
+from covey.classad.nodes import Call, Node, Reference
+
+
+def dependencies(thing: Any, ad: Optional[Ad] = None) -> Set[str]:
+    """The attributes, such as `host.errorrate`, that `ad` and the ads around it do not have."""
+    return needs(as_node(thing), ad)[0]
+
+
+def needs(node: Node, ad: Optional[Ad]) -> Tuple[Set[str], Set[str]]:
+    """The attributes that are left open, and the functions that are called, wherever it leads."""
+    found: Tuple[Set[str], Set[str]] = (set(), set())
+    collect(node, ad, found, set())
+    return found
+
+
+def path(node: Node) -> List[str]:
+    """The names of a reference through references; none where it goes through anything else."""
+    names: List[str] = []
+    while isinstance(node, Reference):
+        names.insert(0, node.key)
+        if node.scope is None:
+            return names
+        node = node.scope
+    return []
+
+
+def lookup(ad: Optional[Ad], names: Sequence[str]) -> Tuple[Any, Optional[Ad]]:
+    """What a path leads to, and in which ad it lies; None where it leads outside."""
+    entry: Any = None
+    for number, name in enumerate(names):
+        if number and not isinstance(entry, Ad):
+            return None, None
+        ad = entry.within(ad) if number else ad
+        while ad is not None and name not in ad.table:
+            ad = ad.parent
+        if ad is None:
+            return None, None
+        entry = ad.table[name]
+    return entry, ad
+
+
+def collect(
+    node: Node, ad: Optional[Ad], found: Tuple[Set[str], Set[str]], seen: Set[Tuple[int, str]]
+) -> None:
+    names = path(node)
+    if len(names) > 1 and names[0] in ("my", "self") and lookup(ad, names[:1])[1] is None:
+        names = names[1:]
+    entry, place = lookup(ad, names)
+    if not names:
+        if isinstance(node, Reference):  # from something computed, or else from around it
+            collect(Reference(None, node.name), ad, found, seen)
+        if isinstance(node, Call):
+            found[1].add(node.key)
+        inside = node.within(ad) if isinstance(node, Ad) else ad
+        for child in node.children:
+            collect(child, inside, found, seen)
+    elif place is None:
+        if names[0] == "currenttime":
+            found[1].add("time")
+        else:
+            found[0].add(".".join(names))
+    elif isinstance(entry, Node) and (id(place.table), names[-1]) not in seen:
+        seen.add((id(place.table), names[-1]))
+        collect(entry, place, found, seen)
+
+
+class Finding(NamedTuple):
+    """Something that is probably wrong, where, and what may be meant instead."""
+
+    position: int
+    message: str
+    near: Tuple[str, ...] = ()
+
+
+def check(thing: Any, known_names: Optional[Iterable[str]] = None) -> List[Finding]:
+    """Calls of functions that there are not, or with too few or too many arguments; and, of the
+    attributes that are not bound inside, those that are not among `known_names`."""
+    known = None if known_names is None else {name.lower(): name for name in known_names}
+    return sorted(set(examine(as_node(thing), None, known)))
+
+
+def examine(node: Node, ad: Optional[Ad], known: Optional[Dict[str, str]]) -> List[Finding]:
+    names = path(node)
+    if names:
+        return [] if known is None else examine_path(node, names, ad, known)
+    findings = examine_call(node) if isinstance(node, Call) else []
+    inside = node.within(ad) if isinstance(node, Ad) else ad
+    for child in node.children:
+        findings += examine(child, inside, known)
+    return findings
+
+
+def examine_call(node: Call) -> List[Finding]:
+    function: Any = FUNCTIONS.get(node.key)
+    if function is None:
+        near = near_names(node.name, {key: each.name for key, each in FUNCTIONS.items()})
+        return [Finding(node.position, "there is no function " + node.name, near)]
+    if function_of(node):
+        return []
+    wanted = str(function.least)
+    if function.most != function.least:
+        wanted += " or more" if function.most is None else " to %d" % function.most
+    wanted += " argument" if wanted == "1" else " arguments"
+    message = "%s takes %s, not %d" % (function.name, wanted, len(node.arguments))
+    return [Finding(node.position, message)]
+
+
+def examine_path(
+    node: Node, names: List[str], ad: Optional[Ad], known: Dict[str, str]
+) -> List[Finding]:
+    others = ("target", "other")
+    if names[0] in SPECIAL_NAMES and names[0] not in others:
+        names = names[1:]
+    whole = ".".join(names)
+    if not names or whole in known or lookup(ad, names)[1] is not None:
+        return []
+    open_ad = not any(name.startswith(names[0] + ".") for name in known)
+    if ((names[0] in known or names[0] in others) and open_ad) or (len(names) == 1 and not open_ad):
+        return []  # an ad of which no more is known, or which is meant as a whole
+    return [Finding(node.position, "there is no attribute " + whole, near_names(whole, known))]
+
+
+def near_names(name: str, known: Dict[str, str]) -> Tuple[str, ...]:
+    return tuple(known[near] for near in difflib.get_close_matches(name.lower(), known))

@@ -1,0 +1,246 @@
+"""Policies: several attributes of one ad, evaluated against ads that change all the time.
+
+The fast path is plain Python on values whose types are known from where they lie: see `quick` in
+ads. What is not there, or not as expected, raises, and then the general path answers; so the two
+agree by construction. Numbers in `quick` are small, and from how they are combined it follows how
+large a result can be: where that may leave the range in which integers and reals agree, the code
+checks. Its size is limited and it has no loops, so it keeps the limits of an evaluation as well.
+"""
+
+from typing import Any, Callable, Dict, List, Sequence, Tuple
+
+from covey.classad.ads import PLAIN, SMALL, Ad
+from covey.classad.evaluation import BINARY_NAMES, Writer, function_of, guarded, named, outermost
+from covey.classad.nodes import Call, Literal, Node, Operation, Reference
+from covey.classad.values import UNDEFINED, Context, Value, folded
+
+Written = Tuple[str, int]  # a text, and a bound for what it gives, if that is a number
+SAFE = 1 << 53  # below it, integers and reals are the same numbers
+LARGEST = 500  # nodes in the code of one policy, attributes within attributes included
+DEEPEST = 30  # as deep as old compilers can take it
+ODD = (KeyError, TypeError, ValueError, ArithmeticError)
+COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+CALCULATIONS = ("+", "-", "*", "/", "%")
+LOGIC = {"&&": "and", "||": "or"}
+FLAGS = (*COMPARISONS, *LOGIC, "!", "is", "isnt")
+MARKS = {bool: "?", int: "#", float: "#", str: "$"}
+
+
+class Unfit(Exception):
+    """There is no fast path for this."""
+
+
+def checked(number: Any) -> Any:
+    """The number, where it is one and not too large."""
+    if (number.__class__ is int or number.__class__ is float) and -SAFE < number < SAFE:
+        return number
+    raise KeyError(number)
+
+
+class Fast:
+    """Source for the fast path of an ad's attributes; a mark says what is wanted, as in `quick`."""
+
+    def __init__(self, ad: Ad, roles: Sequence[str]) -> None:
+        self.ad, self.roles = ad, roles
+        self.used: List[str] = []
+        self.within: List[str] = []
+        self.size = self.depth = 0
+        self.writer = Writer()
+        self.writer.names.update(own=ad.quick, checked=checked, none=None, context=Context())
+
+    def text(self, node: Node, want: str) -> str:
+        return self.write(node, want)[0]
+
+    def write(self, node: Node, want: str) -> Written:
+        self.size += 1
+        self.depth += 1
+        if self.size > LARGEST or self.depth > DEEPEST:
+            raise Unfit
+        if isinstance(node, Literal):
+            written = self.literal(node.value, want)
+        elif isinstance(node, Reference):
+            written = self.reference(node, want)
+        elif isinstance(node, Call):
+            written = self.call(node, want), 0
+        elif isinstance(node, Operation):
+            written = self.operation(node, want)
+        else:
+            raise Unfit
+        self.depth -= 1
+        return written
+
+    def literal(self, value: Value, want: str) -> Written:
+        mark = MARKS.get(value.__class__)
+        if mark is None or want not in ("=", mark, '"' if mark == "$" else mark):
+            raise Unfit
+        if mark == "#" and not -SAFE < value < SAFE:
+            raise Unfit
+        bound = abs(int(value)) + 1 if mark == "#" else 0
+        return ascii(folded(value)) if want == "$" else self.writer.literal(value), bound
+
+    def reference(self, node: Reference, want: str) -> Written:
+        if node.absolute:
+            raise Unfit
+        if node.scope is not None and not self.is_own(node.scope):
+            return "%s[%a]" % (self.place(node.scope), want + node.key), SMALL
+        entry = self.ad.table.get(node.key)
+        if entry.__class__ in PLAIN:
+            return "own[%a]" % (want + node.key), SMALL
+        if entry is None or node.key in self.within:
+            raise Unfit
+        self.within.append(node.key)
+        written = self.write(entry, want)
+        self.within.pop()
+        return written
+
+    def is_own(self, node: Node) -> bool:
+        mine = isinstance(node, Reference) and node.scope is None and node.key in ("my", "self")
+        return mine and node.key not in self.ad.table  # type: ignore[attr-defined]
+
+    def place(self, node: Node) -> str:
+        """The `quick` of the ad that a scope is."""
+        if not isinstance(node, Reference) or node.absolute:
+            raise Unfit
+        if node.scope is not None:
+            return "%s[%a]" % (self.place(node.scope), "@" + node.key)
+        if node.key in self.ad.table:
+            return "own[%a]" % ("@" + node.key)
+        if node.key not in self.roles:
+            raise Unfit
+        if node.key not in self.used:
+            self.used.append(node.key)
+        return "q%d" % self.roles.index(node.key)
+
+    def mark(self, node: Node, depth: int = 0) -> str:
+        """The mark of what a node will be, if all is as expected; or none."""
+        if isinstance(node, Literal):
+            return MARKS.get(node.value.__class__, "")
+        if isinstance(node, Operation):
+            if node.op in ("()", "?:"):
+                return self.mark(node.operands[-1], depth)
+            return "#" if node.op in CALCULATIONS else "?" if node.op in FLAGS else ""
+        if isinstance(node, Reference) and node.scope is None and depth < DEEPEST:
+            entry = self.ad.get(node.key)
+            known = isinstance(entry, Node)
+            return self.mark(entry, depth + 1) if known else MARKS.get(entry.__class__, "")
+        return ""
+
+    def call(self, node: Call, want: str) -> str:
+        function = function_of(node)
+        if function is None or function.bind is None or want not in ("=", "?"):
+            raise Unfit
+        fixed = [each.value if isinstance(each, Literal) else None for each in node.arguments]
+        bound = function.bind(fixed)
+        if bound is None:
+            raise Unfit
+        free = [self.text(each, '"') for each in node.arguments if not isinstance(each, Literal)]
+        return "%s(%s)" % (self.writer.constant(bound), ", ".join(free))
+
+    def operation(self, node: Operation, want: str) -> Written:
+        op, nodes = node.op, node.operands
+        if op == "()":
+            return self.write(nodes[0], want)
+        if len(nodes) == 3:
+            first, second = self.write(nodes[1], want), self.write(nodes[2], want)
+            texts = (first[0], self.text(nodes[0], "?"), second[0])
+            return "(%s if %s else %s)" % texts, max(first[1], second[1])
+        if op in CALCULATIONS and want in ("=", "#"):
+            return self.calculation(op, nodes)
+        if want not in ("=", "?"):
+            raise Unfit
+        if op == "!":
+            return "(not %s)" % self.text(nodes[0], "?"), 0
+        if op in LOGIC:
+            sides = self.text(nodes[0], "?"), LOGIC[op], self.text(nodes[1], "?")
+        elif op in COMPARISONS:
+            mark = self.mark(nodes[0]) or self.mark(nodes[1]) or ("$" if op in "==!=" else "#")
+            sides = self.text(nodes[0], mark), op, self.text(nodes[1], mark)
+        elif op in ("is", "isnt"):
+            sides = self.identity(op, nodes)
+        else:
+            raise Unfit
+        return "(%s %s %s)" % sides, 0
+
+    def identity(self, op: str, nodes: Sequence[Node]) -> Tuple[str, str, str]:
+        if isinstance(nodes[1], Literal) and nodes[1].value is UNDEFINED:
+            # What is there is never None, so this gives the one right answer, or a KeyError.
+            return self.text(nodes[0], "="), "==" if op == "is" else "!=", "none"
+        mark = {"?": "?", "$": '"'}.get(self.mark(nodes[1]))
+        if mark is None:
+            raise Unfit  # 1 is no 1.0: numbers are left to the general path
+        return self.text(nodes[0], mark), "==" if op == "is" else "!=", self.text(nodes[1], mark)
+
+    def calculation(self, op: str, nodes: Sequence[Node]) -> Written:
+        first = self.write(nodes[0], "#")
+        if len(nodes) == 1:
+            return "(%s%s)" % (op, first[0]), first[1]
+        second = self.write(nodes[1], "#")
+        if op in "/%":
+            return "checked(%s(%s, %s, context))" % (BINARY_NAMES[op], first[0], second[0]), SAFE
+        text = "(%s %s %s)" % (first[0], op, second[0])
+        bound = first[1] * second[1] if op == "*" else first[1] + second[1]
+        return (text, bound) if bound <= SAFE else ("checked" + text, SAFE)
+
+
+class Policy:
+    """Attributes `names` of `ad`, compiled for ads that stand beside it under the names `roles`.
+
+    `policy.evaluate(host, job)` gives their values, for roles ("Host", "Job"); `policy.general` the
+    same by the general path. Plain values in any of the ads may change between evaluations, and so
+    may all else: that is noticed, and compiled again. `context` is for the general path; it is the
+    caller's to set. Not for several threads."""
+
+    evaluate: Callable[..., Tuple[Value, ...]]
+    general: Callable[..., Tuple[Value, ...]]
+
+    def __init__(self, ad: Ad, names: Sequence[str], roles: Sequence[str] = ("Host",)) -> None:
+        self.context = Context()
+        self.names = [name.lower() for name in names]
+        self.roles = [role.lower() for role in roles]
+        self.around = Ad((), ad.parent)
+        self.own, self.ad = ad, ad.within(self.around) if roles else ad
+        self.root = outermost(self.ad)
+        self.compile()
+
+    def compile(self) -> None:
+        fast = Fast(self.own, self.roles)
+        ads = "".join("a%d, " % place for place in range(len(self.roles)))
+        texts = []
+        for name in self.names:
+            used, size = list(fast.used), fast.size
+            try:
+                texts.append(fast.text(Reference(None, name), "="))
+            except Unfit:
+                fast.used, fast.size, fast.within, fast.depth = used, size, [], 0
+                texts.append("general(%snames=[%a])[0]" % (ads, name))
+        lines = [
+            "def evaluate(%s):" % ads,
+            " if ad.shape != %d: return again(%s)" % (self.own.shape, ads),
+            " try:",
+            *["  q{0} = a{0}.quick".format(self.roles.index(role)) for role in fast.used],
+            "  return (%s,)" % ", ".join(texts),
+            " except ODD: return general(%s)" % ads,
+            "def general(%snames=names):" % ads,
+            *[" around[%a] = a%d" % (role, place) for place, role in enumerate(self.roles)],
+            " return values(names)",
+        ]
+        names: Dict[str, Any] = fast.writer.names
+        names.update(ODD=ODD, ad=self.own, again=self.again, names=self.names)
+        names.update(around=self.around.table, values=self.values)
+        exec(compile("\n".join(lines), "<policy>", "exec"), names)  # noqa: S102 # of our own making
+        self.evaluate, self.general = names["evaluate"], names["general"]
+
+    def again(self, *ads: Ad) -> Tuple[Value, ...]:
+        self.compile()
+        return self.evaluate(*ads)
+
+    def values(self, names: Sequence[str]) -> Tuple[Value, ...]:
+        own, context = self.ad, self.context
+        context.start(self.root, None)
+        found = []
+        for name in names:
+            value = own.table.get(name)
+            if value.__class__ not in PLAIN:
+                value = guarded(named(name) if value is None else value, own, context)
+            found.append(value)
+        return tuple(found)

@@ -1,0 +1,106 @@
+"""Functions with regular expressions."""
+
+from typing import Any, Callable, Iterable, List, Optional, Sequence
+
+from covey.classad.functions.table import FUNCTIONS, row
+from covey.classad.regex import Pattern, Unsupported, compiled
+from covey.classad.values import ERROR, UNDEFINED, Context, Value
+
+
+def _pattern(context: Context, text: str, options: str = "") -> Optional[Pattern]:
+    """Costs the same whether it was compiled before or not."""
+    try:
+        found = compiled(text, options)
+    except Unsupported as problem:
+        context.spend(1000)
+        context.reason = str(problem)
+        return None
+    context.spend(found.cost)
+    return found
+
+
+def search(context: Context, text: str, subjects: Iterable[str], options: str = "") -> Value:
+    """Whether the pattern occurs in any of the subjects; ERROR where it is none."""
+    pattern = _pattern(context, text, options)
+    return ERROR if pattern is None else any(pattern.occurs(context, one) for one in subjects)
+
+
+def _member(context: Context, text: str, subjects: List[Value], options: str = "") -> Value:
+    known = []
+    for subject in subjects:
+        if subject.__class__ is str:
+            known.append(subject)
+        elif subject is not UNDEFINED:  # what comes before it may match
+            return search(context, text, known, options) is True or ERROR
+    result = search(context, text, known, options)
+    return UNDEFINED if result is False and len(known) < len(subjects) else result
+
+
+def _filled(template: str, subject: str, spans: List[int]) -> Optional[str]:
+    """The template with groups for \\0 to \\9; None where it asks for one after the last that took
+    part, as in the reference, though others that took none are empty."""
+    while spans[-1] < 0:
+        spans = spans[:-2]
+    filled, *parts = template.split("\\")
+    for part in parts:
+        number = "0123456789".find(part[:1]) * 2 if part else -1
+        if number >= len(spans):
+            return None
+        group = subject[max(0, spans[number]) : max(0, spans[number + 1])]
+        filled += group + part[1:] if number >= 0 else "\\" + part
+    return filled
+
+
+def _replaced(context: Context, text: str, subject: str, template: str, options: str = "") -> Value:
+    """After an empty match those that follow are not empty and touch, until there is none; an
+    empty one at the very end is an error: all as in the reference."""
+    pattern = _pattern(context, text, options)
+    result, place, empty = "", 0, False
+    while pattern is not None and place <= len(subject):
+        spans = pattern.match(context, subject, place, empty)
+        if spans is None and empty:
+            result, place, empty = result + subject[place : place + 1], place + 1, False
+            continue
+        if spans is not None:
+            filled = _filled(template, subject, spans)
+            if filled is None:
+                return ERROR
+            result += (subject[place : spans[0]] if "f" in options else "") + filled
+            place, empty = spans[1], empty or spans[0] == spans[1]
+            context.spend(1 + len(filled) // 16)
+        if spans is None or "g" not in options or len(result) > context.length:
+            return result + (subject[place:] if "f" in options else "")
+    return ERROR
+
+
+def _bind(constants: Sequence[Any]) -> Optional[Callable[..., Value]]:
+    """A regexp with a literal pattern, for subjects that Python's own engine is safe for."""
+    if len(constants) != 2 or constants[0].__class__ is not str or constants[1] is not None:
+        return None
+    pattern = _pattern(Context(), constants[0])
+
+    def call(subject: str) -> bool:
+        if pattern is None or len(subject) > pattern.longest:
+            raise ValueError("ask the general path")
+        return pattern.search(subject) is not None
+
+    return call
+
+
+row("regexp", "!SS|S", lambda c, text, s, *options: search(c, text, [s], *options), bind=_bind)
+_general = FUNCTIONS["regexp"].call
+
+
+def _regexp(context: Context, values: List[Value]) -> Value:
+    """The usual case without ado."""
+    if len(values) == 2 and values[0].__class__ is str and values[1].__class__ is str:
+        pattern = _pattern(context, values[0])
+        return ERROR if pattern is None else pattern.occurs(context, values[1])
+    return _general(context, values)
+
+
+FUNCTIONS["regexp"] = FUNCTIONS["regexp"]._replace(call=_regexp)
+row("regexpMember", "!SL|S", _member)
+row("regexps", "!SSS|S", _replaced)
+row("replace", "!SSS|S", lambda c, text, s, by, o="": _replaced(c, text, s, by, o + "f"))
+row("replaceAll", "!SSS|S", lambda c, text, s, by, o="": _replaced(c, text, s, by, o + "fg"))

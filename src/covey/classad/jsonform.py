@@ -1,0 +1,72 @@
+"""Ads as JSON, in HTCondor's form: what JSON cannot say is a string `"\\/Expr(…)\\/"`."""
+
+import json
+import re
+from typing import Any
+
+from covey.classad.ads import Ad, as_node
+from covey.classad.nodes import ListNode, Literal, Node
+from covey.classad.parser import NESTING, parse_expression
+from covey.classad.unparse import unparse
+from covey.classad.values import UNDEFINED, ClassAdError
+
+STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+MARK = "\\uf8ffExpr:"  # for what was written with escaped slashes, which a JSON reader would hide
+
+
+def to_json(thing: Any) -> str:
+    """The JSON text of an ad or a value."""
+    return written(as_node(thing))
+
+
+def written(node: Node) -> str:
+    if isinstance(node, Ad):
+        pairs = ((json.dumps(name), written(as_node(value))) for name, value in node.items())
+        return "{%s}" % ", ".join("%s: %s" % pair for pair in pairs)
+    if isinstance(node, ListNode):
+        return "[%s]" % ", ".join(written(item) for item in node.items)
+    if isinstance(node, Literal):
+        value = node.value
+        if value.__class__ in (bool, int, str) or (value.__class__ is float and value - value == 0):
+            return json.dumps(value)
+        if value is UNDEFINED:
+            return "null"
+    return '"\\/Expr(%s)\\/"' % json.dumps(unparse(node))[1:-1]
+
+
+def from_json(text: str) -> Ad:
+    """The ad in a JSON text; raises ClassAdError."""
+    try:
+        found = json.loads(STRING.sub(_marked, text))
+        node = _node(found, 0)
+    except (RecursionError, ValueError) as error:
+        if isinstance(error, ClassAdError):
+            raise
+        raise ClassAdError("no JSON: %s" % error) from None
+    if not isinstance(node, Ad):
+        raise ClassAdError("no JSON object")
+    return node
+
+
+def _marked(match: Any) -> str:
+    inside: str = match.group(1)
+    if inside.startswith("\\/Expr(") and inside.endswith(")\\/"):
+        return '"%s%s"' % (MARK, inside[7:-3])
+    return '"%s"' % inside
+
+
+def _node(found: Any, depth: int) -> Node:
+    if depth > NESTING // 5:
+        raise ClassAdError("JSON too deep")
+    if isinstance(found, dict):
+        ad = Ad()
+        for name, value in found.items():
+            ad.bind(name, _node(value, depth + 1))
+        return ad
+    if isinstance(found, list):
+        return ListNode(tuple(_node(item, depth + 1) for item in found))
+    if found is None:
+        return Literal(UNDEFINED)
+    if isinstance(found, str) and found.startswith("\uf8ffExpr:"):
+        return parse_expression(found[6:])
+    return as_node(found)

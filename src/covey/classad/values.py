@@ -1,0 +1,166 @@
+"""What ClassAd values are in Python, and what one evaluation may use.
+
+`bool`, `int` (within 64 bits), `float`, `str`, `list` and `Ad` stand for themselves; undefined,
+error and times have classes of their own. A bool is an int in Python and none here: test it first.
+"""
+
+from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Set
+
+Value = Any  # one of the above: checkers cannot keep bool and int apart
+
+
+class Special:
+    """UNDEFINED and ERROR; neither true nor false, so a test that forgets them fails loudly."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __bool__(self) -> bool:
+        raise TypeError("%s is neither true nor false" % self.name)
+
+    def __reduce__(self) -> str:
+        return self.name.upper()
+
+
+UNDEFINED = Special("undefined")
+ERROR = Special("error")
+
+
+class AbsTime(NamedTuple):
+    """A moment: seconds since 1970, and how far east of Greenwich (in seconds) to show it."""
+
+    seconds: int
+    offset: int = 0
+
+
+class RelTime(NamedTuple):
+    """A span of time."""
+
+    seconds: float
+
+
+class ClassAdError(ValueError):
+    """Anything this package raises on purpose."""
+
+
+class SyntaxProblem(ClassAdError):
+    """The text is no expression: where, and what would have fitted there."""
+
+    def __init__(self, text: str, position: int, expected: str) -> None:
+        self.text, self.position, self.expected = text, position, expected
+        start = text.rfind("\n", 0, position) + 1
+        left = max(start, position - 60)
+        shown = text[left : left + 78].split("\n", 1)[0]
+        place = (text.count("\n", 0, position) + 1, position - start + 1, expected)
+        caret = " " * (position - left) + "^"
+        super().__init__("line %d, column %d: expected %s\n  " % place + shown + "\n  " + caret)
+
+
+class TooMuch(ClassAdError):
+    """A limit is reached; evaluation turns this into ERROR and never lets it out."""
+
+
+def wrapped(number: int) -> int:
+    """`number` as int64 arithmetic leaves it."""
+    return ((number + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
+
+
+def folded(text: str) -> bytes:
+    """The same for texts that differ in the case of (ASCII) letters alone; and in their order."""
+    return text.encode("utf-8", "surrogateescape").lower()
+
+
+def halfway() -> float:
+    """Chance, where the caller gave none: the same each time."""
+    return 0.5
+
+
+class Context:
+    """What an evaluation may use; `now`, `random` and `zone` come from the caller alone."""
+
+    def __init__(
+        self,
+        now: float = 0.0,
+        random: Callable[[], float] = halfway,
+        zone: int = 0,
+        steps: int = 10000,
+        depth: int = 200,
+        length: int = 100000,
+        size: int = 10000,
+    ) -> None:
+        self.now, self.random, self.zone = now, random, zone
+        self.steps, self.depth, self.length, self.size = steps, depth, length, size
+        self.no = False  # for this and the next, see `yes` in operators
+        self.kept: Value = UNDEFINED
+        self.busy: Set[Any] = (
+            set()
+        )  # attributes being evaluated: one that needs itself is undefined
+        self.start(None, None)
+
+    def start(self, root: Any, pair: Any) -> None:
+        """Makes ready for one evaluation: all limits count from here."""
+        self.spent, self.left, self.reason = 0, self.depth, ""
+        self.root, self.pair = root, pair  # the outermost ad; the two ads of a match
+        if self.busy:
+            self.busy = set()
+
+    def spend(self, steps: int) -> None:
+        """Counts work done; beyond the budget the whole evaluation is over."""
+        self.spent += steps
+        if self.spent > self.steps:
+            self.refuse()
+
+    def enter(self, steps: int) -> None:
+        """One level deeper, to do so many steps there; add to `left` when back."""
+        self.left -= 1
+        self.spent += steps
+        if self.left < 0 or self.spent > self.steps:
+            self.refuse()
+
+    def refuse(self) -> None:
+        """A limit is passed: that of steps, or else that of depth."""
+        if self.spent > self.steps:
+            self.stop("more than %d steps" % self.steps)
+        self.stop("more than %d levels deep" % self.depth)
+
+    def stop(self, reason: str) -> None:
+        """Ends the evaluation, with ERROR for its result and `reason` for whoever asks."""
+        self.reason = reason
+        raise TooMuch(reason)
+
+
+class Items(List[Value]):
+    """The value of `{ … }`: each element is evaluated when it is asked for, as in the reference.
+
+    The list itself holds the nodes, so its length costs nothing and it can be shown as written."""
+
+    def __init__(self, nodes: Iterable[Any], evaluate: Callable[[Any], Value]) -> None:
+        super().__init__(nodes)
+        self.evaluate = evaluate
+
+    @property
+    def nodes(self) -> List[Any]:
+        return list(super().__iter__())
+
+    def __iter__(self) -> Iterator[Value]:
+        return map(self.evaluate, super().__iter__())
+
+    def __getitem__(self, place: Any) -> Value:
+        found = super().__getitem__(place)
+        return [*map(self.evaluate, found)] if isinstance(place, slice) else self.evaluate(found)
+
+
+KINDS = {bool: "boolean", int: "integer", float: "real", str: "string", AbsTime: "abstime"}
+KINDS[RelTime] = "reltime"
+
+
+def kind(value: Value) -> str:
+    """The name of the value's type."""
+    if isinstance(value, list):
+        return "list"
+    return value.name if value.__class__ is Special else KINDS.get(value.__class__, "classad")

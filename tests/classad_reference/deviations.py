@@ -1,0 +1,408 @@
+"""Where we differ from the reference on purpose: each with a reason, and as narrow as can be.
+
+Most are held by a rewriting: ours must say of the question what the reference says of the question
+put in words that mean to it what they mean to us. Where there are no such words, a predicate on the
+question and both answers has to do.
+
+`docs/classad.md` lists them all by these names, and a test compares the lists;
+`python -m tests.classad_reference.write_page` writes them there.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.classad_reference.judge import Answer, Texts
+from tests.classad_reference.ours import answer, reasons
+from tests.classad_reference.shapes import Shape, same
+from tests.classad_reference.trees import Question, all_parts, render
+
+Ask = Callable[[Texts], Answer | None]
+Rewrite = Callable[[str, Ask, bool], str]  # the last: also in strings, which may be evaluated
+Change = Callable[[re.Match[str]], str]
+Predicate = Callable[[Question, Shape, Shape], bool]
+
+
+class Deviation(NamedTuple):
+    name: str
+    reason: str
+    rewrite: Rewrite | None = None
+    predicate: Predicate | None = None
+
+
+def calls(question: Question) -> set[str]:
+    return {tree.word.lower() for tree in all_parts(question) if tree.kind == "call"}
+
+
+def whole_text(question: Question) -> str:
+    return " ".join(text for text in question.texts() if text is not None)
+
+
+WHOLE_AD = re.compile(r"\b(self|my|root|toplevel|parent|other|target)\b(?!\s*\.)", re.I)
+
+
+def reached_text(question: Question) -> str:
+    """The expression and those attributes whose names occur in it, or in one of these, and so on:
+    what does not come into it explains nothing."""
+    text = render(question.expression)
+    ads = [question.ad] if question.target is None else [question.ad, question.target]
+    left = [pair for ad in ads for pair in zip(ad.names, ad.children, strict=True)]
+    found = True
+    while found:
+        found = False
+        for name, child in list(left):
+            word = re.escape(name.strip("'"))
+            if WHOLE_AD.search(text) or re.search(rf"(?<!\w){word}(?!\w)", text, re.I):
+                text = f"{text} {render(child)}"
+                left.remove((name, child))
+                found = True
+    return text
+
+
+def code_of(question: Question) -> str:
+    """Without the contents of strings, unless they may be evaluated."""
+    text = reached_text(question)
+    return text if "eval" in text.lower() else re.sub(r'"(\\.|[^"\\])*"', '""', text)
+
+
+# -- rewritings ----------------------------------------------------------------------------------
+
+_STRING = r'"(?:\\.|[^"\\])*"'
+_NUMBER = r"(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
+SUFFIXED = re.compile(rf"{_STRING}|(?<![\w.])({_NUMBER})([bkmgtBKMGT])\b")
+HEXADECIMAL = re.compile(rf"{_STRING}|(?<![\w.])(0[xX][0-9a-fA-F]+)")
+SPAN = re.compile(r'\breltime\(\s*("(?:\\.|[^"\\])*")\s*\)', re.I)
+SPAN_WITHIN = re.compile(r'\breltime\(\s*(\\"[^"\\]*\\")\s*\)', re.I)
+MY = re.compile(rf"{_STRING}|(?<![\w.])(my)\b", re.I)
+SUBSCRIPT = re.compile(r'\["([\w ]+)"\]')
+UNITS = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+def _in_code(pattern: re.Pattern[str], change: Change, text: str, strings: bool) -> str:
+    if strings:
+        pattern = re.compile(pattern.pattern.removeprefix(_STRING + "|"), pattern.flags)
+    return pattern.sub(change, text)
+
+
+def _suffixed(text: str, ask: Ask, strings: bool) -> str:
+    def plain(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return found[0]
+        number = int(found[1]) if found[1].isdigit() else float(found[1])
+        return repr(number * (1 << UNITS[found[2].lower()]))
+
+    return _in_code(SUFFIXED, plain, text, strings)
+
+
+def _hexadecimal(text: str, ask: Ask, strings: bool) -> str:
+    return _in_code(
+        HEXADECIMAL,
+        lambda found: str(int(found[1], 16)) if found[1] else found[0],
+        text,
+        strings,
+    )
+
+
+def _span(text: str, ask: Ask, strings: bool) -> str:
+    def call(found: re.Match[str]) -> str:
+        said = ask((found[0].replace('\\"', '"'), "[]", None))
+        if said is None or said[0][0] != "real":
+            return found[0]
+        return f"relTime(({float.fromhex(said[0][1])!r}))"
+
+    text = SPAN.sub(call, text)
+    return SPAN_WITHIN.sub(call, text) if strings else text
+
+
+def _my(text: str, ask: Ask, strings: bool) -> str:
+    return _in_code(MY, lambda found: "self" if found[1] else found[0], text, strings)
+
+
+def _subscript(text: str, ask: Ask, strings: bool) -> str:
+    return SUBSCRIPT.sub(r".'\1'", text)
+
+
+# -- predicates ----------------------------------------------------------------------------------
+
+TOO_LARGE = re.compile(r"(?<![\w.])0*(9223372036854775808|\d{20,})(?![\w.])")
+NO_DAY = re.compile(
+    r"\bformattime\(\s*(?!abstime|time\(|currenttime|\))|\bsplittime\(\s*\(?-?\d{15}", re.I
+)
+FOLLOWED = re.compile(r"[.{\[]\s*[\w'\"{\[]|\b(self|my|target|parent|root|toplevel)\b", re.I)
+AD_IN_CONDITION = re.compile(r"\b(countmatches|evalineachcontext)\([^,]*\[", re.I)
+SPAN_TEXT = re.compile(r'reltime\(\\?"[^"]*"\)', re.I)
+LIMITS = ("more than", "nested", "maximum recursion", "too long", "a string of")
+BYTE = re.compile(r"\\[23][0-7][0-7]")
+ROOT = re.compile(r"(?<![\w.])(root|toplevel)\b|(?<![\w.)\]}'])\.[A-Za-z_']", re.I)
+
+
+def _failure_is_error(question: Question, ours: Shape, theirs: Shape) -> bool:
+    return theirs[0] == "failed" and "failed to evaluate" in theirs[1]
+
+
+def _too_large(question: Question, ours: Shape, theirs: Shape) -> bool:
+    return TOO_LARGE.search(whole_text(question)) is not None and (
+        ours == ["unparsable"] or "eval" in calls(question)
+    )
+
+
+def _root(question: Question, ours: Shape, theirs: Shape) -> bool:
+    return question.target is not None and ROOT.search(code_of(question)) is not None
+
+
+PATTERN_CALL = re.compile(
+    r"\b(?:(?:regexp|regexpmember|regexps|replace|replaceall|stringlist_regexpmember)\s*\(\s*"
+    r'|unresolved\s*\([^",]*,\s*)(?:"((?:\\.|[^"\\])*)"\s*[,)]|[^"\s)])',
+    re.I,
+)
+# What PCRE knows and a pattern in linear time, or Python's reading of it, does not.
+REFUSED = re.compile(
+    r"\(\?|\(\||\(\)|\|\)|[*+?}]\+|\[\[?:|\{,|\\[1-9hHvVKRQEGXCNpPzZuoxgk]|\[\]|\*\*|\+\*|\?\*|\}\*|\}\{|\*\{|\+\{"
+)
+
+
+def _pattern(question: Question, ours: Shape, theirs: Shape) -> bool:
+    """A pattern in it has what is refused, or cannot be read; or it is computed."""
+    text = reached_text(question)
+    if "eval" in text.lower():
+        text = text.replace('\\"', '"')
+    for found in PATTERN_CALL.finditer(text):
+        pattern = re.sub(r"\\(.)", r"\1", found[1] or "")
+        if found[1] is None or REFUSED.search(pattern) or not _readable(pattern):
+            return True
+    return False
+
+
+def _readable(pattern: str) -> bool:
+    try:
+        re.compile(pattern)
+    except re.error:
+        return False
+    return True
+
+
+def _account(question: Question, ours: Shape, theirs: Shape) -> bool:
+    return "userhome" in reached_text(question).lower()
+
+
+def _not_ascii(question: Question, ours: Shape, theirs: Shape) -> bool:
+    text = reached_text(question)
+    return theirs == ["bytes"] or not text.isascii() or BYTE.search(text) is not None
+
+
+def _number_of_span(question: Question, ours: Shape, theirs: Shape) -> bool:
+    """The same all through, but that a span of ours is a number of theirs, or written otherwise."""
+    if ours[0] == theirs[0] == "string":
+        return bool(SPAN_TEXT.sub("", ours[1]) == SPAN_TEXT.sub("", theirs[1]))
+    if ours[0] == "reltime" and theirs[0] == "real":
+        seconds, number = float.fromhex(ours[1]), float.fromhex(theirs[1])
+        if not abs(seconds) < 2**31:
+            return number == -(2.0**31)
+        return number in (seconds, math.trunc(seconds))
+    pairs = _pairs(ours, theirs)
+    return bool(pairs) and all(same(*pair) or _number_of_span(question, *pair) for pair in pairs)
+
+
+def _lost(question: Question, ours: Shape, theirs: Shape) -> bool:
+    """The same, but that names inside a list or an ad inside are undefined in theirs alone."""
+    pairs = _pairs(ours, theirs)
+    return bool(pairs) and all(
+        same(one, other)
+        or other == ["undefined"]
+        or (other == ["error"] and question.target is not None)
+        or _lost(question, one, other)
+        for one, other in pairs
+    )
+
+
+def _one_line(question: Question, ours: Shape, theirs: Shape) -> bool:
+    """The same text, but for the space in it."""
+    if ours[0] == theirs[0] == "string":
+        return "".join(ours[1].split()) == "".join(theirs[1].split())
+    pairs = _pairs(ours, theirs)
+    return bool(pairs) and all(same(*pair) or _one_line(question, *pair) for pair in pairs)
+
+
+def _unresolved(question: Question, ours: Shape, theirs: Shape) -> bool:
+    """The same text, but for case; or there is something that can be followed in two ways."""
+    if "unresolved" not in reached_text(question).lower():
+        return False
+    if ours[0] == theirs[0] == "string":
+        return bool(ours[1] == theirs[1].lower()) or FOLLOWED.search(code_of(question)) is not None
+    return FOLLOWED.search(code_of(question)) is not None
+
+
+def _no_day(question: Question, ours: Shape, theirs: Shape) -> bool:
+    years = [pair[1] for pair in ours[1] if pair[0] == "year"] if ours[0] == "classad" else []
+    far = any(year[0] == "integer" and abs(year[1]) > 999_999 for year in years)
+    return far or NO_DAY.search(reached_text(question)) is not None
+
+
+def _each_context(question: Question, ours: Shape, theirs: Shape) -> bool:
+    return AD_IN_CONDITION.search(reached_text(question)) is not None
+
+
+def _two_dots(question: Question, ours: Shape, theirs: Shape) -> bool:
+    return ours == ["unparsable"] and ".." in whole_text(question)
+
+
+def _limited(question: Question, ours: Shape, theirs: Shape) -> bool:
+    return any(reason.startswith(LIMITS) for reason in reasons(question.texts()))
+
+
+def _pairs(ours: Shape, theirs: Shape) -> list[tuple[Shape, Shape]]:
+    """What is inside of both, side by side; nothing where they do not look alike."""
+    if ours[0] == theirs[0] == "list" and ours[1] == theirs[1] and len(ours) == len(theirs) == 3:
+        return list(zip(ours[2], theirs[2], strict=True))
+    if ours[0] == theirs[0] == "classad" and ours[1] and isinstance(ours[1][0], list):
+        names = [[pair[0] for pair in shape[1]] for shape in (ours, theirs)]
+        if names[0] == names[1]:
+            return [(one[1], two[1]) for one, two in zip(ours[1], theirs[1], strict=True)]
+    return []
+
+
+DEVIATIONS = (
+    Deviation(
+        "A failure is an error",
+        "Where the reference gives up with an exception, the value is `error`.",
+        predicate=_failure_is_error,
+    ),
+    Deviation(
+        "A span is a span",
+        '`relTime("1h")` is a span of time, as `relTime(3600)` is, and stays as it is written; in '
+        "the reference a span written in a string is a plain number, and loses its fractions.",
+        rewrite=_span,
+        predicate=_number_of_span,
+    ),
+    Deviation(
+        "Numbers have suffixes",
+        "`10K`, `1.5M`, `2G` and `1T` count in units of 1024, as they did in ClassAds of old; the "
+        "reference no longer reads them.",
+        rewrite=_suffixed,
+    ),
+    Deviation(
+        "Numbers may be hexadecimal",
+        "`0x10` is 16; the reference reads it as 0.",
+        rewrite=_hexadecimal,
+    ),
+    Deviation(
+        "Integers that do not fit are refused",
+        "`9223372036854775808` does not parse; the reference reads it as 0, which nobody means.",
+        predicate=_too_large,
+    ),
+    Deviation(
+        "MY is always there",
+        "`MY.Name` works without a `TARGET`, too, and is then the ad itself; in the reference it "
+        "is undefined.",
+        rewrite=_my,
+    ),
+    Deviation(
+        "The root is the ad itself",
+        "`.Name`, `root` and `toplevel` mean the outermost ad of the expression, with a `TARGET` "
+        "or without; with one they are, in the reference, a wrapper around both.",
+        predicate=_root,
+    ),
+    Deviation(
+        "An evaluation has limits",
+        "What takes too many steps is an error, and so is what has no end, as `a = {a}`; the "
+        "reference goes on for longer, and hands out as much of such a list as is asked for.",
+        predicate=_limited,
+    ),
+    Deviation(
+        "What comes out of an ad or a list keeps its place",
+        '`Hosts["first"].Name` is `Hosts.first.Name`; in the reference the names inside what a '
+        "subscript gave, or a list within a list, are undefined.",
+        rewrite=_subscript,
+        predicate=_lost,
+    ),
+    Deviation(
+        "A condition stands in the ad that is looked at",
+        "`countMatches([].Name == 1, Hosts)` finds `Name` in each host; in the reference an ad "
+        "written in the condition does not see the host.",
+        predicate=_each_context,
+    ),
+    Deviation(
+        "Patterns take linear time",
+        "What needs going back (`\\1` in a pattern, `(?=…)`, `a++`, `(a*)*`) and what PCRE alone "
+        "knows (`[[:alpha:]]`, `\\h`, `(?<name>…)`) is an error; so is, for `regexpMember`, too, a "
+        "pattern that cannot be read.",
+        predicate=_pattern,
+    ),
+    Deviation(
+        "`unparse` writes one line",
+        "In the reference, lists and ads come out on several.",
+        predicate=_one_line,
+    ),
+    Deviation(
+        "`unresolved` tells what `dependencies` tells",
+        "Names in lower case, as far as they can be followed by reading, through lists and ads; "
+        "the reference evaluates on its way, and forgets what it meets in odd places.",
+        predicate=_unresolved,
+    ),
+    Deviation(
+        "Times keep to the calendar",
+        "`formatTime` of an ad that tells no day, as `formatTime([])`, or of a year before 1 or "
+        "after 9999 is error; the reference tells of the 0th of January 1900, of wrong days of the "
+        "week and, millions of years away, of any day at all, as does its `splitTime`.",
+        predicate=_no_day,
+    ),
+    Deviation(
+        "Two dots are one too many",
+        "`..Name` does not parse; the reference reads it as `.Name`.",
+        predicate=_two_dots,
+    ),
+    Deviation(
+        "Strings are characters",
+        'They are Unicode, so `size("é")` is 1; the reference counts bytes.',
+        predicate=_not_ascii,
+    ),
+    Deviation(
+        "Nobody's accounts are looked at",
+        "`userHome` gives its second argument, or undefined; where people live is not told.",
+        predicate=_account,
+    ),
+)
+
+
+NEVER = ("two paths", "raised", "raised while parsing")
+
+
+def explanation(question: Question, ours: Shape, theirs: Shape, ask: Ask) -> str | None:
+    """The name of what explains the difference. Rewritings add up: a question may have several."""
+    if ours[0] in NEVER:
+        return None
+    name = _by_predicate(question, ours, theirs)
+    for strings in (False, True) if "eval" in whole_text(question).lower() else (False,):
+        if name is None:
+            name = _by_rewriting(question, ask, strings)
+    return name
+
+
+def _by_predicate(question: Question, ours: Shape, theirs: Shape) -> str | None:
+    for deviation in DEVIATIONS:
+        if deviation.predicate is not None and deviation.predicate(question, ours, theirs):
+            return deviation.name
+    return None
+
+
+def _by_rewriting(question: Question, ask: Ask, strings: bool) -> str | None:
+    """One after another, until the reference says of the result what ours says of the question."""
+    text, ad, target = question.texts()
+    for name, _, rewrite, _ in DEVIATIONS:
+        if rewrite is None or (rewrite is _my and target is not None):
+            continue
+        before = text, ad, target
+        text, ad = rewrite(text, ask, strings), rewrite(ad, ask, strings)
+        target = None if target is None else rewrite(target, ask, strings)
+        if before == (text, ad, target):
+            continue
+        again = ask((text, ad, target))
+        if again is None:
+            return "(the reference died)"
+        ours = answer(question.texts(), again[1])
+        if same(ours, again[0]):
+            return name
+        if (other := _by_predicate(question, ours, again[0])) is not None:
+            return other
+    return None
