@@ -216,11 +216,11 @@ def closes_chunks_before_their_results(
 def an_old_failure_settles_the_doubt(
     right: Callable[..., Verdict], turn: Turn, bag: Bag, end: End, expected: bool
 ) -> Verdict:
-    doubtful = end.task in bag.doubt
-    bag.doubt.discard(end.task)
-    if doubtful and not expected:
-        bag.doubt.add(end.task)
-    return right(turn, bag, end, expected)
+    verdict = right(turn, bag, end, expected)
+    if expected and end.task in bag.doubt:
+        bag.doubt.discard(end.task)
+        bag.free(end.task)
+    return verdict
 
 
 @bug((Brain, "refused"))
