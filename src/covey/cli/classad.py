@@ -70,7 +70,7 @@ def evaluate(
     """
     from covey.classad import ERROR, parse, unparse
     from covey.classad.values import kind
-    from covey.cli.classad_findings import asked_for
+    from covey.cli.classad_findings import asked_for, findings
 
     ad = _ad(ad_file)
     for one in assigned:
@@ -94,8 +94,10 @@ def evaluate(
         for name, found in used if explain else ():
             click.echo(f"  {name} = {unparse(found)}")
     if value is ERROR:
-        if context.reason and not as_json:
-            say(context.reason)
+        if not as_json:
+            reasons = [one.show(expression) for one in findings(expression, False, [])]
+            for reason in reasons or filter(None, [context.reason]):
+                say(reason)
         leave(1)
 
 

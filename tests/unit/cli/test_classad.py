@@ -55,6 +55,8 @@ def test_eval_for_programs(here: Path) -> None:
 
 def test_an_error_is_a_failure(here: Path) -> None:
     assert ran("eval", '1 + "one"', status=1).output == "error\n"
+    assert "no function flor; did you mean floor" in ran("eval", "1 + flor(2)", status=1).output
+    assert "pattern is refused" in ran("eval", 'regexp("(?=a)", "a")', status=1).output
 
 
 def test_eval_points_at_what_it_does_not_understand(here: Path) -> None:
