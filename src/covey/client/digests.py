@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import os
 import stat
-import tempfile
 import time
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from covey.core.errors import BadFile
+from covey.replacing import replace
 
 READ_BYTES = 1 << 20
 WORTH_BYTES = 1 << 20  # smaller ones are hashed faster than looked up
@@ -80,13 +80,7 @@ class Digests:
         newest = dict(list(self._remembered().items())[-MOST_REMEMBERED:])
         with contextlib.suppress(OSError):
             self._place.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=self._place.parent, prefix=".digests-")
-            try:
-                with open(handle, "wb") as file:
-                    file.write(msgspec.msgpack.encode(newest))
-                os.replace(name, self._place)
-            except OSError:
-                os.unlink(name)
+            replace(self._place, msgspec.msgpack.encode(newest), durable=False)
         self._learnt = False
 
     def _remembered(self) -> dict[str, Digested]:

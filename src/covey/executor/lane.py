@@ -92,7 +92,6 @@ class Lane:
         self._closing = False
         self._threads: list[threading.Thread] = []
         self._large: queue.SimpleQueue[tuple[ResultRow, Future[Any]] | None] = queue.SimpleQueue()
-        self._fetching = 0
         self._slots = 0
         self._seconds = -1.0  # that a call took lately; not known yet
         self._looked = 0.0
