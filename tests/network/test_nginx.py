@@ -195,8 +195,10 @@ def test_a_bag_through_nginx_with_a_given_certificate(world: World, tmp_path: Pa
         expected = {(task, "out"): data + b"%d\n" % task for task in range(4)}
         assert Remote(world).returned(bag) == expected
         world.check_results(bag, 4)
-        codes = set(re.findall(r'HTTP/1.1" (\d+)', site.nginx.said()))
-        assert codes <= {"200", "201", "206"}, site.nginx.said()
+        # Two syncs on two connections may pass one another in nginx (409, and it is sent again).
+        said = site.nginx.said()
+        codes = set(re.findall(r'HTTP/1.1" (\d+)', re.sub(r"/sync HTTP/1.1\" 409", "", said)))
+        assert codes <= {"200", "201", "206"}, said
     assert "PUT /pilot/v1/files/" in site.nginx.said()
     assert not list((site.nginx.folder / "body").rglob("0*"))
 
