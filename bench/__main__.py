@@ -82,12 +82,12 @@ def main() -> int:
         for name in given.cases or list(CASES):
             reports.append(CASES[name].run(rig))
             print(render(reports[-1]), flush=True)
+            if given.record:
+                record(RESULTS, facts, reports)
         broken = rig.broken
     print(f"{time.monotonic() - began:.0f} s in all", file=sys.stderr)
     if json_file is not None:
         json_file.write_text(json.dumps(as_json(facts, reports), indent=1) + "\n")
-    if given.record:
-        record(RESULTS, facts, reports)
     return 1 if broken else 0
 
 
@@ -129,11 +129,12 @@ def as_json(facts: dict[str, str], reports: list[Report]) -> object:
 
 
 def record(path: Path, facts: dict[str, str], reports: list[Report]) -> None:
-    """Append a dated section; what stands there is left alone."""
+    """Append the last report, after each case: a run that is cut short keeps what it has. The first
+    begins a dated section; what stands there is left alone."""
     text = "" if path.exists() else "# Results\n\nAppended by `python -m bench --record`.\n"
-    sections = [heading(facts), *map(render, reports)]
+    sections = [heading(facts)] if len(reports) == 1 else []
     with open(path, "a", encoding="utf-8") as file:
-        file.write(text + "\n" + "\n".join(sections))
+        file.write(text + "\n" + "\n".join([*sections, render(reports[-1])]))
 
 
 if __name__ == "__main__":

@@ -49,11 +49,11 @@ def main() -> int:
             print(render(reports[-1]), flush=True)
             if json_file is not None:
                 json_file.write_text(json.dumps(as_json(facts, reports), indent=1) + "\n")
+            if given.record:
+                record(RESULTS, {**facts, "date": f"{facts['date']}, peers"}, reports)
+                pages.write(facts, reports[-1:])
         broken = rig.broken
     print(f"{time.monotonic() - began:.0f} s in all", file=sys.stderr)
-    if given.record:
-        record(RESULTS, {**facts, "date": f"{facts['date']}, peers"}, reports)
-        pages.write(facts, reports)
     return 1 if broken else 0
 
 

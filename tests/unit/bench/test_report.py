@@ -89,6 +89,9 @@ def test_records_are_appended(tmp_path: Path) -> None:
     assert path.read_text().startswith(once)
     assert path.read_text().count("## 2026-11-15") == 2
     assert path.read_text().count("# Results") == 1
+    record(path, FACTS, [REPORT, REPORT])
+    assert path.read_text().count("## 2026-11-15") == 2
+    assert path.read_text().count("### x") == 3
 
 
 def test_json_holds_every_row() -> None:
