@@ -19,6 +19,7 @@ from covey.core.events import (
     PilotDismissed,
     PilotEnrolled,
     PilotLeft,
+    PolicyRequested,
     PurgeRequested,
     ResumeRequested,
     RetryRequested,
@@ -53,6 +54,7 @@ Request = (
     | PauseRequested
     | ResumeRequested
     | RetryRequested
+    | PolicyRequested
     | PurgeRequested
     | TokenIssued
     | TokenRevoked

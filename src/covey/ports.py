@@ -20,6 +20,7 @@ from covey.wire import (
     ResultQuery,
     ResultRow,
     ReturnedFile,
+    WasteView,
 )
 
 
@@ -143,6 +144,10 @@ class Reader(Protocol):
 
     def failed_tasks(self, bag: int, causes: tuple[str, ...]) -> list[int]:
         """Given-up tasks of these causes; a cause may be cut short, if it says which."""
+        ...
+
+    def waste(self, bag: int) -> WasteView:
+        """At a cost that grows with what went wrong, not with the bag."""
         ...
 
     def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[ReturnedFile]:

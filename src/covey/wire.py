@@ -136,6 +136,19 @@ class FailureGroup(Struct, kw_only=True):
     log: str = ""
 
 
+class WasteView(Struct, kw_only=True):
+    """What a bag cost that is in none of its results: attempts that were stopped because another
+    one had ended well, those that ended well too late, and those that were lost with their host.
+    Seconds are a process's, but of lost ones: from sending until they were given up."""
+
+    cancelled: int = 0
+    cancelled_seconds: float = 0.0
+    discarded: int = 0
+    discarded_seconds: float = 0.0
+    lost: int = 0
+    lost_seconds: float = 0.0
+
+
 class ReturnedFile(Struct, kw_only=True):
     """A file that a task returned; `data` (base64) holds a small one, `digest` names others."""
 

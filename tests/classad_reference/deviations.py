@@ -10,7 +10,8 @@ question and both answers has to do.
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import combinations
 from typing import NamedTuple
 
 from tests.classad_reference.judge import Answer, Texts
@@ -19,8 +20,8 @@ from tests.classad_reference.shapes import Shape, same
 from tests.classad_reference.trees import Question, all_parts, render
 
 Ask = Callable[[Texts], Answer | None]
-Rewrite = Callable[[str, Ask, bool], str]  # the last: also in strings, which may be evaluated
-Change = Callable[[re.Match[str]], str]
+Say = Callable[[str], Shape | None]  # of an expression that stands beside the text
+Rewrite = Callable[[str, Say], str]
 Predicate = Callable[[Question, Shape, Shape], bool]
 
 
@@ -73,54 +74,109 @@ _NUMBER = r"(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
 SUFFIXED = re.compile(rf"{_STRING}|(?<![\w.])({_NUMBER})([bkmgtBKMGT])\b")
 HEXADECIMAL = re.compile(rf"{_STRING}|(?<![\w.])(0[xX][0-9a-fA-F]+)")
 SPAN = re.compile(r'\breltime\(\s*("(?:\\.|[^"\\])*")\s*\)', re.I)
-SPAN_WITHIN = re.compile(r'\breltime\(\s*(\\"[^"\\]*\\")\s*\)', re.I)
 MY = re.compile(rf"{_STRING}|(?<![\w.])(my)\b", re.I)
+NOW = re.compile(rf"{_STRING}|(?<![\w.])(currenttime)\b(?!\s*\()", re.I)
 SUBSCRIPT = re.compile(r'\["([\w ]+)"\]')
+UNPARSE = re.compile(rf"{_STRING}|\b(unparse\([^()]*\))", re.I)
+EACH = re.compile(rf"{_STRING}|\b((?:countmatches|evalineachcontext)\()", re.I)
+PIECE = re.compile(rf"{_STRING}|'(?:\\.|[^'\\])*'|.", re.S)
+ATTRIBUTE = re.compile(r"\s*(?:([\w.]+)\.)?([A-Za-z_]\w*|'[^']*')\s*", re.I)
+# What makes one line, in this order, of the several of the reference: no string has a bare newline.
+ONE_LINE = (
+    ("([{[])\n +([]}])", r"\1  \2"), ("\n +([]}])", r" \1"), ("\n +([{[])", r"\1"),
+    ("([{[])\n +", r"\1 "), ("\n +", ""),
+)  # fmt: skip
 UNITS = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
-def _in_code(pattern: re.Pattern[str], change: Change, text: str, strings: bool) -> str:
-    if strings:
-        pattern = re.compile(pattern.pattern.removeprefix(_STRING + "|"), pattern.flags)
-    return pattern.sub(change, text)
+def _quoted(text: str) -> str:
+    for plain, written in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n")):
+        text = text.replace(plain, written)
+    return f'"{text}"'
 
 
-def _suffixed(text: str, ask: Ask, strings: bool) -> str:
+def _inside(string: str, rewrite: Callable[[str], str]) -> str:
+    """A string as it is, unless what it says would be rewritten."""
+    said = re.sub(r'\\([\\"n])', lambda m: m[1] if m[1] != "n" else "\n", string[1:-1])
+    again = rewrite(said)
+    return string if again == said else _quoted(again)
+
+
+def _suffixed(text: str, say: Say) -> str:
     def plain(found: re.Match[str]) -> str:
         if found[1] is None:
             return found[0]
         number = int(found[1]) if found[1].isdigit() else float(found[1])
         return repr(number * (1 << UNITS[found[2].lower()]))
 
-    return _in_code(SUFFIXED, plain, text, strings)
+    return SUFFIXED.sub(plain, text)
 
 
-def _hexadecimal(text: str, ask: Ask, strings: bool) -> str:
-    return _in_code(
-        HEXADECIMAL,
-        lambda found: str(int(found[1], 16)) if found[1] else found[0],
-        text,
-        strings,
-    )
+def _hexadecimal(text: str, say: Say) -> str:
+    return HEXADECIMAL.sub(lambda found: str(int(found[1], 16)) if found[1] else found[0], text)
 
 
-def _span(text: str, ask: Ask, strings: bool) -> str:
+def _span(text: str, say: Say) -> str:
     def call(found: re.Match[str]) -> str:
-        said = ask((found[0].replace('\\"', '"'), "[]", None))
-        if said is None or said[0][0] != "real":
+        said = say(found[0])
+        if said is None or said[0] != "real":
             return found[0]
-        return f"relTime(({float.fromhex(said[0][1])!r}))"
+        return f"relTime(({float.fromhex(said[1])!r}))"
 
-    text = SPAN.sub(call, text)
-    return SPAN_WITHIN.sub(call, text) if strings else text
-
-
-def _my(text: str, ask: Ask, strings: bool) -> str:
-    return _in_code(MY, lambda found: "self" if found[1] else found[0], text, strings)
+    return SPAN.sub(call, text)
 
 
-def _subscript(text: str, ask: Ask, strings: bool) -> str:
+def _my(text: str, say: Say) -> str:
+    return MY.sub(lambda found: "self" if found[1] else found[0], text)
+
+
+def _subscript(text: str, say: Say) -> str:
     return SUBSCRIPT.sub(r".'\1'", text)
+
+
+def _now(text: str, say: Say) -> str:
+    return NOW.sub(lambda found: "time()" if found[1] else found[0], text)
+
+
+def _one_line(text: str, say: Say) -> str:
+    def joined(found: re.Match[str]) -> str:
+        whole = found[0]
+        for lines, line in ONE_LINE if found[1] else ():
+            whole = f"replaceAll({_quoted(lines)}, {whole}, {_quoted(line)})"
+        return whole
+
+    return UNPARSE.sub(joined, text)
+
+
+def _condition(text: str, say: Say) -> str:
+    """What is parsed by `eval` in each ad stands there; a name is there for what it is bound to."""
+    done = ""
+    while (found := EACH.search(text)) is not None:
+        done, text = done + text[: found.end()], text[found.end() :]
+        if found[1] is None:
+            continue
+        condition = _argument(text)
+        text = text[len(condition) :]
+        name = ATTRIBUTE.fullmatch(condition)
+        bound: Shape | None = None
+        if name is not None:
+            asked = f"unparse({name[2]})"
+            bound = say(f"evalInEachContext({asked}, {{{name[1]}}})[0]" if name[1] else asked)
+        if bound is not None and bound[0] == "string" and bound[1]:
+            condition = bound[1]
+        done += f"eval({_quoted(_condition(condition, say))})"
+    return done + text
+
+
+def _argument(text: str) -> str:
+    """As far as the comma, or the bracket, that ends it."""
+    depth = end = 0
+    for piece in PIECE.findall(text):
+        depth += (piece in "([{") - (piece in ")]}")
+        if depth < 0 or (depth == 0 and piece == ","):
+            break
+        end += len(piece)
+    return text[:end]
 
 
 # -- predicates ----------------------------------------------------------------------------------
@@ -130,7 +186,6 @@ NO_DAY = re.compile(
     r"\bformattime\(\s*(?!abstime|time\(|currenttime|\))|\bsplittime\(\s*\(?-?\d{15}", re.I
 )
 FOLLOWED = re.compile(r"[.{\[]\s*[\w'\"{\[]|\b(self|my|target|parent|root|toplevel)\b", re.I)
-AD_IN_CONDITION = re.compile(r"\b(countmatches|evalineachcontext)\([^,]*\[", re.I)
 SPAN_TEXT = re.compile(r'reltime\(\\?"[^"]*"\)', re.I)
 LIMITS = ("more than", "nested", "maximum recursion", "too long", "a string of")
 BYTE = re.compile(r"\\[23][0-7][0-7]")
@@ -216,14 +271,6 @@ def _lost(question: Question, ours: Shape, theirs: Shape) -> bool:
     )
 
 
-def _one_line(question: Question, ours: Shape, theirs: Shape) -> bool:
-    """The same text, but for the space in it."""
-    if ours[0] == theirs[0] == "string":
-        return "".join(ours[1].split()) == "".join(theirs[1].split())
-    pairs = _pairs(ours, theirs)
-    return bool(pairs) and all(same(*pair) or _one_line(question, *pair) for pair in pairs)
-
-
 def _unresolved(question: Question, ours: Shape, theirs: Shape) -> bool:
     """The same text, but for case; or there is something that can be followed in two ways."""
     if "unresolved" not in reached_text(question).lower():
@@ -237,10 +284,6 @@ def _no_day(question: Question, ours: Shape, theirs: Shape) -> bool:
     years = [pair[1] for pair in ours[1] if pair[0] == "year"] if ours[0] == "classad" else []
     far = any(year[0] == "integer" and abs(year[1]) > 999_999 for year in years)
     return far or NO_DAY.search(reached_text(question)) is not None
-
-
-def _each_context(question: Question, ours: Shape, theirs: Shape) -> bool:
-    return AD_IN_CONDITION.search(reached_text(question)) is not None
 
 
 def _two_dots(question: Question, ours: Shape, theirs: Shape) -> bool:
@@ -298,6 +341,12 @@ DEVIATIONS = (
         rewrite=_my,
     ),
     Deviation(
+        "CurrentTime is now",
+        "`CurrentTime` is `time()`, as it was in ClassAds of old; in the reference it is "
+        "undefined.",
+        rewrite=_now,
+    ),
+    Deviation(
         "The root is the ad itself",
         "`.Name`, `root` and `toplevel` mean the outermost ad of the expression, with a `TARGET` "
         "or without; with one they are, in the reference, a wrapper around both.",
@@ -318,9 +367,11 @@ DEVIATIONS = (
     ),
     Deviation(
         "A condition stands in the ad that is looked at",
-        "`countMatches([].Name == 1, Hosts)` finds `Name` in each host; in the reference an ad "
-        "written in the condition does not see the host.",
-        predicate=_each_context,
+        "`countMatches([].Name == 1, Hosts)` finds `Hosts` where it is called, and `Name` in each "
+        "host; in the reference what stands in brackets in the condition does not see the host, "
+        "and behind a condition that is a mere name the list is looked for where the search for "
+        "that name ended.",
+        rewrite=_condition,
     ),
     Deviation(
         "Patterns take linear time",
@@ -332,7 +383,7 @@ DEVIATIONS = (
     Deviation(
         "`unparse` writes one line",
         "In the reference, lists and ads come out on several.",
-        predicate=_one_line,
+        rewrite=_one_line,
     ),
     Deviation(
         "`unresolved` tells what `dependencies` tells",
@@ -387,22 +438,48 @@ def _by_predicate(question: Question, ours: Shape, theirs: Shape) -> str | None:
 
 
 def _by_rewriting(question: Question, ask: Ask, strings: bool) -> str | None:
-    """One after another, until the reference says of the result what ours says of the question."""
-    text, ad, target = question.texts()
-    for name, _, rewrite, _ in DEVIATIONS:
-        if rewrite is None or (rewrite is _my and target is not None):
-            continue
-        before = text, ad, target
-        text, ad = rewrite(text, ask, strings), rewrite(ad, ask, strings)
-        target = None if target is None else rewrite(target, ask, strings)
-        if before == (text, ad, target):
-            continue
-        again = ask((text, ad, target))
+    """By as few as will do: the reference says of the result what ours says of the question."""
+    for names, texts in _rewritten(question, ask, strings):
+        again = ask(texts)
         if again is None:
             return "(the reference died)"
         ours = answer(question.texts(), again[1])
         if same(ours, again[0]):
-            return name
+            return " and ".join(names)
         if (other := _by_predicate(question, ours, again[0])) is not None:
             return other
     return None
+
+
+def _rewritten(
+    question: Question, ask: Ask, strings: bool
+) -> Iterator[tuple[tuple[str, ...], Texts]]:
+    """The question in other words, by one rewriting, by two, and so on; with `strings`, also in
+    those, as they may be evaluated. Not by all at once: one may spoil what another would mend."""
+    asked = question.texts()
+    known = [one for one in DEVIATIONS if one.rewrite and (one.rewrite is not _my or not asked[2])]
+    useful = [one for one in known if _reworded(asked, one, ask, strings) != asked]
+    for count in range(1, len(useful) + 1):
+        for chosen in combinations(useful, count):
+            texts = asked
+            for one in chosen:
+                texts = _reworded(texts, one, ask, strings)
+            yield tuple(one.name for one in chosen), texts
+
+
+def _reworded(texts: Texts, by: Deviation, ask: Ask, strings: bool) -> Texts:
+    def reworded(text: str, *where: str | None) -> str:
+        def say(expression: str) -> Shape | None:
+            said = ask((expression, where[0] or "[]", where[1]))
+            return None if said is None else said[0]
+
+        def rewrite(text: str) -> str:
+            return text if by.rewrite is None else by.rewrite(text, say)
+
+        if strings:
+            text = re.sub(_STRING, lambda found: _inside(found[0], rewrite), text)
+        return rewrite(text)
+
+    text, ad, target = texts
+    other = None if target is None else reworded(target, target, ad)
+    return reworded(text, ad, target), reworded(ad, ad, target), other

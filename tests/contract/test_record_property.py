@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -23,21 +24,26 @@ from covey.core.actions import (
     ReopenFailed,
     SaveBag,
     SaveBagStatus,
+    SaveHistory,
     SaveHost,
     SaveJob,
     SavePilot,
     SavePilotStatus,
+    SavePolicy,
 )
 from covey.core.errors import InvalidQuery
 from covey.core.model import (
     BagId,
     BagStatus,
+    Ban,
     EndRecord,
     FileRecord,
+    History,
     JobId,
     JobRecord,
     PilotId,
     PilotStatus,
+    PolicySpec,
     Segment,
     Verdict,
 )
@@ -183,6 +189,18 @@ class Twins(RuleBasedStateMachine):
     def save_host(self, name: str, slots: int) -> None:
         at, tags = 1000.0 + slots, {f"tag{slots}": "v"}
         self.pending.append(SaveHost(name, "site", slots, at, tags))
+
+    @rule(name=st.sampled_from(["node1", "node2", "node3", "node4"]), row=st.integers(0, 3))
+    def save_history(self, name: str, row: int) -> None:
+        """With a row of 0: an empty one."""
+        bans = {f"owner {number}": Ban(since=float(number)) for number in range(row)}
+        at = 1000.0 + row if row else 0.0
+        self.pending.append(SaveHistory(name, History(at=at, row=row, bans=bans)))
+
+    @rule(id_=BAGS, rank=st.sampled_from(["", "1", "x"]))
+    def save_policy(self, id_: int, rank: str) -> None:
+        if id_ in self.bags:
+            self.pending.append(SavePolicy(BagId(id_), PolicySpec(rank=rank)))
 
     @rule(id_=BAGS, size=st.integers(1, 5))
     def lease(self, id_: int, size: int) -> None:
@@ -359,6 +377,8 @@ class Twins(RuleBasedStateMachine):
         for query in (question, ResultQuery(sort=question.sort, limit=5, offset=1)):
             assert self.told(self.reader, id_, query) == self.told(self.memory, id_, query)
         assert self.reader.failures(id_) == self.memory.failures(id_)
+        waste = [msgspec.structs.asdict(one.waste(id_)) for one in (self.reader, self.memory)]
+        assert waste[0] == pytest.approx(waste[1])
         for limit in (1, 4, 1000):
             assert self.reader.files(id_, 1, limit) == self.memory.files(id_, 1, limit)
 

@@ -44,7 +44,15 @@ from covey.server.gateway import Gateway
 from covey.server.invitations import Invitations, Whereabouts
 from covey.server.pilots import PilotCalls, respond
 from covey.server.tails import Tails
-from covey.wire import BagView, HostView, Output, PilotView, ResultQuery, ResultRow
+from covey.wire import (
+    BagView,
+    HostView,
+    Output,
+    PilotView,
+    ResultQuery,
+    ResultRow,
+    WasteView,
+)
 
 TOKEN, SECRET = "a token", "a secret"
 HERE = Whereabouts("https://here", "a certificate")
@@ -81,6 +89,7 @@ class Shelf:
         self.named: set[tuple[str, str]] = set()
         self.known_hosts: list[HostView] = []
         self.printed: Output | None = None
+        self.wasted = WasteView()
         self.error: Exception | None = None
 
     def _note(self, *question: Any) -> None:
@@ -95,6 +104,10 @@ class Shelf:
     def bag(self, bag: int) -> BagView | None:
         self._note("bag", bag)
         return self.views.get(bag)
+
+    def waste(self, bag: int) -> WasteView:
+        self._note("waste", bag)
+        return self.wasted
 
     def results(self, bag: int, query: ResultQuery) -> list[ResultRow]:
         self._note("results", bag, query)

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from covey.core import bags, dispatch, ends, pilots, recovery
+from covey.core import bags, dispatch, ends, lookahead, pilots, recalling, recovery
 from covey.core.actions import Change
 from covey.core.events import RetryRequested, SegmentAppended
 from covey.core.model import (
@@ -82,7 +82,7 @@ def dispatches_above_the_durable_mark(
     right(turn, bag, **searching)
     for first in [first for first in bag.chunks if first >= bag.mark]:
         if bag.numbering.part(first).rows is None:
-            dispatch._open_up(bag, first)
+            lookahead._open_up(turn, bag, first)
 
 
 @bug((recovery, "rebuild"))
@@ -233,7 +233,7 @@ def gives_up_when_its_place_was_taken(
 # -- of issue 3: classes, segments, chances and pauses -------------------------------------------
 
 
-@bug((dispatch, "pause"))
+@bug((recalling, "pause"))
 def sends_tasks_of_a_paused_bag(
     right: Callable[..., None], turn: Turn, bag: Bag, reason: str
 ) -> None:
@@ -246,7 +246,7 @@ def takes_every_task_for_a_small_one(right: Callable[..., int], *_: object) -> i
     return 1
 
 
-@bug((dispatch, "rows_loaded"))
+@bug((lookahead, "rows_loaded"))
 def mixes_up_the_rows_of_chunks(
     right: Callable[..., None], turn: Turn, id_: BagId, first: int, rows: list[Any]
 ) -> None:

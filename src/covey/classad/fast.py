@@ -218,7 +218,7 @@ class Policy:
             " if ad.shape != %d: return again(%s)" % (self.own.shape, ads),
             " try:",
             *["  q{0} = a{0}.quick".format(self.roles.index(role)) for role in fast.used],
-            "  return (%s,)" % ", ".join(texts),
+            "  return (%s)" % "".join(text + ", " for text in texts),
             " except ODD: return general(%s)" % ads,
             "def general(%snames=names):" % ads,
             *[" around[%a] = a%d" % (role, place) for place, role in enumerate(self.roles)],

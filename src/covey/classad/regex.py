@@ -158,7 +158,10 @@ class Pattern:
                 after = self._add("split", *((leave, after) if lazy else (after, leave)))
         return after
 
-    def occurs(self, context: Context, subject: str) -> bool:
+    def occurs(self, context: Context, subject: str, empty: bool = True) -> bool:
+        """Whether it matches anywhere; without `empty`, something and not nothing."""
+        if not empty:
+            return any(self.match(context, subject, at, True) for at in range(len(subject)))
         if len(subject) > self.longest:
             return self.simulate(context, subject) is not None
         context.spend(1 + int(len(subject) * self.rate))

@@ -14,11 +14,13 @@ from covey.core.model import (
     BagRecord,
     BagStatus,
     EndRecord,
+    History,
     JobId,
     JobRecord,
     PilotId,
     PilotRecord,
     PilotStatus,
+    PolicySpec,
     RequestId,
     Rows,
     Segment,
@@ -106,6 +108,20 @@ class SaveHost(Struct, frozen=True):
     machine: str = ""
 
 
+class SavePolicy(Struct, frozen=True):
+    """What decides for the bag from now on."""
+
+    bag: BagId
+    policy: PolicySpec
+
+
+class SaveHistory(Struct, frozen=True):
+    """What is remembered of a host that was saved before."""
+
+    host: str
+    history: History
+
+
 class SaveToken(Struct, frozen=True):
     """A new token, or one that is revoked."""
 
@@ -144,6 +160,8 @@ Change: TypeAlias = (
     | RecordEnds
     | ReopenFailed
     | SaveHost
+    | SavePolicy
+    | SaveHistory
     | SaveToken
     | SavePilot
     | SavePilotStatus

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 from pyroaring import BitMap
 
-from covey.core import calls, checking, dispatch, ends, recovery
+from covey.core import calls, checking, ends, governing, lookahead, recalling, recovery
 from covey.core.actions import (
     AppendSegment,
     CloseBag,
@@ -15,10 +15,11 @@ from covey.core.actions import (
     ReopenFailed,
     SaveBag,
     SaveBagStatus,
+    SavePolicy,
     Submitted,
 )
 from covey.core.errors import InvalidBag
-from covey.core.events import PurgeRequested, RetryRequested, SegmentAppended
+from covey.core.events import PolicyRequested, PurgeRequested, RetryRequested, SegmentAppended
 from covey.core.model import (
     BagId,
     BagRecord,
@@ -55,11 +56,12 @@ def submit(turn: Turn, request: RequestId, spec: BagSpec) -> None:
     snapshot = BagSnapshot(bag=record, chunks=(), open_done=(), failed=(), tries={})
     bag = recovery.new_bag(snapshot)
     state.bags[id_] = bag
+    governing.noticed(state, bag)
     if spec.key:
         state.keys[spec.key] = id_
     turn.write(SaveBag(record))
     turn.note(Note("bag submitted", bag=id_, detail=f"{record.total} tasks"))
-    dispatch.reserve(turn, bag)
+    lookahead.reserve(turn, bag)
     turn.when_durable(Replying(request, Submitted(id_, record.total, False)))
 
 
@@ -88,7 +90,7 @@ def append(turn: Turn, event: SegmentAppended) -> None:
     if event.key:
         bag.keys.add(event.key)
     turn.write(AppendSegment(bag.id, segment, bag.total, event.key))
-    dispatch.reserve(turn, bag)
+    lookahead.reserve(turn, bag)
     turn.when_durable(Replying(event.request, Submitted(bag.id, bag.total, False)))
 
 
@@ -148,7 +150,7 @@ def pause(turn: Turn, request: RequestId, id_: BagId, reason: str) -> None:
     if bag is None or bag.status is not BagStatus.RUNNING:
         _done_or_unknown(turn, request, id_)
         return
-    dispatch.pause(turn, bag, reason or "by its owner")
+    recalling.pause(turn, bag, reason or "by its owner")
     turn.when_durable(Replying(request, Done(1)))
 
 
@@ -170,7 +172,23 @@ def _run_again(turn: Turn, bag: Bag) -> None:
     bag.reason = ""
     bag.streak = 0
     for first, stop in list(bag.awaited.items()):
-        dispatch.load_rows(turn, bag, first, stop)
+        lookahead.load_rows(turn, bag, first, stop)
+
+
+def set_policy(turn: Turn, event: PolicyRequested) -> None:
+    """Another policy from now on, if it is one. A bag that is over has no use for it."""
+    bag = turn.state.bags.get(event.bag)
+    if bag is None or bag.status not in _ALIVE:
+        _done_or_unknown(turn, event.request, event.bag)
+        return
+    try:
+        governing.change(turn.state, bag, event.policy)
+    except InvalidBag as error:
+        turn.refuse(event.request, Problem.INVALID, str(error))
+        return
+    turn.write(SavePolicy(bag.id, event.policy))
+    turn.note(Note("policy changed", bag=bag.id))
+    turn.when_durable(Replying(event.request, Done(1)))
 
 
 def purge(turn: Turn, event: PurgeRequested) -> None:
@@ -201,6 +219,7 @@ def forget(turn: Turn, id_: BagId) -> None:
             for attempt in attempts:
                 ends.cancel(turn, attempt)
         del turn.state.bags[id_]
+        governing.noticed(turn.state, bag)
 
 
 def retry(turn: Turn, event: RetryRequested) -> None:
@@ -267,11 +286,12 @@ def _reopen(turn: Turn, bag: Bag, event: RetryRequested) -> None:
     bag.not_before = turn.write(change)
     _run_again(turn, bag)
     bag.failed -= chosen
+    bag.rescued -= chosen
     settled = bag.done | bag.failed
     for first, stop in list(bag.marred.items()):
         if chosen.range_cardinality(first, stop):
             bag.chunks[first] = stop
-            dispatch.load_rows(turn, bag, first, stop)
+            lookahead.load_rows(turn, bag, first, stop)
             if not bag.failed.range_cardinality(first, stop):
                 del bag.marred[first]
     for first, stop in bag.chunks.items():

@@ -2,7 +2,7 @@
 
 from pathlib import PurePosixPath
 
-from covey.core import calls, classes
+from covey.core import calls, classes, governing
 from covey.core.errors import InvalidBag
 from covey.core.model import BagSpec, Blob, Segment
 from covey.core.numbering import check_segment, names_in
@@ -36,6 +36,7 @@ def check_spec(spec: BagSpec) -> None:
     classes.check(spec, names_in(segment))
     _check_chances(spec)
     _check_files(spec)
+    governing.check(spec.policy, spec, segment)
     if spec.calls:
         _check_calls(spec, segment)
     for what, text in (("setup", spec.setup), ("check", spec.check), ("notes", spec.notes)):

@@ -1,7 +1,8 @@
-"""Which class a task is of: the first rule of its bag that fits its values, else none.
+"""Which class a task is of. Decisions are made per class and not per task.
 
-Decisions are made per class and not per task. Class 0 is the bag's own need, class i + 1 that of
-rule i.
+The first rule of its bag that fits a task's values decides what it needs: class 0 is the bag's own
+need, class i + 1 that of rule i. A policy that looks at parameters splits these further, by their
+values, as tasks with new ones are met (`governing`).
 """
 
 from collections.abc import Callable, Sequence

@@ -1,56 +1,173 @@
 """Which tasks a pilot gets, and when others must give some back.
 
-Numbers go out only below the durable mark (`reserve` moves it ahead of demand), so after a crash
-everything above it is known never to have been sent.
+GridBot's Algorithm 1, per class of tasks: of the bags whose policy lets them run there, the best
+first (`_ordered`); `Concurrency` is a running minimum down that order. Of one bag go out first the
+tasks that nobody has in time (`overdue`), then those that wait, the lowest number first, then
+running ones that may run twice (`offers`).
 """
 
-from covey.core import resting
-from covey.core.actions import LeaseChunk, LoadRows, Note, SaveBagStatus
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+from typing import NamedTuple
+
+from covey.core import blame, matching
 from covey.core.fitting import serves, weight
-from covey.core.model import AttemptId, BagId, BagStatus, PilotStatus, TaskNumber
-from covey.core.numbering import Loaded
-from covey.core.space import Scalar
-from covey.core.state import Attempt, Bag, Pilot, Reserving, State
-from covey.core.transitions import step
+from covey.core.lookahead import reserve
+from covey.core.model import AttemptId, BagId, BagStatus, PilotId, PilotStatus, TaskNumber
+from covey.core.recalling import recall
+from covey.core.replication import may_have, watch
+from covey.core.state import Attempt, Bag, Match, Pilot, State
 from covey.core.turn import Turn
 
-MOST_SORTED = 4096  # tasks of a chunk that are told apart by class, in one go
+PLAIN = Match()
+MOST_AHEAD = 10_000  # tasks that Concurrency may send to one pilot
+MOST_BATCH = 1000  # waiting pilots among which the best are looked for
+
+
+class Candidate(NamedTuple):
+    """Classes of a bag that rank alike on a pilot. Without matches: all of them, whoever it is."""
+
+    bag: Bag
+    rank: float = 0.0
+    matches: list[Match | None] | None = None
+
+    def match(self, kind: int) -> Match | None:
+        if self.matches is None:
+            return PLAIN
+        found = self.matches[kind]
+        return found if found is not None and found.rank == self.rank else None
 
 
 def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
-    """Attempts for this pilot, oldest bag first. It prefetches only of bags of which it has run
-    a task well: what it wants is what it has measured, and this bag's tasks may be a thousand
+    """Attempts for this pilot, the best bag's first. It prefetches only of bags of which it has
+    run a task well: what it wants is what it has measured, and this bag's tasks may be a thousand
     times longer, or all fail."""
-    most = pilot.load + _room(turn.state, pilot)
+    state = turn.state
     taken: list[Attempt] = []
-    for bag in turn.state.bags.values():
-        if pilot.load >= most:
-            break
-        if bag.status is not BagStatus.RUNNING or bag.not_before > turn.state.durable:
-            continue
-        if not serves(pilot.record, bag):
-            continue
+    if state.draining or not hungry(state, pilot):
+        return taken
+    most = pilot.load + _room(state, pilot)
+    limit = MOST_AHEAD  # tasks that it may hold: Concurrency, so far down the order
+    for candidate in _candidates(turn, pilot):
+        bag = candidate.bag
+        limit, ahead = _concurrency(candidate, limit)
         enough = most if bag.id in pilot.proven else min(most, pilot.record.slots)
-        if pilot.rests:
-            enough = resting.share(turn, pilot, bag, enough)
-        _take_from(turn, pilot, bag, enough, taken)
+        if ahead:  # its policy says how much is sent ahead
+            enough = MOST_AHEAD
+        if pilot.load >= enough or len(pilot.attempts) >= limit:
+            if pilot.load >= most or len(pilot.attempts) >= limit:
+                break
+            continue
+        if blame.withheld(state, pilot, bag):
+            enough = blame.share(turn, pilot, bag, enough)
+        _take_from(turn, pilot, candidate, enough, limit, taken)
     return taken
 
 
-def _take_from(turn: Turn, pilot: Pilot, bag: Bag, enough: int, taken: list[Attempt]) -> None:
-    weights = [weight(need, pilot.record) for need in bag.needs]
-    while pilot.load < enough:
+def _concurrency(candidate: Candidate, limit: int) -> tuple[int, bool]:
+    """The running minimum, and whether this candidate's policy says anything."""
+    said = False
+    for match in candidate.matches or ():
+        if match is not None and match.rank == candidate.rank and match.concurrency is not None:
+            limit, said = min(limit, match.concurrency), True
+    return limit, said
+
+
+# -- the order ------------------------------------------------------------------------------
+
+
+def _candidates(turn: Turn, pilot: Pilot) -> Iterable[Candidate]:
+    state = turn.state
+    if state.policies != state.scene.policies:
+        matching.set_scene(state, turn.now)
+    there = (bag for bag in state.bags.values() if _may_go(state, pilot, bag))
+    if not state.scene.asking:
+        return map(Candidate, there)
+    found: list[Candidate] = []
+    for bag in there:
+        if bag.policy.plain:
+            found.append(Candidate(bag))
+        else:
+            face = matching.face_of(state, turn.now, pilot, bag.spec.owner)
+            matches = matching.matches(state, turn.now, pilot, bag, face)
+            ranks = {match.rank for match in matches if match is not None}
+            found += [Candidate(bag, rank, matches) for rank in ranks]
+            if not ranks and (bag.overdue or bag.offers):  # each is looked at by itself
+                found.append(Candidate(bag, 0.0, matches))
+            elif not ranks and bag.classify is not None:
+                reserve(turn, bag, searching=True)
+    return _ordered(found) if state.scene.ranking else found
+
+
+def _may_go(state: State, pilot: Pilot, bag: Bag) -> bool:
+    return (
+        bag.status is BagStatus.RUNNING
+        and bag.not_before <= state.durable
+        and serves(pilot.record, bag)
+        and (bag.asked_mark < bag.total or has_work(bag) or bool(bag.set_aside))
+    )
+
+
+def _ordered(found: list[Candidate]) -> Iterator[Candidate]:
+    """By rank, each owner's among themselves: an owner's bags have the places in the order of age
+    that they have together. Whose turn it is between owners, and what a site prefers, will come
+    before that."""
+    by_owner: dict[str, list[Candidate]] = {}
+    for one in found:
+        by_owner.setdefault(one.bag.spec.owner, []).append(one)
+    queues = {
+        owner: iter(sorted(theirs, key=attrgetter("rank"), reverse=True))
+        for owner, theirs in by_owner.items()
+    }
+    for one in found:
+        yield next(queues[one.bag.spec.owner])
+
+
+def hungry_first(turn: Turn) -> list[PilotId]:
+    """Those who wait for work, in the order in which they get it: who has waited longest, or in a
+    batch who ranks best for anything that waits."""
+    state = turn.state
+    waiting = list(state.hungry)
+    if not state.settings.batch or not state.scene.ranking or len(waiting) > MOST_BATCH:
+        return waiting
+    best: dict[PilotId, float] = {}
+    for id_ in waiting:
+        ranks = [one.rank for one in _candidates(turn, state.pilots[id_]) if has_work(one.bag)]
+        best[id_] = max(ranks, default=-float("inf"))
+    return sorted(waiting, key=lambda id_: -best[id_])
+
+
+# -- tasks of one bag -----------------------------------------------------------------------
+
+
+def _take_from(
+    turn: Turn, pilot: Pilot, candidate: Candidate, enough: int, limit: int, taken: list[Attempt]
+) -> None:
+    bag = candidate.bag
+    weights = [
+        weight(need, pilot.record) if candidate.match(kind) is not None else 0
+        for kind, need in enumerate(bag.needs)
+    ]
+    if bag.overdue:
+        _take_again(turn, pilot, bag, bag.overdue, enough, limit, taken)
+    while pilot.load < enough and len(pilot.attempts) < limit:
         kind = _next_class(bag, weights, pilot, enough)
         if kind is None:
             break
-        taken.append(_send(turn, pilot, bag, kind, weights[kind]))
-    reserve(turn, bag, searching=pilot.load < enough and bag.classify is not None)
+        match = candidate.match(kind) or PLAIN
+        taken.append(_send(turn, pilot, bag, _next_task(bag, kind), kind, weights[kind], match))
+    if bag.rescue and pilot.record.site in bag.policy.spec.failover_sites:
+        _rescue(turn, pilot, bag, enough, limit, taken)
+    room = pilot.load < enough and len(pilot.attempts) < limit
+    reserve(turn, bag, searching=room and bag.classify is not None)
+    if bag.offers and room and pilot.load < pilot.record.slots and bag.asked_mark == bag.total:
+        _take_again(turn, pilot, bag, bag.offers, enough, limit, taken)
 
 
 def _next_class(bag: Bag, weights: list[int], pilot: Pilot, enough: int) -> int | None:
     """The class of the lowest number that this pilot can run. One that is larger than what is
     left of the pilot may go too if the pilot has nothing else: it will wait there for room."""
-    if bag.classify is None:
+    if bag.classify is None and len(weights) == 1:
         there = weights[0] and (bag.ready[0] or bag.next < bag.mark)
         return 0 if there and _room_for(weights[0], pilot, enough) else None
     found: int | None = None
@@ -60,163 +177,13 @@ def _next_class(bag: Bag, weights: list[int], pilot: Pilot, enough: int) -> int 
             least = ready.min()
             if found is None or least < lowest:
                 found, lowest = kind, least
+    if found is None and bag.classify is None and bag.next < bag.mark and weights[0]:
+        return 0 if _room_for(weights[0], pilot, enough) else None
     return found
 
 
 def _room_for(taken: int, pilot: Pilot, enough: int) -> bool:
     return pilot.load + taken <= enough or pilot.load == 0
-
-
-def hungry(state: State, pilot: Pilot) -> bool:
-    return pilot.status is PilotStatus.ACTIVE and pilot.load < pilot.want
-
-
-def work_available(state: State) -> bool:
-    return any(
-        bag.status is BagStatus.RUNNING
-        and bag.not_before <= state.durable
-        and (any(bag.ready) or bag.next < bag.mark)
-        for bag in state.bags.values()
-    )
-
-
-def reserve(turn: Turn, bag: Bag, *, searching: bool = False) -> None:
-    """Keep the mark ahead: chunks double while they are used up. A pilot that finds nothing of
-    its classes (`searching`) makes us look further, within bounds."""
-    settings = turn.state.settings
-    if bag.asked_mark >= bag.total:
-        return
-    ahead = bag.asked_mark - bag.next
-    if bag.classify is not None:
-        ahead += bag.waiting()
-    if ahead > bag.chunk // 2:
-        looked_far = len(bag.chunks) >= settings.most_lookahead or bag.asked_mark > bag.mark
-        if not searching or looked_far:
-            return
-    largest = settings.largest_chunk
-    if bag.classify is not None:
-        largest = min(largest, MOST_SORTED)
-    bag.chunk = min(max(settings.chunk, bag.chunk * 2), largest)
-    part = bag.numbering.part(bag.asked_mark)
-    first, stop = bag.asked_mark, min(bag.asked_mark + bag.chunk, part.stop)
-    bag.asked_mark = stop
-    bag.starts.append(first)
-    bag.chunks[first] = stop
-    bag.unfinished[first] = stop - first
-    turn.write(LeaseChunk(bag.id, first, stop), Reserving(bag.id, first))
-
-
-def reserved(turn: Turn, bag: Bag, first: int) -> None:
-    """The chunk is durable. Its tasks may go out once their values are known."""
-    stop = bag.chunks.get(first)
-    if stop is None:
-        return  # cancelled meanwhile
-    if bag.numbering.part(first).rows is None:
-        _open_up(bag, first)
-    else:
-        load_rows(turn, bag, first, stop)
-
-
-def _open_up(bag: Bag, first: int) -> None:
-    """Move the mark over this chunk, and those behind it that were waiting for it."""
-    bag.opened.add(first)
-    while bag.mark in bag.opened:
-        bag.opened.remove(bag.mark)
-        bag.mark = bag.chunks[bag.mark]
-    if bag.classify is not None and bag.status in (BagStatus.RUNNING, BagStatus.PAUSED):
-        for task in range(bag.next, bag.mark):
-            bag.ready[bag.class_of(task)].add(task)
-        bag.next = bag.mark
-
-
-def load_rows(turn: Turn, bag: Bag, first: int, stop: int) -> None:
-    part = bag.numbering.part(first)
-    if part.rows is None:
-        return
-    bag.awaited[first] = stop
-    rows = (part.row_of(first), part.row_of(stop - 1) + 1)
-    turn.actions.append(LoadRows(bag.id, first, part.rows, *rows))
-
-
-def rows_loaded(turn: Turn, id_: BagId, first: int, rows: list[list[Scalar]]) -> None:
-    bag = turn.state.bags.get(id_)
-    if bag is None or first not in bag.awaited:
-        return  # it is over, or they were asked for twice
-    stop = bag.awaited.pop(first)
-    bag.numbering.loaded[first] = Loaded(bag.numbering.part(first).row_of(first), rows)
-    waiting = [task for task in bag.parked if first <= task < stop]
-    for task in waiting:
-        bag.parked.remove(task)
-        bag.free(task)
-    if first >= bag.mark:
-        _open_up(bag, first)
-
-
-def rows_failed(turn: Turn, id_: BagId, first: int, reason: str) -> None:
-    """The bag cannot go on without them; its owner is told, and may resume it."""
-    bag = turn.state.bags.get(id_)
-    if bag is not None and first in bag.awaited:
-        pause(turn, bag, f"the file of its parameters cannot be read: {reason}")
-
-
-def pause(turn: Turn, bag: Bag, reason: str) -> None:
-    """Nothing more goes out; what runs goes on, what was prefetched is asked back."""
-    if bag.status is not BagStatus.RUNNING:
-        return
-    bag.status = step(bag.status, BagStatus.PAUSED)
-    bag.reason = reason
-    turn.note(Note("bag paused", bag=bag.id, detail=reason))
-    done, failed = len(bag.done), len(bag.failed)
-    turn.write(SaveBagStatus(bag.id, bag.status, turn.now, done, failed, reason))
-    for attempts in bag.live.values():
-        for attempt in attempts:
-            recall(turn, attempt)
-
-
-def recall_surplus(turn: Turn) -> None:
-    """Slots stand idle and nothing is left to send: ask for prefetched tasks back.
-
-    A recalled task goes elsewhere only when its pilot says that it had not started."""
-    state = turn.state
-    idle = sum(
-        max(0, state.pilots[id_].record.slots - state.pilots[id_].load) for id_ in state.hungry
-    )
-    if idle <= 0 or work_available(state):
-        return
-    for pilot in state.pilots.values():
-        surplus = pilot.load - pilot.record.slots
-        if surplus <= 0 or pilot.status is not PilotStatus.ACTIVE:
-            continue
-        share = min((surplus + 1) // 2, idle)
-        for attempt in reversed(pilot.attempts.values()):
-            if share <= 0:
-                break
-            if recall(turn, attempt):
-                idle -= attempt.weight
-                share -= attempt.weight
-
-
-def recall(turn: Turn, attempt: Attempt) -> bool:
-    """Ask for it back, if it has not started. Whether that was asked only now."""
-    if attempt.recalled or attempt.cancelled:
-        return False
-    attempt.recalled = True
-    turn.state.pilots[attempt.pilot].recalls.append(attempt)
-    turn.state.signalled[attempt.pilot] = None
-    return True
-
-
-def _room(state: State, pilot: Pilot) -> int:
-    """How many more this pilot may hold. Near the end of the work nobody prefetches more than
-    its share, so that the last tasks do not queue behind one slot while others idle."""
-    if state.draining or pilot.status is not PilotStatus.ACTIVE:
-        return 0
-    room = pilot.want - pilot.load
-    idle_slots = pilot.record.slots - pilot.load
-    if room <= idle_slots:
-        return room
-    fair = -(-state.unsent() * pilot.record.slots // max(state.slots(), 1))
-    return min(room, max(idle_slots, fair))
 
 
 def _next_task(bag: Bag, kind: int) -> TaskNumber:
@@ -229,12 +196,129 @@ def _next_task(bag: Bag, kind: int) -> TaskNumber:
     return TaskNumber(bag.next - 1)
 
 
-def _send(turn: Turn, pilot: Pilot, bag: Bag, kind: int, taken: int) -> Attempt:
+def _take_again(
+    turn: Turn,
+    pilot: Pilot,
+    bag: Bag,
+    tasks: dict[int, None],
+    enough: int,
+    limit: int,
+    taken: list[Attempt],
+) -> None:
+    """Tasks that are out already, each looked at by itself."""
+    for task in list(tasks):
+        if pilot.load >= enough or len(pilot.attempts) >= limit:
+            break
+        match = may_have(turn, pilot, bag, task)
+        kind = bag.live[task][0].kind
+        slots = weight(bag.needs[kind], pilot.record)
+        if match is not None and slots and _room_for(slots, pilot, enough):
+            del tasks[task]
+            attempt = _send(turn, pilot, bag, TaskNumber(task), kind, slots, match)
+            attempt.replica = True
+            bag.replicas += 1
+            taken.append(attempt)
+
+
+def _rescue(
+    turn: Turn, pilot: Pilot, bag: Bag, enough: int, limit: int, taken: list[Attempt]
+) -> None:
+    """Tasks that failed elsewhere, on a site where they have one more chance."""
+    for task in list(bag.rescue):
+        kind = bag.class_of(task)
+        slots = weight(bag.needs[kind], pilot.record)
+        if pilot.load >= enough or len(pilot.attempts) >= limit:
+            break
+        if slots and _room_for(slots, pilot, enough):
+            bag.rescue.remove(task)
+            taken.append(_send(turn, pilot, bag, TaskNumber(task), kind, slots, PLAIN))
+
+
+def _send(
+    turn: Turn, pilot: Pilot, bag: Bag, task: TaskNumber, kind: int, slots: int, match: Match
+) -> Attempt:
     state = turn.state
-    task = _next_task(bag, kind)
     id_ = AttemptId(state.epoch, state.next_sequence)
     state.next_sequence += 1
-    attempt = Attempt(id_, bag.id, task, pilot.record.id, turn.now, kind, taken)
+    attempt = Attempt(id_, bag.id, task, pilot.record.id, turn.now, kind, slots, rank=match.rank)
     pilot.add(attempt)
     bag.live.setdefault(task, []).append(attempt)
+    bag.dirty = True
+    if match.deadline:
+        watch(state, attempt, match.deadline)
     return attempt
+
+
+# -- how much ---------------------------------------------------------------------------------
+
+
+def hungry(state: State, pilot: Pilot) -> bool:
+    return pilot.status is PilotStatus.ACTIVE and pilot.load < pilot.want
+
+
+def work_available(state: State) -> bool:
+    return any(
+        bag.status is BagStatus.RUNNING and bag.not_before <= state.durable and has_work(bag)
+        for bag in state.bags.values()
+    )
+
+
+def has_work(bag: Bag) -> bool:
+    again = bag.overdue or bag.offers or bag.rescue
+    return bool(bag.next < bag.mark or any(bag.ready) or again)
+
+
+def _room(state: State, pilot: Pilot) -> int:
+    """How many more this pilot may hold. Near the end of the work nobody prefetches more than
+    its share, so that the last tasks do not queue behind one slot while others idle."""
+    room = pilot.want - pilot.load
+    idle_slots = pilot.record.slots - pilot.load
+    if room <= idle_slots:
+        return room
+    slots, unsent = max(state.slots(), 1), 0
+    for bag in state.bags.values():
+        unsent += bag.unsent()
+        if unsent * pilot.record.slots >= room * slots:
+            return room
+    return min(room, max(idle_slots, -(-unsent * pilot.record.slots // slots)))
+
+
+def recall_surplus(turn: Turn) -> None:
+    """Slots stand idle and nothing is left to send to them: ask for prefetched tasks back that
+    they could run."""
+    state = turn.state
+    idle = [state.pilots[id_] for id_ in state.hungry]
+    slots = sum(max(0, one.record.slots - one.load) for one in idle)
+    suits: dict[tuple[BagId, int], bool] = {}
+    for pilot in state.pilots.values() if slots > 0 else ():
+        surplus = pilot.load - pilot.record.slots
+        if surplus <= 0 or pilot.status is not PilotStatus.ACTIVE:
+            continue
+        share = min((surplus + 1) // 2, slots)
+        for attempt in reversed(pilot.attempts.values()):
+            if share <= 0:
+                break
+            key = (attempt.bag, attempt.kind)
+            if key not in suits:
+                suits[key] = _suits(turn, state.bags.get(attempt.bag), attempt.kind, idle)
+            if suits[key] and recall(turn, attempt):
+                slots -= attempt.weight
+                share -= attempt.weight
+
+
+def _suits(turn: Turn, bag: Bag | None, kind: int, idle: list[Pilot]) -> bool:
+    """Whether somebody who stands idle could run such a task, and none of them waits."""
+    if bag is None or bag.next < bag.mark or any(bag.ready):
+        return False
+    return any(_could(turn, pilot, bag, kind) for pilot in idle)
+
+
+def _could(turn: Turn, pilot: Pilot, bag: Bag, kind: int) -> bool:
+    if not serves(pilot.record, bag) or not weight(bag.needs[kind], pilot.record):
+        return False
+    if blame.withheld(turn.state, pilot, bag):
+        return False
+    if bag.policy.plain:
+        return True
+    face = matching.face_of(turn.state, turn.now, pilot, bag.spec.owner)
+    return matching.matches(turn.state, turn.now, pilot, bag, face)[kind] is not None

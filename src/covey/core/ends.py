@@ -6,7 +6,8 @@ The rules, in order:
 - A failure of an attempt that core gave up before (lost, recalled for good) is only recorded.
 - A task's own failure (exit status, memory, output) uses up a retry; without retries left it
   counts. One that ran into its time limit is given more time a few times, whatever its retries.
-- So many own failures in a row, without a success, pause the bag: it fails everywhere.
+- A task without chances left has one more on the bag's fail-over sites, if it has any.
+- So many own failures in a row, without a success, pause the bag: it fails everywhere (`blame`).
 - A loss of infrastructure uses up no retry. Only a bag that is not idempotent is not repeated.
 - An attempt that never started is as if it had never been.
 - A pilot speaks of what it was given. An end that it cannot know of is as if it had never come.
@@ -16,7 +17,7 @@ from base64 import b64decode
 from binascii import Error as BadBase64
 from functools import partial
 
-from covey.core import dispatch, resting
+from covey.core import blame, history, recalling
 from covey.core.actions import CloseChunk, Note, RecordEnds, SaveBagStatus
 from covey.core.causes import cause_of
 from covey.core.fitting import serves
@@ -66,11 +67,13 @@ def settle(turn: Turn, pilot: Pilot, end: End) -> EndRecord | None:
             state.loading[BagId(end.bag)] = True
     else:
         expected = attempt is not None or end.task in bag.doubt  # of which we forgot
+        bag.dirty = True
         if attempt is not None:
             _forget_attempt(bag, attempt)
-        verdict = _judge(turn, bag, end, expected)
-    if attempt is not None and bag is not None:
-        resting.note(turn, pilot, bag, end.outcome)
+            blame.note(turn, pilot, bag, end.outcome)
+        verdict = _judge(turn, pilot, bag, end, expected)
+    if attempt is not None:
+        history.note(turn, pilot.record, end, attempt.sent)
     if attempt is not None and end.outcome == OK:
         pilot.proven.add(attempt.bag)
         if bag is not None:
@@ -164,7 +167,7 @@ def _finished(turn: Turn, bag: Bag) -> SaveBagStatus:
     return SaveBagStatus(bag.id, BagStatus.FINISHED, turn.now, done, failed)
 
 
-def _judge(turn: Turn, bag: Bag, end: End, expected: bool) -> Verdict:
+def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, expected: bool) -> Verdict:
     task = TaskNumber(end.task)
     if not 0 <= task < bag.next or task in bag.done:
         return Verdict.WASTE
@@ -174,7 +177,14 @@ def _judge(turn: Turn, bag: Bag, end: End, expected: bool) -> Verdict:
         return Verdict.WASTE
     if bag.status not in (BagStatus.RUNNING, BagStatus.PAUSED):
         return Verdict.WASTE
-    if _is_final(turn, bag, task, end.outcome):
+    turn.state.news += 1
+    final = _is_final(turn, bag, task, end.outcome)
+    if final and _has_last_chance(bag, task, end.outcome):
+        bag.doubt.discard(task)
+        bag.rescue.add(task)
+        bag.rescued.add(task)
+        verdict = Verdict.WASTE
+    elif final:
         bag.doubt.discard(task)
         _give_up(turn, bag, task)
         verdict = Verdict.COUNTS
@@ -185,12 +195,19 @@ def _judge(turn: Turn, bag: Bag, end: End, expected: bool) -> Verdict:
         elif task not in bag.doubt:
             bag.free(task)
         verdict = Verdict.WASTE
-    if end.outcome in OWN_FAILURES:
+    if end.outcome in OWN_FAILURES and blame.counts(turn.state, pilot, bag):
         bag.streak += 1
         if 0 < bag.spec.breaker <= bag.streak:
             words = f"{bag.streak} failures in a row, and no success; the last: {cause_of(end)}"
-            dispatch.pause(turn, bag, words)
+            recalling.pause(turn, bag, words)
     return verdict
+
+
+def _has_last_chance(bag: Bag, task: TaskNumber, outcome: str) -> bool:
+    """On a fail-over site, once."""
+    if not bag.policy.spec.failover_sites or task in bag.rescued or not bag.spec.idempotent:
+        return False
+    return outcome in OWN_FAILURES
 
 
 def _is_final(turn: Turn, bag: Bag, task: TaskNumber, outcome: str) -> bool:
@@ -250,7 +267,8 @@ def _count_down(turn: Turn, bag: Bag, task: TaskNumber) -> None:
     bag.unfinished[first] -= 1
     if bag.unfinished[first] == 0:
         del bag.chunks[first], bag.unfinished[first]
-        bag.awaited.pop(first, None)
+        for chunks in (bag.awaited, bag.set_aside, bag.sorted_at):
+            chunks.pop(first, None)
         bag.numbering.loaded.pop(first, None)
         if bag.failed.range_cardinality(first, stop):
             bag.marred[first] = stop
@@ -273,6 +291,8 @@ def _forget_attempt(bag: Bag, attempt: Attempt) -> None:
         rest.remove(attempt)
     if not rest:
         bag.live.pop(attempt.task, None)
+        bag.overdue.pop(attempt.task, None)
+        bag.offers.pop(attempt.task, None)
 
 
 def _record(

@@ -8,7 +8,17 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from covey.core.model import BagId, BagSnapshot, BagSpec, JobId, PilotId, RequestId, Role, Segment
+from covey.core.model import (
+    BagId,
+    BagSnapshot,
+    BagSpec,
+    JobId,
+    PilotId,
+    PolicySpec,
+    RequestId,
+    Role,
+    Segment,
+)
 from covey.core.space import Scalar
 from covey.pilot.messages import Enrol, Leave, Sync
 
@@ -59,6 +69,14 @@ class RetryRequested(Struct, frozen=True):
     tasks: tuple[int, ...] | None = None
     memory: float = 1.0
     time: float = 1.0
+
+
+class PolicyRequested(Struct, frozen=True):
+    """Let this decide for the bag from now on."""
+
+    request: RequestId
+    bag: BagId
+    policy: PolicySpec
 
 
 class PurgeRequested(Struct, frozen=True):
@@ -179,6 +197,10 @@ class DrainRequested(Struct, frozen=True):
     """The server is about to end: send the pilots home."""
 
 
+class DrawContinued(Struct, frozen=True):
+    """There was time for more of what core could not look at in one go (`state.drawing`)."""
+
+
 class Ticked(Struct, frozen=True):
     """Some time has passed (about a second)."""
 
@@ -191,6 +213,7 @@ Event: TypeAlias = (
     | PauseRequested
     | ResumeRequested
     | RetryRequested
+    | PolicyRequested
     | PurgeRequested
     | TokenIssued
     | TokenRevoked
@@ -208,5 +231,6 @@ Event: TypeAlias = (
     | JobRefused
     | JobEnded
     | DrainRequested
+    | DrawContinued
     | Ticked
 )

@@ -18,7 +18,7 @@ def identify(turn: Turn, enrol: Enrol, pilot: PilotId) -> str:
     if not enrol.machine:
         return ""
     itself = f"{enrol.machine}/{enrol.boot}"[:128]
-    if itself in turn.state.hosts:  # it has been found to be a clone before
+    if itself in turn.state.machines:  # it has been found to be a clone before
         return itself
     for other in turn.state.pilots.values():
         record = other.record
@@ -31,7 +31,7 @@ def identify(turn: Turn, enrol: Enrol, pilot: PilotId) -> str:
 
 def name(turn: Turn, machine: str, called: str) -> str:
     """The name of this host: the one it has, else what it calls itself if nobody else does."""
-    hosts = turn.state.hosts
+    hosts = turn.state.machines
     if not machine:
         return called
     if machine not in hosts:

@@ -136,6 +136,26 @@ class Segment(Struct, frozen=True, kw_only=True, omit_defaults=True):
     rows: Rows | None = None
 
 
+class PolicySpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What decides for a bag, as its owner wrote it: ClassAd expressions, and plain keys that
+    become part of them (`core.policies`). Empty: as the preset has it."""
+
+    preset: str = ""
+    requirements: str = ""  # JobRequirements: where a task may run
+    rank: str = ""  # Rank: which of an owner's bags goes first there
+    concurrency: str = ""  # Concurrency: tasks that a pilot holds, running or sent ahead
+    deadline: str = ""  # Deadline: seconds, or 30m, after which an attempt is given up
+    replication: str = ""  # ReplicationRequirements: whether a running task gets another attempt
+    tail: str = ""  # TailCondition: whether the bag is in its tail
+    sticky_tail: bool | None = None  # once in its tail, always
+    max_replicas: str = ""  # MaxReplicas: live attempts of a task, at most
+    only_sites: tuple[str, ...] = ()
+    avoid_sites: tuple[str, ...] = ()
+    only_hosts: tuple[str, ...] = ()
+    avoid_hosts: tuple[str, ...] = ()
+    failover_sites: tuple[str, ...] = ()  # for tasks that failed elsewhere
+
+
 class BagSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a person asks for. Equal keys are one submission, however often it is sent."""
 
@@ -161,6 +181,7 @@ class BagSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     overtimes: int = 3  # … up to so often, on top of the retries
     breaker: int = 30  # so many failures in a row, with no success, pause the bag; 0: never
     idempotent: bool = True
+    policy: PolicySpec = PolicySpec()
     inputs: tuple[Placed, ...] = ()
     task_inputs: tuple[TaskInput, ...] = ()
     manifest: dict[str, Blob] = {}
@@ -186,6 +207,7 @@ class BagRecord(Struct, frozen=True, kw_only=True):
     reason: str = ""  # why it is paused
     open: bool = False
     segments: tuple[Segment, ...] = ()
+    policy: PolicySpec | None = None  # since it was changed; else that of the spec holds
 
 
 class Reopening(Struct, frozen=True, kw_only=True):
@@ -218,6 +240,34 @@ class PilotRecord(Struct, frozen=True, kw_only=True):
     owner: str = ""  # whose tasks it runs; empty: anybody's
     status: PilotStatus = PilotStatus.ACTIVE
     recorded: int = 0  # the last sync whose ends are durable
+
+
+class Ban(Struct, frozen=True, omit_defaults=True):
+    """Of a host, for the bags of one owner."""
+
+    since: float  # the first failure since the last success
+    until: float = 0.0
+    times: int = 0
+
+
+class History(Struct, omit_defaults=True):
+    """What is remembered of a host, whoever runs on it. Counts marked as decayed lose half their
+    weight in `history.HALF_LIFE`; `at` is when they were last brought up to date."""
+
+    site: str = ""
+    at: float = 0.0
+    done: float = 0.0  # decayed
+    failed: float = 0.0  # decayed: a task's failure or the host's
+    lost: float = 0.0  # decayed: with its pilot
+    cpu_seconds: float = 0.0  # decayed: of what ended well
+    turnaround: float = 0.0  # from sending to delivery, a moving mean
+    day: int = 0  # since 1970, of the next two
+    done_today: int = 0
+    failed_today: int = 0
+    row: int = 0  # failures since the last success
+    last_done: float = 0.0
+    last_failed: float = 0.0
+    bans: dict[str, Ban] = {}  # by owner
 
 
 class TokenRecord(Struct, frozen=True, kw_only=True):
@@ -315,6 +365,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     next_pilot: int
     keys: dict[str, BagId]  # submission keys of every bag
     hosts: dict[str, str] = {}  # machine -> the name under which it is known
+    histories: dict[str, History] = {}  # by the host's name
     tokens: tuple[TokenRecord, ...] = ()  # not revoked; some may have expired
     next_token: int = 1
 
@@ -332,5 +383,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     most_ends: int = 4096
     most_pilots: int = 100_000
     most_losses: int = 20
+    buffer_seconds: float = 30.0  # that a chunk which fits nobody stands in the way of others
+    replicate_seconds: float = 1.0  # between two draws
+    ban_seconds: float = 3600.0  # T: the longest
+    ban_growth: float = 650.0  # C: how fast they become longer
+    batch: bool = False  # when work comes, give it to the best of those who wait, not the first
     local_pilots: int = 0
     local_slots: int = 1

@@ -9,7 +9,7 @@ import math
 
 from msgspec.structs import replace
 
-from covey.core import dispatch, ends, hosts, recovery
+from covey.core import dispatch, ends, history, hosts, recovery
 from covey.core.actions import Done, Note, Problem, RecordEnds, SaveHost, SavePilot, SavePilotStatus
 from covey.core.checking import is_digest
 from covey.core.events import PilotEnrolled
@@ -101,7 +101,9 @@ def enrol(turn: Turn, event: PilotEnrolled) -> None:
         turn.note(Note("pilot enrolled", pilot=id_, job=enrol_.job, detail=enrol_.host))
     else:  # its first answer was lost, or somebody took its place: it must say what it holds
         pilot = state.pilots[id_]
+        history.host_of(state, pilot.record).pilots.pop(id_, None)
         pilot.record, pilot.resync, pilot.heard = record, True, turn.now
+    history.host_of(state, record).pilots[id_] = None
     job = state.jobs.get(record.job)
     if job is not None and job.pilot not in state.pilots:
         job.pilot = id_
@@ -399,7 +401,7 @@ def _task(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> Task | None:
     """The attempt as it is sent; nothing if a file of the task's own does not exist."""
     values = bag.values(attempt.task)
     if not (bag.raised or bag.short or bag.overtimes or bag.filled or bag.large):
-        return Task(attempt.id.sequence, attempt.bag, attempt.task, values, attempt.kind)
+        return Task(attempt.id.sequence, attempt.bag, attempt.task, values, bag.rules[attempt.kind])
     inputs: list[Input] = []
     for source, path, copy in bag.filled:
         key = source(values, attempt.task, attempt.bag)
@@ -419,7 +421,7 @@ def _task(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> Task | None:
         attempt.bag,
         attempt.task,
         values,
-        attempt.kind,
+        bag.rules[attempt.kind],
         memory_mb,
         seconds,
         inputs,
@@ -498,6 +500,7 @@ def remove(turn: Turn, pilot: Pilot, status: PilotStatus, reason: str) -> None:
         if waiting.request is not None:
             turn.refuse(waiting.request, Problem.UNKNOWN_PILOT, reason)
     state.pilots.pop(id_)
+    history.host_of(state, pilot.record).pilots.pop(id_, None)
     state.pilot_keys.pop(pilot.record.key, None)
     _forget_in_queues(turn, id_)
     recovery.save_departure(turn, SavePilotStatus(id_, status, turn.now, reason))

@@ -8,9 +8,9 @@ have passed, what is still in doubt is nobody's and goes out again.
 
 from pyroaring import BitMap
 
-from covey.core import calls, dispatch, ends, tokens
+from covey.core import calls, ends, governing, history, lookahead, tokens
 from covey.core.actions import CloseChunk, Note, SavePilotStatus
-from covey.core.classes import classifier, needs_of
+from covey.core.classes import needs_of
 from covey.core.filling import filler
 from covey.core.fitting import serves, weight
 from covey.core.model import (
@@ -39,7 +39,8 @@ def rebuild(snapshot: Snapshot, settings: Settings, now: float) -> Turn:
     turn = Turn(state, now)
     state.next_bag, state.next_pilot = snapshot.next_bag, snapshot.next_pilot
     state.keys = dict(snapshot.keys)
-    state.hosts = dict(snapshot.hosts)
+    state.machines = dict(snapshot.hosts)
+    history.restore(state, snapshot.histories, now)
     tokens.restore(state, snapshot.tokens, snapshot.next_token)
     state.adopt_until = now + settings.adopt_seconds
     for record in snapshot.pilots:
@@ -47,6 +48,7 @@ def rebuild(snapshot: Snapshot, settings: Settings, now: float) -> Turn:
         pilot.last = pilot.recorded = record.recorded
         state.pilots[record.id] = pilot
         state.pilot_keys[record.key] = record.id
+        history.host_of(state, record).pilots[record.id] = None
         if record.status is not PilotStatus.LOST:
             state.unheard[record.id] = None
     for job in snapshot.jobs:
@@ -87,7 +89,7 @@ def restore(turn: Turn, snapshot: BagSnapshot) -> Bag:
         if left:
             bag.chunks[chunk.first] = chunk.stop
             bag.unfinished[chunk.first] = left
-            dispatch.load_rows(turn, bag, chunk.first, chunk.stop)
+            lookahead.load_rows(turn, bag, chunk.first, chunk.stop)
             continue
         if bag.failed.range_cardinality(chunk.first, chunk.stop):
             bag.marred[chunk.first] = chunk.stop
@@ -104,6 +106,7 @@ def restore(turn: Turn, snapshot: BagSnapshot) -> Bag:
             if attempt.bag == bag.id:
                 bag.live.setdefault(attempt.task, []).append(attempt)
     turn.state.bags[bag.id] = bag
+    governing.noticed(turn.state, bag)
     ends.finish_if_over(turn, bag)
     return bag
 
@@ -139,12 +142,12 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
         spec.log_kb,
         spec.calls,
     )
-    return Bag(
+    bag = Bag(
         record.id,
         spec,
         body,
         needs,
-        classifier(spec, names),
+        None,
         numbering,
         record.created,
         record.open,
@@ -152,11 +155,16 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
             (filler(one.source, names), filler(one.path, names), one.copy)
             for one in spec.task_inputs
         ],
+        governing.compiled(record.policy or spec.policy),
         large=spec.calls and any(map(calls.has_files, segments)),
         keys=set(snapshot.keys),
         ready=[BitMap() for _ in needs],
         times=[Times() for _ in needs],
+        rules=list(range(len(needs))),
+        samples=[None for _ in needs],
     )
+    governing.split(bag)
+    return bag
 
 
 def _input(placed: Placed) -> Input:
@@ -270,6 +278,7 @@ def _release_doubt(turn: Turn) -> None:
         else:
             for task in list(bag.doubt):
                 ends.lose_unknown(turn, bag, TaskNumber(task))
+    turn.state.news += 1
     departed, turn.state.departed = turn.state.departed, {}
     for change in departed.values():
         if change is not None:

@@ -6,7 +6,17 @@ is), `events` and `actions` (the vocabulary), then `bags`, `pilots`, `dispatch`,
 `recovery`, `overlay` (the decisions).
 """
 
-from covey.core import bags, dispatch, overlay, pilots, recovery, tokens
+from covey.core import (
+    bags,
+    dispatch,
+    history,
+    lookahead,
+    overlay,
+    pilots,
+    recovery,
+    replication,
+    tokens,
+)
 from covey.core.actions import Action
 from covey.core.events import (
     BagLoaded,
@@ -15,6 +25,7 @@ from covey.core.events import (
     CloseRequested,
     Committed,
     DrainRequested,
+    DrawContinued,
     Event,
     FollowRequested,
     JobEnded,
@@ -24,6 +35,7 @@ from covey.core.events import (
     PilotDismissed,
     PilotEnrolled,
     PilotLeft,
+    PolicyRequested,
     PurgeRequested,
     RequestDropped,
     ResumeRequested,
@@ -74,10 +86,12 @@ class Scheduler:
             del state.signalled[id_]
             if id_ in state.pilots:
                 pilots.answer_parked(turn, state.pilots[id_])
-        for id_ in list(state.hungry):
-            if not dispatch.work_available(state):
-                break
-            pilots.answer_parked(turn, state.pilots[id_])
+        if state.hungry and state.offered != state.news:
+            state.offered = state.news
+            for id_ in dispatch.hungry_first(turn):
+                if not dispatch.work_available(state):
+                    break
+                pilots.answer_parked(turn, state.pilots[id_])
 
 
 def _decide(turn: Turn, event: Event) -> None:
@@ -104,6 +118,8 @@ def _decide(turn: Turn, event: Event) -> None:
         case RetryRequested():
             bags.retry(turn, event)
             overlay.provide(turn)
+        case PolicyRequested():
+            bags.set_policy(turn, event)
         case PurgeRequested():
             bags.purge(turn, event)
         case TokenIssued():
@@ -118,9 +134,9 @@ def _decide(turn: Turn, event: Event) -> None:
             bags.loaded(turn, request, bag, snapshot)
             overlay.provide(turn)
         case RowsLoaded(bag, chunk, rows):
-            dispatch.rows_loaded(turn, bag, chunk, rows)
+            lookahead.rows_loaded(turn, bag, chunk, rows)
         case RowsFailed(bag, chunk, reason):
-            dispatch.rows_failed(turn, bag, chunk, reason)
+            lookahead.rows_failed(turn, bag, chunk, reason)
         case PilotEnrolled():
             pilots.enrol(turn, event)
         case PilotLeft(request, leave):
@@ -133,11 +149,17 @@ def _decide(turn: Turn, event: Event) -> None:
             overlay.ended(turn, job, reason)
         case DrainRequested():
             turn.state.draining = True
+            history.save(turn, at_once=True)
             turn.state.signalled.update(dict.fromkeys(turn.state.pilots))
+        case DrawContinued():
+            replication.go_on(turn)
         case Ticked():
+            turn.state.news += 1  # somebody's ban is over, some statistic has changed
             pilots.tick(turn)
             recovery.tick(turn)
+            replication.tick(turn)
             dispatch.recall_surplus(turn)
+            history.save(turn)
             overlay.provide(turn)
 
 
@@ -150,9 +172,10 @@ def _follow_up(turn: Turn, then: Then) -> None:
                 pilots.answer_durable(turn, state.pilots[pilot], number)
         case Replying(request, message):
             turn.reply(request, message)
+            state.news += 1  # of what has become durable some may now go out
         case Reserving(bag, chunk):
             if bag in state.bags:
-                dispatch.reserved(turn, state.bags[bag], chunk)
+                lookahead.reserved(turn, state.bags[bag], chunk)
         case Starting(job):
             overlay.start(turn, job)
         case Forgetting(bag):

@@ -7,10 +7,13 @@ bitmaps, plus one `Attempt` for each task that is out with a pilot.
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
+from random import Random
+from typing import NamedTuple
 
 from msgspec import Struct, field
 from pyroaring import BitMap
 
+from covey.classad import Ad
 from covey.core import calls
 from covey.core.actions import ReplyMessage, SavePilotStatus
 from covey.core.classes import Classify
@@ -22,6 +25,7 @@ from covey.core.model import (
     BagSpec,
     BagStatus,
     Blob,
+    History,
     JobId,
     JobRecord,
     Need,
@@ -34,6 +38,7 @@ from covey.core.model import (
     TokenRecord,
 )
 from covey.core.numbering import Numbering
+from covey.core.policies import Compiled
 from covey.core.space import Scalar
 from covey.pilot.messages import Answer, Body, End, Followed
 
@@ -48,6 +53,10 @@ class Attempt(Struct, eq=False):
     sent: float
     kind: int = 0  # its class
     weight: int = 1  # slots of its pilot that it takes
+    deadline: float = 0.0  # when it is no longer waited for; 0: never
+    expired: bool = False  # … which has happened
+    replica: bool = False  # its task was out already
+    rank: float = 0.0  # what its bag's policy thought of the host
     recalled: bool = False
     cancelled: bool = False
 
@@ -78,9 +87,20 @@ class Raised(Struct, frozen=True):
     time: float
 
 
+class Tally(Struct):
+    """How tasks of one bag fare on one host."""
+
+    done: int = 0
+    row: int = 0  # failures since the last success there
+    since: float = 0.0  # when the first of these was
+    rate: float = 0.0  # part of them that fail, lately
+    weight: int = 0  # ends that this is known from
+
+
 class Bag(Struct, eq=False):
     """A bag that may still change. Every task number is in exactly one place: done, failed,
-    ready, parked, doubt, `live` (out with pilots), or not handed out yet (>= next)."""
+    ready, parked, aside, rescue, doubt, `live` (out with pilots), or not handed out yet
+    (>= next)."""
 
     id: BagId
     spec: BagSpec
@@ -91,6 +111,7 @@ class Bag(Struct, eq=False):
     created: float
     open: bool
     filled: list[tuple[Fill, Fill, bool]]  # inputs of each task's own: source, path, copy
+    policy: Compiled
     status: BagStatus = BagStatus.RUNNING
     reason: str = ""  # why it is paused
     large: bool = False  # some of its calls are in files
@@ -110,6 +131,7 @@ class Bag(Struct, eq=False):
     done: BitMap = field(default_factory=BitMap)
     failed: BitMap = field(default_factory=BitMap)
     ready: list[BitMap] = field(default_factory=list)  # by class: below next, free to go out
+    crowded: bool = False  # it would have more classes than there may be
     parked: BitMap = field(default_factory=BitMap)  # as ready, once their rows are here
     doubt: BitMap = field(default_factory=BitMap)  # may be running with an unheard pilot
     live: dict[int, list[Attempt]] = field(default_factory=dict)
@@ -120,8 +142,29 @@ class Bag(Struct, eq=False):
     raised: list[Raised] = field(default_factory=list)
     streak: int = 0  # own failures since the last success
     times: list[Times] = field(default_factory=list)  # by class
+    rules: list[int] = field(default_factory=list)  # by class: what pilots know it as
+    samples: list[list[Scalar] | None] = field(default_factory=list)  # by class: a task's values
     ends: int = 0  # successes in this epoch
     first_end: float = 0.0  # when the first of them came
+    # What its policy sees and has brought about (`matching`, `replication`, `blame`):
+    stamp: int = 0  # grows when its ads change
+    dirty: bool = True  # they may no longer be true
+    seen_at: float = 0.0  # when they last were, and what the scene's stamp was
+    seen_scene: int = -1
+    jobs: list[Ad] = field(default_factory=list)  # by class: its ad
+    tail: bool = False
+    overdue: dict[int, None] = field(default_factory=dict)  # tasks that nobody has in time
+    offers: dict[int, None] = field(default_factory=dict)  # running tasks that may run twice
+    replicas: int = 0
+    aside: BitMap = field(default_factory=BitMap)  # ready ones that fit nobody, for a while
+    set_aside: dict[int, int] = field(default_factory=dict)  # chunks that these are of
+    sorted_at: dict[int, float] = field(default_factory=dict)  # chunks -> since when they wait
+    rescue: BitMap = field(default_factory=BitMap)  # may go out, but only to fail-over sites
+    rescued: BitMap = field(default_factory=BitMap)  # have had that chance
+    tallies: dict[str, Tally] = field(default_factory=dict)  # by host: how its tasks fare there
+    well: int = 0  # tasks done well, on all of these
+    ended_weight: float = 0.0  # the sum of their weights
+    failed_weight: float = 0.0  # … times their rates
 
     @property
     def total(self) -> int:
@@ -137,7 +180,10 @@ class Bag(Struct, eq=False):
         return self.waiting() + self.total - self.next
 
     def waiting(self) -> int:
-        return sum(map(len, self.ready)) + len(self.parked)
+        return sum(map(len, self.ready)) + len(self.parked) + len(self.aside) + len(self.rescue)
+
+    def need(self, kind: int) -> Need:
+        return self.needs[kind]
 
     def chunk_of(self, task: int) -> int:
         """The first number of the task's chunk."""
@@ -159,6 +205,15 @@ class Bag(Struct, eq=False):
     def class_of(self, task: int) -> int:
         return 0 if self.classify is None else self.classify(self.values(task))
 
+    def add_class(self, rule: int, need: Need, sample: list[Scalar] | None) -> int:
+        self.needs.append(need)
+        self.rules.append(rule)
+        self.samples.append(sample)
+        self.ready.append(BitMap())
+        self.times.append(Times())
+        self.dirty = True
+        return len(self.needs) - 1
+
     def free(self, task: int) -> None:
         """This task may go out (again)."""
         if self.awaited and self.chunk_of(task) in self.awaited:
@@ -169,16 +224,25 @@ class Bag(Struct, eq=False):
     def hold(self, task: int) -> None:
         """This task must not go out, whether it was to or not."""
         self.parked.discard(task)
+        self.aside.discard(task)
+        self.rescue.discard(task)
+        self.overdue.pop(task, None)
+        self.offers.pop(task, None)
         for ready in self.ready:
             ready.discard(task)
 
     def hold_all(self) -> None:
         self.parked.clear()
+        self.aside.clear()
+        self.rescue.clear()
+        self.overdue.clear()
+        self.offers.clear()
         for ready in self.ready:
             ready.clear()
 
     def places(self) -> Iterator[BitMap]:
-        yield from (self.done, self.failed, self.parked, self.doubt, *self.ready)
+        yield from (self.done, self.failed, self.parked, self.doubt, self.aside, self.rescue)
+        yield from self.ready
 
 
 class Waiting(Struct):
@@ -197,6 +261,47 @@ class Rest(Struct):
     failures: int = 0
     times: int = 0  # that it has rested
     until: float = 0.0
+
+
+class Face(Struct, eq=False):
+    """What the bags of one owner see of a pilot: its host's ad and its own, as far as policies look
+    at them, and what those said. `stamp` grows when the ads change."""
+
+    host: Ad
+    pilot: Ad
+    stamp: int = 0
+    found: dict[BagId, "Found"] = field(default_factory=dict)
+
+
+class Match(NamedTuple):
+    """What a policy says of a class of tasks on a pilot."""
+
+    rank: float = 0.0
+    concurrency: int | None = None
+    deadline: float = 0.0
+
+
+class Found(Struct):
+    """Of one bag, by class (None: not there), while the stamps are these."""
+
+    face: int
+    scene: int
+    bag: int
+    matches: list[Match | None]
+
+
+class Scene(Struct, eq=False):
+    """What policies see besides: sites, users, the queue. Looked at anew once a second."""
+
+    looks: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by role: at which attributes
+    policies: int = 0  # the count of changes for which this holds
+    asking: bool = False  # whether any policy has something to say when tasks go out
+    ranking: bool = False  # … and ranks them
+    at: float = -1.0
+    stamp: int = 0
+    sites: dict[str, Ad] = field(default_factory=dict)
+    users: dict[str, Ad] = field(default_factory=dict)
+    queue: Ad = field(default_factory=Ad)
 
 
 class Pilot(Struct, eq=False):
@@ -219,6 +324,9 @@ class Pilot(Struct, eq=False):
     bodies: set[BagId] = field(default_factory=set)
     proven: set[BagId] = field(default_factory=set)  # bags of which it has run a task well
     rests: dict[BagId, Rest] = field(default_factory=dict)  # bags whose tasks fail there
+    faces: dict[str, Face] = field(default_factory=dict)  # by owner of bags
+    tags_of: dict[str, str] | None = None  # for which the next holds
+    folded: dict[str, str] = field(default_factory=dict)  # its tags, names in small letters
 
     def add(self, attempt: Attempt) -> None:
         self.attempts[attempt.id] = attempt
@@ -229,6 +337,15 @@ class Pilot(Struct, eq=False):
         if attempt is not None:
             self.load -= attempt.weight
         return attempt
+
+
+class Host(Struct, eq=False):
+    """A machine that is or was there: its pilots, and what is remembered of it."""
+
+    name: str
+    history: History
+    pilots: dict[PilotId, None] = field(default_factory=dict)
+    saved: float = 0.0  # when its history was last written
 
 
 class Job(Struct):
@@ -281,12 +398,24 @@ class State:
         self.fenced: dict[str, None] = {}  # keys of pilots whose place was taken
         self.jobs: dict[JobId, Job] = {}
         self.hungry: dict[PilotId, None] = {}  # parked with room to spare, oldest first
+        self.news = 0  # grows whenever there may be work for whoever found none
+        self.offered = 0  # the news that all who are hungry have heard
         self.signalled: dict[PilotId, None] = {}  # have cancels or recalls to hear of
         self.unheard: dict[PilotId, None] = {}  # of earlier epochs, not synced yet
         self.adopt_until = now
         self.departed: dict[PilotId, SavePilotStatus | None] = {}  # without a word, not saved yet
-        self.hosts: dict[str, str] = {}  # machine -> the name under which it is known
+        self.machines: dict[str, str] = {}  # machine -> the name under which it is known
+        self.hosts: dict[str, Host] = {}  # by that name
+        self.unsaved: dict[str, None] = {}  # hosts whose history has changed since
+        self.sites: dict[str, History] = {}  # what all hosts of a site did, taken together
+        self.overall = History(site="")  # … and those of all sites
         self.tokens: dict[str, TokenRecord] = {}  # by digest; none that is revoked
+        self.random = Random(epoch)
+        self.scene = Scene()
+        self.policies = 0  # grows whenever some bag's policy comes, goes or changes
+        self.deadlines: list[tuple[float, AttemptId, BagId, TaskNumber]] = []  # a heap
+        self.replicated = now  # when replicas were last drawn
+        self.drawing: deque[tuple[BagId, list[int]]] = deque()  # candidates not looked at yet
         self.followed: dict[Followed, float] = {}  # what people watch, and until when
         self.all_heard = True  # no pilot of an earlier epoch has gone without a word
         self.draining = False

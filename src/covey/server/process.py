@@ -19,7 +19,7 @@ import uvicorn
 import uvloop
 
 from covey.core.errors import CoveyError
-from covey.core.events import Committed, DrainRequested, Ticked
+from covey.core.events import Committed, DrainRequested, DrawContinued, Ticked
 from covey.core.model import BagStatus, Settings
 from covey.core.state import Bag, State
 from covey.engine import Engine
@@ -350,8 +350,15 @@ class ServerProcess:
         while True:
             await asyncio.sleep(TICK_SECONDS)
             self._handle(Ticked())
+            await self._go_on()
             if self._idle() > self._parts.idle_exit_seconds > 0:
                 self.stop(False)
+
+    async def _go_on(self) -> None:
+        """What core could not look at in one go, a piece at a time, between requests."""
+        while (state := self._state()) is not None and state.drawing:
+            await asyncio.sleep(0)
+            self._handle(DrawContinued())
 
     def _idle(self) -> float:
         """Seconds since anybody needed this server."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from covey.core.actions import Change, LoadRows, Note, Refuse, Reply, Write
 from covey.core.events import (
     CancelRequested,
+    DrawContinued,
     PilotEnrolled,
     RequestDropped,
     RetryRequested,
@@ -93,6 +94,13 @@ class Server:
         self._handled += 1
         if self._handled % CHECK_EVERY == 0:
             self.check()
+
+    def go_on(self) -> None:
+        """What core could not look at in one go."""
+        while self.alive and (scheduler := self.engine.scheduler) is not None:
+            if not scheduler.state.drawing or self._clock.time < self.stalled_until:
+                break
+            self.post(DrawContinued())
 
     def check(self) -> None:
         if self.alive and self.engine.scheduler is not None:

@@ -129,6 +129,7 @@ class World:
 
     def _tick(self) -> None:
         self.server.post(Ticked())
+        self.server.go_on()
         for owner in self.owners:
             owner.look()
         self._over = self.clock.time >= self.calm_at and self._satisfied()

@@ -21,10 +21,12 @@ from covey.core.actions import (
     ReopenFailed,
     SaveBag,
     SaveBagStatus,
+    SaveHistory,
     SaveHost,
     SaveJob,
     SavePilot,
     SavePilotStatus,
+    SavePolicy,
     SaveToken,
 )
 from covey.core.model import (
@@ -58,6 +60,9 @@ _SAVE_HOST = """
         heard = max(heard, excluded.heard), site = excluded.site, slots = excluded.slots,
         tags = excluded.tags,
         machine = CASE excluded.machine WHEN '' THEN machine ELSE excluded.machine END"""
+_SAVE_HISTORY = """
+    INSERT INTO hosts (id, name, first, heard, history) VALUES (?1, ?2, ?3, ?3, ?4)
+    ON CONFLICT (id) DO UPDATE SET history = excluded.history"""
 _SAVE_TOKEN = """
     INSERT INTO tokens (id, name, role, owner, digest, created, expires, revoked)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -113,12 +118,18 @@ class Changes:
                 self._execute("UPDATE bags SET total = ? WHERE id = ?", (total, bag))
             case CloseBag(bag):
                 self._execute("UPDATE bags SET open = 0 WHERE id = ?", (bag,))
+            case SavePolicy(bag, policy):
+                self._execute(
+                    "UPDATE bags SET policy = ? WHERE id = ?", (rows.policy_text(policy), bag)
+                )
             case PurgeBag(bag, what):
                 self._purge(bag, what)
             case ReopenFailed():
                 self._reopen_failed(change)
             case SaveHost():
                 self._save_host(change)
+            case SaveHistory():
+                self._save_history(change)
             case SaveToken(token):
                 self._save_token(token)
             case SavePilot(pilot):
@@ -158,8 +169,9 @@ class Changes:
 
     def _save_bag(self, bag: BagRecord) -> None:
         self._execute(
-            "INSERT INTO bags (id, spec, key, total, open, status, reason, created, first_row) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO bags "
+            "(id, spec, key, total, open, status, reason, created, first_row, policy) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 bag.id,
                 rows.spec_text(bag.spec),
@@ -170,6 +182,7 @@ class Changes:
                 bag.reason,
                 bag.created,
                 self._ends.next_row,
+                rows.policy_text(bag.policy),
             ),
         )
         for segment in bag.segments:
@@ -252,6 +265,14 @@ class Changes:
                 change.machine,
             ),
         )
+
+    def _save_history(self, change: SaveHistory) -> None:
+        """Often, and of hosts that have a row: then the gathered ends need not be written."""
+        host, history = self._ends.host(change.host), rows.history_text(change.history)
+        known = self._execute("UPDATE hosts SET history = ? WHERE id = ?", (history, host))
+        if known.rowcount == 0:
+            self._ends.finish()  # a gathered end may be the first that was heard of it
+            self._execute(_SAVE_HISTORY, (host, change.host, change.history.at, history))
 
     def _save_token(self, token: TokenRecord) -> None:
         self._execute(

@@ -22,10 +22,12 @@ from covey.core.actions import (
     ReopenFailed,
     SaveBag,
     SaveBagStatus,
+    SaveHistory,
     SaveHost,
     SaveJob,
     SavePilot,
     SavePilotStatus,
+    SavePolicy,
     SaveToken,
 )
 from covey.core.model import (
@@ -61,6 +63,7 @@ class MemoryRecord(MemoryReader):
         self._last_purged = 0
         self._jobs: dict[JobId, JobRecord] = {}
         self._tokens: dict[int, TokenRecord] = {}
+        self._histories: dict[str, str] = {}  # as texts: who has one goes on writing in it
 
     def open(self) -> Snapshot:
         self._epoch += 1
@@ -75,6 +78,7 @@ class MemoryRecord(MemoryReader):
             next_pilot=max(self._pilots, default=0) + 1,
             keys=self._keys(),
             hosts={one.machine: one.host for one in self._hosts.values() if one.machine},
+            histories={name: rows.history_from(kept) for name, kept in self._histories.items()},
             tokens=tuple(self._tokens[id_] for id_ in sorted(self._tokens) if self._valid(id_)),
             next_token=max(self._tokens, default=0) + 1,
         )
@@ -121,12 +125,16 @@ class MemoryRecord(MemoryReader):
                 _append(self._bags[change.bag], change)
             case CloseBag(bag):
                 _change(self._bags[bag], open=False)
+            case SavePolicy(bag, policy):
+                _change(self._bags[bag], policy=policy)
             case PurgeBag(bag, what):
                 self._purge(bag, what)
             case ReopenFailed():
                 _reopen(self._bags[change.bag], change, self._last_row)
             case SaveHost():
                 self._save_host(change)
+            case SaveHistory():
+                self._save_history(change)
             case SaveToken(token):
                 self._tokens[token.id] = token
             case SavePilot() | SavePilotStatus():
@@ -190,6 +198,13 @@ class MemoryRecord(MemoryReader):
         host.site, host.slots, host.tags = change.site, change.slots, change.tags
         host.heard = max(host.heard, change.at)
         host.machine = change.machine or host.machine
+
+    def _save_history(self, change: SaveHistory) -> None:
+        self._host(change.host, change.history.at)
+        if kept := rows.history_text(change.history):
+            self._histories[change.host] = kept
+        else:
+            self._histories.pop(change.host, None)
 
     def _host(self, name: str, at: float) -> HostView:
         known = self._hosts.get(name)

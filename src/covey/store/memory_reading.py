@@ -23,7 +23,7 @@ from covey.core.model import (
 )
 from covey.core.numbering import names_in
 from covey.core.space import Point, Scalar
-from covey.pilot.messages import OK
+from covey.pilot.messages import CANCELLED, HOST, LOST, OK
 from covey.store import columns, export, failures, queries, rows
 from covey.store.points import NO_PARAMETERS, Points
 from covey.store.views import class_views
@@ -36,6 +36,7 @@ from covey.wire import (
     ResultQuery,
     ResultRow,
     ReturnedFile,
+    WasteView,
 )
 
 
@@ -153,6 +154,10 @@ class MemoryReader:
         known = list(dict.fromkeys(by_task.values()))
         wanted = [failures.meant(cause, known, bag) for cause in causes]
         return [task for task in tasks if by_task[task] in wanted]
+
+    def waste(self, bag: int) -> WasteView:
+        found = self._bags.get(BagId(bag))
+        return WasteView() if found is None else _waste(found)
 
     def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[ReturnedFile]:
         found = self._bags.get(BagId(bag))
@@ -288,6 +293,25 @@ def _group(ends: list[EndRecord]) -> FailureGroup:
         example=first.task,
         log=rows.last_lines(first.stderr, first.stdout),
     )
+
+
+def _waste(bag: Bag) -> WasteView:
+    waste = WasteView()
+    for row in (row for task in sorted(bag.rows) for row in bag.rows[task]):
+        end, result = row.end, bag.result.get(row.end.task)
+        if result is row:
+            continue
+        if end.outcome == CANCELLED:
+            if result is not None and result.end.outcome == OK and result.number < row.number:
+                waste.cancelled += 1
+                waste.cancelled_seconds += end.ended - end.started
+        elif end.outcome == OK:
+            waste.discarded += 1
+            waste.discarded_seconds += end.ended - end.started
+        elif end.outcome in (LOST, HOST):
+            waste.lost += 1
+            waste.lost_seconds += end.delivered - end.sent if end.sent > 0 else 0.0
+    return waste
 
 
 def _files(row: Row, points: Points) -> list[ReturnedFile]:

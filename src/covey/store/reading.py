@@ -15,7 +15,17 @@ from msgspec import Struct
 from covey.core.errors import InvalidQuery, StoreError
 from covey.core.model import BagSpec, Segment
 from covey.core.numbering import names_in
-from covey.store import connecting, export, failures, returned, rows, schema, selecting, snapshots
+from covey.store import (
+    connecting,
+    export,
+    failures,
+    returned,
+    rows,
+    schema,
+    selecting,
+    snapshots,
+    waste,
+)
 from covey.store.columns import Column, columns
 from covey.store.points import NO_PARAMETERS, Points, PointSource
 from covey.store.queries import Query, understand
@@ -30,6 +40,7 @@ from covey.wire import (
     ResultQuery,
     ResultRow,
     ReturnedFile,
+    WasteView,
 )
 
 _KEPT_HEADS = 10_000
@@ -143,6 +154,10 @@ class SqliteReader:
     def failed_tasks(self, bag: int, causes: tuple[str, ...]) -> list[int]:
         with self._reading() as connection:
             return failures.tasks(connection, bag, causes)
+
+    def waste(self, bag: int) -> WasteView:
+        with self._reading() as connection:
+            return waste.of(connection, bag)
 
     def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[ReturnedFile]:
         with self._reading() as connection:

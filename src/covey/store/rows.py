@@ -14,12 +14,14 @@ from covey.core.model import (
     BagStatus,
     ChunkRecord,
     FileRecord,
+    History,
     JobId,
     JobRecord,
     JobStatus,
     PilotId,
     PilotRecord,
     PilotStatus,
+    PolicySpec,
     Role,
     Segment,
     TokenRecord,
@@ -51,7 +53,7 @@ LAST_LINES = 20
 LAST_LINES_LENGTH = 4000
 MOST_RESULT_NAMES = 1000  # of one bag: a table with more columns helps nobody
 
-BAG_COLUMNS = "id, spec, total, created, status, reason, open"
+BAG_COLUMNS = "id, spec, total, created, status, reason, open, policy"
 PILOT_COLUMNS = (
     "id, key, credential, host, slots, site, job, tags, version, enrolled, "
     "memory_mb, disk_mb, gpus, machine, boot, owner, status, "
@@ -73,6 +75,8 @@ RESULT_COLUMNS = (
 
 _spec = msgspec.json.Decoder(BagSpec)
 _segment = msgspec.json.Decoder(Segment)
+_policy = msgspec.json.Decoder(PolicySpec)
+_history = msgspec.json.Decoder(History)
 _tags = msgspec.json.Decoder(dict[str, str])
 _reported = msgspec.json.Decoder(dict[str, Any])
 
@@ -97,13 +101,26 @@ def segment_from(text: str) -> Segment:
     return _segment.decode(text)
 
 
+def policy_text(policy: PolicySpec | None) -> str | None:
+    return None if policy is None else msgspec.json.encode(policy).decode()
+
+
+def history_text(history: History) -> str:
+    """Empty if nothing is remembered."""
+    return "" if history == History() else msgspec.json.encode(history).decode()
+
+
+def history_from(text: str) -> History:
+    return _history.decode(text)
+
+
 def list_text(numbers: tuple[int, ...]) -> str:
     """For `json_each`: as many as there are, in one value."""
     return msgspec.json.encode(numbers).decode()
 
 
 def bag_from(row: tuple[Any, ...], segments: tuple[Segment, ...]) -> BagRecord:
-    id_, spec, total, created, status, reason, open_ = row
+    id_, spec, total, created, status, reason, open_, policy = row
     return BagRecord(
         id=BagId(id_),
         spec=spec_from(spec),
@@ -113,6 +130,7 @@ def bag_from(row: tuple[Any, ...], segments: tuple[Segment, ...]) -> BagRecord:
         reason=reason,
         open=bool(open_),
         segments=segments,
+        policy=None if policy is None else _policy.decode(policy),
     )
 
 

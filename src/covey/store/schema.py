@@ -13,6 +13,8 @@ where all goes well. Codes: outcome 0 is success (`rows.OUTCOMES`). `bags.first_
 they lie together, in the order of rows, in one tree without an index. `server.last_bag` is the
 highest number of a bag that was purged: numbers are not used again. `reopenings.tasks` is the set
 of tasks that started afresh (null, in converted files: all), whether or not they were `named`.
+`bags.policy` is null as long as the one in the spec holds; `hosts.history` is empty where nothing
+is remembered.
 """
 
 import sqlite3
@@ -228,7 +230,13 @@ _THIRD: Migration = (
     "ALTER TABLE pilots ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD)
+# Policies that were changed; what is remembered of hosts.
+_FOURTH: Migration = (
+    "ALTER TABLE bags ADD COLUMN policy TEXT",
+    "ALTER TABLE hosts ADD COLUMN history TEXT NOT NULL DEFAULT ''",
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
 
 
 def version(

@@ -46,6 +46,7 @@ def whole(connection: sqlite3.Connection, epoch: int) -> Snapshot:
         "WHERE revoked = 0 ORDER BY id"
     ).fetchall()
     machines = "SELECT machine, name FROM hosts WHERE machine <> '' ORDER BY id"
+    histories = "SELECT name, history FROM hosts WHERE history <> '' ORDER BY id"
     keys = execute("SELECT key, id FROM bags WHERE key IS NOT NULL ORDER BY id").fetchall()
     bags = [bag(connection, BagId(id_)) for (id_,) in unfinished]
     return Snapshot(
@@ -57,6 +58,7 @@ def whole(connection: sqlite3.Connection, epoch: int) -> Snapshot:
         next_pilot=_highest(connection, "pilots") + 1,
         keys={key: BagId(id_) for key, id_ in keys},
         hosts=dict(execute(machines).fetchall()),
+        histories={name: rows.history_from(text) for name, text in execute(histories)},
         tokens=tuple(map(rows.token_from, tokens)),
         next_token=_highest(connection, "tokens") + 1,
     )

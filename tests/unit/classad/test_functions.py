@@ -79,7 +79,15 @@ def test_what_an_attribute_says_and_needs() -> None:
     assert parse("unparse(Rank)").evaluate(ad) == "cores * 2 + target.speed"
     assert parse("unresolved(Rank)").evaluate(ad) == "speed"
     assert parse('unresolved(Rank, "^SPEED$")').evaluate(ad) is True
+    assert parse('unresolved(Rank, "x*|d$")').evaluate(ad) is True
+    assert parse('unresolved(Rank, "x*|^|$")').evaluate(ad) is False  # a match has characters
     assert parse("unresolved(missing)").evaluate(ad) is UNDEFINED
+
+
+def test_a_condition_may_be_the_name_of_an_empty_ad() -> None:
+    ad = Ad({"gpus": Ad()})
+    assert parse("countMatches(gpus, {[gpus = 1]})").evaluate(ad) == 0
+    assert parse("countMatches(cores, {[cores = 1]})").evaluate(ad, Ad()) == 1
 
 
 def test_chance_comes_from_the_caller() -> None:

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from covey.core.actions import Action, Refuse, Reply, Submitted, Write
 from covey.core.events import (
@@ -74,9 +74,10 @@ class Table:
         submitted = only(self.handle(BagSubmitted(self.request(), bag)), Submitted)
         return submitted.bag
 
-    def enrol(self, slots: int = 1, key: str = "") -> "Hand":
+    def enrol(self, slots: int = 1, key: str = "", host: str = "host", **more: Any) -> "Hand":
         name = key or f"pilot-key-{self.requests}"
-        event = PilotEnrolled(self.request(), Enrol(name, "host", slots), "word", "digest")
+        enrol = Enrol(name, host, slots, **more)
+        event = PilotEnrolled(self.request(), enrol, "word", "digest")
         return Hand(self, only(self.handle(event), Enrolled).pilot)
 
 

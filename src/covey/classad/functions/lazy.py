@@ -69,12 +69,13 @@ def _unresolved(context: Context, nodes: Nodes, evaluate: Evaluate) -> Value:
     if not nodes[1:]:
         return ",".join(names)
     pattern = evaluate(nodes[1])
-    return search(context, pattern, names, "i") if pattern.__class__ is str else ERROR
+    return search(context, pattern, names, "i", False) if pattern.__class__ is str else ERROR
 
 
 def _each(context: Context, nodes: Nodes, evaluate: Evaluate) -> Value:
     """The values of the first argument in each ad of a list, the second one."""
-    expression, within = _bound(nodes[0], evaluate) or nodes[0], evaluate(nodes[1])
+    expression, within = _bound(nodes[0], evaluate), evaluate(nodes[1])
+    expression = nodes[0] if expression is None else expression  # an empty ad is something, too
     if not isinstance(within, list):
         return odd(within)
     context.spend(len(within))

@@ -19,10 +19,12 @@ def _pattern(context: Context, text: str, options: str = "") -> Optional[Pattern
     return found
 
 
-def search(context: Context, text: str, subjects: Iterable[str], options: str = "") -> Value:
+def search(
+    context: Context, text: str, subjects: Iterable[str], options: str = "", empty: bool = True
+) -> Value:
     """Whether the pattern occurs in any of the subjects; ERROR where it is none."""
     pattern = _pattern(context, text, options)
-    return ERROR if pattern is None else any(pattern.occurs(context, one) for one in subjects)
+    return ERROR if pattern is None else any(pattern.occurs(context, s, empty) for s in subjects)
 
 
 def _member(context: Context, text: str, subjects: List[Value], options: str = "") -> Value:

@@ -1,8 +1,8 @@
 """Pilots on which a bag's tasks fail rest from it, if there are others."""
 
 from covey.core.actions import Action
+from covey.core.blame import FIRST_REST, SUSPICIOUS
 from covey.core.model import BagId, BagStatus
-from covey.core.resting import FAILURES, FIRST_SECONDS, LONGEST_SECONDS
 from covey.pilot.messages import Answer, End
 from tests.unit.core.table import Hand, Table, end, replies, spec
 
@@ -33,7 +33,7 @@ def a_worker(table: Table, name: str, slots: int = 1) -> Worker:
     return Worker(table.enrol(slots, f"{name}-pilot"))
 
 
-def spoil(worker: Worker, times: int = FAILURES) -> None:
+def spoil(worker: Worker, times: int = SUSPICIOUS) -> None:
     for _ in range(times):
         assert worker.gets() == 1
         worker.ends("failed")
@@ -46,7 +46,7 @@ def test_one_that_fails_everything_rests_then_gets_one_and_is_as_good_as_new() -
     spoil(bad)
     assert bad.gets(4) == 0
     assert good.gets(4) == 4
-    table.later(FIRST_SECONDS)
+    table.later(FIRST_REST)
     assert bad.gets(4) == 1
     assert bad.gets(4) == 1  # no more while that one is out
     bad.ends()
@@ -54,7 +54,7 @@ def test_one_that_fails_everything_rests_then_gets_one_and_is_as_good_as_new() -
 
 
 def test_each_rest_is_longer_up_to_a_minute() -> None:
-    table = Table(lease_seconds=1e9)
+    table = Table(lease_seconds=1e9, ban_seconds=1000.0)
     table.submit(spec(40, retries=99, breaker=0))
     bad, _ = a_worker(table, "bad"), a_worker(table, "good")
     spoil(bad)
@@ -65,7 +65,7 @@ def test_each_rest_is_longer_up_to_a_minute() -> None:
             table.later(1.0)
         rests.append(table.now - began)
         bad.ends("failed")
-    assert rests == [2.0, 4.0, 8.0, 16.0, 32.0, LONGEST_SECONDS, LONGEST_SECONDS]
+    assert rests == [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 100.0]
 
 
 def test_without_others_nobody_rests_and_a_broken_bag_is_paused() -> None:
@@ -99,7 +99,7 @@ def test_what_takes_too_long_is_not_held_against_the_pilot() -> None:
     table = Table()
     table.submit(spec(40, retries=9, overtimes=9))
     slow, _ = a_worker(table, "slow"), a_worker(table, "good")
-    for _ in range(FAILURES + 1):
+    for _ in range(SUSPICIOUS + 1):
         assert slow.gets() == 1
         slow.ends("timeout")
     assert slow.gets() == 1

@@ -1,0 +1,378 @@
+"""Everything a policy can look at: one table, for evaluating, checking, explaining and listing.
+
+Names are those of GridBot where it has one. A `Host` has besides these every tag that is published
+of it: by its pilots (GWpilot's Table 2: `cpu_mhz`, `free_mem_mb`, …), or by tasks of the bag's own
+owner, whose names stand without their prefix. Tags that read as numbers are numbers. A `Job` has
+the task's parameters under their names.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from covey.classad import Ad
+from covey.core import history
+from covey.core.fitting import serves
+from covey.core.model import BagStatus, History, PilotStatus
+from covey.core.state import Attempt, Bag, Host, Pilot, State
+
+NEVER = 1e9  # seconds since something that has not happened, or until something that will not
+Value = bool | int | float | str
+
+
+class Attribute(NamedTuple):
+    """`find` gets the state, the time, and what the role is about."""
+
+    name: str
+    text: str
+    find: Callable[[State, float, Any], Value]
+
+
+class Task(NamedTuple):
+    """What a `Job` is about: tasks of a class, or (`number`) one of them."""
+
+    bag: Bag
+    kind: int
+    number: int = -1
+
+
+def host_of(state: State, pilot: Pilot) -> Host:
+    return history.host_of(state, pilot.record)
+
+
+def _rate(state: State, now: float, pilot: Pilot) -> float:
+    return history.error_rate(state, host_of(state, pilot).history, now)
+
+
+def _today(state: State, now: float, pilot: Pilot, name: str) -> int:
+    found = host_of(state, pilot).history
+    return int(getattr(found, name)) if found.day == int(now // history.DAY) else 0
+
+
+def _since(now: float, then: float) -> float:
+    return now - then if then else NEVER
+
+
+HOST = (
+    Attribute("Name", "the host's name", lambda s, t, p: p.record.host),
+    Attribute("Site", "the site that it belongs to", lambda s, t, p: p.record.site),
+    Attribute("Owner", "whose tasks it runs; empty: anybody's", lambda s, t, p: p.record.owner),
+    Attribute("NumCpus", "processors, as its pilot found them", lambda s, t, p: _cpus(p)),
+    Attribute("Memory", "MB that its pilot gives to tasks", lambda s, t, p: p.record.memory_mb),
+    Attribute("Disk", "MB of disk for tasks", lambda s, t, p: p.record.disk_mb),
+    Attribute("Gpus", "GPUs for tasks", lambda s, t, p: p.record.gpus),
+    Attribute("RunningJobs", "tasks that it holds now, of anybody", lambda s, t, p: _held(s, p)),
+    Attribute(
+        "ErrorRate",
+        "part of its recent tasks that failed; its site's, as long as little is known",
+        _rate,
+    ),
+    Attribute(
+        "LossRate",
+        "part of its recent tasks that were lost with a pilot",
+        lambda s, t, p: history.loss_rate(s, host_of(s, p).history),
+    ),
+    Attribute(
+        "Turnaround",
+        "mean seconds from sending a task to its result, lately",
+        lambda s, t, p: history.turnaround(s, host_of(s, p).history),
+    ),
+    Attribute(
+        "RecentCpu",
+        "CPU seconds that went into good results, lately",
+        lambda s, t, p: history.recent_cpu(host_of(s, p).history, t),
+    ),
+    Attribute("JobsToday", "tasks done today (UTC)", lambda s, t, p: _today(s, t, p, "done_today")),
+    Attribute(
+        "FailedToday", "tasks that failed today", lambda s, t, p: _today(s, t, p, "failed_today")
+    ),
+    Attribute(
+        "ConsecutiveFailures",
+        "tasks that failed since it last did one well",
+        lambda s, t, p: host_of(s, p).history.row,
+    ),
+    Attribute(
+        "SinceSuccess",
+        "seconds since it last did a task well",
+        lambda s, t, p: _since(t, host_of(s, p).history.last_done),
+    ),
+    Attribute(
+        "SinceFailure",
+        "seconds since a task last failed there",
+        lambda s, t, p: _since(t, host_of(s, p).history.last_failed),
+    ),
+)
+PILOT = (
+    Attribute("Id", "its number", lambda s, t, p: p.record.id),
+    Attribute("Slots", "tasks of one core that it runs at a time", lambda s, t, p: p.record.slots),
+    Attribute(
+        "FreeSlots",
+        "slots that nothing is sent to",
+        lambda s, t, p: max(0, p.record.slots - p.load),
+    ),
+    Attribute("RunningJobs", "tasks that it holds now", lambda s, t, p: len(p.attempts)),
+    Attribute("Age", "seconds since it enrolled", lambda s, t, p: max(0.0, t - p.record.enrolled)),
+    Attribute("TimeLeft", "seconds until it must end", lambda s, t, p: min(NEVER, p.until - t)),
+    Attribute("Version", "of covey there", lambda s, t, p: p.record.version),
+    Attribute("Proven", "bags of which it has done a task well", lambda s, t, p: len(p.proven)),
+)
+SITE = (
+    Attribute("Name", "the site's name", lambda s, t, n: n),
+    Attribute("Pilots", "pilots that are there now", lambda s, t, n: sum(1 for _ in _at(s, n))),
+    Attribute("Slots", "their slots", lambda s, t, n: sum(p.record.slots for p in _at(s, n))),
+    Attribute(
+        "RunningJobs", "tasks there now", lambda s, t, n: sum(len(p.attempts) for p in _at(s, n))
+    ),
+    Attribute(
+        "ErrorRate",
+        "part of its recent tasks that failed",
+        lambda s, t, n: history.site_error_rate(s, n),
+    ),
+    Attribute(
+        "LossRate",
+        "part of its recent tasks that were lost",
+        lambda s, t, n: history.loss_rate(s, History(site=n)),
+    ),
+    Attribute(
+        "Turnaround",
+        "mean seconds from sending a task to its result, lately",
+        lambda s, t, n: history.turnaround(s, History(site=n)),
+    ),
+)
+BAG = (
+    Attribute("Id", "its number", lambda s, t, b: b.id),
+    Attribute("Name", "its name", lambda s, t, b: b.spec.name),
+    Attribute("Owner", "whose it is", lambda s, t, b: b.spec.owner),
+    Attribute("JobsTotal", "its tasks", lambda s, t, b: b.total),
+    Attribute("JobsLeft", "tasks without a result", lambda s, t, b: _left(b)),
+    Attribute("JobsDone", "tasks done", lambda s, t, b: len(b.done)),
+    Attribute("JobsFailed", "tasks given up", lambda s, t, b: len(b.failed)),
+    Attribute("JobsUnsent", "tasks that wait for a host", lambda s, t, b: b.unsent()),
+    Attribute("JobsRunning", "tasks that are out with pilots", lambda s, t, b: len(b.live)),
+    Attribute("Open", "whether tasks may still be added", lambda s, t, b: b.open),
+    Attribute(
+        "Tail", "whether TailCondition holds (or, if it sticks, has held)", lambda s, t, b: b.tail
+    ),
+    Attribute("Age", "seconds since it was submitted", lambda s, t, b: max(0.0, t - b.created)),
+    Attribute("MeanTime", "mean seconds that its tasks ran", lambda s, t, b: _mean(b)),
+    Attribute("Replicas", "attempts beyond the first that were sent", lambda s, t, b: b.replicas),
+)
+JOB = (
+    Attribute("Cores", "cores that the task needs", lambda s, t, j: j.bag.need(j.kind).cores),
+    Attribute("Memory", "MB of memory that it needs", lambda s, t, j: j.bag.need(j.kind).memory_mb),
+    Attribute("Disk", "MB of disk that it needs", lambda s, t, j: j.bag.need(j.kind).disk_mb),
+    Attribute("Gpus", "GPUs that it needs", lambda s, t, j: j.bag.need(j.kind).gpus),
+    Attribute(
+        "TimeLimit",
+        "seconds that it may run; 0: no limit",
+        lambda s, t, j: j.bag.need(j.kind).limit_seconds,
+    ),
+    Attribute(
+        "MeanTime", "mean seconds of tasks like it", lambda s, t, j: j.bag.times[j.kind].mean
+    ),
+    Attribute(
+        "TimeDeviation", "… and how much they differ", lambda s, t, j: j.bag.times[j.kind].deviation
+    ),
+    Attribute(
+        "Measured", "… and how many have been measured", lambda s, t, j: j.bag.times[j.kind].count
+    ),
+    Attribute(
+        "Number",
+        "its number; -1 where tasks of a class are looked at together",
+        lambda s, t, j: j.number,
+    ),
+    Attribute("NumberOfReplicas", "attempts that are live", lambda s, t, j: len(live(j))),
+    Attribute(
+        "RunningTime",
+        "seconds since the oldest of them was sent",
+        lambda s, t, j: max((t - a.sent for a in live(j)), default=0.0),
+    ),
+    Attribute(
+        "SinceReplication",
+        "seconds since the latest of them was sent",
+        lambda s, t, j: min((t - a.sent for a in live(j)), default=NEVER),
+    ),
+    Attribute(
+        "Suspected",
+        "whether a pilot that has one of them is silent",
+        lambda s, t, j: any(_silent(s, a) for a in live(j)),
+    ),
+    Attribute(
+        "Tries", "times that it failed by itself", lambda s, t, j: j.bag.tries.get(j.number, 0)
+    ),
+    Attribute("Losses", "times that it was lost", lambda s, t, j: j.bag.losses.get(j.number, 0)),
+)
+REPLICA = (
+    Attribute("SentTime", "when it was sent, seconds since 1970", lambda s, t, a: a.sent),
+    Attribute("RunningTime", "seconds since then", lambda s, t, a: t - a.sent),
+    Attribute("Suspected", "whether its pilot is silent", lambda s, t, a: _silent(s, a)),
+    Attribute("Expired", "whether its deadline has passed", lambda s, t, a: a.expired),
+    Attribute(
+        "Progress",
+        "part of the mean time of its class that it has had, at most 0.99",
+        lambda s, t, a: _progress(s, t, a),
+    ),
+)
+USER = (
+    Attribute("Name", "the bag's owner", lambda s, t, o: o),
+    Attribute(
+        "Bags", "bags of theirs that are not over", lambda s, t, o: sum(1 for _ in _bags_of(s, o))
+    ),
+    Attribute(
+        "JobsLeft",
+        "tasks of theirs without a result",
+        lambda s, t, o: sum(map(_left, _bags_of(s, o))),
+    ),
+    Attribute(
+        "RunningJobs",
+        "tasks of theirs that are out with pilots",
+        lambda s, t, o: sum(len(b.live) for b in _bags_of(s, o)),
+    ),
+)
+QUEUE = (
+    Attribute("BOTsInQueue", "bags that are not over", lambda s, t, _: len(s.bags)),
+    Attribute("Pilots", "pilots that are here", lambda s, t, _: sum(1 for _ in _here(s))),
+    Attribute("Slots", "their slots", lambda s, t, _: s.slots()),
+    Attribute(
+        "FreeSlots",
+        "slots that nothing is sent to",
+        lambda s, t, _: sum(max(0, p.record.slots - p.load) for p in _here(s)),
+    ),
+    Attribute("JobsUnsent", "tasks that wait for a host", lambda s, t, _: s.unsent()),
+    Attribute(
+        "RunningJobs",
+        "tasks that are out with pilots",
+        lambda s, t, _: sum(len(b.live) for b in s.bags.values()),
+    ),
+    Attribute(
+        "ErrorRate",
+        "part of all recent tasks that failed",
+        lambda s, t, _: history.queue_error_rate(s),
+    ),
+    Attribute(
+        "BestErrorRate",
+        "the lowest of the hosts that are here",
+        lambda s, t, _: min((_rate(s, t, p) for p in _here(s)), default=0.0),
+    ),
+)
+
+TABLE: dict[str, dict[str, Attribute]] = {
+    role: {one.name.lower(): one for one in attributes}
+    for role, attributes in (
+        ("host", HOST),
+        ("pilot", PILOT),
+        ("site", SITE),
+        ("bag", BAG),
+        ("job", JOB),
+        ("user", USER),
+        ("queue", QUEUE),
+    )
+}
+
+
+def _cpus(pilot: Pilot) -> int:
+    cores = pilot.record.tags.get("cores", "")
+    return int(cores) if cores.isdecimal() else pilot.record.slots
+
+
+def _held(state: State, pilot: Pilot) -> int:
+    host = host_of(state, pilot)
+    return sum(len(state.pilots[id_].attempts) for id_ in host.pilots)
+
+
+def _here(state: State) -> Iterator[Pilot]:
+    return (one for one in state.pilots.values() if one.status is PilotStatus.ACTIVE)
+
+
+def _at(state: State, site: str) -> Iterator[Pilot]:
+    return (one for one in _here(state) if one.record.site == site)
+
+
+def _bags_of(state: State, owner: str) -> Iterator[Bag]:
+    alive = (BagStatus.RUNNING, BagStatus.PAUSED)
+    return (b for b in state.bags.values() if b.spec.owner == owner and b.status in alive)
+
+
+def _left(bag: Bag) -> int:
+    return bag.total - len(bag.done) - len(bag.failed)
+
+
+def _mean(bag: Bag) -> float:
+    count = sum(times.count for times in bag.times)
+    return sum(times.count * times.mean for times in bag.times) / count if count else 0.0
+
+
+def live(job: Task) -> list[Attempt]:
+    """Attempts of the task that may still end well, and in time."""
+    return [one for one in job.bag.live.get(job.number, ()) if not one.expired]
+
+
+def _silent(state: State, attempt: Attempt) -> bool:
+    return state.pilots[attempt.pilot].status is PilotStatus.SUSPECTED
+
+
+def _progress(state: State, now: float, attempt: Attempt) -> float:
+    bag = state.bags.get(attempt.bag)
+    mean = bag.times[attempt.kind].mean if bag is not None else 0.0
+    return min(0.99, max(0.0, now - attempt.sent) / mean) if mean > 0 else 0.0
+
+
+def tag(pilot: Pilot, owner: str, name: str) -> Value | None:
+    """What is published of the host under this name (in small letters): by tasks of the owner, or
+    else by its pilot."""
+    tags = pilot.record.tags
+    if pilot.tags_of is not tags:
+        pilot.tags_of, pilot.folded = tags, {key.lower(): text for key, text in tags.items()}
+    text = pilot.folded.get(f"{owner.lower()}:{name}", pilot.folded.get(name))
+    return None if text is None else number_or_text(text)
+
+
+def number_or_text(text: str) -> Value:
+    for kind in (int, float):
+        try:
+            found = kind(text)
+        except ValueError:
+            continue
+        return found if abs(found) < 2**62 else text  # also where it is no number at all
+    return text
+
+
+def full_ad(state: State, now: float, role: str, thing: Any, owner: str = "") -> Ad:
+    """All attributes of a role, with the tags of a host and the parameters of a job."""
+    found = Ad({one.name: one.find(state, now, thing) for one in TABLE[role].values()})
+    if role == "host":
+        prefix = f"{owner}:"
+        for name, text in thing.record.tags.items():
+            plain = name.removeprefix(prefix)
+            if ":" not in plain and (plain not in found or plain != name):
+                found[plain] = number_or_text(text)
+    if role == "job":
+        add_parameters(found, thing)
+        add_replicas(found, state, now, thing, owner)
+    return found
+
+
+def add_parameters(ad: Ad, job: Task) -> None:
+    bag = job.bag
+    if job.number >= 0 and not bag.spec.calls:
+        for name, value in zip(bag.body.names, bag.values(job.number), strict=True):
+            ad[name] = value
+
+
+def add_replicas(ad: Ad, state: State, now: float, job: Task, owner: str) -> None:
+    """`Replicas`, a list, and `Replica1` and so on: where the task runs now."""
+    replicas = []
+    for number, attempt in enumerate(live(job), 1):
+        pilot = state.pilots[attempt.pilot]
+        one = Ad({each.name: each.find(state, now, attempt) for each in REPLICA})
+        one["Name"] = f"{job.bag.id}.{job.number}_{number}"
+        one["Host"] = full_ad(state, now, "host", pilot, owner)
+        one["Pilot"] = full_ad(state, now, "pilot", pilot, owner)
+        one["Site"] = Ad({"Name": pilot.record.site})
+        replicas.append(one)
+        ad[f"Replica{number}"] = one
+    ad["Replicas"] = [one.within(None) for one in replicas]
+
+
+def can_see(state: State, bag: Bag) -> Iterator[Pilot]:
+    """Pilots whose owner lets them run the bag's tasks."""
+    return (pilot for pilot in state.pilots.values() if serves(pilot.record, bag))

@@ -1,0 +1,186 @@
+"""Whose fault is it: the host's, or the bag's?
+
+The rules, for each bag:
+- A run of `SUSPICIOUS` failures on a pilot makes it rest from the bag: for a moment, then longer
+  each time. Then it is tried with one task; a success makes it as good as new.
+- A host is *banned* for all bags of the owner once the run of failures there would be less likely
+  than `UNLIKELY` if the host were like the others: the rate at which the bag's tasks fail
+  elsewhere, to the power of the run's length. Without a success elsewhere no host is banned.
+- A ban is T(1 - exp(-d/C)) long, at least 0.1 T, d seconds after the run's first failure. Then one
+  task of the owner's is tried; a success ends it, a failure bans the host again, for longer.
+- Nobody rests or is banned when nobody else can do the bag's tasks: then it may be the bag that is
+  broken, which the failures that go on will show.
+- They count against the bag, too, unless they come from one pilot while another works on it that
+  has not failed: then no more than `SUSPICIOUS` of them do. So many in a row pause it (`ends`).
+- A task that took too long, or was lost with its pilot, says nothing about the host.
+
+A host on which everything fails at once would otherwise take task after task, faster than all
+others together, until no task has a retry left.
+"""
+
+import math
+from itertools import islice
+
+from covey.core import history, matching
+from covey.core.actions import Note
+from covey.core.fitting import serves, weight
+from covey.core.model import Ban, PilotStatus
+from covey.core.state import Bag, Pilot, Rest, State, Tally
+from covey.core.turn import Turn
+from covey.pilot.messages import FAILED, HOST, MEMORY, OK, OUTPUT, SETUP
+
+SUSPICIOUS = 3
+UNLIKELY = 1e-4
+FIRST_REST = 2.0
+MOVING = 0.2  # weight of the latest end in a host's rate
+HEAVIEST = 10  # ends that a host's rate counts for, at most
+PRIOR_RATE = 0.05
+MOST_LOOKED_AT = 200  # running tasks, in search of a host that has not failed
+_BLAMED = (FAILED, MEMORY, OUTPUT, SETUP, HOST)
+
+
+def note(turn: Turn, pilot: Pilot, bag: Bag, outcome: str) -> None:
+    """How an attempt of the bag has ended there."""
+    if outcome != OK and outcome not in _BLAMED:
+        return
+    tally = bag.tallies.get(pilot.record.host)
+    if tally is None:
+        tally = bag.tallies[pilot.record.host] = Tally()
+    _count(bag, tally, outcome != OK)
+    if outcome == OK:
+        tally.done += 1
+        bag.well += 1
+        tally.row = 0
+        pilot.rests.pop(bag.id, None)
+        _absolve(turn, pilot, bag)
+        return
+    if not tally.row:
+        tally.since = turn.now
+    tally.row += 1
+    rest = pilot.rests.setdefault(bag.id, Rest())
+    rest.failures += 1
+    if rest.failures >= SUSPICIOUS and turn.now >= rest.until:
+        _rest(turn, pilot, bag, rest)
+    unlikely = rate_elsewhere(bag, tally) ** tally.row < UNLIKELY
+    if tally.row >= SUSPICIOUS and unlikely and bag.well > tally.done:
+        _ban(turn, pilot, bag, tally)
+
+
+def _count(bag: Bag, tally: Tally, failed: bool) -> None:
+    """Bring the bag's sums over all hosts up to date."""
+    bag.ended_weight -= tally.weight
+    bag.failed_weight -= tally.weight * tally.rate
+    tally.rate += (failed - tally.rate) * (MOVING if tally.weight else 1.0)
+    tally.weight = min(tally.weight + 1, HEAVIEST)
+    bag.ended_weight += tally.weight
+    bag.failed_weight += tally.weight * tally.rate
+
+
+def rate_elsewhere(bag: Bag, tally: Tally) -> float:
+    """How often the bag's tasks fail on other hosts, lately."""
+    failed = bag.failed_weight - tally.weight * tally.rate
+    return (max(0.0, failed) + PRIOR_RATE) / (bag.ended_weight - tally.weight + 1.0)
+
+
+def _rest(turn: Turn, pilot: Pilot, bag: Bag, rest: Rest) -> None:
+    longest = 0.1 * turn.state.settings.ban_seconds
+    seconds = min(FIRST_REST * 2.0**rest.times, longest)
+    rest.times += 1
+    rest.until = turn.now + seconds
+    words = f"{rest.failures} failures in a row there; it is tried again in {seconds:.0f} s"
+    turn.note(Note("pilot rests", bag=bag.id, pilot=pilot.record.id, detail=words))
+
+
+def _ban(turn: Turn, pilot: Pilot, bag: Bag, tally: Tally) -> None:
+    settings, record, owner = turn.state.settings, pilot.record, bag.spec.owner
+    host = history.host_of(turn.state, record)
+    known = host.history.bans.get(owner)
+    if known is not None and turn.now < known.until:
+        return  # of what was sent before
+    since = min(tally.since, known.since) if known is not None else tally.since
+    longest = settings.ban_seconds
+    seconds = longest * (1.0 - math.exp((since - turn.now) / settings.ban_growth))
+    seconds = max(seconds, 0.1 * longest)
+    times = known.times + 1 if known is not None else 1
+    host.history.bans[owner] = Ban(since, turn.now + seconds, times)
+    turn.state.unsaved[host.name] = None
+    words = f"{record.host}: {tally.row} failures in a row, while others do well; {seconds:.0f} s"
+    turn.note(Note("host banned", bag=bag.id, pilot=record.id, detail=words))
+
+
+def _absolve(turn: Turn, pilot: Pilot, bag: Bag) -> None:
+    host = history.host_of(turn.state, pilot.record)
+    if host.history.bans.pop(bag.spec.owner, None) is not None:
+        turn.state.unsaved[host.name] = None
+        turn.note(Note("ban ended", bag=bag.id, pilot=pilot.record.id, detail=host.name))
+
+
+def counts(state: State, pilot: Pilot, bag: Bag) -> bool:
+    """Whether a failure there counts against the bag."""
+    if _failures(pilot, bag) <= SUSPICIOUS:
+        return True
+    for attempts in islice(bag.live.values(), MOST_LOOKED_AT):
+        other = state.pilots[attempts[0].pilot]
+        if other is not pilot and not _failures(other, bag):
+            return False
+    return True
+
+
+def _failures(pilot: Pilot, bag: Bag) -> int:
+    rest = pilot.rests.get(bag.id)
+    return rest.failures if rest is not None else 0
+
+
+def share(turn: Turn, pilot: Pilot, bag: Bag, enough: int) -> int:
+    """Up to which load the pilot may take tasks of this bag, of the `enough` that it could."""
+    held = withheld(turn.state, pilot, bag)
+    if not held or not others_can(turn.state, turn.now, pilot, bag):
+        return enough
+    if turn.now < held or _is_tried(turn.state, pilot, bag):
+        return 0
+    return min(enough, pilot.load + 1)
+
+
+def withheld(state: State, pilot: Pilot, bag: Bag) -> float:
+    """Until when it gets none of the bag's tasks, and then one; 0: it may have them."""
+    found = 0.0
+    bans = state.hosts[pilot.record.host].history.bans
+    if bans and bag.spec.owner in bans:
+        found = bans[bag.spec.owner].until
+    if pilot.rests and bag.id in pilot.rests:
+        found = max(found, pilot.rests[bag.id].until)
+    return found
+
+
+def _is_tried(state: State, pilot: Pilot, bag: Bag) -> bool:
+    """Whether a task is there already, to see how it fares: one of the bag, or on a host that is
+    banned one of the owner's."""
+    host = state.hosts[pilot.record.host]
+    if bag.spec.owner not in host.history.bans:
+        return any(attempt.bag == bag.id for attempt in pilot.attempts.values())
+    for id_ in host.pilots:
+        for attempt in state.pilots[id_].attempts.values():
+            other = state.bags.get(attempt.bag)
+            if other is not None and other.spec.owner == bag.spec.owner:
+                return True
+    return False
+
+
+def others_can(state: State, now: float, pilot: Pilot, bag: Bag) -> bool:
+    """Whether somebody else, of whom nothing bad is known, can do the bag's tasks."""
+    for other in state.pilots.values():
+        if (
+            other is not pilot
+            and other.status is PilotStatus.ACTIVE
+            and serves(other.record, bag)
+            and not withheld(state, other, bag)
+            and any(weight(need, other.record) for need in bag.needs)
+            and (bag.policy.plain or _lets(state, now, other, bag))
+        ):
+            return True
+    return False
+
+
+def _lets(state: State, now: float, pilot: Pilot, bag: Bag) -> bool:
+    face = matching.face_of(state, now, pilot, bag.spec.owner)
+    return any(match is not None for match in matching.matches(state, now, pilot, bag, face))

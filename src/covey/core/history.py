@@ -1,0 +1,151 @@
+"""What is remembered of hosts: how often tasks fail there, how long they take, what it has done.
+
+The rules:
+- Counts decay: what happened `HALF_LIFE` ago weighs half. They are brought up to date when
+  something is added, so looking costs one power.
+- A new host is taken to be like its site, a new site like all, and all like `PRIOR_ERRORS`: a rate
+  is a mean that begins with `PRIOR_WEIGHT` attempts of the next larger whole. Nothing is undefined.
+- A task that returned unstarted, or was cancelled, says nothing. One that was lost with its pilot
+  says something of the host's life, nothing of its soundness.
+- It is written at most every `SAVE_SECONDS` for each host, and when the server ends. What a crash
+  takes with it are some seconds of statistics.
+"""
+
+from msgspec.structs import replace
+
+from covey.core.actions import SaveHistory
+from covey.core.model import History, PilotRecord
+from covey.core.state import Host, State
+from covey.core.turn import Turn
+from covey.pilot.messages import CANCELLED, LOST, OK, RETURNED, End
+
+HALF_LIFE = 6 * 3600.0
+PRIOR_ERRORS, PRIOR_LOSSES = 0.02, 0.05
+PRIOR_WEIGHT = 5.0
+SAVE_SECONDS = 30.0
+MOVING = 0.1  # the weight of the latest turnaround in its mean
+DAY = 86400.0
+
+
+def restore(state: State, histories: dict[str, History], now: float) -> None:
+    for name, found in histories.items():
+        state.hosts[name] = Host(name, found, saved=now)
+        for whole in (state.sites.setdefault(found.site, History()), state.overall):
+            _decay(whole, now)
+            faded = _faded(found, now)
+            whole.done += found.done * faded
+            whole.failed += found.failed * faded
+            whole.lost += found.lost * faded
+            whole.cpu_seconds += found.cpu_seconds * faded
+            whole.turnaround = whole.turnaround or found.turnaround
+
+
+def host_of(state: State, record: PilotRecord) -> Host:
+    host = state.hosts.get(record.host)
+    if host is None:
+        host = state.hosts[record.host] = Host(record.host, History(site=record.site))
+    return host
+
+
+def note(turn: Turn, record: PilotRecord, end: End, sent: float) -> None:
+    """An attempt has ended there."""
+    if end.outcome in (RETURNED, CANCELLED):
+        return
+    state = turn.state
+    host = host_of(state, record)
+    state.unsaved[host.name] = None
+    host.history.site = record.site
+    _add(host.history, end, turn.now, sent)
+    _add(state.sites.setdefault(record.site, History()), end, turn.now, sent)
+    _add(state.overall, end, turn.now, sent)
+
+
+def _add(found: History, end: End, now: float, sent: float) -> None:
+    _decay(found, now)
+    day = int(now // DAY)
+    if found.day != day:
+        found.day, found.done_today, found.failed_today = day, 0, 0
+    if end.outcome == OK:
+        seconds = max(0.0, now - sent)
+        moved = found.turnaround + MOVING * (seconds - found.turnaround)
+        found.turnaround = moved if found.last_done else seconds
+        found.done += 1.0
+        found.done_today += 1
+        found.cpu_seconds += max(0.0, end.cpu_seconds)
+        found.row, found.last_done = 0, now
+    elif end.outcome == LOST:
+        found.lost += 1.0
+    else:
+        found.failed += 1.0
+        found.failed_today += 1
+        found.row, found.last_failed = found.row + 1, now
+
+
+def _faded(found: History, now: float) -> float:
+    """What a count of this history's time still weighs."""
+    return float(0.5 ** (max(0.0, now - found.at) / HALF_LIFE))
+
+
+def _decay(found: History, now: float) -> None:
+    if now - found.at > 1.0:
+        faded = _faded(found, now) if found.at else 0.0
+        found.done *= faded
+        found.failed *= faded
+        found.lost *= faded
+        found.cpu_seconds *= faded
+        found.at = now
+
+
+def error_rate(state: State, found: History, now: float) -> float:
+    """Of the attempts there that ended, the part that failed."""
+    weight = PRIOR_WEIGHT / max(_faded(found, now), 1e-9)
+    ended = found.done + found.failed
+    prior = site_error_rate(state, found.site)
+    return (found.failed + weight * prior) / (ended + weight)
+
+
+def site_error_rate(state: State, site: str) -> float:
+    return _rate_of_all(state.sites.get(site), queue_error_rate(state))
+
+
+def queue_error_rate(state: State) -> float:
+    return _rate_of_all(state.overall, PRIOR_ERRORS)
+
+
+def _rate_of_all(found: History | None, prior: float) -> float:
+    if found is None:
+        return prior
+    return (found.failed + PRIOR_WEIGHT * prior) / (found.done + found.failed + PRIOR_WEIGHT)
+
+
+def loss_rate(state: State, found: History) -> float:
+    """Of the attempts there, the part that was lost with its pilot."""
+    prior = PRIOR_LOSSES
+    for whole in (state.overall, state.sites.get(found.site), found):
+        if whole is not None:
+            all_ = whole.done + whole.failed + whole.lost
+            prior = (whole.lost + PRIOR_WEIGHT * prior) / (all_ + PRIOR_WEIGHT)
+    return prior
+
+
+def turnaround(state: State, found: History) -> float:
+    """Seconds; 0 while nothing is known anywhere."""
+    for whole in (found, state.sites.get(found.site), state.overall):
+        if whole is not None and whole.last_done:
+            return whole.turnaround
+    return found.turnaround
+
+
+def recent_cpu(found: History, now: float) -> float:
+    return found.cpu_seconds * _faded(found, now)
+
+
+def save(turn: Turn, *, at_once: bool = False) -> None:
+    """Write what has changed, unless that was done just now."""
+    state = turn.state
+    for name in list(state.unsaved):
+        host = state.hosts[name]
+        if at_once or turn.now - host.saved >= SAVE_SECONDS:
+            host.saved = turn.now
+            del state.unsaved[name]
+            turn.write(SaveHistory(name, replace(host.history, bans=dict(host.history.bans))))

@@ -1,0 +1,273 @@
+"""What policies say of a pilot: which classes of which bags may run there, and how they rank.
+
+Ads hold only what some policy looks at, and are brought up to date in place; a stamp says when one
+has changed. What a policy said of a pilot holds as long as the stamps do, so a request among a
+thousand bags evaluates what has changed since this pilot last asked. Sites, users and the queue
+are looked at once a second.
+"""
+
+import math
+
+from covey.classad import Ad
+from covey.classad.values import UNDEFINED
+from covey.core import attributes
+from covey.core.attributes import TABLE, Task
+from covey.core.policies import Compiled
+from covey.core.state import Bag, Face, Found, Match, Pilot, State
+
+MOST_CONCURRENCY = 1_000_000
+REFRESH_SECONDS = 1.0
+_NOTHING = Ad()
+
+
+def matches(state: State, now: float, pilot: Pilot, bag: Bag, face: Face) -> list[Match | None]:
+    """By class of the bag: what its policy says, or None where it does not let them run there.
+    `face` must be up to date (`face_of`)."""
+    scene = state.scene
+    if bag.dirty or bag.seen_scene != scene.stamp or bag.policy.timed:
+        refresh(state, now, bag)
+    found = face.found.get(bag.id)
+    if (
+        found is not None
+        and found.bag == bag.stamp
+        and found.face == face.stamp
+        and found.scene == scene.stamp
+        and not bag.policy.erratic
+    ):
+        return found.matches
+    matches = [_match(state, now, pilot, bag, face, job) for job in bag.jobs]
+    face.found[bag.id] = Found(face.stamp, scene.stamp, bag.stamp, matches)
+    return matches
+
+
+def _match(state: State, now: float, pilot: Pilot, bag: Bag, face: Face, job: Ad) -> Match | None:
+    compiled = bag.policy
+    policy = compiled.dispatch
+    policy.context.now = now
+    policy.context.random = state.random.random
+    site, user = state.scene.sites[pilot.record.site], state.scene.users[bag.spec.owner]
+    own = compiled.ad
+    values = policy.evaluate(face.host, face.pilot, site, job, user, state.scene.queue, own, own)
+    return judged(compiled, values)
+
+
+def judged(compiled: Compiled, values: tuple[object, ...]) -> Match | None:
+    """Anything but true is no; a rank that is no number is the lowest of those that are; where
+    Concurrency or Deadline is none, nothing is said."""
+    rank, concurrency, deadline = 0.0, None, 0.0
+    for name, value in zip(compiled.asked, values, strict=True):
+        if name == "JobRequirements":
+            if value is not True:
+                return None
+        elif name == "Rank":
+            rank = as_number(value, 0.0)
+        elif name == "Concurrency":
+            limit = as_number(value, -1.0)
+            concurrency = int(min(limit, MOST_CONCURRENCY)) if limit >= 0 else None
+        else:
+            deadline = max(0.0, as_number(value, 0.0))
+    return Match(rank, concurrency, deadline)
+
+
+def as_number(value: object, otherwise: float) -> float:
+    if isinstance(value, bool):
+        return float(value)
+    if isinstance(value, int | float) and math.isfinite(value):
+        return float(value)
+    return otherwise
+
+
+def match_task(
+    state: State, now: float, pilot: Pilot, bag: Bag, face: Face, task: int
+) -> Match | None:
+    """Of one task that is out already, with its replicas in view."""
+    if bag.policy.plain:
+        return Match()
+    if bag.dirty:
+        refresh(state, now, bag)
+    job = job_ad(state, now, bag, task, bag.policy.at_dispatch)
+    return _match(state, now, pilot, bag, face, job)
+
+
+def wants_replica(state: State, now: float, bag: Bag, task: int) -> bool:
+    """Whether the policy wants this running task to have another attempt. Of hosts it sees those
+    where the task runs, in `Job.Replicas`."""
+    compiled = bag.policy
+    policy = compiled.replication
+    policy.context.now = now
+    policy.context.random = state.random.random
+    job = job_ad(state, now, bag, task, compiled.looks)
+    scene, own = state.scene, compiled.ad
+    user = scene.users[bag.spec.owner]
+    values = policy.evaluate(_NOTHING, _NOTHING, _NOTHING, job, user, scene.queue, own, own)
+    most = int(max(1.0, as_number(values[1], 2.0)))
+    return values[0] is True and len(attributes.live(Task(bag, 0, task))) < most
+
+
+def in_tail(state: State, now: float, bag: Bag) -> bool:
+    compiled = bag.policy
+    compiled.tail.context.now = now
+    scene, own, none = state.scene, compiled.ad, _NOTHING
+    user = scene.users[bag.spec.owner]
+    [value] = compiled.tail.evaluate(none, none, none, none, user, scene.queue, own, own)
+    return value is True
+
+
+# -- ads -----------------------------------------------------------------------------------
+
+
+def face_of(state: State, now: float, pilot: Pilot, owner: str) -> Face:
+    """What bags of this owner see of the pilot, up to date."""
+    set_scene(state, now)
+    face = pilot.faces.get(owner)
+    if face is None:
+        face = pilot.faces[owner] = Face(Ad(), Ad())
+    looks = state.scene.looks
+    changed = False
+    for role, ad in (("host", face.host), ("pilot", face.pilot)):
+        table, held = TABLE[role], ad.table
+        for name in looks.get(role, ()):
+            known = table.get(name)
+            if known is not None:
+                value: object = known.find(state, now, pilot)
+            else:
+                value = attributes.tag(pilot, owner, name) if role == "host" else None
+                value = UNDEFINED if value is None else value
+            if held.get(name, ad) != value or held[name].__class__ is not value.__class__:
+                ad[name] = value
+                changed = True
+    record = pilot.record
+    if record.site not in state.scene.sites or owner not in state.scene.users:
+        _place(state, now, record.site, owner)
+    if changed:
+        face.stamp += 1
+    return face
+
+
+def set_scene(state: State, now: float) -> None:
+    scene = state.scene
+    if scene.policies != state.policies:
+        _look_anew(state)
+    elif now - scene.at < REFRESH_SECONDS:
+        return
+    scene.at = now
+    changed = _update(state, now, "queue", scene.queue, None)
+    for name, ad in scene.sites.items():
+        changed |= _update(state, now, "site", ad, name)
+    for name, ad in scene.users.items():
+        changed |= _update(state, now, "user", ad, name)
+    if changed:
+        scene.stamp += 1
+
+
+def _look_anew(state: State) -> None:
+    """Some policy came, went or changed: what do they look at now?"""
+    looks: dict[str, set[str]] = {}
+    for bag in state.bags.values():
+        for role, names in bag.policy.looks.items():
+            looks.setdefault(role, set()).update(names)
+    scene = state.scene
+    scene.policies = state.policies
+    scene.asking = any(not bag.policy.plain for bag in state.bags.values())
+    scene.ranking = any("Rank" in bag.policy.texts for bag in state.bags.values())
+    scene.looks = {
+        role: tuple(sorted(TABLE.get(role, {}) if "*" in names else names))
+        for role, names in looks.items()
+    }
+    scene.users = {name: ad for name, ad in scene.users.items() if _has_bags(state, name)}
+    scene.stamp += 1
+
+
+def _has_bags(state: State, owner: str) -> bool:
+    return any(bag.spec.owner == owner for bag in state.bags.values())
+
+
+def _place(state: State, now: float, site: str, owner: str) -> None:
+    scene = state.scene
+    if site not in scene.sites:
+        scene.sites[site] = Ad()
+        _update(state, now, "site", scene.sites[site], site)
+    if owner not in scene.users:
+        scene.users[owner] = Ad()
+        _update(state, now, "user", scene.users[owner], owner)
+
+
+def _update(state: State, now: float, role: str, ad: Ad, thing: object) -> bool:
+    table, held, changed = TABLE[role], ad.table, False
+    for name in state.scene.looks.get(role, ()):
+        if name in table:
+            value = table[name].find(state, now, thing)
+            if held.get(name, ad) != value:
+                ad[name] = value
+                changed = True
+    return changed
+
+
+def refresh(state: State, now: float, bag: Bag) -> None:
+    """Bring the bag's own ad, and those of its classes, up to date."""
+    scene, table, ad = state.scene, TABLE["bag"], bag.policy.ad
+    set_scene(state, now)
+    if bag.spec.owner not in scene.users:
+        _place(state, now, "", bag.spec.owner)
+    changed = False
+    looked = bag.policy.looks.get("bag", set())
+    for name in table if "*" in looked else looked:
+        if name in table:
+            one = table[name]
+            value = one.find(state, now, bag)
+            if ad.table.get(name, ad) != value:
+                ad[one.name] = value
+                changed = True
+    tail = (bag.tail and bag.policy.sticky) or (not bag.open and in_tail(state, now, bag))
+    if tail != bag.tail:
+        bag.tail = tail
+        if "tail" in ad.table:
+            ad["Tail"] = tail
+            changed = True
+    changed |= _refresh_jobs(state, now, bag)
+    if changed:
+        bag.stamp += 1
+    bag.dirty, bag.seen_at, bag.seen_scene = False, now, scene.stamp
+
+
+def _refresh_jobs(state: State, now: float, bag: Bag) -> bool:
+    looked, table, changed = bag.policy.at_dispatch.get("job", set()), TABLE["job"], False
+    while len(bag.jobs) < len(bag.needs):
+        kind, job = len(bag.jobs), Ad()
+        sample = bag.samples[kind]
+        if sample is not None:
+            for place in bag.policy.parameters(bag.body.names):
+                job[bag.body.names[place]] = sample[place]
+        if looked & {"replicas", "*"}:
+            job["Replicas"] = []
+        bag.jobs.append(job)
+        changed = True
+    names = [name for name in (table if "*" in looked else looked) if name in table]
+    for kind, job in enumerate(bag.jobs if names else ()):
+        for name in names:
+            value = table[name].find(state, now, Task(bag, kind))
+            if name not in bag.body.names and job.table.get(name, job) != value:
+                job[table[name].name] = value
+                changed = True
+    return changed
+
+
+def job_ad(state: State, now: float, bag: Bag, task: int, looks: dict[str, set[str]]) -> Ad:
+    """Of one task, as far as it is looked at."""
+    looked = looks.get("job", set())
+    if "*" in looked:
+        return attributes.full_ad(state, now, "job", _task(bag, task), bag.spec.owner)
+    job, about = Ad(), _task(bag, task)
+    for name in looked & TABLE["job"].keys():
+        one = TABLE["job"][name]
+        job[one.name] = one.find(state, now, about)
+    if not bag.spec.calls and any(name.lower() in looked for name in bag.body.names):
+        attributes.add_parameters(job, about)
+    if any(name.startswith("replica") for name in looked):
+        attributes.add_replicas(job, state, now, about, bag.spec.owner)
+    return job
+
+
+def _task(bag: Bag, task: int) -> Task:
+    attempts = bag.live.get(task)
+    return Task(bag, attempts[0].kind if attempts else bag.class_of(task), task)

@@ -1,0 +1,200 @@
+"""From what an owner wrote to what decides: presets and plain keys become expressions, those become
+one compiled policy. All of it can be shown (`covey policy show`).
+
+The expressions stand in the bag's own ad, as in GridBot: `Tail`, `JobsUnsent` and the others are
+their neighbours and need no prefix. The ads beside it are the `ROLES`. `BOT` is another name of
+`Bag`, for policies from the paper.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from covey.classad import Ad, ClassAdError, Expression, Policy, parse
+from covey.classad.ads import as_node
+from covey.classad.depends import needs
+from covey.core.errors import InvalidBag
+from covey.core.model import PolicySpec
+
+ROLES = ("Host", "Pilot", "Site", "Job", "User", "Queue", "Bag", "BOT")
+DISPATCH = ("JobRequirements", "Rank", "Concurrency", "Deadline")
+REPLICATION = ("ReplicationRequirements", "MaxReplicas")
+TAIL = "TailCondition"
+TIMED = {"bag": {"age", "*"}, "job": {"*"}}
+NAMES = (*DISPATCH, *REPLICATION, TAIL)
+LONGEST = 20_000  # characters of one expression
+_ROLES = frozenset(role.lower() for role in ROLES)
+
+# What holds where neither the owner nor the preset says anything.
+DEFAULTS = {
+    "ReplicationRequirements": "false",
+    "MaxReplicas": "2",
+    "TailCondition": "!Open && JobsUnsent < Queue.Slots",
+}
+
+_LATE = (
+    "Job.Suspected || "
+    "(Job.Measured >= 3 && Job.RunningTime > 1.5 * Job.MeanTime + 2 * Job.TimeDeviation)"
+)
+_UNSOUND = "Host.ErrorRate > 0.1 || Host.ConsecutiveFailures > 1"
+
+
+class Preset(Struct, frozen=True):
+    text: str
+    policy: PolicySpec
+
+
+PRESETS = {
+    "throughput": Preset(
+        "as many tasks as possible: no replicas, tasks are sent ahead as fast as they end",
+        PolicySpec(sticky_tail=False),
+    ),
+    "fast-tail": Preset(
+        "the bag's end comes early: what runs late at the end gets up to two more attempts, and "
+        "nothing is sent ahead any more",
+        PolicySpec(
+            concurrency="Tail ? Pilot.Slots : undefined",
+            replication=_LATE,
+            max_replicas="3",
+            sticky_tail=False,
+        ),
+    ),
+    "reliable-tail": Preset(
+        "at the end only hosts that are about as sound as the best one get tasks, and what runs on "
+        "an unsound one, or late, gets another attempt",
+        PolicySpec(
+            requirements="!Tail || Host.ErrorRate <= Queue.BestErrorRate + 0.05",
+            concurrency="Tail ? Pilot.Slots : undefined",
+            replication=f"countMatches({_UNSOUND}, Job.Replicas) > 0 || {_LATE}",
+            max_replicas="2",
+            sticky_tail=True,
+        ),
+    ),
+    "frugal": Preset(
+        "nothing is computed twice for speed: no replicas, nothing sent ahead, and no hosts on "
+        "which most tasks fail",
+        PolicySpec(
+            requirements="Host.ErrorRate < 0.5 || Host.ErrorRate <= Queue.BestErrorRate + 0.05",
+            concurrency="Pilot.Slots",
+            sticky_tail=False,
+        ),
+    ),
+}
+DEFAULT_PRESET = "throughput"
+
+# Field of PolicySpec -> attribute of the bag's ad.
+EXPRESSIONS = {
+    "requirements": "JobRequirements",
+    "rank": "Rank",
+    "concurrency": "Concurrency",
+    "deadline": "Deadline",
+    "replication": "ReplicationRequirements",
+    "tail": "TailCondition",
+    "max_replicas": "MaxReplicas",
+}
+_LISTS = {
+    "only_sites": ("Site.Name", "member(%s, {%s})"),
+    "avoid_sites": ("Site.Name", "!member(%s, {%s})"),
+    "only_hosts": ("Host.Name", "member(%s, {%s})"),
+    "avoid_hosts": ("Host.Name", "!member(%s, {%s})"),
+}
+
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhd])\s*")
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def expand(spec: PolicySpec) -> dict[str, str]:
+    """The expressions that decide, by the name of their attribute; only those that are there.
+    Raises InvalidBag for a preset that there is not."""
+    preset = PRESETS.get(spec.preset or DEFAULT_PRESET)
+    if preset is None:
+        raise InvalidBag(f"there is no preset {spec.preset!r}; there are {', '.join(PRESETS)}")
+    found: dict[str, str] = {}
+    for name, attribute in EXPRESSIONS.items():
+        text = getattr(spec, name) or getattr(preset.policy, name) or DEFAULTS.get(attribute, "")
+        if text:
+            found[attribute] = _plain(name, text)
+    parts = list(_conditions(spec))
+    if parts:
+        if "JobRequirements" in found:
+            parts.append(f"({found['JobRequirements']})")
+        found["JobRequirements"] = " && ".join(parts)
+    return found
+
+
+def sticks(spec: PolicySpec) -> bool:
+    if spec.sticky_tail is not None:
+        return spec.sticky_tail
+    preset = PRESETS[spec.preset or DEFAULT_PRESET]
+    return bool(preset.policy.sticky_tail)
+
+
+def _plain(name: str, text: str) -> str:
+    """A time such as 30m is a number of seconds."""
+    time = _DURATION.fullmatch(text) if name == "deadline" else None
+    return f"{float(time[1]) * _UNITS[time[2]]:.12g}" if time else text.strip()
+
+
+def _conditions(spec: PolicySpec) -> Iterator[str]:
+    for name, (place, form) in _LISTS.items():
+        names = getattr(spec, name)
+        if names:
+            yield form % (place, ", ".join(map(_quoted, names)))
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+class Compiled:
+    """A policy that is ready to decide. The bag's own attributes are written into `ad` whenever
+    they have changed (`matching`)."""
+
+    def __init__(self, spec: PolicySpec) -> None:
+        """Raises InvalidBag, with words, where an expression is none."""
+        self.spec = spec
+        self.texts = expand(spec)
+        self.sticky = sticks(spec)
+        self.ad = Ad({name: parsed(name, text) for name, text in self.texts.items()})
+        self.asked = tuple(name for name in DISPATCH if name in self.texts)
+        self.plain = not self.asked  # nothing to evaluate when its tasks go out
+        self.replicates = self.texts["ReplicationRequirements"] != "false"
+        self.looks = self._looks(NAMES)  # at what, by role; "*": at all of it
+        self.at_dispatch = self._looks(self.asked)
+        self.erratic = bool(self._calls(self.asked) & {"time", "random", "formattime"})
+        self.timed = any(
+            names & self.looks.get(role, set()) for role, names in TIMED.items()
+        )  # what it sees of its bag changes as time passes
+        self.dispatch = Policy(self.ad, self.asked, ROLES)
+        self.replication = Policy(self.ad, REPLICATION, ROLES)
+        self.tail = Policy(self.ad, (TAIL,), ROLES)
+
+    def parameters(self, names: Sequence[str]) -> tuple[int, ...]:
+        """Places of the parameters at which it looks when tasks go out."""
+        looked = self.at_dispatch.get("job", set())
+        return tuple(k for k, name in enumerate(names) if name.lower() in looked or "*" in looked)
+
+    def _looks(self, names: Sequence[str]) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for name in names:
+            for path in needs(as_node(self.ad[name]), self.ad)[0] if name in self.texts else ():
+                role, _, attribute = path.partition(".")
+                if not attribute and role not in _ROLES:
+                    role, attribute = "bag", role
+                role = "bag" if role == "bot" else role
+                found.setdefault(role, set()).add(attribute.partition(".")[0] or "*")
+        return found
+
+    def _calls(self, names: Sequence[str]) -> set[str]:
+        return {call for name in names for call in needs(as_node(self.ad[name]), self.ad)[1]}
+
+
+def parsed(name: str, text: str) -> Expression:
+    """Raises InvalidBag."""
+    if len(text) > LONGEST:
+        raise InvalidBag(f"{name} has more than {LONGEST:,} characters")
+    try:
+        return parse(text)
+    except ClassAdError as error:
+        raise InvalidBag(f"{name}: {error}") from error

@@ -1,0 +1,137 @@
+"""Running tasks that get another attempt: GridBot's Algorithm 2.
+
+The rules:
+- An attempt past its deadline (counted from sending) is no longer waited for: its task is offered
+  to others before everything else. Should it end well after all, that counts.
+- Speculation is for closed, idempotent bags in their tail. Once in `replicate_seconds` running
+  tasks are drawn, those with fewer live attempts first (weight 1/n), and the policy is asked about
+  each, until there are as many offers as slots that could take them. They hold until the next draw.
+- Nobody gets a task that its own host has. The first success counts; the others are cancelled.
+- A bag that is not idempotent is never offered again, by either way.
+
+A draw is cut into slices, so that nobody who asks for work waits for it: the engine calls `go_on`
+between requests while `state.drawing` holds something.
+"""
+
+from heapq import heappop, heappush
+from random import Random
+
+from covey.core import blame, matching
+from covey.core.actions import Note
+from covey.core.fitting import serves
+from covey.core.model import AttemptId, BagStatus, PilotStatus
+from covey.core.state import Attempt, Bag, Match, Pilot, State
+from covey.core.turn import Turn
+
+MOST_DRAWN = 1024  # tasks of one bag that are looked at in a cycle
+SLICE = 48  # … without a pause
+
+
+def watch(state: State, attempt: Attempt, seconds: float) -> None:
+    """It is to end within so many seconds."""
+    attempt.deadline = attempt.sent + seconds
+    heappush(state.deadlines, (attempt.deadline, attempt.id, attempt.bag, attempt.task))
+
+
+def tick(turn: Turn) -> None:
+    _expire(turn)
+    state = turn.state
+    if turn.now - state.replicated < state.settings.replicate_seconds or state.drawing:
+        return
+    state.replicated = turn.now
+    for bag in state.bags.values():
+        if bag.policy.replicates and _may_speculate(turn, bag):
+            state.drawing.append((bag.id, _drawn(state.random, bag)))
+    go_on(turn)
+
+
+def _expire(turn: Turn) -> None:
+    state = turn.state
+    while state.deadlines and state.deadlines[0][0] <= turn.now:
+        _, id_, bag_id, task = heappop(state.deadlines)
+        bag = state.bags.get(bag_id)
+        attempt = _attempt(bag, task, id_)
+        if bag is None or attempt is None or attempt.cancelled:
+            continue
+        attempt.expired = True
+        words = f"not back {attempt.deadline - attempt.sent:.0f} s after it was sent"
+        note = Note("deadline passed", bag=bag.id, task=task, attempt=str(id_), detail=words)
+        turn.note(note)
+        if bag.spec.idempotent and all(one.expired for one in bag.live[task]):
+            bag.overdue[task] = None
+            bag.dirty = True
+            state.news += 1
+
+
+def _attempt(bag: Bag | None, task: int, id_: AttemptId) -> Attempt | None:
+    attempts = bag.live.get(task, ()) if bag is not None else ()
+    return next((one for one in attempts if one.id == id_), None)
+
+
+def _may_speculate(turn: Turn, bag: Bag) -> bool:
+    bag.offers.clear()
+    if bag.status is not BagStatus.RUNNING or bag.open or not bag.spec.idempotent or not bag.live:
+        return False
+    matching.refresh(turn.state, turn.now, bag)
+    return bag.tail
+
+
+def _drawn(dice: Random, bag: Bag) -> list[int]:
+    """Running tasks in the order in which they are asked about, by weight 1/(live attempts)."""
+    running = list(bag.live)
+    if len(running) > MOST_DRAWN:
+        found: dict[int, None] = {}
+        for _ in range(8 * MOST_DRAWN):
+            task = running[int(dice.random() * len(running))]
+            attempts = len(bag.live[task])
+            if attempts == 1 or dice.random() * attempts < 1.0:
+                found[task] = None
+                if len(found) == MOST_DRAWN:
+                    break
+        return list(found)
+    # A random number to the power of n, largest first, is such an order (Efraimidis, Spirakis).
+    keys = {task: dice.random() ** len(attempts) for task, attempts in bag.live.items()}
+    return sorted(running, key=lambda task: -keys[task])
+
+
+def go_on(turn: Turn) -> None:
+    """One slice of a draw that is under way."""
+    state = turn.state
+    if not state.drawing:
+        return
+    id_, tasks = state.drawing.popleft()
+    bag = state.bags.get(id_)
+    if bag is None or bag.status is not BagStatus.RUNNING or not bag.policy.replicates:
+        return
+    wanted = _room_for_offers(state, bag)
+    for task in tasks[:SLICE]:
+        if len(bag.offers) >= wanted:
+            return
+        running = task in bag.live and task not in bag.done and task not in bag.overdue
+        if running and matching.wants_replica(state, turn.now, bag, task):
+            bag.offers[task] = None
+            state.news += 1
+    if len(tasks) > SLICE:
+        state.drawing.append((id_, tasks[SLICE:]))
+
+
+def _room_for_offers(state: State, bag: Bag) -> int:
+    """Slots that may ask for one before the next draw."""
+    slots = free = 0
+    for pilot in state.pilots.values():
+        if pilot.status is PilotStatus.ACTIVE and serves(pilot.record, bag):
+            slots += pilot.record.slots
+            free += max(0, pilot.record.slots - pilot.load)
+    return max(1, free, slots // 8)
+
+
+def may_have(turn: Turn, pilot: Pilot, bag: Bag, task: int) -> Match | None:
+    """What the policy says of another attempt there; nothing if it may not be."""
+    state, host = turn.state, pilot.record.host
+    for attempt in bag.live[task]:
+        if state.pilots[attempt.pilot].record.host == host:
+            return None
+    if blame.withheld(state, pilot, bag):
+        return None
+    face = matching.face_of(state, turn.now, pilot, bag.spec.owner)
+    return matching.match_task(state, turn.now, pilot, bag, face, task)
