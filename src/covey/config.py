@@ -157,6 +157,36 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ] = 0
 
 
+class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How the server carries out what the policies of bags decide."""
+
+    ban_seconds: Annotated[
+        Seconds,
+        Meta(
+            description="The longest that a host on which an owner's tasks fail gets none of them; "
+            "the first ban is a tenth of it."
+        ),
+    ] = 3600.0
+    ban_growth_seconds: Annotated[
+        Seconds, Meta(description="How fast bans become longer: two thirds of the way in this.")
+    ] = 650.0
+    replicate_seconds: Annotated[
+        Seconds,
+        Meta(description="Between two looks for running tasks that should get another attempt."),
+    ] = 1.0
+    buffer_seconds: Annotated[
+        Seconds,
+        Meta(description="How long tasks that no host may run stand in the way of those behind."),
+    ] = 30.0
+    batch: Annotated[
+        bool,
+        Meta(
+            description="When work comes, give it first to those hosts that its policy ranks best, "
+            "not to those that have waited longest."
+        ),
+    ] = False
+
+
 class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     dir: Annotated[
         Path_,
@@ -179,6 +209,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ] = ""
     serve: Serve = Serve()
     local: Local = Local()
+    policy: Policy = Policy()
     run: Run = Run()
 
     @property

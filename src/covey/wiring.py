@@ -102,6 +102,11 @@ class _Parts:
             idle_seconds=serve_.pilot_idle_seconds,
             local_pilots=config.local.pilots,
             local_slots=config.local_slots,
+            ban_seconds=config.policy.ban_seconds,
+            ban_growth=config.policy.ban_growth_seconds,
+            replicate_seconds=config.policy.replicate_seconds,
+            buffer_seconds=config.policy.buffer_seconds,
+            batch=config.policy.batch,
         )
         self._given_ca = _pem(serve_.ca)
         self._listen(serve_)

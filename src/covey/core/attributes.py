@@ -13,10 +13,9 @@ from covey.classad import Ad
 from covey.core import history
 from covey.core.fitting import serves
 from covey.core.model import BagStatus, History, PilotStatus
-from covey.core.state import Attempt, Bag, Host, Pilot, State
+from covey.core.state import Attempt, Bag, Host, Pilot, State, Value
 
 NEVER = 1e9  # seconds since something that has not happened, or until something that will not
-Value = bool | int | float | str
 
 
 class Attribute(NamedTuple):
@@ -75,6 +74,11 @@ HOST = (
         "Turnaround",
         "mean seconds from sending a task to its result, lately",
         lambda s, t, p: history.turnaround(s, host_of(s, p).history),
+    ),
+    Attribute(
+        "Speed",
+        "how fast tasks run there, compared to others of their class; 1: as fast as those",
+        lambda s, t, p: host_of(s, p).history.speed,
     ),
     Attribute(
         "RecentCpu",
@@ -316,14 +320,23 @@ def _progress(state: State, now: float, attempt: Attempt) -> float:
     return min(0.99, max(0.0, now - attempt.sent) / mean) if mean > 0 else 0.0
 
 
-def tag(pilot: Pilot, owner: str, name: str) -> Value | None:
-    """What is published of the host under this name (in small letters): by tasks of the owner, or
-    else by its pilot."""
-    tags = pilot.record.tags
-    if pilot.tags_of is not tags:
-        pilot.tags_of, pilot.folded = tags, {key.lower(): text for key, text in tags.items()}
-    text = pilot.folded.get(f"{owner.lower()}:{name}", pilot.folded.get(name))
-    return None if text is None else number_or_text(text)
+class Tags(NamedTuple):
+    """What is published of a host, names in small letters: by the owner's tasks, and else."""
+
+    own: dict[str, Value]
+    others: dict[str, Value]
+
+
+def tags_of(tags: dict[str, str], owner: str) -> Tags:
+    """As bags of this owner see them. What their own tasks say comes before all else."""
+    found = Tags({}, {})
+    for name, text in tags.items():
+        whose, _, plain = name.rpartition(":")
+        if not whose:
+            found.others[name.lower()] = number_or_text(text)
+        elif whose == owner:
+            found.own[plain.lower()] = number_or_text(text)
+    return found
 
 
 def number_or_text(text: str) -> Value:
@@ -340,11 +353,10 @@ def full_ad(state: State, now: float, role: str, thing: Any, owner: str = "") ->
     """All attributes of a role, with the tags of a host and the parameters of a job."""
     found = Ad({one.name: one.find(state, now, thing) for one in TABLE[role].values()})
     if role == "host":
-        prefix = f"{owner}:"
-        for name, text in thing.record.tags.items():
-            plain = name.removeprefix(prefix)
-            if ":" not in plain and (plain not in found or plain != name):
-                found[plain] = number_or_text(text)
+        own, others = tags_of(thing.record.tags, owner)
+        for name, value in (*others.items(), *own.items()):
+            if name in own or name not in found:
+                found[name] = value
     if role == "job":
         add_parameters(found, thing)
         add_replicas(found, state, now, thing, owner)

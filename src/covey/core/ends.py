@@ -73,7 +73,8 @@ def settle(turn: Turn, pilot: Pilot, end: End) -> EndRecord | None:
             blame.note(turn, pilot, bag, end.outcome)
         verdict = _judge(turn, pilot, bag, end, expected)
     if attempt is not None:
-        history.note(turn, pilot.record, end, attempt.sent)
+        times = bag.times[attempt.kind] if bag is not None else None
+        history.note(turn, pilot.record, end, attempt.sent, times)
     if attempt is not None and end.outcome == OK:
         pilot.proven.add(attempt.bag)
         if bag is not None:

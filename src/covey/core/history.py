@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from covey.core.actions import SaveHistory
 from covey.core.model import History, PilotRecord
-from covey.core.state import Host, State
+from covey.core.state import Host, State, Times
 from covey.core.turn import Turn
 from covey.pilot.messages import CANCELLED, LOST, OK, RETURNED, End
 
@@ -24,6 +24,8 @@ PRIOR_ERRORS, PRIOR_LOSSES = 0.02, 0.05
 PRIOR_WEIGHT = 5.0
 SAVE_SECONDS = 30.0
 MOVING = 0.1  # the weight of the latest turnaround in its mean
+MEASURED = 3  # tasks of a class, before one can be called fast
+FASTEST = 100.0
 DAY = 86400.0
 
 
@@ -47,8 +49,8 @@ def host_of(state: State, record: PilotRecord) -> Host:
     return host
 
 
-def note(turn: Turn, record: PilotRecord, end: End, sent: float) -> None:
-    """An attempt has ended there."""
+def note(turn: Turn, record: PilotRecord, end: End, sent: float, times: Times | None) -> None:
+    """An attempt has ended there, of a class whose tasks took these times."""
     if end.outcome in (RETURNED, CANCELLED):
         return
     state = turn.state
@@ -56,6 +58,9 @@ def note(turn: Turn, record: PilotRecord, end: End, sent: float) -> None:
     state.unsaved[host.name] = None
     host.history.site = record.site
     _add(host.history, end, turn.now, sent)
+    if end.outcome == OK and times is not None and times.count >= MEASURED:
+        speed = min(times.mean / max(end.wall_seconds, 1e-3), FASTEST)
+        host.history.speed += MOVING * (speed - host.history.speed)
     _add(state.sites.setdefault(record.site, History()), end, turn.now, sent)
     _add(state.overall, end, turn.now, sent)
 

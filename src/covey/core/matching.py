@@ -123,16 +123,20 @@ def face_of(state: State, now: float, pilot: Pilot, owner: str) -> Face:
     if face is None:
         face = pilot.faces[owner] = Face(Ad(), Ad())
     looks = state.scene.looks
+    if "host" in looks and face.published is not pilot.record.tags:
+        face.published = pilot.record.tags
+        face.own, face.others = attributes.tags_of(pilot.record.tags, owner)
     changed = False
     for role, ad in (("host", face.host), ("pilot", face.pilot)):
         table, held = TABLE[role], ad.table
         for name in looks.get(role, ()):
             known = table.get(name)
-            if known is not None:
+            if known is not None and (role != "host" or name not in face.own):
                 value: object = known.find(state, now, pilot)
+            elif role == "host":
+                value = face.own.get(name, face.others.get(name, UNDEFINED))
             else:
-                value = attributes.tag(pilot, owner, name) if role == "host" else None
-                value = UNDEFINED if value is None else value
+                value = UNDEFINED
             if held.get(name, ad) != value or held[name].__class__ is not value.__class__:
                 ad[name] = value
                 changed = True

@@ -261,6 +261,7 @@ class History(Struct, omit_defaults=True):
     lost: float = 0.0  # decayed: with its pilot
     cpu_seconds: float = 0.0  # decayed: of what ended well
     turnaround: float = 0.0  # from sending to delivery, a moving mean
+    speed: float = 1.0  # of its tasks, compared to others of their class; a moving mean
     day: int = 0  # since 1970, of the next two
     done_today: int = 0
     failed_today: int = 0

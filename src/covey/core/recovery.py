@@ -8,7 +8,7 @@ have passed, what is still in doubt is nobody's and goes out again.
 
 from pyroaring import BitMap
 
-from covey.core import calls, ends, governing, history, lookahead, tokens
+from covey.core import calls, ends, governing, history, lookahead, replication, tokens
 from covey.core.actions import CloseChunk, Note, SavePilotStatus
 from covey.core.classes import needs_of
 from covey.core.filling import filler
@@ -216,6 +216,8 @@ def _adopt_one(turn: Turn, pilot: Pilot, id_: AttemptId, one: Held) -> None:
     bag.hold(attempt.task)
     if attempt.task in bag.done:
         ends.cancel(turn, attempt)
+    else:
+        replication.watch_again(turn, pilot, bag, attempt)
 
 
 def _may_be_its(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> bool:

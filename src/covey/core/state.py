@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct, field
 from pyroaring import BitMap
@@ -263,6 +263,9 @@ class Rest(Struct):
     until: float = 0.0
 
 
+Value: TypeAlias = bool | int | float | str
+
+
 class Face(Struct, eq=False):
     """What the bags of one owner see of a pilot: its host's ad and its own, as far as policies look
     at them, and what those said. `stamp` grows when the ads change."""
@@ -270,6 +273,9 @@ class Face(Struct, eq=False):
     host: Ad
     pilot: Ad
     stamp: int = 0
+    published: dict[str, str] | None = None  # the tags that the next two are made from
+    own: dict[str, Value] = field(default_factory=dict)  # what the owner's tasks say of the host
+    others: dict[str, Value] = field(default_factory=dict)
     found: dict[BagId, "Found"] = field(default_factory=dict)
 
 
@@ -325,8 +331,6 @@ class Pilot(Struct, eq=False):
     proven: set[BagId] = field(default_factory=set)  # bags of which it has run a task well
     rests: dict[BagId, Rest] = field(default_factory=dict)  # bags whose tasks fail there
     faces: dict[str, Face] = field(default_factory=dict)  # by owner of bags
-    tags_of: dict[str, str] | None = None  # for which the next holds
-    folded: dict[str, str] = field(default_factory=dict)  # its tags, names in small letters
 
     def add(self, attempt: Attempt) -> None:
         self.attempts[attempt.id] = attempt
@@ -472,6 +476,8 @@ def _check_bag(bag: Bag) -> None:
         expected = BitMap()
         expected.add_range(0, bag.next)
         assert (union | running) == expected, f"lost or invented: {(union | running) ^ expected}"
+    for task in (*bag.overdue, *bag.offers):
+        assert task in bag.live, "a task that does not run is offered again"
     assert bag.starts == sorted(bag.starts)
     for first in bag.awaited:
         assert first in bag.chunks, "rows are awaited for a closed chunk"
