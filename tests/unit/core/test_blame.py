@@ -1,10 +1,12 @@
-"""Pilots on which a bag's tasks fail rest from it, if there are others."""
+"""Pilots on which a bag's tasks fail rest from it, hosts are banned, if there are others."""
 
-from covey.core.actions import Action
+from msgspec.structs import replace
+
+from covey.core.actions import Action, SaveHistory, Write
 from covey.core.blame import FIRST_REST, SUSPICIOUS
-from covey.core.model import BagId, BagStatus
+from covey.core.model import BagId, BagStatus, Ban, PolicySpec
 from covey.pilot.messages import Answer, End
-from tests.unit.core.table import Hand, Table, end, replies, spec
+from tests.unit.core.table import EMPTY, Hand, Table, end, replies, spec
 
 
 class Worker:
@@ -103,3 +105,129 @@ def test_what_takes_too_long_is_not_held_against_the_pilot() -> None:
         assert slow.gets() == 1
         slow.ends("timeout")
     assert slow.gets() == 1
+
+
+# -- bans ----------------------------------------------------------------------------------
+
+
+def bans(table: Table, host: str) -> dict[str, Ban]:
+    return table.scheduler.state.hosts[host].history.bans
+
+
+def on(table: Table, host: str, slots: int = 1) -> Worker:
+    return Worker(table.enrol(slots, f"{host}-pilot", host))
+
+
+def a_black_hole(table: Table, retries: int = 99, **more: object) -> tuple[Worker, Worker]:
+    """One host that fails everything, one that does everything well."""
+    table.submit(spec(400, retries=retries, owner="ann", **more))
+    bad, good = on(table, "bad"), on(table, "good")
+    for _ in range(4):
+        assert good.gets() == 1
+        good.ends()
+    spoil(bad)
+    return bad, good
+
+
+def test_a_host_that_fails_what_others_do_well_is_banned_for_the_owner() -> None:
+    table = Table(lease_seconds=1e9, ban_seconds=1000.0)
+    bad, _ = a_black_hole(table)
+    assert bans(table, "bad")["ann"].until == table.now + 100.0
+    assert not bad.gets()
+    table.submit(spec(4, owner="ann"))
+    assert not bad.gets()  # of no bag of hers
+    bobs = table.submit(spec(4, owner="bob"))
+    assert bad.gets() == 1
+    assert bad.held[0].bag == bobs
+
+
+def test_bans_grow_and_end_with_one_task_on_trial() -> None:
+    table = Table(lease_seconds=1e9, ban_seconds=1000.0, ban_growth=100.0)
+    bad, _ = a_black_hole(table)
+    lengths = []
+    for _ in range(4):
+        began = table.now
+        while not bad.gets():
+            table.later(1.0)
+        lengths.append(round(table.now - began))
+        assert bad.gets(4) == 1  # on trial
+        bad.ends("failed")
+    assert lengths == sorted(lengths)
+    assert lengths[0] == 100
+    assert 900 < lengths[-1] <= 1000
+    while not bad.gets():
+        table.later(1.0)
+    bad.ends()
+    assert bans(table, "bad") == {}
+    assert bad.gets(4) >= 1
+
+
+def test_a_bag_that_is_broken_bans_nobody_and_is_paused() -> None:
+    table = Table(lease_seconds=1e9)
+    bag = table.submit(spec(4000, retries=99, owner="ann"))
+    workers = [on(table, f"h{number}") for number in range(10)]
+    failures = 0
+    while table.scheduler.state.bags[BagId(bag)].status is BagStatus.RUNNING:
+        for worker in workers:
+            if worker.gets():
+                worker.ends("failed")
+                failures += 1
+        table.later(1.0)
+    assert failures <= 50
+    assert not any(bans(table, f"h{number}") for number in range(10))
+
+
+def test_a_host_is_not_blamed_for_what_fails_as_often_elsewhere() -> None:
+    """Two in three tasks of this bag fail, wherever they run."""
+    table = Table(lease_seconds=1e9)
+    table.submit(spec(4000, retries=0, breaker=0, owner="ann"))
+    workers = [on(table, f"h{number}") for number in range(5)]
+    for turn in range(60):
+        for place, worker in enumerate(workers):
+            if worker.gets():
+                worker.ends("ok" if (turn + place) % 3 == 0 else "failed")
+        table.later(1.0)
+    assert not any(bans(table, f"h{number}") for number in range(5))
+
+
+def test_one_host_that_fails_at_once_does_not_pause_the_bag_while_others_work_on_it() -> None:
+    table = Table(lease_seconds=1e9)
+    bag = table.submit(spec(400, retries=99, breaker=10))
+    bad, busy = on(table, "bad"), on(table, "busy")
+    assert busy.gets() == 1
+    for _ in range(30):
+        if bad.gets():
+            bad.ends("failed")
+        table.later(5.0)
+    assert table.scheduler.state.bags[BagId(bag)].status is BagStatus.RUNNING
+
+
+def test_bans_and_histories_survive_a_restart() -> None:
+    table = Table(lease_seconds=1e9)
+    a_black_hole(table)
+    table.later(31)
+    saved = {
+        action.change.host: action.change.history
+        for action in table.actions
+        if isinstance(action, Write) and isinstance(action.change, SaveHistory)
+    }
+    assert saved["bad"].row == SUSPICIOUS
+    after = Table(snapshot=replace(EMPTY, histories=saved), lease_seconds=1e9)
+    after.submit(spec(9, owner="ann"))
+    bad, good = on(after, "bad"), on(after, "good")
+    assert good.gets() == 1
+    assert not bad.gets()
+
+
+def test_a_task_without_chances_left_goes_to_a_fail_over_site() -> None:
+    table = Table(lease_seconds=1e9)
+    policy = PolicySpec(failover_sites=("safe",))
+    bag = table.submit(spec(1, policy=policy))
+    usual = on(table, "usual")
+    assert usual.gets() == 1
+    usual.ends("failed")
+    assert usual.gets() == 0
+    safe = Worker(table.enrol(1, "safe-pilot", "safe", site="safe"))
+    assert safe.gets() == 1
+    safe.ends("failed")
+    assert BagId(bag) not in table.scheduler.state.bags  # given up, and over
