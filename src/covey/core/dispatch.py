@@ -128,6 +128,8 @@ def hungry_first(turn: Turn) -> list[PilotId]:
     batch who ranks best for anything that waits."""
     state = turn.state
     waiting = list(state.hungry)
+    if state.settings.batch:
+        matching.set_scene(state, turn.now)
     if not state.settings.batch or not state.scene.ranking or len(waiting) > MOST_BATCH:
         return waiting
     best: dict[PilotId, float] = {}
