@@ -21,7 +21,7 @@ others together, until no task has a retry left.
 import math
 from itertools import islice
 
-from covey.core import history, matching
+from covey.core import matching
 from covey.core.actions import Note
 from covey.core.fitting import serves, weight
 from covey.core.model import Ban, PilotStatus
@@ -46,13 +46,16 @@ def note(turn: Turn, pilot: Pilot, bag: Bag, outcome: str) -> None:
     tally = bag.tallies.get(pilot.record.host)
     if tally is None:
         tally = bag.tallies[pilot.record.host] = Tally()
-    _count(bag, tally, outcome != OK)
+    if outcome != OK or tally.rate or tally.weight < HEAVIEST:
+        _count(bag, tally, outcome != OK)
     if outcome == OK:
         tally.done += 1
         bag.well += 1
         tally.row = 0
-        pilot.rests.pop(bag.id, None)
-        _absolve(turn, pilot, bag)
+        if pilot.rests:
+            pilot.rests.pop(bag.id, None)
+        if turn.state.hosts[pilot.record.host].history.bans:
+            _absolve(turn, pilot, bag)
         return
     if not tally.row:
         tally.since = turn.now
@@ -93,7 +96,7 @@ def _rest(turn: Turn, pilot: Pilot, bag: Bag, rest: Rest) -> None:
 
 def _ban(turn: Turn, pilot: Pilot, bag: Bag, tally: Tally) -> None:
     settings, record, owner = turn.state.settings, pilot.record, bag.spec.owner
-    host = history.host_of(turn.state, record)
+    host = turn.state.hosts[record.host]
     known = host.history.bans.get(owner)
     if known is not None and turn.now < known.until:
         return  # of what was sent before
@@ -109,7 +112,7 @@ def _ban(turn: Turn, pilot: Pilot, bag: Bag, tally: Tally) -> None:
 
 
 def _absolve(turn: Turn, pilot: Pilot, bag: Bag) -> None:
-    host = history.host_of(turn.state, pilot.record)
+    host = turn.state.hosts[pilot.record.host]
     if host.history.bans.pop(bag.spec.owner, None) is not None:
         turn.state.unsaved[host.name] = None
         turn.note(Note("ban ended", bag=bag.id, pilot=pilot.record.id, detail=host.name))

@@ -7,6 +7,7 @@ The rules:
   is a mean that begins with `PRIOR_WEIGHT` attempts of the next larger whole. Nothing is undefined.
 - A task that returned unstarted, or was cancelled, says nothing. One that was lost with its pilot
   says something of the host's life, nothing of its soundness.
+- Sites are summed up once a second.
 - It is written at most every `SAVE_SECONDS` for each host, and when the server ends. What a crash
   takes with it are some seconds of statistics.
 """
@@ -38,39 +39,31 @@ def restore(state: State, histories: dict[str, History], now: float) -> None:
             whole.done += found.done * faded
             whole.failed += found.failed * faded
             whole.lost += found.lost * faded
-            whole.cpu_seconds += found.cpu_seconds * faded
             whole.turnaround = whole.turnaround or found.turnaround
+            whole.last_done = max(whole.last_done, found.last_done)
 
 
 def host_of(state: State, record: PilotRecord) -> Host:
     host = state.hosts.get(record.host)
     if host is None:
         host = state.hosts[record.host] = Host(record.host, History(site=record.site))
+    host.history.site = record.site
     return host
 
 
 def note(turn: Turn, record: PilotRecord, end: End, sent: float, times: Times | None) -> None:
     """An attempt has ended there, of a class whose tasks took these times."""
-    if end.outcome in (RETURNED, CANCELLED):
+    outcome, now = end.outcome, turn.now
+    if outcome in (RETURNED, CANCELLED):
         return
-    state = turn.state
-    host = host_of(state, record)
-    state.unsaved[host.name] = None
-    host.history.site = record.site
-    _add(host.history, end, turn.now, sent)
-    if end.outcome == OK and times is not None and times.count >= MEASURED:
-        speed = min(times.mean / max(end.wall_seconds, 1e-3), FASTEST)
-        host.history.speed += MOVING * (speed - host.history.speed)
-    _add(state.sites.setdefault(record.site, History()), end, turn.now, sent)
-    _add(state.overall, end, turn.now, sent)
-
-
-def _add(found: History, end: End, now: float, sent: float) -> None:
+    host = turn.state.hosts[record.host]
+    found, fresh = host.history, host.fresh
+    turn.state.unsaved[record.host] = None
     _decay(found, now)
     day = int(now // DAY)
     if found.day != day:
         found.day, found.done_today, found.failed_today = day, 0, 0
-    if end.outcome == OK:
+    if outcome == OK:
         seconds = max(0.0, now - sent)
         moved = found.turnaround + MOVING * (seconds - found.turnaround)
         found.turnaround = moved if found.last_done else seconds
@@ -78,12 +71,38 @@ def _add(found: History, end: End, now: float, sent: float) -> None:
         found.done_today += 1
         found.cpu_seconds += max(0.0, end.cpu_seconds)
         found.row, found.last_done = 0, now
-    elif end.outcome == LOST:
+        fresh.done += 1.0
+        if times is not None and times.count >= MEASURED:
+            speed = min(times.mean / max(end.wall_seconds, 1e-3), FASTEST)
+            found.speed += MOVING * (speed - found.speed)
+    elif outcome == LOST:
         found.lost += 1.0
+        fresh.lost += 1.0
     else:
         found.failed += 1.0
         found.failed_today += 1
         found.row, found.last_failed = found.row + 1, now
+        fresh.failed += 1.0
+
+
+def sum_up(turn: Turn) -> None:
+    """Add what is new of hosts to their sites and to the whole, once a second."""
+    state, now = turn.state, turn.now
+    for name in state.unsaved:
+        host = state.hosts[name]
+        fresh, found = host.fresh, host.history
+        if not (fresh.done or fresh.failed or fresh.lost):
+            continue
+        for whole in (state.sites.setdefault(found.site, History()), state.overall):
+            _decay(whole, now)
+            whole.done += fresh.done
+            whole.failed += fresh.failed
+            whole.lost += fresh.lost
+            if fresh.done:
+                moved = whole.turnaround + MOVING * (found.turnaround - whole.turnaround)
+                whole.turnaround = moved if whole.last_done else found.turnaround
+                whole.last_done = now
+        fresh.done = fresh.failed = fresh.lost = 0.0
 
 
 def _faded(found: History, now: float) -> float:
@@ -147,6 +166,7 @@ def recent_cpu(found: History, now: float) -> float:
 
 def save(turn: Turn, *, at_once: bool = False) -> None:
     """Write what has changed, unless that was done just now."""
+    sum_up(turn)
     state = turn.state
     for name in list(state.unsaved):
         host = state.hosts[name]

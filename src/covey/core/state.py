@@ -348,6 +348,7 @@ class Host(Struct, eq=False):
 
     name: str
     history: History
+    fresh: History = field(default_factory=History)  # what its site has not heard of yet
     pilots: dict[PilotId, None] = field(default_factory=dict)
     saved: float = 0.0  # when its history was last written
 
