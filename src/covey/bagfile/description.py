@@ -5,6 +5,7 @@ from msgspec import Struct
 
 from covey.bagfile.gathering import Gathered
 from covey.bagfile.points import count_tasks, values_of
+from covey.bagfile.policy import ShownPolicy, show_policy
 from covey.bagfile.template import fill
 from covey.core.classes import classifier, needs_of
 from covey.core.model import Condition
@@ -63,6 +64,7 @@ class Description(Struct, kw_only=True):
     limits: Limits
     check: str
     setup: str
+    policy: ShownPolicy
     open: bool
 
 
@@ -92,6 +94,7 @@ def describe(gathered: Gathered) -> Description:
         ),
         check=spec.check,
         setup=spec.setup,
+        policy=show_policy(spec.policy),
         open=spec.open,
     )
 

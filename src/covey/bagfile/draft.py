@@ -16,11 +16,12 @@ from covey.bagfile.keys import BAG
 from covey.bagfile.kinds import is_text, read_at
 from covey.bagfile.lines import KeyPath
 from covey.bagfile.parts import Environment, RowsFile, RuleOf, Wanted
+from covey.bagfile.policy import check_policy
 from covey.bagfile.rowsfile import read_names
 from covey.bagfile.sheet import Sheet, suggest
 from covey.bagfile.template import PLACEHOLDER, RESERVED, Tell, check_placeholders, placeholders
 from covey.core.errors import InvalidBag
-from covey.core.model import BagSpec, Need, Rule, Segment
+from covey.core.model import BagSpec, Need, PolicySpec, Rule, Segment
 from covey.core.space import Axis, Product, Space, Zip, check, names, size
 
 SCRIPT = ".covey-script"  # hidden, so that the output pattern * does not return it
@@ -75,10 +76,13 @@ def read_draft(sheet: Sheet, environ: Mapping[str, str], tell: Tell, retries: in
         log_kb=found.get("log_limit", 64),
         setup=found.get("setup", ""),
         setup_seconds=found.get("setup_time", 1800.0),
+        policy=found.get("policy", PolicySpec()),
         **_resources(sheet, found.get("resources", {}), parameters),
         **_retries(found, retries, tell),
         **_validation(sheet, found.get("validate", {}), parameters),
     )
+    if sheet.faultless:
+        check_policy(sheet, spec)
     sheet.settle()
     here = sheet.origin(("command",)).base if "command" in found else sheet.base
     script = _script(found.get("script", ""), parameters, tell)

@@ -18,6 +18,7 @@ from covey.bagfile.kinds import (
     Words,
 )
 from covey.bagfile.parts import Groups, InputOf, Parameters, RowsOf, RuleKind, Variables
+from covey.bagfile.policy import PolicyOf
 from covey.core.checking import MOST_RETRIES
 
 NEEDS: dict[str, Key] = {
@@ -81,6 +82,10 @@ TOP: dict[str, Key] = {
     "resources": Key(Table(RESOURCES), "What one task needs of its host."),
     "retries": Key(Table(RETRIES), "What happens after failures."),
     "validate": Key(Table(VALIDATE), "What makes a result a good one."),
+    "policy": Key(
+        PolicyOf(),
+        "What decides where tasks run and when one runs twice: a preset, or a table of keys.",
+    ),
     "breaker": Key(
         Whole(0, 1_000_000),
         "So many failures in a row, with no success, pause the bag; 0: never. Default: 30.",

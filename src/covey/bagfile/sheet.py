@@ -25,7 +25,13 @@ MEANT = {
     "cwd": "chdir", "workdir": "chdir", "description": "notes", "comment": "notes",
     "cpu": "cores", "cpus": "cores", "threads": "cores", "ram": "memory", "mem": "memory",
     "gpu": "gpus", "limit": "time", "walltime": "time", "timeout": "time", "max": "count",
+    "jobrequirements": "requirements", "replicationrequirements": "replication",
+    "tailcondition": "tail", "maxreplicas": "max_replicas", "replicas": "max_replicas",
+    "sites": "only_sites", "hosts": "only_hosts", "priority": "rank",
 }  # fmt: skip
+
+# Tables for one key of which a plain text may stand: policy = "fast-tail".
+SHORT = {"policy": "preset"}
 
 _PLACE = re.compile(r"(.*?) *\(at (?:line (\d+), column \d+|end of document)\)", re.DOTALL)
 
@@ -75,7 +81,8 @@ class Sheet:
         for part in path[:-1]:
             inner = table.get(part)
             if not isinstance(inner, dict):
-                inner = table[part] = {}
+                kept = {SHORT[part]: inner} if part in SHORT and isinstance(inner, str) else {}
+                inner = table[part] = kept
             table = inner
         return table
 

@@ -59,6 +59,12 @@ count = 1
 memory = "x2"  # after a lack of memory
 time = "x3"    # after the time limit
 
+# What decides where tasks run and when one runs twice: throughput (if nothing is said), fast-tail,
+# reliable-tail, frugal, or expressions of your own. docs/policies.md explains them.
+# [policy]
+# preset = "fast-tail"
+# requirements = "Host.Memory >= 4000"
+
 # [validate]
 # files = ["out.dat"]
 # check = "test -s out.dat"

@@ -54,7 +54,7 @@ def lines_of(found: "Description") -> list[str]:
     lines += ["", *_classes(found), "", *_files(found)]
     for title, told in _facts(found):
         lines.append(f"{title:<9} {told}")
-    return lines
+    return lines + _policy(found)
 
 
 def _classes(found: "Description") -> list[str]:
@@ -124,6 +124,23 @@ def _facts(found: "Description") -> list[tuple[str, str]]:
     pause = f"pauses after {formats.count(limits.breaker, 'failure')} without a success"
     facts.append(("breaker", pause if limits.breaker else "never pauses by itself"))
     return facts
+
+
+def _policy(found: "Description") -> list[str]:
+    """The expressions in force, each with where it comes from."""
+    policy = found.policy
+    lines = [f"policy    {policy.preset}{'' if policy.own else ' (nothing else was said)'}"]
+    if not policy.own:
+        return lines
+    for one in policy.expressions:
+        text = " ".join(one.text.split())
+        lines.append(f"          {one.name} = {text}  ({one.source})")
+    if policy.sticky_tail:
+        lines.append("          once in its tail, it stays there")
+    if policy.failover_sites:
+        sites = ", ".join(policy.failover_sites)
+        lines.append(f"          tasks that fail for good are tried once more on {sites}")
+    return lines
 
 
 def _retries(found: "Description") -> str:

@@ -6,7 +6,7 @@ Every option is a key of a bag file, so both are read and checked by one set of 
 
 import getpass
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
@@ -20,7 +20,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 TASKS, FILES = "Tasks", "Files and environment"
 NEEDS, FAILURES, BAG = "Needs of one task", "Failures", "The bag"
-GROUPS = (TASKS, FILES, NEEDS, FAILURES, BAG)
+POLICY = "Policy"
+GROUPS = (TASKS, FILES, NEEDS, FAILURES, POLICY, BAG)
 
 
 class Option(click.Option):
@@ -145,6 +146,19 @@ OPTIONS: list[Choice] = [
         FAILURES, "", "--not-idempotent",
         help="Running a task twice does harm: never do so without being told.",
     ),
+    _option(
+        POLICY, "", "--policy", "policy", multiple=True, metavar="PRESET|KEY=VALUE",
+        help="throughput, fast-tail, reliable-tail or frugal; or a key of [policy], such as "
+        "rank=Host.Memory or avoid_hosts=a,b (docs/policies.md).  [default: throughput]",
+    ),
+    _option(
+        POLICY, "policy.deadline", "--deadline", metavar="TIME",
+        help="What is not back so long after it was sent is sent to another host, too: 30m.",
+    ),
+    _option(
+        POLICY, "policy.only_sites", "--only-sites", metavar="NAMES",
+        help="Run on these sites only: a,b.",
+    ),
     _option(BAG, "name", "--name", metavar="NAME", help="What to call the bag."),
     _option(
         BAG, "", "--label", "labels", multiple=True, metavar="NAME=VALUE",
@@ -217,6 +231,7 @@ def apply_options(sheet: "Sheet", options: dict[str, Any]) -> None:
     """What the options say, in the words of a bag file. Raises UsageError for one that has no
     meaning at all."""
     _apply_parameters(sheet, options)
+    _apply_policy(sheet, options.get("policy", ()))
     for choice in OPTIONS:
         value = options.get(choice.name)
         if not choice.key or value is None or value is False or value == ():
@@ -266,6 +281,19 @@ def _apply_parameters(sheet: "Sheet", options: dict[str, Any]) -> None:
     if options.get("lines"):
         rows = {"file": options["lines"], "form": "lines"}
         sheet.set(("rows",), rows, f"--lines {options['lines']}")
+
+
+def _apply_policy(sheet: "Sheet", given: Sequence[str]) -> None:
+    from covey.bagfile.policy import said
+
+    seen = set()
+    for text in given:
+        name, equals, value = text.partition("=")
+        name = name.strip() if equals else "preset"
+        if name in seen:
+            raise click.UsageError(f"--policy {text}: {name} is given twice")
+        seen.add(name)
+        sheet.set(("policy", name), said(name, value) if equals else text, f"--policy {text}")
 
 
 def _apply_variable(sheet: "Sheet", text: str) -> None:

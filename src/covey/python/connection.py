@@ -177,6 +177,7 @@ class Connection:
         resources: Table | None = None,
         retries: int | Table | None = None,
         validate: Table | None = None,
+        policy: str | Table | None = None,
         breaker: int | None = None,
         idempotent: bool | None = None,
         name: str | None = None,
@@ -189,6 +190,8 @@ class Connection:
         one, and keywords come before what it says. `parameters` are combined, or side by side
         with `zip`; a value is text as in a bag file (`"1..100"`), a list, a `range`, an array.
         `rows` is a file, a data frame or a list of dictionaries. Text in a list means itself.
+        `policy` is the name of a preset (`"fast-tail"`), or a dictionary with the keys of
+        `[policy]`: `{"rank": "Host.Cpu_MHz", "deadline": "30m"}` (docs/policies.md).
 
             bag = covey.submit("python3 fit.py {seed} {alpha}", inputs="fit.py",
                                parameters={"seed": range(100), "alpha": [0.1, 0.5]})

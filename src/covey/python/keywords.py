@@ -18,7 +18,7 @@ Groups: TypeAlias = bool | Sequence[str] | Sequence[Sequence[str]]
 Table: TypeAlias = Mapping[str, object]
 
 MOST_ROWS = 100_000
-TABLES = ("parameters", "environment", "labels", "resources", "retries", "validate")
+TABLES = ("parameters", "environment", "labels", "resources", "retries", "validate", "policy")
 ADDED = ("inputs", "outputs", "optional_outputs")  # to those of a file
 TEXTS = ("command", "args")  # whose words may be numbers and paths
 
@@ -46,6 +46,7 @@ class BagKeywords(TypedDict, total=False):
     resources: Table | None
     retries: int | Table | None
     validate: Table | None
+    policy: str | Table | None
     breaker: int | None
     idempotent: bool | None
     name: str | None
@@ -72,6 +73,8 @@ def read_keywords(
         _take_rows(wanted, listed, told)
     if isinstance(wanted.get("retries"), int):
         wanted["retries"] = {"count": wanted["retries"]}
+    if isinstance(wanted.get("policy"), str):
+        wanted["policy"] = {"preset": wanted["policy"]}
     for name, value in wanted.items():
         _say(sheet, name, _words(value) if name in TEXTS else value, told)
     return sheet

@@ -21,6 +21,7 @@ from covey.bagfile import (
     schema,
 )
 from covey.bagfile.keys import NEEDS, RESOURCES, RETRIES, TOP, VALIDATE
+from covey.bagfile.policy import POLICY
 from covey.core import space
 from covey.core.checking import check_spec
 from covey.core.errors import InvalidBag
@@ -83,8 +84,10 @@ def test_there_are_examples_with_every_key() -> None:
     assert len(BLOCKS) > 10
     said = {name for block in BLOCKS for name in tomllib.loads(block)}
     assert said | {"open", "log_limit"} == set(TOP)
-    for table, keys in (("resources", RESOURCES), ("retries", RETRIES), ("validate", VALIDATE)):
-        found = {name for block in BLOCKS for name in tomllib.loads(block).get(table, {})}
+    tables = {"resources": RESOURCES, "retries": RETRIES, "validate": VALIDATE, "policy": POLICY}
+    for table, keys in tables.items():
+        said_there = [tomllib.loads(block).get(table, {}) for block in BLOCKS]
+        found = {name for one in said_there if isinstance(one, dict) for name in one}
         assert found == set(keys)
     for name in TOP:
         assert f"`{name}" in PAGE or f"[{name}]" in PAGE, name
@@ -125,6 +128,12 @@ BAD = [
     "command = 'x'\ninputs = [{to = 'x'}]",
     "command = 'x'\ninputs = [{url = 'ftp://x'}]",
     "command = 'x'\n[environment]\nA = true",
+    "command = 'x'\npolicy = 'fast'",
+    "command = 'x'\npolicy = 3",
+    "command = 'x'\n[policy]\nrnak = 1",
+    "command = 'x'\n[policy]\nrank = []",
+    "command = 'x'\n[policy]\ndeadline = -1",
+    "command = 'x'\n[policy]\nonly_sites = [1]",
 ]
 
 
@@ -163,7 +172,7 @@ def test_the_commented_parts_of_the_example_are_right(here: Path) -> None:
     for line in commented:
         assert tomllib.loads(line)
     tables = re.findall(r"^# (\[\w+\]\n(?:# .*\n)+)", text, re.MULTILINE)
-    assert len(tables) == 2
+    assert len(tables) == 3
     for table in tables:
         name, keys = next(iter(tomllib.loads(table.replace("# ", "")).items()))
         assert name in TOP

@@ -107,6 +107,24 @@ def test_what_people_read(here: Path) -> None:
     assert lines_of(described())[7].startswith("… and")
 
 
+def test_the_policy_in_force(here: Path) -> None:
+    assert lines_of(described())[-1] == "policy    throughput (nothing else was said)"
+    options = ("fast-tail", "only_sites=a", "failover_sites=b", "rank=1 +\n  2", "sticky_tail=true")
+    found = describe(build({"file": "sweep.toml", "policy": options}, 0))
+    told = "\n".join(lines_of(found))
+    for part in (
+        "policy    fast-tail\n",
+        '  JobRequirements = member(Site.Name, {"a"})  (policy.only_sites)\n',
+        "  Rank = 1 + 2  (policy.rank)\n",
+        "  Concurrency = Tail ? Pilot.Slots : undefined  (preset fast-tail)\n",
+        "  MaxReplicas = 3  (preset fast-tail)\n",
+        "  TailCondition = !Open && JobsUnsent < Queue.Slots  (default)\n",
+        "  once in its tail, it stays there\n",
+        "  tasks that fail for good are tried once more on b",
+    ):
+        assert part in told
+
+
 class HasOne(Client):
     """A server that lacks everything but the first file."""
 

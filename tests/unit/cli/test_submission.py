@@ -12,7 +12,7 @@ from covey.cli import run, submission
 from covey.cli.main import covey
 from covey.cli.submission import OPTIONS, build
 from covey.core.errors import InvalidBag
-from covey.core.model import BagSpec, Need
+from covey.core.model import BagSpec, Need, PolicySpec
 from covey.core.space import Axis, Product, Range, Values, Zip
 
 
@@ -78,12 +78,41 @@ def test_every_option_arrives(here: Path) -> None:
 
 def test_every_option_sets_a_key_that_there_is() -> None:
     from covey.bagfile.keys import RESOURCES, RETRIES, TOP, VALIDATE
+    from covey.bagfile.policy import POLICY
 
-    tables = {"resources": RESOURCES, "retries": RETRIES, "validate": VALIDATE}
+    tables = {"resources": RESOURCES, "retries": RETRIES, "validate": VALIDATE, "policy": POLICY}
     for choice in OPTIONS:
         if choice.key:
             known = TOP if len(choice.key) == 1 else tables[choice.key[0]]
             assert choice.key[-1] in known
+
+
+def test_a_policy(here: Path) -> None:
+    assert spec_of("true").policy == PolicySpec()
+    assert spec_of("--policy", "frugal", "true").policy == PolicySpec(preset="frugal")
+    spec = spec_of(
+        "--policy", "fast-tail", "--policy", "rank = Host.Memory == 3", "--deadline", "30m",
+        "--policy", "sticky_tail=True", "--policy", "avoid_hosts=a, b", "--only-sites", "c,d",
+        "--policy", "max_replicas=3", "true",
+    )  # fmt: skip
+    assert spec.policy == PolicySpec(
+        preset="fast-tail",
+        rank="Host.Memory == 3",
+        deadline="30m",
+        sticky_tail=True,
+        max_replicas="3",
+        avoid_hosts=("a", "b"),
+        only_sites=("c", "d"),
+    )
+
+
+def test_options_come_before_what_a_file_says_of_the_policy(here: Path) -> None:
+    (here / "x.toml").write_text("command = 'true'\npolicy = 'fast-tail'\n")
+    found = spec_of("x.toml", "--policy", "rank=3").policy
+    assert found == PolicySpec(preset="fast-tail", rank="3")
+    (here / "x.toml").write_text("command = 'true'\n[policy]\nrank = 1\nonly_sites = 'a'\n")
+    found = spec_of("x.toml", "--policy", "frugal", "--only-sites", "b").policy
+    assert found == PolicySpec(preset="frugal", rank="1", only_sites=("b",))
 
 
 def test_expected_files_and_chdir(here: Path) -> None:
@@ -118,6 +147,13 @@ def test_zip_and_rows(here: Path) -> None:
         ),
         (["--env", "=1", "true"], "--env =1: write"),
         (["--label", "x", "true"], "--label NAME=VALUE"),
+        (["--policy", "fast", "true"], "--policy fast: there is no preset 'fast'; did you mean"),
+        (["--policy", "rnak=3", "true"], "--policy rnak=3: there is no such key; did you mean"),
+        (["--policy", "rank=3 +", "true"], "--policy rank=3 +: line 1, column 4: expected"),
+        (["--policy", "rank=", "true"], "--policy rank=: it is empty"),
+        (["--policy", "sticky_tail=yes", "true"], "expected true or false, not 'yes'"),
+        (["--policy", "frugal", "--policy", "fast-tail", "true"], "preset is given twice"),
+        (["--deadline", "30M", "true"], "--deadline 30M: expected a time"),
         (["--chdir", "nowhere", "true"], "--chdir nowhere: there is no such directory"),
         (["--input", "nofile", "true"], "--input nofile: there is no file nofile"),
         (["--input", "x", "--chdir", ".", "true"], "--chdir .: inputs are put into"),

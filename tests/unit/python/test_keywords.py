@@ -65,6 +65,10 @@ SAME: list[tuple[str, dict[str, Any]]] = [
     ("command = 'a'\noutputs = ['*.csv']\nvalidate.exit = 3\nidempotent = false\nbreaker = 0",
      {"command": "a", "outputs": "*.csv", "validate": {"exit": 3}, "idempotent": False,
       "breaker": 0}),
+    ("command = 'a'\npolicy = 'fast-tail'", {"command": "a", "policy": "fast-tail"}),
+    ("command = 'a'\n[policy]\nrank = 3\ndeadline = '30m'\nonly_sites = ['a']\nsticky_tail = true",
+     {"command": "a", "policy": {"rank": np.int64(3), "deadline": "30m", "only_sites": ("a",),
+                                 "sticky_tail": True}}),
     ("command = 'a'\nsetup = 'make'\nsetup_time = '5m'\nlog_limit = '8 kB'",
      {"command": "a", "setup": "make", "setup_time": "5m", "log_limit": "8 kB"}),
     ("command = 'a'\nopen = true\nexport = true\nparameters.x = []\noutput_limit = '2 MB'",
@@ -131,6 +135,21 @@ def test_tables_are_dictionaries() -> None:
         "submit(): resources: expected a dictionary of names and values, not '1 GB'",
         "submit(): retries: expected a dictionary of names and values, not 'many'",
     ]
+
+
+def test_a_policy_that_makes_no_sense_is_explained() -> None:
+    assert complaint(policy={"rank": "1 +", "rnak": 1}).splitlines()[0] == (
+        "submit(): policy.rank: line 1, column 4: expected an expression"
+    )
+    assert "submit(): policy.preset: there is no preset 'fast'; did you" in complaint(policy="fast")
+    assert "policy: expected a dictionary of names and values, not 3" in complaint(policy=3)
+
+
+def test_a_policy_comes_before_what_the_file_says_key_by_key(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text("command = 'true'\npolicy = 'fast-tail'\n")
+    found = spec_of(read_keywords({"policy": {"rank": "3"}}, path)).policy
+    assert (found.preset, found.rank) == ("fast-tail", "3")
 
 
 def test_one_parameter_has_nothing_beside_it() -> None:
