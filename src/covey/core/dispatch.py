@@ -92,8 +92,8 @@ def _candidates(turn: Turn, pilot: Pilot) -> Iterable[Candidate]:
             matches = matching.matches(state, turn.now, pilot, bag, face)
             ranks = {match.rank for match in matches if match is not None}
             found += [Candidate(bag, rank, matches) for rank in ranks]
-            if not ranks and (bag.overdue or bag.offers):  # each is looked at by itself
-                found.append(Candidate(bag, 0.0, matches))
+            if not ranks and (bag.overdue or bag.offers or _may_rescue(pilot, bag)):
+                found.append(Candidate(bag, 0.0, matches))  # each task is looked at by itself
             elif not ranks and bag.classify is not None:
                 reserve(turn, bag, searching=True)
     return _ordered(found) if state.scene.ranking else found
@@ -158,7 +158,7 @@ def _take_from(
             break
         match = candidate.match(kind) or PLAIN
         taken.append(_send(turn, pilot, bag, _next_task(bag, kind), kind, weights[kind], match))
-    if bag.rescue and pilot.record.site in bag.policy.spec.failover_sites:
+    if _may_rescue(pilot, bag):
         _rescue(turn, pilot, bag, enough, limit, taken)
     room = pilot.load < enough and len(pilot.attempts) < limit
     reserve(turn, bag, searching=room and bag.classify is not None)
@@ -222,10 +222,15 @@ def _take_again(
             taken.append(attempt)
 
 
+def _may_rescue(pilot: Pilot, bag: Bag) -> bool:
+    return bool(bag.rescue) and pilot.record.site in bag.policy.spec.failover_sites
+
+
 def _rescue(
     turn: Turn, pilot: Pilot, bag: Bag, enough: int, limit: int, taken: list[Attempt]
 ) -> None:
-    """Tasks that failed elsewhere, on a site where they have one more chance."""
+    """Tasks that failed elsewhere, on a site where they have one more chance, whatever the policy
+    says of it otherwise."""
     for task in list(bag.rescue):
         kind = bag.class_of(task)
         slots = weight(bag.needs[kind], pilot.record)

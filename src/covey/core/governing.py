@@ -102,6 +102,9 @@ def change(state: State, bag: Bag, policy: PolicySpec) -> None:
     bag.tail, bag.dirty, bag.crowded = False, True, False
     if before != bag.policy.parameters(bag.body.names):
         _sort_anew(bag)
+    for task in [] if policy.failover_sites else list(bag.rescue):
+        bag.rescue.remove(task)
+        bag.free(task)  # its last chance may be anywhere now
     noticed(state, bag)
 
 

@@ -241,6 +241,40 @@ def test_a_tail_that_sticks_and_one_that_does_not() -> None:
     assert [bag.tail for bag in bags] == [True, False]
 
 
+# -- the last chance -----------------------------------------------------------------------
+
+
+def fails_for_good(table: Table, wanted: PolicySpec) -> int:
+    """A bag of one task, which has failed on site a."""
+    bag = table.submit(spec(1, policy=wanted))
+    hand = table.enrol(host="a", site="a")
+    hand.sync(0, [end(hand.ask(), outcome="failed")])
+    return bag
+
+
+@pytest.mark.parametrize("more", [{}, {"only_sites": ("a",)}, {"requirements": 'Host.Name == "a"'}])
+def test_what_failed_for_good_is_tried_once_more_on_a_fail_over_site(
+    more: dict[str, object],
+) -> None:
+    table = Table()
+    bag = fails_for_good(table, policy(failover_sites=("b",), **more))
+    assert gets(table.enrol(host="c", site="c")) == []
+    hand = table.enrol(host="b", site="b")
+    answer = hand.ask()
+    assert tasks(answer) == [(bag, 0)]
+    hand.sync(0, [end(answer, outcome="failed")])
+    assert BagId(bag) not in table.scheduler.state.bags
+
+
+def test_without_fail_over_sites_the_last_chance_is_anywhere() -> None:
+    table = Table()
+    bag = fails_for_good(table, policy(failover_sites=("b",)))
+    hand = table.enrol(host="c", site="c")
+    assert gets(hand) == []
+    table.handle(PolicyRequested(table.request(), BagId(bag), policy()))
+    assert gets(hand) == [(bag, 0)]
+
+
 # -- changing it ---------------------------------------------------------------------------
 
 
