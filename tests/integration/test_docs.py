@@ -32,7 +32,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["tutorial.md", "troubleshooting.md", "server.md", "pilots.md", "classad.md"]
+PAGES = ["tutorial.md", "troubleshooting.md", "server.md", "pilots.md", "classad.md", "policies.md"]
 SECONDS = 60
 HERE, PORT = "covey.example.org", "8300"
 
