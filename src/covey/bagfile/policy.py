@@ -12,7 +12,18 @@ from typing import Any
 
 import msgspec
 
-from covey.bagfile.kinds import Flag, Key, Schema, Table, Wrong, check_plain, is_text, show
+from covey.bagfile.kinds import (
+    NOTHING,
+    Flag,
+    Key,
+    Schema,
+    Table,
+    Wrong,
+    check_plain,
+    is_text,
+    read_at,
+    show,
+)
 from covey.bagfile.lines import KeyPath
 from covey.bagfile.sheet import Sheet, suggest
 from covey.classad import ClassAdError, parse
@@ -164,6 +175,15 @@ class PolicyOf:
 
     def schema(self) -> Schema:
         return {"anyOf": [PresetOf().schema(), self.table.schema()]}
+
+
+def read_policy(given: object, told: str) -> PolicySpec:
+    """A policy by itself: the name of a preset, or a dictionary of keys. Raises InvalidBag with
+    everything that is wrong, in the name of `told`."""
+    sheet = Sheet(told)
+    found = read_at(PolicyOf(), sheet, ("policy",), given)
+    sheet.settle()
+    return PolicySpec() if found is NOTHING else found
 
 
 def check_policy(sheet: Sheet, spec: BagSpec) -> None:

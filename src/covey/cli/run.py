@@ -43,6 +43,7 @@ def run(slots: int | None, detach: bool, dry_run: bool, as_json: bool, **options
     covey run -p seed=1..100 -p rate=0.1,0.5 -- python3 fit.py {seed} {rate}
     covey run --rows cases.csv --input fit.py --output 'out/*' -- python3 fit.py {case}
     covey run -p n=1..3 --memory 2GB --limit 5m --retries 2 -- sh -c 'echo {n} | wc -c'
+    covey run -p seed=1..100 --policy fast-tail --deadline 30m -- ./simulate {seed}
     covey init sweep.toml; covey run sweep.toml --dry-run; covey run sweep.toml
 
     Ctrl-C stops the watching, not the bag. The exit status is 1 if a task failed.

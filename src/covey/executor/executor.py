@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import cloudpickle
 
-from covey.core.model import BagSpec, Need
+from covey.core.model import BagSpec, Need, PolicySpec
 from covey.executor import program
 from covey.executor.lane import Connecting, Lane
 from covey.executor.packing import Packer
@@ -36,6 +36,7 @@ class Options(NamedTuple):
     retries: int = 0
     idempotent: bool = True
     env: tuple[tuple[str, str], ...] = ()
+    policy: PolicySpec = PolicySpec()
 
 
 class Executor(futures.Executor):
@@ -50,8 +51,9 @@ class Executor(futures.Executor):
     there are calls, and run `initializer(*initargs)` first; if that fails, the executor is broken.
 
     Each call may use `cores`, `memory_mb`, `disk_mb`, `gpus`, and `limit_seconds` of time (else
-    CallTimeout); one that fails is tried again `retries` times. `with_options` makes an executor
-    for calls with other needs.
+    CallTimeout); one that fails is tried again `retries` times. `policy` says on which hosts they
+    run, and when one is sent to another host, too: `{"only_sites": "lab", "deadline": "10m"}`
+    (docs/policies.md). `with_options` makes an executor for calls with other needs.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Executor(futures.Executor):
         retries: int = 0,
         idempotent: bool = True,
         env: Mapping[str, str] | None = None,
+        policy: str | Mapping[str, object] | None = None,
     ) -> None:
         if isinstance(connection, int):  # Executor(5), as of others
             connection, max_workers = None, connection
@@ -91,6 +94,7 @@ class Executor(futures.Executor):
             retries,
             idempotent,
             tuple(sorted((env or {}).items())),
+            _policy(policy),
         )
         self._family: dict[Options, Executor] = {}
         self._open()
@@ -111,6 +115,8 @@ class Executor(futures.Executor):
             raise TypeError(f"no such option: {', '.join(sorted(known))}")
         if "env" in changed:
             changed["env"] = tuple(sorted((changed["env"] or {}).items()))
+        if "policy" in changed:
+            changed["policy"] = _policy(changed["policy"])
         options = self._options._replace(**changed)
         if options == self._options:
             return self
@@ -249,8 +255,19 @@ class _Shared:
             overtimes=0,
             breaker=0,
             idempotent=options.idempotent,
+            policy=options.policy,
         )
         return spec, self._initializer
+
+
+def _policy(given: str | Mapping[str, object] | None) -> PolicySpec:
+    """Raises InvalidBag."""
+    if given is None:
+        return PolicySpec()
+    from covey.bagfile.policy import read_policy
+    from covey.python.keywords import plain
+
+    return read_policy(plain(given), "Executor()")
 
 
 def _failed(error: Exception) -> "Future[Any]":

@@ -1,4 +1,5 @@
-"""docs/policies.md is true: its policies can decide, and look only at what there is."""
+"""docs/policies.md is true: its policies can decide, and look only at what there is. So does the
+example."""
 
 import ast
 import re
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from covey.bagfile import Draft, Sheet, parse_sheet, read_draft
+from covey.bagfile import Draft, Sheet, parse_sheet, read_draft, read_sheet
 from covey.bagfile.policy import POLICY
 from covey.classad.ads import as_node
 from covey.classad.depends import needs
@@ -34,7 +35,8 @@ def blocks(language: str) -> list[str]:
 
 
 def drafted(sheet: Sheet) -> Draft:
-    sheet.tree.setdefault("command", "true")
+    if "script" not in sheet.tree:
+        sheet.tree.setdefault("command", "true")
     return read_draft(sheet, {}, lambda text: None)
 
 
@@ -58,7 +60,9 @@ def from_python() -> Iterator[Draft]:
 
 
 TABLES = [text for text in blocks("toml") if "policy" in tomllib.loads(text)]
+EXAMPLES = Path(__file__).parents[3] / "examples" / "policy"
 DRAFTS = [
+    drafted(read_sheet(EXAMPLES / "sweep.toml")),
     *(drafted(parse_sheet(text, "policies.md", "/")) for text in TABLES),
     *from_commands(),
     *from_python(),
@@ -111,6 +115,11 @@ def test_every_attribute_that_it_names_is_there() -> None:
     plain = [span for span in spans if re.fullmatch(r"[A-Z][a-z]\w*", span)]
     strange = [one for one in plain if unknown(one, set()) and one.lower() not in parts]
     assert strange == ["NumberOfReplicas"]  # which is what the page says of it
+
+
+def test_the_example_is_the_one_of_the_page() -> None:
+    shown = [one.spec.policy for one in DRAFTS[1:]]
+    assert DRAFTS[0].spec.policy in shown
 
 
 def test_its_numbers_are_those_of_the_code() -> None:

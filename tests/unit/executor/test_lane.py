@@ -12,8 +12,8 @@ import cloudpickle
 import pytest
 
 from covey.core import calls
-from covey.core.errors import ServerAway
-from covey.core.model import BagSpec, Blob, Segment
+from covey.core.errors import InvalidBag, ServerAway
+from covey.core.model import BagSpec, Blob, PolicySpec, Segment
 from covey.core.space import Axis, Values
 from covey.executor import lane
 from covey.executor.executor import Executor
@@ -294,6 +294,16 @@ def test_other_options_are_another_bag(executor: Executor, server: Server) -> No
     assert other.submit(abs, -2).result(SECONDS) == 2
     assert server.specs[1].need.cores == 2
     assert server.specs[1].env["A"] == "b"
+
+
+def test_calls_have_a_policy(executor: Executor, server: Server) -> None:
+    there = executor.with_options(policy={"only_sites": ("lab",), "deadline": 60})
+    assert there is executor.with_options(policy={"deadline": 60, "only_sites": ["lab"]})
+    assert there.submit(abs, -1).result(SECONDS) == 1
+    assert server.specs[0].policy == PolicySpec(only_sites=("lab",), deadline="60")
+    assert Executor(server, policy="frugal")._options.policy == PolicySpec(preset="frugal")
+    with pytest.raises(InvalidBag, match=r"^Executor\(\): policy: there is no preset 'fast'"):
+        executor.with_options(policy="fast")
 
 
 # -- large calls --------------------------------------------------------------------------
