@@ -126,4 +126,7 @@ def test_every_setting_is_described() -> None:
 
 def test_the_page_is_up_to_date() -> None:
     """To write it anew: .venv/bin/python -m covey.cli.settings > docs/configuration.md"""
-    assert (ROOT / "docs" / "configuration.md").read_text() == page()
+    text = page()
+    assert (ROOT / "docs" / "configuration.md").read_text() == text
+    for setting in config.SETTINGS.values():
+        assert f"`{setting.variable}`" in text

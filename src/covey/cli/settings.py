@@ -1,5 +1,7 @@
 """`covey config`: the settings, and the page that describes them."""
 
+from typing import get_type_hints
+
 import click
 
 from covey import config as configuration
@@ -93,7 +95,8 @@ def page() -> str:
 
 def _headings() -> dict[str, str]:
     """Sections in their order, with what they are about."""
-    kinds = {"serve": configuration.Serve, "local": configuration.Local, "run": configuration.Run}
+    hints = get_type_hints(configuration.Config)
+    kinds = {name: hints[name] for name in configuration.SECTIONS}
     about = {name: f"[{name}]: {(kind.__doc__ or '').rstrip('.')}" for name, kind in kinds.items()}
     return {"": "At the top", **about}
 
