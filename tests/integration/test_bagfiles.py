@@ -115,3 +115,21 @@ def test_open_bags(place: Place) -> None:
     place.covey("watch", "latest")
     assert [row["seed"] for row in place.results()] == [1, 2, 3, 4, 5, 6, 7]
     place.covey("append", "latest", "-p", "seed=8", status=2)
+
+
+def test_a_policy_decides(place: Place) -> None:
+    (place.here / "first.toml").write_text(
+        f"""
+command = ["sh", "-c", "echo {{n}} >> {place.here}/order"]
+[parameters]
+n = "1..6"
+[policy]
+requirements = "Host.NumCpus >= 1 && Job.n <= 6"
+rank = "Job.n"
+deadline = "1h"
+"""
+    )
+    place.covey("run", "first.toml", "--slots", "1", "--policy", "frugal")
+    assert (place.here / "order").read_text().split() == ["6", "5", "4", "3", "2", "1"]
+    told = place.covey("run", "first.toml", "--policy", "rank=Job.n +", status=2).stderr
+    assert "--policy rank=Job.n +: line 1, column 8: expected an expression" in told
