@@ -77,13 +77,18 @@ SPAN = re.compile(r'\breltime\(\s*("(?:\\.|[^"\\])*")\s*\)', re.I)
 MY = re.compile(rf"{_STRING}|(?<![\w.])(my)\b", re.I)
 NOW = re.compile(rf"{_STRING}|(?<![\w.])(currenttime)\b(?!\s*\()", re.I)
 SUBSCRIPT = re.compile(r'\["([\w ]+)"\]')
+LISTED = re.compile(rf"{_STRING}|{{|(?<![\w.])([A-Za-z_]\w*)(?=\.)", re.I)
+SELECTED = re.compile(r"\.\s*(\w+|'[^']*')")
 UNPARSE = re.compile(rf"{_STRING}|\b(unparse\([^()]*\))", re.I)
 EACH = re.compile(rf"{_STRING}|\b((?:countmatches|evalineachcontext)\()", re.I)
 PIECE = re.compile(rf"{_STRING}|'(?:\\.|[^'\\])*'|.", re.S)
 ATTRIBUTE = re.compile(r"\s*(?:([\w.]+)\.)?([A-Za-z_]\w*|'[^']*')\s*", re.I)
-# What makes one line, in this order, of the several of the reference: no string has a bare newline.
+# What makes one line, in this order, of the several of the reference: no string has a bare newline,
+# and an operator before its operand has a blank before it.
+BEFORE = "( [~!+]| -[^0-9.])"
 ONE_LINE = (
     ("([{[])\n +([]}])", r"\1  \2"), ("\n +([]}])", r" \1"), ("\n +([{[])", r"\1"),
+    ("([{[])\n *" + BEFORE, r"\1 \2"), ("\n *" + BEFORE, r"\1"),
     ("([{[])\n +", r"\1 "), ("\n +", ""),
 )  # fmt: skip
 UNITS = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
@@ -134,6 +139,37 @@ def _subscript(text: str, say: Say) -> str:
     return SUBSCRIPT.sub(r".'\1'", text)
 
 
+def _picked(text: str, say: Say) -> str:
+    """The same from each element, which makes a list of expressions, and not of literals."""
+    done = ""
+    while (found := LISTED.search(text)) is not None:
+        done, rest = done + text[: found.start()], text[found.end() :]
+        inside = rest
+        if found[1] is not None:  # a name, perhaps that of a list
+            said = say(f"unparse({found[1]})")
+            inside = said[1].strip() if said is not None and said[0] == "string" else ""
+            inside = inside[1:] if inside.startswith("{") else ""
+        items = _items(inside) if found[0][0] != '"' else None
+        if items is not None and found[1] is None:
+            rest = rest[sum(map(len, items)) + max(len(items), 1) :]
+        name = SELECTED.match(rest)
+        if items is None or name is None:
+            done, text = done + found[0], text[found.end() :]
+            continue
+        picked = (f"({item}){name[0]}" for item in items if item.strip())
+        done, text = done + "{" + ", ".join(picked) + "}", rest[name.end() :]
+    return done + text
+
+
+def _items(text: str) -> list[str] | None:
+    """What is between commas, as far as the brace that ends it; None: it does not."""
+    found = [_argument(text)]
+    while text[len(found[-1]) :].startswith(","):
+        text = text[len(found[-1]) + 1 :]
+        found.append(_argument(text))
+    return found if text[len(found[-1]) :].startswith("}") else None
+
+
 def _now(text: str, say: Say) -> str:
     return NOW.sub(lambda found: "time()" if found[1] else found[0], text)
 
@@ -162,9 +198,8 @@ def _condition(text: str, say: Say) -> str:
         if name is not None:
             asked = f"unparse({name[2]})"
             bound = say(f"evalInEachContext({asked}, {{{name[1]}}})[0]" if name[1] else asked)
-        if bound is not None and bound[0] == "string" and bound[1]:
-            condition = bound[1]
-        done += f"eval({_quoted(_condition(condition, say))})"
+        told = bound is not None and bound[0] == "string" and bound[1]
+        done += f"eval({_quoted(told or _condition(condition, say))})"
     return done + text
 
 
@@ -186,7 +221,8 @@ NO_DAY = re.compile(
     r"\bformattime\(\s*(?!abstime|time\(|currenttime|\))|\bsplittime\(\s*\(?-?\d{15}", re.I
 )
 FOLLOWED = re.compile(r"[.{\[]\s*[\w'\"{\[]|\b(self|my|target|parent|root|toplevel)\b", re.I)
-SPAN_TEXT = re.compile(r'reltime\(\\?"[^"]*"\)', re.I)
+# As it is written, or as the rewriting writes it, which the text of a list or an ad shows.
+SPAN_TEXT = re.compile(r'reltime\((?:\\?"[^"]*"|\([-+.\dE]+\))\)', re.I)
 LIMITS = ("more than", "nested", "maximum recursion", "too long", "a string of")
 BYTE = re.compile(r"\\[23][0-7][0-7]")
 ROOT = re.compile(r"(?<![\w.])(root|toplevel)\b|(?<![\w.)\]}'])\.[A-Za-z_']", re.I)
@@ -317,6 +353,13 @@ DEVIATIONS = (
         "the reference a span written in a string is a plain number, and loses its fractions.",
         rewrite=_span,
         predicate=_number_of_span,
+    ),
+    Deviation(
+        "Picking from a list is picking from each",
+        "`{[t = relTime(5)]}.t` is `{[t = relTime(5)].t}`; in the reference what is picked from "
+        "the ads of a list, or evaluated in each of them, is a copy, which has plain numbers for "
+        "spans, and no place for names to be looked up.",
+        rewrite=_picked,
     ),
     Deviation(
         "Numbers have suffixes",
@@ -468,9 +511,11 @@ def _rewritten(
 
 
 def _reworded(texts: Texts, by: Deviation, ask: Ask, strings: bool) -> Texts:
-    def reworded(text: str, *where: str | None) -> str:
+    def reworded(text: str, here: str, there: str | None) -> str:
         def say(expression: str) -> Shape | None:
-            said = ask((expression, where[0] or "[]", where[1]))
+            said = ask((expression, here, there))
+            if said is not None and said[0] == ["unparsable"]:
+                said = ask((expression, "[]", None))  # it may be the ads that cannot be read
             return None if said is None else said[0]
 
         def rewrite(text: str) -> str:

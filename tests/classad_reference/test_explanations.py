@@ -26,8 +26,11 @@ SAME: list[tuple[str, Attributes]] = [
     ('unresolved(Tail, "^|b*$|\\\\b")', {"Tail": "a"}),
     ('unresolved(Tail, "|a")', {"Tail": "bab"}),
     ("countMatches(Tail, {[Tail = true]})", {"Tail": "[]"}),
+    ('stringListAvg("0x""rg")', {}),
+    ('{stringListSum("-0X"), stringListSum("0x.8"), stringListMax("infin"), real("0xz")}', {}),
 ]
 JUST_SO = "A condition stands in the ad that is looked at"
+PICKED = "Picking from a list is picking from each"
 EXPLAINED: list[tuple[str, Attributes, Attributes | None, str]] = [
     ("currentTime//", {}, None, "CurrentTime is now"),
     ('string({relTime(""), 0XF})', {}, None, "Numbers may be hexadecimal"),
@@ -39,15 +42,27 @@ EXPLAINED: list[tuple[str, Attributes, Attributes | None, str]] = [
         None,
         "Numbers have suffixes",
     ),
+    ('relTime("") <= 1', {"Tail": "5M"}, None, "A span is a span and Numbers have suffixes"),
+    ("avg({[Hosts = relTime(1)]}.Hosts)", {}, None, PICKED),
+    ("max(x.Hosts)", {"x": "{[Hosts = relTime(1)], []}"}, None, PICKED),
+    (
+        "{[Hosts = timezoneOffset()], []}.Hosts",
+        {"Hosts": "[Tail = TARGET.b]"},
+        {"b": "1"},
+        PICKED,
+    ),
+    ("{[d = 1; Name = {countMatches(d, {[]})}]}.Name", {}, None, PICKED),
+    ('strcat({relTime("")}, relTime(""))', {}, None, "A span is a span"),
     ('"%" < unparse(Job)', {"Job": "[]"}, None, "`unparse` writes one line"),
     ("stricmp(unparse(Job), 1)", {"Job": "{}"}, None, "`unparse` writes one line"),
     ("strcmp(1, unparse(a))", {"a": "{}"}, None, "`unparse` writes one line"),
     (
         "size(unparse(a))",
-        {"a": '"[\\n]" ? f({}, [], {{1, [b = 2]}, [b = {[]}; c = 1]})[{[]}] : -{}'},
+        {"a": '"[\\n]" ? f({}, [], {{-1, [b = 2], -a, -1.5, ~1}, [b = {[]}; c = 1]})[{[]}] : -{}'},
         None,
         "`unparse` writes one line",
     ),
+    ("[c = {~1}; d = unparse(c)]", {}, None, "`unparse` writes one line"),
     ('eval("size(unparse(a))")', {"a": "{}"}, None, "`unparse` writes one line"),
     ("countMatches({1, Hosts}[1], {[Hosts = 1]})", {}, None, JUST_SO),
     ("countMatches(x, {[Hosts = 1]})", {"x": "{1, Hosts}[1]"}, None, JUST_SO),

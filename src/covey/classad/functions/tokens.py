@@ -13,6 +13,7 @@ from covey.classad.values import ERROR, UNDEFINED, Context, Value
 
 _SPACE = " \t\n\v\f\r"
 _BLANK = " \t\n\r"
+_BROKEN_OFF = re.compile(r"[+-]?(?:0x(?![0-9a-f.])|infi(?!nity))", re.I)  # C's scanf reads no more
 
 
 def _pieces(context: Context, text: str, delimiters: str) -> List[str]:
@@ -34,7 +35,7 @@ def _summary(names: str, empty: Value, how: Callable[[List[float]], Value]) -> N
 
     def call(context: Context, *values: str) -> Value:
         found = _tokens(context, *values)
-        numbers = [number_in(token) for token in found]
+        numbers = [ERROR if _BROKEN_OFF.match(token) else number_in(token) for token in found]
         if any(number is ERROR for number in numbers):
             return ERROR
         if not found:
