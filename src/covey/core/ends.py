@@ -3,7 +3,8 @@
 The rules, in order:
 - A success counts if its task has none yet, however late it comes. It takes the place of a
   failure that was counted before. Whoever else runs the task is told to stop.
-- A failure of an attempt that core gave up before (lost, recalled for good) is only recorded.
+- A failure of an attempt that core gave up before (lost, recalled for good) is only recorded; so
+  is one while another attempt may still end well, and in time.
 - A task's own failure (exit status, memory, output) uses up a retry; without retries left it
   counts. One that ran into its time limit is given more time a few times, whatever its retries.
 - A task without chances left has one more on the bag's fail-over sites, if it has any.
@@ -174,7 +175,7 @@ def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, expected: bool) -> Verd
         return Verdict.WASTE
     if end.outcome == OK:
         return _succeed(turn, bag, task)
-    if not expected or task in bag.failed or task in bag.live:
+    if not expected or task in bag.failed or _is_awaited(bag, task):
         return Verdict.WASTE
     if bag.status not in (BagStatus.RUNNING, BagStatus.PAUSED):
         return Verdict.WASTE
@@ -191,7 +192,9 @@ def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, expected: bool) -> Verd
         verdict = Verdict.COUNTS
     else:
         # Who has not been heard since the server restarted may have a newer attempt.
-        if end.epoch < turn.state.epoch and turn.state.unheard:
+        if task in bag.live:  # past their deadline, all of them
+            bag.overdue[task] = None
+        elif end.epoch < turn.state.epoch and turn.state.unheard:
             bag.doubt.add(task)
         elif task not in bag.doubt:
             bag.free(task)
@@ -204,9 +207,18 @@ def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, expected: bool) -> Verd
     return verdict
 
 
+def _is_awaited(bag: Bag, task: TaskNumber) -> bool:
+    """Whether another attempt may still end in time. Those of a bag that must not be repeated are
+    waited for, however late."""
+    attempts = bag.live.get(task, ())
+    return any(not one.expired or not bag.spec.idempotent for one in attempts)
+
+
 def _has_last_chance(bag: Bag, task: TaskNumber, outcome: str) -> bool:
-    """On a fail-over site, once."""
+    """On a fail-over site, once; not while somebody still has it, however late."""
     if not bag.policy.spec.failover_sites or task in bag.rescued or not bag.spec.idempotent:
+        return False
+    if task in bag.live:
         return False
     return outcome in OWN_FAILURES
 

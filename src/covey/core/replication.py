@@ -66,7 +66,9 @@ def _expire(turn: Turn) -> None:
         words = f"not back {attempt.deadline - attempt.sent:.0f} s after it was sent"
         note = Note("deadline passed", bag=bag.id, task=task, attempt=str(id_), detail=words)
         turn.note(note)
-        if bag.spec.idempotent and all(one.expired for one in bag.live[task]):
+        if task in bag.failed or not bag.spec.idempotent:
+            continue
+        if all(one.expired for one in bag.live[task]):
             bag.overdue[task] = None
             bag.dirty = True
             state.news += 1

@@ -168,6 +168,23 @@ def test_an_attempt_past_its_deadline_is_sent_to_another_host_and_may_still_coun
     assert BagId(bag) not in table.scheduler.state.bags
 
 
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_repeat_that_fails_counts_and_is_repeated_while_there_are_retries(retries: int) -> None:
+    """Nobody waits for the first attempt any more, though it has not ended."""
+    table = Table(lease_seconds=1e9)
+    bag = table.submit(spec(1, retries=retries, policy=policy(deadline="30s")))
+    given = table.enrol(host="slow").ask(1)
+    table.later(31)
+    other = table.enrol(host="other")
+    again = other.ask(1)
+    assert tasks(again) == tasks(given) == [(bag, 0)]
+    other.sync(0, [end(again, outcome="failed", exit_code=1)])
+    if retries:
+        assert gets(table.enrol(host="third")) == [(bag, 0)]
+    else:
+        assert BagId(bag) not in table.scheduler.state.bags
+
+
 def test_a_bag_that_must_not_be_repeated_is_not() -> None:
     table = Table(lease_seconds=1e9)
     table.submit(spec(1, idempotent=False, policy=policy(deadline="30s")))
