@@ -23,7 +23,7 @@ REPLICATION = ("ReplicationRequirements", "MaxReplicas")
 TAIL = "TailCondition"
 TIMED = {"bag": {"age", "*"}, "job": {"*"}}
 NAMES = (*DISPATCH, *REPLICATION, TAIL)
-LONGEST = 20_000  # characters of one expression
+LONGEST = 5_000  # characters of one expression: one that is compiled while others wait
 _ROLES = frozenset(role.lower() for role in ROLES)
 
 # What holds where neither the owner nor the preset says anything.
