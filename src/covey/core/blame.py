@@ -139,7 +139,7 @@ def share(turn: Turn, pilot: Pilot, bag: Bag, enough: int) -> int:
     held = withheld(turn.state, pilot, bag)
     if not held or not others_can(turn.state, turn.now, pilot, bag):
         return enough
-    if turn.now < held or _is_tried(turn.state, pilot, bag):
+    if turn.now < held or is_tried(turn.state, pilot, bag):
         return 0
     return min(enough, pilot.load + 1)
 
@@ -155,7 +155,7 @@ def withheld(state: State, pilot: Pilot, bag: Bag) -> float:
     return found
 
 
-def _is_tried(state: State, pilot: Pilot, bag: Bag) -> bool:
+def is_tried(state: State, pilot: Pilot, bag: Bag) -> bool:
     """Whether a task is there already, to see how it fares: one of the bag, or on a host that is
     banned one of the owner's."""
     host = state.hosts[pilot.record.host]

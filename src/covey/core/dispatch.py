@@ -1,7 +1,7 @@
 """Which tasks a pilot gets, and when others must give some back.
 
 GridBot's Algorithm 1, per class of tasks: of the bags whose policy lets them run there, the best
-first (`_ordered`); `Concurrency` is a running minimum down that order. Of one bag go out first the
+first (`ordered`); `Concurrency` is a running minimum down that order. Of one bag go out first the
 tasks that nobody has in time (`overdue`), then those that wait, the lowest number first, then
 running ones that may run twice (`offers`).
 """
@@ -96,7 +96,7 @@ def _candidates(turn: Turn, pilot: Pilot) -> Iterable[Candidate]:
                 found.append(Candidate(bag, 0.0, matches))  # each task is looked at by itself
             elif not ranks and bag.classify is not None:
                 reserve(turn, bag, searching=True)
-    return _ordered(found) if state.scene.ranking else found
+    return ordered(found) if state.scene.ranking else found
 
 
 def _may_go(state: State, pilot: Pilot, bag: Bag) -> bool:
@@ -108,7 +108,7 @@ def _may_go(state: State, pilot: Pilot, bag: Bag) -> bool:
     )
 
 
-def _ordered(found: list[Candidate]) -> Iterator[Candidate]:
+def ordered(found: list[Candidate]) -> Iterator[Candidate]:
     """By rank, each owner's among themselves: an owner's bags have the places in the order of age
     that they have together. Whose turn it is between owners, and what a site prefers, will come
     before that."""

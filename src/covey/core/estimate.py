@@ -9,7 +9,6 @@ much times differ, and from how few have been seen; it ends with a last wave of 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from covey.core.fitting import weight
 from covey.core.model import BagStatus, Need
 from covey.core.state import Attempt, Bag, State, Times
 
@@ -69,7 +68,10 @@ def estimate(state: State, bag: Bag, now: float) -> Estimate | None:
     low = likely * max(0.0, 1.0 - SURE * unsure)
     high = likely * (1.0 + SURE * unsure) + wave
     if left <= slots:  # the last wave: who has been late will be late for about as long again
-        late = max((now - attempt.sent for attempt in _running(state, bag)), default=0.0) - mean
+        late = (
+            max((now - attempt.sent for attempt in probably_running(state, bag)), default=0.0)
+            - mean
+        )
         likely, high = max(likely, late / 2), max(high, 2 * late)
     return Estimate(likely, min(low, likely), high)
 
@@ -99,7 +101,7 @@ def _mixture(bag: Bag, known: list[Times]) -> tuple[float, float, int]:
 
 def _slots(state: State, bag: Bag) -> int:
     """Tasks of this bag that run at a time, as things are."""
-    return sum(1 for _ in _running(state, bag)) or state.slots() or 1
+    return sum(1 for _ in probably_running(state, bag)) or state.slots() or 1
 
 
 def stragglers(state: State, bag: Bag, now: float, limit: int) -> list[Late]:
@@ -113,14 +115,14 @@ def stragglers(state: State, bag: Bag, now: float, limit: int) -> list[Late]:
     if not any(bounds):
         return []
     found: list[Late] = []
-    for attempt in _running(state, bag):
+    for attempt in probably_running(state, bag):
         bound, seconds = bounds[attempt.kind], now - attempt.sent
         if bound is not None and seconds > bound:
             found.append(Late(attempt, seconds, bag.times[attempt.kind].mean))
     return sorted(found, key=lambda late: (-late.seconds, late.attempt.id))[:limit]
 
 
-def _running(state: State, bag: Bag) -> Iterator[Attempt]:
+def probably_running(state: State, bag: Bag) -> Iterator[Attempt]:
     """Attempts that probably run: a pilot starts what it has in the order in which it came, and
     what it prefetched waits behind that."""
     pilots = dict.fromkeys(one.pilot for attempts in bag.live.values() for one in attempts)
@@ -133,34 +135,3 @@ def _running(state: State, bag: Bag) -> Iterator[Attempt]:
             room -= attempt.weight
             if attempt.bag == bag.id:
                 yield attempt
-
-
-def hindrance(state: State, bag: Bag) -> str:
-    """Why a bag that could go on does not, if no pilot that is here can run it."""
-    if bag.status is not BagStatus.RUNNING or bag.live:
-        return ""
-    if not state.pilots and state.settings.local_pilots:
-        if state.job_failures < 2:
-            return ""  # one is on its way
-        return f"pilots do not get to work on this machine: {state.job_problem}"
-    waiting = [need for need, ready in zip(bag.needs, bag.ready, strict=True) if ready]
-    if bag.classify is None and bag.next < bag.mark:
-        waiting = bag.needs
-    if not waiting:
-        return ""
-    records = [
-        pilot.record
-        for pilot in state.pilots.values()
-        if pilot.record.owner in ("", bag.spec.owner)
-    ]
-    if not records:
-        whose = f" that runs tasks of {bag.spec.owner}" if state.pilots and bag.spec.owner else ""
-        return f"no pilot{whose} is here; start one with: covey pilot-command"
-    if any(weight(need, record) for need in waiting for record in records):
-        return ""
-    need = waiting[0]
-    wants = [f"{need.cores} cores"]
-    wants += [f"{need.memory_mb} MB of memory"] if need.memory_mb else []
-    wants += [f"{need.disk_mb} MB of disk"] if need.disk_mb else []
-    wants += [f"{need.gpus} GPUs"] if need.gpus else []
-    return f"no pilot that is here has {', '.join(wants)} for a task"

@@ -5,7 +5,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from covey.core import estimate
+from covey.core import estimate, explaining
 from covey.core.model import BagStatus, PilotStatus
 from covey.core.space import Scalar
 from covey.core.state import Bag, Pilot, State
@@ -34,7 +34,7 @@ def bag_view(state: State, bag: Bag, now: float, result_names: list[str]) -> Bag
         argv=list(spec.argv),
         names=[] if spec.calls else bag.body.names,
         status=(BagStatus.PAUSED if paused else BagStatus.RUNNING).value,
-        reason=bag.reason if paused else estimate.hindrance(state, bag),
+        reason=bag.reason if paused else explaining.hindrance(state, bag),
         open=bag.open,
         total=bag.total,
         done=len(bag.done),

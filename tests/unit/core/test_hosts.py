@@ -3,7 +3,7 @@
 from msgspec import structs
 
 from covey.core.actions import Action, Done, Problem, RecordEnds, Refuse, SaveHost, SavePilotStatus
-from covey.core.estimate import hindrance
+from covey.core.explaining import hindrance
 from covey.core.events import DrainRequested, PilotDismissed, PilotEnrolled
 from covey.core.model import BagId, PilotId
 from covey.core.tokens import hand_job

@@ -1,0 +1,421 @@
+"""Why: a bag waits, a task runs where it runs, a running task gets another attempt or none.
+
+Everything is a function of the state and the time; asking changes nothing. `hindrance` is the short
+answer that every view of a bag carries, from what dispatch has found out already; `of_bag` and
+`of_task` look at everything themselves, and cost accordingly.
+
+For each pilot there is one verdict (`verdicts`); the reasons are the verdicts, counted.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from covey.classad import ERROR
+from covey.core import matching
+from covey.core.attributes import Task, can_see, live
+from covey.core.classes import classifier
+from covey.core.estimate import probably_running
+from covey.core.findings import BagAnswer, Reason, Replication, Running, TaskAnswer
+from covey.core.fitting import weight
+from covey.core.looking import Case, View, cases, shown, values_of, waiting_kinds
+from covey.core.model import BagStatus, Need, PilotStatus
+from covey.core.rivals import before, behind
+from covey.core.state import Attempt, Bag, State
+from covey.core.verdicts import (
+    ABLE,
+    BANNED,
+    FREE,
+    FULL,
+    LIMITED,
+    REFUSED,
+    RESTING,
+    SILENT,
+    SMALL,
+    TRIED,
+    Verdict,
+    judge,
+    lenient,
+    nearest,
+)
+
+MOST_PILOTS = 2000
+MOST_TASKS = 200  # running ones that the policy is asked about
+FEW = 5  # hosts or bags that are named
+
+
+# -- the short answer --------------------------------------------------------------------------
+
+
+def hindrance(state: State, bag: Bag) -> str:
+    """Why a bag that could go on does not, if no pilot that is here can run it."""
+    if bag.status is not BagStatus.RUNNING or bag.live:
+        return ""
+    waiting = [bag.needs[kind] for kind in waiting_kinds(bag)]
+    obvious = _nobody(state, bag, waiting)
+    if obvious is not None:
+        return obvious.text
+    if not waiting or bag.policy.plain or not state.pilots:
+        return ""
+    for pilot in can_see(state, bag):
+        face = pilot.faces.get(bag.spec.owner)
+        found = face.found.get(bag.id) if face is not None else None
+        if found is None or any(match is not None for match in found.matches):
+            return ""
+    return f"no host that is here meets its requirements; see: covey explain {bag.id}"
+
+
+def _nobody(state: State, bag: Bag, waiting: Sequence[Need]) -> Reason | None:
+    """What can be said without asking any policy."""
+    if not state.pilots and state.settings.local_pilots:
+        if state.job_failures < 2:
+            return None  # one is on its way
+        words = f"pilots do not get to work on this machine: {state.job_problem}"
+        return Reason(kind="no pilot", text=words)
+    if not waiting:
+        return None
+    records = [pilot.record for pilot in can_see(state, bag)]
+    if not records:
+        whose = f" that runs tasks of {bag.spec.owner}" if state.pilots and bag.spec.owner else ""
+        words = f"no pilot{whose} is here; start one with: covey pilot-command"
+        return Reason(kind="no pilot", text=words)
+    if any(weight(need, record) for need in waiting for record in records):
+        return None
+    words = f"no pilot that is here has {', '.join(_wants(waiting[0]))} for a task"
+    return Reason(kind="resources", text=words)
+
+
+def _wants(need: Need) -> list[str]:
+    wants = [f"{need.cores} cores"]
+    wants += [f"{need.memory_mb} MB of memory"] if need.memory_mb else []
+    wants += [f"{need.disk_mb} MB of disk"] if need.disk_mb else []
+    wants += [f"{need.gpus} GPUs"] if need.gpus else []
+    return wants
+
+
+# -- a bag -------------------------------------------------------------------------------------
+
+
+def of_bag(state: State, now: float, bag: Bag, task: int | None = None) -> BagAnswer:
+    """With a task: as far as that one is concerned."""
+    view = View(state, now, bag)
+    answer = BagAnswer(
+        summary="",
+        total=bag.total,
+        done=len(bag.done),
+        failed=len(bag.failed),
+        running=len(bag.live),
+        waiting=bag.waiting() + bag.total - bag.next,
+        doubtful=len(bag.doubt),
+        tail=view.tail,
+        reasons=[],
+        replicas=bag.replicas,
+        replication=_replication(view),
+    )
+    if bag.status in (BagStatus.RUNNING, BagStatus.PAUSED):
+        answer.reasons = list(_own_reasons(state, bag))
+        if bag.status is BagStatus.RUNNING and answer.waiting:
+            _ask_pilots(state, now, view, answer, _cases(bag, task))
+    answer.summary = _summary(bag, answer)
+    return answer
+
+
+def _cases(bag: Bag, task: int | None) -> list[Case]:
+    values = values_of(bag, task) if task is not None else None
+    if task is None or (values is None and bag.classify is not None):
+        return cases(bag, bag.policy)
+    # The bag's own `classify` makes a class of values that are new; looking must not.
+    rule = classifier(bag.spec, bag.body.names)
+    return [Case(rule(values) if rule is not None and values is not None else 0, values)]
+
+
+def _summary(bag: Bag, answer: BagAnswer) -> str:
+    if bag.status is BagStatus.PAUSED:
+        return f"it is paused: {bag.reason}" if bag.reason else "it is paused"
+    if bag.status is not BagStatus.RUNNING:
+        return f"it is {bag.status.value}"
+    out = f"{_tasks(answer.running)} {'is' if answer.running == 1 else 'are'} out with pilots"
+    if not answer.waiting:
+        if not answer.running and answer.reasons:
+            return answer.reasons[0].text
+        return f"nothing waits: {out}"
+    first = answer.reasons[0].text if answer.reasons else "the next hosts that ask get them"
+    waits = f"{_tasks(answer.waiting)} {'waits' if answer.waiting == 1 else 'wait'}"
+    return f"{waits}, {out if answer.running else 'none is out'}: {first}"
+
+
+def _own_reasons(state: State, bag: Bag) -> Iterator[Reason]:
+    """Those that are the bag's own, whoever is here."""
+    if bag.status is BagStatus.PAUSED:
+        why = f": {bag.reason}" if bag.reason else ""
+        words = f"it is paused{why}; go on with: covey resume {bag.id}"
+        yield Reason(kind="paused", text=words)
+    if state.draining:
+        yield Reason(kind="draining", text="the server is about to end, and sends nothing more")
+    if bag.not_before > state.durable:
+        yield Reason(kind="writing", text="the record of it is still being written")
+    if bag.doubt:
+        words = f"{_tasks(len(bag.doubt))} may be running with pilots that were not heard of since "
+        until = state.adopt_until
+        yield Reason(kind="doubt", text=words + "the server started", until=until)
+    if bag.awaited and bag.parked:
+        words = f"the rows of {_tasks(len(bag.parked))} are being read from a file"
+        yield Reason(kind="rows", text=words)
+    if bag.rescue:
+        sites = ", ".join(bag.policy.spec.failover_sites)
+        words = f"{_tasks(len(bag.rescue))} that failed elsewhere may only go to {sites}"
+        yield Reason(kind="failover", text=words)
+    if bag.overdue:
+        words = f"{_tasks(len(bag.overdue))} past their deadline are offered to other hosts first"
+        yield Reason(kind="deadline", text=words)
+    if not bag.waiting() and bag.next >= bag.total and bag.open:
+        words = (
+            f"all its tasks were handed out; it is open, so more may come (covey close {bag.id})"
+        )
+        yield Reason(kind="open", text=words)
+
+
+def _ask_pilots(
+    state: State, now: float, view: View, answer: BagAnswer, classes: list[Case]
+) -> None:
+    bag = view.bag
+    obvious = _nobody(state, bag, [bag.needs[case.kind] for case in classes])
+    here = (PilotStatus.ACTIVE, PilotStatus.SUSPECTED)
+    pilots = list(islice((p for p in can_see(state, bag) if p.status in here), MOST_PILOTS))
+    answer.hosts = len({pilot.record.host for pilot in pilots})
+    verdicts = lenient([judge(state, now, view, pilot, classes) for pilot in pilots])
+    able = [one for one in verdicts if one.kind in ABLE]
+    answer.able = len({one.pilot.record.host for one in able})
+    answer.near = nearest(verdicts)
+    if obvious is not None:
+        answer.reasons.append(obvious)
+    elif not pilots:
+        answer.reasons.append(Reason(kind="starting", text="a pilot is being started"))
+    if obvious is not None or not pilots:
+        return
+    if able:
+        chosen = max(able, key=lambda one: one.kind == FREE).pilot
+        answer.first = list(islice(before(state, now, chosen, bag), FEW))
+        answer.first_on = chosen.record.host
+    answer.reasons += _counted(verdicts, now, answer)
+    if able:
+        answer.reasons += _unserved(view, classes, verdicts)
+
+
+def _unserved(view: View, classes: list[Case], verdicts: list[Verdict]) -> Iterator[Reason]:
+    """Some tasks have a place, others have none."""
+    served = {number for one in verdicts for number in one.served}
+    places = view.compiled.parameters(view.bag.body.names)
+    for number, case in enumerate(classes):
+        if number not in served:
+            told = ", ".join(_wants(view.bag.needs[case.kind]))
+            if case.values is not None and places:
+                names = view.bag.body.names
+                told = ", ".join(f"{names[place]}={case.values[place]}" for place in places)
+            words = f"no host that is here can run tasks with {told}"
+            yield Reason(kind="requirements", text=words)
+
+
+_WORDS = {
+    SILENT: ("silent", "{hosts} {was} not heard of for a while"),
+    SMALL: ("resources", "{hosts} {are} too small for them"),
+    REFUSED: ("requirements", "JobRequirements keep them from {hosts}"),
+    BANNED: ("banned", "{hosts} {are} banned for failures, while others do well"),
+    RESTING: ("resting", "{hosts} rest{s} from this bag, because its tasks failed there"),
+    TRIED: ("tried", "{hosts} {are} tried with one task first"),
+    FULL: ("full", "every slot of {hosts} is taken"),
+    LIMITED: ("concurrency", "{hosts} hold{s} as many tasks as Concurrency allows"),
+}
+_ONE = {"hosts": "1 host", "are": "is", "was": "was", "s": "s"}
+
+
+def _counted(verdicts: list[Verdict], now: float, answer: BagAnswer) -> Iterator[Reason]:
+    """What holds all of them up comes first."""
+    kinds: dict[str, list[Verdict]] = {}
+    for one in verdicts:
+        kinds.setdefault(one.kind, []).append(one)
+    if kinds.keys() == {REFUSED}:
+        words = "no host that is here meets its requirements"
+        yield Reason(kind="requirements", text=words, hosts=_hosts(verdicts))
+        return
+    if FREE not in kinds:
+        yield from (_reason(kind, kinds[kind], now) for kind in (FULL, LIMITED) if kind in kinds)
+    if answer.first:
+        yield _rivals(answer)
+    for kind in (REFUSED, SMALL, BANNED, RESTING, TRIED, SILENT):
+        if kind in kinds:
+            yield _reason(kind, kinds[kind], now)
+
+
+def _reason(kind: str, verdicts: list[Verdict], now: float) -> Reason:
+    told, words = _WORDS[kind]
+    count = len({one.pilot.record.host for one in verdicts})
+    many = {"hosts": f"{count:,} hosts", "are": "are", "was": "were", "s": ""}
+    text = words.format(**(_ONE if count == 1 else many))
+    until = min((one.until for one in verdicts if one.until > now), default=0.0)
+    return Reason(kind=told, text=text, hosts=_hosts(verdicts), until=until)
+
+
+def _hosts(verdicts: Iterable[Verdict]) -> list[str]:
+    return list(dict.fromkeys(one.pilot.record.host for one in verdicts))[:FEW]
+
+
+def _rivals(answer: BagAnswer) -> Reason:
+    told = ", ".join(f"bag {one.bag}" for one in answer.first)
+    words = f"other bags come first, as on {answer.first_on}: {told}"
+    return Reason(kind="order", text=words, hosts=[answer.first_on])
+
+
+# -- more attempts -----------------------------------------------------------------------------
+
+
+def _forbidden(view: View) -> str:
+    """Why no running task of the bag gets another attempt, whatever the policy says of it."""
+    bag = view.bag
+    if not bag.spec.idempotent:
+        return "its tasks must not run twice (idempotent = false)"
+    if not view.compiled.replicates:
+        return "its policy asks for none (ReplicationRequirements is false)"
+    if bag.status is not BagStatus.RUNNING:
+        return f"it is {bag.status.value}"
+    if bag.open:
+        return f"it is open: tasks may still be added (covey close {bag.id})"
+    if not view.tail:
+        told = ", ".join(f"{k} is {v}" for k, v in view.values(view.node("TailCondition")).items())
+        return f"it is not in its tail: {view.compiled.texts['TailCondition']}, where {told}"
+    return "" if bag.live else "nothing runs"
+
+
+def _replication(view: View, tasks: Iterable[int] | None = None) -> Replication:
+    why = _forbidden(view)
+    if why:
+        return Replication(active=False, text=f"no running task gets another attempt: {why}")
+    found = Replication(active=True, text="")
+    for task in islice(view.bag.live if tasks is None else tasks, MOST_TASKS):
+        view.of_task(task)
+        wants = view.named("ReplicationRequirements")
+        most = int(max(1.0, matching.as_number(view.named("MaxReplicas"), 2.0)))
+        if wants is not True:
+            found.refused += 1
+            if not found.values:
+                found.values = view.values(view.node("ReplicationRequirements"))
+                if wants is ERROR:
+                    found.values["ReplicationRequirements"] = shown(wants)
+        elif len(live(Task(view.bag, 0, task))) >= most:
+            found.full += 1
+        else:
+            found.wanted += 1
+    looked = found.wanted + found.refused + found.full
+    told = [f"{found.wanted:,} of {_tasks(looked)} may get another attempt"]
+    told += [f"ReplicationRequirements is not true for {found.refused:,}"] if found.refused else []
+    told += [f"{found.full:,} have MaxReplicas attempts already"] if found.full else []
+    found.text = "it is in its tail: " + "; ".join(told)
+    return found
+
+
+# -- a task ------------------------------------------------------------------------------------
+
+
+def of_task(state: State, now: float, bag: Bag, task: int) -> TaskAnswer:
+    """Of a task of the bag: 0 <= task < total."""
+    values = values_of(bag, task)
+    names = bag.body.names if values is not None else []
+    answer = TaskAnswer(
+        task=task,
+        values={name: str(value) for name, value in zip(names, values or (), strict=False)},
+        state="waiting",
+        summary="",
+        tries=bag.tries.get(task, 0),
+        losses=bag.losses.get(task, 0),
+    )
+    attempts = bag.live.get(task, [])
+    going = {one.id for one in probably_running(state, bag)} if attempts else set()
+    answer.running = [_running(state, now, bag, one, one.id in going) for one in attempts]
+    if task in bag.done or task in bag.failed:
+        answer.state = "done" if task in bag.done else "failed"
+        answer.summary = "it is done" if task in bag.done else "it was given up"
+        return answer
+    if task in bag.doubt:
+        answer.state = "in doubt"
+        answer.summary = "it may be running with a pilot that was not heard of since the restart"
+        return answer
+    if not attempts:
+        answer.summary = _why_it_waits(bag, task)
+        return answer
+    answer.state = "running"
+    places = ", ".join(one.host for one in answer.running)
+    again = f", {len(attempts)} attempts" if len(attempts) > 1 else ""
+    there = "runs on" if any(not one.ahead for one in answer.running) else "waits for a slot of"
+    answer.summary = f"it {there} {places}{again}"
+    answer.replication = _replication_of(View(state, now, bag), task)
+    return answer
+
+
+def _why_it_waits(bag: Bag, task: int) -> str:
+    if task in bag.rescue:
+        sites = ", ".join(bag.policy.spec.failover_sites)
+        return f"it waits for a host of {sites}: it failed elsewhere"
+    if task in bag.parked:
+        return "it waits for its row to be read from a file"
+    if task in bag.aside:
+        return "it fitted no host for a while, and made place for others; it comes back in its turn"
+    if task >= bag.next and bag.classify is None:
+        ahead = task - bag.next + sum(map(len, bag.ready))
+        return f"it waits: {_tasks(ahead)} of its bag go out before it" if ahead else "it is next"
+    if task >= bag.mark:
+        return "it waits: those of lower numbers are looked at first"
+    ahead = sum(ready.rank(task) - 1 for ready in bag.ready if task in ready)
+    return f"it waits: {_tasks(ahead)} like it go out before it" if ahead else "it waits for a host"
+
+
+def _running(state: State, now: float, bag: Bag, attempt: Attempt, started: bool) -> Running:
+    pilot = state.pilots[attempt.pilot]
+    record = pilot.record
+    return Running(
+        attempt=str(attempt.id),
+        pilot=record.id,
+        host=record.host,
+        site=record.site,
+        sent=attempt.sent,
+        ahead=not started,
+        rank=attempt.rank,
+        replica=attempt.replica,
+        suspected=pilot.status is PilotStatus.SUSPECTED,
+        deadline=attempt.deadline,
+        expired=attempt.expired,
+        text=_why_there(bag, attempt),
+        behind=behind(state, now, pilot, bag)[:FEW],
+    )
+
+
+def _why_there(bag: Bag, attempt: Attempt) -> str:
+    if attempt.replica:
+        return "another attempt, because the earlier ones were late or the policy wanted one"
+    texts = bag.policy.texts
+    if "Rank" in texts:
+        return (
+            f"its bag ranked {attempt.rank:.6g} there, the best of its owner's with a task to send"
+        )
+    met = "JobRequirements hold there, and it" if "JobRequirements" in texts else "it"
+    return f"{met} asked for work when this task was the next"
+
+
+def _replication_of(view: View, task: int) -> Replication:
+    bag = view.bag
+    if task in bag.overdue:
+        return Replication(active=True, text="it is past its deadline, and offered to other hosts")
+    found = _replication(view, [task])
+    if not found.active:
+        return found
+    if task in bag.offers:
+        found.text = "it is offered to hosts that have room"
+    elif found.full:
+        found.text = "it has as many attempts as MaxReplicas allows"
+    elif found.refused:
+        found.text = "ReplicationRequirements is not true for it"
+    else:
+        found.text = "the policy wants another attempt; the next host with room may get it"
+    return found
+
+
+def _tasks(count: int) -> str:
+    return "1 task" if count == 1 else f"{count:,} tasks"

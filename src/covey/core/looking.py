@@ -1,0 +1,200 @@
+"""What a policy sees, for checking and explaining: nothing that core keeps is touched.
+
+Dispatch keeps ads of what policies look at, and remembers what they said (`matching`). Here they
+are made anew for each question, so that asking never changes what is decided. Chance is one half.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from covey.classad import ERROR, UNDEFINED, Ad, Context, Expression, unparse
+from covey.classad.ads import as_node
+from covey.classad.depends import path
+from covey.classad.nodes import Node, Operation, Reference
+from covey.core import attributes
+from covey.core.attributes import TABLE, Task
+from covey.core.policies import ROLES, TAIL, Compiled
+from covey.core.space import Scalar
+from covey.core.state import Bag, Pilot, State
+
+MOST_CASES = 20  # classes of a bag that are looked at
+MOST_SAMPLED = 200  # tasks, in search of different values
+
+
+class Case(NamedTuple):
+    """Tasks that a policy cannot tell apart."""
+
+    kind: int
+    values: list[Scalar] | None = None
+
+
+class View:
+    """Of one bag: its policy (or `compiled`, another one) among the ads of all roles. `at` says
+    which pilot and which tasks it is about."""
+
+    def __init__(
+        self, state: State, now: float, bag: Bag, compiled: Compiled | None = None
+    ) -> None:
+        self.state, self.now, self.bag = state, now, bag
+        self.compiled = compiled or Compiled(bag.policy.spec)
+        self.reason = ""  # of the last value, if it is an error for want of time
+        self._around = Ad()
+        self._own = self.compiled.ad.within(self._around)
+        self._sites: dict[str, Ad] = {}
+        self._jobs: dict[str, Ad] = {}
+        for one in TABLE["bag"].values():
+            self._own[one.name] = one.find(state, now, bag)
+        table = self._around.table
+        table.update(dict.fromkeys(map(str.lower, ROLES), Ad()))
+        table["bag"] = table["bot"] = self._own
+        table["user"] = self._ad("user", bag.spec.owner)
+        table["queue"] = self._ad("queue", None)
+        self.tail = self._tail()
+        self._own["Tail"] = self.tail
+
+    def _tail(self) -> bool:
+        if self.bag.open:
+            return False
+        if self.bag.tail and self.compiled.sticky:
+            return True
+        return self.named(TAIL) is True
+
+    def at(self, pilot: Pilot, case: Case | None = None) -> None:
+        table, site = self._around.table, pilot.record.site
+        table["host"], table["pilot"] = self._ad("host", pilot), self._ad("pilot", pilot)
+        if site not in self._sites:
+            self._sites[site] = self._ad("site", site)
+        table["site"] = self._sites[site]
+        if case is not None:
+            table["job"] = self._job(case)
+
+    def of_task(self, task: int) -> None:
+        """A task that is out, with its replicas in view; no host is."""
+        attempts = self.bag.live.get(task)
+        about = Task(self.bag, attempts[0].kind if attempts else 0, task)
+        nothing = Ad()
+        table = self._around.table
+        table["host"] = table["pilot"] = table["site"] = nothing
+        job = Ad({one.name: one.find(self.state, self.now, about) for one in TABLE["job"].values()})
+        attributes.add_replicas(job, self.state, self.now, about, self.bag.spec.owner)
+        values = values_of(self.bag, task)
+        for name, value in zip(self.bag.body.names, values or (), strict=False):
+            job[name] = value
+        table["job"] = job
+
+    def named(self, name: str) -> Any:
+        """The value of one of the policy's own attributes; UNDEFINED where there is none."""
+        if name not in self.compiled.texts:
+            return UNDEFINED
+        return self.value(as_node(self._own[name]))
+
+    def node(self, name: str) -> Node:
+        return as_node(self._own[name])
+
+    def value(self, node: Node) -> Any:
+        context = Context(now=self.now)
+        found = Expression(node).evaluate(self._own, None, context)
+        self.reason = context.reason
+        return found
+
+    def values(self, node: Node) -> dict[str, str]:
+        """Of the attributes in it."""
+        return {unparse(one): shown(self.value(one)) for one in references(node)}
+
+    def culprit(self, node: Node) -> Node:
+        """The smallest part of it that is an error by itself."""
+        for child in node.children:
+            if self.value(child) is ERROR:
+                return self.culprit(child)
+        return node
+
+    def _ad(self, role: str, thing: Any) -> Ad:
+        looked, owner = self.compiled.looks.get(role, set()), self.bag.spec.owner
+        if "*" in looked:
+            return attributes.full_ad(self.state, self.now, role, thing, owner)
+        found = Ad()
+        for name in sorted(looked):
+            one = TABLE[role].get(name)
+            if one is not None:
+                found[one.name] = one.find(self.state, self.now, thing)
+            elif role == "host":
+                value = attributes.tag(thing, owner, name)
+                if value is not None:
+                    found[name] = value
+        return found
+
+    def _job(self, case: Case) -> Ad:
+        key = repr(case)
+        if key not in self._jobs:
+            about = Task(self.bag, case.kind)
+            job = attributes.full_ad(self.state, self.now, "job", about, self.bag.spec.owner)
+            for name, value in zip(self.bag.body.names, case.values or (), strict=False):
+                job[name] = value
+            self._jobs[key] = job
+        return self._jobs[key]
+
+
+def cases(bag: Bag, compiled: Compiled) -> list[Case]:
+    """The classes of a bag, or what they would be under another policy: then tasks from all over
+    the bag are looked at, as far as their values are here."""
+    places = () if bag.spec.calls else compiled.parameters(bag.body.names)
+    if not places or places == bag.policy.parameters(bag.body.names):
+        waiting = waiting_kinds(bag) or range(len(bag.needs))
+        return [Case(kind, bag.samples[kind]) for kind in waiting][:MOST_CASES]
+    found: dict[tuple[Scalar, ...], Case] = {}
+    step = max(1, bag.total // MOST_SAMPLED)
+    for task in range(0, bag.total, step):
+        values = values_of(bag, task)
+        if values is not None and len(found) < MOST_CASES:
+            key = tuple(values[place] for place in places)
+            found.setdefault(key, Case(0, values))
+    return list(found.values()) or [Case(0)]
+
+
+def waiting_kinds(bag: Bag) -> list[int]:
+    """Classes of which tasks could go out."""
+    if bag.classify is None and bag.next < bag.mark:
+        return list(range(len(bag.needs)))
+    return [kind for kind, ready in enumerate(bag.ready) if ready]
+
+
+def values_of(bag: Bag, task: int) -> list[Scalar] | None:
+    """None where they are in a file that is not read just now, or nobody can read them."""
+    if bag.spec.calls:
+        return None
+    try:
+        return bag.values(task)
+    except (KeyError, IndexError):
+        return None
+
+
+def parts(node: Node) -> list[Node]:
+    """What it joins with && at the top."""
+    while isinstance(node, Operation) and node.op == "()":
+        node = node.operands[0]
+    if isinstance(node, Operation) and node.op == "&&":
+        return [part for side in node.operands for part in parts(side)]
+    return [node]
+
+
+def references(node: Node) -> Iterator[Reference]:
+    """Attributes that it names, each once."""
+    seen: set[str] = set()
+    waiting = [node]
+    while waiting:
+        one = waiting.pop(0)
+        names = path(one)
+        if not names:
+            waiting[:0] = one.children
+        elif isinstance(one, Reference) and ".".join(names) not in seen:
+            seen.add(".".join(names))
+            yield one
+
+
+def shown(value: Any) -> str:
+    """As an expression would spell it, but short."""
+    if value.__class__ is float:
+        return f"{value:.6g}"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    return "an ad" if isinstance(value, Ad) else unparse(value)

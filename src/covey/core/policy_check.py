@@ -1,0 +1,311 @@
+"""What is wrong with a policy: with its words, and with what they come to on hosts that are here.
+
+The rules:
+- Words come first. What does not parse is not evaluated; an attribute that there is not is a fault,
+  except where it may yet come: tags, as long as no host is here, and parameters, without a bag.
+- An expression that is an error on some host is a fault: anything but true is no, so it would keep
+  that host from the bag without a word.
+- JobRequirements that hold nowhere are a fault. They are taken apart at the top's `&&`, and the
+  smallest sets of parts that never hold together are named.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, islice
+from typing import NamedTuple
+
+from covey.classad import ERROR, UNDEFINED, SyntaxProblem, check, parse, unparse
+from covey.classad.nodes import Node
+from covey.core import catalogue, governing, recovery
+from covey.core.attributes import can_see
+from covey.core.errors import InvalidBag
+from covey.core.findings import Fault, Part, Report
+from covey.core.looking import Case, View, cases, parts, shown
+from covey.core.model import (
+    BagId,
+    BagRecord,
+    BagSnapshot,
+    BagSpec,
+    PilotStatus,
+    PolicySpec,
+    Segment,
+)
+from covey.core.policies import DISPATCH, EXPRESSIONS, LONGEST, PRESETS, TAIL, Compiled, expand
+from covey.core.state import Bag, Pilot, State
+
+MOST_HOSTS = 1000
+MOST_RUNNING = 100  # tasks that ReplicationRequirements is tried on
+MOST_FAULTS = 20
+MOST_PARTS = 50
+
+
+class Written(NamedTuple):
+    """One expression, as its author sees it."""
+
+    field: str
+    name: str
+    text: str
+
+
+def examine(
+    state: State | None, now: float, policy: PolicySpec, bag: Bag | None = None, owner: str = ""
+) -> Report:
+    """Of a bag that is there, or of one that this owner might submit. Without a state: the words
+    alone."""
+    report = Report(faults=[], notes=[])
+    try:
+        catalogue.preset_of(policy)
+    except InvalidBag as error:
+        report.faults.append(Fault(kind="invalid", name="preset", message=str(error)))
+        return report
+    if bag is not None:
+        owner = bag.spec.owner
+    _read(report, state, policy, bag, owner)
+    if any(one.kind in ("syntax", "invalid") for one in report.faults):
+        return report
+    _govern(report, policy, bag)
+    if state is None or any(one.kind == "invalid" for one in report.faults):
+        return report
+    _try_out(report, View(state, now, bag or pretended(policy, owner), Compiled(policy)))
+    del report.faults[MOST_FAULTS:]
+    return report
+
+
+def pretended(policy: PolicySpec, owner: str) -> Bag:
+    """A bag of one task, for a policy that has none yet."""
+    spec = BagSpec(argv=("true",), owner=owner, policy=policy)
+    record = BagRecord(id=BagId(0), spec=spec, total=1, created=0.0)
+    return recovery.new_bag(BagSnapshot(bag=record, chunks=(), open_done=(), failed=(), tries={}))
+
+
+# -- words -------------------------------------------------------------------------------------
+
+
+def written(policy: PolicySpec) -> Iterator[Written]:
+    """Each expression by itself: plain keys, which become part of one, cannot be wrong."""
+    preset = PRESETS[catalogue.preset_of(policy)].policy
+    for field, name in EXPRESSIONS.items():
+        text = getattr(policy, field) or getattr(preset, field)
+        if text:
+            yield Written(field, name, expand(PolicySpec(**{field: text}))[name])
+
+
+def _read(
+    report: Report, state: State | None, policy: PolicySpec, bag: Bag | None, owner: str
+) -> None:
+    tags = catalogue.tags(state, owner) if state is not None else []
+    parameters = list(bag.body.names) if bag is not None and not bag.spec.calls else []
+    for one in written(policy):
+        if len(one.text) > LONGEST:
+            words = f"it has more than {LONGEST:,} characters"
+            report.faults.append(Fault(kind="invalid", name=one.name, message=words))
+            continue
+        try:
+            tree = parse(one.text).node
+        except SyntaxProblem as problem:
+            words = f"expected {problem.expected}"
+            report.faults.append(_fault("syntax", one, words, problem.position))
+            continue
+        known = catalogue.known_names(tags, parameters, replicating=one.field == "replication")
+        for found in check(tree, known):
+            kind = "unknown" if "no attribute" in found.message else "function"
+            fault = _fault(kind, one, found.message, found.position, found.near)
+            if kind == "unknown" and _may_come(found.message, bool(tags), bag is not None):
+                if found.near:
+                    words = f"{one.name}: {found.message}, unless it is one that is published"
+                    report.notes.append(f"{words}; did you mean {found.near[0]}?")
+            else:
+                report.faults.append(fault)
+
+
+def _may_come(message: str, hosts: bool, bag: bool) -> bool:
+    name = message.rpartition(" ")[2]
+    tag = name.startswith("host.") or ".host." in name
+    return (tag and not hosts) or (name.startswith("job.") and not tag and not bag)
+
+
+def _fault(kind: str, one: Written, message: str, position: int, near: Sequence[str] = ()) -> Fault:
+    start = one.text.rfind("\n", 0, position) + 1
+    return Fault(
+        kind=kind,
+        name=one.name,
+        message=message,
+        text=one.text,
+        line=one.text.count("\n", 0, position) + 1,
+        column=position - start + 1,
+        near=list(near),
+    )
+
+
+def _govern(report: Report, policy: PolicySpec, bag: Bag | None) -> None:
+    """What core would say when it is set."""
+    spec = bag.spec if bag is not None else BagSpec(argv=("true",))
+    try:
+        governing.check(policy, spec, Segment(space=spec.space, rows=spec.rows))
+    except InvalidBag as error:
+        report.faults.append(Fault(kind="invalid", name="policy", message=str(error)))
+
+
+# -- what it comes to --------------------------------------------------------------------------
+
+
+def _try_out(report: Report, view: View) -> None:
+    pilots = [
+        one
+        for one in can_see(view.state, view.bag)
+        if one.status in (PilotStatus.ACTIVE, PilotStatus.SUSPECTED)
+    ]
+    report.hosts = len({one.record.host for one in pilots})
+    if not pilots:
+        report.notes.append("no host is here, so it could not be tried on any")
+    elif len(pilots) > MOST_HOSTS:
+        report.notes.append(f"it was tried on {MOST_HOSTS:,} of {len(pilots):,} pilots")
+    del pilots[MOST_HOSTS:]
+    sources = {one.name: one for one in written(view.compiled.spec)}
+    classes = cases(view.bag, view.compiled)
+    _dispatch(report, view, pilots, classes, sources)
+    _tail(report, view, sources)
+    _replication(report, view, sources)
+
+
+def _dispatch(
+    report: Report,
+    view: View,
+    pilots: list[Pilot],
+    classes: list[Case],
+    sources: dict[str, Written],
+) -> None:
+    asked = [name for name in DISPATCH if name in view.compiled.texts]
+    conditions: list[Node] = []
+    if "JobRequirements" in asked:
+        conditions = parts(view.node("JobRequirements"))[:MOST_PARTS]
+    holding: list[set[tuple[str, int]]] = [set() for _ in conditions]
+    meeting: set[tuple[str, int]] = set()
+    wrong: set[str] = set()
+    for pilot in pilots:
+        for number, case in enumerate(classes):
+            view.at(pilot, case)
+            place = (pilot.record.host, number)
+            for name in asked:
+                value = view.named(name)
+                if name == "JobRequirements" and value is True:
+                    meeting.add(place)
+                if name not in wrong and _is_wrong(name, value):
+                    wrong.add(name)
+                    node = view.node(name)
+                    fault = _type_fault(view, name, node, value, sources, pilot.record.host)
+                    report.faults.append(fault)
+            for held, condition in zip(holding, conditions, strict=True):
+                value = view.value(condition)
+                if value is True:
+                    held.add(place)
+                elif value is ERROR and "JobRequirements" not in wrong:  # hidden behind a false one
+                    wrong.add("JobRequirements")
+                    where = pilot.record.host
+                    report.faults.append(
+                        _type_fault(view, "JobRequirements", condition, ERROR, sources, where)
+                    )
+    if not conditions:
+        report.meeting = report.hosts
+        return
+    report.meeting = len({host for host, _ in meeting})
+    report.parts = [
+        Part(text=unparse(one), hosts=len({host for host, _ in held}))
+        for one, held in zip(conditions, holding, strict=True)
+    ]
+    if pilots and not meeting:
+        apart = never_together(holding)
+        report.apart = [[report.parts[place].text for place in group] for group in apart]
+        _say_never(report, sources.get("JobRequirements"))
+    elif pilots and len(classes) > 1:
+        _say_left_out(report, view, classes, {number for _, number in meeting})
+
+
+def _is_wrong(name: str, value: object) -> bool:
+    """A choice may be left open (undefined), but a rank must be a number, and no more."""
+    if value is ERROR:
+        return True
+    number = isinstance(value, bool | int | float) or value is UNDEFINED
+    flag = isinstance(value, bool) or value is UNDEFINED
+    return not (flag if name in ("JobRequirements", "ReplicationRequirements", TAIL) else number)
+
+
+def _type_fault(
+    view: View, name: str, node: Node, value: object, sources: dict[str, Written], where: str
+) -> Fault:
+    one = sources.get(name) or Written("", name, view.compiled.texts[name])
+    there = f" on {where}" if where else ""
+    if value is not ERROR:
+        wanted = "true or false" if isinstance(value, int | float) else "what is needed"
+        if name in ("Rank", "Concurrency", "Deadline", "MaxReplicas"):
+            wanted = "a number"
+        return _fault("type", one, f"it is {shown(value)}{there}, not {wanted}", 0)
+    guilty = view.culprit(node)
+    view.value(node)
+    if view.reason:
+        return _fault("type", one, f"it is an error{there}: it takes {view.reason}", 0)
+    told = ", ".join(f"{name} is {found}" for name, found in view.values(guilty).items())
+    words = f"{unparse(guilty)} is an error{there}" + (f": {told}" if told else "")
+    whole = view.compiled.texts[name]  # where plain keys stand in front: … && (text)
+    before = 0 if whole == one.text else len(whole) - len(one.text) - 1
+    return _fault("type", one, words, max(0, guilty.position - before))
+
+
+def _say_never(report: Report, one: Written | None) -> None:
+    words = f"it holds on none of the {report.hosts:,} hosts that are here"
+    if report.hosts == 1:
+        words = "it does not hold on the only host that is here"
+    text = one.text if one is not None else ""
+    report.faults.append(Fault(kind="never", name="JobRequirements", message=words, text=text))
+
+
+def _say_left_out(report: Report, view: View, classes: list[Case], met: set[int]) -> None:
+    """Some tasks have a place, others have none."""
+    places = view.compiled.parameters(view.bag.body.names)
+    names = view.bag.body.names
+    for number, case in enumerate(classes):
+        if number not in met and case.values is not None:
+            told = ", ".join(f"{names[place]}={case.values[place]}" for place in places)
+            words = f"it holds on no host that is here for tasks with {told}"
+            report.faults.append(Fault(kind="never", name="JobRequirements", message=words))
+
+
+def never_together(holding: Sequence[set[tuple[str, int]]]) -> list[list[int]]:
+    """The smallest groups of sets that have nothing in common: those that are empty, else pairs,
+    else one group of which none can be spared."""
+    empty = [[place] for place, held in enumerate(holding) if not held]
+    if empty:
+        return empty
+    pairs = [
+        [first, second]
+        for first, second in combinations(range(len(holding)), 2)
+        if not holding[first] & holding[second]
+    ]
+    if pairs:
+        return pairs
+    group = list(range(len(holding)))
+    for place in list(group):
+        rest = [one for one in group if one != place]
+        if rest and not set.intersection(*(holding[one] for one in rest)):
+            group = rest
+    return [group]
+
+
+def _tail(report: Report, view: View, sources: dict[str, Written]) -> None:
+    value = view.named(TAIL)
+    if _is_wrong(TAIL, value):
+        report.faults.append(_type_fault(view, TAIL, view.node(TAIL), value, sources, ""))
+
+
+def _replication(report: Report, view: View, sources: dict[str, Written]) -> None:
+    if not view.compiled.replicates:
+        return
+    wrong: set[str] = set()
+    for task in islice(view.bag.live, MOST_RUNNING):
+        view.of_task(task)
+        for name in ("ReplicationRequirements", "MaxReplicas"):
+            value = view.named(name)
+            if name not in wrong and _is_wrong(name, value):
+                wrong.add(name)
+                fault = _type_fault(view, name, view.node(name), value, sources, "")
+                fault.message += f" (task {task})"
+                report.faults.append(fault)

@@ -1,0 +1,59 @@
+"""Which bags come before a bag, and which behind it, when a pilot asks for tasks."""
+
+from collections.abc import Iterator
+
+from covey.core import matching
+from covey.core.dispatch import Candidate, has_work, ordered
+from covey.core.findings import Rival
+from covey.core.fitting import serves
+from covey.core.looking import View, cases
+from covey.core.model import BagStatus
+from covey.core.state import Bag, Pilot, State
+from covey.core.verdicts import lets
+
+MOST_BAGS = 100  # whose policies are asked
+
+
+def _order(state: State, now: float, pilot: Pilot, ours: Bag) -> list[Candidate]:
+    """Bags with tasks for this pilot, as it takes them. Ours is among them in any case."""
+    found: list[Candidate] = []
+    for bag in state.bags.values():
+        if len(found) >= MOST_BAGS and bag is not ours:
+            continue
+        if bag is not ours and not _competes(state, pilot, bag):
+            continue
+        if bag.policy.plain:
+            found.append(Candidate(bag))
+            continue
+        view = View(state, now, bag)
+        ranks = []
+        for case in cases(bag, bag.policy):
+            view.at(pilot, case)
+            if lets(view):
+                ranks.append(matching.as_number(view.named("Rank"), 0.0))
+        if ranks or bag is ours:
+            found.append(Candidate(bag, max(ranks, default=0.0)))
+    return list(ordered(found))
+
+
+def _competes(state: State, pilot: Pilot, bag: Bag) -> bool:
+    running = bag.status is BagStatus.RUNNING and bag.not_before <= state.durable
+    return running and serves(pilot.record, bag) and (has_work(bag) or bag.next < bag.total)
+
+
+def before(state: State, now: float, pilot: Pilot, ours: Bag) -> Iterator[Rival]:
+    for one in _order(state, now, pilot, ours):
+        if one.bag is ours:
+            return
+        yield _rival(one)
+
+
+def behind(state: State, now: float, pilot: Pilot, ours: Bag) -> list[Rival]:
+    order = _order(state, now, pilot, ours)
+    place = next(k for k, one in enumerate(order) if one.bag is ours)
+    return [_rival(one) for one in order[place + 1 :]]
+
+
+def _rival(one: Candidate) -> Rival:
+    bag, spec = one.bag, one.bag.spec
+    return Rival(bag=bag.id, name=spec.name, owner=spec.owner, rank=one.rank, waiting=bag.unsent())
