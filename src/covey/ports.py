@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from covey.core.actions import Change, LoadRows, Note, Refuse, Reply, Write
 from covey.core.events import Event
-from covey.core.model import BagId, BagSnapshot, JobRecord, RequestId, Snapshot
+from covey.core.model import BagId, BagSnapshot, JobRecord, PolicySpec, RequestId, Snapshot
 from covey.wire import (
     BagView,
     FailureGroup,
@@ -148,6 +148,10 @@ class Reader(Protocol):
 
     def waste(self, bag: int) -> WasteView:
         """At a cost that grows with what went wrong, not with the bag."""
+        ...
+
+    def policy(self, bag: int) -> PolicySpec | None:
+        """What decides for the bag, or decided when it was over."""
         ...
 
     def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[ReturnedFile]:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from covey.core.findings import BagAnswer, TaskAnswer
 from covey.core.space import Scalar
 from covey.pilot.messages import Answer, Enrol, Enrolled, Leave, Left, Piece, Printed, Sync
 
@@ -147,6 +148,22 @@ class WasteView(Struct, kw_only=True):
     discarded_seconds: float = 0.0
     lost: int = 0
     lost_seconds: float = 0.0
+
+
+class Explanation(Struct, kw_only=True):
+    """Why a bag, or a task of it, stands as it does. What core says is there as long as it holds
+    the bag; attempts that have ended, and waste, are the record's."""
+
+    bag: int
+    name: str
+    owner: str
+    names: list[str]
+    status: str
+    summary: str
+    answer: BagAnswer | None = None
+    task: TaskAnswer | None = None
+    attempts: list[ResultRow] = []  # of the task, those that have ended, oldest first
+    waste: WasteView
 
 
 class ReturnedFile(Struct, kw_only=True):

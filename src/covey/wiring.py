@@ -28,6 +28,7 @@ from covey.store.reading import SqliteReader
 from covey.store.sqlite import SqliteRecord
 from covey.store.tables import RowLoader, TableFiles
 from covey.store.writer import Writer
+from covey.wire import Explanation
 
 if TYPE_CHECKING:
     from covey.server.listening import Door
@@ -63,6 +64,13 @@ def open_reader(directory: Path) -> Reader:
     if not path.exists():
         raise NotFound(f"there is no covey store in {directory}")
     return SqliteReader(path, tables=TableFiles(open_blobs(directory)))
+
+
+def recount(directory: Path, bag: int, task: int) -> Explanation | None:
+    """Why a bag or a task stands as it does, without a server. Raises NotFound."""
+    from covey.server import recounting
+
+    return recounting.recount(open_reader(directory), bag, task)
 
 
 def open_blobs(directory: Path) -> Blobs:

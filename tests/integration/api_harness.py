@@ -24,6 +24,7 @@ from covey.core.model import (
     BagId,
     BagSnapshot,
     JobRecord,
+    PolicySpec,
     RequestId,
     Role,
     Rows,
@@ -44,15 +45,7 @@ from covey.server.gateway import Gateway
 from covey.server.invitations import Invitations, Whereabouts
 from covey.server.pilots import PilotCalls, respond
 from covey.server.tails import Tails
-from covey.wire import (
-    BagView,
-    HostView,
-    Output,
-    PilotView,
-    ResultQuery,
-    ResultRow,
-    WasteView,
-)
+from covey.wire import BagView, HostView, Output, PilotView, ResultQuery, ResultRow, WasteView
 
 TOKEN, SECRET = "a token", "a secret"
 HERE = Whereabouts("https://here", "a certificate")
@@ -81,6 +74,7 @@ class Shelf:
     def __init__(self) -> None:
         self.asked: list[Any] = []
         self.views: dict[int, BagView] = {}
+        self.policies: dict[int, PolicySpec] = {}
         self.rows: list[ResultRow] = []
         self.parts: Callable[[], Iterator[bytes]] = lambda: iter(())
         self.groups: list[Any] = []
@@ -124,6 +118,10 @@ class Shelf:
     def failed_tasks(self, bag: int, causes: tuple[str, ...]) -> list[int]:
         self._note("failed_tasks", bag, causes)
         return self.failed
+
+    def policy(self, bag: int) -> PolicySpec | None:
+        self._note("policy", bag)
+        return self.policies.get(bag)
 
     def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[Any]:
         self._note("files", bag, after, limit)

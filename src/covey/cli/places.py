@@ -15,6 +15,8 @@ from covey.client import embedded
 from covey.client.client import Client
 from covey.config import Config
 from covey.core.errors import BadConfig, NotFound
+from covey.core.findings import PolicyView
+from covey.core.model import PolicySpec
 from covey.pilot.dial import context_for
 from covey.wire import (
     BagView,
@@ -45,6 +47,8 @@ class Source(Protocol):
     def failures(self, bag: int, limit: int = 100) -> list[FailureGroup]: ...
 
     def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[ReturnedFile]: ...
+
+    def policy(self, bag: int) -> PolicyView | PolicySpec | None: ...
 
     def hosts(self) -> list[HostView]: ...
 

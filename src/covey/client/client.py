@@ -9,9 +9,11 @@ from msgspec import Struct
 
 from covey.client.http import Connection, Endpoint, Find, Tell, quiet
 from covey.core.errors import NotFound, ServerAway
-from covey.core.model import BagSpec, Segment
+from covey.core.findings import Listed, PolicyView, Report
+from covey.core.model import BagSpec, PolicySpec, Segment
 from covey.wire import (
     BagView,
+    Explanation,
     FailureGroup,
     HostView,
     Issued,
@@ -141,6 +143,32 @@ class Client:
 
     def running(self, bag: BagRef, limit: int = 1000) -> list[RunningRow]:
         return self._get(f"/bags/{bag}/running", list[RunningRow], {"limit": limit})
+
+    def explain(self, bag: BagRef, task: int = -1) -> Explanation:
+        """Why it stands as it does; with a task, why that one does. Raises NotFound."""
+        return self._get(f"/bags/{bag}/explain", Explanation, {"task": task})
+
+    # -- policies --------------------------------------------------------------------------
+
+    def policy(self, bag: BagRef) -> PolicyView:
+        """What decides for it. Raises NotFound."""
+        return self._get(f"/bags/{bag}/policy", PolicyView)
+
+    def set_policy(self, bag: BagRef, policy: PolicySpec) -> int:
+        """Let this decide from now on: 1, or 0 if the bag is over. Raises Refused, with words, if
+        it is no policy; then the old one goes on deciding."""
+        sent = msgspec.json.encode(policy)
+        return self.connection.ask(Count, "PUT", f"{API}/bags/{bag}/policy", None, sent).count
+
+    def check_policy(self, policy: PolicySpec | None, bag: BagRef | None = None) -> Report:
+        """What is wrong with it, for that bag (without a policy: with the bag's own) or for one
+        that might be submitted."""
+        path = "/policy/check" if bag is None else f"/bags/{bag}/policy/check"
+        return self._post(path, Report, body=policy)
+
+    def attributes(self) -> list[Listed]:
+        """What policies can look at, with examples from this server."""
+        return self._get("/policy/attributes", list[Listed])
 
     # -- results ---------------------------------------------------------------------------
 

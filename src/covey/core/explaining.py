@@ -182,7 +182,8 @@ def _ask_pilots(
     here = (PilotStatus.ACTIVE, PilotStatus.SUSPECTED)
     pilots = list(islice((p for p in can_see(state, bag) if p.status in here), MOST_PILOTS))
     answer.hosts = len({pilot.record.host for pilot in pilots})
-    verdicts = lenient([judge(state, now, view, pilot, classes) for pilot in pilots])
+    judged = (judge(state, now, view, one, classes) for one in pilots if not view.tired())
+    verdicts = lenient(list(judged))
     able = [one for one in verdicts if one.kind in ABLE]
     answer.able = len({one.pilot.record.host for one in able})
     answer.near = nearest(verdicts)
@@ -291,6 +292,8 @@ def _replication(view: View, tasks: Iterable[int] | None = None) -> Replication:
         return Replication(active=False, text=f"no running task gets another attempt: {why}")
     found = Replication(active=True, text="")
     for task in islice(view.bag.live if tasks is None else tasks, MOST_TASKS):
+        if view.tired():
+            break
         view.of_task(task)
         wants = view.named("ReplicationRequirements")
         most = int(max(1.0, matching.as_number(view.named("MaxReplicas"), 2.0)))

@@ -18,6 +18,7 @@ from covey.core.space import Scalar
 from covey.core.state import Bag, Pilot, State
 
 MOST_CASES = 20  # classes of a bag that are looked at
+MOST_STEPS = 500_000  # for one question: nobody else is answered meanwhile
 MOST_SAMPLED = 200  # tasks, in search of different values
 
 
@@ -37,6 +38,7 @@ class View:
     ) -> None:
         self.state, self.now, self.bag = state, now, bag
         self.compiled = compiled or Compiled(bag.policy.spec)
+        self.spent = 0  # steps of evaluating, so far
         self.reason = ""  # of the last value, if it is an error for want of time
         self._around = Ad()
         self._own = self.compiled.ad.within(self._around)
@@ -51,6 +53,10 @@ class View:
         table["queue"] = self._ad("queue", None)
         self.tail = self._tail()
         self._own["Tail"] = self.tail
+
+    def tired(self) -> bool:
+        """Whether this question has been looked into for long enough."""
+        return self.spent > MOST_STEPS
 
     def _tail(self) -> bool:
         if self.bag.open:
@@ -94,7 +100,7 @@ class View:
     def value(self, node: Node) -> Any:
         context = Context(now=self.now)
         found = Expression(node).evaluate(self._own, None, context)
-        self.reason = context.reason
+        self.reason, self.spent = context.reason, self.spent + max(1, context.spent)
         return found
 
     def values(self, node: Node) -> dict[str, str]:

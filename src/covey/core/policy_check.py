@@ -181,7 +181,10 @@ def _dispatch(
     holding: list[set[tuple[str, int]]] = [set() for _ in conditions]
     meeting: set[tuple[str, int]] = set()
     wrong: set[str] = set()
-    for pilot in pilots:
+    for tried, pilot in enumerate(pilots):
+        if view.tired():
+            report.notes.append(f"it was tried on {tried:,} of {len(pilots):,} pilots")
+            break
         for number, case in enumerate(classes):
             view.at(pilot, case)
             place = (pilot.record.host, number)
@@ -301,6 +304,8 @@ def _replication(report: Report, view: View, sources: dict[str, Written]) -> Non
         return
     wrong: set[str] = set()
     for task in islice(view.bag.live, MOST_RUNNING):
+        if view.tired():
+            break
         view.of_task(task)
         for name in ("ReplicationRequirements", "MaxReplicas"):
             value = view.named(name)

@@ -25,6 +25,7 @@ from covey.server.admission import Admission
 from covey.server.asking import Asking, caller_of, choice, number
 from covey.server.auth import ACT, ACT_ON_OWN, MANAGE, SEE, SEE_OWN, Needs
 from covey.server.bags import BagCalls
+from covey.server.policies import PolicyCalls
 from covey.server.results import ResultCalls
 from covey.server.rights import RightCalls
 from covey.server.tails import Tails
@@ -69,6 +70,7 @@ class Api:
         self._more = more
         self._bags = BagCalls(asking, admission)
         self._results = ResultCalls(asking, tails)
+        self._policies = PolicyCalls(asking)
         self._files = files
         self._started = asking.clock.now()
         self._store = store
@@ -83,7 +85,10 @@ class Api:
         def act(path: str, handler: Handler, needs: Needs, status: int = 200) -> Route:
             return Route(PREFIX + path, self.guarded(handler, needs, status), methods=["POST"])
 
-        bags, results, rights = self._bags, self._results, self._rights
+        def put(path: str, handler: Handler, needs: Needs) -> Route:
+            return Route(PREFIX + path, self.guarded(handler, needs), methods=["PUT"])
+
+        bags, results, rights, policies = self._bags, self._results, self._rights, self._policies
         return [
             see("/openapi.json", self._describe, SEE),
             see("/server", self._server, SEE),
@@ -94,6 +99,9 @@ class Api:
             see("/tokens", rights.all, ACT),
             act("/tokens", rights.issue, ACT, 201),
             act("/tokens/{token}/revoke", rights.revoke, ACT),
+            see("/policy/attributes", policies.attributes, SEE),
+            see("/policy/presets", policies.presets, SEE),
+            act("/policy/check", policies.check, ACT),
             act("/bags", bags.submit, ACT, 201),
             see("/bags", bags.all, SEE),
             see("/bags/{bag}", bags.one, SEE),
@@ -104,6 +112,10 @@ class Api:
             act("/bags/{bag}/resume", bags.resume, ACT_ON_OWN),
             act("/bags/{bag}/retry", bags.retry, ACT_ON_OWN),
             act("/bags/{bag}/purge", bags.purge, ACT_ON_OWN),
+            see("/bags/{bag}/policy", policies.one, SEE_OWN),
+            put("/bags/{bag}/policy", policies.change, ACT_ON_OWN),
+            act("/bags/{bag}/policy/check", policies.check_of, ACT_ON_OWN),
+            see("/bags/{bag}/explain", policies.explain, SEE_OWN),
             see("/bags/{bag}/running", bags.running, SEE_OWN),
             see("/bags/{bag}/results", results.results, SEE_OWN),
             see("/bags/{bag}/failures", results.failures, SEE_OWN),

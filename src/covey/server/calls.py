@@ -9,7 +9,8 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from covey.core.actions import Done, Submitted
-from covey.core.model import BagSpec
+from covey.core.findings import Listed, PolicyView, Report
+from covey.core.model import BagSpec, PolicySpec
 from covey.pilot.messages import Answer, Enrol, Enrolled, Leave, Left, Printed, Sync
 from covey.server.auth import ACT, ACT_ON_OWN, MANAGE, SEE, SEE_OWN, Needs
 from covey.server.bags import Append, Pause, Retry
@@ -17,6 +18,7 @@ from covey.server.invitations import NewInvitation
 from covey.server.rights import NewToken
 from covey.wire import (
     BagView,
+    Explanation,
     FailureGroup,
     HostView,
     Invitation,
@@ -95,6 +97,7 @@ def all_calls() -> list[Call]:
         *_open_calls(),
         *_server_calls(),
         *_bag_calls(),
+        *_policy_calls(),
         *_result_calls(),
         *_file_calls(),
         *_pilot_calls(),
@@ -172,6 +175,48 @@ def _bag_calls() -> list[Call]:
         _order("retry", "try given-up tasks again", takes=Retry, takes_nothing_too=True),
         _order("purge", "remove what it keeps", query=("what",)),
         _look(f"{BAG}/running", "what is out with pilots", SEE_OWN, list[RunningRow], "limit"),
+    ]
+
+
+def _policy_calls() -> list[Call]:
+    policy = f"{BAG}/policy"
+    return [
+        _look(f"{API}/policy/attributes", "what policies can look at", SEE, list[Listed]),
+        _look(f"{API}/policy/presets", "policies that have a name", SEE, list[PolicyView]),
+        _do(
+            f"{API}/policy/check",
+            "what is wrong with a policy",
+            ACT,
+            Report,
+            takes=PolicySpec,
+            refuses=(413,),
+        ),
+        _look(policy, "what decides for a bag", SEE_OWN, PolicyView),
+        Call(
+            method="PUT",
+            path=policy,
+            summary="let another policy decide from now on",
+            needs=ACT_ON_OWN,
+            takes=PolicySpec,
+            gives=Done,
+            refuses=(404, 409, 413),
+        ),
+        _do(
+            f"{policy}/check",
+            "what is wrong with this policy, or with the one that it has",
+            ACT_ON_OWN,
+            Report,
+            takes=PolicySpec,
+            takes_nothing_too=True,
+            refuses=(404, 413),
+        ),
+        _look(
+            f"{BAG}/explain",
+            "why it, or a task of it, stands as it does",
+            SEE_OWN,
+            Explanation,
+            "of",
+        ),
     ]
 
 

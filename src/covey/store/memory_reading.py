@@ -17,6 +17,7 @@ from covey.core.model import (
     EndRecord,
     PilotId,
     PilotRecord,
+    PolicySpec,
     Reopening,
     Rows,
     Segment,
@@ -158,6 +159,13 @@ class MemoryReader:
     def waste(self, bag: int) -> WasteView:
         found = self._bags.get(BagId(bag))
         return WasteView() if found is None else _waste(found)
+
+    def policy(self, bag: int) -> PolicySpec | None:
+        found = self._bags.get(BagId(bag))
+        if found is None:
+            return None
+        changed = found.record.policy
+        return found.record.spec.policy if changed is None else changed
 
     def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[ReturnedFile]:
         found = self._bags.get(BagId(bag))

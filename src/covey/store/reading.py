@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from covey.core.errors import InvalidQuery, StoreError
-from covey.core.model import BagSpec, Segment
+from covey.core.model import BagSpec, PolicySpec, Segment
 from covey.core.numbering import names_in
 from covey.store import (
     connecting,
@@ -158,6 +158,14 @@ class SqliteReader:
     def waste(self, bag: int) -> WasteView:
         with self._reading() as connection:
             return waste.of(connection, bag)
+
+    def policy(self, bag: int) -> PolicySpec | None:
+        with self._reading() as connection:
+            query = "SELECT spec, policy FROM bags WHERE id = ?"
+            row = connection.execute(query, (bag,)).fetchone()
+        if row is None:
+            return None
+        return rows.spec_from(row[0]).policy if row[1] is None else rows.policy_from(row[1])
 
     def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[ReturnedFile]:
         with self._reading() as connection:

@@ -105,6 +105,10 @@ def policy_text(policy: PolicySpec | None) -> str | None:
     return None if policy is None else msgspec.json.encode(policy).decode()
 
 
+def policy_from(text: str) -> PolicySpec:
+    return _policy.decode(text)
+
+
 def history_text(history: History) -> str:
     """Empty if nothing is remembered."""
     return "" if history == History() else msgspec.json.encode(history).decode()
@@ -130,7 +134,7 @@ def bag_from(row: tuple[Any, ...], segments: tuple[Segment, ...]) -> BagRecord:
         reason=reason,
         open=bool(open_),
         segments=segments,
-        policy=None if policy is None else _policy.decode(policy),
+        policy=None if policy is None else policy_from(policy),
     )
 
 

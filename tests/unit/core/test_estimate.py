@@ -1,8 +1,8 @@
 """Estimates that are not absurd."""
 
 from covey.core.estimate import estimate, stragglers
-from covey.core.explaining import hindrance
 from covey.core.events import JobEnded
+from covey.core.explaining import hindrance
 from covey.core.model import BagId, Need
 from covey.pilot.messages import Answer, End
 from tests.unit.core.table import Table, replies, spec

@@ -3,8 +3,8 @@
 from msgspec import structs
 
 from covey.core.actions import Action, Done, Problem, RecordEnds, Refuse, SaveHost, SavePilotStatus
-from covey.core.explaining import hindrance
 from covey.core.events import DrainRequested, PilotDismissed, PilotEnrolled
+from covey.core.explaining import hindrance
 from covey.core.model import BagId, PilotId
 from covey.core.tokens import hand_job
 from covey.pilot.messages import Answer, Enrol, Enrolled

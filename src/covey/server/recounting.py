@@ -1,0 +1,96 @@
+"""Why a bag or a task stands as it does: what core says, together with what the record knows.
+Without a server the record tells alone."""
+
+from typing import NamedTuple
+
+from covey.core import explaining
+from covey.core.errors import NotFound
+from covey.core.state import Bag, State
+from covey.pilot.messages import OK
+from covey.ports import Reader
+from covey.wire import BagView, Explanation, ResultRow, WasteView
+
+
+class Ended(NamedTuple):
+    """What is over: attempts of the task that was asked about, and waste."""
+
+    attempts: list[ResultRow]
+    waste: WasteView
+
+
+def ended(reader: Reader, bag: int, task: int) -> Ended:
+    return Ended(reader.attempts(bag, task) if task >= 0 else [], reader.waste(bag))
+
+
+def explained(state: State, now: float, bag: Bag, task: int, past: Ended) -> Explanation:
+    """Of a bag that core holds; with `task` -1 of all of it."""
+    of_task = explaining.of_task(state, now, bag, task) if task >= 0 else None
+    waits = of_task is None or of_task.state == "waiting"
+    answer = explaining.of_bag(state, now, bag, task if task >= 0 else None) if waits else None
+    summary = answer.summary if answer is not None else ""
+    if of_task is not None:
+        summary = of_task.summary
+        if of_task.state in ("done", "failed") and past.attempts:
+            summary = _how_it_ended(past.attempts)
+    return Explanation(
+        bag=bag.id,
+        name=bag.spec.name,
+        owner=bag.spec.owner,
+        names=[] if bag.spec.calls else bag.body.names,
+        status=bag.status.value,
+        summary=summary,
+        answer=answer,
+        task=of_task,
+        attempts=past.attempts,
+        waste=past.waste,
+    )
+
+
+def recount(reader: Reader, bag: int, task: int = -1) -> Explanation | None:
+    """Of a bag that nobody works on. Raises NotFound for a task that it does not have."""
+    view = reader.bag(bag)
+    if view is None:
+        return None
+    if task >= view.total:
+        raise NotFound(no_task(bag, task, view.total))
+    past = ended(reader, bag, task)
+    return Explanation(
+        bag=view.id,
+        name=view.name,
+        owner=view.owner,
+        names=view.names,
+        status=view.status,
+        summary=_of_task(view, past.attempts) if task >= 0 else _of_bag(view),
+        attempts=past.attempts,
+        waste=past.waste,
+    )
+
+
+def no_task(bag: int, task: int, total: int) -> str:
+    return f"bag {bag} has no task {task}: its tasks are 0 to {total - 1}"
+
+
+def _of_bag(view: BagView) -> str:
+    if not view.over:
+        why = f" ({view.reason})" if view.reason else ""
+        return f"it is {view.status}{why}, but no server works on it: any covey run starts one"
+    failed = f", {view.failed:,} given up" if view.failed else ""
+    return f"it is {view.status}: {view.done:,} of {view.total:,} tasks done{failed}"
+
+
+def _of_task(view: BagView, attempts: list[ResultRow]) -> str:
+    if any(one.counted for one in attempts):
+        return _how_it_ended(attempts)
+    if view.over:
+        return f"it did not run to its end: its bag is {view.status}"
+    return "it has no result yet, and no server works on its bag"
+
+
+def _how_it_ended(attempts: list[ResultRow]) -> str:
+    last = next((one for one in reversed(attempts) if one.counted), attempts[-1])
+    others = len(attempts) - 1
+    besides = f"; {others} more attempt{'s' * (others > 1)} did not count" if others else ""
+    if last.outcome == OK:
+        return f"it is done, by attempt {last.attempt} on {last.host}{besides}"
+    why = last.cause or last.message or last.outcome
+    return f"it was given up: {why}, on {last.host}{besides}"
