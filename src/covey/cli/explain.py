@@ -1,0 +1,176 @@
+"""`covey explain`: why a bag waits, and why a task is where it is."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from covey.cli import formats, places
+from covey.cli.base import Command, bag_argument, json_option, print_json, settings
+from covey.core.errors import NotFound
+
+if TYPE_CHECKING:
+    from covey.core.findings import BagAnswer, Near, Reason, Replication, Rival, Running
+    from covey.wire import Explanation, ResultRow, WasteView
+
+MOST_ATTEMPTS = 20
+
+
+@click.command(cls=Command)
+@bag_argument
+@click.argument("task", required=False, type=click.IntRange(min=0))
+@json_option
+def explain(bag: str, task: int | None, as_json: bool) -> None:
+    """Say why a bag (the latest one if none is named) waits, or why one of its tasks waits, runs
+    where it runs, or got another attempt. The short answer comes first.
+
+    \b
+    covey explain
+    covey explain 3
+    covey explain 3 17 --json
+    """
+    config = settings()
+    client = places.running_client(config)
+    number = -1 if task is None else task
+    seen = places.find_bag(client or places.reader(config), bag)
+    if client is not None:
+        found = client.explain(seen.id, number)
+    else:
+        from covey.wiring import recount
+
+        told = recount(config.directory, seen.id, number)
+        if told is None:
+            raise NotFound(f"there is no bag {seen.id}; 'covey bags' lists them")
+        found = told
+    if as_json:
+        print_json(found)
+    else:
+        click.echo("\n".join(_lines(found, task)))
+
+
+def _lines(found: "Explanation", task: int | None) -> Iterator[str]:
+    title = f"bag {found.bag} {found.name}".rstrip()
+    if task is not None:
+        values = found.task.values if found.task is not None else {}
+        told = ", ".join(f"{name}={value}" for name, value in values.items())
+        title += f", task {task}" + (f" ({told})" if told else "")
+    yield f"{title}: {found.summary}"
+    facts = [*_of_task(found), *_of_bag(found), *_waste(found.waste, task is None)]
+    if facts:
+        yield ""
+    width = max((len(name) for name, _ in facts), default=0)
+    before = ""
+    for name, fact in facts:
+        yield f"{name if name != before else '':<{width}}  {fact}"
+        before = name
+
+
+def _of_bag(found: "Explanation") -> Iterator[tuple[str, str]]:
+    answer = found.answer
+    if answer is None:
+        return
+    if found.task is None:
+        yield "tasks", _counts(answer)
+    for reason in answer.reasons:
+        yield "why", _reason(reason)
+    if answer.waiting and answer.hosts:
+        yield "hosts", f"{answer.able:,} of {answer.hosts:,} that are here could run what waits"
+    if answer.able == 0:
+        for near in answer.near:
+            yield "close", _near(near)
+    for rival in answer.first:
+        yield "first", f"{_rival(rival)}, on {answer.first_on}"
+    if found.task is None:
+        yield "tail", "it is in its tail" if answer.tail else "it is not in its tail"
+        yield from _replicas(answer.replication, answer.replicas)
+
+
+def _counts(answer: "BagAnswer") -> str:
+    parts = [
+        f"{answer.done:,} done",
+        f"{answer.failed:,} failed",
+        f"{answer.running:,} running",
+        f"{answer.waiting:,} waiting",
+    ]
+    if answer.doubtful:
+        parts.append(f"{answer.doubtful:,} in doubt")
+    return f"{answer.total:,}: {', '.join(parts)}"
+
+
+def _reason(reason: "Reason") -> str:
+    import time
+
+    named = f" ({', '.join(reason.hosts)})" if reason.hosts and reason.kind != "order" else ""
+    left = reason.until - time.time()
+    until = f"; that ends in {formats.duration(left)}" if reason.until and left > 0 else ""
+    return reason.text + named + until
+
+
+def _near(near: "Near") -> str:
+    values = ", ".join(f"{name} is {value}" for name, value in near.values.items())
+    return f"{near.host} lacks {' and '.join(near.missing)}" + (f" ({values})" if values else "")
+
+
+def _rival(rival: "Rival") -> str:
+    name = f" {rival.name}" if rival.name else ""
+    rank = f"rank {rival.rank:.6g}, " if rival.rank else ""
+    return f"bag {rival.bag}{name} ({rank}{formats.count(rival.waiting, 'task')} to send)"
+
+
+def _replicas(replication: "Replication", sent: int = 0) -> Iterator[tuple[str, str]]:
+    already = f"; {sent:,} sent so far" if sent else ""
+    yield "replicas", replication.text + already
+    if replication.values:
+        told = ", ".join(f"{name} is {value}" for name, value in replication.values.items())
+        yield "replicas", f"where it is not true: {told}"
+
+
+def _of_task(found: "Explanation") -> Iterator[tuple[str, str]]:
+    task = found.task
+    for attempt in found.attempts[-MOST_ATTEMPTS:]:
+        yield "ended", _ended(attempt)
+    if task is None:
+        return
+    if task.tries or task.losses:
+        yield "before", f"it failed {task.tries:,} and was lost {task.losses:,} times"
+    for running in task.running:
+        yield "out", _running(running)
+        for rival in running.behind:
+            yield "behind it", f"{_rival(rival)}, on {running.host} now"
+    if task.replication is not None:
+        yield from _replicas(task.replication)
+
+
+def _running(running: "Running") -> str:
+    ahead = ", where it waits for a slot" if running.ahead else ""
+    parts = [f"attempt {running.attempt} on {running.host} ({running.site}){ahead}"]
+    parts.append(f"sent {formats.ago(running.sent)}: {running.text}")
+    if running.expired:
+        parts.append("its deadline has passed")
+    elif running.deadline:
+        parts.append(f"its deadline is {formats.clock(running.deadline)}")
+    if running.suspected:
+        parts.append("its pilot is silent")
+    return "; ".join(parts)
+
+
+def _ended(row: "ResultRow") -> str:
+    counted = "" if row.counted else ", does not count"
+    took = formats.duration(row.wall_seconds)
+    return f"attempt {row.attempt} on {row.host}: {formats.explained(row)} after {took}{counted}"
+
+
+def _waste(waste: "WasteView", whole: bool) -> Iterator[tuple[str, str]]:
+    if not whole:
+        return
+    parts = [
+        (waste.cancelled, waste.cancelled_seconds, "stopped when another was first"),
+        (waste.discarded, waste.discarded_seconds, "ended well too late"),
+        (waste.lost, waste.lost_seconds, "lost with their host"),
+    ]
+    told = [
+        f"{formats.count(count, 'attempt')} {words} ({formats.duration(seconds)})"
+        for count, seconds, words in parts
+        if count
+    ]
+    yield "waste", "; ".join(told) or "none so far"

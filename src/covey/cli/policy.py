@@ -1,0 +1,325 @@
+"""`covey policy`: see, check and change what decides for a bag."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from covey.cli import places
+from covey.cli.base import Command, bag_argument, json_option, leave, print_json, say, settings
+from covey.cli.tables import Column, render
+from covey.client.client import Client
+from covey.core.errors import NotFound
+
+if TYPE_CHECKING:
+    from covey.core.findings import Fault, Listed, PolicyView, Report
+    from covey.core.model import PolicySpec
+
+ORIGINS = {"owner": "as its owner wrote it", "default": "the default"}
+FATAL = ("syntax", "invalid")  # such a policy is refused
+
+
+@click.group()
+def policy() -> None:
+    """See, check and change what decides for a bag: where its tasks run, in which order, and
+    whether late ones get another attempt. docs/policies.md teaches it.
+
+    \b
+    covey policy attributes
+    covey policy show 3
+    covey policy set 3 preset=fast-tail requirements='Host.Memory > 8000'
+    covey policy check 3
+    """
+
+
+@policy.command(cls=Command, short_help="List what expressions can look at.")
+@json_option
+def attributes(as_json: bool) -> None:
+    """List everything that expressions can look at: its meaning, and its value just now, of a
+    host or a bag that the server knows.
+
+    \b
+    covey policy attributes
+    covey policy attributes --json | jq -r '.[] | select(.role == "Host") | .name'
+    """
+    client = places.running_client(settings())
+    if client is None:
+        from covey.core.catalogue import attributes_of
+
+        found = attributes_of(None, 0.0, None)
+    else:
+        found = client.attributes()
+    if as_json:
+        print_json(found)
+        return
+    columns = (Column("attribute"), Column("now"), Column("meaning"))
+    rows = [[f"{one.role}.{one.name}", one.example, one.text] for one in found]
+    click.echo(render(columns, rows))
+    _say_examples(found, client is None)
+
+
+def _say_examples(found: list["Listed"], alone: bool) -> None:
+    of = {one.role: one.of for one in found if one.of and one.role in ("Host", "Job")}
+    if alone:
+        say("values, and the tags of hosts, are shown while a server runs here")
+        return
+    if "Host" not in of:
+        say("no host is here, so there are no values of one; start a pilot: covey pilot-command")
+    told = ", ".join(of.values())
+    if told:
+        say(f"values are those of {told}; a Job has its parameters, too: Job.alpha")
+
+
+# -- one bag's -----------------------------------------------------------------------------------
+
+
+@policy.command(cls=Command, short_help="Show what decides for a bag, or a preset.")
+@bag_argument
+@click.option("--preset", metavar="NAME", help="Show this preset instead of a bag's policy.")
+@json_option
+def show(bag: str, preset: str | None, as_json: bool) -> None:
+    """Show the expressions that decide for a bag (the latest one if none is named), and where
+    each comes from.
+
+    \b
+    covey policy show
+    covey policy show 3 --json
+    covey policy show --preset reliable-tail
+    """
+    from covey.core import catalogue
+    from covey.core.model import PolicySpec
+
+    if preset is not None:
+        found = catalogue.view(PolicySpec(preset=preset))
+        title = f"preset {preset}"
+    else:
+        source = places.reader(settings())
+        seen = places.find_bag(source, bag)
+        found = _view(source, seen.id)
+        title = f"bag {seen.id} {seen.name}".rstrip()
+    if as_json:
+        print_json(found)
+    else:
+        click.echo("\n".join(_shown(title, found)))
+
+
+def _view(source: places.Source, bag: int) -> "PolicyView":
+    from covey.core import catalogue
+    from covey.core.findings import PolicyView
+
+    found = source.policy(bag)
+    if found is None:
+        raise NotFound(f"there is no bag {bag}; 'covey bags' lists them")
+    return found if isinstance(found, PolicyView) else catalogue.view(found, bag)
+
+
+def _shown(title: str, view: "PolicyView") -> list[str]:
+    lines = [f"{title}: preset {view.preset}", f"  {view.description}"]
+    for one in view.expressions:
+        origins = ", and ".join(_origin(text) for text in one.origins)
+        lines += ["", f"{one.name} ({origins})", *(f"  {line}" for line in one.text.splitlines())]
+    sticks = "once in its tail, always" if view.sticky_tail else "a tail may end again"
+    lines += ["", f"sticky_tail: {'true' if view.sticky_tail else 'false'} ({sticks})"]
+    if view.policy.failover_sites:
+        sites = ", ".join(view.policy.failover_sites)
+        lines.append(f"failover_sites: {sites} (for tasks that failed elsewhere)")
+    there = {one.name for one in view.expressions}
+    unsaid = {
+        "JobRequirements": "any host may run its tasks",
+        "Rank": "older bags come first",
+        "Concurrency": "pilots say how much is sent ahead",
+        "Deadline": "attempts are waited for as long as their pilots are heard of",
+    }
+    lines += [f"{name}: nothing, so {text}" for name, text in unsaid.items() if name not in there]
+    return lines
+
+
+def _origin(text: str) -> str:
+    kind, _, name = text.partition(" ")
+    if kind == "key":
+        return f"from the key {name}"
+    return f"from the preset {name}" if kind == "preset" else ORIGINS[kind]
+
+
+@policy.command(cls=Command)
+@json_option
+def presets(as_json: bool) -> None:
+    """List the policies that have a name.
+
+    \b
+    covey policy presets
+    covey policy show --preset fast-tail
+    """
+    from covey.core import catalogue
+    from covey.core.model import PolicySpec
+    from covey.core.policies import DEFAULT_PRESET, PRESETS
+
+    if as_json:
+        print_json([catalogue.view(PolicySpec(preset=name)) for name in PRESETS])
+        return
+    rows = [
+        [name + " (default)" * (name == DEFAULT_PRESET), one.text] for name, one in PRESETS.items()
+    ]
+    click.echo(render((Column("preset"), Column("what it is for")), rows))
+
+
+# -- changing ------------------------------------------------------------------------------------
+
+words_argument = click.argument("words", nargs=-1, metavar="[BAG] [KEY=VALUE]…")
+file_option = click.option(
+    "--file", metavar="FILE", help="The whole policy, from a TOML file; KEY=VALUE come after it."
+)
+
+
+@policy.command("set", cls=Command, short_help="Change what decides for a bag.")
+@words_argument
+@file_option
+@json_option
+def set_(words: tuple[str, ...], file: str | None, as_json: bool) -> None:
+    """Change what decides for a bag that is not over: the latest one if none is named. Tasks that
+    are out stay where they are.
+
+    Keys: preset, requirements, rank, concurrency, deadline, replication, tail, sticky_tail,
+    max_replicas, only_sites, avoid_sites, only_hosts, avoid_hosts, failover_sites; lists have
+    commas. An empty value removes what was said. Attributes' names are keys, too: Rank=….
+
+    \b
+    covey policy set 3 preset=fast-tail
+    covey policy set 3 requirements='Host.Memory > 8000 && Host.ErrorRate < 0.1' deadline=30m
+    covey policy set avoid_hosts=n17,n18 rank=
+    covey policy set 3 --file policy.toml
+    """
+    from covey.cli.policy_words import changed, from_file, split
+
+    named, pairs = split(words)
+    if file is None and not pairs:
+        raise click.UsageError("what is to change? Say KEY=VALUE, or --file FILE")
+    read = None if file is None else from_file(file)
+    config = settings()
+    bag = places.find_bag(places.reader(config), named or "latest")
+    if bag.over:
+        raise click.ClickException(f"bag {bag.id} is {bag.status}: no policy decides any more")
+    client = places.client(config)
+    before = _view(client, bag.id)
+    after = changed(before.policy if read is None else read, pairs)
+    report = client.check_policy(after, bag.id)
+    if any(one.kind in FATAL for one in report.faults):
+        _tell(report, as_json)
+        leave(1)
+    client.set_policy(bag.id, after)
+    found = _view(client, bag.id)
+    if as_json:
+        print_json({"bag": bag.id, "before": before, "after": found, "check": report})
+        return
+    told = list(_changes(before, found))
+    click.echo("\n".join([f"bag {bag.id}:" + " nothing is different" * (not told), *told]))
+    if report.faults:
+        say("this decides now, but look:")
+        for line in _told(report):
+            click.echo(line, err=True)
+
+
+def _changes(before: "PolicyView", after: "PolicyView") -> list[str]:
+    old = {one.name: one.text for one in before.expressions}
+    new = {one.name: one.text for one in after.expressions}
+    for view, texts in ((before, old), (after, new)):
+        texts["sticky_tail"] = "true" if view.sticky_tail else "false"
+        texts["failover_sites"] = ", ".join(view.policy.failover_sites)
+    lines = []
+    for name in dict.fromkeys([*old, *new]):
+        was, now = old.get(name, ""), new.get(name, "")
+        if was != now:
+            lines += [f"  {name}", f"    - {was or 'nothing'}", f"    + {now or 'nothing'}"]
+    return lines
+
+
+# -- checking ------------------------------------------------------------------------------------
+
+
+@policy.command(cls=Command, short_help="Look for mistakes, and for hosts that it fits.")
+@words_argument
+@file_option
+@json_option
+def check(words: tuple[str, ...], file: str | None, as_json: bool) -> None:
+    """Look for mistakes in a bag's policy, in a file, or in KEY=VALUE (for a bag: as if it were
+    set there). Nothing changes.
+
+    Finds what does not parse, attributes that there are not, expressions that are an error on
+    some host, and requirements that no host meets, with the part that is to blame. The exit
+    status is 1 if anything is wrong. Without a server only the words are looked at.
+
+    \b
+    covey policy check 3
+    covey policy check requirements='Host.cpu_mhz > 2500 && Host.ErorRate < 0.1'
+    covey policy check 3 rank='Host.NumCpus'
+    covey policy check --file policy.toml
+    """
+    from covey.cli.policy_words import from_file, split
+
+    named, pairs = split(words)
+    read = None if file is None else from_file(file)
+    client = places.running_client(settings())
+    if read is None and (named is not None or not pairs):
+        report = _check_bag(client, named or "latest", pairs)
+    else:
+        report = _check_words(client, named, read, pairs)
+    _tell(report, as_json)
+    leave(1 if report.faults else 0)
+
+
+def _check_bag(client: Client | None, reference: str, pairs: list[str]) -> "Report":
+    from covey.cli.policy_words import changed
+    from covey.core.policy_check import examine
+
+    source = client or places.reader(settings())
+    bag = places.find_bag(source, reference)
+    asked = changed(_view(source, bag.id).policy, pairs)
+    if client is None:
+        return examine(None, 0.0, asked)
+    return client.check_policy(asked, bag.id)
+
+
+def _check_words(
+    client: Client | None, named: str | None, read: "PolicySpec | None", pairs: list[str]
+) -> "Report":
+    from covey.cli.policy_words import changed
+    from covey.core.model import PolicySpec
+    from covey.core.policy_check import examine
+
+    asked = changed(read or PolicySpec(), pairs)
+    if client is None:
+        return examine(None, 0.0, asked)
+    bag = None if named is None else places.find_bag(client, named).id
+    return client.check_policy(asked, bag)
+
+
+def _tell(report: "Report", as_json: bool) -> None:
+    if as_json:
+        print_json(report)
+        return
+    for line in _told(report):
+        click.echo(line)
+    for note in report.notes:
+        say(note)
+    if not report.faults:
+        there = f"; it fits {report.meeting:,} of {report.hosts:,} hosts" if report.hosts else ""
+        say(f"nothing wrong was found{there}")
+
+
+def _told(report: "Report") -> list[str]:
+    lines = [_fault(one) for one in report.faults]
+    if any(one.kind == "never" for one in report.faults) and report.parts:
+        rows = [[f"{one.hosts:,} of {report.hosts:,}", one.text] for one in report.parts]
+        lines.append(render((Column("hosts", right=True), Column("where this holds")), rows))
+        for group in report.apart:
+            if len(group) > 1:
+                lines.append(f"never true together: {'  and  '.join(group)}")
+    return lines
+
+
+def _fault(fault: "Fault") -> str:
+    from covey.cli.classad_findings import Finding
+
+    if not fault.line:
+        return f"{fault.name}: {fault.message}"
+    finding = Finding(fault.line, fault.column, fault.message, tuple(fault.near))
+    return f"{fault.name}: {finding.show(fault.text)}"
