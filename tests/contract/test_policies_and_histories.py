@@ -84,6 +84,19 @@ def test_a_bag_that_is_over_keeps_its_policy(kept: Kept) -> None:
     assert policies(kept) == {1: FULL}
 
 
+def test_a_reader_knows_what_decides(kept: Kept) -> None:
+    kept.record.apply([SaveBag(bag(1, 2, policy=PolicySpec(rank="1"))), SaveBag(bag(2, 2))])
+    assert [kept.reader.policy(id_) for id_ in (1, 2, 3)] == [
+        PolicySpec(rank="1"),
+        PolicySpec(),
+        None,
+    ]
+    kept.record.apply([SavePolicy(BAG, FULL)])
+    assert kept.reader.policy(1) == FULL
+    kept.record.apply([SavePolicy(BAG, PolicySpec())])
+    assert kept.reader.policy(1) == PolicySpec()
+
+
 # -- histories -----------------------------------------------------------------------------
 
 LONG = History(

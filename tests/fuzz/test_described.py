@@ -57,6 +57,7 @@ MORE_TO_IT = {
     "POST /api/v1/bags/{bag}/append",
     "POST /api/v1/bags/{bag}/retry",
     "POST /api/v1/bags/{bag}/purge",
+    "PUT /api/v1/bags/{bag}/policy",
     "GET /api/v1/bags/{bag}/results",
     "POST /api/v1/files/missing",
     "PUT /api/v1/files/{digest}",

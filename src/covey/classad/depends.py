@@ -6,7 +6,13 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Se
 from covey.classad.ads import Ad, as_node
 from covey.classad.evaluation import SPECIAL_NAMES, function_of
 from covey.classad.functions import FUNCTIONS
-from covey.classad.nodes import Call, Node, Reference
+from covey.classad.nodes import Call, Literal, Node, Reference
+from covey.classad.regex import compiled
+from covey.classad.values import ClassAdError
+
+PATTERN_FIRST = frozenset(
+    ["regexp", "regexpmember", "regexps", "replace", "replaceall", "stringlist_regexpmember"]
+)
 
 
 def dependencies(thing: Any, ad: Optional[Ad] = None) -> Set[str]:
@@ -81,8 +87,8 @@ class Finding(NamedTuple):
 
 
 def check(thing: Any, known_names: Optional[Iterable[str]] = None) -> List[Finding]:
-    """Calls of functions that there are not, or with too few or too many arguments; and, of the
-    attributes that are not bound inside, those that are not among `known_names`."""
+    """Calls of functions that there are not, or with too few or too many arguments; patterns that
+    are refused; and, of the attributes that are not bound inside, those not among `known_names`."""
     known = None if known_names is None else {name.lower(): name for name in known_names}
     return sorted(set(examine(as_node(thing), None, known)))
 
@@ -104,13 +110,23 @@ def examine_call(node: Call) -> List[Finding]:
         near = near_names(node.name, {key: each.name for key, each in FUNCTIONS.items()})
         return [Finding(node.position, "there is no function " + node.name, near)]
     if function_of(node):
-        return []
+        return examine_pattern(node) if node.key in PATTERN_FIRST else []
     wanted = str(function.least)
     if function.most != function.least:
         wanted += " or more" if function.most is None else " to %d" % function.most
     wanted += " argument" if wanted == "1" else " arguments"
     message = "%s takes %s, not %d" % (function.name, wanted, len(node.arguments))
     return [Finding(node.position, message)]
+
+
+def examine_pattern(node: Call) -> List[Finding]:
+    pattern = node.arguments[0]
+    if isinstance(pattern, Literal) and isinstance(pattern.value, str):
+        try:
+            compiled(pattern.value, frozenset())
+        except ClassAdError as problem:
+            return [Finding(pattern.position, "this pattern is refused: %s" % problem)]
+    return []
 
 
 def examine_path(

@@ -15,13 +15,9 @@ from covey.classad import (
     parse_ad,
     unparse,
 )
-from covey.classad.nodes import Call, Literal, Node
-from covey.classad.regex import compiled
-from covey.classad.values import ClassAdError, Value
+from covey.classad.nodes import Node
+from covey.classad.values import Value
 
-PATTERN_FIRST = frozenset(
-    {"regexp", "regexpmember", "regexps", "replace", "replaceall", "stringlist_regexpmember"}
-)
 INDENT = "    "
 NARROW = 96  # an ad within an ad that fits in so many columns stays on its line
 _STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|//|/\*', re.DOTALL)
@@ -49,31 +45,13 @@ def findings(text: str, is_ad: bool, known: Sequence[Ad]) -> list[Finding]:
     except SyntaxProblem as problem:
         return [_at(text, problem.position, f"expected {problem.expected}")]
     names = [name for ad in known for name in _paths(ad)]
-    found = [_at(text, *one) for one in check(tree, names or None)]
-    found += [one for node in _walk(tree) for one in _of_pattern(text, node)]
-    return sorted(found)
-
-
-def _of_pattern(text: str, node: Node) -> Iterator[Finding]:
-    if isinstance(node, Call) and node.name.lower() in PATTERN_FIRST and node.arguments:
-        pattern = node.arguments[0]
-        if isinstance(pattern, Literal) and isinstance(pattern.value, str):
-            try:
-                compiled(pattern.value, frozenset())
-            except ClassAdError as problem:
-                yield _at(text, pattern.position, f"this pattern is refused: {problem}")
+    return sorted(_at(text, *one) for one in check(tree, names or None))
 
 
 def _at(text: str, position: int, message: str, near: Sequence[str] = ()) -> Finding:
     line = text.count("\n", 0, position) + 1
     column = position - (text.rfind("\n", 0, position) + 1) + 1
     return Finding(line, column, message, tuple(near))
-
-
-def _walk(node: Node) -> Iterator[Node]:
-    yield node
-    for child in node.children:
-        yield from _walk(child)
 
 
 def _paths(ad: Ad, before: str = "") -> Iterator[str]:

@@ -75,9 +75,8 @@ def _of_bag(found: "Explanation") -> Iterator[tuple[str, str]]:
         yield "why", _reason(reason)
     if answer.waiting and answer.hosts:
         yield "hosts", f"{answer.able:,} of {answer.hosts:,} that are here could run what waits"
-    if answer.able == 0:
-        for near in answer.near:
-            yield "close", _near(near)
+    for near in answer.near:
+        yield "close", _near(near)
     for rival in answer.first:
         yield "first", f"{_rival(rival)}, on {answer.first_on}"
     if found.task is None:

@@ -90,12 +90,12 @@ def show(bag: str, preset: str | None, as_json: bool) -> None:
 
     if preset is not None:
         found = catalogue.view(PolicySpec(preset=preset))
-        title = f"preset {preset}"
+        title = "preset"
     else:
         source = places.reader(settings())
         seen = places.find_bag(source, bag)
         found = _view(source, seen.id)
-        title = f"bag {seen.id} {seen.name}".rstrip()
+        title = f"bag {seen.id} {seen.name}".rstrip() + ": preset"
     if as_json:
         print_json(found)
     else:
@@ -113,7 +113,7 @@ def _view(source: places.Source, bag: int) -> "PolicyView":
 
 
 def _shown(title: str, view: "PolicyView") -> list[str]:
-    lines = [f"{title}: preset {view.preset}", f"  {view.description}"]
+    lines = [f"{title} {view.preset}", f"  {view.description}"]
     for one in view.expressions:
         origins = ", and ".join(_origin(text) for text in one.origins)
         lines += ["", f"{one.name} ({origins})", *(f"  {line}" for line in one.text.splitlines())]

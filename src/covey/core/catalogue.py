@@ -174,15 +174,16 @@ def origin(spec: PolicySpec, field: str) -> str:
 def view(spec: PolicySpec, bag: int = 0) -> PolicyView:
     """Raises InvalidBag for a preset that there is not."""
     preset = preset_of(spec)
-    fields = {attribute: field for field, attribute in EXPRESSIONS.items()}
+    texts = expand(spec)
     lists = [f"key {name}" for name in LISTS if getattr(spec, name)]
     expressions = []
-    for attribute, text in expand(spec).items():
-        field = fields[attribute]
-        origins = lists if attribute == "JobRequirements" else []
+    for field, attribute in EXPRESSIONS.items():
+        if attribute not in texts:
+            continue
+        origins = lists if field == "requirements" else []
         if field != "requirements" or spec.requirements or PRESETS[preset].policy.requirements:
             origins = [*origins, origin(spec, field)]
-        expressions.append(Expressed(name=attribute, text=text, origins=origins))
+        expressions.append(Expressed(name=attribute, text=texts[attribute], origins=origins))
     return PolicyView(
         bag=bag,
         policy=spec,

@@ -205,15 +205,18 @@ def _ask_pilots(
 def _unserved(view: View, classes: list[Case], verdicts: list[Verdict]) -> Iterator[Reason]:
     """Some tasks have a place, others have none."""
     served = {number for one in verdicts for number in one.served}
-    places = view.compiled.parameters(view.bag.body.names)
+    names = view.bag.body.names
+    places = view.compiled.parameters(names)
+    told = []
     for number, case in enumerate(classes):
-        if number not in served:
-            told = ", ".join(_wants(view.bag.needs[case.kind]))
-            if case.values is not None and places:
-                names = view.bag.body.names
-                told = ", ".join(f"{names[place]}={case.values[place]}" for place in places)
-            words = f"no host that is here can run tasks with {told}"
-            yield Reason(kind="requirements", text=words)
+        if number not in served and case.values is not None and places:
+            told.append(", ".join(f"{names[place]}={case.values[place]}" for place in places))
+        elif number not in served:
+            told.append(", ".join(_wants(view.bag.needs[case.kind])))
+    if told:
+        more = f" or {len(told) - FEW} others" if len(told) > FEW else ""
+        words = f"no host that is here can run tasks with {' or '.join(told[:FEW])}{more}"
+        yield Reason(kind="requirements", text=words)
 
 
 _WORDS = {

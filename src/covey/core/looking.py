@@ -54,6 +54,10 @@ class View:
         self.tail = self._tail()
         self._own["Tail"] = self.tail
 
+    def enter_tail(self) -> None:
+        """From here on, as if the bag were in its tail."""
+        self._own["Tail"] = self.tail = True
+
     def tired(self) -> bool:
         """Whether this question has been looked into for long enough."""
         return self.spent > MOST_STEPS

@@ -30,12 +30,14 @@ from covey.core.model import (
     Segment,
 )
 from covey.core.policies import DISPATCH, EXPRESSIONS, LONGEST, PRESETS, TAIL, Compiled, expand
+from covey.core.space import Axis, Range
 from covey.core.state import Bag, Pilot, State
 
 MOST_HOSTS = 1000
 MOST_RUNNING = 100  # tasks that ReplicationRequirements is tried on
 MOST_FAULTS = 20
 MOST_PARTS = 50
+MANY = 1_000_000
 
 
 class Written(NamedTuple):
@@ -71,9 +73,10 @@ def examine(
 
 
 def pretended(policy: PolicySpec, owner: str) -> Bag:
-    """A bag of one task, for a policy that has none yet."""
-    spec = BagSpec(argv=("true",), owner=owner, policy=policy)
-    record = BagRecord(id=BagId(0), spec=spec, total=1, created=0.0)
+    """A large bag that has just begun, for a policy that has none yet."""
+    space = Axis("_", Range("0", "1", MANY))
+    spec = BagSpec(argv=("true",), space=space, owner=owner, policy=policy)
+    record = BagRecord(id=BagId(0), spec=spec, total=MANY, created=0.0)
     return recovery.new_bag(BagSnapshot(bag=record, chunks=(), open_done=(), failed=(), tries={}))
 
 
@@ -165,6 +168,8 @@ def _try_out(report: Report, view: View) -> None:
     _dispatch(report, view, pilots, classes, sources)
     _tail(report, view, sources)
     _replication(report, view, sources)
+    if report.meeting and not view.tail and "tail" in view.compiled.at_dispatch.get("bag", ()):
+        _end(report, view, pilots, classes)
 
 
 def _dispatch(
@@ -297,6 +302,17 @@ def _tail(report: Report, view: View, sources: dict[str, Written]) -> None:
     value = view.named(TAIL)
     if _is_wrong(TAIL, value):
         report.faults.append(_type_fault(view, TAIL, view.node(TAIL), value, sources, ""))
+
+
+def _end(report: Report, view: View, pilots: list[Pilot], classes: list[Case]) -> None:
+    """Whether it would be stuck once it is in its tail."""
+    view.enter_tail()
+    for pilot in pilots:
+        for case in classes:
+            view.at(pilot, case)
+            if view.named("JobRequirements") is True or view.tired():
+                return
+    report.notes.append("in the bag's tail JobRequirements would hold on no host that is here")
 
 
 def _replication(report: Report, view: View, sources: dict[str, Written]) -> None:
