@@ -225,7 +225,7 @@ def _changes(before: "PolicyView", after: "PolicyView") -> list[str]:
         texts["sticky_tail"] = "true" if view.sticky_tail else "false"
         texts["failover_sites"] = ", ".join(view.policy.failover_sites)
     lines = []
-    for name in dict.fromkeys([*old, *new]):
+    for name in dict.fromkeys([*new, *old]):
         was, now = old.get(name, ""), new.get(name, "")
         if was != now:
             lines += [f"  {name}", f"    - {was or 'nothing'}", f"    + {now or 'nothing'}"]

@@ -67,16 +67,16 @@ def examine(
     _govern(report, policy, bag)
     if state is None or any(one.kind == "invalid" for one in report.faults):
         return report
-    _try_out(report, View(state, now, bag or pretended(policy, owner), Compiled(policy)))
+    _try_out(report, View(state, now, bag or pretended(policy, owner, now), Compiled(policy)))
     del report.faults[MOST_FAULTS:]
     return report
 
 
-def pretended(policy: PolicySpec, owner: str) -> Bag:
+def pretended(policy: PolicySpec, owner: str, now: float) -> Bag:
     """A large bag that has just begun, for a policy that has none yet."""
     space = Axis("_", Range("0", "1", MANY))
     spec = BagSpec(argv=("true",), space=space, owner=owner, policy=policy)
-    record = BagRecord(id=BagId(0), spec=spec, total=MANY, created=0.0)
+    record = BagRecord(id=BagId(0), spec=spec, total=MANY, created=now)
     return recovery.new_bag(BagSnapshot(bag=record, chunks=(), open_done=(), failed=(), tries={}))
 
 

@@ -13,6 +13,7 @@ def source(monkeypatch: pytest.MonkeyPatch) -> FakeSource:
     made = FakeSource()
     monkeypatch.setattr(places, "reader", lambda config: made)
     monkeypatch.setattr(places, "client", lambda config: made)
+    monkeypatch.setattr(places, "running_client", lambda config: made)
     return made
 
 

@@ -7,9 +7,13 @@ from typing import Any
 from click.testing import Result
 
 from covey.client.client import Client
+from covey.core import catalogue
+from covey.core.findings import Listed, PolicyView, Report
+from covey.core.model import PolicySpec
 from covey.pilot.messages import Piece
 from covey.wire import (
     BagView,
+    Explanation,
     FailureGroup,
     HostView,
     LiveOutput,
@@ -48,6 +52,10 @@ class FakeSource(Client):
         self.later: list[Any] = []  # one is called whenever live output is asked for
         self.asked: list[ResultQuery] = []
         self.told: list[tuple[Any, ...]] = []
+        self.decides = PolicySpec()
+        self.report = Report(faults=[], notes=[], hosts=2, meeting=1)
+        self.listed: list[Listed] = []
+        self.explanation: Explanation | None = None
 
     def bags(self) -> list[BagView]:
         return [self.view]
@@ -106,6 +114,26 @@ class FakeSource(Client):
             self.later.pop(0)()
         pieces = self.live.pop(0) if self.live else []
         return LiveOutput(next=after + len(pieces), pieces=pieces)
+
+    def policy(self, bag: Any) -> PolicyView:
+        return catalogue.view(self.decides, bag)
+
+    def set_policy(self, bag: Any, policy: PolicySpec) -> int:
+        self.told.append(("set policy", bag, policy))
+        self.decides = policy
+        return 1
+
+    def check_policy(self, policy: PolicySpec | None, bag: Any = None) -> Report:
+        self.told.append(("check policy", policy, bag))
+        return self.report
+
+    def attributes(self) -> list[Listed]:
+        return self.listed
+
+    def explain(self, bag: Any, task: int = -1) -> Explanation:
+        self.told.append(("explain", bag, task))
+        assert self.explanation is not None
+        return self.explanation
 
     def cancel(self, bag: Any) -> int:
         self.told.append(("cancel", bag))
