@@ -222,7 +222,7 @@ def test_examples_are_of_what_is_there() -> None:
     gets(table.enrol(host="c", tags={**FAST, "bob:secret": "1"}))
     listed = catalogue.attributes_of(table.scheduler.state, table.now, "ann")
     shown = {f"{one.role}.{one.name}": (one.example, one.of) for one in listed}
-    assert all(example for example, _ in shown.values() if example is None)
+    assert all(of for example, of in shown.values() if example)
     assert shown["Host.Name"] == ('"c"', "c")
     assert shown["Host.cpu_mhz"] == ("3000", "c")
     assert shown["Host.speed"] == ("7", "c")
