@@ -92,15 +92,15 @@ def test_checking(place: Place, client: Client) -> None:
 
 
 def test_attributes_have_examples_of_what_the_caller_may_see(place: Place, client: Client) -> None:
-    place.enrol(host="n7", tags={"bob:speed": "3", "gpu_model": "A100"})
+    place.enrol(host="n7", tags={"bob:score": "3", "gpu_model": "A100"})
     submit(client, owner="ann", name="secret")
     bob = place.client(place.token(Role.VIEWER, "bob"))
     shown = {f"{one.role}.{one.name}": one.example for one in bob.attributes()}
-    assert (shown["Host.Name"], shown["Host.speed"]) == ('"n7"', "3")
+    assert (shown["Host.Name"], shown["Host.score"]) == ('"n7"', "3")
     assert (shown["Host.gpu_model"], shown["Bag.Name"]) == ('"A100"', "")
     ours = {f"{one.role}.{one.name}": one.example for one in client.attributes()}
     assert ours["Bag.Name"] == '"secret"'
-    assert "Host.speed" not in ours
+    assert "Host.score" not in ours
 
 
 def test_presets(place: Place) -> None:

@@ -27,7 +27,7 @@ REPLICA_ROLE = "Job.Replica1"
 LISTS = ("only_sites", "avoid_sites", "only_hosts", "avoid_hosts")
 MOST_REPLICAS = 9  # that are known by a name of their own: Job.Replica9
 TAG = "published by its pilot, or by tasks there"
-OWN_TAG = "published by tasks of yours"
+OWN_TAG = "published by tasks of yours; it comes before all else of this name"
 MOST_TAGS = 1000
 MOST_PILOTS = 1000  # whose tags are looked at
 
@@ -83,11 +83,11 @@ def _tags(state: State, owner: str | None) -> list[Listed]:
     found: dict[str, Listed] = {}
     for pilot in _pilots(state, owner):
         for name, text in sorted(pilot.record.tags.items()):
-            whose, colon, plain = name.rpartition(":")
-            known = plain.lower() in TABLE["host"] or plain.lower() in found
-            if known or (colon and whose != (owner or "")) or len(found) >= MOST_TAGS:
+            whose, own, plain = name.rpartition(":")
+            known = plain.lower() in found or (not own and plain.lower() in TABLE["host"])
+            if known or (own and whose != owner) or len(found) >= MOST_TAGS:
                 continue
-            words, host = OWN_TAG if colon else TAG, pilot.record.host
+            words, host = OWN_TAG if own else TAG, pilot.record.host
             example = shown(number_or_text(text))
             one = Listed(role="Host", name=plain, text=words, example=example, of=host)
             found[plain.lower()] = one

@@ -122,15 +122,15 @@ class View:
         looked, owner = self.compiled.looks.get(role, set()), self.bag.spec.owner
         if "*" in looked:
             return attributes.full_ad(self.state, self.now, role, thing, owner)
-        found = Ad()
+        found, table = Ad(), TABLE[role]
+        own, others = attributes.tags_of(thing.record.tags, owner) if role == "host" else ({}, {})
         for name in sorted(looked):
-            one = TABLE[role].get(name)
-            if one is not None:
-                found[one.name] = one.find(self.state, self.now, thing)
-            elif role == "host":
-                value = attributes.tag(thing, owner, name)
-                if value is not None:
-                    found[name] = value
+            if name in own:
+                found[name] = own[name]
+            elif name in table:
+                found[table[name].name] = table[name].find(self.state, self.now, thing)
+            elif name in others:
+                found[name] = others[name]
         return found
 
     def _job(self, case: Case) -> Ad:

@@ -9,6 +9,7 @@ The rules:
   smallest sets of parts that never hold together are named.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import combinations, islice
 from typing import NamedTuple
@@ -38,6 +39,7 @@ MOST_RUNNING = 100  # tasks that ReplicationRequirements is tried on
 MOST_FAULTS = 20
 MOST_PARTS = 50
 MANY = 1_000_000
+_NO_TIME = re.compile(r"\d+(?:\.\d+)?\s*[A-Za-z]+")
 
 
 class Written(NamedTuple):
@@ -101,6 +103,10 @@ def _read(
         if len(one.text) > LONGEST:
             words = f"it has more than {LONGEST:,} characters"
             report.faults.append(Fault(kind="invalid", name=one.name, message=words))
+            continue
+        if one.field == "deadline" and _NO_TIME.fullmatch(one.text):  # 30M would be 31,457,280
+            words = "expected a time (90s, 30m, 2h, 1d) or an expression"
+            report.faults.append(_fault("invalid", one, words, 0))
             continue
         try:
             tree = parse(one.text).node

@@ -13,7 +13,7 @@ from covey.core.policy_check import examine, never_together
 from tests.unit.core.table import Table, spec
 from tests.unit.core.test_policies import gets, policy
 
-SLOW, FAST = {"cpu_mhz": "2000", "arch": "x86_64"}, {"cpu_mhz": "3000", "ann:speed": "7"}
+SLOW, FAST = {"cpu_mhz": "2000", "arch": "x86_64"}, {"cpu_mhz": "3000", "ann:score": "7"}
 
 
 def two_hosts(**settings: object) -> Table:
@@ -71,6 +71,11 @@ def test_a_preset_or_a_pattern_that_there_is_not() -> None:
     assert "pattern" in only(found(None, requirements='regexp("(", Host.Name)')).message
 
 
+def test_a_time_is_not_taken_for_a_number_of_millions() -> None:
+    assert only(found(None, deadline="30M")).kind == "invalid"
+    assert not found(None, deadline="30 m").faults
+
+
 def test_unknown_attributes_have_near_ones() -> None:
     table = two_hosts()
     fault = only(found(table, rank="Host.cpu_mz"))
@@ -81,8 +86,8 @@ def test_unknown_attributes_have_near_ones() -> None:
 
 def test_tags_of_other_owners_are_not_known() -> None:
     table = two_hosts()
-    assert not found(table, owner="ann", rank="Host.speed").faults
-    assert only(found(table, owner="bob", rank="Host.speed")).kind == "unknown"
+    assert not found(table, owner="ann", rank="Host.score").faults
+    assert only(found(table, owner="bob", rank="Host.score")).kind == "unknown"
 
 
 def test_parameters_are_known_of_a_bag() -> None:
@@ -225,7 +230,7 @@ def test_examples_are_of_what_is_there() -> None:
     assert all(of for example, of in shown.values() if example)
     assert shown["Host.Name"] == ('"c"', "c")
     assert shown["Host.cpu_mhz"] == ("3000", "c")
-    assert shown["Host.speed"] == ("7", "c")
+    assert shown["Host.score"] == ("7", "c")
     assert shown["Host.arch"] == ('"x86_64"', "a")
     assert "Host.secret" not in shown
     assert shown["Bag.JobsRunning"] == ("1", "bag 1")
