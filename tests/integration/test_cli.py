@@ -402,3 +402,24 @@ def test_hosts_show_what_tasks_publish(place: Place) -> None:
     (name,) = published
     assert name in place.covey("hosts").stdout
     assert place.covey("hosts", "--where", f"{name}=2.*", "--tags").stdout.count("2.1") == 1
+
+
+def test_a_policy_from_check_to_explanation(place: Place) -> None:
+    assert "expected" in place.covey("policy", "check", "rank=1 +", status=1).stdout
+    place.covey("submit", "--slots", "1", "-p", "x=1..3", "sleep", "60")
+    wait_until(lambda: place.bag()["running"])
+    listed = json.loads(place.covey("policy", "attributes", "--json").stdout)
+    assert all(one["example"] for one in listed if one["role"] in ("Host", "Pilot", "Queue"))
+    ran = place.covey("policy", "set", "requirements=Host.NumCpus > 100000", "deadline=30m")
+    assert "+ Host.NumCpus > 100000" in ran.stdout
+    assert "does not hold" in ran.stderr
+    assert "0 of 1  Host.NumCpus > 100000" in place.covey("policy", "check", status=1).stdout
+    told = place.covey("explain").stdout
+    assert "no host that is here meets its requirements" in told
+    assert "lacks Host.NumCpus > 100000 (Host.NumCpus is " in told
+    assert "it runs on" in place.covey("explain", "1", "0").stdout
+    place.covey("cancel")
+    place.covey("stop")
+    assert "Deadline (from the key deadline)\n  1800" in place.covey("policy", "show").stdout
+    assert "it is cancelled: 0 of 3 tasks done" in place.covey("explain").stdout
+    assert "no task 3" in place.covey("explain", "1", "3", status=1).stderr

@@ -112,9 +112,11 @@ def of_bag(state: State, now: float, bag: Bag, task: int | None = None) -> BagAn
         replication=_replication(view),
     )
     if bag.status in (BagStatus.RUNNING, BagStatus.PAUSED):
-        answer.reasons = list(_own_reasons(state, bag))
-        if bag.status is BagStatus.RUNNING and answer.waiting:
+        answer.reasons = list(_stops(state, bag))
+        usual = answer.waiting > len(bag.rescue) and (task is None or task not in bag.rescue)
+        if bag.status is BagStatus.RUNNING and usual:
             _ask_pilots(state, now, view, answer, _cases(bag, task))
+        answer.reasons += _besides(state, bag)
     answer.summary = _summary(bag, answer)
     return answer
 
@@ -143,8 +145,8 @@ def _summary(bag: Bag, answer: BagAnswer) -> str:
     return f"{waits}, {out if answer.running else 'none is out'}: {first}"
 
 
-def _own_reasons(state: State, bag: Bag) -> Iterator[Reason]:
-    """Those that are the bag's own, whoever is here."""
+def _stops(state: State, bag: Bag) -> Iterator[Reason]:
+    """What stops all of it, whoever is here."""
     if bag.status is BagStatus.PAUSED:
         why = f": {bag.reason}" if bag.reason else ""
         words = f"it is paused{why}; go on with: covey resume {bag.id}"
@@ -153,6 +155,10 @@ def _own_reasons(state: State, bag: Bag) -> Iterator[Reason]:
         yield Reason(kind="draining", text="the server is about to end, and sends nothing more")
     if bag.not_before > state.durable:
         yield Reason(kind="writing", text="the record of it is still being written")
+
+
+def _besides(state: State, bag: Bag) -> Iterator[Reason]:
+    """What concerns some of its tasks only."""
     if bag.doubt:
         words = f"{_tasks(len(bag.doubt))} may be running with pilots that were not heard of since "
         until = state.adopt_until
@@ -160,6 +166,9 @@ def _own_reasons(state: State, bag: Bag) -> Iterator[Reason]:
     if bag.awaited and bag.parked:
         words = f"the rows of {_tasks(len(bag.parked))} are being read from a file"
         yield Reason(kind="rows", text=words)
+    if bag.aside:
+        words = f"{_tasks(len(bag.aside))} fitted nobody for a while and made place for others"
+        yield Reason(kind="aside", text=words)
     if bag.rescue:
         sites = ", ".join(bag.policy.spec.failover_sites)
         words = f"{_tasks(len(bag.rescue))} that failed elsewhere may only go to {sites}"

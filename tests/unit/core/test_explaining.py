@@ -165,6 +165,18 @@ def test_an_open_bag_without_tasks_left() -> None:
     assert kinds(found) == ["open"]
 
 
+def test_tasks_that_failed_elsewhere_wait_for_a_failover_site() -> None:
+    table = Table()
+    bag = table.submit(spec(1, policy=policy(failover_sites=("cloud",))))
+    worker = a_worker(table, "one")
+    worker.gets()
+    worker.ends("failed")
+    found = ask(table, bag)
+    assert kinds(found) == ["failover"]
+    assert "may only go to cloud" in found.summary
+    assert "it failed elsewhere" in ask_of(table, bag, 0).summary
+
+
 # -- more attempts -------------------------------------------------------------------------
 
 
