@@ -375,11 +375,11 @@ def _why_it_waits(bag: Bag, task: int) -> str:
         return "it fitted no host for a while, and made place for others; it comes back in its turn"
     if task >= bag.next and bag.classify is None:
         ahead = task - bag.next + sum(map(len, bag.ready))
-        return f"it waits: {_tasks(ahead)} of its bag go out before it" if ahead else "it is next"
+        return f"it waits behind {_tasks(ahead)} of its bag" if ahead else "it is next"
     if task >= bag.mark:
         return "it waits: those of lower numbers are looked at first"
     ahead = sum(ready.rank(task) - 1 for ready in bag.ready if task in ready)
-    return f"it waits: {_tasks(ahead)} like it go out before it" if ahead else "it waits for a host"
+    return f"it waits behind {_tasks(ahead)} like it" if ahead else "it waits for a host"
 
 
 def _running(state: State, now: float, bag: Bag, attempt: Attempt, started: bool) -> Running:

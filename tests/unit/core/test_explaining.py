@@ -268,7 +268,7 @@ def test_a_task_that_waits_and_how_many_are_before_it() -> None:
     bag = table.submit(spec(5))
     assert gets(table.enrol(1, host="a")) == [(bag, 0)]
     assert ask_of(table, bag, 1).summary == "it is next"
-    assert ask_of(table, bag, 4).summary == "it waits: 3 tasks of its bag go out before it"
+    assert ask_of(table, bag, 4).summary == "it waits behind 3 tasks of its bag"
     classes = table.submit(spec(5, policy=policy(requirements="Job.i < 3")))
     assert ask_of(table, classes, 4).summary == "it waits for a host"
 

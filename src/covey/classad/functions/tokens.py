@@ -3,7 +3,7 @@
 import re
 from functools import reduce
 from operator import add
-from typing import Callable, List, Optional
+from typing import Any, Callable, List, Optional
 
 from covey.classad.functions.convert import lower, number_in
 from covey.classad.functions.patterns import search
@@ -35,7 +35,9 @@ def _summary(names: str, empty: Value, how: Callable[[List[float]], Value]) -> N
 
     def call(context: Context, *values: str) -> Value:
         found = _tokens(context, *values)
-        numbers = [ERROR if _BROKEN_OFF.match(token) else number_in(token) for token in found]
+        numbers: List[Any] = [
+            ERROR if _BROKEN_OFF.match(token) else number_in(token) for token in found
+        ]
         if any(number is ERROR for number in numbers):
             return ERROR
         if not found:
