@@ -191,6 +191,8 @@ class HostView(Struct, kw_only=True):
     failed: int
     tags: dict[str, str]
     machine: str = ""
+    error_rate: float | None = None  # lately; only a server that runs knows
+    banned: dict[str, float] = {}  # owner -> until when none of their tasks go there
 
 
 class TokenView(Struct, kw_only=True):

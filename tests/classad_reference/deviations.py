@@ -251,6 +251,7 @@ PATTERN_CALL = re.compile(
 REFUSED = re.compile(
     r"\(\?|\(\||\(\)|\|\)|[*+?}]\+|\[\[?:|\{,|\\[1-9hHvVKRQEGXCNpPzZuoxgk]|\[\]|\*\*|\+\*|\?\*|\}\*|\}\{|\*\{|\+\{"
 )
+REPEATED = re.compile(r"(\((?:[^()]|\([^()]*\))*\))(?:[*+]|\{\d+,\})")  # a group, without end
 
 
 def _pattern(question: Question, ours: Shape, theirs: Shape) -> bool:
@@ -261,6 +262,9 @@ def _pattern(question: Question, ours: Shape, theirs: Shape) -> bool:
     for found in PATTERN_CALL.finditer(text):
         pattern = re.sub(r"\\(.)", r"\1", found[1] or "")
         if found[1] is None or REFUSED.search(pattern) or not _readable(pattern):
+            return True
+        groups = [one[1] for one in REPEATED.finditer(pattern)]
+        if any(_readable(one) and re.fullmatch(one, "") is not None for one in groups):
             return True
     return False
 

@@ -93,6 +93,13 @@ def test_both_say_the_same(fuzzer: Fuzzer, text: str, ad: Attributes) -> None:
     assert found is None, str(found)
 
 
+def test_a_pattern_is_refused(fuzzer: Fuzzer) -> None:
+    """This is told by the pattern alone, and by no other that is like it."""
+    for pattern, name in (("(/*|b)+0,}", "Patterns take linear time"), ("(/+|b)+0,}", None)):
+        question = asked(f'regexpMember("{pattern}", {{}})', {})
+        assert explanation(question, ["error"], ["boolean", False], fuzzer._ask) == name
+
+
 @pytest.mark.parametrize(("text", "ad", "target", "name"), EXPLAINED)
 def test_it_is_explained(
     fuzzer: Fuzzer,

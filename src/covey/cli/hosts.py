@@ -1,5 +1,7 @@
 """`covey hosts`: the machines that ran tasks, what they did, and what is known of them."""
 
+import time
+
 import click
 
 from covey.cli import formats, places, tags
@@ -15,7 +17,9 @@ COLUMNS = (
     Column("running", right=True),
     Column("done", right=True),
     Column("failed", right=True),
+    Column("errors", right=True),
     Column("heard"),
+    Column("banned"),
 )
 
 
@@ -24,6 +28,9 @@ COLUMNS = (
 @json_option
 def hosts(all_tags: bool, tests: list[tuple[str, str]], as_json: bool) -> None:
     """List the hosts, those heard of last first: slots, what ran there, tags.
+
+    "errors" is the part of tasks that fail there, lately. A host on which an owner's tasks fail
+    while others do them well is banned for a while: none of theirs go there.
 
     \b
     covey hosts
@@ -56,5 +63,14 @@ def _row(host: HostView) -> list[str]:
         f"{host.running:,}",
         f"{host.done:,}",
         f"{host.failed:,}",
+        "" if host.error_rate is None else f"{host.error_rate:.0%}",
         formats.ago(host.heard),
+        _bans(host),
     ]
+
+
+def _bans(host: HostView) -> str:
+    """Whose tasks do not go there, and for how long yet."""
+    now = time.time()
+    left = {owner: until - now for owner, until in host.banned.items() if until > now}
+    return ", ".join(f"{owner or 'all'} {formats.duration(one)}" for owner, one in left.items())

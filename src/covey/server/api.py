@@ -205,7 +205,8 @@ class Api:
     async def _hosts(self, _: Request) -> list[HostView]:
         recorded = await self._asking.read(lambda reader: reader.hosts())
         state = self._asking.state()
-        return recorded if state is None else host_views(state, recorded)
+        now = self._asking.clock.now()
+        return recorded if state is None else host_views(state, recorded, now)
 
 
 class _Counted(Response):

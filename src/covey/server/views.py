@@ -5,7 +5,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from covey.core import estimate, explaining
+from covey.core import estimate, explaining, history
 from covey.core.model import BagStatus, PilotStatus
 from covey.core.space import Scalar
 from covey.core.state import Bag, Pilot, State
@@ -135,13 +135,23 @@ def pilot_view(pilot: Pilot) -> PilotView:
     )
 
 
-def host_views(state: State, recorded: list[HostView]) -> list[HostView]:
-    """The record's hosts, with what their pilots do now."""
+def host_views(state: State, recorded: list[HostView], now: float) -> list[HostView]:
+    """The record's hosts, with what their pilots do now and what core remembers of them."""
     there: dict[str, list[Pilot]] = {}
     for pilot in state.pilots.values():
         if pilot.status is not PilotStatus.LOST:
             there.setdefault(pilot.record.host, []).append(pilot)
-    return [_host_view(host, there.get(host.host, [])) for host in recorded]
+    return [
+        _host_view(_remembered(state, host, now), there.get(host.host, [])) for host in recorded
+    ]
+
+
+def _remembered(state: State, host: HostView, now: float) -> HostView:
+    known = state.hosts.get(host.host)
+    if known is None:
+        return host
+    bans = {owner: ban.until for owner, ban in known.history.bans.items() if ban.until > now}
+    return replace(host, error_rate=history.error_rate(state, known.history, now), banned=bans)
 
 
 def _host_view(host: HostView, pilots: list[Pilot]) -> HostView:

@@ -1,6 +1,7 @@
 """The commands that look, against a source of known answers."""
 
 import json
+import time
 
 import pytest
 
@@ -151,12 +152,15 @@ def host(name: str, **facts: object) -> HostView:
 
 def test_hosts(look: Look, source: FakeSource) -> None:
     assert "no hosts yet" in look("hosts").stderr
-    source.known = [host("node1"), host("node2", tags={})]
+    banned = {"ann": time.time() + 600.5}
+    source.known = [host("node1", error_rate=0.07, banned=banned), host("node2", tags={})]
     head, first, _ = look("hosts").stdout.splitlines()
     assert head.split() == [
-        "host", "site", "slots", "pilots", "running", "done", "failed", "heard", "tags",
+        "host", "site", "slots", "pilots", "running", "done", "failed", "errors", "heard",
+        "banned", "tags",
     ]  # fmt: skip
-    assert first.split()[:7] == ["node1", "local", "4", "1", "3", "1,000", "7"]
+    assert first.split()[:8] == ["node1", "local", "4", "1", "3", "1,000", "7", "7%"]
+    assert "  ann 10 m" in first
     assert first.endswith("  cores=4")
 
 
