@@ -75,7 +75,7 @@ def acknowledges_before_the_commit(
     return right(turn, change, then)
 
 
-@bug((dispatch, "reserve"))
+@bug((dispatch, "reserve"), (lookahead, "reserve"))
 def dispatches_above_the_durable_mark(
     right: Callable[..., None], turn: Turn, bag: Bag, **searching: bool
 ) -> None:
@@ -214,9 +214,9 @@ def closes_chunks_before_their_results(
 
 @bug((ends, "_judge"))
 def an_old_failure_settles_the_doubt(
-    right: Callable[..., Verdict], turn: Turn, bag: Bag, end: End, expected: bool
+    right: Callable[..., Verdict], turn: Turn, pilot: Pilot, bag: Bag, end: End, expected: bool
 ) -> Verdict:
-    verdict = right(turn, bag, end, expected)
+    verdict = right(turn, pilot, bag, end, expected)
     if expected and end.task in bag.doubt:
         bag.doubt.discard(end.task)
         bag.free(end.task)
@@ -233,7 +233,7 @@ def gives_up_when_its_place_was_taken(
 # -- of issue 3: classes, segments, chances and pauses -------------------------------------------
 
 
-@bug((recalling, "pause"))
+@bug((recalling, "pause"), (lookahead, "pause"))
 def sends_tasks_of_a_paused_bag(
     right: Callable[..., None], turn: Turn, bag: Bag, reason: str
 ) -> None:
