@@ -12,11 +12,12 @@
 - What is cancelled stops; what is not cancelled finishes once faults stop.
 """
 
-from covey.core.actions import Change, RecordEnds, ReopenFailed
-from covey.core.model import BagSpec, EndRecord, Settings, Verdict
+from covey.core.actions import Change, Note, RecordEnds, ReopenFailed
+from covey.core.model import BagSpec, EndRecord, PolicySpec, Settings, Verdict
 from covey.pilot.messages import CANCELLED, FAILED, HOST, LOST, OK, RETURNED, TIMEOUT, Answer, End
 from covey.ports import Reader
-from covey.sim.ledger import HostLife, Ledger, Run, Sending, TaskKey
+from covey.sim.ledger import HostLife, Ledger, Run, Sending, TaskKey, Violation
+from covey.sim.policing import Police
 from covey.wire import ResultQuery, ResultRow
 
 OWN_FAILURES = (FAILED, TIMEOUT)
@@ -25,26 +26,25 @@ NOBODYS = (0, 0)  # the end of a task that may or may not have run
 STOP_SECONDS = 90.0  # within which a cancelled bag is quiet, once nothing breaks any more
 
 
-class Violation(Exception):
-    """A broken promise."""
-
-
 class Judge:
     def __init__(self, ledger: Ledger, settings: Settings, reader: Reader) -> None:
         self._ledger = ledger
         self._settings = settings
         self._reader = reader
+        self._police = Police(ledger, settings, reader)
         # Recorded since the last fresh start, by attempt.
         self._own_failures: dict[TaskKey, dict[str, str]] = {}
         self._given_up: dict[TaskKey, None] = {}
 
     # -- as it happens ---------------------------------------------------------------------
 
-    def sent(self, pilot: int, answer: Answer, now: float) -> None:
+    def sent(self, pilot: int, answer: Answer, now: float, sender: str) -> None:
         """A server sends these attempts to a pilot (perhaps not for the first time)."""
+        life = self._ledger.lives[pilot] = self._ledger.hosts[sender]
+        decided = self._ledger.decided(pilot, answer.number, now)
         for task in answer.tasks:
-            key = (answer.epoch, task.sequence)
-            sending = Sending(key, (task.bag, task.task), pilot, answer.number, now)
+            key, named = (answer.epoch, task.sequence), (task.bag, task.task)
+            sending = Sending(key, named, pilot, answer.number, now, life, decided)
             known = self._ledger.sendings.setdefault(key, sending)
             same = (known.task, known.pilot, known.number)
             if same != (sending.task, pilot, answer.number):
@@ -54,6 +54,17 @@ class Judge:
             notes = self._ledger.bags.get(task.bag)
             if known is sending and notes is not None and notes.status == "paused":
                 raise Violation(f"attempt {key} of paused bag {task.bag} was sent")
+            if known is sending and notes is not None:
+                self._police.sent(sending, task.values)
+
+    def restarted(self) -> None:
+        self._police.restarted()
+
+    def noted(self, note: Note, now: float) -> None:
+        self._police.noted(note, now)
+
+    def calm(self, now: float, since: float) -> None:
+        self._police.calm(now, since)
 
     def started(
         self, host: HostLife, key: tuple[int, int], task: TaskKey, values: list[object], now: float
@@ -104,6 +115,19 @@ class Judge:
         if status == "cancelled":
             self._ledger.cancelled.setdefault(bag, now)
 
+    def policy_acknowledged(
+        self, bag: int, policy: PolicySpec, count: int, asked: float
+    ) -> None:
+        """`count` 0: the bag is over, and has no use for it."""
+        notes = self._ledger.bags[bag]
+        if count and policy in self._ledger.nonsense.get(bag, ()):
+            raise Violation(f"bag {bag} has taken {policy}, which is nonsense")
+        durable = any(
+            one.durable and one.policy == policy and one.until >= asked for one in notes.rulings
+        )
+        if count and not durable:
+            raise Violation(f"{policy} of bag {bag} was acknowledged, but the record has another")
+
     def forgotten(self, host: HostLife) -> None:
         raise Violation(f"{host.name} had been enrolled, and is not known any more")
 
@@ -120,6 +144,7 @@ class Judge:
                         self._own_failures.pop(task, None)
             case _:
                 pass
+        self._police.applied(change, now)
         self._ledger.applied(change, now)
 
     def _note_end(self, end: EndRecord, now: float) -> None:
@@ -144,13 +169,22 @@ class Judge:
         bag, at = first.sending.task[0], second.sending.at
         notes = self._ledger.bags[bag]
         if notes.spec.idempotent:
-            if not self._excused(first, at):
+            if not self._excused(first, at) and not self._is_wanted(first, second):
                 raise Violation(f"{_told(second)} repeats {_told(first)}")
             return
         wished = any(first.started < wish <= at for wish in self._ledger.retries.get(bag, ()))
         failed = first.outcome in OWN_FAILURES and first.ended <= at
         if not wished and not failed:
             raise Violation(f"{_told(second)} repeats {_told(first)}, which is not idempotent")
+
+    def _is_wanted(self, first: Run, second: Run) -> bool:
+        """Was another attempt sent because of the first one's deadline, or beside it? If that was
+        known to be allowed then (`policing`), or came from a server that is no more."""
+        key = first.sending.key
+        if key in second.sending.beside or first.sending.deadline <= second.sending.at:
+            return True
+        known_over = self._ledger.over_at.get(key, float("inf")) <= second.sending.at
+        return second.sending.may_repeat and not known_over
 
     def _excused(self, run: Run, at: float) -> bool:
         """Was there a reason, at this time, to believe that this run comes to no good?"""
@@ -177,12 +211,24 @@ class Judge:
             if other.outcome in OWN_FAILURES
             and other.ended <= run.sending.at
             and self._told_in_time(other)
+            and not self._had_company(other, earlier)
             and not self._out_of_reach(other.sending, other.host, run.sending.at)
         ]
+        times += any(one.policy.failover_sites for one in self._ledger.bags[bag].rulings)
         overtimes = failures.count(TIMEOUT)
         others = len(failures) - overtimes
         if others >= (spec.retries + 1) * times or overtimes >= (_overtimes(spec) + 1) * times:
             raise Violation(f"{_told(run)} after {failures}, of which so many are not allowed")
+
+    def _had_company(self, failed: Run, runs: list[Run]) -> bool:
+        """Did it end while another attempt of the task was out? Then it used up no chance."""
+        over_at = self._ledger.over_at
+        known = over_at.get(failed.sending.key, float("inf"))
+        return any(
+            run is not failed
+            and run.sending.at < known <= over_at.get(run.sending.key, float("inf"))
+            for run in runs
+        )
 
     def _told_in_time(self, run: Run) -> bool:
         """Is this failure in the record, not given up before, and did no server die with the news

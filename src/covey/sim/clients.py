@@ -1,10 +1,11 @@
-"""Owners of bags: they submit, submit again, append, resume what was paused, cancel, and have
-failed tasks (some of them, or all) tried again.
+"""Owners of bags: they submit, submit again, append, resume what was paused, cancel, have failed
+tasks (some of them, or all) tried again, and change policies.
 
 A client asks again until it is answered, as people and scripts do.
 """
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 from covey.core.actions import Done, Refuse, ReplyMessage, Submitted
@@ -13,14 +14,15 @@ from covey.core.events import (
     CancelRequested,
     CloseRequested,
     Event,
+    PolicyRequested,
     ResumeRequested,
     RetryRequested,
     SegmentAppended,
 )
-from covey.core.model import BagId, RequestId
-from covey.sim.checkers import Judge, Violation
+from covey.core.model import BagId, PolicySpec, RequestId
+from covey.sim.checkers import Judge
 from covey.sim.clock import START, Timeline
-from covey.sim.ledger import Ledger
+from covey.sim.ledger import Ledger, Violation
 from covey.sim.network import Call, Network, Outcome
 from covey.sim.workload import BagPlan
 
@@ -41,6 +43,7 @@ class Owner:
     ) -> None:
         self.plan = plan
         self.asking = 0  # requests without an answer
+        self.calm = False  # nothing breaks any more
         self.retries_left = plan.owner_retries
         self._to_append = list(enumerate(plan.more))
         self._closed = not plan.spec.open
@@ -57,6 +60,8 @@ class Owner:
             clock.at(START + plan.cancel_at, self._cancel)
         if plan.impatient_at:
             clock.at(START + plan.impatient_at, self._retry_if_known)
+        for change in plan.changes:
+            clock.at(START + change.at, partial(self._govern, change.policy, change.valid))
 
     def bag(self) -> BagId | None:
         found = self._ledger.submitted.get(self.plan.spec.key)
@@ -67,8 +72,11 @@ class Owner:
         bag = self.bag()
         if bag is None or self.asking or self.plan.cancel_at:
             return
-        status = self._ledger.bags[bag].status
-        if status == "paused":
+        notes, policy = self._ledger.bags[bag], self.plan.last_policy
+        status = notes.status
+        if self.calm and policy is not None and status == "running" and notes.policy != policy:
+            self._govern(policy, valid=True)
+        elif status == "paused":
             self._ask(lambda request: ResumeRequested(request, bag), lambda _: None)
         elif not self._closed and self._random.random() < 0.3:
             self._append(bag)
@@ -85,13 +93,20 @@ class Owner:
     # -- requests --------------------------------------------------------------------------
 
     def _ask(
-        self, make: Callable[[RequestId], Event], answered: Callable[[ReplyMessage], None]
+        self,
+        make: Callable[[RequestId], Event],
+        answered: Callable[[ReplyMessage], None],
+        *,
+        nonsense: bool = False,
     ) -> None:
         self.asking += 1
-        self._try(make, answered)
+        self._try(make, answered, nonsense)
 
     def _try(
-        self, make: Callable[[RequestId], Event], answered: Callable[[ReplyMessage], None]
+        self,
+        make: Callable[[RequestId], Event],
+        answered: Callable[[ReplyMessage], None],
+        nonsense: bool,
     ) -> None:
         def heard(outcome: Outcome) -> None:
             match outcome:
@@ -100,10 +115,11 @@ class Owner:
                     answered(outcome)
                 case Refuse():
                     self.asking -= 1
-                    self._refused(outcome)
+                    if not nonsense:
+                        self._refused(outcome)
                 case _:
                     again = self._random.uniform(0.2, 3.0)
-                    self._clock.after(again, lambda: self._try(make, answered))
+                    self._clock.after(again, lambda: self._try(make, answered, nonsense))
 
         call = Call(f"owner-{self.plan.number}", "ask", make, heard)
         self._network.call(call, TIMEOUT_SECONDS)
@@ -155,6 +171,23 @@ class Owner:
             return
         some = tuple(range(0, self.plan.tasks, 2)) if self._random.random() < 0.3 else None
         self._ask(lambda request: RetryRequested(request, bag, some), lambda _: None)
+
+    def _govern(self, policy: PolicySpec, valid: bool) -> None:
+        bag = self.bag()
+        if bag is None:
+            self._clock.after(1.0, lambda: self._govern(policy, valid))
+            return
+        if not valid:
+            self._ledger.nonsense.setdefault(bag, []).append(policy)
+        asked = self._clock.time
+
+        def answered(reply: ReplyMessage) -> None:
+            assert isinstance(reply, Done)
+            self._judge.policy_acknowledged(bag, policy, reply.count, asked)
+
+        self._ask(
+            lambda request: PolicyRequested(request, bag, policy), answered, nonsense=not valid
+        )
 
     def _refused(self, refuse: Refuse) -> None:
         """Only this may be refused: to try again what was cancelled."""

@@ -42,6 +42,7 @@ KINDS = {
     "refusing site": 1,
     "requeued job": 3,
 }
+MISFORTUNES = {"black hole": 3, "slow host": 2, "straggler": 3}  # of hosts; they pass
 
 
 class Fault(Struct, frozen=True):
@@ -57,6 +58,12 @@ def draw(seed: int, calm_at: float) -> list[Fault]:
     kinds = random.choices(list(KINDS), [weight + 0.01 for weight in weights], k=count)
     times = sorted(random.uniform(1.0, calm_at - 2.0) for _ in range(count))
     return [Fault(START + at, kind) for at, kind in zip(times, kinds, strict=True)]
+
+
+def draw_misfortunes(seed: int, calm_at: float) -> list[Fault]:
+    random = Random(f"{seed}/misfortunes")
+    kinds = random.choices(list(MISFORTUNES), list(MISFORTUNES.values()), k=random.randint(0, 5))
+    return [Fault(START + random.uniform(1.0, calm_at - 2.0), kind) for kind in kinds]
 
 
 def weather(random: Random) -> Weather:
@@ -139,6 +146,10 @@ def _break_pilots(world: "World", kind: str, random: Random) -> bool:
     if not alive:
         return False
     one = random.choice(alive)
+    if kind in MISFORTUNES:
+        until = min(world.clock.time + random.uniform(5.0, 80.0), world.calm_at)
+        world.misfortunes.befall(one.place.host, kind, until, random)
+        return True
     match kind:
         case "requeued job":
             of_jobs = [pilot for pilot in alive if pilot.job]

@@ -2,6 +2,7 @@
 whom, and every change as it became durable. It takes notes; `checkers` judges them.
 """
 
+import math
 from bisect import bisect_left, bisect_right
 
 from msgspec import Struct, field
@@ -13,12 +14,21 @@ from covey.core.actions import (
     ReopenFailed,
     SaveBag,
     SaveBagStatus,
+    SaveHistory,
+    SavePolicy,
 )
-from covey.core.model import BagSpec
-from covey.pilot.messages import End
+from covey.core.events import CloseRequested, PolicyRequested, RetryRequested
+from covey.core.model import BagSpec, History, PolicySpec
+from covey.pilot.messages import OK, OWN_FAILURES, End
+from covey.ports import EngineEvent
+from covey.sim.places import Place
 
 Key = tuple[int, int]  # an attempt: epoch, sequence
 TaskKey = tuple[int, int]  # bag, task
+
+
+class Violation(Exception):
+    """A broken promise."""
 
 
 class Sending(Struct, eq=False):
@@ -29,6 +39,11 @@ class Sending(Struct, eq=False):
     pilot: int
     number: int  # of the answer
     at: float
+    life: "HostLife"
+    decided: float  # no later than it left; earlier if nobody waited for the answer then
+    deadline: float = math.inf  # no earlier was it given up for having one
+    beside: tuple[Key, ...] = ()  # attempts of the task that were out then
+    may_repeat: bool = False  # the policy may have wanted another attempt then
 
 
 class Run(Struct, eq=False):
@@ -45,7 +60,12 @@ class HostLife(Struct, eq=False):
     """A pilot's process as seen from outside, whatever ids the server gives it."""
 
     name: str
+    place: Place
+    slots: int = 1
+    owner: str = ""
     died: float = 0.0  # also when it ended in order
+    idle_since: float = math.inf  # it has nothing to do, and asks for it
+    dropped: float = 0.0  # when the server last saw its connection break
     contacts: list[float] = field(default_factory=list)  # it was heard by a working server
     full_syncs: list[float] = field(default_factory=list)  # … and said all it holds
 
@@ -64,6 +84,16 @@ class HostLife(Struct, eq=False):
         return bisect_left(self.full_syncs, first) == bisect_right(self.full_syncs, last)
 
 
+class Ruling(Struct, eq=False):
+    """A policy, and when it may have decided: from when a server heard of it until another was
+    durable, or the server died before it was."""
+
+    policy: PolicySpec
+    since: float = 0.0
+    until: float = math.inf
+    durable: bool = True
+
+
 class BagNotes(Struct, eq=False):
     """A bag as its changes in the record tell it."""
 
@@ -71,6 +101,31 @@ class BagNotes(Struct, eq=False):
     total: int
     status: str = "running"
     reopened: int = 0
+    rulings: list[Ruling] = field(default_factory=list)
+    closed: bool = True  # a server may believe that no more tasks will follow
+    touched: float = 0.0  # when something was last heard or sent of it
+    row: int = 0  # failures that this server has heard of since the last success or new start
+
+    def in_force(self, since: float, until: float) -> list[PolicySpec]:
+        """What may have decided between these times."""
+        return [one.policy for one in self.rulings if one.since <= until and one.until >= since]
+
+    @property
+    def policy(self) -> PolicySpec:
+        """The durable one."""
+        return [one for one in self.rulings if one.durable][-1].policy
+
+    def ruled(self, policy: PolicySpec, now: float) -> None:
+        """This has become durable."""
+        pending = [one for one in self.rulings if not one.durable and one.policy == policy]
+        if not pending:
+            raise Violation(f"a policy that nobody asked for became durable: {policy}")
+        for one in self.rulings:
+            if one.durable:
+                one.until = min(one.until, now)
+        pending[0].durable = True
+        self.rulings.remove(pending[0])
+        self.rulings.append(pending[0])
 
 
 class Ledger:
@@ -88,19 +143,94 @@ class Ledger:
         self.recorded: dict[Key, list[str]] = {}  # outcomes in the record
         self.recorded_at: dict[Key, float] = {}
         self.repeats = 0
+        self.nonsense: dict[int, list[PolicySpec]] = {}  # bag -> policies that cannot be
+        self.lives: dict[int, HostLife] = {}  # by pilot, as the server numbers them
+        self.live: dict[Key, Sending] = {}  # out with pilots, as the present server knows
+        self.over_at: dict[Key, float] = {}  # when a server first knew of the end
+        self.heard_first: dict[tuple[int, int, int], float] = {}  # (server, pilot, sync)
+        self.heard_twice: dict[tuple[int, int, int], None] = {}
+        self.histories: dict[str, History] = {}  # by host
+
+    # -- as servers see it -----------------------------------------------------------------
+
+    def restarted(self, now: float) -> None:
+        """A server begins, and knows what is durable."""
+        self.restarts.append(now)
+        self.live.clear()
+        for notes in self.bags.values():
+            notes.row, notes.touched = 0, now
+            for one in notes.rulings:
+                if not one.durable:
+                    one.until = min(one.until, now)
+
+    def asked(self, event: EngineEvent, now: float) -> None:
+        """A server that works has received this of an owner."""
+        match event:
+            case RetryRequested(_, bag):
+                self.retries.setdefault(bag, []).append(now)
+            case PolicyRequested(_, bag, policy) if policy not in self.nonsense.get(bag, ()):
+                ruling = Ruling(policy, now, durable=False)
+                self.bags[bag].rulings.append(ruling)
+            case CloseRequested(_, bag):
+                self.bags[bag].closed = True
+            case _:
+                pass
+
+    def heard(self, pilot: int, number: int, now: float) -> None:
+        """A sync has reached the server."""
+        key = (len(self.restarts), pilot, number)
+        if key in self.heard_first:
+            self.heard_twice[key] = None
+        self.heard_first.setdefault(key, now)
+
+    def decided(self, pilot: int, number: int, now: float) -> float:
+        """How long ago an answer that leaves now may have been made up."""
+        key = (len(self.restarts), pilot, number)
+        return self.heard_first[key] if key in self.heard_twice else now
+
+    def ended(self, key: Key, outcome: str, now: float) -> None:
+        """The server knows of this end."""
+        self.over_at.setdefault(key, now)
+        sending = self.live.pop(key, None)
+        if sending is None:
+            return
+        notes = self.bags[sending.task[0]]
+        notes.touched = now
+        if outcome == OK:
+            notes.row = 0
+        elif outcome in OWN_FAILURES:
+            notes.row += 1
+
+    def out(self, task: TaskKey) -> list[Sending]:
+        return [one for one in self.live.values() if one.task == task]
+
+    # -- as the record has it --------------------------------------------------------------
 
     def applied(self, change: Change, now: float) -> None:
         """This has become durable."""
         match change:
             case SaveBag(bag):
-                self.bags[bag.id] = BagNotes(bag.spec, bag.total)
+                rulings = [Ruling(bag.spec.policy)]
+                closed = not bag.spec.open
+                self.bags[bag.id] = BagNotes(
+                    bag.spec, bag.total, rulings=rulings, closed=closed, touched=now
+                )
             case SaveBagStatus(bag, status):
-                self.bags[bag].status = status.value
+                notes = self.bags[bag]
+                notes.status, notes.row, notes.touched = status.value, 0, now
             case AppendSegment(bag, _, total):
-                self.bags[bag].total = total
+                self.bags[bag].total, self.bags[bag].touched = total, now
             case ReopenFailed(bag):
-                self.bags[bag].status = "running"
-                self.bags[bag].reopened += 1
+                notes = self.bags[bag]
+                notes.status, notes.row, notes.touched = "running", 0, now
+                notes.reopened += 1
+            case SavePolicy(bag, policy):
+                if policy in self.nonsense.get(bag, ()):
+                    raise Violation(f"bag {bag} has a policy that cannot be: {policy}")
+                self.bags[bag].ruled(policy, now)
+                self.bags[bag].touched = now
+            case SaveHistory(host, history):
+                self.histories[host] = history
             case RecordEnds(_, _, ends):
                 for end in ends:
                     key = (end.attempt.epoch, end.attempt.sequence)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from covey.core.actions import Problem, Refuse
 from covey.core.events import PilotEnrolled, PilotLeft, SyncReceived
@@ -26,10 +26,12 @@ from covey.pilot.messages import (
     Leave,
     Sync,
 )
-from covey.sim.checkers import Judge, Violation
+from covey.sim.checkers import Judge
 from covey.sim.clock import Timeline, Trace
-from covey.sim.ledger import HostLife, Ledger, Run
+from covey.sim.ledger import HostLife, Ledger, Run, Violation
+from covey.sim.misfortune import Misfortunes
 from covey.sim.network import Call, Failure, Network, Outcome
+from covey.sim.places import Place
 from covey.sim.server import digest
 from covey.sim.workload import Plan
 
@@ -55,6 +57,7 @@ class Surroundings(Struct, frozen=True):
     ledger: Ledger
     judge: Judge
     plan: Plan
+    misfortunes: Misfortunes = field(default_factory=Misfortunes)
 
 
 class SimPilot:
@@ -68,14 +71,16 @@ class SimPilot:
         job: str,
         over: Callable[[], None],
         owner: str = "",
+        place: Place | None = None,
     ) -> None:
         self.name = name
+        self.place = place or Place(name)  # its host
         self.owner = owner  # whose tasks it runs; empty: anybody's
         self.slots = slots
         self.job = job
         self.alive = True
         self.draining = False
-        self.life = HostLife(name)
+        self.life = HostLife(name, self.place, slots, owner)
         self.running: dict[str, Running] = {}
         self.brain: Brain | None = None
         self._around = around
@@ -170,7 +175,10 @@ class SimPilot:
     def _enrol(self) -> None:
         if not self.alive:
             return
-        enrol = Enrol(f"key of {self.name}", self.name, self.slots, job=self.job)
+        place = self.place
+        enrol = Enrol(
+            f"key of {self.name}", place.host, self.slots, place.site, self.job, place.tags
+        )
 
         def make(request: RequestId) -> PilotEnrolled:
             self._credentials += 1
@@ -301,6 +309,7 @@ class SimPilot:
             raise Violation(f"{self.name} is {self.owner}'s, but got {start}")
         limit = task.limit_seconds or start.body.needs[task.need].limit_seconds
         script = around.plan.script(bag, task.task, nth, limit)
+        script = around.misfortunes.bend(self.place.host, script, limit, around.clock.time)
         around.trace.add(f"{self.name} starts {start.key} = {task.bag}/{task.task}")
         self.running[start.key] = Running(start, run)
         finish = partial(self._finish_run, run, start.key, script.outcome, script.exit_code)

@@ -6,11 +6,12 @@ carrying out. A dead process answers nothing and hears nothing; its disk stays.
 
 from collections.abc import Callable
 
-from covey.core.actions import Change, LoadRows, Note, Refuse, Reply, Write
+from covey.core.actions import Change, LoadRows, Note, RecordEnds, Refuse, Reply, Write
 from covey.core.events import (
     CancelRequested,
     DrawContinued,
     PilotEnrolled,
+    PolicyRequested,
     RequestDropped,
     RetryRequested,
     RowsLoaded,
@@ -89,7 +90,8 @@ class Server:
             return
         self._trace.add(f"server: {event_text(event)}")
         if isinstance(event, StoreOpened):
-            self._ledger.restarts.append(self._clock.time)
+            self._ledger.restarted(self._clock.time)
+            self._judge.restarted()
         self._guarded(lambda: self.engine.handle(event))
         self._handled += 1
         if self._handled % CHECK_EVERY == 0:
@@ -145,6 +147,7 @@ class Server:
         for request in [one for one, waiting in self._waiting.items() if waiting is call]:
             del self._waiting[request]
             if call.pilot is not None and call.what == "sync":
+                self._ledger.hosts[call.sender].dropped = self._clock.time
                 self.post(RequestDropped(request, call.pilot))
 
     def _authentic(self, call: Call) -> bool:
@@ -157,16 +160,18 @@ class Server:
         now = self._clock.time
         if self.engine.scheduler is None:
             return
-        match event:
-            case RetryRequested(_, bag):
-                self._ledger.retries.setdefault(bag, []).append(now)
-            case SyncReceived(_, sync) if call.open:
-                host = self._ledger.hosts[call.sender]
-                host.contacts.append(now)
-                if sync.held is not None and sync.epoch == self.engine.scheduler.state.epoch:
-                    host.full_syncs.append(now)
-            case _:
-                pass
+        if not isinstance(event, SyncReceived):
+            self._ledger.asked(event, now)
+            return
+        sync = event.sync
+        self._ledger.heard(sync.pilot, sync.number, now)
+        for end in sync.ends:
+            self._ledger.ended((end.epoch, end.sequence), end.outcome, now)
+        if call.open:
+            host = self._ledger.hosts[call.sender]
+            host.contacts.append(now)
+            if sync.held is not None and sync.epoch == self.engine.scheduler.state.epoch:
+                host.full_syncs.append(now)
 
     # -- the ports -------------------------------------------------------------------------
 
@@ -189,6 +194,9 @@ class Server:
             self._clock.after(self.trap_seconds, lambda: self.kill("crash at rare write"))
             if self.trap_slow:
                 self.store.slow_down(1.0)
+        if isinstance(write.change, RecordEnds):
+            for end in write.change.ends:
+                self._ledger.ended(end.attempt, end.outcome, self._clock.time)
         self.store.write(write)
 
     def load(self, request: RequestId, bag: BagId) -> None:
@@ -199,7 +207,7 @@ class Server:
         self.burn()
         call = self._waiting.get(reply.request)
         if call is not None and isinstance(reply.message, Answer) and call.pilot is not None:
-            self._judge.sent(call.pilot, reply.message, self._clock.time)
+            self._judge.sent(call.pilot, reply.message, self._clock.time, call.sender)
         self._settle(reply.request, reply.message)
 
     def refuse(self, refuse: Refuse) -> None:
@@ -220,6 +228,7 @@ class Server:
         self._site.watch(jobs, self.post)
 
     def note(self, note: Note) -> None:
+        self._judge.noted(note, self._clock.time)
         self._trace.add(
             f"note: {note.what} bag {note.bag} task {note.task} attempt {note.attempt} "
             f"pilot {note.pilot} {note.job} {note.detail}"
@@ -264,7 +273,7 @@ def event_text(event: EngineEvent) -> str:
             return f"[{request}] enrol {enrol.host}"
         case StoreOpened(snapshot):
             return f"opened, epoch {snapshot.epoch}"
-        case CancelRequested() | RetryRequested():
+        case CancelRequested() | RetryRequested() | PolicyRequested():
             return str(event)
         case _:
             return type(event).__name__ + str(getattr(event, "through", ""))

@@ -15,6 +15,7 @@ from covey.core.model import (
     Condition,
     Need,
     Placed,
+    PolicySpec,
     Rows,
     Rule,
     Segment,
@@ -24,6 +25,7 @@ from covey.core.numbering import names_in, tasks_in
 from covey.core.space import ONE_TASK, Axis, Product, Range, Scalar, Space, Values
 from covey.pilot.calling import CALL
 from covey.pilot.messages import FAILED, OK, TIMEOUT
+from covey.sim.places import Place
 
 MOST_CORES = 3  # of one task
 CALLS = 40  # of one append: more than the smallest chunk
@@ -37,6 +39,14 @@ class Script(Struct, frozen=True):
     seconds: float
     outcome: str
     exit_code: int
+
+
+class NewPolicy(Struct, frozen=True):
+    """What the owner asks for while the bag runs, wisely or not."""
+
+    at: float
+    policy: PolicySpec
+    valid: bool = True
 
 
 class BagPlan(Struct, frozen=True, kw_only=True):
@@ -53,6 +63,9 @@ class BagPlan(Struct, frozen=True, kw_only=True):
     owner_retries: int = 0  # how often its owner has failed tasks tried again
     impatient_at: float = 0.0  # when the owner asks for that while the bag runs (0: never)
     submit_again_at: float = 0.0
+    doomed: bool = False  # every start fails
+    changes: tuple[NewPolicy, ...] = ()
+    last_policy: PolicySpec | None = None  # the one under which it can finish, if it has any
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -61,6 +74,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     bags: tuple[BagPlan, ...]
     hand_pilots: tuple[tuple[float, int], ...]  # when, how many slots
     calm_at: float  # from here on nothing breaks any more
+    places: tuple[Place, ...] = ()  # hosts; none: every pilot has its own
 
     def script(self, bag: int, task: int, start: int, limit: float) -> Script:
         """Of the `start`-th start (from 0) of a task, with this time limit (0: none)."""
@@ -68,6 +82,8 @@ class Plan(Struct, frozen=True, kw_only=True):
         kind = Random(f"{self.seed}/{bag}/{task}")
         luck, fails = kind.random(), kind.randint(2, 4)
         seconds = Random(f"{self.seed}/{bag}/{task}/{start}").uniform(*plan.seconds)
+        if plan.doomed:
+            return Script(seconds, FAILED, 2)
         if luck < plan.stuck and limit and start < fails - 1:
             return Script(limit, TIMEOUT, -1)
         if luck < plan.stuck + plan.broken and start < fails:

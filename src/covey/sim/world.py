@@ -4,6 +4,7 @@ First everything may break. Then it becomes calm, and all that was asked for has
 within a bounded time; then the record is compared with what really happened.
 """
 
+import math
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -14,13 +15,15 @@ from msgspec import Struct
 from covey.core.events import Ticked
 from covey.core.model import JobId, JobRecord
 from covey.ports import EngineEvent
-from covey.sim import faults, workload
-from covey.sim.checkers import Judge, Violation
+from covey.sim import faults, policies, workload
+from covey.sim.checkers import Judge
 from covey.sim.clients import Owner
 from covey.sim.clock import START, Timeline, Trace
-from covey.sim.ledger import Ledger
+from covey.sim.ledger import Ledger, Violation
+from covey.sim.misfortune import Misfortunes
 from covey.sim.network import Network, Weather
 from covey.sim.pilot import SimPilot, Surroundings
+from covey.sim.places import Place
 from covey.sim.server import Server
 from covey.sim.site import Site
 from covey.sim.store import Disk, VirtualStore
@@ -44,7 +47,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
 class World:
     def __init__(self, seed: int, show: Callable[[str], None] | None = None) -> None:
-        self.plan = workload.draw(seed)
+        self.plan = policies.governed(workload.draw(seed))
         self.clock = Timeline()
         self.trace = Trace(self.clock, show)
         self.random = Random(f"{seed}/world")
@@ -57,6 +60,8 @@ class World:
             self.clock, self.trace, Random(f"{seed}/site"), self._start_job, self._report
         )
         self.pilots: list[SimPilot] = []
+        self.misfortunes = Misfortunes()
+        self._wandering = Random(f"{seed}/places")
         self.site_notices = True
         self.servers = 0
         self.calm_at = START + self.plan.calm_at
@@ -86,7 +91,8 @@ class World:
         random = Random(f"{seed}/strikes")
         self._mild = faults.weather(random)
         self.network.weather = self._mild
-        for fault in faults.draw(seed, self.plan.calm_at):
+        calm_at = self.plan.calm_at
+        for fault in faults.draw(seed, calm_at) + faults.draw_misfortunes(seed, calm_at):
             self.clock.at(fault.at, partial(self._strike, fault.kind, random))
         for at, slots in self.plan.hand_pilots:
             owner = random.choice(("", "", f"owner-{random.randrange(3)}"))
@@ -119,6 +125,8 @@ class World:
 
     def _calm_down(self) -> None:
         self.trace.add("calm")
+        for owner in self.owners:
+            owner.calm = True
         self.network.heal()
         self.disk.failing_commits = self.disk.failing_opens = 0
         self.disk.after_apply = None
@@ -132,7 +140,17 @@ class World:
         self.server.go_on()
         for owner in self.owners:
             owner.look()
+        self._look_at_pilots()
         self._over = self.clock.time >= self.calm_at and self._satisfied()
+
+    def _look_at_pilots(self) -> None:
+        now = self.clock.time
+        for pilot in self.pilots:
+            waits = pilot.alive and pilot.brain is not None and not pilot.draining and pilot.idle()
+            life = pilot.life
+            life.idle_since = min(life.idle_since, now) if waits else math.inf
+        if now >= self.calm_at:
+            self.judge.calm(now, self.calm_at)
 
     def _mind(self) -> None:
         """Somebody starts pilots by hand when there are hardly any."""
@@ -143,8 +161,19 @@ class World:
         ]
         enough = 2 if self.clock.time >= self.calm_at else len(self.plan.hand_pilots) // 3
         few = len(alive) < enough or max(alive) < workload.MOST_CORES
-        if few and not all(owner.satisfied() for owner in self.owners):
+        if all(owner.satisfied() for owner in self.owners):
+            return
+        if few:
             self._start_pilot(4)
+        if self.clock.time >= self.calm_at:
+            for place in self.plan.places:
+                if place.stays and not any(self._serves_all(one, place) for one in self.pilots):
+                    self._start_pilot(4, place=place)
+
+    def _serves_all(self, pilot: SimPilot, place: Place) -> bool:
+        """Whether any task can run there that may run on this host."""
+        here = pilot.alive and not pilot.draining and pilot.place.host == place.host
+        return here and not pilot.owner and pilot.slots > workload.MOST_CORES
 
     def _new_server(self) -> Server:
         self.servers += 1
@@ -176,18 +205,29 @@ class World:
     def _restart(self) -> None:
         self.server = self._new_server()
 
-    def _start_pilot(self, slots: int, job: str = "", owner: str = "") -> None:
+    def _start_pilot(
+        self, slots: int, job: str = "", owner: str = "", place: Place | None = None
+    ) -> None:
         name = f"pilot-{len(self.pilots) + 1}"
+        if place is None:
+            places = self.plan.places
+            place = self._wandering.choice(places) if places else Place(name)
         around = Surroundings(
-            self.clock, self.trace, self.network, self.ledger, self.judge, self.plan
+            self.clock,
+            self.trace,
+            self.network,
+            self.ledger,
+            self.judge,
+            self.plan,
+            self.misfortunes,
         )
 
         def over() -> None:
             if job:
                 self.site.over(JobId(job), self.site_notices)
 
-        self.trace.add(f"{name} with {slots} slots, job {job or '-'}")
-        self.pilots.append(SimPilot(around, name, slots, job, over, owner))
+        self.trace.add(f"{name} with {slots} slots on {place.host}, job {job or '-'}")
+        self.pilots.append(SimPilot(around, name, slots, job, over, owner, place))
 
     def requeue(self, pilot: SimPilot) -> None:
         """Its node failed, and its site starts the job once more."""

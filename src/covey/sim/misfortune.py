@@ -1,0 +1,46 @@
+"""Hosts on which tasks fare badly: black holes, where everything fails at once, slow ones, and
+stragglers, where a task takes very long for no reason. It passes.
+"""
+
+from random import Random
+
+from msgspec import Struct
+
+from covey.pilot.messages import FAILED, OK, TIMEOUT
+from covey.sim.workload import Script
+
+INSTANT = 0.05
+MOST_EXTRA = 90.0  # seconds that a task takes longer, at most
+
+
+class _Trouble(Struct):
+    kind: str
+    until: float
+    factor: float = 1.0
+
+
+class Misfortunes:
+    def __init__(self) -> None:
+        self._by_host: dict[str, _Trouble] = {}
+
+    def befall(self, host: str, kind: str, until: float, random: Random) -> None:
+        factor = random.uniform(2.0, 6.0) if kind == "slow host" else random.uniform(10.0, 40.0)
+        self._by_host[host] = _Trouble(kind, until, factor)
+
+    def is_black(self, host: str, now: float) -> bool:
+        trouble = self._by_host.get(host)
+        return trouble is not None and trouble.kind == "black hole" and now < trouble.until
+
+    def bend(self, host: str, script: Script, limit: float, now: float) -> Script:
+        """How a start there goes that would elsewhere go by this script."""
+        trouble = self._by_host.get(host)
+        if trouble is None or now >= trouble.until:
+            return script
+        if trouble.kind == "black hole":
+            return Script(INSTANT, FAILED, 1)
+        if trouble.kind == "straggler":  # one task
+            del self._by_host[host]
+        seconds = min(script.seconds * trouble.factor, script.seconds + MOST_EXTRA)
+        if limit and seconds >= limit and script.outcome == OK:
+            return Script(limit, TIMEOUT, -1)
+        return Script(min(seconds, limit) if limit else seconds, script.outcome, script.exit_code)

@@ -1,0 +1,31 @@
+"""Hosts of a world: each has a site and tags, and outlives the pilots that run on it.
+
+Those that `stay` are there again whenever the world is calm: whatever a policy asks for, that one of
+them has, can be had in the end.
+"""
+
+from random import Random
+
+from msgspec import Struct
+
+SITES = ("north", "south", "east")
+MHZ = ("1200", "1800", "2400", "3000")
+
+
+class Place(Struct, frozen=True):
+    host: str
+    site: str = "hand"
+    tags: dict[str, str] = {}
+    stays: bool = False
+
+
+def draw(random: Random) -> tuple[Place, ...]:
+    """One that stays on every site, and some others."""
+    sites = [*SITES, *(random.choice(SITES) for _ in range(random.randint(1, 5)))]
+    places = []
+    for number, site in enumerate(sites):
+        tags = {"arch": random.choice(("x86", "arm")), "mhz": random.choice(MHZ)}
+        if random.random() < 0.3:
+            tags["scratch"] = "fast"
+        places.append(Place(f"host-{number}", site, tags, number < len(SITES)))
+    return tuple(places)

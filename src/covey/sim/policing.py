@@ -1,0 +1,368 @@
+"""Are policies kept? Judged from outside, by what leaves the server, and what an onlooker knows.
+
+- No task goes where its bag's requirements do not let it, as far as these are about what an
+  onlooker knows: names, sites, tags, slots, parameters. (Where a task that failed everywhere has a
+  last chance, they do not count.)
+- No pilot gets more of a bag than its `Concurrency`, and no task has more attempts than
+  `MaxReplicas`, but for those past their deadline.
+- A task that is out is sent again only if its deadline has passed, or if its bag is closed and has
+  a policy that wants replicas; never to a host that has it; never if it must not run twice.
+- Nobody is banned for longer than `ban_seconds`, nor because of a bag that nobody did well. While
+  somebody else can do the work who is banned gets nothing, then one task, and it does get that.
+- A bag in which everything fails is paused soon.
+- When nothing breaks any more, tasks that an idle host may run do not wait.
+
+More than one policy may be meant while a change is under way; then one of them is enough. Of what
+an onlooker cannot know nothing is required.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from covey.classad import Ad, Expression, dependencies, parse
+from covey.core.actions import Change, Note, SaveHistory
+from covey.core.attributes import TABLE, number_or_text
+from covey.core.model import BagSpec, PolicySpec, Segment, Settings
+from covey.core.numbering import names_in
+from covey.core.space import Scalar
+from covey.pilot.messages import OK, OWN_FAILURES
+from covey.ports import Reader
+from covey.sim.ledger import BagNotes, HostLife, Ledger, Sending, TaskKey, Violation
+from covey.sim.workload import MOST_CORES
+from covey.wire import ResultQuery
+
+MOST_FAILURES = 50  # in a row, until a bag is paused
+BREAKER = 30  # … if its owner allows no more than that
+TRY_SECONDS = 15.0  # after which one whose ban is over has been tried
+MOST_PASSED = 5  # tasks that go to others meanwhile
+WAIT_SECONDS = 40.0  # besides adoption: that a task waits although a host stands idle
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+REPLICATING = ("fast-tail", "reliable-tail")
+MOST_REPLICAS = {"fast-tail": "3"}
+
+parsed: Callable[[str], Expression] = lru_cache(maxsize=None)(parse)
+
+
+class Ban:
+    def __init__(self, until: float) -> None:
+        self.until = until
+        self.passed = 0  # tasks that went to others while the host stood idle
+
+
+class Police:
+    def __init__(self, ledger: Ledger, settings: Settings, reader: Reader) -> None:
+        self._ledger = ledger
+        self._settings = settings
+        self._reader = reader
+        self._bans: dict[tuple[str, str], Ban] = {}  # (host, owner)
+
+    # -- as it happens ---------------------------------------------------------------------
+
+    def sent(self, sending: Sending, values: list[Scalar]) -> None:
+        """This attempt leaves the server for the first time."""
+        ledger, bag = self._ledger, sending.task[0]
+        notes = ledger.bags[bag]
+        policies = notes.in_force(sending.decided, sending.at)
+        seen = _scene(sending.life, _parameters(notes.spec, values))
+        self._check_place(sending, policies, seen)
+        self._check_load(sending, policies, seen)
+        self._check_again(sending, notes, policies, seen)
+        self._check_ban(sending, notes)
+        self._check_broken(sending, notes)
+        times = [_seconds(one.deadline, seen) for one in policies if one.deadline]
+        sending.deadline = sending.decided + min(times) if times else math.inf
+        notes.touched = sending.at
+        if sending.key not in ledger.over_at:
+            ledger.live[sending.key] = sending
+
+    def restarted(self) -> None:
+        """What was not durable about bans is forgotten."""
+        self._bans = {
+            (host, owner): Ban(ban.until)
+            for host, history in self._ledger.histories.items()
+            for owner, ban in history.bans.items()
+        }
+
+    def noted(self, note: Note, now: float) -> None:
+        if note.what not in ("host banned", "ban ended"):
+            return
+        life, notes = self._ledger.lives[note.pilot], self._ledger.bags[note.bag]
+        key = (life.place.host, notes.spec.owner)
+        if note.what == "ban ended":
+            self._bans.pop(key, None)
+            return
+        seconds = float(note.detail.split()[-2])
+        self._check_length(seconds, life.place.host)
+        if not self._done_elsewhere(note.bag, life.place.host):
+            raise Violation(f"{note}, but nobody else has done a task of that bag well")
+        self._bans[key] = Ban(now + seconds)
+
+    def applied(self, change: Change, now: float) -> None:
+        if isinstance(change, SaveHistory):
+            for ban in change.history.bans.values():
+                self._check_length(ban.until - now, change.host)
+
+    # -- where, and how much ---------------------------------------------------------------
+
+    def _check_place(self, sending: Sending, policies: list[PolicySpec], seen: Ad) -> None:
+        if any(_lets(one, sending.life, seen) for one in policies):
+            return
+        site = sending.life.place.site
+        failover = any(site in one.failover_sites for one in policies)
+        if not (failover and self._has_failed(sending.task)):
+            raise Violation(f"{_told(sending)}, where {policies} does not let it run")
+
+    def _has_failed(self, task: TaskKey) -> bool:
+        return any(run.outcome in OWN_FAILURES for run in self._ledger.runs.get(task, ()))
+
+    def _check_load(self, sending: Sending, policies: list[PolicySpec], seen: Ad) -> None:
+        limits = [_concurrency(one, seen) for one in policies]
+        bag = sending.task[0]
+        there = sum(
+            one.pilot == sending.pilot and one.task[0] == bag for one in self._ledger.live.values()
+        )
+        if there >= max(limits, default=math.inf):
+            raise Violation(f"{_told(sending)}, which has {there} of them, by {policies}")
+
+    # -- again -----------------------------------------------------------------------------
+
+    def _check_again(
+        self, sending: Sending, notes: BagNotes, policies: list[PolicySpec], seen: Ad
+    ) -> None:
+        beside = self._ledger.out(sending.task)
+        sending.beside = tuple(one.key for one in beside)
+        sending.may_repeat = (
+            notes.spec.idempotent and notes.closed and any(map(_speculates, policies))
+        )
+        if not beside:
+            return
+        words = f"{_told(sending)} while there are {', '.join(map(_told, beside))}"
+        if not notes.spec.idempotent:
+            raise Violation(f"{words}: it is not idempotent")
+        if any(one.life.place.host == sending.life.place.host for one in beside):
+            raise Violation(f"{words}: it is there already")
+        waited_for = [one for one in beside if sending.at < one.deadline]
+        if waited_for and not sending.may_repeat:
+            raise Violation(f"{words}: nobody wants that")
+        if len(waited_for) >= max(_most_replicas(one, seen) for one in policies):
+            raise Violation(f"{words}: more than MaxReplicas")
+
+    # -- whose fault -----------------------------------------------------------------------
+
+    def _check_length(self, seconds: float, host: str) -> None:
+        if seconds > self._settings.ban_seconds + 1.0:
+            raise Violation(f"{host} is banned for {seconds:.0f} s")
+
+    def _done_elsewhere(self, bag: int, host: str) -> bool:
+        for task, runs in self._ledger.runs.items():
+            if task[0] == bag:
+                for run in runs:
+                    if run.outcome == OK and run.host.place.host != host:
+                        return True
+        return False
+
+    def _check_ban(self, sending: Sending, notes: BagNotes) -> None:
+        now, host, owner = sending.at, sending.life.place.host, notes.spec.owner
+        self._note_passed(sending, notes)
+        ban = self._bans.get((host, owner))
+        if ban is None or sending.decided < now or not self._others_can(sending, notes):
+            return
+        if now < ban.until:
+            raise Violation(f"{_told(sending)}, which is banned until {ban.until:.2f}")
+        for one in self._ledger.live.values():
+            other = self._ledger.bags[one.task[0]]
+            if one.life.place.host != host or other.spec.owner != owner:
+                continue
+            if other.status in ("running", "paused"):
+                raise Violation(f"{_told(sending)}, which is tried after a ban with {_told(one)}")
+
+    def _others_can(self, sending: Sending, notes: BagNotes) -> bool:
+        """Surely there is somebody else for this bag, of whom nothing bad is known."""
+        bad = {
+            run.host.name
+            for runs in self._ledger.runs.values()
+            for run in runs
+            if run.outcome not in ("", OK)
+        }
+        return any(
+            life is not sending.life
+            and life.name not in bad
+            and (life.place.host, notes.spec.owner) not in self._bans
+            and self._is_there(life, sending.at)
+            and _surely_lets(notes, life)
+            for life in self._ledger.lives.values()
+        )
+
+    def _is_there(self, life: HostLife, now: float) -> bool:
+        """Surely it is known to the server as a pilot that anybody may use."""
+        last = life.contacts[-1] if life.contacts else 0.0
+        known = last > max(self._ledger.restarts[-1], life.dropped)
+        return known and now - last < self._settings.lease_seconds and _is_large(life)
+
+    def _note_passed(self, sending: Sending, notes: BagNotes) -> None:
+        """Whoever was banned, and stands idle, must be tried before long."""
+        now, owner = sending.at, notes.spec.owner
+        for (host, whose), ban in self._bans.items():
+            if whose != owner or now < ban.until + TRY_SECONDS or sending.beside:
+                continue
+            lives = [one for one in self._ledger.lives.values() if one.place.host == host]
+            alive = [one for one in lives if not one.died]
+            ready = [one for one in alive if self._is_there(one, now) and _surely_lets(notes, one)]
+            idle = all(now - one.idle_since > TRY_SECONDS for one in alive)
+            ban.passed = ban.passed + 1 if idle and ready else 0
+            if ban.passed > MOST_PASSED:
+                words = f"{ban.passed} tasks went to others: {_told(sending)}"
+                raise Violation(f"the ban of {host} was over at {ban.until:.2f}, but {words}")
+
+    def _check_broken(self, sending: Sending, notes: BagNotes) -> None:
+        if 0 < notes.spec.breaker <= BREAKER and notes.row >= MOST_FAILURES:
+            raise Violation(f"{_told(sending)} after {notes.row} failures in a row")
+
+    # -- nothing breaks any more -----------------------------------------------------------
+
+    def calm(self, now: float, since: float) -> None:
+        """Nobody waits for long for whom somebody waits."""
+        bound = WAIT_SECONDS + self._settings.adopt_seconds
+        idle = [
+            life
+            for life in self._ledger.lives.values()
+            if now - life.idle_since > TRY_SECONDS and self._is_there(life, now)
+        ]
+        for bag, notes in self._ledger.bags.items() if idle else ():
+            waited = now - max(notes.touched, since)
+            if notes.status != "running" or waited < bound or notes.policy.failover_sites:
+                continue
+            for life in idle:
+                if _surely_lets(notes, life) and self._waits(bag, notes):
+                    words = f"nothing of it was sent for {waited:.0f} s, while {life.name} is idle"
+                    raise Violation(f"tasks of bag {bag} wait: {words}")
+
+    def _waits(self, bag: int, notes: BagNotes) -> bool:
+        """Whether it has a task that nobody runs."""
+        results = self._reader.results(bag, ResultQuery(limit=notes.total + 1))
+        settled = {row.task for row in results}
+        for task in range(notes.total):
+            runs = self._ledger.runs.get((bag, task), ())
+            runs_somewhere = any(not run.outcome and not run.host.died for run in runs)
+            if task not in settled and not runs_somewhere and not self._ledger.out((bag, task)):
+                return True
+        return False
+
+
+# -- what a policy says to an onlooker ---------------------------------------------------------
+
+
+def _scene(life: HostLife, parameters: dict[str, Scalar]) -> Ad:
+    place = life.place
+    host = Ad({"Name": place.host, "Site": place.site})
+    for name, text in place.tags.items():
+        host[name] = number_or_text(text)
+    return Ad(
+        {
+            "Host": host,
+            "Site": Ad({"Name": place.site}),
+            "Pilot": Ad({"Slots": life.slots}),
+            "Job": Ad(parameters),
+        }
+    )
+
+
+def _parameters(spec: BagSpec, values: list[Scalar]) -> dict[str, Scalar]:
+    names = names_in(Segment(space=spec.space, rows=spec.rows))
+    return dict(zip(names, values, strict=True))
+
+
+def _is_known(path: str) -> bool:
+    """Whether an onlooker can know this attribute, or that there is none."""
+    role, _, name = path.partition(".")
+    if role == "job":
+        return name not in TABLE["job"] and not name.startswith("replica")
+    if path in ("host.name", "host.site", "site.name", "pilot.slots"):
+        return True
+    return role == "host" and bool(name) and name not in TABLE["host"]
+
+
+def _lets(policy: PolicySpec, life: HostLife, seen: Ad) -> bool:
+    """Whether it may let a task run there."""
+    if not _lets_by_lists(policy, life):
+        return False
+    if not policy.requirements:
+        return True
+    value = parsed(policy.requirements).evaluate(seen)
+    if all(map(_is_known, dependencies(parsed(policy.requirements)))):
+        return value is True
+    return value is not False
+
+
+def _lets_by_lists(policy: PolicySpec, life: HostLife) -> bool:
+    host, site = life.place.host, life.place.site
+    return (
+        (not policy.only_sites or site in policy.only_sites)
+        and (not policy.only_hosts or host in policy.only_hosts)
+        and site not in policy.avoid_sites
+        and host not in policy.avoid_hosts
+    )
+
+
+def _surely_lets(notes: BagNotes, life: HostLife) -> bool:
+    """Whether any task of the bag may run there, whatever else may be."""
+    policies = [one.policy for one in notes.rulings if one.until == math.inf]
+    if len(policies) != 1 or policies[0].preset in ("reliable-tail", "frugal"):
+        return False
+    policy = policies[0]
+    if not _lets_by_lists(policy, life):
+        return False
+    if not policy.requirements:
+        return True
+    return parsed(policy.requirements).evaluate(_scene(life, {})) is True
+
+
+def _is_large(life: HostLife) -> bool:
+    """Whether it is for anybody's tasks, of any size."""
+    return not life.died and not life.owner and life.slots >= MOST_CORES
+
+
+def _number(text: str, seen: Ad) -> float | None:
+    """What an expression says; nothing where an onlooker cannot tell."""
+    if not all(map(_is_known, dependencies(parsed(text)))):
+        return None
+    value = parsed(text).evaluate(seen)
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _concurrency(policy: PolicySpec, seen: Ad) -> float:
+    text = policy.concurrency or ("Pilot.Slots" if policy.preset == "frugal" else "")
+    found = _number(text, seen) if text else None
+    return math.inf if found is None else found
+
+
+def _most_replicas(policy: PolicySpec, seen: Ad) -> float:
+    text = policy.max_replicas or MOST_REPLICAS.get(policy.preset, "2")
+    found = _number(text, seen)
+    return math.inf if found is None else max(1.0, found)
+
+
+def _seconds(text: str, seen: Ad) -> float:
+    match = re.fullmatch(r"([\d.]+)([smhd])", text)
+    if match:
+        return float(match[1]) * UNITS[match[2]]
+    found = _number(text, seen)
+    return 0.0 if found is None else found or math.inf
+
+
+def _speculates(policy: PolicySpec) -> bool:
+    """Whether it may want replicas at some time."""
+    wants = policy.replication or policy.preset in REPLICATING
+    return bool(wants) and policy.replication != "false" and policy.tail != "false"
+
+
+def _told(sending: Sending) -> str:
+    epoch, sequence = sending.key
+    bag, task = sending.task
+    life = sending.life
+    return (
+        f"attempt {epoch}.{sequence} of task {bag}/{task}, sent at {sending.at:.2f} "
+        f"to {life.name} on {life.place.host}"
+    )
