@@ -256,7 +256,7 @@ class World:
     def _patience_seconds(self) -> float:
         settings = self.plan.settings
         waits = settings.lease_seconds + settings.adopt_seconds + settings.poll_seconds
-        return 200.0 + 2 * waits + self.plan.work_seconds() / 2
+        return 200.0 + 2 * waits + min(self.plan.work_seconds() / 2, 3000.0)
 
     def _report_of(self, problem: str) -> Report:
         if self.disk.failed_commits:
