@@ -117,7 +117,11 @@ class BagNotes(Struct, eq=False):
 
     def ruled(self, policy: PolicySpec, now: float) -> None:
         """This has become durable."""
-        pending = [one for one in self.rulings if not one.durable and one.policy == policy]
+        pending = [
+            one
+            for one in self.rulings
+            if not one.durable and one.policy == policy and one.until == math.inf
+        ]
         if not pending:
             raise Violation(f"a policy that nobody asked for became durable: {policy}")
         for one in self.rulings:
