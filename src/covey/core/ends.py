@@ -18,6 +18,8 @@ from base64 import b64decode
 from binascii import Error as BadBase64
 from functools import partial
 
+from pyroaring import BitMap
+
 from covey.core import blame, history, recalling
 from covey.core.actions import CloseChunk, Note, RecordEnds, SaveBagStatus
 from covey.core.causes import cause_of
@@ -183,8 +185,8 @@ def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, expected: bool) -> Verd
     final = _is_final(turn, bag, task, end.outcome)
     if final and _has_last_chance(bag, task, end.outcome):
         bag.doubt.discard(task)
-        bag.rescue.add(task)
         bag.rescued.add(task)
+        bag.free(task)
         verdict = Verdict.WASTE
     elif final:
         bag.doubt.discard(task)
@@ -216,11 +218,21 @@ def _is_awaited(bag: Bag, task: TaskNumber) -> bool:
 
 def _has_last_chance(bag: Bag, task: TaskNumber, outcome: str) -> bool:
     """On a fail-over site, once; not while somebody still has it, however late."""
-    if not bag.policy.spec.failover_sites or task in bag.rescued or not bag.spec.idempotent:
-        return False
-    if task in bag.live:
-        return False
-    return outcome in OWN_FAILURES
+    there = task in bag.rescued or task in bag.live
+    return outcome in OWN_FAILURES and fails_over(bag) and not there
+
+
+def fails_over(bag: Bag) -> bool:
+    return bag.spec.idempotent and bool(bag.policy.spec.failover_sites)
+
+
+def restore_last_chances(bag: Bag) -> None:
+    """Of tasks that had failed too often before the server started: they have or had theirs."""
+    if fails_over(bag):
+        spec = bag.spec
+        bag.rescued |= BitMap(task for task, count in bag.tries.items() if count > spec.retries)
+        late = (task for task, count in bag.overtimes.items() if count > spec.overtimes)
+        bag.rescued |= BitMap(late)
 
 
 def _is_final(turn: Turn, bag: Bag, task: TaskNumber, outcome: str) -> bool:

@@ -102,9 +102,8 @@ def change(state: State, bag: Bag, policy: PolicySpec) -> None:
     bag.tail, bag.dirty, bag.crowded = False, True, False
     if before != bag.policy.parameters(bag.body.names):
         _sort_anew(bag)
-    for task in [] if policy.failover_sites else list(bag.rescue):
-        bag.rescue.remove(task)
-        bag.free(task)  # its last chance may be anywhere now
+    if not policy.failover_sites:
+        _fail_over_no_more(bag)
     noticed(state, bag)
 
 
@@ -117,6 +116,14 @@ def _sort_anew(bag: Bag) -> None:
     if was_plain and bag.classify is not None:  # until now numbers went out one after the other
         waiting.add_range(bag.next, bag.mark)
         bag.next = bag.mark
+    for task in waiting:
+        bag.free(task)
+
+
+def _fail_over_no_more(bag: Bag) -> None:
+    """Tasks that wait for a last chance have it anywhere: there is no other place for it now."""
+    waiting, bag.rescue = bag.rescue, BitMap()
+    bag.rescued.clear()
     for task in waiting:
         bag.free(task)
 

@@ -160,7 +160,7 @@ class Bag(Struct, eq=False):
     set_aside: dict[int, int] = field(default_factory=dict)  # chunks that these are of
     sorted_at: dict[int, float] = field(default_factory=dict)  # chunks -> since when they wait
     rescue: BitMap = field(default_factory=BitMap)  # may go out, but only to fail-over sites
-    rescued: BitMap = field(default_factory=BitMap)  # have had that chance
+    rescued: BitMap = field(default_factory=BitMap)  # have or had that chance
     tallies: dict[str, Tally] = field(default_factory=dict)  # by host: how its tasks fare there
     well: int = 0  # tasks done well, on all of these
     ended_weight: float = 0.0  # the sum of their weights
@@ -218,6 +218,8 @@ class Bag(Struct, eq=False):
         """This task may go out (again)."""
         if self.awaited and self.chunk_of(task) in self.awaited:
             self.parked.add(task)
+        elif task in self.rescued:
+            self.rescue.add(task)
         else:
             self.ready[self.class_of(task)].add(task)
 
