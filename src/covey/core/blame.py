@@ -10,8 +10,9 @@ The rules, for each bag:
   task of the owner's is tried; a success ends it, a failure bans the host again, for longer.
 - Nobody rests or is banned when nobody else can do the bag's tasks: then it may be the bag that is
   broken, which the failures that go on will show.
-- They count against the bag, too, unless they come from one pilot while another works on it that
-  has not failed: then no more than `SUSPICIOUS` of them do. So many in a row pause it (`ends`).
+- They count against the bag, too, unless at least as many hosts work on it that have not failed as
+  there are where it fails: then no more than `SUSPICIOUS` of a pilot's do. So many in a row pause
+  it (`ends`).
 - A task that took too long, or was lost with its pilot, says nothing about the host.
 
 A host on which everything fails at once would otherwise take task after task, faster than all
@@ -122,10 +123,15 @@ def counts(state: State, pilot: Pilot, bag: Bag) -> bool:
     """Whether a failure there counts against the bag."""
     if _failures(pilot, bag) <= SUSPICIOUS:
         return True
+    tallies = islice(bag.tallies.values(), MOST_LOOKED_AT)
+    failing = sum(tally.row >= SUSPICIOUS for tally in tallies)
+    sound: set[str] = set()
     for attempts in islice(bag.live.values(), MOST_LOOKED_AT):
         other = state.pilots[attempts[0].pilot]
         if other is not pilot and not _failures(other, bag):
-            return False
+            sound.add(other.record.host)
+            if len(sound) >= failing:
+                return False
     return True
 
 

@@ -231,3 +231,19 @@ def test_a_task_without_chances_left_goes_to_a_fail_over_site() -> None:
     assert safe.gets() == 1
     safe.ends("failed")
     assert BagId(bag) not in table.scheduler.state.bags  # given up, and over
+
+
+def test_one_that_has_not_failed_yet_does_not_excuse_all_others() -> None:
+    table = Table()
+    bag = table.submit(spec(200, retries=9, breaker=30))
+    slow = a_worker(table, "slow")
+    assert slow.gets() == 1
+    others = [on(table, f"host-{number}") for number in range(5)]
+    failures = 0
+    while table.scheduler.state.bags[BagId(bag)].status is BagStatus.RUNNING:
+        for worker in others:
+            if worker.gets():
+                worker.ends("failed")
+                failures += 1
+        table.later(1.0)
+    assert 30 <= failures <= 50
