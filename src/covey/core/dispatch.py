@@ -161,7 +161,8 @@ def _take_from(
     if _may_rescue(pilot, bag):
         _rescue(turn, pilot, bag, enough, limit, taken)
     room = pilot.load < enough and len(pilot.attempts) < limit
-    reserve(turn, bag, searching=room and bag.classify is not None)
+    sorts = bag.classify is not None or bool(bag.set_aside)
+    reserve(turn, bag, searching=room and sorts)
     if bag.offers and room and pilot.load < pilot.record.slots and bag.asked_mark == bag.total:
         _take_again(turn, pilot, bag, bag.offers, enough, limit, taken)
 

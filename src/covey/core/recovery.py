@@ -8,7 +8,7 @@ have passed, what is still in doubt is nobody's and goes out again.
 
 from pyroaring import BitMap
 
-from covey.core import calls, ends, governing, history, lookahead, replication, tokens
+from covey.core import calls, ends, governing, history, lookahead, matching, replication, tokens
 from covey.core.actions import CloseChunk, Note, SavePilotStatus
 from covey.core.classes import needs_of
 from covey.core.filling import filler
@@ -212,13 +212,12 @@ def _adopt_one(turn: Turn, pilot: Pilot, id_: AttemptId, one: Held) -> None:
     if bag is None:
         ends.cancel(turn, attempt)
         return
+    _watch_again(turn, pilot, bag, attempt)
     bag.live.setdefault(attempt.task, []).append(attempt)
     bag.doubt.discard(attempt.task)
     bag.hold(attempt.task)
     if attempt.task in bag.done:
         ends.cancel(turn, attempt)
-    else:
-        replication.watch_again(turn, pilot, bag, attempt)
 
 
 def _may_be_its(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> bool:
@@ -228,13 +227,24 @@ def _may_be_its(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> bool:
     return sent and serves(pilot.record, bag) and all(one.id != attempt.id for one in live)
 
 
+def _watch_again(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> None:
+    """When it was sent is not known any more: the time until its deadline begins anew."""
+    if "Deadline" in bag.policy.texts and _is_read(bag, attempt.task):
+        face = matching.face_of(turn.state, turn.now, pilot, bag.spec.owner)
+        match = matching.match_task(turn.state, turn.now, pilot, bag, face, attempt.task)
+        if match is not None and match.deadline:
+            replication.watch(turn.state, attempt, match.deadline)
+
+
 def _class_if_known(bag: Bag, task: TaskNumber) -> int:
     """After a restart its values may not have been read yet; then it is taken for a plain one."""
-    if bag.classify is None:
-        return 0
-    chunk = bag.chunk_of(task)
+    return bag.class_of(task) if bag.classify is not None and _is_read(bag, task) else 0
+
+
+def _is_read(bag: Bag, task: TaskNumber) -> bool:
+    """Whether the values of a task in an open chunk are known."""
     rows = bag.numbering.part(task).rows
-    return 0 if rows is not None and chunk not in bag.numbering.loaded else bag.class_of(task)
+    return rows is None or bag.chunk_of(task) in bag.numbering.loaded
 
 
 def heard(turn: Turn, id_: PilotId, *, gone: bool = False) -> None:

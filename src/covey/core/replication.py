@@ -33,15 +33,6 @@ def watch(state: State, attempt: Attempt, seconds: float) -> None:
     heappush(state.deadlines, (attempt.deadline, attempt.id, attempt.bag, attempt.task))
 
 
-def watch_again(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> None:
-    """One that an earlier server sent: its time begins anew."""
-    if "Deadline" in bag.policy.texts and bag.classify is None:
-        face = matching.face_of(turn.state, turn.now, pilot, bag.spec.owner)
-        match = matching.match_task(turn.state, turn.now, pilot, bag, face, attempt.task)
-        if match is not None and match.deadline:
-            watch(turn.state, attempt, match.deadline)
-
-
 def tick(turn: Turn) -> None:
     _expire(turn)
     state = turn.state

@@ -3,8 +3,8 @@ another one elsewhere."""
 
 from covey.core.actions import Write
 from covey.core.events import PolicyRequested
-from covey.core.model import BagId, PolicySpec
-from covey.pilot.messages import Answer, End
+from covey.core.model import BagId, PolicySpec, Snapshot
+from covey.pilot.messages import Answer, End, Held
 from covey.store.memory import MemoryRecord
 from tests.unit.core.table import Hand, Table, end, replies, spec
 
@@ -20,6 +20,14 @@ def gets(hand: Hand, want: int = 1) -> list[End]:
 def fail(hand: Hand) -> None:
     [one] = gets(hand)
     hand.sync(0, [one._replace(outcome="failed")])
+
+
+def after(table: Table) -> Snapshot:
+    """What the next server starts from."""
+    record = MemoryRecord({})
+    record.open()
+    record.apply([one.change for one in table.actions if isinstance(one, Write)])
+    return record.open()
 
 
 def test_a_last_chance_is_on_the_fail_over_site_only() -> None:
@@ -49,9 +57,7 @@ def test_a_restart_forgets_no_last_chance() -> None:
     table = Table()
     bag = table.submit(spec(1, policy=FAILOVER))
     fail(table.enrol(host="a", site="near"))
-    record = MemoryRecord({})
-    record.apply([one.change for one in table.actions if isinstance(one, Write)])
-    later = Table(snapshot=record.open())
+    later = Table(snapshot=after(table))
     later.later(later.scheduler.state.settings.adopt_seconds + 1)
     near = later.enrol(key="key-of-near", host="c", site="near")
     far = later.enrol(key="key-of-far", host="d", site="far")
@@ -67,3 +73,43 @@ def test_who_fails_over_no_more_lets_its_tasks_go_anywhere() -> None:
     fail(near)
     table.handle(PolicyRequested(table.request(), BagId(bag), PolicySpec()))
     assert [one.task for one in gets(near)] == [0]
+
+
+def test_when_the_one_sent_instead_fails_too_there_is_another() -> None:
+    table = Table(lease_seconds=1e9)
+    table.submit(spec(1, retries=9, policy=PolicySpec(deadline="30s")))
+    stuck, second, third = (table.enrol(host=name) for name in "abc")
+    assert len(gets(stuck)) == 1
+    table.later(31)
+    fail(second)
+    assert len(gets(third)) == 1
+
+
+def test_a_deadline_holds_after_a_restart() -> None:
+    table = Table()
+    table.submit(spec(1, policy=PolicySpec(deadline="30s")))
+    [given] = gets(table.enrol(host="a", key="key-of-a"))
+    later = Table(snapshot=after(table), lease_seconds=1e9)
+    same = Hand(later, 1)
+    same.sync(0, held=[Held(*given[:4])], number=9)
+    other = later.enrol(host="b", key="key-of-b")
+    later.later(29)
+    assert gets(other) == []
+    later.later(2)
+    assert [one.task for one in gets(other)] == [0]
+
+
+def test_what_was_set_aside_comes_back_when_its_policy_is_lifted() -> None:
+    table = Table(chunk=4, largest_chunk=4, most_lookahead=1, buffer_seconds=1.0)
+    bag = table.submit(spec(12, policy=PolicySpec(requirements="Job.i >= 8")))
+    hand = table.enrol(12)
+    found: list[End] = []
+    for _ in range(20):
+        found += gets(hand, 12)
+        table.later(2)
+    assert sorted(one.task for one in found) == [8, 9, 10, 11]
+    table.handle(PolicyRequested(table.request(), BagId(bag), PolicySpec()))
+    for _ in range(20):
+        found += gets(hand, 12)
+        table.later(2)
+    assert sorted(one.task for one in found) == list(range(12))
