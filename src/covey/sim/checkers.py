@@ -214,10 +214,11 @@ class Judge:
             and not self._had_company(other, earlier)
             and not self._out_of_reach(other.sending, other.host, run.sending.at)
         ]
-        times += any(one.policy.failover_sites for one in self._ledger.bags[bag].rulings)
+        last = any(one.policy.failover_sites for one in self._ledger.bags[bag].rulings)
         overtimes = failures.count(TIMEOUT)
         others = len(failures) - overtimes
-        if others >= (spec.retries + 1) * times or overtimes >= (_overtimes(spec) + 1) * times:
+        most, most_overtimes = spec.retries + 1 + last, _overtimes(spec) + 1 + last
+        if others >= most * times or overtimes >= most_overtimes * times:
             raise Violation(f"{_told(run)} after {failures}, of which so many are not allowed")
 
     def _had_company(self, failed: Run, runs: list[Run]) -> bool:

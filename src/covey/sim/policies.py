@@ -47,6 +47,8 @@ NONSENSE = (
     PolicySpec(requirements='Host.Name == "'),
     PolicySpec(max_replicas="}"),
 )
+# These compare hosts with the best one of all, on which the bag may not be allowed to run.
+COMPARING = ("reliable-tail", "frugal")
 TWICE = PolicySpec(replication="true")  # nonsense where nothing may run twice
 OF_CALLS = PolicySpec(requirements="Job.call > 3")  # nonsense where tasks are calls
 
@@ -89,7 +91,7 @@ def _govern(seed: int, bag: BagPlan, hosts: tuple[Place, ...], calm_at: float) -
     changes.sort(key=lambda change: change.at)
     valid = [change.policy for change in changes if change.valid]
     last = valid[-1] if valid else first
-    if not lasting or len(valid) > 1:
+    if not lasting or len(valid) > 1 or last.preset in COMPARING:
         last = replace(last, requirements="", only_sites=(), avoid_hosts=(), preset="throughput")
     spec = replace(bag.spec, policy=first)
     return replace(bag, spec=spec, changes=tuple(changes), last_policy=last)

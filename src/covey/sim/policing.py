@@ -66,8 +66,8 @@ class Police:
         notes = ledger.bags[bag]
         policies = notes.in_force(sending.decided, sending.at)
         seen = _scene(sending.life, _parameters(notes.spec, values))
-        self._check_place(sending, policies, seen)
-        self._check_load(sending, policies, seen)
+        if not self._check_place(sending, policies, seen):
+            self._check_load(sending, policies, seen)
         self._check_again(sending, notes, policies, seen)
         self._check_ban(sending, notes)
         self._check_broken(sending, notes)
@@ -106,13 +106,15 @@ class Police:
 
     # -- where, and how much ---------------------------------------------------------------
 
-    def _check_place(self, sending: Sending, policies: list[PolicySpec], seen: Ad) -> None:
+    def _check_place(self, sending: Sending, policies: list[PolicySpec], seen: Ad) -> bool:
+        """Whether it is there only because it failed elsewhere."""
         if any(_lets(one, sending.life, seen) for one in policies):
-            return
+            return False
         site = sending.life.place.site
         failover = any(site in one.failover_sites for one in policies)
         if not (failover and self._has_failed(sending.task)):
             raise Violation(f"{_told(sending)}, where {policies} does not let it run")
+        return True
 
     def _has_failed(self, task: TaskKey) -> bool:
         return any(run.outcome in OWN_FAILURES for run in self._ledger.runs.get(task, ()))
@@ -169,6 +171,8 @@ class Police:
         ban = self._bans.get((host, owner))
         if ban is None or sending.decided < now or not self._others_can(sending, notes):
             return
+        if abs(now - ban.until) < 1.0:
+            return  # notes are in whole seconds
         if now < ban.until:
             raise Violation(f"{_told(sending)}, which is banned until {ban.until:.2f}")
         for one in self._ledger.live.values():
