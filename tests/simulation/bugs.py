@@ -11,8 +11,20 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from covey.core import bags, dispatch, ends, lookahead, pilots, recalling, recovery
-from covey.core.actions import Change
+from covey.core import (
+    bags,
+    blame,
+    dispatch,
+    ends,
+    governing,
+    lookahead,
+    matching,
+    pilots,
+    recalling,
+    recovery,
+    replication,
+)
+from covey.core.actions import Change, SavePolicy
 from covey.core.events import RetryRequested, SegmentAppended
 from covey.core.model import (
     BagId,
@@ -20,13 +32,26 @@ from covey.core.model import (
     BagStatus,
     EndRecord,
     PilotStatus,
+    PolicySpec,
     RequestId,
+    Segment,
     Settings,
     Snapshot,
     Verdict,
 )
 from covey.core.numbering import Numbering
-from covey.core.state import Answering, Attempt, Bag, Pilot, Replying, State, Then
+from covey.core.policies import Compiled
+from covey.core.state import (
+    Answering,
+    Attempt,
+    Bag,
+    Match,
+    Pilot,
+    Replying,
+    State,
+    Tally,
+    Then,
+)
 from covey.core.turn import Turn
 from covey.engine import Engine
 from covey.pilot.brain import Brain
@@ -35,6 +60,7 @@ from covey.store import memory, memory_reading
 
 Bug = Callable[[], Any]
 BUGS: dict[str, Bug] = {}
+WORDS: dict[str, str] = {}  # of bugs that must be found by a certain checker: what it says
 
 
 def planted(*patches: Callable[[], Any]) -> Bug:
@@ -55,10 +81,13 @@ def instead(owner: object, name: str, wrong: Callable[..., Any]) -> Callable[[],
     return lambda: patch.object(owner, name, lambda *a, **k: wrong(right, *a, **k))
 
 
-def bug(*replaced: tuple[object, str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def bug(
+    *replaced: tuple[object, str], words: str = ""
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Plant the decorated function in these places, under its own name."""
 
     def plant(wrong: Callable[..., Any]) -> Callable[..., Any]:
+        WORDS[wrong.__name__] = words
         BUGS[wrong.__name__] = planted(*(instead(owner, name, wrong) for owner, name in replaced))
         return wrong
 
@@ -319,3 +348,129 @@ def forgets_calls_that_may_be_tried_again(
     right(turn, bag, task)
     if bag.spec.calls and first in bag.marred and stop is not None:
         bag.numbering.release(first, stop)
+
+
+# -- of issue 7: policies, replicas, blame -------------------------------------------------------
+
+
+@bug((matching, "judged"), words="does not let it run")
+def takes_every_host_for_suitable(
+    right: Callable[..., Match | None], compiled: Compiled, values: tuple[object, ...]
+) -> Match | None:
+    return right(compiled, values) or Match()
+
+
+@bug((dispatch, "_concurrency"), words="of them, by")
+def knows_no_concurrency(
+    right: Callable[..., tuple[int, bool]], candidate: Any, limit: int
+) -> tuple[int, bool]:
+    return limit, right(candidate, limit)[1]
+
+
+@bug((matching, "wants_replica"), words="more than MaxReplicas")
+def counts_no_replicas(
+    right: Callable[..., bool], state: State, now: float, bag: Bag, task: int
+) -> bool:
+    live, bag.live = bag.live, {**bag.live, task: bag.live[task][:1]}
+    try:
+        return right(state, now, bag, task)
+    finally:
+        bag.live = live
+
+
+@bug((replication, "_may_speculate"), words="nobody wants that")
+def replicates_while_tasks_may_follow(right: Callable[..., bool], turn: Turn, bag: Bag) -> bool:
+    was, bag.open = bag.open, False
+    try:
+        return right(turn, bag)
+    finally:
+        bag.open = was
+
+
+@bug((dispatch, "may_have"), words="it is there already")
+def takes_two_pilots_for_two_hosts(
+    right: Callable[..., Match | None], turn: Turn, pilot: Pilot, bag: Bag, task: int
+) -> Match | None:
+    live = bag.live[task]
+    bag.live[task] = [one for one in live if one.pilot == pilot.record.id]
+    try:
+        return right(turn, pilot, bag, task)
+    finally:
+        bag.live[task] = live
+
+
+@bug((replication, "_expire"), words="it is not idempotent")
+def repeats_what_must_not_be(right: Callable[..., None], turn: Turn) -> None:
+    specs = {id_: bag.spec for id_, bag in turn.state.bags.items()}
+    for bag in turn.state.bags.values():
+        bag.spec = replace(bag.spec, idempotent=True)
+    right(turn)
+    for id_, spec in specs.items():
+        turn.state.bags[id_].spec = spec
+
+
+@bug((governing, "change"), words="wait: nothing of it was sent")
+def goes_by_the_old_policy(
+    right: Callable[..., None], state: State, bag: Bag, policy: PolicySpec
+) -> None:
+    governing.check(policy, bag.spec, Segment(space=bag.spec.space, rows=bag.spec.rows))
+
+
+@bug((blame, "_ban"), words="is banned for")
+def bans_for_ever(
+    right: Callable[..., None], turn: Turn, pilot: Pilot, bag: Bag, tally: Tally
+) -> None:
+    state = turn.state
+    was = state.settings
+    state.settings = replace(was, ban_seconds=was.ban_seconds * 1000)
+    right(turn, pilot, bag, tally)
+    state.settings = was
+
+
+@bug((blame, "share"), words="went to others")
+def tries_nobody_after_a_ban(
+    right: Callable[..., int], turn: Turn, pilot: Pilot, bag: Bag, enough: int
+) -> int:
+    banned = bag.spec.owner in turn.state.hosts[pilot.record.host].history.bans
+    return 0 if banned else right(turn, pilot, bag, enough)
+
+
+@bug((blame, "_is_tried"), words="which is tried after a ban with")
+def trusts_at_once_after_a_ban(right: Callable[..., bool], *_: object) -> bool:
+    return False
+
+
+@bug((blame, "withheld"), words="which is banned until")
+def bans_in_words_only(right: Callable[..., float], state: State, pilot: Pilot, bag: Bag) -> float:
+    rest = pilot.rests.get(bag.id)
+    return rest.until if rest is not None else 0.0
+
+
+@bug((blame, "rate_elsewhere"), words="nobody else has done a task")
+def blames_hosts_for_a_broken_bag(right: Callable[..., float], bag: Bag, tally: Tally) -> float:
+    bag.well += tally.done + 1
+    return 0.0
+
+
+@bug((blame, "counts"), words="failures in a row")
+def never_blames_a_bag(right: Callable[..., bool], *_: object) -> bool:
+    return False
+
+
+@bug((governing, "check"), words="a policy that cannot be")
+def checks_no_policy(right: Callable[..., None], *_: object) -> None:
+    pass
+
+
+@bug((Turn, "write"), words="but the record has another")
+def keeps_a_policy_to_itself(
+    right: Callable[..., int], turn: Turn, change: Change, then: Then | None = None
+) -> int:
+    return turn.state.writes if isinstance(change, SavePolicy) else right(turn, change, then)
+
+
+@bug((bags, "SavePolicy"), words="that nobody asked for")
+def saves_another_policy(
+    right: Callable[..., SavePolicy], bag: BagId, policy: PolicySpec
+) -> SavePolicy:
+    return right(bag, replace(policy, rank="1"))

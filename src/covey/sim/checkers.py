@@ -56,6 +56,7 @@ class Judge:
                 raise Violation(f"attempt {key} of paused bag {task.bag} was sent")
             if known is sending and notes is not None:
                 self._police.sent(sending, task.values)
+                self._ledger.sent.setdefault(named, []).append(sending)
 
     def restarted(self) -> None:
         self._police.restarted()
@@ -115,9 +116,7 @@ class Judge:
         if status == "cancelled":
             self._ledger.cancelled.setdefault(bag, now)
 
-    def policy_acknowledged(
-        self, bag: int, policy: PolicySpec, count: int, asked: float
-    ) -> None:
+    def policy_acknowledged(self, bag: int, policy: PolicySpec, count: int, asked: float) -> None:
         """`count` 0: the bag is over, and has no use for it."""
         notes = self._ledger.bags[bag]
         if count and policy in self._ledger.nonsense.get(bag, ()):
@@ -211,7 +210,7 @@ class Judge:
             if other.outcome in OWN_FAILURES
             and other.ended <= run.sending.at
             and self._told_in_time(other)
-            and not self._had_company(other, earlier)
+            and not self._had_company(other.sending)
             and not self._out_of_reach(other.sending, other.host, run.sending.at)
         ]
         last = any(one.policy.failover_sites for one in self._ledger.bags[bag].rulings)
@@ -221,14 +220,13 @@ class Judge:
         if others >= most * times or overtimes >= most_overtimes * times:
             raise Violation(f"{_told(run)} after {failures}, of which so many are not allowed")
 
-    def _had_company(self, failed: Run, runs: list[Run]) -> bool:
+    def _had_company(self, failed: Sending) -> bool:
         """Did it end while another attempt of the task was out? Then it used up no chance."""
         over_at = self._ledger.over_at
-        known = over_at.get(failed.sending.key, float("inf"))
+        known = over_at.get(failed.key, float("inf"))
         return any(
-            run is not failed
-            and run.sending.at < known <= over_at.get(run.sending.key, float("inf"))
-            for run in runs
+            one is not failed and one.at < known <= over_at.get(one.key, float("inf"))
+            for one in self._ledger.sent.get(failed.task, ())
         )
 
     def _told_in_time(self, run: Run) -> bool:

@@ -136,6 +136,7 @@ class Ledger:
     def __init__(self) -> None:
         self.hosts: dict[str, HostLife] = {}
         self.sendings: dict[Key, Sending] = {}
+        self.sent: dict[TaskKey, list[Sending]] = {}
         self.runs: dict[TaskKey, list[Run]] = {}
         self.by_attempt: dict[Key, Run] = {}
         self.restarts: list[float] = []  # when a server was ready again
@@ -206,7 +207,7 @@ class Ledger:
             notes.row += 1
 
     def out(self, task: TaskKey) -> list[Sending]:
-        return [one for one in self.live.values() if one.task == task]
+        return [one for one in self.sent.get(task, ()) if one.key in self.live]
 
     # -- as the record has it --------------------------------------------------------------
 
