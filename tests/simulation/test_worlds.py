@@ -44,4 +44,4 @@ def test_everything_that_can_break_does() -> None:
     broken: dict[str, int] = {}
     for report in map(run, range(15)):
         broken |= report.faults | report.messages
-    assert len(broken) == len(faults.KINDS) + MESSAGES, broken
+    assert len(broken) == len(faults.KINDS) + len(faults.MISFORTUNES) + MESSAGES, broken

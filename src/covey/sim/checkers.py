@@ -182,8 +182,8 @@ class Judge:
         key = first.sending.key
         if key in second.sending.beside or first.sending.deadline <= second.sending.at:
             return True
-        known_over = self._ledger.over_at.get(key, float("inf")) <= second.sending.at
-        return second.sending.may_repeat and not known_over
+        known = self._ledger.recorded_at.get(key, float("inf")) <= second.sending.at
+        return second.sending.may_repeat and not known
 
     def _excused(self, run: Run, at: float) -> bool:
         """Was there a reason, at this time, to believe that this run comes to no good?"""

@@ -65,7 +65,7 @@ class HostLife(Struct, eq=False):
     owner: str = ""
     died: float = 0.0  # also when it ended in order
     idle_since: float = math.inf  # it has nothing to do, and asks for it
-    dropped: float = 0.0  # when the server last saw its connection break
+    dropped: float = 0.0  # when the server last saw its connection break, or that it left
     contacts: list[float] = field(default_factory=list)  # it was heard by a working server
     full_syncs: list[float] = field(default_factory=list)  # … and said all it holds
 

@@ -1,7 +1,7 @@
 """Hosts of a world: each has a site and tags, and outlives the pilots that run on it.
 
-Those that `stay` are there again whenever the world is calm: whatever a policy asks for, that one of
-them has, can be had in the end.
+Those that `stay` are there again whenever the world is calm: what one of them has can be had in the
+end, whatever a policy asks for.
 """
 
 from random import Random

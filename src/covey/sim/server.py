@@ -11,6 +11,7 @@ from covey.core.events import (
     CancelRequested,
     DrawContinued,
     PilotEnrolled,
+    PilotLeft,
     PolicyRequested,
     RequestDropped,
     RetryRequested,
@@ -160,6 +161,8 @@ class Server:
         now = self._clock.time
         if self.engine.scheduler is None:
             return
+        if isinstance(event, PilotLeft):
+            self._ledger.hosts[call.sender].dropped = now
         if not isinstance(event, SyncReceived):
             self._ledger.asked(event, now)
             return
