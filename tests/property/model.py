@@ -4,6 +4,7 @@ at most once.
 """
 
 from collections.abc import Iterator
+from copy import deepcopy
 
 from msgspec import Struct, field
 
@@ -20,7 +21,7 @@ from covey.core.actions import (
     Write,
 )
 from covey.core.events import BagLoaded, Committed, Event, RowsLoaded, Ticked
-from covey.core.model import JobId, RequestId, Settings
+from covey.core.model import History, JobId, RequestId, Settings
 from covey.core.scheduler import Scheduler
 from covey.core.space import Scalar
 from covey.core.state import Bag, Pilot
@@ -36,6 +37,10 @@ SETTINGS = Settings(
     most_ends=6,
     most_pilots=4,
     most_losses=3,
+    most_lookahead=2,
+    buffer_seconds=5.0,
+    ban_seconds=40.0,
+    ban_growth=20.0,
     local_pilots=1,
     local_slots=2,
 )
@@ -210,7 +215,14 @@ def picture(scheduler: Scheduler) -> list[object]:
         list(state.hungry),
         list(state.unheard),
         list(state.then),
+        remembered(scheduler),
     ]
+
+
+def remembered(scheduler: Scheduler) -> dict[str, History]:
+    """What is known of hosts on which something has ended."""
+    hosts = scheduler.state.hosts.values()
+    return {one.name: deepcopy(one.history) for one in hosts if one.history.at}
 
 
 def _bag(bag: Bag) -> Iterator[object]:
@@ -220,6 +232,8 @@ def _bag(bag: Bag) -> Iterator[object]:
     yield from (bag.total, bag.open, bag.streak, dict(bag.awaited), list(bag.raised))
     yield [(task, [one.id for one in attempts]) for task, attempts in bag.live.items()]
     yield from (dict(bag.tries), dict(bag.losses), dict(bag.chunks), dict(bag.unfinished))
+    yield from (bag.policy.spec, list(bag.overdue), list(bag.offers), list(bag.aside))
+    yield from (list(bag.rescue), list(bag.rescued), bag.classify, len(bag.needs))
 
 
 def _pilot(pilot: Pilot) -> Iterator[object]:

@@ -1,8 +1,8 @@
 """Core against anything that can happen to it: legal, late, repeated, lost, and nonsense.
 
 After every event the invariants hold. A message that is refused changes nothing but when its pilot
-was last heard. In the end, when everybody behaves, everything finishes, and each task has one
-result.
+was last heard. A server that ends in order leaves policies and what is known of hosts as they were.
+In the end, when everybody behaves, everything finishes, and each task has one result.
 """
 
 from collections.abc import Callable
@@ -10,12 +10,14 @@ from collections.abc import Callable
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from msgspec.structs import replace
 
 from covey.core.actions import Refuse
 from covey.core.events import (
     BagSubmitted,
     CancelRequested,
     CloseRequested,
+    DrainRequested,
     Event,
     FollowRequested,
     JobEnded,
@@ -24,6 +26,7 @@ from covey.core.events import (
     PauseRequested,
     PilotEnrolled,
     PilotLeft,
+    PolicyRequested,
     RequestDropped,
     ResumeRequested,
     RetryRequested,
@@ -37,12 +40,15 @@ from covey.core.model import (
     Condition,
     Need,
     PilotId,
+    PolicySpec,
     RequestId,
     Rows,
     Rule,
     Segment,
 )
+from covey.core.policies import PRESETS
 from covey.core.space import Axis, Range
+from covey.core.state import Bag
 from covey.pilot.messages import (
     OK,
     PILOT_OUTCOMES,
@@ -54,11 +60,17 @@ from covey.pilot.messages import (
     Sync,
 )
 from covey.wire import ResultQuery
-from tests.property.model import SETTINGS, Bench, Hand, picture
+from tests.property.model import SETTINGS, Bench, Hand, picture, remembered
 
 
 def bags(
-    count: int, rows: bool, ruled: bool, open_: bool, key: str, chances: tuple[int, int, int]
+    count: int,
+    rows: bool,
+    ruled: bool,
+    open_: bool,
+    key: str,
+    chances: tuple[int, int, int],
+    policy: PolicySpec,
 ) -> BagSpec:
     """The only value of a task is its number. Every fourth is of a class of its own, if any is."""
     rule = Rule(when=(Condition(name="i", values=tuple(range(3, 200, 4))),), need=Need(cores=2))
@@ -75,7 +87,14 @@ def bags(
         overtimes=overtimes,
         breaker=breaker,
         idempotent=retries != 1,
+        policy=policy if retries != 1 else once(policy),
     )
+
+
+def once(policy: PolicySpec) -> PolicySpec:
+    """The same, for tasks that must not run twice."""
+    preset = "" if policy.preset.endswith("tail") else policy.preset
+    return replace(policy, replication="", preset=preset)
 
 
 def segment(start: int, count: int, rows: bool) -> Segment:
@@ -84,6 +103,35 @@ def segment(start: int, count: int, rows: bool) -> Segment:
     return Segment(space=Axis("i", Range(str(start), "1", count)))
 
 
+POLICIES = st.builds(
+    PolicySpec,
+    preset=st.sampled_from(("", "", *PRESETS)),
+    requirements=st.sampled_from(
+        (
+            "",
+            "",
+            'Host.Name != "host-1"',
+            "Job.i % 2 == 0 || Pilot.Slots > 1",
+            "Host.ErrorRate < 0.3 && Host.speed > 1",
+            "!Tail || Host.ConsecutiveFailures < 2",
+            "false",
+        )
+    ),
+    rank=st.sampled_from(("", "Host.speed", "-JobsLeft", "Job.i")),
+    concurrency=st.sampled_from(("", "1", "Pilot.Slots + 1", "Job.i")),
+    deadline=st.sampled_from(("", "", "10s", "Job.i + 5")),
+    replication=st.sampled_from(("", "true", "Job.NumberOfReplicas < 2", "Job.RunningTime > 3")),
+    tail=st.sampled_from(("", "true", "JobsUnsent == 0")),
+    sticky_tail=st.sampled_from((None, True, False)),
+    max_replicas=st.sampled_from(("", "1", "3")),
+    only_sites=st.sampled_from(((), (), ("near",))),
+    failover_sites=st.sampled_from(((), (), ("far",))),
+)
+WRONG_POLICIES = (
+    PolicySpec(rank="1 +"),
+    PolicySpec(preset="fats"),
+    PolicySpec(only_hosts=("host",) * 10_001),
+)
 SPECS = st.builds(
     bags,
     st.integers(1, 12),
@@ -92,6 +140,7 @@ SPECS = st.builds(
     st.sampled_from((False, False, True)),
     st.sampled_from(("", "", "one", "two")),
     st.tuples(st.integers(0, 2), st.integers(0, 2), st.sampled_from((0, 3, 30))),
+    st.one_of(st.just(PolicySpec()), POLICIES),
 )
 MOST_BAGS = 6
 CHANGES: tuple[Callable[[RequestId, BagId], Event], ...] = (
@@ -151,6 +200,26 @@ class SchedulerMachine(RuleBasedStateMachine):
         else:
             self.refused(kind(request, BagId(bag)))
 
+    @rule(bag=st.integers(1, 4), policy=POLICIES)
+    def govern(self, bag: int, policy: PolicySpec) -> None:
+        request, live = self.bench.request("policy"), self.alive(bag)
+        if live is not None and not live.spec.idempotent:
+            policy = once(policy)
+        event = PolicyRequested(request, BagId(bag), policy)
+        if bag < self.bench.scheduler.state.next_bag:
+            self.bench.handle(event)
+        else:
+            self.refused(event)
+
+    @rule(bag=st.integers(1, 4), policy=st.sampled_from(WRONG_POLICIES))
+    def govern_by_nonsense(self, bag: int, policy: PolicySpec) -> None:
+        if self.alive(bag) is not None:
+            self.refused(PolicyRequested(self.bench.request("policy"), BagId(bag), policy))
+
+    def alive(self, bag: int) -> Bag | None:
+        live = self.bench.scheduler.state.bags.get(BagId(bag))
+        return live if live is not None and live.status in ("running", "paused") else None
+
     @rule(bag=st.integers(1, 4), count=st.integers(1, 6), key=st.sampled_from(("", "a", "b")))
     def append(self, bag: int, count: int, key: str) -> None:
         live = self.bench.scheduler.state.bags.get(BagId(bag))
@@ -193,6 +262,23 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.syncs.clear()
         self.enrols.clear()
 
+    @rule(rarely=st.integers(0, 5))
+    def ends_in_order(self, rarely: int) -> None:
+        """The server: what decides, and what is known of hosts, is the same for the next one."""
+        if rarely:
+            return
+        self.bench.handle(DrainRequested())
+        self.settle()
+        state = self.bench.scheduler.state
+        policies = {id_: bag.policy.spec for id_, bag in state.bags.items()}
+        known = remembered(self.bench.scheduler)
+        self.bench.restart()
+        self.syncs.clear()
+        self.enrols.clear()
+        state = self.bench.scheduler.state
+        assert {id_: bag.policy.spec for id_, bag in state.bags.items()} == policies
+        assert remembered(self.bench.scheduler) == known
+
     @precondition(lambda self: self.bench.jobs)
     @rule(data=st.data(), kind=st.sampled_from((JobSubmitted, JobRefused, JobEnded)))
     def site_speaks(self, data: st.DataObject, kind: type) -> None:
@@ -206,13 +292,14 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     # -- pilots ----------------------------------------------------------------------------
 
-    @rule(slots=st.integers(1, 3), with_job=st.booleans())
-    def enrol(self, slots: int, with_job: bool) -> None:
+    @rule(slots=st.integers(1, 3), with_job=st.booleans(), host=st.integers(1, 3))
+    def enrol(self, slots: int, with_job: bool, host: int = 1) -> None:
         job = next(iter(self.bench.jobs), "") if with_job else ""
         self.keys += 1
         request = self.bench.request("enrol")
         self.enrols[request] = None
-        enrol = Enrol(f"key-{self.keys:08}", "host", slots, job=job)
+        site, tags = ("near", "far")[host % 2], {"speed": str(host)}
+        enrol = Enrol(f"key-{self.keys:08}", f"host-{host}", slots, site, job, tags)
         self.bench.handle(PilotEnrolled(request, enrol, "word", "digest"))
 
     @rule(enrol=st.sampled_from(WRONG_ENROLS))
@@ -384,8 +471,10 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert sum(row.outcome == OK for row in results) == view.done
 
     def let_them_end(self) -> None:
-        """Owners close what is open, and resume what is paused."""
+        """Owners close what is open, ask for nothing special, and resume what is paused."""
         for id_ in list(self.bench.scheduler.state.bags):
+            request = self.bench.request("policy")
+            self.bench.handle(PolicyRequested(request, id_, PolicySpec()))
             for kind in (CloseRequested, ResumeRequested):
                 self.bench.handle(kind(self.bench.request("change"), id_))
         self.settle()
