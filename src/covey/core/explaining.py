@@ -17,7 +17,16 @@ from covey.core.classes import classifier
 from covey.core.estimate import probably_running
 from covey.core.findings import BagAnswer, Reason, Replication, Running, TaskAnswer
 from covey.core.fitting import weight
-from covey.core.looking import Case, View, cases, shown, values_of, waiting_kinds
+from covey.core.looking import (
+    Case,
+    View,
+    cases,
+    here,
+    may_have,
+    shown,
+    values_of,
+    waiting_kinds,
+)
 from covey.core.model import BagStatus, Need, PilotStatus
 from covey.core.rivals import before, behind
 from covey.core.state import Attempt, Bag, State
@@ -38,7 +47,6 @@ from covey.core.verdicts import (
     nearest,
 )
 
-MOST_PILOTS = 2000
 MOST_TASKS = 200  # running ones that the policy is asked about
 FEW = 5  # hosts or bags that are named
 
@@ -56,11 +64,8 @@ def hindrance(state: State, bag: Bag) -> str:
         return obvious.text
     if not waiting or bag.policy.plain or not state.pilots:
         return ""
-    for pilot in can_see(state, bag):
-        face = pilot.faces.get(bag.spec.owner)
-        found = face.found.get(bag.id) if face is not None else None
-        if found is None or any(match is not None for match in found.matches):
-            return ""
+    if any(may_have(pilot, bag) is not False for pilot in can_see(state, bag)):
+        return ""
     return f"no host that is here meets its requirements; see: covey explain {bag.id}"
 
 
@@ -188,14 +193,13 @@ def _ask_pilots(
 ) -> None:
     bag = view.bag
     obvious = _nobody(state, bag, [bag.needs[case.kind] for case in classes])
-    here = (PilotStatus.ACTIVE, PilotStatus.SUSPECTED)
-    pilots = list(islice((p for p in can_see(state, bag) if p.status in here), MOST_PILOTS))
-    answer.hosts = len({pilot.record.host for pilot in pilots})
+    pilots = here(state, bag)
     judged = (judge(state, now, view, one, classes) for one in pilots if not view.tired())
     verdicts = lenient(list(judged))
     able = [one for one in verdicts if one.kind in ABLE]
+    answer.hosts = len({one.pilot.record.host for one in verdicts})
     answer.able = len({one.pilot.record.host for one in able})
-    answer.near = nearest(verdicts)
+    answer.near = nearest(view, verdicts, classes)
     if obvious is not None:
         answer.reasons.append(obvious)
     elif not pilots:
@@ -209,6 +213,9 @@ def _ask_pilots(
     answer.reasons += _counted(verdicts, now, answer)
     if able:
         answer.reasons += _unserved(view, classes, verdicts)
+    if len(verdicts) < len(pilots):
+        words = f"only {len(verdicts):,} of {len(pilots):,} pilots were looked at, to be quick"
+        answer.reasons.append(Reason(kind="cut", text=words))
 
 
 def _unserved(view: View, classes: list[Case], verdicts: list[Verdict]) -> Iterator[Reason]:

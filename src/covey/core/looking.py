@@ -7,18 +7,20 @@ are made anew for each question, so that asking never changes what is decided. C
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from covey.classad import ERROR, UNDEFINED, Ad, Context, Expression, unparse
+from covey.classad import ERROR, UNDEFINED, Ad, Context, dependencies, unparse
 from covey.classad.ads import as_node
 from covey.classad.depends import path
+from covey.classad.evaluation import evaluate
 from covey.classad.nodes import Node, Operation, Reference
 from covey.core import attributes
 from covey.core.attributes import TABLE, Task
+from covey.core.model import PilotStatus
 from covey.core.policies import ROLES, TAIL, Compiled
 from covey.core.space import Scalar
 from covey.core.state import Bag, Pilot, State
 
 MOST_CASES = 20  # classes of a bag that are looked at
-MOST_STEPS = 500_000  # for one question: nobody else is answered meanwhile
+MOST_STEPS = 300_000  # for one question: nobody else is answered meanwhile
 MOST_SAMPLED = 200  # tasks, in search of different values
 
 
@@ -27,6 +29,13 @@ class Case(NamedTuple):
 
     kind: int
     values: list[Scalar] | None = None
+
+
+class Condition(NamedTuple):
+    """A part of JobRequirements, and whether it depends on the task."""
+
+    node: Node
+    of_job: bool
 
 
 class View:
@@ -40,10 +49,13 @@ class View:
         self.compiled = compiled or Compiled(bag.policy.spec)
         self.spent = 0  # steps of evaluating, so far
         self.reason = ""  # of the last value, if it is an error for want of time
+        self._context = Context(now=now)
         self._around = Ad()
         self._own = self.compiled.ad.within(self._around)
+        self._conditions: list[Condition] | None = None
+        self._pilot: Pilot | None = None  # whose ads these are
         self._sites: dict[str, Ad] = {}
-        self._jobs: dict[str, Ad] = {}
+        self._jobs: dict[int, tuple[Case, Ad]] = {}  # by the identity of what they hold
         for one in TABLE["bag"].values():
             self._own[one.name] = one.find(state, now, bag)
         table = self._around.table
@@ -71,10 +83,12 @@ class View:
 
     def at(self, pilot: Pilot, case: Case | None = None) -> None:
         table, site = self._around.table, pilot.record.site
-        table["host"], table["pilot"] = self._ad("host", pilot), self._ad("pilot", pilot)
-        if site not in self._sites:
-            self._sites[site] = self._ad("site", site)
-        table["site"] = self._sites[site]
+        if pilot is not self._pilot:
+            self._pilot = pilot
+            table["host"], table["pilot"] = self._ad("host", pilot), self._ad("pilot", pilot)
+            if site not in self._sites:
+                self._sites[site] = self._ad("site", site)
+            table["site"] = self._sites[site]
         if case is not None:
             table["job"] = self._job(case)
 
@@ -82,9 +96,8 @@ class View:
         """A task that is out, with its replicas in view; no host is."""
         attempts = self.bag.live.get(task)
         about = Task(self.bag, attempts[0].kind if attempts else 0, task)
-        nothing = Ad()
-        table = self._around.table
-        table["host"] = table["pilot"] = table["site"] = nothing
+        table, self._pilot = self._around.table, None
+        table["host"] = table["pilot"] = table["site"] = Ad()
         job = Ad({one.name: one.find(self.state, self.now, about) for one in TABLE["job"].values()})
         attributes.add_replicas(job, self.state, self.now, about, self.bag.spec.owner)
         values = values_of(self.bag, task)
@@ -102,10 +115,27 @@ class View:
         return as_node(self._own[name])
 
     def value(self, node: Node) -> Any:
-        context = Context(now=self.now)
-        found = Expression(node).evaluate(self._own, None, context)
+        context = self._context
+        found = evaluate(node, self._own, None, context)
         self.reason, self.spent = context.reason, self.spent + max(1, context.spent)
         return found
+
+    def conditions(self) -> list[Condition]:
+        """What JobRequirements joins with && at the top."""
+        if self._conditions is None:
+            nodes = []
+            if "JobRequirements" in self.compiled.texts:
+                nodes = parts(self.node("JobRequirements"))
+            self._conditions = [Condition(one, self.looks_at_job(one)) for one in nodes]
+        return self._conditions
+
+    def looks_at_job(self, node: Node) -> bool:
+        return any(name.split(".")[0] == "job" for name in dependencies(node, self.compiled.ad))
+
+    def refuses(self) -> bool:
+        """Whether no task at all may run where the view is, whatever it needs."""
+        fixed = (one.node for one in self.conditions() if not one.of_job)
+        return not all(may_hold(self.value(node)) for node in fixed)
 
     def values(self, node: Node) -> dict[str, str]:
         """Of the attributes in it."""
@@ -123,7 +153,8 @@ class View:
         if "*" in looked:
             return attributes.full_ad(self.state, self.now, role, thing, owner)
         found, table = Ad(), TABLE[role]
-        own, others = attributes.tags_of(thing.record.tags, owner) if role == "host" else ({}, {})
+        tags = _named(thing, looked) if role == "host" and looked else {}
+        own, others = attributes.tags_of(tags, owner)
         for name in sorted(looked):
             if name in own:
                 found[name] = own[name]
@@ -134,14 +165,33 @@ class View:
         return found
 
     def _job(self, case: Case) -> Ad:
-        key = repr(case)
-        if key not in self._jobs:
+        if id(case) not in self._jobs:
             about = Task(self.bag, case.kind)
             job = attributes.full_ad(self.state, self.now, "job", about, self.bag.spec.owner)
             for name, value in zip(self.bag.body.names, case.values or (), strict=False):
                 job[name] = value
-            self._jobs[key] = job
-        return self._jobs[key]
+            self._jobs[id(case)] = (case, job)
+        return self._jobs[id(case)][1]
+
+
+def _named(pilot: Pilot, names: set[str]) -> dict[str, str]:
+    """The tags of these names, whoever published them."""
+    tags = pilot.record.tags.items()
+    return {key: text for key, text in tags if key.rpartition(":")[2].lower() in names}
+
+
+def here(state: State, bag: Bag) -> list[Pilot]:
+    """Pilots that could be asked for the bag's tasks; those that dispatch lets have some first."""
+    there = (PilotStatus.ACTIVE, PilotStatus.SUSPECTED)
+    found = [one for one in attributes.can_see(state, bag) if one.status in there]
+    return sorted(found, key=lambda one: not may_have(one, bag))
+
+
+def may_have(pilot: Pilot, bag: Bag) -> bool | None:
+    """What dispatch has found of it, if it was asked."""
+    face = pilot.faces.get(bag.spec.owner)
+    found = face.found.get(bag.id) if face is not None else None
+    return None if found is None else any(match is not None for match in found.matches)
 
 
 def cases(bag: Bag, compiled: Compiled) -> list[Case]:
@@ -176,6 +226,11 @@ def values_of(bag: Bag, task: int) -> list[Scalar] | None:
         return bag.values(task)
     except (KeyError, IndexError):
         return None
+
+
+def may_hold(value: Any) -> bool:
+    """Whether && may be true with this on one side: a number may count as true there."""
+    return not (value is False or value is UNDEFINED or value is ERROR)
 
 
 def parts(node: Node) -> list[Node]:

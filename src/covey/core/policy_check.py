@@ -17,16 +17,14 @@ from typing import NamedTuple
 from covey.classad import ERROR, UNDEFINED, SyntaxProblem, check, parse, unparse
 from covey.classad.nodes import Node
 from covey.core import catalogue, governing, recovery
-from covey.core.attributes import can_see
 from covey.core.errors import InvalidBag
 from covey.core.findings import Fault, Part, Report
-from covey.core.looking import Case, View, cases, parts, shown
+from covey.core.looking import Case, View, cases, here, may_hold, shown
 from covey.core.model import (
     BagId,
     BagRecord,
     BagSnapshot,
     BagSpec,
-    PilotStatus,
     PolicySpec,
     Segment,
 )
@@ -34,7 +32,6 @@ from covey.core.policies import DISPATCH, EXPRESSIONS, LONGEST, PRESETS, TAIL, C
 from covey.core.space import Axis, Range
 from covey.core.state import Bag, Pilot, State
 
-MOST_HOSTS = 1000
 MOST_RUNNING = 100  # tasks that ReplicationRequirements is tried on
 MOST_FAULTS = 20
 MOST_PARTS = 50
@@ -158,24 +155,68 @@ def _govern(report: Report, policy: PolicySpec, bag: Bag | None) -> None:
 
 
 def _try_out(report: Report, view: View) -> None:
-    pilots = [
-        one
-        for one in can_see(view.state, view.bag)
-        if one.status in (PilotStatus.ACTIVE, PilotStatus.SUSPECTED)
-    ]
-    report.hosts = len({one.record.host for one in pilots})
+    pilots = here(view.state, view.bag)
     if not pilots:
         report.notes.append("no host is here, so it could not be tried on any")
-    elif len(pilots) > MOST_HOSTS:
-        report.notes.append(f"it was tried on {MOST_HOSTS:,} of {len(pilots):,} pilots")
-    del pilots[MOST_HOSTS:]
     sources = {one.name: one for one in written(view.compiled.spec)}
     classes = cases(view.bag, view.compiled)
+    if "job" not in view.compiled.at_dispatch:
+        del classes[1:]  # what it says of one holds for all
     _dispatch(report, view, pilots, classes, sources)
     _tail(report, view, sources)
     _replication(report, view, sources)
     if report.meeting and not view.tail and "tail" in view.compiled.at_dispatch.get("bag", ()):
         _end(report, view, pilots, classes)
+
+
+class _Trial:
+    """What is said when tasks go out, on one host after another. Places are a host and the number
+    of a case."""
+
+    def __init__(self, report: Report, view: View, sources: dict[str, Written]) -> None:
+        self.report, self.view, self.sources = report, view, sources
+        self.conditions = view.conditions()[:MOST_PARTS]
+        self.holding: list[set[tuple[str, int]]] = [set() for _ in self.conditions]
+        self.meeting: set[tuple[str, int]] = set()
+        self._asked = [name for name in DISPATCH if name in view.compiled.texts]
+        self._of_job = {name for name in self._asked if view.looks_at_job(view.node(name))}
+        self._wrong: set[str] = set()
+
+    def at(self, pilot: Pilot, classes: list[Case]) -> None:
+        host = pilot.record.host
+        for number, case in enumerate(classes):
+            self.view.at(pilot, case)
+            for held, one in zip(self.holding, self.conditions, strict=True):
+                if number and not one.of_job:  # as for the first
+                    held.update([(host, number)] if (host, 0) in held else [])
+                    continue
+                value = self.view.value(one.node)
+                if may_hold(value):
+                    held.add((host, number))
+                elif value is ERROR:  # also where it stands behind one that is false
+                    self._complain("JobRequirements", one.node, value, host)
+            for name in self._asked:
+                self._ask(name, host, number)
+
+    def _ask(self, name: str, host: str, number: int) -> None:
+        place, decides = (host, number), name == "JobRequirements"
+        if decides and any(place not in held for held in self.holding):
+            return
+        if number and name not in self._of_job:
+            if decides and (host, 0) in self.meeting:
+                self.meeting.add(place)
+            return
+        value = self.view.named(name)
+        if decides and value is True:
+            self.meeting.add(place)
+        if _is_wrong(name, value):
+            self._complain(name, self.view.node(name), value, host)
+
+    def _complain(self, name: str, node: Node, value: object, host: str) -> None:
+        if name not in self._wrong:  # of each expression once
+            self._wrong.add(name)
+            fault = _type_fault(self.view, name, node, value, self.sources, host)
+            self.report.faults.append(fault)
 
 
 def _dispatch(
@@ -185,53 +226,28 @@ def _dispatch(
     classes: list[Case],
     sources: dict[str, Written],
 ) -> None:
-    asked = [name for name in DISPATCH if name in view.compiled.texts]
-    conditions: list[Node] = []
-    if "JobRequirements" in asked:
-        conditions = parts(view.node("JobRequirements"))[:MOST_PARTS]
-    holding: list[set[tuple[str, int]]] = [set() for _ in conditions]
-    meeting: set[tuple[str, int]] = set()
-    wrong: set[str] = set()
-    for tried, pilot in enumerate(pilots):
+    trial = _Trial(report, view, sources)
+    tried: dict[str, None] = {}
+    for count, pilot in enumerate(pilots):
         if view.tired():
-            report.notes.append(f"it was tried on {tried:,} of {len(pilots):,} pilots")
+            report.notes.append(f"to be quick, it was tried on {count:,} of {len(pilots):,} pilots")
             break
-        for number, case in enumerate(classes):
-            view.at(pilot, case)
-            place = (pilot.record.host, number)
-            for name in asked:
-                value = view.named(name)
-                if name == "JobRequirements" and value is True:
-                    meeting.add(place)
-                if name not in wrong and _is_wrong(name, value):
-                    wrong.add(name)
-                    node = view.node(name)
-                    fault = _type_fault(view, name, node, value, sources, pilot.record.host)
-                    report.faults.append(fault)
-            for held, condition in zip(holding, conditions, strict=True):
-                value = view.value(condition)
-                if value is True:
-                    held.add(place)
-                elif value is ERROR and "JobRequirements" not in wrong:  # hidden behind a false one
-                    wrong.add("JobRequirements")
-                    where = pilot.record.host
-                    report.faults.append(
-                        _type_fault(view, "JobRequirements", condition, ERROR, sources, where)
-                    )
-    if not conditions:
-        report.meeting = report.hosts
+        tried[pilot.record.host] = None
+        trial.at(pilot, classes)
+    report.hosts = report.meeting = len(tried)
+    if not trial.conditions:
         return
-    report.meeting = len({host for host, _ in meeting})
+    report.meeting = len({host for host, _ in trial.meeting})
     report.parts = [
-        Part(text=unparse(one), hosts=len({host for host, _ in held}))
-        for one, held in zip(conditions, holding, strict=True)
+        Part(text=unparse(one.node), hosts=len({host for host, _ in held}))
+        for one, held in zip(trial.conditions, trial.holding, strict=True)
     ]
-    if pilots and not meeting:
-        apart = never_together(holding)
+    if pilots and not trial.meeting:
+        apart = never_together(trial.holding)
         report.apart = [[report.parts[place].text for place in group] for group in apart]
         _say_never(report, sources.get("JobRequirements"))
     elif pilots and len(classes) > 1:
-        _say_left_out(report, view, classes, {number for _, number in meeting})
+        _say_left_out(report, view, classes, {number for _, number in trial.meeting})
 
 
 def _is_wrong(name: str, value: object) -> bool:
@@ -265,7 +281,7 @@ def _type_fault(
 
 
 def _say_never(report: Report, one: Written | None) -> None:
-    words = f"it holds on none of the {report.hosts:,} hosts that are here"
+    words = f"it holds on none of the {report.hosts:,} hosts that it was tried on"
     if report.hosts == 1:
         words = "it does not hold on the only host that is here"
     text = one.text if one is not None else ""

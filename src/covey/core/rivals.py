@@ -11,29 +11,42 @@ from covey.core.model import BagStatus
 from covey.core.state import Bag, Pilot, State
 from covey.core.verdicts import lets
 
-MOST_BAGS = 100  # whose policies are asked
+MOST_ASKED = 20  # bags whose policies are asked, where dispatch has not done so
 
 
 def _order(state: State, now: float, pilot: Pilot, ours: Bag) -> list[Candidate]:
     """Bags with tasks for this pilot, as it takes them. Ours is among them in any case."""
     found: list[Candidate] = []
+    asked = 0
     for bag in state.bags.values():
-        if len(found) >= MOST_BAGS and bag is not ours:
-            continue
         if bag is not ours and not _competes(state, pilot, bag):
             continue
         if bag.policy.plain:
             found.append(Candidate(bag))
             continue
-        view = View(state, now, bag)
-        ranks = []
-        for case in cases(bag, bag.policy):
-            view.at(pilot, case)
-            if lets(view):
-                ranks.append(matching.as_number(view.named("Rank"), 0.0))
+        ranks = _known(pilot, bag)
+        if ranks is None and (asked < MOST_ASKED or bag is ours):
+            asked += 1
+            ranks = _ranks(state, now, pilot, bag)
         if ranks or bag is ours:
-            found.append(Candidate(bag, max(ranks, default=0.0)))
+            found.append(Candidate(bag, max(ranks or [0.0])))
     return list(ordered(found))
+
+
+def _known(pilot: Pilot, bag: Bag) -> list[float] | None:
+    """What dispatch found when the pilot last asked, if it has."""
+    face = pilot.faces.get(bag.spec.owner)
+    found = face.found.get(bag.id) if face is not None else None
+    return None if found is None else [one.rank for one in found.matches if one is not None]
+
+
+def _ranks(state: State, now: float, pilot: Pilot, bag: Bag) -> list[float]:
+    view, found = View(state, now, bag), []
+    for case in cases(bag, bag.policy):
+        view.at(pilot, case)
+        if lets(view):
+            found.append(matching.as_number(view.named("Rank"), 0.0))
+    return found
 
 
 def _competes(state: State, pilot: Pilot, bag: Bag) -> bool:

@@ -1,14 +1,15 @@
 """What stands between a pilot and tasks that wait, in the order in which dispatch asks: is it heard
 of, large enough, let in by the policy, not banned, not full."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from covey.classad import unparse
+from covey.classad.nodes import Node
 from covey.core import blame, matching
 from covey.core.findings import Near
 from covey.core.fitting import weight
-from covey.core.looking import Case, View, parts
+from covey.core.looking import Case, View
 from covey.core.model import Need, PilotRecord, PilotStatus
 from covey.core.state import Pilot, State
 
@@ -25,7 +26,7 @@ class Verdict(NamedTuple):
 
     pilot: Pilot
     kind: str
-    near: Near | None = None
+    lacking: int = 0  # parts of JobRequirements, or resources
     until: float = 0.0
     served: tuple[int, ...] = ()  # which of the cases it could run
 
@@ -36,18 +37,20 @@ def judge(state: State, now: float, view: View, pilot: Pilot, classes: list[Case
         return Verdict(pilot, SILENT)
     fits = [number for number, case in enumerate(classes) if weight(bag.needs[case.kind], record)]
     if not fits:
-        return Verdict(pilot, SMALL, _too_small(bag.needs[classes[0].kind], record))
-    served, near, limit = [], None, float("inf")
-    for number in fits:
+        lacking = len(_too_small(bag.needs[classes[0].kind], record).missing)
+        return Verdict(pilot, SMALL, lacking)
+    served, limit = [], float("inf")
+    alike = "job" not in view.compiled.at_dispatch  # then one answer holds for all
+    view.at(pilot, classes[fits[0]])
+    for number in [] if view.refuses() else fits[:1] if alike else fits:
         view.at(pilot, classes[number])
         if lets(view):
-            served.append(number)
+            served += fits if alike else [number]
             said = matching.as_number(view.named("Concurrency"), -1.0)
             limit = min(limit, said) if said >= 0 else limit
-        elif near is None:
-            near = _missing(view, record)
     if not served:
-        return Verdict(pilot, REFUSED, near)
+        view.at(pilot, classes[fits[0]])
+        return Verdict(pilot, REFUSED, sum(1 for _ in _lacking(view)))
     kind, until = FULL if pilot.load >= record.slots else FREE, blame.withheld(state, pilot, bag)
     if len(pilot.attempts) >= limit:
         kind = LIMITED
@@ -55,7 +58,7 @@ def judge(state: State, now: float, view: View, pilot: Pilot, classes: list[Case
         kind = BANNED if bag.spec.owner in state.hosts[record.host].history.bans else RESTING
     elif until and blame.is_tried(state, pilot, bag):
         kind = TRIED
-    return Verdict(pilot, kind, None, until, tuple(served))
+    return Verdict(pilot, kind, 0, until, tuple(served))
 
 
 def lets(view: View) -> bool:
@@ -90,19 +93,29 @@ def _too_small(need: Need, record: PilotRecord) -> Near:
     return Near(host=record.host, missing=missing, values=values)
 
 
-def _missing(view: View, record: PilotRecord) -> Near:
-    """Which parts of JobRequirements do not hold where the view is."""
+def _lacking(view: View) -> Iterator[Node]:
+    """Parts of JobRequirements that do not hold where the view is."""
+    return (one.node for one in view.conditions() if view.value(one.node) is not True)
+
+
+def nearest(view: View, verdicts: Iterable[Verdict], classes: list[Case]) -> list[Near]:
+    """Who lacks the fewest things, a host once."""
+    hosts: dict[str, Verdict] = {}
+    for one in verdicts:
+        if one.lacking:
+            hosts.setdefault(one.pilot.record.host, one)
+    least = min((one.lacking for one in hosts.values()), default=0)
+    closest = [one for one in hosts.values() if one.lacking == least]
+    return [_near(view, one, classes) for one in closest[:MOST_NEAR]]
+
+
+def _near(view: View, verdict: Verdict, classes: list[Case]) -> Near:
+    record, needs = verdict.pilot.record, view.bag.needs
+    if verdict.kind == SMALL:
+        return _too_small(needs[classes[0].kind], record)
+    view.at(verdict.pilot, next(case for case in classes if weight(needs[case.kind], record)))
     missing, values = [], {}
-    for part in parts(view.node("JobRequirements")):
-        found = view.value(part)
-        if found is not True:
-            missing.append(unparse(part))
-            values.update(view.values(part))
+    for part in _lacking(view):
+        missing.append(unparse(part))
+        values.update(view.values(part))
     return Near(host=record.host, missing=missing, values=values)
-
-
-def nearest(verdicts: Iterable[Verdict]) -> list[Near]:
-    """Those that miss the fewest things, a host once."""
-    found = {one.near.host: one.near for one in verdicts if one.near is not None}
-    least = min((len(near.missing) for near in found.values()), default=0)
-    return [near for near in found.values() if len(near.missing) == least][:MOST_NEAR]

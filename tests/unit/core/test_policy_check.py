@@ -172,6 +172,10 @@ def test_some_tasks_have_a_host_and_others_have_none() -> None:
     bag = table.submit(spec(4))
     fault = only(found(table, bag=bag, requirements="Job.i < 3"))
     assert fault.message == "it holds on no host that is here for tasks with i=3"
+    assert not found(table, bag=bag, requirements="Host.NumCpus > 1", rank="Job.i").faults
+    both = found(table, bag=bag, requirements='Host.Name == "a" && Job.i >= 0 && JobsLeft > 0')
+    assert (both.faults, both.meeting) == ([], 1)
+    assert [one.hosts for one in both.parts] == [1, 2, 2]
 
 
 def test_which_never_hold_together() -> None:
