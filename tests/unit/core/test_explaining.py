@@ -7,7 +7,7 @@ import pytest
 from covey.core import explaining
 from covey.core.events import CloseRequested, PauseRequested
 from covey.core.findings import BagAnswer, TaskAnswer
-from covey.core.model import BagId, Need
+from covey.core.model import BagId, Ban, Need
 from tests.unit.core.table import Table, spec
 from tests.unit.core.test_blame import a_worker, spoil
 from tests.unit.core.test_policies import draw, gets, policy
@@ -146,6 +146,21 @@ def test_rests_and_bans_have_an_end() -> None:
     assert resting.until > table.now
     assert found.able == 1
     assert len(gets(good, 4)) == 4
+
+
+def test_a_banned_host_is_tried_with_one_task_when_its_time_is_over() -> None:
+    table = Table(lease_seconds=1e9)
+    bag = table.submit(spec(40, owner="ann"))
+    bad, good = table.enrol(4, host="bad"), table.enrol(1, host="good")
+    state = table.scheduler.state
+    state.hosts["bad"].history.bans["ann"] = Ban(table.now, table.now + 60.0, 1)
+    assert len(gets(good)) == 1
+    found = ask(table, bag)
+    assert kinds(found) == ["full", "banned"]
+    assert (found.reasons[1].hosts, found.reasons[1].until) == (["bad"], table.now + 60.0)
+    table.later(61)
+    assert gets(bad, 4) == [(bag, 1)]
+    assert kinds(ask(table, bag)) == ["full", "tried"]
 
 
 def test_nobody_rests_where_nobody_else_can_do_it() -> None:
