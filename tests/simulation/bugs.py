@@ -435,7 +435,7 @@ def tries_nobody_after_a_ban(
     return 0 if banned else right(turn, pilot, bag, enough)
 
 
-@bug((blame, "_is_tried"), words="which is tried after a ban with")
+@bug((blame, "is_tried"), words="which is tried after a ban with")
 def trusts_at_once_after_a_ban(right: Callable[..., bool], *_: object) -> bool:
     return False
 
