@@ -27,7 +27,9 @@ from bench import (
     latency,
     machine,
     memory,
+    policy,
     proc,
+    ranks,
     rest,
     results,
     scale,
@@ -64,6 +66,8 @@ CASES = {
     "classad": Case(
         classad.run, "a policy's requirements and rank, host after host, against classad2"
     ),
+    "policy": Case(policy.run, "requests among 50 and 1,000 bags with policies; replication"),
+    "ranks": Case(ranks.run, "50 bags at once, each with a rank of its own: who ends first?"),
 }
 
 

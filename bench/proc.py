@@ -4,11 +4,16 @@ the submitter's hands. `xargs -P2`, which keeps no record of anything, is the pe
 Where others use the machine too (a column says how much of one core), covey, which has more
 processes than the floor, gets more than the floor's share of it, and its ratio flatters. CPU time
 does not: with both cores busy, the floor's CPU per spawn over ours per task is the ratio to come.
+
+Then as many tasks again on the same server, in slices that take turns, so that all meet the same
+machine: bags with a policy (requirements over statistics and tags of the host, rank, concurrency)
+and bags without.
 """
 
 import subprocess
 import time
 from pathlib import Path
+from statistics import median
 
 from bench import cpu, rig
 from bench.measures import Floors
@@ -26,6 +31,8 @@ from bench.report import (
     unless_noisy,
     with_best,
 )
+from covey.client.client import Client
+from covey.core.model import BagSpec, PolicySpec
 
 TASKS = 20_000
 CROWDED = 20  # per cent of a core that others may use in a run that counts
@@ -41,7 +48,15 @@ COLUMNS = (
     Column("peer_ratio", "xargs of its floor", ".2f"),
     Column("ahead", "covey/xargs", ".2f"),
     Column("peer_floor_after", "floor after xargs", ",.0f"),
+    Column("with_policy", "with a policy/without", ".2f"),
     NOTE,
+)
+SLICES = 4  # with a policy, and as many without
+NONE = PolicySpec()
+POLICY = PolicySpec(
+    requirements="Host.ErrorRate < 0.5 && Host.cores >= 1 && Host.Turnaround < 1000",
+    rank="Host.cores * (1 - Host.ErrorRate) + Host.JobsToday / 1e6",
+    concurrency="Host.ConsecutiveFailures > 3 ? Pilot.Slots : 500 * Pilot.Slots",
 )
 
 
@@ -60,6 +75,9 @@ class Proc:
         verdicts = [
             at_least("best ratio to the floor", best_of(rows, "ratio"), 0.75),
             at_least("best ratio to xargs -P2 of the same run", best_of(rows, "ahead"), 1.0),
+            at_least(
+                "best rate with a policy over that without", best_of(rows, "with_policy"), 0.85
+            ),
         ]
         verdicts = [unless_noisy(verdict, rows) for verdict in verdicts]
         return Report("proc", f"{self.tasks:,} × /bin/true, 2 slots", tables, verdicts)
@@ -68,6 +86,7 @@ class Proc:
         with self.rig.server("--slots", "2") as server:
             rig.warm_up(server.client)
             (seconds, used), floors = self.rig.with_floors(lambda: self._covey(server))
+            with_policy = self._with_policy(server)
         peer_seconds = xargs(self.rig.directory(), self.tasks)
         peer_floors = Floors(floors.after, self.rig.floor())
         rate, peer = self.tasks / seconds, self.tasks / peer_seconds
@@ -89,6 +108,7 @@ class Proc:
             "peer_ratio": peer_floors.ratio(peer),
             "ahead": rate / peer,
             "peer_floor_after": peer_floors.after.rate,
+            "with_policy": with_policy,
         }
 
     def _covey(self, server: rig.Server) -> tuple[float, dict[str, float]]:
@@ -100,6 +120,22 @@ class Proc:
         seconds = time.monotonic() - began
         after = cpu.usage(server.pid)
         return seconds, cpu.per_task(before, after, self.tasks, server.pid)
+
+    def _with_policy(self, server: rig.Server) -> float:
+        """Tasks per second with a policy over those without."""
+        count = self.tasks // (2 * SLICES)
+        plain, ruled = [], []
+        for _ in range(SLICES):
+            plain.append(bag_seconds(server.client, count, NONE))
+            ruled.append(bag_seconds(server.client, count, POLICY))
+        return median(plain) / median(ruled)
+
+
+def bag_seconds(client: Client, count: int, policy: PolicySpec) -> float:
+    began = time.monotonic()
+    spec = BagSpec(argv=("/bin/true",), space=rig.counting(count), policy=policy)
+    rig.statuses(rig.stream(client, client.submit(spec).bag, count), count)
+    return time.monotonic() - began
 
 
 def xargs(directory: Path, count: int) -> float:

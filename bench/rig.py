@@ -89,13 +89,18 @@ class Rig:
         return [self.bounded(f"{name} {k} of {count}", k, once) for k in range(1, count + 1)]
 
     def bounded(self, title: str, run: int, once: Callable[[int], Row]) -> Row:
+        (row,) = self.bounded_rows(title, run, lambda: [once(run)])
+        return row
+
+    def bounded_rows(self, title: str, run: int, once: Callable[[], list[Row]]) -> list[Row]:
+        """As `bounded`, of variants that take turns."""
         print(f"… {title}", file=sys.stderr, flush=True)
         signal.alarm(LONGEST_SECONDS)
         try:
-            return {"run": run, **once(run)}
+            return [{"run": run, **row} for row in once()]
         except Exception as error:
             self.broken += 1
-            return {"run": run, "note": f"BROKEN: {type(error).__name__}: {error}"}
+            return [{"run": run, "note": f"BROKEN: {type(error).__name__}: {error}"}]
         finally:
             signal.alarm(0)
             self.clean()
