@@ -1,4 +1,4 @@
-"""policy: what a decision costs in core, with policies and without, in one process and virtual time.
+"""policy: what a decision costs in core, with policies and without, in virtual time.
 
 A *request* is one sync of a pilot that brings one end and is answered with one task: `SyncReceived`
 and the `Committed` that follow, as the engine hands them to core. The store is as good as one that
