@@ -5,7 +5,7 @@ Every operation is a call of its function in `operators`; where the tree is deep
 becomes a function of its own, so that Python's compiler never meets deep nesting.
 """
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from covey.classad.ads import PLAIN, Ad
@@ -260,6 +260,8 @@ class Writer:
 
 def compiled(node: Node) -> Code:
     """The code of a tree, made when it is first asked for."""
+    if node.code is None and isinstance(node, ListNode):
+        node.code = partial(lazy_list, node.items)  # there is nothing to write
     if node.code is None:
         writer = Writer()
         node.code = writer.compiled(writer.write(node)[0])
