@@ -7,7 +7,8 @@ the task's parameters under their names.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
 
 from covey.classad import Ad
 from covey.core import history
@@ -15,7 +16,9 @@ from covey.core.fitting import serves
 from covey.core.model import BagStatus, History, PilotStatus
 from covey.core.state import Attempt, Bag, Host, Pilot, State, Value
 
+ALL = frozenset("*")
 NEVER = 1e9  # seconds since something that has not happened, or until something that will not
+Names: TypeAlias = frozenset[str]
 
 
 class Attribute(NamedTuple):
@@ -39,7 +42,12 @@ def host_of(state: State, pilot: Pilot) -> Host:
 
 
 def _rate(state: State, now: float, pilot: Pilot) -> float:
-    return history.error_rate(state, host_of(state, pilot).history, now)
+    return _part(history.error_rate(state, host_of(state, pilot).history, now))
+
+
+def _part(rate: float) -> float:
+    """To three digits: what has not really changed asks nobody again."""
+    return round(rate, 3)
 
 
 def _today(state: State, now: float, pilot: Pilot, name: str) -> int:
@@ -51,15 +59,8 @@ def _since(now: float, then: float) -> float:
     return now - then if then else NEVER
 
 
-HOST = (
-    Attribute("Name", "the host's name", lambda s, t, p: p.record.host),
-    Attribute("Site", "the site that it belongs to", lambda s, t, p: p.record.site),
-    Attribute("Owner", "whose tasks it runs; empty: anybody's", lambda s, t, p: p.record.owner),
-    Attribute("NumCpus", "processors, as its pilot found them", lambda s, t, p: _cpus(p)),
-    Attribute("Memory", "MB that its pilot gives to tasks", lambda s, t, p: p.record.memory_mb),
-    Attribute("Disk", "MB of disk for tasks", lambda s, t, p: p.record.disk_mb),
-    Attribute("Gpus", "GPUs for tasks", lambda s, t, p: p.record.gpus),
-    Attribute("RunningJobs", "tasks that it holds now, of anybody", lambda s, t, p: _held(s, p)),
+# What its history says. These are looked at once a second, and when a task has failed.
+STATISTICS = (
     Attribute(
         "ErrorRate",
         "part of its recent tasks that failed; its site's, as long as little is known",
@@ -68,7 +69,7 @@ HOST = (
     Attribute(
         "LossRate",
         "part of its recent tasks that were lost with a pilot",
-        lambda s, t, p: history.loss_rate(s, host_of(s, p).history),
+        lambda s, t, p: _part(history.loss_rate(s, host_of(s, p).history)),
     ),
     Attribute(
         "Turnaround",
@@ -105,6 +106,17 @@ HOST = (
         lambda s, t, p: _since(t, host_of(s, p).history.last_failed),
     ),
 )
+HOST = (
+    Attribute("Name", "the host's name", lambda s, t, p: p.record.host),
+    Attribute("Site", "the site that it belongs to", lambda s, t, p: p.record.site),
+    Attribute("Owner", "whose tasks it runs; empty: anybody's", lambda s, t, p: p.record.owner),
+    Attribute("NumCpus", "processors, as its pilot found them", lambda s, t, p: _cpus(p)),
+    Attribute("Memory", "MB that its pilot gives to tasks", lambda s, t, p: p.record.memory_mb),
+    Attribute("Disk", "MB of disk for tasks", lambda s, t, p: p.record.disk_mb),
+    Attribute("Gpus", "GPUs for tasks", lambda s, t, p: p.record.gpus),
+    Attribute("RunningJobs", "tasks that it holds now, of anybody", lambda s, t, p: _held(s, p)),
+    *STATISTICS,
+)
 PILOT = (
     Attribute("Id", "its number", lambda s, t, p: p.record.id),
     Attribute("Slots", "tasks of one core that it runs at a time", lambda s, t, p: p.record.slots),
@@ -129,12 +141,12 @@ SITE = (
     Attribute(
         "ErrorRate",
         "part of its recent tasks that failed",
-        lambda s, t, n: history.site_error_rate(s, n),
+        lambda s, t, n: _part(history.site_error_rate(s, n)),
     ),
     Attribute(
         "LossRate",
         "part of its recent tasks that were lost",
-        lambda s, t, n: history.loss_rate(s, History(site=n)),
+        lambda s, t, n: _part(history.loss_rate(s, History(site=n))),
     ),
     Attribute(
         "Turnaround",
@@ -250,7 +262,7 @@ QUEUE = (
     Attribute(
         "ErrorRate",
         "part of all recent tasks that failed",
-        lambda s, t, _: history.queue_error_rate(s),
+        lambda s, t, _: _part(history.queue_error_rate(s)),
     ),
     Attribute(
         "BestErrorRate",
@@ -349,18 +361,32 @@ def number_or_text(text: str) -> Value:
     return text
 
 
-def full_ad(state: State, now: float, role: str, thing: Any, owner: str = "") -> Ad:
-    """All attributes of a role, with the tags of a host and the parameters of a job."""
-    found = Ad({one.name: one.find(state, now, thing) for one in TABLE[role].values()})
+def full_ad(
+    state: State, now: float, role: str, thing: Any, owner: str = "", names: Names = ALL
+) -> Ad:
+    """All attributes of a role, or those of them that are in `names` (small letters), with the tags
+    of a host and the parameters of a job."""
+    found = _ad(state, now, role, thing, names)
     if role == "host":
         own, others = tags_of(thing.record.tags, owner)
         for name, value in (*others.items(), *own.items()):
-            if name in own or name not in found:
+            wanted = "*" in names or name in names
+            if wanted and (name in own or name not in found):
                 found[name] = value
     if role == "job":
         add_parameters(found, thing)
         add_replicas(found, state, now, thing, owner)
     return found
+
+
+def _ad(state: State, now: float, role: str, thing: object, names: Names) -> Ad:
+    return Ad({one.name: one.find(state, now, thing) for one in _looked(role, names)})
+
+
+@lru_cache(maxsize=256)
+def _looked(role: str, names: Names) -> tuple[Attribute, ...]:
+    known = REPLICA if role == "replica" else TABLE[role].values()
+    return tuple(one for one in known if "*" in names or one.name.lower() in names)
 
 
 def add_parameters(ad: Ad, job: Task) -> None:
@@ -370,16 +396,22 @@ def add_parameters(ad: Ad, job: Task) -> None:
             ad[name] = value
 
 
-def add_replicas(ad: Ad, state: State, now: float, job: Task, owner: str) -> None:
-    """`Replicas`, a list, and `Replica1` and so on: where the task runs now."""
+def add_replicas(
+    ad: Ad, state: State, now: float, job: Task, owner: str, names: Names = ALL
+) -> None:
+    """`Replicas`, a list, and `Replica1` and so on: where the task runs now. Of each what is in
+    `names`: a draw makes a thousand of them."""
     replicas = []
     for number, attempt in enumerate(live(job), 1):
         pilot = state.pilots[attempt.pilot]
-        one = Ad({each.name: each.find(state, now, attempt) for each in REPLICA})
+        one = _ad(state, now, "replica", attempt, names)
         one["Name"] = f"{job.bag.id}.{job.number}_{number}"
-        one["Host"] = full_ad(state, now, "host", pilot, owner)
-        one["Pilot"] = full_ad(state, now, "pilot", pilot, owner)
-        one["Site"] = Ad({"Name": pilot.record.site})
+        if names & {"*", "host"}:
+            one["Host"] = full_ad(state, now, "host", pilot, owner, names)
+        if names & {"*", "pilot"}:
+            one["Pilot"] = full_ad(state, now, "pilot", pilot, owner, names)
+        if names & {"*", "site"}:
+            one["Site"] = Ad({"Name": pilot.record.site})
         replicas.append(one)
         ad[f"Replica{number}"] = one
     ad["Replicas"] = [one.within(None) for one in replicas]

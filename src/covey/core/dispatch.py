@@ -1,41 +1,25 @@
 """Which tasks a pilot gets, and when others must give some back.
 
 GridBot's Algorithm 1, per class of tasks: of the bags whose policy lets them run there, the best
-first (`ordered`); `Concurrency` is a running minimum down that order. Of one bag go out first the
+first (`ranking`); `Concurrency` is a running minimum down that order. Of one bag go out first the
 tasks that nobody has in time (`overdue`), then those that wait, the lowest number first, then
 running ones that may run twice (`offers`).
 """
 
-from collections.abc import Iterable, Iterator
-from operator import attrgetter
-from typing import NamedTuple
+from collections.abc import Iterator
 
-from covey.core import blame, matching
+from covey.core import blame, matching, ranking
 from covey.core.fitting import serves, weight
 from covey.core.lookahead import reserve
 from covey.core.model import AttemptId, BagId, BagStatus, PilotId, PilotStatus, TaskNumber
+from covey.core.ranking import has_work
 from covey.core.recalling import recall
 from covey.core.replication import may_have, watch
-from covey.core.state import Attempt, Bag, Match, Pilot, State
+from covey.core.state import ANYWHERE, Attempt, Bag, Candidate, Match, Pilot, State
 from covey.core.turn import Turn
 
-PLAIN = Match()
 MOST_AHEAD = 10_000  # tasks that Concurrency may send to one pilot
 MOST_BATCH = 1000  # waiting pilots among which the best are looked for
-
-
-class Candidate(NamedTuple):
-    """Classes of a bag that rank alike on a pilot. Without matches: all of them, whoever it is."""
-
-    bag: Bag
-    rank: float = 0.0
-    matches: list[Match | None] | None = None
-
-    def match(self, kind: int) -> Match | None:
-        if self.matches is None:
-            return PLAIN
-        found = self.matches[kind]
-        return found if found is not None and found.rank == self.rank else None
 
 
 def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
@@ -76,51 +60,13 @@ def _concurrency(candidate: Candidate, limit: int) -> tuple[int, bool]:
 # -- the order ------------------------------------------------------------------------------
 
 
-def _candidates(turn: Turn, pilot: Pilot) -> Iterable[Candidate]:
-    state = turn.state
-    if state.policies != state.scene.policies:
-        matching.set_scene(state, turn.now)
-    there = (bag for bag in state.bags.values() if _may_go(state, pilot, bag))
-    if not state.scene.asking:
-        return map(Candidate, there)
-    found: list[Candidate] = []
-    for bag in there:
-        if bag.policy.plain:
-            found.append(Candidate(bag))
-        else:
-            face = matching.face_of(state, turn.now, pilot, bag.spec.owner)
-            matches = matching.matches(state, turn.now, pilot, bag, face)
-            ranks = {match.rank for match in matches if match is not None}
-            found += [Candidate(bag, rank, matches) for rank in ranks]
-            if not ranks and (bag.overdue or bag.offers or _may_rescue(pilot, bag)):
-                found.append(Candidate(bag, 0.0, matches))  # each task is looked at by itself
-            elif not ranks and bag.classify is not None:
-                reserve(turn, bag, searching=True)
-    return ordered(found) if state.scene.ranking else found
-
-
-def _may_go(state: State, pilot: Pilot, bag: Bag) -> bool:
-    return (
-        bag.status is BagStatus.RUNNING
-        and bag.not_before <= state.durable
-        and serves(pilot.record, bag)
-        and (bag.asked_mark < bag.total or has_work(bag) or bool(bag.set_aside))
-    )
-
-
-def ordered(found: list[Candidate]) -> Iterator[Candidate]:
-    """By rank, each owner's among themselves: an owner's bags have the places in the order of age
-    that they have together. Whose turn it is between owners, and what a site prefers, will come
-    before that."""
-    by_owner: dict[str, list[Candidate]] = {}
-    for one in found:
-        by_owner.setdefault(one.bag.spec.owner, []).append(one)
-    queues = {
-        owner: iter(sorted(theirs, key=attrgetter("rank"), reverse=True))
-        for owner, theirs in by_owner.items()
-    }
-    for one in found:
-        yield next(queues[one.bag.spec.owner])
+def _candidates(turn: Turn, pilot: Pilot) -> Iterator[Candidate]:
+    for one in ranking.candidates(turn.state, turn.now, pilot):
+        bag = one.bag
+        if not one.barren or bag.overdue or bag.offers or _may_rescue(pilot, bag):
+            yield one  # some of its tasks are looked at one by one
+        elif bag.classify is not None:
+            reserve(turn, bag, searching=True)
 
 
 def hungry_first(turn: Turn) -> list[PilotId]:
@@ -156,7 +102,7 @@ def _take_from(
         kind = _next_class(bag, weights, pilot, enough)
         if kind is None:
             break
-        match = candidate.match(kind) or PLAIN
+        match = candidate.match(kind) or ANYWHERE
         taken.append(_send(turn, pilot, bag, _next_task(bag, kind), kind, weights[kind], match))
     if _may_rescue(pilot, bag):
         _rescue(turn, pilot, bag, enough, limit, taken)
@@ -239,7 +185,7 @@ def _rescue(
             break
         if slots and _room_for(slots, pilot, enough):
             bag.rescue.remove(task)
-            taken.append(_send(turn, pilot, bag, TaskNumber(task), kind, slots, PLAIN))
+            taken.append(_send(turn, pilot, bag, TaskNumber(task), kind, slots, ANYWHERE))
 
 
 def _send(
@@ -269,11 +215,6 @@ def work_available(state: State) -> bool:
         bag.status is BagStatus.RUNNING and bag.not_before <= state.durable and has_work(bag)
         for bag in state.bags.values()
     )
-
-
-def has_work(bag: Bag) -> bool:
-    again = bag.overdue or bag.offers or bag.rescue
-    return bool(bag.next < bag.mark or any(bag.ready) or again)
 
 
 def _room(state: State, pilot: Pilot) -> int:

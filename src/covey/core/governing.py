@@ -100,6 +100,7 @@ def change(state: State, bag: Bag, policy: PolicySpec) -> None:
     bag.jobs.clear()
     bag.offers.clear()
     bag.tail, bag.dirty, bag.crowded = False, True, False
+    bag.stamp += 1
     if before != bag.policy.parameters(bag.body.names):
         _sort_anew(bag)
     if not policy.failover_sites:
@@ -129,6 +130,7 @@ def _fail_over_no_more(bag: Bag) -> None:
 
 
 def noticed(state: State, bag: Bag) -> None:
-    """Policies have come or gone: what they look at is found anew."""
+    """A bag has come, gone or changed. Where it has a policy, what these look at is found anew."""
+    state.comings += 1
     if not bag.policy.plain or bag.policy.replicates:
         state.policies += 1

@@ -12,7 +12,7 @@ from covey.classad.ads import as_node
 from covey.classad.depends import path
 from covey.classad.evaluation import evaluate
 from covey.classad.nodes import Node, Operation, Reference
-from covey.core import attributes
+from covey.core import attributes, matching
 from covey.core.attributes import TABLE, Task
 from covey.core.model import PilotStatus
 from covey.core.policies import ROLES, TAIL, Compiled
@@ -190,8 +190,8 @@ def here(state: State, bag: Bag) -> list[Pilot]:
 def may_have(pilot: Pilot, bag: Bag) -> bool | None:
     """What dispatch has found of it, if it was asked."""
     face = pilot.faces.get(bag.spec.owner)
-    found = face.found.get(bag.id) if face is not None else None
-    return None if found is None else any(match is not None for match in found.matches)
+    found = matching.known(face, bag) if face is not None else None
+    return None if found is None else any(match is not None for match in found)
 
 
 def cases(bag: Bag, compiled: Compiled) -> list[Case]:

@@ -1,78 +1,98 @@
 """What policies say of a pilot: which classes of which bags may run there, and how they rank.
 
 Ads hold only what some policy looks at, and are brought up to date in place; a stamp says when one
-has changed. What a policy said of a pilot holds as long as the stamps do, so a request among a
-thousand bags evaluates what has changed since this pilot last asked. Sites, users and the queue
-are looked at once a second.
+has changed. What a policy said of a pilot holds until something that it looks at changes, so a
+request among a thousand bags evaluates what has changed since this pilot last asked. Sites, users,
+the queue and the statistics of hosts are looked at once a second; those of a host on which a task
+has failed, at once.
 """
 
-import math
+import sys
 
 from covey.classad import Ad
 from covey.classad.values import UNDEFINED
 from covey.core import attributes
-from covey.core.attributes import TABLE, Task
-from covey.core.policies import Compiled
-from covey.core.state import Bag, Face, Found, Match, Pilot, State
+from covey.core.attributes import STATISTICS, TABLE, Task
+from covey.core.model import BagId
+from covey.core.policies import FACE, Compiled
+from covey.core.state import ANYWHERE, Bag, Face, Found, Match, Pilot, State
 
 MOST_CONCURRENCY = 1_000_000
 REFRESH_SECONDS = 1.0
+_LARGEST = sys.float_info.max
+_NUMBERS = (float, int, bool)
 _NOTHING = Ad()
+_STATISTICS = frozenset(one.name.lower() for one in STATISTICS)
 
 
 def matches(state: State, now: float, pilot: Pilot, bag: Bag, face: Face) -> list[Match | None]:
     """By class of the bag: what its policy says, or None where it does not let them run there.
     `face` must be up to date (`face_of`)."""
-    scene = state.scene
-    if bag.dirty or bag.seen_scene != scene.stamp or bag.policy.timed:
+    policy, jobs = bag.policy, bag.jobs
+    if len(jobs) != len(bag.needs) or (policy.inward and stale(state, bag)):
         refresh(state, now, bag)
-    found = face.found.get(bag.id)
-    if (
-        found is not None
-        and found.bag == bag.stamp
-        and found.face == face.stamp
-        and found.scene == scene.stamp
-        and not bag.policy.erratic
-    ):
+    key = _key(bag)
+    stamp = bag.stamp if key == bag.id else 0
+    found = face.found.get(key)
+    if found is not None and found.bag == stamp and _holds(state, policy, face, found):
+        found.face = face.stamp
         return found.matches
-    matches = [_match(state, now, pilot, bag, face, job) for job in bag.jobs]
-    face.found[bag.id] = Found(face.stamp, scene.stamp, bag.stamp, matches)
+    matches = [_match(state, now, pilot, bag, face, job) for job in jobs]
+    face.found[key] = Found(face.stamp, state.scene.stamp, stamp, matches)
     return matches
 
 
+def _key(bag: Bag) -> BagId | str:
+    """Under which answers are kept: equal policies are answered alike."""
+    alike = len(bag.jobs) == 1 and not bag.policy.inward
+    return bag.policy.said if alike else bag.id
+
+
+def known(face: Face, bag: Bag) -> list[Match | None] | None:
+    """What the policy said when the pilot last asked, if it has; perhaps no longer true."""
+    found = face.found.get(_key(bag))
+    return found.matches if found is not None else None
+
+
+def stale(state: State, bag: Bag) -> bool:
+    """Whether what a policy sees of its bag may have changed."""
+    return bag.dirty or bag.seen_scene != state.scene.stamp or bag.policy.timed
+
+
+def _holds(state: State, policy: Compiled, face: Face, found: Found) -> bool:
+    if policy.erratic or (policy.outward and found.scene != state.scene.stamp):
+        return False
+    if found.face >= face.stamp - 1:
+        return found.face == face.stamp or policy.sees.isdisjoint(face.latest)
+    return all(face.changed.get(name, 0) <= found.face for name in policy.sees)
+
+
 def _match(state: State, now: float, pilot: Pilot, bag: Bag, face: Face, job: Ad) -> Match | None:
-    compiled = bag.policy
-    policy = compiled.dispatch
-    policy.context.now = now
-    policy.context.random = state.random.random
-    site, user = state.scene.sites[pilot.record.site], state.scene.users[bag.spec.owner]
-    own = compiled.ad
-    values = policy.evaluate(face.host, face.pilot, site, job, user, state.scene.queue, own, own)
+    compiled, scene = bag.policy, state.scene
+    policy, own = compiled.dispatch, compiled.ad
+    if compiled.erratic:
+        policy.context.now, policy.context.random = now, state.random.random
+    site, user = scene.sites[pilot.record.site], scene.users[bag.spec.owner]
+    values = policy.evaluate(face.host, face.pilot, site, job, user, scene.queue, own, own)
     return judged(compiled, values)
 
 
 def judged(compiled: Compiled, values: tuple[object, ...]) -> Match | None:
     """Anything but true is no; a rank that is no number is the lowest of those that are; where
     Concurrency or Deadline is none, nothing is said."""
-    rank, concurrency, deadline = 0.0, None, 0.0
-    for name, value in zip(compiled.asked, values, strict=True):
-        if name == "JobRequirements":
-            if value is not True:
-                return None
-        elif name == "Rank":
-            rank = as_number(value, 0.0)
-        elif name == "Concurrency":
-            limit = as_number(value, -1.0)
-            concurrency = int(min(limit, MOST_CONCURRENCY)) if limit >= 0 else None
-        else:
-            deadline = max(0.0, as_number(value, 0.0))
-    return Match(rank, concurrency, deadline)
+    requirements, rank, concurrency, deadline = compiled.places
+    if requirements is not None and values[requirements] is not True:
+        return None
+    limit = -1.0 if concurrency is None else as_number(values[concurrency], -1.0)
+    return Match(
+        0.0 if rank is None else as_number(values[rank], 0.0),
+        None if limit < 0 else int(limit) if limit < MOST_CONCURRENCY else MOST_CONCURRENCY,
+        0.0 if deadline is None else max(0.0, as_number(values[deadline], 0.0)),
+    )
 
 
 def as_number(value: object, otherwise: float) -> float:
-    if isinstance(value, bool):
-        return float(value)
-    if isinstance(value, int | float) and math.isfinite(value):
+    if value.__class__ in _NUMBERS and -_LARGEST <= value <= _LARGEST:
         return float(value)
     return otherwise
 
@@ -82,8 +102,8 @@ def match_task(
 ) -> Match | None:
     """Of one task that is out already, with its replicas in view."""
     if bag.policy.plain:
-        return Match()
-    if bag.dirty:
+        return ANYWHERE
+    if bag.dirty and bag.policy.inward:
         refresh(state, now, bag)
     job = job_ad(state, now, bag, task, bag.policy.at_dispatch)
     return _match(state, now, pilot, bag, face, job)
@@ -119,33 +139,51 @@ def in_tail(state: State, now: float, bag: Bag) -> bool:
 def face_of(state: State, now: float, pilot: Pilot, owner: str) -> Face:
     """What bags of this owner see of the pilot, up to date."""
     set_scene(state, now)
+    scene, record = state.scene, pilot.record
     face = pilot.faces.get(owner)
     if face is None:
         face = pilot.faces[owner] = Face(Ad(), Ad())
-    looks = state.scene.looks
-    if "host" in looks and face.published is not pilot.record.tags:
-        face.published = pilot.record.tags
-        face.own, face.others = attributes.tags_of(pilot.record.tags, owner)
-    changed = False
-    for role, ad in (("host", face.host), ("pilot", face.pilot)):
-        table, held = TABLE[role], ad.table
-        for name in looks.get(role, ()):
-            known = table.get(name)
-            if known is not None and (role != "host" or name not in face.own):
-                value: object = known.find(state, now, pilot)
-            elif role == "host":
-                value = face.own.get(name, face.others.get(name, UNDEFINED))
-            else:
-                value = UNDEFINED
-            if held.get(name, ad) != value or held[name].__class__ is not value.__class__:
-                ad[name] = value
-                changed = True
-    record = pilot.record
-    if record.site not in state.scene.sites or owner not in state.scene.users:
+    if record.site not in scene.sites or owner not in scene.users:
         _place(state, now, record.site, owner)
-    if changed:
-        face.stamp += 1
+    failures = attributes.host_of(state, pilot).history.row
+    anew = face.record is not record or face.policies != scene.policies
+    names = scene.live
+    if anew or failures != face.failures or now - face.at >= REFRESH_SECONDS:
+        face.at, face.failures = now, failures
+        names += scene.statistics
+    if anew:
+        face.own, face.others = attributes.tags_of(record.tags, owner)
+        face.record, face.policies = record, scene.policies
+        names += scene.lasting
+    if names:
+        _look(state, now, pilot, face, names)
     return face
+
+
+def _look(
+    state: State,
+    now: float,
+    pilot: Pilot,
+    face: Face,
+    names: tuple[tuple[str, str], ...],
+) -> None:
+    stamp = face.stamp + 1
+    latest: list[str] = []
+    for role, name in names:
+        ad = face.host if role == "host" else face.pilot
+        known = TABLE[role].get(name)
+        value: object = UNDEFINED
+        if known is not None and (role != "host" or name not in face.own):
+            value = known.find(state, now, pilot)
+        elif role == "host":
+            value = face.own.get(name, face.others.get(name, UNDEFINED))
+        before = ad.table.get(name, ad)
+        if before != value or before.__class__ is not value.__class__:
+            ad[name] = value
+            latest += (f"{role}.{name}", f"{role}.*")
+    if latest:
+        face.stamp, face.latest = stamp, latest
+        face.changed.update(dict.fromkeys(latest, stamp))
 
 
 def set_scene(state: State, now: float) -> None:
@@ -175,9 +213,13 @@ def _look_anew(state: State) -> None:
     scene.asking = any(not bag.policy.plain for bag in state.bags.values())
     scene.ranking = any("Rank" in bag.policy.texts for bag in state.bags.values())
     scene.looks = {
-        role: tuple(sorted(TABLE.get(role, {}) if "*" in names else names))
+        role: tuple(sorted(names | TABLE.get(role, {}).keys() if "*" in names else names))
         for role, names in looks.items()
     }
+    seen = [(role, name) for role in FACE for name in scene.looks.get(role, ())]
+    scene.live = tuple(one for one in seen if one[0] == "pilot" or one[1] == "runningjobs")
+    scene.statistics = tuple(one for one in seen if one[0] == "host" and one[1] in _STATISTICS)
+    scene.lasting = tuple(one for one in seen if one not in scene.live + scene.statistics)
     scene.users = {name: ad for name, ad in scene.users.items() if _has_bags(state, name)}
     scene.stamp += 1
 
@@ -214,14 +256,14 @@ def refresh(state: State, now: float, bag: Bag) -> None:
     if bag.spec.owner not in scene.users:
         _place(state, now, "", bag.spec.owner)
     changed = False
-    looked = bag.policy.looks.get("bag", set())
+    looked, telling = bag.policy.looks.get("bag", set()), bag.policy.at_dispatch.get("bag", set())
     for name in table if "*" in looked else looked:
         if name in table:
             one = table[name]
             value = one.find(state, now, bag)
             if ad.table.get(name, ad) != value:
                 ad[one.name] = value
-                changed = True
+                changed |= name in telling or "*" in telling
     tail = (bag.tail and bag.policy.sticky) or (not bag.open and in_tail(state, now, bag))
     if tail != bag.tail:
         bag.tail = tail
@@ -231,6 +273,7 @@ def refresh(state: State, now: float, bag: Bag) -> None:
     changed |= _refresh_jobs(state, now, bag)
     if changed:
         bag.stamp += 1
+        scene.bags += 1
     bag.dirty, bag.seen_at, bag.seen_scene = False, now, scene.stamp
 
 
@@ -268,7 +311,8 @@ def job_ad(state: State, now: float, bag: Bag, task: int, looks: dict[str, set[s
     if not bag.spec.calls and any(name.lower() in looked for name in bag.body.names):
         attributes.add_parameters(job, about)
     if any(name.startswith("replica") for name in looked):
-        attributes.add_replicas(job, state, now, about, bag.spec.owner)
+        names = bag.policy.mentioned
+        attributes.add_replicas(job, state, now, about, bag.spec.owner, names)
     return job
 
 

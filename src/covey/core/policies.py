@@ -21,6 +21,7 @@ ROLES = ("Host", "Pilot", "Site", "Job", "User", "Queue", "Bag", "BOT")
 DISPATCH = ("JobRequirements", "Rank", "Concurrency", "Deadline")
 REPLICATION = ("ReplicationRequirements", "MaxReplicas")
 TAIL = "TailCondition"
+FACE = ("host", "pilot")
 TIMED = {"bag": {"age", "*"}, "job": {"*"}}
 NAMES = (*DISPATCH, *REPLICATION, TAIL)
 LONGEST = 5_000  # characters of one expression: one that is compiled while others wait
@@ -101,6 +102,7 @@ _LISTS = {
 }
 
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhd])\s*")
+_WHOLE = re.compile(r"job|host|pilot|site|replica\d+")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -162,6 +164,14 @@ class Compiled:
         self.replicates = self.texts["ReplicationRequirements"] != "false"
         self.looks = self._looks(NAMES)  # at what, by role; "*": at all of it
         self.at_dispatch = self._looks(self.asked)
+        self.mentioned = self._mentioned()  # every name in any path; "*": also whole ads
+        self.said = "\n".join(self.texts[name] for name in self.asked)
+        self.inward = bool(self.at_dispatch.keys() & {"bag", "job"})  # looks at its own bag
+        self.outward = bool(self.at_dispatch.keys() & {"site", "user", "queue"})
+        self.sees = frozenset(
+            f"{role}.{name}" for role in FACE for name in self.at_dispatch.get(role, ())
+        )  # of the pilot
+        self.places = [self.asked.index(name) if name in self.asked else None for name in DISPATCH]
         self.erratic = bool(self._calls(self.asked) & {"time", "random", "formattime"})
         self.timed = any(
             names & self.looks.get(role, set()) for role, names in TIMED.items()
@@ -185,6 +195,15 @@ class Compiled:
                 role = "bag" if role == "bot" else role
                 found.setdefault(role, set()).add(attribute.partition(".")[0] or "*")
         return found
+
+    def _mentioned(self) -> frozenset[str]:
+        """What it may see of a replica."""
+        named = [name for name in NAMES if name in self.texts]
+        paths = {path for name in named for path in needs(as_node(self.ad[name]), self.ad)[0]}
+        found = {part for path in paths for part in path.split(".")}
+        if any(_WHOLE.fullmatch(path.rpartition(".")[2]) for path in paths):
+            found.add("*")
+        return frozenset(found)
 
     def _calls(self, names: Sequence[str]) -> set[str]:
         return {call for name in names for call in needs(as_node(self.ad[name]), self.ad)[1]}

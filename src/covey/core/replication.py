@@ -20,11 +20,11 @@ from covey.core import blame, matching
 from covey.core.actions import Note
 from covey.core.fitting import serves
 from covey.core.model import AttemptId, BagStatus, PilotStatus
-from covey.core.state import Attempt, Bag, Match, Pilot, State
+from covey.core.state import Attempt, Bag, Draw, Match, Pilot, State
 from covey.core.turn import Turn
 
 MOST_DRAWN = 1024  # tasks of one bag that are looked at in a cycle
-SLICE = 48  # … without a pause
+SLICE = 32  # … without a pause
 
 
 def watch(state: State, attempt: Attempt, seconds: float) -> None:
@@ -41,7 +41,7 @@ def tick(turn: Turn) -> None:
     state.replicated = turn.now
     for bag in state.bags.values():
         if bag.policy.replicates and _may_speculate(turn, bag):
-            state.drawing.append((bag.id, _drawn(state.random, bag)))
+            state.drawing.append(Draw(bag.id, _room_for_offers(state, bag)))
     go_on(turn)
 
 
@@ -80,10 +80,10 @@ def _may_speculate(turn: Turn, bag: Bag) -> bool:
 
 def _drawn(dice: Random, bag: Bag) -> list[int]:
     """Running tasks in the order in which they are asked about, by weight 1/(live attempts)."""
-    running = list(bag.live)
-    if len(running) > MOST_DRAWN:
+    if len(bag.live) > MOST_DRAWN:
+        running = bag.running()
         found: dict[int, None] = {}
-        for _ in range(8 * MOST_DRAWN):
+        for _ in range(8 * MOST_DRAWN if running else 0):
             task = running[int(dice.random() * len(running))]
             attempts = len(bag.live[task])
             if attempts == 1 or dice.random() * attempts < 1.0:
@@ -93,7 +93,7 @@ def _drawn(dice: Random, bag: Bag) -> list[int]:
         return list(found)
     # A random number to the power of n, largest first, is such an order (Efraimidis, Spirakis).
     keys = {task: dice.random() ** len(attempts) for task, attempts in bag.live.items()}
-    return sorted(running, key=lambda task: -keys[task])
+    return sorted(keys, key=lambda task: -keys[task])
 
 
 def go_on(turn: Turn) -> None:
@@ -101,20 +101,25 @@ def go_on(turn: Turn) -> None:
     state = turn.state
     if not state.drawing:
         return
-    id_, tasks = state.drawing.popleft()
-    bag = state.bags.get(id_)
+    draw = state.drawing.popleft()
+    bag = state.bags.get(draw.bag)
     if bag is None or bag.status is not BagStatus.RUNNING or not bag.policy.replicates:
         return
-    wanted = _room_for_offers(state, bag)
-    for task in tasks[:SLICE]:
-        if len(bag.offers) >= wanted:
+    if draw.tasks is None:
+        draw.tasks = _drawn(state.random, bag)
+        if len(bag.live) > MOST_DRAWN:  # enough for now
+            state.drawing.appendleft(draw)
+            return
+    for task in draw.tasks[:SLICE]:
+        if len(bag.offers) >= draw.wanted:
             return
         running = task in bag.live and task not in bag.done and task not in bag.overdue
         if running and matching.wants_replica(state, turn.now, bag, task):
             bag.offers[task] = None
             state.news += 1
-    if len(tasks) > SLICE:
-        state.drawing.append((id_, tasks[SLICE:]))
+    del draw.tasks[:SLICE]
+    if draw.tasks:
+        state.drawing.append(draw)
 
 
 def _room_for_offers(state: State, bag: Bag) -> int:

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from covey.core import matching
-from covey.core.dispatch import Candidate, has_work, ordered
 from covey.core.findings import Rival
 from covey.core.fitting import serves
 from covey.core.looking import View, cases
 from covey.core.model import BagStatus
-from covey.core.state import Bag, Pilot, State
+from covey.core.ranking import has_work
+from covey.core.state import Bag, Candidate, Pilot, State
 from covey.core.verdicts import lets
 
 MOST_ASKED = 20  # bags whose policies are asked, where dispatch has not done so
@@ -30,14 +30,25 @@ def _order(state: State, now: float, pilot: Pilot, ours: Bag) -> list[Candidate]
             ranks = _ranks(state, now, pilot, bag)
         if ranks or bag is ours:
             found.append(Candidate(bag, max(ranks or [0.0])))
-    return list(ordered(found))
+    return list(_in_turn(found))
+
+
+def _in_turn(found: list[Candidate]) -> Iterator[Candidate]:
+    """As `ranking` has it: owners by the age of their bags, each owner's bags by rank."""
+    queues: dict[str, list[Candidate]] = {}
+    for one in found:
+        queues.setdefault(one.bag.spec.owner, []).append(one)
+    for queue in queues.values():
+        queue.sort(key=lambda one: one.rank, reverse=True)
+    return (queues[one.bag.spec.owner].pop(0) for one in found)
+
 
 
 def _known(pilot: Pilot, bag: Bag) -> list[float] | None:
     """What dispatch found when the pilot last asked, if it has."""
     face = pilot.faces.get(bag.spec.owner)
-    found = face.found.get(bag.id) if face is not None else None
-    return None if found is None else [one.rank for one in found.matches if one is not None]
+    found = matching.known(face, bag) if face is not None else None
+    return None if found is None else [one.rank for one in found if one is not None]
 
 
 def _ranks(state: State, now: float, pilot: Pilot, bag: Bag) -> list[float]:

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from random import Random
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct, field
 from pyroaring import BitMap
@@ -242,6 +242,14 @@ class Bag(Struct, eq=False):
         for ready in self.ready:
             ready.clear()
 
+    def running(self) -> BitMap:
+        """Tasks that are out with pilots and have no result yet."""
+        found = BitMap()
+        found.add_range(0, self.next)
+        for place in self.places():
+            found -= place
+        return found
+
     def places(self) -> Iterator[BitMap]:
         yield from (self.done, self.failed, self.parked, self.doubt, self.aside, self.rescue)
         yield from self.ready
@@ -268,6 +276,32 @@ class Rest(Struct):
 Value: TypeAlias = bool | int | float | str
 
 
+class Match(Struct, frozen=True, gc=False):
+    """What a policy says of a class of tasks on a pilot."""
+
+    rank: float = 0.0
+    concurrency: int | None = None
+    deadline: float = 0.0
+
+
+ANYWHERE = Match()
+
+
+class Candidate(Struct, frozen=True, eq=False):
+    """Classes of a bag that rank alike on a pilot. Without matches: all of them, whoever it is."""
+
+    bag: Bag
+    rank: float = 0.0
+    matches: list[Match | None] | None = None
+    barren: bool = False  # none of them may run there
+
+    def match(self, kind: int) -> Match | None:
+        if self.matches is None:
+            return ANYWHERE
+        found = self.matches[kind]
+        return found if found is not None and found.rank == self.rank else None
+
+
 class Face(Struct, eq=False):
     """What the bags of one owner see of a pilot: its host's ad and its own, as far as policies look
     at them, and what those said. `stamp` grows when the ads change."""
@@ -275,18 +309,17 @@ class Face(Struct, eq=False):
     host: Ad
     pilot: Ad
     stamp: int = 0
-    published: dict[str, str] | None = None  # the tags that the next two are made from
+    changed: dict[str, int] = field(default_factory=dict)  # attribute -> the stamp it came with
+    latest: list[str] = field(default_factory=list)  # attributes that came with the last one
+    record: PilotRecord | None = None  # what it was made from
+    policies: int = -1  # … and for which count of changes
     own: dict[str, Value] = field(default_factory=dict)  # what the owner's tasks say of the host
-    others: dict[str, Value] = field(default_factory=dict)
-    found: dict[BagId, "Found"] = field(default_factory=dict)
-
-
-class Match(NamedTuple):
-    """What a policy says of a class of tasks on a pilot."""
-
-    rank: float = 0.0
-    concurrency: int | None = None
-    deadline: float = 0.0
+    others: dict[str, Value] = field(default_factory=dict)  # … and what others do
+    at: float = 0.0  # when the host's statistics were last looked at
+    failures: int = 0  # in a row there, then
+    found: dict[BagId | str, "Found"] = field(default_factory=dict)
+    order: list[Candidate] = field(default_factory=list)  # the owner's bags, the best first
+    order_at: tuple[int, ...] = ()  # the stamps for which that holds
 
 
 class Found(Struct):
@@ -302,7 +335,15 @@ class Scene(Struct, eq=False):
     """What policies see besides: sites, users, the queue. Looked at anew once a second."""
 
     looks: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by role: at which attributes
+    live: tuple[tuple[str, str], ...] = ()  # of these, role and name: what is never kept
+    statistics: tuple[tuple[str, str], ...] = ()  # … what is kept for a second
+    lasting: tuple[tuple[str, str], ...] = ()  # … what is as the pilot has said it
     policies: int = 0  # the count of changes for which this holds
+    comings: int = -1  # the count for which the next two hold
+    owners: dict[str, list[Bag]] = field(default_factory=dict)  # their bags, oldest first
+    inward: dict[str, list[Bag]] = field(default_factory=dict)  # … whose policies look at them
+    restless: bool = False  # some policy never says the same twice
+    bags: int = 0  # grows with every bag's stamp
     asking: bool = False  # whether any policy has something to say when tasks go out
     ranking: bool = False  # … and ranks them
     at: float = -1.0
@@ -353,6 +394,15 @@ class Host(Struct, eq=False):
     fresh: History = field(default_factory=History)  # what its site has not heard of yet
     pilots: dict[PilotId, None] = field(default_factory=dict)
     saved: float = 0.0  # when its history was last written
+
+
+class Draw(Struct):
+    """Running tasks of a bag that its policy is to be asked about, until there are so many offers.
+    None: they are not drawn yet."""
+
+    bag: BagId
+    wanted: int
+    tasks: list[int] | None = None
 
 
 class Job(Struct):
@@ -420,9 +470,10 @@ class State:
         self.random = Random(epoch)
         self.scene = Scene()
         self.policies = 0  # grows whenever some bag's policy comes, goes or changes
+        self.comings = 0  # … whenever some bag does
         self.deadlines: list[tuple[float, AttemptId, BagId, TaskNumber]] = []  # a heap
         self.replicated = now  # when replicas were last drawn
-        self.drawing: deque[tuple[BagId, list[int]]] = deque()  # candidates not looked at yet
+        self.drawing: deque[Draw] = deque()  # running tasks that are not looked at yet
         self.followed: dict[Followed, float] = {}  # what people watch, and until when
         self.all_heard = True  # no pilot of an earlier epoch has gone without a word
         self.draining = False
