@@ -44,7 +44,7 @@ NOBODY = Snapshot(epoch=1, bags=(), pilots=(), jobs=(), next_bag=1, next_pilot=1
 STEP_SECONDS = 0.001  # of virtual time between two requests
 PILOTS = 20
 WANT = 4  # tasks that a pilot would hold
-REQUESTS = 1_000  # of each variant
+REQUESTS = 600  # of each variant: no bag runs out
 NEWCOMERS = 20
 LATER = 20  # requests after a pause
 BLOCK = 50  # requests of one variant before the next has its turn
