@@ -72,9 +72,10 @@ def once(where: rig.Rig, seed: int, bags: int) -> Row:
 
 
 def contest(
-    client: Client, gate: Path, seed: int, bags: int, tasks: int, slots: int
+    client: Client, gate: Path, seed: int, bags: int, tasks: int, slots: int, *argv: str
 ) -> tuple[float, list[Finished]]:
-    """When the gate was opened, and how the bags fared, the best ranked first."""
+    """When the gate was opened, and how the bags fared, the best ranked first. Tasks are `argv`;
+    `/bin/true` without."""
     script = WAIT.format(gate)
     guard = client.submit(BagSpec(argv=("sh", "-c", script), space=rig.counting(slots))).bag
     wait_running(client, guard, slots)
@@ -83,7 +84,7 @@ def contest(
     ids = {}
     for rank in ranks:
         policy = PolicySpec(rank=str(rank))
-        spec = BagSpec(argv=("/bin/true",), space=rig.counting(tasks), policy=policy)
+        spec = BagSpec(argv=argv or ("/bin/true",), space=rig.counting(tasks), policy=policy)
         ids[rank] = client.submit(spec).bag
     gate.touch()
     began = time.time()
