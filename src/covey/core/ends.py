@@ -183,24 +183,26 @@ def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, expected: bool) -> Verd
         return Verdict.WASTE
     turn.state.news += 1
     final = _is_final(turn, bag, task, end.outcome)
+    verdict = Verdict.WASTE
     if final and _has_last_chance(bag, task, end.outcome):
         bag.doubt.discard(task)
-        bag.rescued.add(task)
-        bag.free(task)
-        verdict = Verdict.WASTE
+        bag.overdue.pop(task, None)
+        if task not in bag.live:  # else when the one past its deadline has ended, too
+            bag.rescued.add(task)
+            bag.free(task)
     elif final:
         bag.doubt.discard(task)
+        bag.hold(task)
         _give_up(turn, bag, task)
         verdict = Verdict.COUNTS
+    elif task in bag.live:  # past their deadline, all of them
+        bag.overdue[task] = None
     else:
         # Who has not been heard since the server restarted may have a newer attempt.
-        if task in bag.live:  # past their deadline, all of them
-            bag.overdue[task] = None
-        elif end.epoch < turn.state.epoch and turn.state.unheard:
+        if end.epoch < turn.state.epoch and turn.state.unheard:
             bag.doubt.add(task)
         elif task not in bag.doubt:
             bag.free(task)
-        verdict = Verdict.WASTE
     if end.outcome in OWN_FAILURES and blame.counts(turn.state, pilot, bag):
         bag.streak += 1
         if 0 < bag.spec.breaker <= bag.streak:
@@ -217,9 +219,8 @@ def _is_awaited(bag: Bag, task: TaskNumber) -> bool:
 
 
 def _has_last_chance(bag: Bag, task: TaskNumber, outcome: str) -> bool:
-    """On a fail-over site, once; not while somebody still has it, however late."""
-    there = task in bag.rescued or task in bag.live
-    return outcome in OWN_FAILURES and fails_over(bag) and not there
+    """On a fail-over site, once."""
+    return outcome in OWN_FAILURES and fails_over(bag) and task not in bag.rescued
 
 
 def fails_over(bag: Bag) -> bool:

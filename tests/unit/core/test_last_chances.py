@@ -113,3 +113,15 @@ def test_what_was_set_aside_comes_back_when_its_policy_is_lifted() -> None:
         found += gets(hand, 12)
         table.later(2)
     assert sorted(one.task for one in found) == list(range(12))
+
+
+def test_failures_beside_one_that_is_stuck_use_up_chances() -> None:
+    table = Table(lease_seconds=1e9)
+    bag = table.submit(spec(1, retries=1, policy=PolicySpec(deadline="30s")))
+    stuck, second, third = (table.enrol(host=name) for name in "abc")
+    [late] = gets(stuck)
+    table.later(31)
+    fail(second)
+    fail(third)
+    assert BagId(bag) not in table.scheduler.state.bags
+    assert stuck.sync(0, [late])  # too late for core; the record takes it
