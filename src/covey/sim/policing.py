@@ -10,7 +10,7 @@
 - Nobody is banned for longer than `ban_seconds`, nor because of a bag that nobody did well. While
   somebody else can do the work who is banned gets nothing, then one task, and it does get that.
 - A bag in which everything fails is paused soon.
-- When nothing breaks any more, tasks that an idle host may run do not wait.
+- When nothing breaks any more, tasks that an idle and sound host may run do not wait.
 
 More than one policy may be meant while a change is under way; then one of them is enough. Of what
 an onlooker cannot know nothing is required.
@@ -239,9 +239,19 @@ class Police:
             if notes.status != "running" or waited < bound or notes.policy.failover_sites:
                 continue
             for life in idle:
-                if _surely_lets(notes, life) and self._waits(bag, notes):
+                sound = _surely_lets(notes, life) and self._is_sound(life, now)
+                if sound and self._waits(bag, notes):
                     words = f"nothing of it was sent for {waited:.0f} s, while {life.name} is idle"
                     raise Violation(f"tasks of bag {bag} wait: {words}")
+
+    def _is_sound(self, life: HostLife, now: float) -> bool:
+        """Surely it does not rest from anything, and is not banned."""
+        late = now - self._settings.ban_seconds
+        return not any(
+            run.host.place.host == life.place.host and run.outcome != OK and run.ended > late
+            for runs in self._ledger.runs.values()
+            for run in runs
+        )
 
     def _waits(self, bag: int, notes: BagNotes) -> bool:
         """Whether it has a task that nobody runs."""

@@ -46,8 +46,16 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 class World:
-    def __init__(self, seed: int, show: Callable[[str], None] | None = None) -> None:
-        self.plan = policies.governed(workload.draw(seed))
+    """With a plan of somebody's own nothing breaks."""
+
+    def __init__(
+        self,
+        seed: int,
+        show: Callable[[str], None] | None = None,
+        plan: workload.Plan | None = None,
+    ) -> None:
+        self._breaks = plan is None
+        self.plan = plan or policies.governed(workload.draw(seed))
         self.clock = Timeline()
         self.trace = Trace(self.clock, show)
         self.random = Random(f"{seed}/world")
@@ -89,10 +97,11 @@ class World:
 
     def _arrange(self, seed: int) -> None:
         random = Random(f"{seed}/strikes")
-        self._mild = faults.weather(random)
+        self._mild = faults.weather(random) if self._breaks else Weather()
         self.network.weather = self._mild
         calm_at = self.plan.calm_at
-        for fault in faults.draw(seed, calm_at) + faults.draw_misfortunes(seed, calm_at):
+        drawn = faults.draw(seed, calm_at) + faults.draw_misfortunes(seed, calm_at)
+        for fault in drawn if self._breaks else ():
             self.clock.at(fault.at, partial(self._strike, fault.kind, random))
         for at, slots in self.plan.hand_pilots:
             owner = random.choice(("", "", f"owner-{random.randrange(3)}"))
