@@ -3,13 +3,15 @@
 - What is acknowledged is durable: submissions, ends, cancellations, pilots.
 - An attempt id names one sending of one task, is started at most once, and has one row.
 - A task is started again only for a reason: every earlier start failed, or died with its host, or
-  its host had been out of reach for the time of a lease (after a restart: of adoption). So a
+  its host had been out of reach for the time of a lease (after a restart: of adoption), or its
+  bag's policy wants it: its deadline has passed, or it is one that has replicas. So a
   restart of the server repeats nothing that runs. If the bag is not idempotent, only the task's
   own failure or its owner's wish is a reason.
 - A task fails for good only after all its tries, and is not tried more often than allowed.
 - Nothing goes out while a bag is paused, and no task goes where it does not fit.
 - One result counts per task, exactly one in a finished bag, and a success really happened.
 - What is cancelled stops; what is not cancelled finishes once faults stop.
+- Policies are kept, and what follows from them: see `policing`.
 """
 
 from covey.core.actions import Change, Note, RecordEnds, ReopenFailed

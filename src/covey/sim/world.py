@@ -158,11 +158,11 @@ class World:
             waits = pilot.alive and pilot.brain is not None and not pilot.draining and pilot.idle()
             life = pilot.life
             life.idle_since = min(life.idle_since, now) if waits else math.inf
-        if now >= self.calm_at:
-            self.judge.calm(now, self.calm_at)
 
     def _mind(self) -> None:
         """Somebody starts pilots by hand when there are hardly any."""
+        if self.clock.time >= self.calm_at:
+            self.judge.calm(self.clock.time, self.calm_at)
         alive = [
             pilot.slots
             for pilot in self.pilots
