@@ -45,6 +45,12 @@ class Sending(Struct, eq=False):
     beside: tuple[Key, ...] = ()  # attempts of the task that were out then
     may_repeat: bool = False  # the policy may have wanted another attempt then
 
+    def __str__(self) -> str:
+        epoch, sequence = self.key
+        bag, task = self.task
+        where = f"{self.life.name} on {self.life.place.host}"
+        return f"attempt {epoch}.{sequence} of task {bag}/{task}, sent at {self.at:.2f} to {where}"
+
 
 class Run(Struct, eq=False):
     """An attempt that a host really started."""

@@ -113,7 +113,7 @@ class Police:
         site = sending.life.place.site
         failover = any(site in one.failover_sites for one in policies)
         if not (failover and self._has_failed(sending.task)):
-            raise Violation(f"{_told(sending)}, where {policies} does not let it run")
+            raise Violation(f"{sending}, where {policies} does not let it run")
         return True
 
     def _has_failed(self, task: TaskKey) -> bool:
@@ -126,7 +126,7 @@ class Police:
             one.pilot == sending.pilot and one.task[0] == bag for one in self._ledger.live.values()
         )
         if there >= max(limits, default=math.inf):
-            raise Violation(f"{_told(sending)}, which has {there} of them, by {policies}")
+            raise Violation(f"{sending}, which has {there} of them, by {policies}")
 
     # -- again -----------------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class Police:
         )
         if not beside:
             return
-        words = f"{_told(sending)} while there are {', '.join(map(_told, beside))}"
+        words = f"{sending} while there are {', '.join(map(str, beside))}"
         if not notes.spec.idempotent:
             raise Violation(f"{words}: it is not idempotent")
         if any(one.life.place.host == sending.life.place.host for one in beside):
@@ -174,13 +174,13 @@ class Police:
         if abs(now - ban.until) < 1.0:
             return  # notes are in whole seconds
         if now < ban.until:
-            raise Violation(f"{_told(sending)}, which is banned until {ban.until:.2f}")
+            raise Violation(f"{sending}, which is banned until {ban.until:.2f}")
         for one in self._ledger.live.values():
             other = self._ledger.bags[one.task[0]]
             if one.life.place.host != host or other.spec.owner != owner:
                 continue
             if other.status in ("running", "paused"):
-                raise Violation(f"{_told(sending)}, which is tried after a ban with {_told(one)}")
+                raise Violation(f"{sending}, which is tried after a ban with {one}")
 
     def _others_can(self, sending: Sending, notes: BagNotes) -> bool:
         """Surely there is somebody else for this bag, of whom nothing bad is known."""
@@ -217,12 +217,12 @@ class Police:
             idle = all(now - one.idle_since > TRY_SECONDS for one in alive)
             ban.passed = ban.passed + 1 if idle and ready else 0
             if ban.passed > MOST_PASSED:
-                words = f"{ban.passed} tasks went to others: {_told(sending)}"
+                words = f"{ban.passed} tasks went to others: {sending}"
                 raise Violation(f"the ban of {host} was over at {ban.until:.2f}, but {words}")
 
     def _check_broken(self, sending: Sending, notes: BagNotes) -> None:
         if 0 < notes.spec.breaker <= BREAKER and notes.row >= MOST_FAILURES:
-            raise Violation(f"{_told(sending)} after {notes.row} failures in a row")
+            raise Violation(f"{sending} after {notes.row} failures in a row")
 
     # -- nothing breaks any more -----------------------------------------------------------
 
@@ -370,13 +370,3 @@ def _speculates(policy: PolicySpec) -> bool:
     """Whether it may want replicas at some time."""
     wants = policy.replication or policy.preset in REPLICATING
     return bool(wants) and policy.replication != "false" and policy.tail != "false"
-
-
-def _told(sending: Sending) -> str:
-    epoch, sequence = sending.key
-    bag, task = sending.task
-    life = sending.life
-    return (
-        f"attempt {epoch}.{sequence} of task {bag}/{task}, sent at {sending.at:.2f} "
-        f"to {life.name} on {life.place.host}"
-    )
