@@ -17,6 +17,7 @@ from covey.sim.world import World
 TASKS, HOSTS, SLOTS = 10_000, 50, 16
 MOST = 0.005  # of the tasks
 BLACK = "pilot-7"
+pytestmark = pytest.mark.timeout(600)
 
 
 class Patient(World):

@@ -7,6 +7,7 @@ from covey.sim.world import run
 from tests.simulation.bugs import BUGS, WORDS
 
 WORLDS = 150
+pytestmark = pytest.mark.timeout(600)  # some are rare
 
 
 @pytest.mark.parametrize("name", BUGS)

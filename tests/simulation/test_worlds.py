@@ -12,6 +12,7 @@ from covey.sim.report import failure
 from covey.sim.world import Report, run
 
 WORLDS = 500
+pytestmark = pytest.mark.timeout(600)
 BLOCK = 25
 MESSAGES = 5  # lost requests and answers, delayed, duplicated, broken connections
 
