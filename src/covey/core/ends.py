@@ -3,10 +3,10 @@
 The rules, in order:
 - A success counts if its task has none yet, however late it comes. It takes the place of a
   failure that was counted before. Whoever else runs the task is told to stop.
-- A failure of an attempt that core gave up before (lost, recalled for good) is only recorded; so
-  is one while another attempt may still end well, and in time.
+- A failure of an attempt that core gave up before (lost, recalled for good) is only recorded.
 - A task's own failure (exit status, memory, output) uses up a retry; without retries left it
-  counts. One that ran into its time limit is given more time a few times, whatever its retries.
+  counts, unless another attempt may still end well, and in time: that one is waited for. A task
+  that ran into its time limit is given more time a few times, whatever its retries.
 - A task without chances left has one more on the bag's fail-over sites, if it has any.
 - So many own failures in a row, without a success, pause the bag: it fails everywhere (`blame`).
 - A loss of infrastructure uses up no retry. Only a bag that is not idempotent is not repeated.
@@ -177,14 +177,17 @@ def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, expected: bool) -> Verd
         return Verdict.WASTE
     if end.outcome == OK:
         return _succeed(turn, bag, task)
-    if not expected or task in bag.failed or _is_awaited(bag, task):
+    if not expected or task in bag.failed:
         return Verdict.WASTE
     if bag.status not in (BagStatus.RUNNING, BagStatus.PAUSED):
         return Verdict.WASTE
     turn.state.news += 1
     final = _is_final(turn, bag, task, end.outcome)
     verdict = Verdict.WASTE
-    if final and _has_last_chance(bag, task, end.outcome):
+    if _is_awaited(bag, task):
+        if final:
+            bag.offers.pop(task, None)
+    elif final and _has_last_chance(bag, task, end.outcome):
         bag.doubt.discard(task)
         bag.overdue.pop(task, None)
         if task not in bag.live:  # else when the one past its deadline has ended, too

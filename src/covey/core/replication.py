@@ -6,6 +6,7 @@ The rules:
 - Speculation is for closed, idempotent bags in their tail. Once in `replicate_seconds` running
   tasks are drawn, those with fewer live attempts first (weight 1/n), and the policy is asked about
   each, until there are as many offers as slots that could take them. They hold until the next draw.
+- A task that has failed as often as it may gets no more: who still has it is waited for.
 - Nobody gets a task that its own host has. The first success counts; the others are cancelled.
 - A bag that is not idempotent is never offered again, by either way.
 
@@ -114,7 +115,7 @@ def go_on(turn: Turn) -> None:
         if len(bag.offers) >= draw.wanted:
             return
         running = task in bag.live and task not in bag.done and task not in bag.overdue
-        if running and matching.wants_replica(state, turn.now, bag, task):
+        if running and not bag.spent(task) and matching.wants_replica(state, turn.now, bag, task):
             bag.offers[task] = None
             state.news += 1
     del draw.tasks[:SLICE]

@@ -43,7 +43,6 @@ def _in_turn(found: list[Candidate]) -> Iterator[Candidate]:
     return (queues[one.bag.spec.owner].pop(0) for one in found)
 
 
-
 def _known(pilot: Pilot, bag: Bag) -> list[float] | None:
     """What dispatch found when the pilot last asked, if it has."""
     face = pilot.faces.get(bag.spec.owner)

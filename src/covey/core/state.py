@@ -182,6 +182,12 @@ class Bag(Struct, eq=False):
     def waiting(self) -> int:
         return sum(map(len, self.ready)) + len(self.parked) + len(self.aside) + len(self.rescue)
 
+    def spent(self, task: int) -> bool:
+        """Whether it has failed as often as it may."""
+        spec = self.spec
+        tries, overtimes = self.tries.get(task, 0), self.overtimes.get(task, 0)
+        return tries > spec.retries or overtimes > spec.overtimes
+
     def need(self, kind: int) -> Need:
         return self.needs[kind]
 

@@ -315,3 +315,21 @@ def test_what_is_no_policy_changes_nothing() -> None:
     found = table.handle(PolicyRequested(table.request(), BagId(bag), policy(rank="(")))
     assert [one for one in found if isinstance(one, Refuse)]
     assert len(gets(table.enrol(4), 4)) == 4
+
+
+def test_attempts_that_fail_use_up_chances_though_another_is_still_out() -> None:
+    """Otherwise a task that fails everywhere would be replicated for ever."""
+    table = Table(lease_seconds=1e9)
+    bag = table.submit(spec(1, retries=2, policy=policy(replication="true", max_replicas="2")))
+    first = table.enrol(host="first").ask(1)
+    assert tasks(first) == [(bag, 0)]
+    hands = [table.enrol(host=f"h{number}") for number in range(9)]
+    sent = 0
+    for hand in hands:
+        draw(table)
+        for answer in [*replies(hand.sync(1), Answer), *replies(hand.sync(0), Answer)]:
+            for index in range(len(answer.tasks)):
+                sent += 1
+                hand.sync(0, [end(answer, index, "failed")])
+    assert sent == 3
+    assert BagId(bag) in table.scheduler.state.bags  # the first one may yet do it
