@@ -97,7 +97,7 @@ def _take_from(
         for kind, need in enumerate(bag.needs)
     ]
     if bag.overdue:
-        _take_again(turn, pilot, bag, bag.overdue, enough, limit, taken)
+        _take_again(turn, pilot, candidate, bag.overdue, enough, limit, taken)
     while pilot.load < enough and len(pilot.attempts) < limit:
         kind = _next_class(bag, weights, pilot, enough)
         if kind is None:
@@ -110,7 +110,7 @@ def _take_from(
     sorts = bag.classify is not None or bool(bag.set_aside)
     reserve(turn, bag, searching=room and sorts)
     if bag.offers and room and pilot.load < pilot.record.slots and bag.asked_mark == bag.total:
-        _take_again(turn, pilot, bag, bag.offers, enough, limit, taken)
+        _take_again(turn, pilot, candidate, bag.offers, enough, limit, taken)
 
 
 def _next_class(bag: Bag, weights: list[int], pilot: Pilot, enough: int) -> int | None:
@@ -148,17 +148,21 @@ def _next_task(bag: Bag, kind: int) -> TaskNumber:
 def _take_again(
     turn: Turn,
     pilot: Pilot,
-    bag: Bag,
+    candidate: Candidate,
     tasks: dict[int, None],
     enough: int,
     limit: int,
     taken: list[Attempt],
 ) -> None:
-    """Tasks that are out already, each looked at by itself."""
+    """Tasks that are out already, each looked at by itself, unless its policy does not."""
+    bag = candidate.bag
+    alike = candidate.matches if bag.policy.by_class else None
+    if alike is not None and not any(alike):
+        return
     for task in list(tasks):
         if pilot.load >= enough or len(pilot.attempts) >= limit:
             break
-        match = may_have(turn, pilot, bag, task)
+        match = may_have(turn, pilot, bag, task, alike)
         kind = bag.live[task][0].kind
         slots = weight(bag.needs[kind], pilot.record)
         if match is not None and slots and _room_for(slots, pilot, enough):

@@ -173,6 +173,8 @@ class Compiled:
         )  # of the pilot
         self.places = [self.asked.index(name) if name in self.asked else None for name in DISPATCH]
         self.erratic = bool(self._calls(self.asked) & {"time", "random", "formattime"})
+        # What it says of a task that is out holds for all of the task's class.
+        self.by_class = not self.erratic and "job" not in self.at_dispatch
         self.timed = any(
             names & self.looks.get(role, set()) for role, names in TIMED.items()
         )  # what it sees of its bag changes as time passes

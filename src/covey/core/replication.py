@@ -133,13 +133,18 @@ def _room_for_offers(state: State, bag: Bag) -> int:
     return max(1, free, slots // 8)
 
 
-def may_have(turn: Turn, pilot: Pilot, bag: Bag, task: int) -> Match | None:
-    """What the policy says of another attempt there; nothing if it may not be."""
+def may_have(
+    turn: Turn, pilot: Pilot, bag: Bag, task: int, alike: list[Match | None] | None
+) -> Match | None:
+    """What the policy says of another attempt there; nothing if it may not be. `alike`: by class,
+    where it says the same of all tasks of one."""
     state, host = turn.state, pilot.record.host
     for attempt in bag.live[task]:
         if state.pilots[attempt.pilot].record.host == host:
             return None
     if blame.withheld(state, pilot, bag):
         return None
+    if alike is not None:
+        return alike[bag.live[task][0].kind]
     face = matching.face_of(state, turn.now, pilot, bag.spec.owner)
     return matching.match_task(state, turn.now, pilot, bag, face, task)
