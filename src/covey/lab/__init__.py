@@ -1,0 +1,1 @@
+"""Experiments: policies tried out in simulated worlds before anything real is run."""

@@ -1,0 +1,138 @@
+"""Sites of a world: their queues, their hosts, and how long a pilot lives on one.
+
+A site keeps so many pilots, running or waiting in its queue. One that vanishes is replaced at once
+by one that waits again, and then comes to any host that is free.
+
+Where hosts differ, each has its own rate of preemption and of failures (gamma, shape 2). Who lives
+short is seldom there: the site starts in the steady state, with hosts drawn by weight 1/rate, and
+the rates are scaled so that these lose as many tasks as the file says.
+"""
+
+import math
+from functools import partial
+from random import Random
+
+from covey.lab.pilot import LabPilot, Machine
+from covey.lab.server import LabServer
+from covey.lab.worldfile import SitePart
+
+SAMPLE = 1000  # draws for a mean
+
+
+class LabSite:
+    def __init__(self, part: SitePart, server: LabServer, seed: int) -> None:
+        self.part = part
+        self._server = server
+        self._clock = server.clock
+        self._random = Random(f"{seed}/{part.name}")
+        self._jobs = 0
+        self._target = 0
+        self._started = 0
+        self._chosen = 0  # that are there at the start
+        self._here: dict[LabPilot, None] = {}
+        self._free = self._machines(seed)
+
+    def open(self) -> None:
+        """In the steady state: some run, and some wait."""
+        steps = self.part.availability
+        first = steps[0][1] if steps and steps[0][0] <= 0 else 1.0
+        self._target = self._share(first)
+        here = self._free[-self.part.pilots :]
+        rate = sum(machine.rate for machine in here) / len(here)
+        waits = [self.part.wait.draw(self._random) for _ in range(SAMPLE)]
+        self._chosen = round(self._target / (1.0 + rate * sum(waits) / SAMPLE))
+        for number in range(self._target):
+            self._jobs += 1
+            if number < self._chosen:
+                self._begin()
+            else:
+                self._clock.after(self.part.wait.draw(self._random), self._begin)
+        for time, share in steps:
+            self._clock.after(time, partial(self._set_target, self._share(share)))
+
+    def _share(self, part: float) -> int:
+        return round(self.part.pilots * part)
+
+    def _set_target(self, target: int) -> None:
+        self._target = target
+        while self._here and self._jobs > target:
+            self._vanish(self._random.choice(list(self._here)))
+        while self._jobs < target:
+            self._submit()
+
+    def _submit(self) -> None:
+        self._jobs += 1
+        self._clock.after(self.part.wait.draw(self._random), self._begin)
+
+    def _begin(self) -> None:
+        if self._jobs > self._target:
+            self._jobs -= 1
+            return
+        chosen = self._started < self._chosen
+        place = -1 if chosen else int(self._random.random() * len(self._free))
+        machine = self._free.pop(place)
+        self._started += 1
+        key = f"{self.part.name}-{self._started:08}"
+        pilot = LabPilot(self._server, self.part, machine, key, self._random)
+        self._here[pilot] = None
+        if machine.rate > 0:
+            self._clock.after(self._random.expovariate(machine.rate), partial(self._vanish, pilot))
+
+    def _vanish(self, pilot: LabPilot) -> None:
+        """Preempted: it and all that it runs are gone, without a word."""
+        if pilot not in self._here:
+            return
+        del self._here[pilot]
+        self._free.append(pilot.machine)
+        self._jobs -= 1
+        pilot.vanish()
+        if self._jobs < self._target:
+            self._submit()
+
+    # -- hosts ---------------------------------------------------------------------------------
+
+    def _machines(self, seed: int) -> list[Machine]:
+        """Those that run at the start stand last."""
+        part, random = self.part, Random(f"{seed}/{self.part.name}/hosts")
+        count = max(part.hosts, part.pilots)
+        rates = [_own(random, part.differ) for _ in range(count)]
+        flaws = [_own(random, part.differ) for _ in range(count)]
+        # A random number to the power of the rate: by weight 1/rate (Efraimidis, Spirakis).
+        order = sorted(range(count), key=lambda k: random.random() ** rates[k])
+        here = [rates[k] for k in order[-part.pilots :]]
+        rate = _scale(here, part.preempted, part.preempted_over)
+        flaw = part.failed * count / sum(flaws)
+        black = round(part.black_holes * count)
+        holes = set(random.sample(range(count), black))
+        return [
+            Machine(
+                name=f"{part.name}-{k:05}",
+                speed=part.speed.draw(random),
+                rate=rate * rates[k],
+                failed=min(1.0, flaw * flaws[k]),
+                black_hole=k in holes,
+                latency=self._server.part.latency.draw(random),
+            )
+            for k in order
+        ]
+
+
+def _own(random: Random, differ: bool) -> float:
+    return random.gammavariate(2.0, 0.5) if differ else 1.0
+
+
+def _scale(rates: list[float], lost: float, seconds: float) -> float:
+    """So many times these rates, a pilot does not outlive this part of tasks of that length."""
+    if not lost:
+        return 0.0
+    low, high = 0.0, 1.0 / seconds
+    while _lost(rates, high, seconds) < lost:
+        high *= 2.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _lost(rates, middle, seconds) < lost else (low, middle)
+    return high
+
+
+def _lost(rates: list[float], scale: float, seconds: float) -> float:
+    return sum(1.0 - math.exp(-scale * rate * seconds) for rate in rates) / len(rates)

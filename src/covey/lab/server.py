@@ -1,0 +1,126 @@
+"""The server of a world: core itself, with nothing around it. What it writes is durable at once."""
+
+from random import Random
+from typing import Protocol
+
+from covey.core.actions import Action, RecordEnds, Refuse, Reply, SaveBagStatus, Submitted, Write
+from covey.core.events import BagSubmitted, Committed, DrawContinued, Event, Ticked
+from covey.core.model import BagId, BagSpec, BagStatus, PolicySpec, RequestId, Settings, Snapshot
+from covey.core.scheduler import Scheduler
+from covey.core.space import Axis, Range
+from covey.lab.ledger import Account
+from covey.lab.worldfile import BagPart, ServerPart
+from covey.pilot.messages import Answer
+from covey.sim.clock import Timeline
+
+NEVER = 1e12
+
+
+class Caller(Protocol):
+    alive: bool
+
+    def heard(self, request: RequestId, message: object) -> None: ...
+
+
+class LabServer:
+    def __init__(self, part: ServerPart, clock: Timeline, seed: int) -> None:
+        self.part = part
+        self.clock = clock
+        self.accounts: dict[int, Account] = {}  # by bag
+        self._seed = seed
+        self._requests = 0
+        self._callers: dict[RequestId, Caller] = {}
+        self._times: dict[int, list[float]] = {}
+        self._submitted: Submitted | None = None
+        settings = Settings(
+            poll_seconds=NEVER, lease_seconds=NEVER, replicate_seconds=part.cycle * 0.999
+        )
+        snapshot = Snapshot(
+            epoch=seed + 1, bags=(), pilots=(), jobs=(), next_bag=1, next_pilot=1, keys={}
+        )
+        self._core, actions = Scheduler.recover(snapshot, settings, clock.time)
+        self._carry_out(actions)
+        clock.every(part.tick, self._tick)
+
+    def request(self, caller: Caller) -> RequestId:
+        self._requests += 1
+        request = RequestId(self._requests)
+        self._callers[request] = caller
+        return request
+
+    def task_seconds(self, bag: int, task: int) -> float:
+        """At speed 1: the same whatever is decided, so that policies are compared on equal bags."""
+        return self._times[bag][task]
+
+    def submit(self, part: BagPart, policy: PolicySpec) -> Account:
+        spec = BagSpec(
+            argv=("work",),
+            space=Axis("i", Range("0", "1", part.tasks)),
+            name=part.name,
+            retries=part.retries,
+            policy=policy,
+        )
+        self._requests += 1
+        self.handle(BagSubmitted(RequestId(self._requests), spec))
+        if self._submitted is None:
+            raise AssertionError(f"core refused the bag {part.name}")
+        id_, self._submitted = self._submitted.bag, None
+        random = Random(f"{self._seed}/bag {part.name}")
+        self._times[id_] = [part.time.draw(random) for _ in range(part.tasks)]
+        self.accounts[id_] = Account(part.name, part.tasks, self.clock.time)
+        return self.accounts[id_]
+
+    def handle(self, event: Event) -> None:
+        self._carry_out(self._core.handle(event, self.clock.time))
+
+    def _tick(self) -> None:
+        self.handle(Ticked())
+        while self._core.state.drawing:
+            self.handle(DrawContinued())
+
+    def _carry_out(self, actions: list[Action]) -> None:
+        while actions:
+            written = 0
+            for action in actions:
+                if isinstance(action, Write):
+                    written = action.number
+                    if isinstance(action.change, RecordEnds):
+                        for end in action.change.ends:
+                            self.accounts[end.bag].ended(end)
+                    elif isinstance(action.change, SaveBagStatus):
+                        self._note_status(action.change)
+                elif isinstance(action, Reply):
+                    self._reply(action)
+                elif isinstance(action, Refuse):
+                    self._refused(action)
+            if not written:
+                return
+            actions = self._core.handle(Committed(written), self.clock.time)
+
+    def _note_status(self, change: SaveBagStatus) -> None:
+        account = self.accounts[change.bag]
+        if change.status is BagStatus.FINISHED:
+            account.finish(change.at, change.failed)
+        elif change.status is BagStatus.PAUSED:
+            account.stopped = f"paused: {change.reason}"
+
+    def _reply(self, reply: Reply) -> None:
+        message = reply.message
+        if isinstance(message, Submitted):
+            self._submitted = message
+            return
+        if isinstance(message, Answer):
+            for task in message.tasks:
+                self._note_sent(BagId(task.bag), task.task)
+        self._callers.pop(reply.request).heard(reply.request, message)
+
+    def _note_sent(self, bag: BagId, task: int) -> None:
+        """A replica is an attempt while another may still end in time."""
+        attempts = self._core.state.bags[bag].live[task]
+        in_time = sum(not one.expired for one in attempts)
+        self.accounts[bag].sent(replica=in_time > 1, repeat=len(attempts) > in_time)
+
+    def _refused(self, refusal: Refuse) -> None:
+        caller = self._callers.pop(refusal.request, None)
+        if caller is None or caller.alive:
+            raise AssertionError(f"core refused: {refusal.detail}")

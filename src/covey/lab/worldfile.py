@@ -1,0 +1,227 @@
+"""World files: what there is, what goes wrong there, and what is to be run (docs/lab.md).
+
+Everything is checked before anything runs; the words of a complaint name the place.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from covey.core.errors import BadConfig, InvalidBag
+from covey.core.model import PolicySpec
+from covey.core.policies import Compiled
+from covey.lab.draws import Draw, constant, draw, seconds
+
+MOST_TASKS = 10_000_000
+MOST_PILOTS = 100_000
+
+
+class Seconds(float):
+    """A time in a world file: 90, or 30s, 10m, 2h, 1d."""
+
+
+class _Table(Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class ServerPart(_Table, kw_only=True):
+    """How word travels between pilots and the server."""
+
+    latency: Draw = constant(0.1)  # there and back; drawn once for each pilot
+    lease: Seconds = Seconds(60.0)  # from when a pilot vanishes until it is given up
+    connected: bool = True  # whether busy pilots hear of cancellations at once
+    tick: Seconds = Seconds(1.0)  # how often core looks at what time brings
+    cycle: Seconds = Seconds(1.0)  # how often replicas are drawn
+
+
+class SitePart(_Table, kw_only=True):
+    name: str
+    pilots: int  # that run, or wait in its queue
+    hosts: int = 0  # machines that they may come to; 0: as many as pilots
+    slots: int = 1
+    speed: Draw = constant(1.0)
+    wait: Draw = constant(0.0)  # in the site's queue
+    preempted: float = 0.0  # part of the tasks that a pilot does not outlive …
+    preempted_over: Seconds = Seconds(0.0)  # … if they take so long
+    failed: float = 0.0  # part of the tasks that fail
+    differ: bool = False  # hosts have their own rates of both
+    black_holes: float = 0.0  # part of the hosts on which every task fails …
+    black_hole_time: Draw = constant(1.0)  # … so quickly
+    stragglers: float = 0.0  # part of the tasks that take longer …
+    slowdown: Draw = constant(3.0)  # … so many times as long
+    availability: tuple[tuple[Seconds, float], ...] = ()  # from when on, what part of the pilots
+
+
+class BagPart(_Table, kw_only=True):
+    name: str
+    tasks: int
+    time: Draw  # of a task, at speed 1
+    policy: dict[str, Any] = {}
+    retries: int = 100
+    at: Seconds = Seconds(0.0)  # when it is submitted …
+    after: str = ""  # … or after the end of which other
+    paper: dict[str, float | str] = {}  # what somebody else measured
+
+
+class Variant(_Table, kw_only=True):
+    """The same world under another policy."""
+
+    name: str
+    about: str = ""
+    policy: dict[str, Any] = {}  # on top of that of every bag
+    paper: dict[str, float | str] = {}
+
+
+class WorldFile(_Table, kw_only=True):
+    title: str = ""
+    about: str = ""
+    seeds: int = 5
+    limit: Seconds = Seconds(30 * 86400.0)  # a run that takes longer is given up
+    server: ServerPart = ServerPart()
+    sites: tuple[SitePart, ...]
+    bags: tuple[BagPart, ...]
+    variants: tuple[Variant, ...] = ()
+
+
+def policy_of(bag: BagPart, variant: Variant | None) -> PolicySpec:
+    given = {**bag.policy, **(variant.policy if variant is not None else {})}
+    return msgspec.convert(given, PolicySpec)
+
+
+# -- reading ---------------------------------------------------------------------------------
+
+
+def built_in() -> dict[str, str]:
+    """The worlds that come with covey: their names and their texts."""
+    folder = resources.files("covey.lab") / "worlds"
+    files = sorted(folder.iterdir(), key=lambda one: one.name)
+    return {
+        one.name.removesuffix(".toml"): one.read_text(encoding="utf-8")
+        for one in files
+        if one.name.endswith(".toml")
+    }
+
+
+def find(name: str) -> WorldFile:
+    """By its name, or from a file. Raises BadConfig with words."""
+    known = built_in()
+    if name in known:
+        return parse(known[name], name)
+    path = Path(name)
+    if not path.is_file():
+        close = get_close_matches(name, known, 1)
+        hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}"
+        raise BadConfig(f"{name}: no such world, and no such file{hint}")
+    return parse(path.read_text(encoding="utf-8"), name)
+
+
+def parse(text: str, where: str) -> WorldFile:
+    """Raises BadConfig, with words that name the place in the file."""
+    try:
+        found = msgspec.convert(tomllib.loads(text), WorldFile, dec_hook=_converted)
+    except tomllib.TOMLDecodeError as error:
+        raise BadConfig(f"{where}: this is no TOML: {error}") from None
+    except msgspec.ValidationError as error:
+        raise BadConfig(f"{where}: {_plain(str(error))}") from None
+    for complaint in _complaints(found):
+        raise BadConfig(f"{where}: {complaint}")
+    return found
+
+
+def _converted(kind: type, given: object) -> object:
+    if kind is Draw:
+        return draw(given)
+    if kind is Seconds:
+        return Seconds(seconds(given))
+    raise NotImplementedError(kind)
+
+
+_UNKNOWN = re.compile(r"Object contains unknown field `(.+?)`(?: - at `\$\.?(.*)`)?")
+_KEYS = {"server": ServerPart, "sites": SitePart, "bags": BagPart, "variants": Variant}
+
+
+def _plain(words: str) -> str:
+    """msgspec's complaint in the words of this file."""
+    found = _UNKNOWN.fullmatch(words)
+    if found is None:
+        return words.replace("`$.", "`").replace("`$`", "the file")
+    key, place = found[1], found[2] or ""
+    table = _KEYS.get(place.partition("[")[0], WorldFile)
+    return f"there is no key {key!r}{f' in {place}' if place else ''}{_hint(key, _names(table))}"
+
+
+def _names(table: type[Struct]) -> tuple[str, ...]:
+    return table.__struct_fields__
+
+
+def _hint(key: str, known: Sequence[str]) -> str:
+    close = get_close_matches(key, known, 1)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
+
+
+# -- checking ----------------------------------------------------------------------------------
+
+
+def _complaints(world: WorldFile) -> Iterator[str]:
+    for kind, parts in (("sites", world.sites), ("variants", world.variants), ("bags", world.bags)):
+        names = [part.name for part in parts]
+        for place, name in enumerate(names):
+            if not name or name in names[:place]:
+                yield f"{kind}[{place}]: each needs a name of its own, not {name!r}"
+    if not world.sites or not world.bags:
+        yield "at least one site and one bag are needed"
+    if world.seeds < 1:
+        yield "seeds must be at least 1"
+    if world.server.tick <= 0 or world.server.cycle <= 0:
+        yield "server: tick and cycle must be above 0"
+    for site in world.sites:
+        for words in _about_site(site):
+            yield f"site {site.name}: {words}"
+    known = [bag.name for bag in world.bags]
+    for place, bag in enumerate(world.bags):
+        for words in _about_bag(bag, known[:place], world.variants):
+            yield f"bag {bag.name}: {words}"
+
+
+def _about_site(site: SitePart) -> Iterator[str]:
+    if not 1 <= site.pilots <= MOST_PILOTS or not 1 <= site.slots <= 4096:
+        yield f"pilots must be from 1 to {MOST_PILOTS:,}, slots from 1 to 4096"
+    if site.hosts and site.hosts < site.pilots:
+        yield f"{site.pilots} pilots need as many hosts, not {site.hosts}"
+    for name in ("preempted", "failed", "black_holes", "stragglers"):
+        if not 0.0 <= getattr(site, name) <= 1.0:
+            yield f"{name} is a part of all: from 0 to 1, not {getattr(site, name)}"
+    if site.preempted >= 1.0 or (site.preempted > 0) != (site.preempted_over > 0):
+        yield "preempted (below 1) and preempted_over belong together: 0.2 of tasks of 40m"
+    if min(site.speed.first, site.slowdown.first) <= 0:
+        yield "speed and slowdown must be above 0"
+    times = [time for time, _ in site.availability]
+    if times != sorted(times) or any(not 0 <= part <= 1 for _, part in site.availability):
+        yield "availability is a list of [time, part of the pilots], the earliest first"
+
+
+def _about_bag(bag: BagPart, before: list[str], variants: Sequence[Variant]) -> Iterator[str]:
+    if not 1 <= bag.tasks <= MOST_TASKS:
+        yield f"tasks must be from 1 to {MOST_TASKS:,}"
+    if not 0 <= bag.retries <= 1000:
+        yield "retries must be from 0 to 1000"
+    if bag.after and (bag.after not in before or bag.at):
+        yield f"after names a bag that stands before it (and then at is not said): {bag.after!r}"
+    for variant in variants or (None,):
+        given = {**bag.policy, **(variant.policy if variant is not None else {})}
+        place = f"variant {variant.name}: " if variant is not None else ""
+        fields = PolicySpec.__struct_fields__
+        for key in given:
+            if key not in fields:
+                yield f"{place}there is no key {key!r} in a policy{_hint(key, fields)}"
+        try:
+            Compiled(policy_of(bag, variant))
+        except (InvalidBag, msgspec.ValidationError) as error:
+            yield f"{place}policy: {error}"
