@@ -68,6 +68,7 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
         "doctor": Lazy("covey.cli.doctor:doctor", "Check that covey can work here."),
         "config": Lazy("covey.cli.settings:config", "Show the settings and their origins."),
         "classad": Lazy("covey.cli.classad:classad", "Try, check and format policy expressions."),
+        "lab": Lazy("covey.cli.lab:lab", "Try policies in simulated worlds."),
         "schema": Lazy("covey.cli.init:schema", "Print the JSON Schema of bag files."),
     },
 }

@@ -67,6 +67,7 @@ class BagPart(_Table, kw_only=True):
     retries: int = 100
     at: Seconds = Seconds(0.0)  # when it is submitted …
     after: str = ""  # … or after the end of which other
+    shown: bool = True  # in the tables
     paper: dict[str, float | str] = {}  # what somebody else measured
 
 

@@ -1,0 +1,194 @@
+"""A world file run with several seeds, and what came out: tables for people, numbers for programs."""
+
+from collections.abc import Callable, Iterator
+from statistics import fmean, stdev
+
+from msgspec import Struct
+
+from covey.lab import world
+from covey.lab.draws import seconds
+from covey.lab.ledger import Account
+from covey.lab.worldfile import BagPart, Variant, WorldFile
+
+
+class Numbers(Struct, frozen=True, kw_only=True):
+    """Of one bag in one run. Times in seconds, the rest in percent of its tasks."""
+
+    seed: int
+    turnaround: float
+    tail: float  # the time of the last tenth of its tasks
+    replicas: float  # attempts while another was still expected
+    waste: float  # attempts that were stopped or came too late since another had the result
+    discarded: float  # the part of it that ran to its end
+    repeats: float  # attempts after a deadline
+    lost: float
+    failed: float
+    given_up: int  # tasks without a result
+    stopped: str = ""  # why the bag did not finish
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """One bag under one policy."""
+
+    name: str
+    about: str = ""
+    paper: dict[str, float | str] = {}
+    runs: tuple[Numbers, ...] = ()
+
+    def mean(self, what: str) -> float:
+        return fmean(getattr(one, what) for one in self.runs)
+
+    def spread(self, what: str) -> float:
+        """The deviation between seeds."""
+        values = [getattr(one, what) for one in self.runs]
+        return stdev(values) if len(values) > 1 else 0.0
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    name: str
+    title: str
+    about: str
+    seeds: int
+    rows: tuple[Row, ...]
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    run: int  # from 1
+    runs: int
+    name: str  # of the variant
+    seed: int
+    done: int = 0
+    tasks: int = 0
+
+
+def run(
+    name: str, file: WorldFile, seeds: int, tell: Callable[[Progress], None] = lambda _: None
+) -> Result:
+    """All of it, one run after the other."""
+    found: dict[tuple[int, int], list[Numbers]] = {}
+    variants = file.variants or (None,)
+    count = 0
+    for place, variant in enumerate(variants):
+        for seed in range(1, seeds + 1):
+            count += 1
+            label = variant.name if variant is not None else ""
+            now = Progress(run=count, runs=len(variants) * seeds, name=label, seed=seed)
+            tell(now)
+            accounts = world.run(file, variant, seed, _telling(tell, now))
+            for nth, account in enumerate(accounts):
+                found.setdefault((place, nth), []).append(_numbers(account, seed))
+    rows = [
+        _row(file, variant, bag, tuple(found[place, nth]))
+        for place, variant in enumerate(variants)
+        for nth, bag in enumerate(file.bags)
+        if bag.shown
+    ]
+    return Result(
+        name=name, title=file.title, about=file.about.strip(), seeds=seeds, rows=tuple(rows)
+    )
+
+
+def _telling(
+    tell: Callable[[Progress], None], now: Progress
+) -> Callable[[float, int, int], None]:
+    def progress(_: float, done: int, tasks: int) -> None:
+        tell(Progress(run=now.run, runs=now.runs, name=now.name, seed=now.seed, done=done, tasks=tasks))
+
+    return progress
+
+
+def _row(
+    file: WorldFile, variant: Variant | None, bag: BagPart, runs: tuple[Numbers, ...]
+) -> Row:
+    if variant is None:
+        return Row(name=bag.name, paper=bag.paper, runs=runs)
+    several = sum(one.shown for one in file.bags) > 1
+    name = f"{variant.name}/{bag.name}" if several else variant.name
+    return Row(name=name, about=variant.about, paper={**bag.paper, **variant.paper}, runs=runs)
+
+
+def _numbers(account: Account, seed: int) -> Numbers:
+    return Numbers(
+        seed=seed,
+        turnaround=account.turnaround,
+        tail=account.tail,
+        replicas=account.percent(account.replicas),
+        waste=account.percent(account.discarded + account.cancelled),
+        discarded=account.percent(account.discarded),
+        repeats=account.percent(account.repeats),
+        lost=account.percent(account.lost),
+        failed=account.percent(account.failures),
+        given_up=account.given_up,
+        stopped=account.stopped,
+    )
+
+
+# -- tables ------------------------------------------------------------------------------------
+
+TIMES = ("turnaround", "tail")
+SHARES = ("replicas", "waste", "repeats", "failed")
+
+
+class Table(Struct, frozen=True):
+    titles: list[str]
+    rows: list[list[str]]
+
+
+def table(result: Result) -> Table:
+    """Ours, mean and deviation between seeds, each beside the paper's where it has one."""
+    hours = max(row.mean("turnaround") for row in result.rows) >= 2 * 3600
+    unit, per = ("h", 3600.0) if hours else ("min", 60.0)
+    papers = {name for row in result.rows for name in row.paper}
+    titles = [""]
+    for name in (*TIMES, *SHARES):
+        titles.append(f"{name} ({unit})" if name in TIMES else f"{name} (%)")
+        titles += ["paper"] if name in papers else []
+    says = "says" in papers
+    titles += ["the paper says"] if says else []
+    rows = []
+    for row in result.rows:
+        cells = [row.name]
+        for name in (*TIMES, *SHARES):
+            cells.append(_cell(row, name, per if name in TIMES else 1.0))
+            if name in papers:
+                cells.append(_theirs(row.paper.get(name), name, per))
+        cells += [str(row.paper.get("says", ""))] if says else []
+        rows.append(cells)
+    return Table(titles, rows)
+
+
+def _cell(row: Row, name: str, per: float) -> str:
+    mean, spread = row.mean(name) / per, row.spread(name) / per
+    digits = 2 if name in TIMES else 1
+    return f"{mean:.{digits}f} ± {spread:.{digits}f}"
+
+
+def _theirs(given: float | str | None, name: str, per: float) -> str:
+    if given is None:
+        return "–"
+    value = seconds(given) / per if name in TIMES else float(given)
+    return f"{value:.3g}"
+
+
+def troubles(result: Result) -> Iterator[str]:
+    """What did not end as it should."""
+    for row in result.rows:
+        for one in row.runs:
+            if one.stopped:
+                yield f"{row.name}, seed {one.seed}: {one.stopped}"
+            elif one.given_up:
+                yield f"{row.name}, seed {one.seed}: {one.given_up} tasks were given up"
+
+
+def markdown(result: Result) -> str:
+    found = table(result)
+    lines = [
+        "| " + " | ".join(found.titles) + " |",
+        "|" + "---|" + "---:|" * (len(found.titles) - 1),
+        *("| " + " | ".join(cells) + " |" for cells in found.rows),
+    ]
+    notes = [f"{row.name}: {row.about}." for row in result.rows if row.about]
+    seeds = f"Means and deviations of {result.seeds} seeds."
+    head = [f"# {result.title or result.name}", "", result.about, ""]
+    tail = ["", " ".join([*notes, seeds]), *(f"- {one}" for one in troubles(result)), ""]
+    return "\n".join([*head, *lines, *tail])
