@@ -31,7 +31,7 @@ class LabServer:
         self._requests = 0
         self._callers: dict[RequestId, Caller] = {}
         self._times: dict[int, list[float]] = {}
-        self._submitted: Submitted | None = None
+        self._submitting: tuple[Account, list[float]] | None = None
         settings = Settings(
             poll_seconds=NEVER, lease_seconds=NEVER, replicate_seconds=part.cycle * 0.999
         )
@@ -60,15 +60,13 @@ class LabServer:
             retries=part.retries,
             policy=policy,
         )
+        random = Random(f"{self._seed}/bag {part.name}")
+        times = [part.time.draw(random) for _ in range(part.tasks)]
+        account = Account(part.name, part.tasks, self.clock.time)
+        self._submitting = account, times
         self._requests += 1
         self.handle(BagSubmitted(RequestId(self._requests), spec))
-        if self._submitted is None:
-            raise AssertionError(f"core refused the bag {part.name}")
-        id_, self._submitted = self._submitted.bag, None
-        random = Random(f"{self._seed}/bag {part.name}")
-        self._times[id_] = [part.time.draw(random) for _ in range(part.tasks)]
-        self.accounts[id_] = Account(part.name, part.tasks, self.clock.time)
-        return self.accounts[id_]
+        return account
 
     def handle(self, event: Event) -> None:
         self._carry_out(self._core.handle(event, self.clock.time))
@@ -107,7 +105,8 @@ class LabServer:
     def _reply(self, reply: Reply) -> None:
         message = reply.message
         if isinstance(message, Submitted):
-            self._submitted = message
+            assert self._submitting is not None
+            self.accounts[message.bag], self._times[message.bag] = self._submitting
             return
         if isinstance(message, Answer):
             for task in message.tasks:
