@@ -44,7 +44,8 @@ def list_(as_json: bool) -> None:
 
 @lab.command("show", cls=Command)
 @click.argument("name")
-def show(name: str) -> None:
+@json_option
+def show(name: str, as_json: bool) -> None:
     """Print a world that comes with covey, to change it.
 
     \b
@@ -55,7 +56,10 @@ def show(name: str) -> None:
     known = built_in()
     if name not in known:
         raise click.UsageError(f"there is no world {name!r}; there are {', '.join(known)}")
-    click.echo(known[name], nl=False)
+    if as_json:
+        print_json({"name": name, "text": known[name]})
+    else:
+        click.echo(known[name], nl=False)
 
 
 @lab.command("run", cls=Command, short_help="Run a world, and print what came out.")
@@ -102,7 +106,7 @@ def _print(result: "Result") -> None:
     from covey.lab.experiment import table
 
     found = table(result)
-    columns = [Column(title, right=0 < k) for k, title in enumerate(found.titles)]
+    columns = [Column(title, right=k > 0) for k, title in enumerate(found.titles)]
     if found.titles[-1] == "the paper says":
         columns[-1] = Column(found.titles[-1])
     click.echo(result.title)

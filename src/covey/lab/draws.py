@@ -1,10 +1,10 @@
 """Numbers that differ: how a world file says how long, how fast, how much.
 
-    90, 90s, 1.5m         always the same
-    10m..15m              anything between the two, equally likely
-    loguniform 5s..3h     likewise, of their logarithms: each order of magnitude is equally likely
-    exponential 1h        with this mean
-    lognormal 10m 0.5     with this median, and this deviation of the logarithm
+90, 90s, 1.5m         always the same
+10m..15m              anything between the two, equally likely
+loguniform 5s..3h     likewise, of their logarithms: each order of magnitude is equally likely
+exponential 1h        with this mean
+lognormal 10m 0.5     with this median, and this deviation of the logarithm
 """
 
 import math

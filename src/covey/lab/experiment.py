@@ -1,9 +1,10 @@
-"""A world file run with several seeds, and what came out: tables for people, numbers for programs."""
+"""A world file run with several seeds, and what came out, for people and for programs."""
 
 from collections.abc import Callable, Iterator
 from statistics import fmean, stdev
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from covey.lab import world
 from covey.lab.draws import seconds
@@ -88,18 +89,14 @@ def run(
     )
 
 
-def _telling(
-    tell: Callable[[Progress], None], now: Progress
-) -> Callable[[float, int, int], None]:
+def _telling(tell: Callable[[Progress], None], now: Progress) -> Callable[[float, int, int], None]:
     def progress(_: float, done: int, tasks: int) -> None:
-        tell(Progress(run=now.run, runs=now.runs, name=now.name, seed=now.seed, done=done, tasks=tasks))
+        tell(replace(now, done=done, tasks=tasks))
 
     return progress
 
 
-def _row(
-    file: WorldFile, variant: Variant | None, bag: BagPart, runs: tuple[Numbers, ...]
-) -> Row:
+def _row(file: WorldFile, variant: Variant | None, bag: BagPart, runs: tuple[Numbers, ...]) -> Row:
     if variant is None:
         return Row(name=bag.name, paper=bag.paper, runs=runs)
     several = sum(one.shown for one in file.bags) > 1

@@ -1,4 +1,4 @@
-"""One run: a world file, one variant, one seed. Equal ones have equal results, to the last digit."""
+"""One run: a world file, one variant, one seed. Equal ones have equal results."""
 
 from collections.abc import Callable
 from functools import partial

@@ -27,11 +27,7 @@ class Seconds(float):
     """A time in a world file: 90, or 30s, 10m, 2h, 1d."""
 
 
-class _Table(Struct, frozen=True, forbid_unknown_fields=True):
-    pass
-
-
-class ServerPart(_Table, kw_only=True):
+class ServerPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How word travels between pilots and the server."""
 
     latency: Draw = constant(0.1)  # there and back; drawn once for each pilot
@@ -41,7 +37,7 @@ class ServerPart(_Table, kw_only=True):
     cycle: Seconds = Seconds(1.0)  # how often replicas are drawn
 
 
-class SitePart(_Table, kw_only=True):
+class SitePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     pilots: int  # that run, or wait in its queue
     hosts: int = 0  # machines that they may come to; 0: as many as pilots
@@ -59,7 +55,7 @@ class SitePart(_Table, kw_only=True):
     availability: tuple[tuple[Seconds, float], ...] = ()  # from when on, what part of the pilots
 
 
-class BagPart(_Table, kw_only=True):
+class BagPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     tasks: int
     time: Draw  # of a task, at speed 1
@@ -71,7 +67,7 @@ class BagPart(_Table, kw_only=True):
     paper: dict[str, float | str] = {}  # what somebody else measured
 
 
-class Variant(_Table, kw_only=True):
+class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The same world under another policy."""
 
     name: str
@@ -80,7 +76,7 @@ class Variant(_Table, kw_only=True):
     paper: dict[str, float | str] = {}
 
 
-class WorldFile(_Table, kw_only=True):
+class WorldFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     title: str = ""
     about: str = ""
     seeds: int = 5
@@ -102,12 +98,12 @@ def policy_of(bag: BagPart, variant: Variant | None) -> PolicySpec:
 def built_in() -> dict[str, str]:
     """The worlds that come with covey: their names and their texts."""
     folder = resources.files("covey.lab") / "worlds"
-    files = sorted(folder.iterdir(), key=lambda one: one.name)
-    return {
+    found = {
         one.name.removesuffix(".toml"): one.read_text(encoding="utf-8")
-        for one in files
+        for one in folder.iterdir()
         if one.name.endswith(".toml")
     }
+    return dict(sorted(found.items()))
 
 
 def find(name: str) -> WorldFile:
@@ -145,7 +141,12 @@ def _converted(kind: type, given: object) -> object:
 
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.+?)`(?: - at `\$\.?(.*)`)?")
-_KEYS = {"server": ServerPart, "sites": SitePart, "bags": BagPart, "variants": Variant}
+_KEYS: dict[str, type[Struct]] = {
+    "server": ServerPart,
+    "sites": SitePart,
+    "bags": BagPart,
+    "variants": Variant,
+}
 
 
 def _plain(words: str) -> str:

@@ -1,0 +1,83 @@
+"""World files: what is read, and what is said about mistakes."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from covey.core.errors import BadConfig
+from covey.lab.worldfile import (
+    BagPart,
+    ServerPart,
+    SitePart,
+    Variant,
+    WorldFile,
+    built_in,
+    find,
+    parse,
+    policy_of,
+)
+
+SITE = '[[sites]]\nname = "a"\npilots = 2\n'
+BAG = '[[bags]]\nname = "x"\ntasks = 3\ntime = "5m"\n'
+DOCS = Path(__file__).parents[3] / "docs" / "lab.md"
+
+
+def test_a_small_world() -> None:
+    found = parse(SITE + BAG + 'policy = { deadline = "10m" }\n', "w")
+    assert (found.sites[0].pilots, found.bags[0].time.first) == (2, 300.0)
+    assert policy_of(found.bags[0], None).deadline == "10m"
+
+
+def test_a_variant_comes_on_top_of_the_bags_policy() -> None:
+    text = SITE + BAG + 'policy = { deadline = "10m", rank = "1" }\n'
+    text += '[[variants]]\nname = "v"\npolicy = { rank = "2" }\n'
+    found = parse(text, "w")
+    policy = policy_of(found.bags[0], found.variants[0])
+    assert (policy.deadline, policy.rank) == ("10m", "2")
+
+
+@pytest.mark.parametrize("name", built_in())
+def test_every_world_that_comes_along_is_right(name: str) -> None:
+    assert find(name).title
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sites = 3 4", "w: this is no TOML"),
+        (SITE, "missing required field `bags`"),
+        (SITE + BAG + "colour = 1\n", r"no key 'colour' in bags\[0\]; there are name, tasks"),
+        (SITE + "pilotes = 3\n" + BAG, r"no key 'pilotes' in sites\[0\]; did you mean 'pilots'"),
+        ("[server]\nleese = 3\n" + SITE + BAG, "no key 'leese' in server; did you mean 'lease'"),
+        ("tittle = 'x'\n" + SITE + BAG, "no key 'tittle'; did you mean 'title'"),
+        (SITE + 'speed = "quick"\n' + BAG, r"'quick' is none of: 10m.*sites\[0\]\.speed"),
+        (SITE + 'pilots = "many"\n', "no TOML"),
+        (SITE + "failed = 1.5\n" + BAG, "site a: failed is a part of all: from 0 to 1, not 1.5"),
+        (SITE + "preempted = 0.5\n" + BAG, "preempted_over belong together"),
+        (SITE + "hosts = 1\n" + BAG, "2 pilots need as many hosts, not 1"),
+        (SITE + SITE + BAG, r"sites\[1\]: each needs a name of its own, not 'a'"),
+        (SITE + BAG + 'after = "y"\n', "after names a bag that stands before it"),
+        (SITE + BAG + 'policy = { rang = "1" }\n', "'rang' in a policy; did you mean 'rank'"),
+        (SITE + BAG + 'policy = { rank = "1 +" }\n', "bag x: policy: Rank: "),
+        (SITE + BAG + "policy = { rank = 1 }\n", "bag x: policy: Expected `str`, got `int`"),
+        (SITE + "availability = [[60, 0.5], [30, 1.0]]\n" + BAG, "the earliest first"),
+        ("[server]\ntick = 0\n" + SITE + BAG, "tick and cycle must be above 0"),
+    ],
+)
+def test_mistakes_are_told_with_their_place(text: str, words: str) -> None:
+    with pytest.raises(BadConfig, match=words):
+        parse(text, "w")
+
+
+def test_a_world_that_there_is_not() -> None:
+    with pytest.raises(BadConfig, match="did you mean gridbot-fig9"):
+        find("gridbot-fig99")
+
+
+@pytest.mark.parametrize("table", [WorldFile, ServerPart, SitePart, BagPart, Variant])
+def test_every_key_is_documented(table: type) -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    keys = set(re.findall(r"^\| `(\w+)`", text, re.MULTILINE))
+    missing = [one for one in table.__struct_fields__ if one not in keys]  # type: ignore[attr-defined]
+    assert not missing
