@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from covey.classad import Ad
 from covey.core import history
-from covey.core.fitting import serves
+from covey.core.fitting import serves, weight
 from covey.core.model import BagStatus, History, PilotStatus
 from covey.core.state import Attempt, Bag, Host, Pilot, State, Value
 
@@ -171,6 +171,12 @@ BAG = (
     Attribute("Age", "seconds since it was submitted", lambda s, t, b: max(0.0, t - b.created)),
     Attribute("MeanTime", "mean seconds that its tasks ran", lambda s, t, b: _mean(b)),
     Attribute("Replicas", "attempts beyond the first that were sent", lambda s, t, b: b.replicas),
+    Attribute(
+        "BestErrorRate",
+        "the lowest ErrorRate of the hosts here that can have its tasks: what its owner, sites, "
+        "hosts and resources allow, its other requirements aside",
+        lambda s, t, b: _best_rate(s, t, b),
+    ),
 )
 JOB = (
     Attribute("Cores", "cores that the task needs", lambda s, t, j: j.bag.need(j.kind).cores),
@@ -264,11 +270,6 @@ QUEUE = (
         "part of all recent tasks that failed",
         lambda s, t, _: _part(history.queue_error_rate(s)),
     ),
-    Attribute(
-        "BestErrorRate",
-        "the lowest of the hosts that are here",
-        lambda s, t, _: min((_rate(s, t, p) for p in _here(s)), default=0.0),
-    ),
 )
 
 TABLE: dict[str, dict[str, Attribute]] = {
@@ -315,6 +316,30 @@ def _left(bag: Bag) -> int:
 def _mean(bag: Bag) -> float:
     count = sum(times.count for times in bag.times)
     return sum(times.count * times.mean for times in bag.times) / count if count else 0.0
+
+
+def _best_rate(state: State, now: float, bag: Bag) -> float:
+    """Looked for once a second: there may be thousands of pilots."""
+    if now - bag.best_at >= 1.0:
+        rates = (
+            _rate(state, now, pilot) for pilot in _here(state) if _can_have(state, now, pilot, bag)
+        )
+        bag.best_at, bag.best_rate = now, min(rates, default=0.0)
+    return bag.best_rate
+
+
+def _can_have(state: State, now: float, pilot: Pilot, bag: Bag) -> bool:
+    record, policy = pilot.record, bag.policy.spec
+    ban = host_of(state, pilot).history.bans.get(bag.spec.owner)
+    return (
+        serves(record, bag)
+        and (not policy.only_sites or record.site in policy.only_sites)
+        and record.site not in policy.avoid_sites
+        and (not policy.only_hosts or record.host in policy.only_hosts)
+        and record.host not in policy.avoid_hosts
+        and (ban is None or ban.until <= now)
+        and any(weight(need, record) for need in bag.needs)
+    )
 
 
 def live(job: Task) -> list[Attempt]:

@@ -22,7 +22,7 @@ DISPATCH = ("JobRequirements", "Rank", "Concurrency", "Deadline")
 REPLICATION = ("ReplicationRequirements", "MaxReplicas")
 TAIL = "TailCondition"
 FACE = ("host", "pilot")
-TIMED = {"bag": {"age", "*"}, "job": {"*"}}
+TIMED = {"bag": {"age", "besterrorrate", "*"}, "job": {"*"}}
 NAMES = (*DISPATCH, *REPLICATION, TAIL)
 LONGEST = 5_000  # characters of one expression: one that is compiled while others wait
 _ROLES = frozenset(role.lower() for role in ROLES)
@@ -65,7 +65,7 @@ PRESETS = {
         "at the end only hosts that are about as sound as the best one get tasks, and what runs on "
         "an unsound one, or late, gets another attempt",
         PolicySpec(
-            requirements="!Tail || Host.ErrorRate <= Queue.BestErrorRate + 0.05",
+            requirements="!Tail || Host.ErrorRate <= BestErrorRate + 0.05",
             concurrency="Tail ? Pilot.Slots : undefined",
             replication=f"countMatches({_UNSOUND}, Job.Replicas) > 0 || {_LATE}",
             max_replicas="2",
@@ -76,7 +76,7 @@ PRESETS = {
         "nothing is computed twice for speed: no replicas, nothing sent ahead, and no hosts on "
         "which most tasks fail",
         PolicySpec(
-            requirements="Host.ErrorRate < 0.5 || Host.ErrorRate <= Queue.BestErrorRate + 0.05",
+            requirements="Host.ErrorRate < 0.5 || Host.ErrorRate <= BestErrorRate + 0.05",
             concurrency="Pilot.Slots",
             sticky_tail=False,
         ),

@@ -105,6 +105,7 @@ def restore(turn: Turn, snapshot: BagSnapshot) -> Bag:
     for pilot in turn.state.pilots.values():
         for attempt in pilot.attempts.values():  # told to stop, but not gone yet
             if attempt.bag == bag.id:
+                attempt.kind = _class_if_known(bag, attempt.task)  # the numbers may be others now
                 bag.live.setdefault(attempt.task, []).append(attempt)
     turn.state.bags[bag.id] = bag
     governing.noticed(turn.state, bag)

@@ -153,6 +153,8 @@ class Bag(Struct, eq=False):
     seen_scene: int = -1
     jobs: list[Ad] = field(default_factory=list)  # by class: its ad
     tail: bool = False
+    best_rate: float = 0.0  # the lowest error rate of hosts that can have its tasks, and when
+    best_at: float = -1.0
     overdue: dict[int, None] = field(default_factory=dict)  # tasks that nobody has in time
     offers: dict[int, None] = field(default_factory=dict)  # running tasks that may run twice
     replicas: int = 0

@@ -38,7 +38,7 @@ PASSING = (
     "Host.ConsecutiveFailures < 2",
     "Host.nothing > 3",
     "Site.ErrorRate < 0.2 && Host.RunningJobs < 3",
-    "!Tail || Host.ErrorRate <= Queue.BestErrorRate",
+    "!Tail || Host.ErrorRate <= BestErrorRate",
 )
 OF_TASKS = ("Job.i > 5", 'Job.i % 3 == 1 && Host.arch == "arm"', "Job.i * 50 < Host.mhz")
 NONSENSE = (
@@ -47,8 +47,6 @@ NONSENSE = (
     PolicySpec(requirements='Host.Name == "'),
     PolicySpec(max_replicas="}"),
 )
-# These compare hosts with the best one of all, on which the bag may not be allowed to run.
-COMPARING = ("reliable-tail", "frugal")
 TWICE = PolicySpec(replication="true")  # nonsense where nothing may run twice
 OF_CALLS = PolicySpec(requirements="Job.call > 3")  # nonsense where tasks are calls
 
@@ -91,7 +89,7 @@ def _govern(seed: int, bag: BagPlan, hosts: tuple[Place, ...], calm_at: float) -
     changes.sort(key=lambda change: change.at)
     valid = [change.policy for change in changes if change.valid]
     last = valid[-1] if valid else first
-    if not lasting or len(valid) > 1 or last.preset in COMPARING:
+    if not lasting or len(valid) > 1:
         last = replace(last, requirements="", only_sites=(), avoid_hosts=(), preset="throughput")
     spec = replace(bag.spec, policy=first)
     return replace(bag, spec=spec, changes=tuple(changes), last_policy=last)
