@@ -17,7 +17,7 @@ help: ## list the targets
 env: .venv/runtime ## make .venv with what covey needs to run
 dev: .venv/dev ## add what its tests need
 
-demo: env ## run a sweep: files in, files out, one table; functions as tasks; a second pilot joins
+demo: env ## run a sweep: files in, files out, one table; functions; a second pilot; a policy
 	@COVEY=$(CURDIR)/$(BIN)/covey $(DEMO)
 
 test: dev ## run every check and every test
