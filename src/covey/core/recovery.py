@@ -143,6 +143,7 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
         spec.setup_seconds,
         spec.log_kb,
         spec.calls,
+        spec.calls and spec.idempotent,
     )
     bag = Bag(
         record.id,

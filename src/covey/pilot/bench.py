@@ -61,8 +61,8 @@ class Recipe:
     """A plan made ready for many tasks. A ``bare`` one has nothing to do before and after them."""
 
     __slots__ = (
-        "bare", "calls", "chdir", "check", "env", "links", "log_bytes", "makes", "ok_codes",
-        "optional", "output_bytes", "outputs", "path", "problem", "sees",
+        "ahead", "bare", "calls", "chdir", "check", "env", "links", "log_bytes", "makes",
+        "ok_codes", "optional", "output_bytes", "outputs", "path", "problem", "sees",
     )  # fmt: skip
 
     def __init__(self, plan: Plan, where: Paths, walled: bool = False) -> None:
@@ -74,6 +74,7 @@ class Recipe:
         self.path = plan.env.get("PATH", os.defpath)
         self.chdir = plan.chdir
         self.calls = plan.calls
+        self.ahead = plan.ahead
         self.links = plan.links
         self.output_bytes = plan.output_bytes
         self.ok_codes = frozenset(plan.ok_codes)

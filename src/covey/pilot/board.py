@@ -4,6 +4,10 @@ The rule: a slot writes which order it starts *before* it starts it. When a slot
 killed, messages it had not sent are lost, but this is not: so the pilot knows which
 of its orders never started and may safely run elsewhere. Only a slot writes its own
 row; rows are never freed.
+
+Calls that were given to a worker ahead (see ``calling``) are an exception: the slot writes which
+one begins when it hears the answer before it. One may then have run, and be run again elsewhere;
+so nothing is given ahead of a bag whose tasks must not be repeated.
 """
 
 import mmap

@@ -8,10 +8,11 @@ looked up: a call costs a few system calls besides its own work.
 
 import binascii
 import os
-import select
 import socket
+import struct
 import time
-from typing import TYPE_CHECKING, Any, List, Optional, Tuple
+from collections import deque
+from typing import TYPE_CHECKING, Any, Deque, List, Optional, Tuple
 
 from covey.pilot import confine, judge, tree, wake
 from covey.pilot.bench import Given, Recipe, attempt
@@ -21,14 +22,15 @@ from covey.pilot.calling import (
     ERROR,
     FILE,
     HELLO,
-    LENGTH,
-    MOST_CALL,
+    MOST_AHEAD,
     MOST_INLINE,
+    QUEUE,
     REFUSE,
     START_SECONDS,
     VALUE,
 )
 from covey.pilot.harvest import Unfit
+from covey.pilot.hired import Worker, queue
 from covey.pilot.orders import Outcome
 from covey.pilot.running import Task
 
@@ -37,94 +39,14 @@ if TYPE_CHECKING:
 
 Fields = Tuple[Any, ...]
 
-_CHUNK = 1 << 18
-_MOST_ANSWER = MOST_CALL + 1
 _LONG_SECONDS = 0.05  # of a call whose memory is looked at when it ends
 _MOST_WORDS = 2000  # characters of a message
 _HUNG_UP_SECONDS = 0.5  # that a worker may live without a line
 _STUCK_SECONDS = 0.05  # until a worker that does not read is tried again
-_SCHEDULED = 2  # the clock that counts the processor's time of a process
-
-
-class Worker:
-    """The process that stays, and our end of the line to it."""
-
-    __slots__ = (
-        "_poll", "clock", "closed", "given", "greeted", "line", "pid", "served", "unread", "unsent",
-        "untaken",
-    )  # fmt: skip
-
-    def __init__(self, given: Given, pid: int, line: socket.socket) -> None:
-        self.given = given  # its first order: the others are like it
-        self.pid = pid
-        self.line = line
-        self.clock = (~pid << 3) | _SCHEDULED
-        self.greeted = False
-        self.served = 0
-        self.closed = False
-        self.untaken = False  # it ended without having read all that we wrote
-        self.unread = b""
-        self.unsent = b""
-        self._poll = select.poll()
-        self._poll.register(line, select.POLLIN)
-
-    def suits(self, given: Given) -> bool:
-        first = self.given
-        return (
-            given.plan is first.plan
-            and given.memory_mb == first.memory_mb
-            and given.env == first.env
-            and given.cores == first.cores
-            and not self.unread
-            and not self._poll.poll(0)  # it has gone, or said more than it was asked
-        )
-
-    def cpu_seconds(self) -> float:
-        try:
-            return time.clock_gettime(self.clock)
-        except (OSError, ValueError, OverflowError):
-            return 0.0  # not Linux
-
-    def give(self, call: bytes) -> None:
-        self.unsent = LENGTH.pack(len(call)) + call
-        self.flush()
-
-    def flush(self) -> None:
-        try:
-            sent = self.line.send(self.unsent)
-        except BlockingIOError:
-            return
-        except OSError:
-            self.untaken = self.closed = True
-            sent = len(self.unsent)
-        self.unsent = self.unsent[sent:]
-
-    def hear(self) -> bytes:
-        """The next whole frame; b"" when there is none yet. An empty one is nothing that a worker
-        says: it is taken for a mistake, as one that is too long."""
-        while True:
-            unread = self.unread
-            if len(unread) >= LENGTH.size:
-                end = LENGTH.unpack_from(unread)[0] + LENGTH.size
-                if not LENGTH.size < end <= _MOST_ANSWER + LENGTH.size:
-                    self.unread = b""
-                    return b"?"
-                if len(unread) >= end:
-                    self.unread = unread[end:]
-                    return unread[LENGTH.size : end]
-            if self.closed:
-                return b""
-            try:
-                data = self.line.recv(_CHUNK)
-            except BlockingIOError:
-                return b""
-            except ConnectionResetError:
-                self.untaken, data = True, b""
-            except OSError:
-                data = b""
-            if not data:
-                self.closed = True
-            self.unread = unread + data
+_MANY_AHEAD = 8  # calls, with which a worker need not ring for each answer
+_QUIET_SECONDS = 0.001  # until a worker that does not ring is heard
+_LOOK_SECONDS = 0.001  # between looks at the pilot's line while answers ring
+_NOTHING: Fields = (b"", b"", 0, 0)  # printed
 
 
 class Caller:
@@ -132,31 +54,41 @@ class Caller:
         self._slot = slot
         self.worker: Optional[Worker] = None
         self.unwanted = False  # no call for our worker will come any more
+        # What our worker has been given, or will be when it is there, in this order. It does the
+        # first one now, as far as we know, which is the slot's task; the others are ahead.
+        self.out: Deque[Given] = deque()
+        self._call = b""  # the first one, for a worker that has not said hello yet
+        self._steady = False  # answers come, and nobody waits for our word
+        self._rung = False  # since we last looked at the pilot's line
+        self._looked_at = 0.0
 
-    def run(self, given: Given) -> Fields:
-        """Do the call; the fields of its outcome."""
+    def run(self, given: Given) -> None:
+        """Do the call, and those that wait behind it as far as they can be given ahead; settle
+        each. One that is to be tried again with another worker is the first to wait, then."""
+        slot = self._slot
         large = given.call[:1] == BY_FILE
         if large and not given.links:
-            return judge.refused(
-                given.key, "this call is too large for its server: it sent no file"
-            )
+            words = "this call is too large for its server: it sent no file"
+            slot.settle(given, judge.refused(given.key, words))
+            return
         try:
             call = _named(given) if large else binascii.a2b_base64(given.call)
         except ValueError:
-            return judge.refused(given.key, "the call is not base64")
-        do = self._do_large if large else self._do
+            slot.settle(given, judge.refused(given.key, "the call is not base64"))
+            return
         worker = self.worker
         if worker is None or not worker.suits(given):
             self.dismiss()
-            worker = None
-        fields = None if worker is None else do(given, call, worker)
-        if fields is None:
             hired = self._hire(given)
             if isinstance(hired, Outcome):
-                self._slot.bench.tidy()
-                return hired
-            fields = do(given, call, hired)
-        return fields or Outcome(given.key, "host", message="its worker vanished")
+                slot.bench.tidy()
+                slot.settle(given, hired)
+                return
+            worker = hired
+        if large:
+            self._do_large(given, call, worker)
+        else:
+            self._do(given, call, worker)
 
     def forget(self, plan: Optional[Recipe]) -> None:
         """The bag is over, or asleep."""
@@ -180,24 +112,31 @@ class Caller:
         if given.number in slot.dropped:
             return Outcome(given.key, "returned")
         ours, theirs = socket.socketpair()
+        ends = queue()
+        worker = Worker(given, 0, ours, ends)
         try:
             ours.setblocking(False)
-            theirs.set_inheritable(True)
             env = dict(given.env)
-            env[CALLS] = str(theirs.fileno())
-            pid, failure = slot.begin(given._replace(argv=given.plan.calls, env=env, links=[]))
+            for name, end in ((CALLS, theirs), (QUEUE, ends[1] if ends else None)):
+                if end is not None:
+                    end.set_inheritable(True)
+                    env[name] = str(end.fileno())
+            begun = given._replace(argv=given.plan.calls, env=env, links=[])
+            worker.pid, failure = slot.begin(begun)
         except BaseException:
-            ours.close()
+            worker.hang_up()
             raise
         finally:
             theirs.close()
-        if not pid:
-            ours.close()
+        if not worker.pid:
+            worker.hang_up()
             return failure or Outcome(given.key, "returned")
+        if ends:
+            ends[1].set_inheritable(False)
         wake.ring(ours.fileno())
         slot.bells.append(ours.fileno())
-        self.worker = Worker(given, pid, ours)
-        return self.worker
+        self.worker = worker
+        return worker
 
     def dismiss(self) -> None:
         """End the worker, if there is one: its line is closed, and it has the time to go that any
@@ -227,83 +166,171 @@ class Caller:
         fd = worker.line.fileno()
         if fd >= 0:
             self._slot.bells.remove(fd)
-            worker.line.close()
+            worker.hang_up()
 
     def _part(self, worker: Worker) -> None:
         """It has ended, with all of its family."""
         self._hang_up(worker)
         self.unwanted = False
+        bench = self._slot.bench
         if worker.given.memory_mb:
-            self._slot.bench.memory.end(0, False, b"")
-        self._slot.bench.tidy()
+            bench.memory.end(0, False, b"")
+        for output in bench.outputs:
+            output.take(0)  # its last words are nobody's, and what it did to the files is undone
+        bench.tidy()
 
-    # One call
+    # Calls
 
-    def _do_large(self, given: Given, call: bytes, worker: Worker) -> Optional[Fields]:
-        """The same with its file in the worker's directory, as long as it lasts."""
+    def _do_large(self, given: Given, call: bytes, worker: Worker) -> None:
+        """One by itself, with its file in the worker's directory as long as it lasts."""
         failure = self._slot.place(given)
-        if failure is None:
-            try:
-                return self._do(given, call, worker)
-            finally:
-                for link in given.links:
-                    attempt(os.unlink, link[1])
-        if failure.kind != "returned":  # what has it made of its directory?
-            self.dismiss()
-        return failure
+        if failure is not None:
+            if failure.kind != "returned":  # what has it made of its directory?
+                self.dismiss()
+            self._slot.settle(given, failure)
+            return
+        try:
+            self._do(given, call, worker)
+        finally:
+            for link in given.links:
+                attempt(os.unlink, link[1])
 
-    def _do(self, given: Given, call: bytes, worker: Worker) -> Optional[Fields]:
-        """The fields of its outcome; none when the worker had gone before it could begin."""
-        slot = self._slot
+    def _do(self, given: Given, call: bytes, worker: Worker) -> None:
+        """Until the worker has nothing to do any more, or has ended."""
+        slot, out = self._slot, self.out
         task = slot.task = Task(given, worker.pid, given.limit_seconds)
         slot.board.begin(slot.index, given.number, worker.pid)
-        cpu_before = worker.cpu_seconds()
+        out.append(given)
         hang_at = 0.0
+        more = given.plan.ahead and not given.links
         if worker.greeted:
             worker.give(call)
         else:
+            self._call = call
             task.deadline = task.started + START_SECONDS
         if given.memory_mb:
             task.inspect_at = task.started + slot.bench.memory.pause()
-        while True:
-            number = slot.sleep(_STUCK_SECONDS if worker.unsent else slot.until(task))
+        while out:
+            if more and worker.ahead and not task.verdict:
+                self._give_ahead(worker)
+            number = slot.sleep(self._patience(worker, task))
+            self._rung = self._rung or number != 0  # it may have rung for more than one
             if worker.unsent:
                 worker.flush()
-            answer = worker.hear() if not task.verdict else b""
-            if answer and answer[:1] == HELLO and not worker.greeted:
-                worker.greeted = True
-                self._begin_again(task)
-                cpu_before = worker.cpu_seconds()
-                worker.give(call)
-            elif answer:
-                slot.task = None
-                return self._answered(task, worker, answer, cpu_before)
-            elif number in (wake.CHILD, wake.ANY) and slot.reap(task):
-                slot.task = None
-                return self._lost(task, worker, cpu_before)
-            elif worker.closed and not hang_at:  # most end with that
+            self._listen(worker, task)
+            if self.worker is not worker:
+                break  # it was ended for what it said
+            if number in (wake.CHILD, wake.ANY) and slot.reap(task):
+                self._lost(task, worker)
+                break
+            if worker.closed and not hang_at:  # most end with that
                 hang_at = task.inspect_at = time.monotonic() + _HUNG_UP_SECONDS
             elif hang_at and time.monotonic() >= hang_at:
-                slot.stop(task, judge.HUNG_UP)
-            if number:
-                slot.look()
-                slot.bench.tags.drain()
-            slot.mind(task)
+                self._stop(task, judge.HUNG_UP)
+            self._mind(task)
+        slot.task = None
 
-    def _begin_again(self, task: Task) -> None:
-        task.started = now = time.monotonic()
-        limit_seconds = task.given.limit_seconds
-        task.deadline = now + limit_seconds if limit_seconds > 0 else 0.0
+    def _patience(self, worker: Worker, task: Task) -> float:
+        """Seconds to wait at most. A worker that has much to do need not ring for each answer: it
+        is heard once in a while, unless nothing came for so long."""
+        if worker.hush(self._steady and len(self.out) >= _MANY_AHEAD):
+            return 0.0  # nothing rang for what came before
+        seconds = _STUCK_SECONDS if worker.unsent else self._slot.until(task)
+        if worker.quiet:
+            return min(seconds, _QUIET_SECONDS)
+        return min(seconds, _LOOK_SECONDS) if self._rung else seconds
 
-    def _answered(self, task: Task, worker: Worker, answer: bytes, cpu_before: float) -> Fields:
-        wall_seconds = time.monotonic() - task.started
+    def _give_ahead(self, worker: Worker) -> None:
+        slot, out = self._slot, self.out
+        waiting = slot.waiting
+        if len(out) + len(waiting) < MOST_AHEAD:
+            slot.fetch()
+        if not waiting or len(out) >= MOST_AHEAD or worker.closed or slot.cramped():
+            return
+        while waiting and len(out) < MOST_AHEAD:
+            given = waiting[0]
+            if not worker.like(given) or given.number in slot.dropped or given.links:
+                return
+            try:
+                call = binascii.a2b_base64(given.call)
+            except ValueError:
+                return  # it is refused when its turn comes
+            if not worker.give_ahead(call):
+                return
+            out.append(waiting.popleft())
+
+    def _mind(self, task: Task) -> None:
+        """What else there is to do while a call is made. Raises Gone."""
+        now = time.monotonic()
+        if self._rung and now >= self._looked_at + _LOOK_SECONDS:
+            self._looked_at = now
+            self.catch_up()
+        if task.deadline and now >= task.deadline and not task.verdict:
+            self.hold()
+        if self.out:
+            self._slot.mind(task)
+
+    def catch_up(self) -> None:
+        """Look for whatever else may have rung. Raises Gone."""
+        if self._rung:
+            self._rung = False
+            self._slot.look()
+            self._slot.bench.tags.drain()
+
+    def hold(self) -> None:
+        """Have back what our worker has not begun, and hear what it has done: what is out then is
+        what it does."""
+        worker, slot, out = self.worker, self._slot, self.out
+        if worker is None or slot.task is None or not worker.greeted:
+            return
+        for _ in range(min(worker.take_back(), len(out))):
+            slot.waiting.appendleft(out.pop())
+        self._listen(worker, slot.task)
+        if not out:
+            slot.task = None
+
+    def _stop(self, task: Task, verdict: str) -> None:
+        self.hold()
+        if self.out:
+            self._slot.stop(task, verdict)
+
+    # Answers
+
+    def _listen(self, worker: Worker, task: Task) -> None:
+        """Settle what it has answered. When it is to end it is too late for that."""
+        slot, out = self._slot, self.out
+        answers = worker.hear() if not task.verdict else []
+        self._steady = bool(answers)
+        if not answers:
+            return
+        now = time.monotonic()
+        if not worker.greeted and answers[0][:1] == HELLO:
+            worker.greet(answers.pop(0)[1:])
+            task.renew(task.given, now)
+            worker.give(self._call)
+        if out:
+            begun = out[min(len(answers), len(out) - 1)]
+            slot.board.begin(slot.index, begun.number, worker.pid)
+        for answer in answers:
+            if not out:
+                worker.babbles = True
+                return
+            slot.settle(out.popleft(), self._answered(task, worker, answer, now))
+            if self.worker is not worker:
+                return
+            if out:
+                task.renew(out[0], now)
+
+    def _answered(self, task: Task, worker: Worker, answer: bytes, now: float) -> Fields:
         worker.served += 1
-        self._slot.look_at = 0.0  # one signal may have rung for the pilot's line too
-        given = task.given
-        kind, body = answer[:1], answer[1:]
+        given, kind = task.given, answer[:1]
         files: List[Any] = []
         outcome, code, message, result = "ok", 0, "", ""
         known = worker.greeted
+        try:
+            wall_seconds, cpu_seconds, waits, body = worker.timed(answer, now)
+        except struct.error:
+            known, wall_seconds, cpu_seconds, waits, body = False, -1.0, 0.0, False, b""
         if known and kind == VALUE and len(body) <= MOST_INLINE:
             result = _object("value", body)
         elif known and kind == ERROR:
@@ -319,14 +346,26 @@ class Caller:
         else:
             known = False
             outcome, code, message = "failed", -1, "its worker answered what nobody understands"
-        cpu_seconds = max(0.0, worker.cpu_seconds() - cpu_before)
+        started = task.started if wall_seconds < 0 else now - wall_seconds
+        wall_seconds = now - started
         memory_kb = confine.rss_kb(worker.pid) if wall_seconds > _LONG_SECONDS else 0
-        fields = (given.key, outcome, code, 0, wall_seconds, cpu_seconds, memory_kb, task.started)
-        ending = self._printed(given) + (message, result, self._slot.bench.tags.take(), files)
+        fields = (given.key, outcome, code, 0, wall_seconds, cpu_seconds, memory_kb, started)
+        printed = _NOTHING if known and worker.ahead and not waits else self._printed(given)
+        tags = self._slot.bench.tags.take(not self.out)
         if not known:
-            tree.kill_all_children()
-            self._part(worker)
-        return fields + ending
+            self._discharge(worker)
+        elif waits:
+            self._steady = False
+            worker.go_on()
+        return fields + printed + (message, result, tags, files)
+
+    def _discharge(self, worker: Worker) -> None:
+        """It does not keep to the rules. Other calls that it has go to another one."""
+        worker.take_back()
+        self._slot.waiting.extendleft(reversed(self.out))
+        self.out.clear()
+        tree.kill_all_children()
+        self._part(worker)
 
     def _file(self, given: Given, name: bytes) -> Tuple[str, str, List[Any]]:
         try:
@@ -346,19 +385,29 @@ class Caller:
         err, err_bytes, _ = outputs[1].take(most)
         return (out, err, out_bytes, err_bytes)
 
-    def _lost(self, task: Task, worker: Worker, cpu_before: float) -> Optional[Fields]:
+    def _lost(self, task: Task, worker: Worker) -> None:
         """The worker has ended, with all of its family."""
-        given, bench = task.given, self._slot.bench
-        answer = worker.hear() if not task.verdict else b""
-        if answer and worker.greeted and answer[:1] in (VALUE, ERROR, FILE):
-            fields = self._answered(task, worker, answer, cpu_before)
-            self._part(worker)
-            return fields
-        if answer[:1] == REFUSE and not worker.greeted:
-            return self._answered(task, worker, answer, cpu_before)
-        if worker.served and worker.untaken and task.verdict in ("", judge.HUNG_UP):
-            self._part(worker)
-            return None
+        slot, out = self._slot, self.out
+        self._listen(worker, task)
+        self.hold()
+        if self.worker is not worker:
+            return
+        if not out and not worker.served:
+            out.append(slot.waiting.popleft())
+        if out:
+            given = out.popleft()
+            slot.waiting.extendleft(reversed(out))
+            out.clear()
+            if worker.served and worker.untaken and task.verdict in ("", judge.HUNG_UP):
+                slot.waiting.appendleft(given)
+            else:
+                slot.settle(given, self._ended(given, task, worker))
+                return
+        self._part(worker)
+
+    def _ended(self, given: Given, task: Task, worker: Worker) -> Fields:
+        """What came of the call that it took with it."""
+        bench = self._slot.bench
         wall_seconds = time.monotonic() - task.started
         verdict = judge.of_worker(task.status, task.verdict, given.limit_seconds)
         kind, code, number, message = verdict
@@ -373,7 +422,7 @@ class Caller:
                 kind, message = "memory", judge.over_memory(given.memory_mb, memory_kb)
         if shortage and kind == "failed":
             kind, message = "host", "{}; {}".format(message, shortage)
-        cpu_seconds = max(0.0, task.usage.cpu_seconds - cpu_before)
+        cpu_seconds = max(0.0, task.usage.cpu_seconds - worker.cpu_seconds)
         tags = bench.tags.take()
         self._hang_up(worker)
         bench.tidy()

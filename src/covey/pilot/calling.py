@@ -16,15 +16,45 @@ worker's first one says what it is:
          or FILE   + name              the same, in a file of its directory that is the slot's now
          or ERROR  + bytes             it was done, and failed
 
+A slot that can give calls ahead names a second descriptor in $COVEY_CALLS_AHEAD: the queue, a
+socket that keeps packets apart. A worker that knows of it says so in HELLO (`ahead`: 1, and `cpu`:
+the seconds of processor time that it has used). Then
+
+    slot, in the queue: PACKED + the call, or @ + name
+                     or ON_LINE        one that no packet can hold: it comes on the line
+    worker: VALUE, FILE or ERROR, then HEAD, then its bytes or name as above
+            HEAD: how many seconds it took, the processor time used so far, whether it waits for GO
+    slot, on the line:  GO             go on
+
+A worker that says nothing of it gets all calls on the line, one by one. So does every worker of a
+slot that does not offer a queue: workers come with their bag and may be older or newer than pilots.
+
 The rules:
-- One call at a time, and exactly one answer to each. A worker that ends, by itself or by a signal,
-  takes its call with it: that is a failure of the call, with exit code or signal, as of any task.
-  Only a call that it had not read when it ended goes to another worker.
+- A worker does one call at a time, in their order, and gives exactly one answer to each, before it
+  takes the next one. A worker that ends, by itself or by a signal, takes the call with it that it
+  was doing: that is a failure of this call, with exit code or signal, as of any task. A call that
+  it had not taken goes to another worker, as if nothing had been. (But a worker that ends before
+  its first answer takes the first call with it: or else there would be no end of workers.)
+- What is in the queue has not begun. The slot has the worker's end of the queue too, and takes back
+  from it what it wants to have back: the kernel gives each packet to one of the two. So up to
+  MOST_AHEAD calls wait there, however long the one before them takes, and can still be cancelled,
+  or be moved to a slot that is idle. Before a slot ends a call, because it is cancelled or over a
+  limit, it empties the queue and hears what was answered: then that call is the one being done, or
+  is over, and no other one is hit.
+- Nothing is given ahead of a bag whose tasks must not be repeated (`Body.ahead` is false): if the
+  slot is killed, nobody can say which of the calls in its queue had begun. For other bags those
+  count as never started, but for the one that the slot last knew to be done (see `board`).
+- Large calls, and calls that need another worker, wait until nothing is ahead.
 - A slot keeps its worker as long as calls of this bag come. Another bag, limits of memory or cores
   that differ, or an end of the slot end the worker: its line is closed, and some time later it is
   killed. A call over its time, or cancelled, ends it too: what it did half is in nobody's way.
-- A call's time counts from HELLO on. A worker has START_SECONDS to say it.
-- What a worker prints while it does a call is that call's output.
+- A call's time counts from when the slot has heard the answer before it, or HELLO. A worker has
+  START_SECONDS to say that.
+- What a worker prints while it does a call is that call's output. A worker that is given calls
+  ahead looks, after each, whether its output has grown; if so, or if there is a FILE to be taken
+  away, it says that it waits, and takes no other call before it hears GO. Otherwise the slot does
+  not look at the output at all.
+- Tags that a call publishes come with its end, or with that of one soon after it.
 - VALUE and ERROR become the result of the task: a JSON object with `value` or `error`, base64, of
   up to MOST_INLINE bytes (an ERROR with more keeps its words alone). FILE is a returned file called
   `value`. An ERROR is a failed task (exit code 1), and its message is the words that come first in
@@ -48,16 +78,21 @@ does not know of this gets no file, and refuses the call likewise.
 import struct
 
 CALLS = "COVEY_CALLS"  # the variable that names the descriptor
+QUEUE = "COVEY_CALLS_AHEAD"  # … of the queue
 CALL = "call"  # the parameter
 HELLO, REFUSE, VALUE, FILE, ERROR = b"h", b"x", b"v", b"f", b"e"
 VALUE_FILE = "value"  # as which a large value is returned
 MOST_INLINE = 40000  # bytes of a value that travels in the result; more go by file
 MOST_CALL = 1 << 20  # bytes of a call that is in its task
 MOST_FILE = 100 << 20  # … of one that is in a file
+PACKED, ON_LINE, GO = b"c", b"l", b"g"
+MOST_AHEAD = 64  # calls
+MOST_PACKET = 60000  # bytes of a call that is given ahead
 BY_FILE = "@"
 CALL_FILE = ".covey-call"
 START_SECONDS = 300.0
 LENGTH = struct.Struct(">I")
+HEAD = struct.Struct(">dd?")
 
 
 def frame(data: bytes) -> bytes:

@@ -116,6 +116,7 @@ class Body(NamedTuple):
     setup_seconds: float = 1800.0
     log_kb: int = 64
     calls: bool = False  # `argv` starts a process that stays: see `calling`
+    ahead: bool = False  # calls may be given to it before their turn: repeating one does no harm
 
 
 class Task(NamedTuple):

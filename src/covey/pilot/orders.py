@@ -40,6 +40,7 @@ class Plan(NamedTuple):
     sees: str = ""  # a directory that a walled-in task may read (what its bag's setup made)
     makes: str = ""  # one that it may write to (a setup's own)
     calls: List[str] = []  # what starts the worker, if orders are calls: see `calling`
+    ahead: bool = False  # they may be given to it before their turn
 
 
 class Order(NamedTuple):

@@ -27,3 +27,11 @@ class Task:
         self.verdict = ""
         self.status: Optional[int] = None
         self.usage = tree.NOTHING
+
+    def renew(self, given: Given, now: float) -> None:
+        """The same process has begun another order."""
+        self.given = given
+        self.started = now
+        limit_seconds = given.limit_seconds
+        self.deadline = now + limit_seconds if limit_seconds > 0 else 0.0
+        self.usage = tree.NOTHING

@@ -39,6 +39,7 @@ MORE = None  # "send the rest of that order": half of it is here and nothing els
 _PACE_SECONDS = 0.04  # between reports, while orders wait here
 _MANY = 100  # outcomes are reported at once: calls are that short
 _LOOK_SECONDS = 0.005
+_KEEPER_SECONDS = 0.05  # between looks at whether the keeper lives, while only bells ring
 _STUCK_SECONDS = 0.05  # until a pilot that does not read is tried again
 _UNSENT_BYTES = 1 << 20  # with more than this unread, no further task is started
 _RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0)
@@ -73,7 +74,7 @@ class Slot:
         self.caller = Caller(self)
         self.done: List[Tuple[int, Tuple[Any, ...]]] = []
         self.done_since = 0.0
-        self.look_at = 0.0
+        self.look_at = self.keeper_at = 0.0
         self.bells = [control.fileno(), orders.fileno()]
 
     def serve(self) -> None:
@@ -100,6 +101,11 @@ class Slot:
         for verb, number in self.control.receive():
             if number <= self.last:
                 continue
+            out = self.caller.out
+            if out and number <= out[-1].number:
+                self.caller.hold()
+                if number <= self.last:
+                    continue
             if self.task is None or number != self.task.given.number:
                 self._drop(number)
             elif verb == CANCEL:
@@ -110,7 +116,7 @@ class Slot:
     def _drop(self, number: int) -> None:
         """Give back an order that waits, at once; remember it if it is not here yet,
         or if it is about to start."""
-        self._fetch()
+        self.fetch()
         for given in self.waiting:
             if given.number == number:
                 self.waiting.remove(given)
@@ -121,9 +127,17 @@ class Slot:
     def sleep(self, timeout: Optional[float]) -> int:
         """Wait for anything; the signal that came, 0 for none. Raises Gone."""
         number = wake.wait(timeout, self.bells)
-        if number not in (0, wake.CHILD) and (os.getppid() != self.keeper or self.board.ending()):
+        if number not in (0, wake.CHILD) and self._left(number):
             raise Gone
         return number
+
+    def _left(self, number: int) -> bool:
+        """Whether nobody wants us; a bell is seldom rung for that."""
+        now = time.monotonic()
+        if number == wake.RING and now < self.keeper_at:
+            return False
+        self.keeper_at = now + _KEEPER_SECONDS
+        return os.getppid() != self.keeper or self.board.ending()
 
     def _pause(self, seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -142,16 +156,16 @@ class Slot:
                 self.look_at = now + _LOOK_SECONDS
                 self.look()
             if not self.waiting:
-                self._fetch()
+                self.fetch()
             if self.waiting:
                 given = self.waiting.popleft()
                 if given.number not in self.dropped:
                     return given
-                self._settle(given, Outcome(given.key, "returned"))
+                self.settle(given, Outcome(given.key, "returned"))
             else:
                 self._idle()
 
-    def _fetch(self) -> None:
+    def fetch(self) -> None:
         for value in self.orders.receive():
             number = value[0]
             if number > 0:
@@ -166,7 +180,7 @@ class Slot:
         wake.ring(self.orders.fileno())
         try:
             # Nothing rang for what came before the bell was on.
-            self._fetch()
+            self.fetch()
             while not self.waiting and not self.caller.unwanted:
                 self.look()
                 self.flush()
@@ -177,7 +191,7 @@ class Slot:
                 number = self.sleep(_STUCK_SECONDS if self.orders.unsent else None)
                 self.look_at = 0.0  # one signal may have rung for both lines
                 self.caller.idle(number)
-                self._fetch()
+                self.fetch()
         finally:
             wake.ring(self.orders.fileno(), False)
 
@@ -198,7 +212,7 @@ class Slot:
         elif self.orders.unsent:
             self.orders.flush()
 
-    def _settle(self, given: Given, outcome: Tuple[Any, ...]) -> None:
+    def settle(self, given: Given, outcome: Tuple[Any, ...]) -> None:
         """The order whose turn it was is over."""
         self.last = given.number
         self.dropped.discard(given.number)
@@ -208,13 +222,14 @@ class Slot:
 
     def _run(self, given: Given) -> None:
         if not self._wait_for_room(given):
-            self._settle(given, Outcome(given.key, "returned"))
+            self.settle(given, Outcome(given.key, "returned"))
             return
         if given.plan.calls:
-            self._settle(given, self.caller.run(given))
+            self.caller.run(given)
             return
         if self.caller.worker is not None:
             self.caller.dismiss()
+        self.caller.catch_up()
         self.board.begin(self.index, given.number, 0)
         pid, failure = self.begin(given)
         outcome: Tuple[Any, ...]
@@ -223,7 +238,7 @@ class Slot:
         else:
             outcome = failure or Outcome(given.key, "returned")
         self.bench.tidy()
-        self._settle(given, outcome)
+        self.settle(given, outcome)
 
     def begin(self, given: Given) -> Tuple[int, Optional[Outcome]]:
         """The process id; or 0, and what failed, if it is not that nobody wants it any more."""
@@ -266,14 +281,18 @@ class Slot:
 
     def _wait_for_room(self, given: Given) -> bool:
         """False when the order is no longer wanted."""
-        bench = self.bench
-        while not bench.ready or len(self.orders.unsent) > _UNSENT_BYTES or bench.space.short():
+        while self.cramped():
             self._pause(1.0 if not self.orders.unsent else _STUCK_SECONDS)
             if given.number in self.dropped:
                 return False
-            if not bench.ready:
-                bench.open()
+            if not self.bench.ready:
+                self.bench.open()
         return True
+
+    def cramped(self) -> bool:
+        """Whether no task should start now."""
+        bench = self.bench
+        return not bench.ready or len(self.orders.unsent) > _UNSENT_BYTES or bench.space.short()
 
     def _start(self, given: Given, argv: List[str]) -> int:
         """The process id; 0 when it was dropped while the system could not fork."""
@@ -330,6 +349,8 @@ class Slot:
         now = time.monotonic()
         if now >= task.inspect_at:
             self._inspect(task, now)
+            if self.task is not task:
+                return  # a call that has just ended
         if task.deadline and not task.verdict and now >= task.deadline:
             self.stop(task, "timeout")
         if task.kill_at and now >= task.kill_at:
@@ -346,6 +367,9 @@ class Slot:
         if task.given.memory_mb:
             pause = self.bench.memory.pause()
             if self.bench.memory.over() and not task.kill_at:
+                self.caller.hold()
+                if self.task is not task:
+                    return
                 task.verdict = task.verdict or "memory"
                 task.kill_at = now  # without grace: others need the memory
         task.inspect_at = now + pause

@@ -57,6 +57,7 @@ class Template:
             body.log_kb << 10,
             setup,
             calls=list(body.argv) if body.calls else [],
+            ahead=body.ahead,
         )
 
     def ask(self, task: Task) -> Ask:

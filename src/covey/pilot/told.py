@@ -108,9 +108,9 @@ class Tags:
                 return
             self._kept += data[: TAG_BYTES - len(self._kept)]
 
-    def take(self) -> str:
-        """All whole lines since the last time."""
-        if self._poll.poll(0):
+    def take(self, look: bool = True) -> str:
+        """All whole lines since the last time; without a ``look`` those that were drained."""
+        if look and self._poll.poll(0):
             self.drain()
         if not self._kept:
             return ""

@@ -55,7 +55,7 @@ class Doer:
                 (name, value) for name, value in names.items() if old.get(name, old) is not value
             )
 
-    def do(self, call: bytes, path: str = "") -> Answer:
+    def do(self, call: "bytes | memoryview", path: str = "") -> Answer:
         """With a `path` the call is in that file."""
         before = threading.active_count()
         answer = self._do(call, path)
@@ -64,7 +64,7 @@ class Doer:
         _flush()
         return answer
 
-    def _do(self, call: bytes, path: str) -> Answer:
+    def _do(self, call: "bytes | memoryview", path: str) -> Answer:
         try:
             parts = _read(path) if path else pickle.loads(call)  # noqa: S301 # its owner's own
             kind, packed, arguments = parts

@@ -1,4 +1,5 @@
-"""Frames on the line to the slot: their length, four bytes, then so many bytes.
+"""Frames on the line to the slot: their length, four bytes, then so many bytes. And the queue, in
+which calls wait that were given ahead.
 
 What they mean is said in `covey.pilot.calling`. That file is not at hand here; a test holds that
 the names and numbers are the same.
@@ -7,12 +8,17 @@ the names and numbers are the same.
 import io
 import os
 import struct
+import time
+from typing import Any, Dict
 
-CALLS = "COVEY_CALLS"
+CALLS, QUEUE = "COVEY_CALLS", "COVEY_CALLS_AHEAD"
 HELLO, REFUSE, VALUE, FILE, ERROR = b"h", b"x", b"v", b"f", b"e"
+PACKED, ON_LINE, GO = b"c", b"l", b"g"
 BY_FILE = b"@"
 MOST_INLINE = 40000
+MOST_PACKET = 60000
 LENGTH = struct.Struct(">I")
+HEAD = struct.Struct(">dd?")
 
 
 class Line:
@@ -24,8 +30,12 @@ class Line:
         self._descriptor = descriptor
         self._reader = io.BufferedReader(io.FileIO(descriptor, "rb", closefd=False), 1 << 16)
 
-    def receive(self) -> "bytes | None":
-        """None: nobody is there any more."""
+    def about(self) -> Dict[str, Any]:
+        """What HELLO says of it."""
+        return {}
+
+    def receive(self) -> Any:
+        """The bytes of a call. None: nobody is there any more."""
         head = self._reader.read(LENGTH.size)
         if len(head) < LENGTH.size:
             return None
@@ -33,7 +43,62 @@ class Line:
         data = self._reader.read(size)
         return data if len(data) == size else None
 
+    def answer(self, kind: bytes, data: bytes) -> None:
+        self.send(kind, data)
+
     def send(self, kind: bytes, data: bytes) -> None:
-        left = memoryview(LENGTH.pack(1 + len(data)) + kind + data)
-        while left:
-            left = left[os.write(self._descriptor, left) :]
+        whole = LENGTH.pack(1 + len(data)) + kind + data
+        sent = os.write(self._descriptor, whole)
+        if sent < len(whole):
+            left = memoryview(whole)[sent:]
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+
+
+class Queue:
+    """Calls come as packets, which the slot may take back until they are read here; so one is read
+    only when the one before it is answered. The outputs are looked at through descriptors of our
+    own: a function may close the standard ones, or put others in their place."""
+
+    def __init__(self, line: Line, descriptor: int) -> None:
+        """Raises OSError where it cannot be seen how much was printed."""
+        os.set_inheritable(descriptor, False)
+        self._line = line
+        self._descriptor = descriptor
+        self._buffer = bytearray(1 + MOST_PACKET)
+        self._view = memoryview(self._buffer)
+        self._outputs = [os.dup(1), os.dup(2)]
+        for output in self._outputs:
+            os.lseek(output, 0, os.SEEK_END)
+        self._began = 0.0
+
+    def about(self) -> Dict[str, Any]:
+        return {"ahead": 1, "cpu": time.process_time()}
+
+    def receive(self) -> Any:
+        size = os.readv(self._descriptor, [self._buffer])
+        if not size:
+            return None
+        self._began = time.monotonic()
+        if self._view[:1] == ON_LINE:
+            return self._line.receive()
+        return self._view[1:size]
+
+    def answer(self, kind: bytes, data: bytes) -> None:
+        """Returns when the next call may begin. Raises BrokenPipeError when nobody is there."""
+        wall_seconds = time.monotonic() - self._began
+        waits = kind == FILE or self._printed()
+        head = HEAD.pack(wall_seconds, time.process_time(), waits)
+        self._line.send(kind, head + data)
+        if waits and self._line.receive() != GO:
+            raise BrokenPipeError
+
+    def _printed(self) -> bool:
+        """The slot empties both files whenever something is there."""
+        try:
+            for output in self._outputs:
+                if os.lseek(output, 0, os.SEEK_END):
+                    return True
+        except OSError:
+            return True  # a function has closed even these: let the slot look
+        return False

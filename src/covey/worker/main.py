@@ -12,10 +12,10 @@ import platform
 import sys
 import traceback
 import zipfile
-from typing import List
+from typing import Any, List
 
 from .calls import Doer, said
-from .frames import BY_FILE, CALLS, FILE, HELLO, MOST_INLINE, REFUSE, VALUE, Line
+from .frames import BY_FILE, CALLS, FILE, HELLO, MOST_INLINE, QUEUE, REFUSE, VALUE, Line, Queue
 
 WANTED, PATH = "COVEY_WORKER_PYTHON", "COVEY_WORKER_PATH"
 INITIALIZER = "initializer"  # as which it is kept in the program's own file
@@ -26,12 +26,13 @@ def main() -> None:
     """Never returns: threads that functions left behind are not waited for."""
     status = 0
     line = Line(int(os.environ.pop(CALLS)))
+    queue = os.environ.pop(QUEUE, "")
     try:
         found = _prepared()
         if isinstance(found, str):
             line.send(REFUSE, found.encode("utf-8", "replace"))
         else:
-            _serve(line, found)
+            _serve(line, _source(line, queue), found)
         _run_exit_functions()
     except (BrokenPipeError, ConnectionResetError):
         pass  # the slot is gone
@@ -92,18 +93,29 @@ def _extend_path(folders: List[str]) -> None:
             sys.path.append(folder)
 
 
-def _serve(line: Line, doer: Doer) -> None:
+def _source(line: Line, queue: str) -> Any:
+    """Where calls come from, and answers go to."""
+    try:
+        return Queue(line, int(queue)) if queue else line
+    except OSError:
+        return line
+
+
+def _serve(line: Line, source: Any, doer: Doer) -> None:
     home = os.getcwd()
-    told = {"python": platform.python_version(), "pid": os.getpid()}
+    pid = os.getpid()
+    told = dict(source.about(), python=platform.python_version(), pid=pid)
     line.send(HELLO, json.dumps(told).encode())
     large = 0
     while True:
-        call = line.receive()
+        call = source.receive()
         if call is None:
             return
-        path = os.path.join(home, os.fsdecode(call[1:])) if call[:1] == BY_FILE else ""
+        path = os.path.join(home, os.fsdecode(bytes(call[1:]))) if call[:1] == BY_FILE else ""
         kind, data = doer.do(call, path)
         del call
+        if os.getpid() != pid:
+            os._exit(0)  # a function forked, and both returned: only one of them is the worker
         try:
             os.chdir(home)
         except OSError:
@@ -114,7 +126,7 @@ def _serve(line: Line, doer: Doer) -> None:
             with open(os.path.join(home, name), "wb") as file:
                 file.write(data)
             kind, data = FILE, name.encode()
-        line.send(kind, data)
+        source.answer(kind, data)
         del data
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from covey.pilot import judge
 from covey.pilot.bench import Given
-from covey.pilot.caller import Worker
+from covey.pilot.hired import Worker
 from covey.pilot.calling import MOST_CALL, frame
 from covey.pilot.messages import Body, Need, Task
 from covey.pilot.orders import Link
