@@ -5,7 +5,7 @@ import signal
 import sys
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,15 @@ WORKER = Path(__file__).parent / "calls_worker.py"
 
 
 class Calls:
-    def __init__(self, slots: Harness) -> None:
+    def __init__(self, slots: Harness, ahead: bool = True) -> None:
         self.harness = slots
+        self.ahead = ahead
         self.plan = self.planned()
 
-    def planned(self, **env: str) -> int:
-        return self.harness.plan({**ENV, **env}, calls=[sys.executable, str(WORKER)])
+    def planned(self, links: Sequence[Link] = (), **env: str) -> int:
+        env = {**ENV, **env, **({"AHEAD": "yes"} if self.ahead else {})}
+        argv = [sys.executable, str(WORKER)]
+        return self.harness.plan(env, calls=argv, ahead=self.ahead, links=list(links))
 
     def give(self, key: str, code: str, plan: int = 0, **fields: Any) -> None:
         call = b64encode(code.encode()).decode()
@@ -59,10 +62,10 @@ def value(outcome: Outcome, name: str = "value") -> bytes:
     return b64decode(json.decode(outcome.result)[name])
 
 
-@pytest.fixture
-def calls(tmp_path: Path) -> Iterator[Calls]:
+@pytest.fixture(params=["ahead", "one by one"])
+def calls(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Calls]:
     harness = Harness(tmp_path / "slots", 1, grace_seconds=0.3)
-    yield Calls(harness)
+    yield Calls(harness, request.param == "ahead")
     harness.close()
 
 
@@ -216,7 +219,7 @@ def test_a_worker_that_refuses_fails_its_calls_with_its_words(calls: Calls) -> N
     for _ in range(2):
         outcome = calls.do("answer = b'v'", refusing)
         assert (outcome.kind, outcome.message) == ("failed", "this is Python 2")
-    leaving = calls.planned(BEFORE="say(b'xnot here'); sys.exit(1)")
+    leaving = calls.planned(BEFORE="say(b'xnot here', False); sys.exit(1)")
     outcome = calls.do("answer = b'v'", leaving)
     assert (outcome.kind, outcome.message) == ("failed", "not here")
 
@@ -392,9 +395,7 @@ def test_what_a_worker_started_ends_with_it(calls: Calls) -> None:
 def test_inputs_are_there_for_the_worker(calls: Calls, tmp_path: Path) -> None:
     source = tmp_path / "input"
     source.write_text("read me")
-    plan = calls.harness.plan(
-        ENV, calls=[sys.executable, str(WORKER)], links=[Link(str(source), "given")]
-    )
+    plan = calls.planned([Link(str(source), "given")])
     get = "answer = b'v' + open('given', 'rb').read()"
     assert [value(calls.do(get, plan)) for _ in range(2)] == [b"read me"] * 2
 

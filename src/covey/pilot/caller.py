@@ -43,6 +43,7 @@ _LONG_SECONDS = 0.05  # of a call whose memory is looked at when it ends
 _MOST_WORDS = 2000  # characters of a message
 _HUNG_UP_SECONDS = 0.5  # that a worker may live without a line
 _STUCK_SECONDS = 0.05  # until a worker that does not read is tried again
+_TAKE_SECONDS = 1.0  # that a worker with nothing else to do may leave a call in its queue
 _MANY_AHEAD = 8  # calls, with which a worker need not ring for each answer
 _QUIET_SECONDS = 0.001  # until a worker that does not ring is heard
 _LOOK_SECONDS = 0.001  # between looks at the pilot's line while answers ring
@@ -204,7 +205,7 @@ class Caller:
         hang_at = 0.0
         more = given.plan.ahead and not given.links
         if worker.greeted:
-            worker.give(call)
+            worker.give(given.number, call)
         else:
             self._call = call
             task.deadline = task.started + START_SECONDS
@@ -255,7 +256,7 @@ class Caller:
                 call = binascii.a2b_base64(given.call)
             except ValueError:
                 return  # it is refused when its turn comes
-            if not worker.give_ahead(call):
+            if not worker.give_ahead(given.number, call):
                 return
             out.append(waiting.popleft())
 
@@ -277,17 +278,34 @@ class Caller:
             self._slot.look()
             self._slot.bench.tags.drain()
 
-    def hold(self) -> None:
+    def hold(self, number: int = 0) -> None:
         """Have back what our worker has not begun, and hear what it has done: what is out then is
-        what it does."""
+        what it does. With a ``number``, if that is out."""
         worker, slot, out = self.worker, self._slot, self.out
-        if worker is None or slot.task is None or not worker.greeted:
+        task = slot.task
+        if worker is None or task is None or not worker.greeted:
             return
-        for _ in range(min(worker.take_back(), len(out))):
-            slot.waiting.appendleft(out.pop())
-        self._listen(worker, slot.task)
+        if number and all(given.number != number for given in out):
+            return
+        numbers = worker.take_back()
+        if numbers:
+            self._put_back([given for given in out if given.number in numbers])
+            now = time.monotonic()
+            if not out and now >= (task.deadline or task.started + _TAKE_SECONDS):
+                worker.unfit = True  # something keeps it from taking calls
+            elif out and out[0] is not task.given:
+                task.renew(out[0], now)
+        self._listen(worker, task)
         if not out:
             slot.task = None
+
+    def _put_back(self, back: List[Given]) -> None:
+        """They are the next again."""
+        numbers = {given.number for given in back}
+        left = [given for given in self.out if given.number not in numbers]
+        self.out.clear()
+        self.out.extend(left)
+        self._slot.waiting.extendleft(reversed(back))
 
     def _stop(self, task: Task, verdict: str) -> None:
         self.hold()
@@ -307,13 +325,13 @@ class Caller:
         if not worker.greeted and answers[0][:1] == HELLO:
             worker.greet(answers.pop(0)[1:])
             task.renew(task.given, now)
-            worker.give(self._call)
+            worker.give(task.given.number, self._call)
         if out:
             begun = out[min(len(answers), len(out) - 1)]
             slot.board.begin(slot.index, begun.number, worker.pid)
         for answer in answers:
             if not out:
-                worker.babbles = True
+                worker.unfit = True  # more than it was asked
                 return
             slot.settle(out.popleft(), self._answered(task, worker, answer, now))
             if self.worker is not worker:
@@ -361,9 +379,7 @@ class Caller:
 
     def _discharge(self, worker: Worker) -> None:
         """It does not keep to the rules. Other calls that it has go to another one."""
-        worker.take_back()
-        self._slot.waiting.extendleft(reversed(self.out))
-        self.out.clear()
+        self._put_back(list(self.out))
         tree.kill_all_children()
         self._part(worker)
 
@@ -392,12 +408,11 @@ class Caller:
         self.hold()
         if self.worker is not worker:
             return
-        if not out and not worker.served:
+        if not out and not worker.served and slot.waiting:
             out.append(slot.waiting.popleft())
         if out:
             given = out.popleft()
-            slot.waiting.extendleft(reversed(out))
-            out.clear()
+            self._put_back(list(out))
             if worker.served and worker.untaken and task.verdict in ("", judge.HUNG_UP):
                 slot.waiting.appendleft(given)
             else:

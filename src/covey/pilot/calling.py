@@ -17,11 +17,12 @@ worker's first one says what it is:
          or ERROR  + bytes             it was done, and failed
 
 A slot that can give calls ahead names a second descriptor in $COVEY_CALLS_AHEAD: the queue, a
-socket that keeps packets apart. A worker that knows of it says so in HELLO (`ahead`: 1, and `cpu`:
-the seconds of processor time that it has used). Then
+socket that keeps packets apart and does not block. A worker that knows of it says so in HELLO
+(`ahead`: 1, and `cpu`: the seconds of processor time that it has used). Then
 
-    slot, in the queue: PACKED + the call, or @ + name
-                     or ON_LINE        one that no packet can hold: it comes on the line
+    slot, in the queue: LABEL, then the call, or @ + name
+            LABEL: PACKED, or ON_LINE if no packet can hold the call: then it comes on the line;
+                   and a number that is the slot's own affair
     worker: VALUE, FILE or ERROR, then HEAD, then its bytes or name as above
             HEAD: how many seconds it took, the processor time used so far, whether it waits for GO
     slot, on the line:  GO             go on
@@ -36,11 +37,12 @@ The rules:
   it had not taken goes to another worker, as if nothing had been. (But a worker that ends before
   its first answer takes the first call with it: or else there would be no end of workers.)
 - What is in the queue has not begun. The slot has the worker's end of the queue too, and takes back
-  from it what it wants to have back: the kernel gives each packet to one of the two. So up to
-  MOST_AHEAD calls wait there, however long the one before them takes, and can still be cancelled,
-  or be moved to a slot that is idle. Before a slot ends a call, because it is cancelled or over a
-  limit, it empties the queue and hears what was answered: then that call is the one being done, or
-  is over, and no other one is hit.
+  from it what it wants to have back: the kernel gives each packet to one of the two. (Both take the
+  first; so what the worker takes at that moment may have been behind others: their numbers tell.)
+  So up to MOST_AHEAD calls wait there, however long the one before them takes, and can still be
+  cancelled, or be moved to a slot that is idle. Before a slot ends a call, because it is cancelled
+  or over a limit, it empties the queue and hears what was answered: then that call is the one being
+  done, or is over, and no other one is hit.
 - Nothing is given ahead of a bag whose tasks must not be repeated (`Body.ahead` is false): if the
   slot is killed, nobody can say which of the calls in its queue had begun. For other bags those
   count as never started, but for the one that the slot last knew to be done (see `board`).
@@ -93,6 +95,7 @@ CALL_FILE = ".covey-call"
 START_SECONDS = 300.0
 LENGTH = struct.Struct(">I")
 HEAD = struct.Struct(">dd?")
+LABEL = struct.Struct(">cQ")
 
 
 def frame(data: bytes) -> bytes:

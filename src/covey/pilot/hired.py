@@ -9,11 +9,21 @@ import json
 import select
 import socket
 import time
-from typing import List, Optional, Tuple
+from typing import List, Optional, Set, Tuple
 
 from covey.pilot import wake
 from covey.pilot.bench import Given
-from covey.pilot.calling import GO, HEAD, LENGTH, MOST_CALL, MOST_PACKET, ON_LINE, PACKED, frame
+from covey.pilot.calling import (
+    GO,
+    HEAD,
+    LABEL,
+    LENGTH,
+    MOST_CALL,
+    MOST_PACKET,
+    ON_LINE,
+    PACKED,
+    frame,
+)
 
 _CHUNK = 1 << 18
 _MOST_ANSWER = MOST_CALL + 1 + HEAD.size
@@ -29,14 +39,16 @@ def queue() -> Optional[Ends]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     except OSError:
         return None  # not Linux
+    # Nor may the worker wait in a read: one that is killed there takes with it what comes then.
     ours.setblocking(False)
+    theirs.setblocking(False)
     return ours, theirs
 
 
 class Worker:
     __slots__ = (
-        "_poll", "_queue", "ahead", "babbles", "closed", "cpu_seconds", "given", "greeted", "line",
-        "pid", "quiet", "served", "since", "unread", "unsent", "untaken",
+        "_poll", "_queue", "ahead", "closed", "cpu_seconds", "given", "greeted", "line", "pid",
+        "quiet", "served", "since", "unfit", "unread", "unsent", "untaken",
     )  # fmt: skip
 
     def __init__(
@@ -50,7 +62,7 @@ class Worker:
         self.ahead = False  # it takes calls from the queue
         self.served = 0
         self.cpu_seconds = 0.0  # that it had used when the last call ended
-        self.babbles = False  # it says more than it was asked
+        self.unfit = False  # no other call is to be given to it
         self.closed = False
         self.untaken = False  # it ended without having read all that we wrote on the line
         self.unread = b""
@@ -62,8 +74,9 @@ class Worker:
 
     def suits(self, given: Given) -> bool:
         """Whether it is there for that, and has nothing else to do."""
-        said = self.babbles or self.unread or self._poll.poll(0)
-        return not said and self.like(given)
+        if self.unfit or self.unread or self._poll.poll(0):
+            return False  # it has gone, or said more than it was asked
+        return self.like(given)
 
     def like(self, given: Given) -> bool:
         first = self.given
@@ -98,20 +111,20 @@ class Worker:
 
     # Calls
 
-    def give(self, call: bytes) -> None:
+    def give(self, number: int, call: bytes) -> None:
         """The only one that it has."""
         if self.ahead:
-            if self.give_ahead(call):
+            if self.give_ahead(number, call):
                 return
-            if not self._packet(ON_LINE):
+            if not self._packet(LABEL.pack(ON_LINE, number)):
                 self.closed = True  # there is no memory for even that
                 return
         self.unsent += frame(call)
         self.flush()
 
-    def give_ahead(self, call: bytes) -> bool:
+    def give_ahead(self, number: int, call: bytes) -> bool:
         """One more; False when it does not go in."""
-        return len(call) <= MOST_PACKET and self._packet(PACKED + call)
+        return len(call) <= MOST_PACKET and self._packet(LABEL.pack(PACKED, number) + call)
 
     def _packet(self, data: bytes) -> bool:
         try:
@@ -119,17 +132,21 @@ class Worker:
         except OSError:
             return False
 
-    def take_back(self) -> int:
-        """How many of the last calls given it had not taken. They will not be done."""
-        count = 0
+    def take_back(self) -> Set[int]:
+        """The numbers of those that it had not taken. They will not be done."""
+        numbers: Set[int] = set()
         while self.ahead and self._queue is not None:
             try:
-                if not self._queue[1].recv(1, socket.MSG_DONTWAIT):
-                    break
+                label = self._queue[1].recv(LABEL.size)
             except OSError:
                 break
-            count += 1
-        return count
+            if len(label) < LABEL.size:
+                break
+            kind, number = LABEL.unpack(label)
+            numbers.add(number)
+            if kind == ON_LINE:
+                self.unfit = True  # what is on the line cannot be had back
+        return numbers
 
     def go_on(self) -> None:
         self.unsent += frame(GO)

@@ -37,7 +37,7 @@ PLAN, FORGET = 0, -1  # in the place of an order's number: this is a plan, or th
 MORE = None  # "send the rest of that order": half of it is here and nothing else to do
 
 _PACE_SECONDS = 0.04  # between reports, while orders wait here
-_MANY = 100  # outcomes are reported at once: calls are that short
+_MANY = 32  # outcomes are reported at once: calls are that short
 _LOOK_SECONDS = 0.005
 _KEEPER_SECONDS = 0.05  # between looks at whether the keeper lives, while only bells ring
 _STUCK_SECONDS = 0.05  # until a pilot that does not read is tried again
@@ -69,7 +69,7 @@ class Slot:
         self.plans: Dict[int, Recipe] = {}
         self.waiting: Deque[Given] = deque()
         self.dropped: Set[int] = set()
-        self.last = 0  # number of the last order that is over
+        self.last = 0  # the greatest number of an order that is over
         self.task: Optional[Task] = None
         self.caller = Caller(self)
         self.done: List[Tuple[int, Tuple[Any, ...]]] = []
@@ -99,19 +99,20 @@ class Slot:
     def look(self) -> None:
         """Read the control line; raises Gone."""
         for verb, number in self.control.receive():
-            if number <= self.last:
+            self.caller.hold(number)
+            if number <= self.last and not self._has(number):
                 continue
-            out = self.caller.out
-            if out and number <= out[-1].number:
-                self.caller.hold()
-                if number <= self.last:
-                    continue
             if self.task is None or number != self.task.given.number:
                 self._drop(number)
             elif verb == CANCEL:
                 self.stop(self.task, "cancelled")
         if self.control.closed or self.orders.closed:
             raise Gone
+
+    def _has(self, number: int) -> bool:
+        """A call that was given ahead may be over before one that was given back."""
+        out = self.caller.out
+        return any(given.number == number for given in (*out, *self.waiting))
 
     def _drop(self, number: int) -> None:
         """Give back an order that waits, at once; remember it if it is not here yet,
@@ -214,7 +215,7 @@ class Slot:
 
     def settle(self, given: Given, outcome: Tuple[Any, ...]) -> None:
         """The order whose turn it was is over."""
-        self.last = given.number
+        self.last = max(self.last, given.number)
         self.dropped.discard(given.number)
         self._report(given.number, outcome)
 

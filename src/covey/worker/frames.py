@@ -7,6 +7,7 @@ the names and numbers are the same.
 
 import io
 import os
+import select
 import struct
 import time
 from typing import Any, Dict
@@ -19,6 +20,7 @@ MOST_INLINE = 40000
 MOST_PACKET = 60000
 LENGTH = struct.Struct(">I")
 HEAD = struct.Struct(">dd?")
+LABEL = struct.Struct(">cQ")
 
 
 class Line:
@@ -57,16 +59,19 @@ class Line:
 
 class Queue:
     """Calls come as packets, which the slot may take back until they are read here; so one is read
-    only when the one before it is answered. The outputs are looked at through descriptors of our
-    own: a function may close the standard ones, or put others in their place."""
+    only when the one before it is answered. The descriptor does not block: whoever is killed while
+    he waits has taken nothing. The outputs are looked at through descriptors of our own: a function
+    may close the standard ones, or put others in their place."""
 
     def __init__(self, line: Line, descriptor: int) -> None:
         """Raises OSError where it cannot be seen how much was printed."""
         os.set_inheritable(descriptor, False)
         self._line = line
         self._descriptor = descriptor
-        self._buffer = bytearray(1 + MOST_PACKET)
+        self._buffer = bytearray(LABEL.size + MOST_PACKET)
         self._view = memoryview(self._buffer)
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLIN)
         self._outputs = [os.dup(1), os.dup(2)]
         for output in self._outputs:
             os.lseek(output, 0, os.SEEK_END)
@@ -76,13 +81,18 @@ class Queue:
         return {"ahead": 1, "cpu": time.process_time()}
 
     def receive(self) -> Any:
-        size = os.readv(self._descriptor, [self._buffer])
+        while True:
+            try:
+                size = os.readv(self._descriptor, [self._buffer])
+                break
+            except BlockingIOError:
+                self._poll.poll()
         if not size:
             return None
         self._began = time.monotonic()
         if self._view[:1] == ON_LINE:
             return self._line.receive()
-        return self._view[1:size]
+        return self._view[LABEL.size : size]
 
     def answer(self, kind: bytes, data: bytes) -> None:
         """Returns when the next call may begin. Raises BrokenPipeError when nobody is there."""

@@ -1,6 +1,7 @@
 """Calls, without any process: the frames of a worker's line, and orders that differ in the call."""
 
 import socket
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,8 +9,17 @@ import pytest
 
 from covey.pilot import judge
 from covey.pilot.bench import Given
-from covey.pilot.hired import Worker
-from covey.pilot.calling import MOST_CALL, frame
+from covey.pilot.calling import (
+    GO,
+    HEAD,
+    LABEL,
+    MOST_CALL,
+    MOST_PACKET,
+    ON_LINE,
+    PACKED,
+    frame,
+)
+from covey.pilot.hired import Worker, queue
 from covey.pilot.messages import Body, Need, Task
 from covey.pilot.orders import Link
 from covey.pilot.room import Grant
@@ -29,7 +39,10 @@ class Line:
     def __init__(self) -> None:
         ours, self.theirs = socket.socketpair()
         ours.setblocking(False)
-        self.worker = Worker(given(), 1, ours)
+        ends = queue()
+        assert ends is not None
+        self.queue = ends[1].dup()
+        self.worker = Worker(given(), 1, ours, ends)
 
     def says(self, *pieces: bytes) -> None:
         for piece in pieces:
@@ -41,7 +54,8 @@ def line() -> Iterator[Line]:
     made = Line()
     yield made
     made.theirs.close()
-    made.worker.line.close()
+    made.queue.close()
+    made.worker.hang_up()
 
 
 def test_frames_are_heard_one_by_one_however_they_come(line: Line) -> None:
@@ -50,46 +64,48 @@ def test_frames_are_heard_one_by_one_however_they_come(line: Line) -> None:
     for place in range(len(data)):
         line.says(data[place : place + 1])
         heard.append(line.worker.hear())
-    assert [one for one in heard if one] == [b"h{}", b"vone", b"v" + b"x" * 1000]
-    assert heard[6] == b"h{}", "as soon as it is there"
-    line.says(data)
-    assert [line.worker.hear() for _ in range(4)] == [b"h{}", b"vone", b"v" + b"x" * 1000, b""]
+    assert [one for one in heard if one] == [[b"h{}"], [b"vone"], [b"v" + b"x" * 1000]]
+    assert heard[6] == [b"h{}"], "as soon as it is there"
+    line.says(data, data[:10])
+    assert line.worker.hear() == [b"h{}", b"vone", b"v" + b"x" * 1000, b"h{}"]
+    assert line.worker.hear() == []
 
 
-@pytest.mark.parametrize("length", [0, MOST_CALL + 2, 0xFFFFFFFF])
+@pytest.mark.parametrize("length", [0, MOST_CALL + HEAD.size + 2, 0xFFFFFFFF])
 def test_a_length_that_cannot_be_is_a_mistake(line: Line, length: int) -> None:
-    line.says(length.to_bytes(4, "big"))
-    assert line.worker.hear() == b"?"
+    line.says(frame(b"v"), length.to_bytes(4, "big"))
+    assert line.worker.hear() == [b"v", b"?"]
 
 
 def test_the_longest_answer_is_heard(line: Line) -> None:
     answer = frame(b"e" + b"x" * MOST_CALL)
-    heard, sent = b"", 0
+    heard: list[bytes] = []
+    sent = 0
     while not heard:
         sent += line.theirs.send(answer[sent : sent + 60_000])
         heard = line.worker.hear()
-    assert len(heard) == MOST_CALL + 1
+    assert [len(one) for one in heard] == [MOST_CALL + 1]
 
 
 def test_a_worker_that_has_read_its_call_ends_with_it(line: Line) -> None:
-    line.worker.give(b"call")
+    line.worker.give(1, b"call")
     assert line.theirs.recv(100) == frame(b"call")
     line.theirs.close()
-    assert line.worker.hear() == b""
+    assert line.worker.hear() == []
     assert line.worker.closed
     assert not line.worker.untaken
 
 
 def test_a_worker_that_has_not_read_its_call_did_not_begin_it(line: Line) -> None:
-    line.worker.give(b"call")
+    line.worker.give(1, b"call")
     line.theirs.close()
-    assert line.worker.hear() == b""
+    assert line.worker.hear() == []
     assert line.worker.untaken
 
 
 def test_nor_one_that_was_gone_before(line: Line) -> None:
     line.theirs.close()
-    line.worker.give(b"call")
+    line.worker.give(1, b"call")
     assert line.worker.untaken
 
 
@@ -104,6 +120,88 @@ def test_a_worker_suits_calls_of_its_bag_and_limits(line: Line) -> None:
 def test_a_worker_that_speaks_unasked_suits_nobody(line: Line) -> None:
     line.says(frame(b"vextra"))
     assert not line.worker.suits(given(2))
+
+
+AHEAD = b'{"ahead": 1, "cpu": 2.5}'
+
+
+def test_a_worker_that_does_not_know_of_the_queue_gets_calls_on_the_line(line: Line) -> None:
+    for told in (b"{}", b"", b"[]", b"nothing", b'{"ahead": 1}', b'{"ahead": 1, "cpu": NaN}'):
+        line.worker.greet(told)
+        assert not line.worker.ahead
+    line.worker.give(1, b"call")
+    assert line.theirs.recv(100) == frame(b"call")
+    assert line.worker.take_back() == set()
+
+
+def test_calls_are_packets_until_one_of_both_takes_them(line: Line) -> None:
+    line.worker.greet(AHEAD)
+    line.worker.give(1, b"one")
+    assert line.worker.give_ahead(2, b"two")
+    assert line.worker.give_ahead(3, b"three")
+    assert line.queue.recv(100) == LABEL.pack(PACKED, 1) + b"one"
+    assert line.worker.take_back() == {2, 3}
+    assert line.worker.give_ahead(4, b"four")
+    assert line.queue.recv(100) == LABEL.pack(PACKED, 4) + b"four"
+    assert line.worker.take_back() == set()
+    assert not line.worker.unfit
+
+
+def test_a_call_that_no_packet_holds_comes_on_the_line(line: Line) -> None:
+    line.worker.greet(AHEAD)
+    assert not line.worker.give_ahead(1, b"x" * (MOST_PACKET + 1))
+    line.worker.give(1, b"x" * MOST_PACKET)
+    assert line.queue.recv(1 << 17) == LABEL.pack(PACKED, 1) + b"x" * MOST_PACKET
+    line.worker.give(2, b"x" * (MOST_PACKET + 1))
+    assert line.queue.recv(100) == LABEL.pack(ON_LINE, 2)
+    assert line.theirs.recv(1 << 17) == frame(b"x" * (MOST_PACKET + 1))
+    line.worker.give(3, b"x" * (MOST_PACKET + 1))
+    assert line.worker.take_back() == {3}
+    assert line.worker.unfit, "it would take what is on the line for something else"
+    assert not line.worker.suits(given(2))
+
+
+def test_a_full_queue_takes_no_more(line: Line) -> None:
+    line.worker.greet(AHEAD)
+    count = 0
+    while line.worker.give_ahead(count, b"x" * 50_000):
+        count += 1
+    assert 0 < count < 1000
+    assert line.worker.take_back() == set(range(count))
+    assert line.worker.give_ahead(count, b"x")
+
+
+def test_what_a_worker_says_of_times_is_believed_within_reason(line: Line) -> None:
+    worker = line.worker
+    worker.greet(AHEAD)
+    now = worker.since + 10.0
+
+    def timed(wall: float, cpu: float) -> tuple[float, float]:
+        found = worker.timed(b"v" + HEAD.pack(wall, cpu, True) + b"value", now)
+        assert found[2:] == (True, b"value")
+        return found[:2]
+
+    assert timed(1.5, 3.0) == (1.5, 0.5)
+    assert timed(0.5, 3.25) == (0.5, 0.25)
+    nan = float("nan")
+    assert timed(nan, nan) == (-1.0, 0.0)
+    assert timed(11.0, float("inf")) == (-1.0, 0.0)
+    assert timed(-1.0, 1.0) == (-1.0, 0.0)
+    assert timed(0.0, 3.5) == (0.0, 0.25)
+    with pytest.raises(struct.error):
+        worker.timed(b"vshort", now)
+
+
+def test_a_worker_is_told_to_go_on(line: Line) -> None:
+    line.worker.greet(AHEAD)
+    line.worker.go_on()
+    assert line.theirs.recv(100) == frame(GO)
+
+
+def test_only_bags_that_may_be_repeated_are_called_ahead() -> None:
+    body = Body(3, ["x"], ["call"], calls=True)
+    assert not Template(body, {}).plan.ahead, "an older server says nothing"
+    assert Template(body._replace(ahead=True), {}).plan.ahead
 
 
 def test_the_orders_of_a_bag_of_calls_differ_in_the_call_alone() -> None:

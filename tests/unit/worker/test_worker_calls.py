@@ -35,10 +35,12 @@ def failed(function: Any, *args: Any) -> tuple[str, BaseException | None, str]:
 
 
 def test_both_ends_of_the_line_speak_alike() -> None:
-    for name in ("CALLS", "HELLO", "REFUSE", "VALUE", "FILE", "ERROR", "MOST_INLINE"):
+    kinds = ("HELLO", "REFUSE", "VALUE", "FILE", "ERROR", "PACKED", "ON_LINE", "GO")
+    for name in (*kinds, "CALLS", "QUEUE", "MOST_INLINE", "MOST_PACKET"):
         assert getattr(frames, name) == getattr(calling, name), name
     assert frames.BY_FILE.decode() == calling.BY_FILE
-    assert frames.LENGTH.format == calling.LENGTH.format
+    for name in ("LENGTH", "HEAD", "LABEL"):
+        assert getattr(frames, name).format == getattr(calling, name).format, name
 
 
 def test_a_call_has_a_value() -> None:
