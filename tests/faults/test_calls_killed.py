@@ -24,14 +24,17 @@ SAYS = "file = open({!r}, 'a'); file.write('{} {} - {}\\n'); file.close()\n"
 
 
 class Calls:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, ahead: bool) -> None:
         self.world = world
+        self.ahead = ahead
         self.bag = 0
         self.made = 0
 
     def open(self, **fields: object) -> None:
         """An open bag of calls, as an Executor has it."""
         env = {"JOURNAL": str(self.world.journal_file), MARK: self.world.mark}
+        if self.ahead:
+            env["AHEAD"] = "yes"
         client = self.world.client()
         spec = BagSpec(
             argv=(sys.executable, str(WORKER)),
@@ -44,10 +47,10 @@ class Calls:
         self.bag = client.submit(spec).bag
         client.close()
 
-    def append(self, count: int) -> None:
+    def append(self, count: int, seconds: float = 0.1) -> None:
         calls = []
         for number in range(self.made, self.made + count):
-            code = self.says(number, "start") + "import time; time.sleep(0.1)\n"
+            code = self.says(number, "start") + f"import time; time.sleep({seconds})\n"
             code += self.says(number, "end") + f"answer = b'v{number}'"
             calls.append(b64encode(code.encode()).decode())
         self.made += count
@@ -78,9 +81,9 @@ class Calls:
         assert found == {n: b64encode(b"%d" % n).decode() for n in range(self.made)}
 
 
-@pytest.fixture
-def calls(world: World) -> Calls:
-    return Calls(world)
+@pytest.fixture(params=["ahead", "one by one"])
+def calls(world: World, request: pytest.FixtureRequest) -> Calls:
+    return Calls(world, request.param == "ahead")
 
 
 def test_a_killed_server_repeats_no_call(world: World, calls: Calls) -> None:
@@ -141,6 +144,40 @@ def test_the_call_of_a_killed_worker_fails_or_is_tried_again(world: World, calls
     failed = world.rows("SELECT signal, counted FROM ends WHERE bag=? AND outcome=1", calls.bag)
     assert 1 <= len(failed) <= SLOTS
     assert set(failed) == {(9, 0)}
+
+
+SHORT = 4000
+SHORT_SECONDS = 0.0005
+
+
+@pytest.mark.parametrize("victim", ["worker", "slot", "pilot"])
+def test_short_calls_survive_whoever_is_killed(world: World, calls: Calls, victim: str) -> None:
+    """So short that many are given ahead. A killed worker may take one call with it; a slot, and a
+    pilot, what they had not reported; nothing is lost, and nothing else runs again."""
+    world.serve(*OPTIONS)
+    calls.open(retries=3)
+    calls.append(SHORT, SHORT_SECONDS)
+    wait_until(lambda: world.ended() >= SHORT // 4, 60)
+    if victim == "pilot":
+        kill(*world.pilots())
+    else:
+        worker = world.tasks()[0]
+        kill(worker if victim == "worker" else parent(worker))
+    assert world.ended() < SHORT, "too late"
+    calls.finish()
+    world.check_results(calls.bag, SHORT)
+    calls.check_values()
+    failed = world.rows("SELECT signal, counted FROM ends WHERE bag=? AND outcome=1", calls.bag)
+    starts = Counter(line.task for line in world.journal() if line.what == "start")
+    again = sum(starts.values()) - SHORT
+    if victim == "worker":
+        assert len(failed) <= 1
+        assert set(failed) <= {(9, 0)}
+        assert again <= len(failed)
+    else:
+        assert not failed
+        held = 260 * (SLOTS if victim == "pilot" else 1)
+        assert again <= held
 
 
 def test_nothing_of_a_worker_is_left_when_its_server_ends(world: World, calls: Calls) -> None:

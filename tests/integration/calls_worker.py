@@ -44,12 +44,13 @@ def main() -> None:
     line = socket.socket(fileno=int(os.environ["COVEY_CALLS"]))
     ahead = "AHEAD" in os.environ
     queue = socket.socket(fileno=int(os.environ["COVEY_CALLS_AHEAD"])) if ahead else line
-    began = time.monotonic()
+    began, number = time.monotonic(), 0
 
     def say(data: bytes, headed: bool = ahead) -> None:
         waits = headed and (data[:1] == b"f" or printed())
         if headed:
-            head = struct.pack(">dd?", time.monotonic() - began, time.process_time(), waits)
+            times = time.monotonic() - began, time.process_time()
+            head = struct.pack(">Qdd?", number, *times, waits)
             data = data[:1] + head + data[1:]
         line.sendall(struct.pack(">I", len(data)) + data)
         if waits and frame(line) != b"g":
@@ -65,6 +66,8 @@ def main() -> None:
         if not call:
             sys.exit(0)
         began = time.monotonic()
+        if ahead:
+            number = struct.unpack_from(">xQ", call)[0]
         call = frame(line) if call[:1] == b"l" else call[9:]
         if call[:1] == b"@":
             with open(call[1:], "rb") as file:

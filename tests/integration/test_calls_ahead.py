@@ -304,6 +304,15 @@ def test_rubbish_is_no_harm_to_those_behind(calls: Ahead) -> None:
     assert calls.ran() == KEYS
 
 
+def test_what_a_worker_says_too_much_is_nobodys(calls: Ahead) -> None:
+    pid = calls.worker()
+    calls.give("first", STALL.format(0.1))
+    for key in KEYS:
+        calls.give(key, f"answer = b'v{key}'; say(answer); say(answer)")
+    assert [value(one) for one in calls.harness.wait(*KEYS)] == [key.encode() for key in KEYS]
+    assert calls.worker() != pid
+
+
 def test_each_call_has_what_it_printed_itself(calls: Ahead) -> None:
     calls.give("first", "import sys\n" + STALL.format(0.1))
     for number, key in enumerate(KEYS):

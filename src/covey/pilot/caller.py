@@ -9,7 +9,6 @@ looked up: a call costs a few system calls besides its own work.
 import binascii
 import os
 import socket
-import struct
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Deque, List, Optional, Tuple
@@ -246,7 +245,9 @@ class Caller:
         waiting = slot.waiting
         if len(out) + len(waiting) < MOST_AHEAD:
             slot.fetch()
-        if not waiting or len(out) >= MOST_AHEAD or worker.closed or slot.cramped():
+        if not waiting or len(out) >= MOST_AHEAD or worker.closed or worker.unfit:
+            return
+        if slot.cramped():
             return
         while waiting and len(out) < MOST_AHEAD:
             given = waiting[0]
@@ -330,9 +331,9 @@ class Caller:
             begun = out[min(len(answers), len(out) - 1)]
             slot.board.begin(slot.index, begun.number, worker.pid)
         for answer in answers:
-            if not out:
-                worker.unfit = True  # more than it was asked
-                return
+            if not out or worker.repeats(answer):
+                worker.unfit = True  # it says more than it was asked
+                continue
             slot.settle(out.popleft(), self._answered(task, worker, answer, now))
             if self.worker is not worker:
                 return
@@ -346,8 +347,8 @@ class Caller:
         outcome, code, message, result = "ok", 0, "", ""
         known = worker.greeted
         try:
-            wall_seconds, cpu_seconds, waits, body = worker.timed(answer, now)
-        except struct.error:
+            wall_seconds, cpu_seconds, waits, body = worker.timed(given.number, answer, now)
+        except ValueError:
             known, wall_seconds, cpu_seconds, waits, body = False, -1.0, 0.0, False, b""
         if known and kind == VALUE and len(body) <= MOST_INLINE:
             result = _object("value", body)

@@ -22,9 +22,10 @@ socket that keeps packets apart and does not block. A worker that knows of it sa
 
     slot, in the queue: LABEL, then the call, or @ + name
             LABEL: PACKED, or ON_LINE if no packet can hold the call: then it comes on the line;
-                   and a number that is the slot's own affair
+                   and a number, which is the slot's own affair
     worker: VALUE, FILE or ERROR, then HEAD, then its bytes or name as above
-            HEAD: how many seconds it took, the processor time used so far, whether it waits for GO
+            HEAD: the number of the call, how many seconds it took, the processor time used so far,
+                  whether it waits for GO
     slot, on the line:  GO             go on
 
 A worker that says nothing of it gets all calls on the line, one by one. So does every worker of a
@@ -94,7 +95,7 @@ BY_FILE = "@"
 CALL_FILE = ".covey-call"
 START_SECONDS = 300.0
 LENGTH = struct.Struct(">I")
-HEAD = struct.Struct(">dd?")
+HEAD = struct.Struct(">Qdd?")
 LABEL = struct.Struct(">cQ")
 
 

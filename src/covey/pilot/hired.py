@@ -47,8 +47,8 @@ def queue() -> Optional[Ends]:
 
 class Worker:
     __slots__ = (
-        "_poll", "_queue", "ahead", "closed", "cpu_seconds", "given", "greeted", "line", "pid",
-        "quiet", "served", "since", "unfit", "unread", "unsent", "untaken",
+        "_answered", "_poll", "_queue", "ahead", "closed", "cpu_seconds", "given", "greeted",
+        "line", "pid", "quiet", "served", "since", "unfit", "unread", "unsent", "untaken",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +68,7 @@ class Worker:
         self.unread = b""
         self.unsent = b""
         self.quiet = False  # it does not ring
+        self._answered = b""  # the number of the last call, as it is in answers
         self._queue = queue
         self._poll = select.poll()
         self._poll.register(line, select.POLLIN)
@@ -195,14 +196,24 @@ class Worker:
             self.closed = not data
             self.unread += data
 
-    def timed(self, answer: bytes, now: float) -> Tuple[float, float, bool, bytes]:
-        """How long the call took (-1: it does not say), and of the processor's time; whether the
-        worker waits to be told to go on; and what it says. Raises struct.error."""
+    def repeats(self, answer: bytes) -> bool:
+        """Whether it is another answer to the call that was answered last."""
+        return self.ahead and answer[1:9] == self._answered
+
+    def timed(self, number: int, answer: bytes, now: float) -> Tuple[float, float, bool, bytes]:
+        """Of the answer to that call: how long it took (-1: it does not say), and of the
+        processor's time; whether the worker waits to be told to go on; and what it says. Raises
+        ValueError."""
         before = self.cpu_seconds
         if not self.ahead:
             self.cpu_seconds = self._cpu_seconds()
             return -1.0, max(0.0, self.cpu_seconds - before), False, answer[1:]
-        wall_seconds, cpu_seconds, waits = HEAD.unpack_from(answer, 1)
+        if len(answer) <= HEAD.size:
+            raise ValueError("no head")
+        answered, wall_seconds, cpu_seconds, waits = HEAD.unpack_from(answer, 1)
+        if answered != number:
+            raise ValueError("not that call")
+        self._answered = answer[1:9]
         if not 0.0 <= wall_seconds <= now - self.since:
             wall_seconds = -1.0
         if before <= cpu_seconds < _MOST_SECONDS:

@@ -19,7 +19,7 @@ BY_FILE = b"@"
 MOST_INLINE = 40000
 MOST_PACKET = 60000
 LENGTH = struct.Struct(">I")
-HEAD = struct.Struct(">dd?")
+HEAD = struct.Struct(">Qdd?")
 LABEL = struct.Struct(">cQ")
 
 
@@ -75,6 +75,7 @@ class Queue:
         self._outputs = [os.dup(1), os.dup(2)]
         for output in self._outputs:
             os.lseek(output, 0, os.SEEK_END)
+        self._number = 0
         self._began = 0.0
 
     def about(self) -> Dict[str, Any]:
@@ -90,7 +91,8 @@ class Queue:
         if not size:
             return None
         self._began = time.monotonic()
-        if self._view[:1] == ON_LINE:
+        kind, self._number = LABEL.unpack_from(self._buffer)
+        if kind == ON_LINE:
             return self._line.receive()
         return self._view[LABEL.size : size]
 
@@ -98,7 +100,7 @@ class Queue:
         """Returns when the next call may begin. Raises BrokenPipeError when nobody is there."""
         wall_seconds = time.monotonic() - self._began
         waits = kind == FILE or self._printed()
-        head = HEAD.pack(wall_seconds, time.process_time(), waits)
+        head = HEAD.pack(self._number, wall_seconds, time.process_time(), waits)
         self._line.send(kind, head + data)
         if waits and self._line.receive() != GO:
             raise BrokenPipeError

@@ -1,7 +1,6 @@
 """Calls, without any process: the frames of a worker's line, and orders that differ in the call."""
 
 import socket
-import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -177,7 +176,7 @@ def test_what_a_worker_says_of_times_is_believed_within_reason(line: Line) -> No
     now = worker.since + 10.0
 
     def timed(wall: float, cpu: float) -> tuple[float, float]:
-        found = worker.timed(b"v" + HEAD.pack(wall, cpu, True) + b"value", now)
+        found = worker.timed(7, b"v" + HEAD.pack(7, wall, cpu, True) + b"value", now)
         assert found[2:] == (True, b"value")
         return found[:2]
 
@@ -188,8 +187,11 @@ def test_what_a_worker_says_of_times_is_believed_within_reason(line: Line) -> No
     assert timed(11.0, float("inf")) == (-1.0, 0.0)
     assert timed(-1.0, 1.0) == (-1.0, 0.0)
     assert timed(0.0, 3.5) == (0.0, 0.25)
-    with pytest.raises(struct.error):
-        worker.timed(b"vshort", now)
+    assert worker.repeats(b"e" + HEAD.pack(7, 0.0, 0.0, False))
+    assert not worker.repeats(b"e" + HEAD.pack(8, 0.0, 0.0, False))
+    for wrong in (b"v", b"vshort", b"v" + HEAD.pack(8, 0.0, 4.0, False)):
+        with pytest.raises(ValueError, match="no"):
+            worker.timed(7, wrong, now)
 
 
 def test_a_worker_is_told_to_go_on(line: Line) -> None:
