@@ -159,7 +159,7 @@ def test_short_calls_survive_whoever_is_killed(world: World, calls: Calls, victi
     calls.append(SHORT, SHORT_SECONDS)
     wait_until(lambda: world.ended() >= SHORT // 4, 60)
     if victim == "pilot":
-        kill(*world.pilots())
+        kill(world.pilots()[0])
     else:
         worker = world.tasks()[0]
         kill(worker if victim == "worker" else parent(worker))
