@@ -138,7 +138,8 @@ class Worker:
         numbers: Set[int] = set()
         while self.ahead and self._queue is not None:
             try:
-                label = self._queue[1].recv(LABEL.size)
+                # The flag is the worker's too: it might have changed it.
+                label = self._queue[1].recv(LABEL.size, socket.MSG_DONTWAIT)
             except OSError:
                 break
             if len(label) < LABEL.size:

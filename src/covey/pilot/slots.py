@@ -212,7 +212,8 @@ class Slots:
             data = os.pread(fd, most, start)
         finally:
             os.close(fd)
-        # The next task has the same file, but prints nothing before the board says so.
+        # The next task has the same file, but prints nothing before the board says so. (A call that
+        # was given ahead may, until the slot has heard that the one before it is over.)
         return data if self._board.begun(seat.index)[0] == number else b""
 
     def offer(self, order: Order) -> bool:
