@@ -25,7 +25,7 @@ from covey.pilot.calling import (
     frame,
 )
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 16  # more would be fetched from the system, and given back, each time
 _MOST_ANSWER = MOST_CALL + 1 + HEAD.size
 _MOST_SECONDS = 1e12
 _SCHEDULED = 2  # the clock that counts the processor's time of a process
