@@ -502,16 +502,21 @@ def test_the_worker_ends_with_its_slot_and_does_nothing_more(real: Real, tmp_pat
     assert Path(path).read_text().split() == ["first"]
 
 
-def test_an_older_pilot_gets_answers_as_before(tmp_path: Path) -> None:
-    """One that does not offer a queue."""
+ARGV = {
+    "a pilot that offers no queue": ["env", "-u", "COVEY_CALLS_AHEAD", "sh"],
+    "output that cannot be measured": ["sh", "-c", 'sh "$0" "$@" | cat'],
+}
+
+
+@pytest.mark.parametrize("argv", ARGV.values(), ids=ARGV)
+def test_a_worker_that_cannot_use_a_queue_gets_calls_one_by_one(
+    tmp_path: Path, argv: list[str]
+) -> None:
     harness = Harness(tmp_path / "slots", 1)
     path = tmp_path / NAME
     path.write_bytes(program())
-    argv = ["env", "-u", "COVEY_CALLS_AHEAD", "sh", str(path), sys.executable]
-    plan = harness.plan(ENV, calls=argv, ahead=True)
-    call = packed(os.getpid)
-    for key in KEYS[:2]:
-        harness.slots.offer(Order(key, plan, [], call=call))
-    first, second = (unpacked(value(one)) for one in harness.wait(*KEYS[:2]))
-    assert first == second
+    plan = harness.plan(ENV, calls=[*argv, str(path), sys.executable], ahead=True)
+    for key in KEYS[:5]:
+        harness.slots.offer(Order(key, plan, [], call=packed(os.getpid)))
+    assert len({unpacked(value(one)) for one in harness.wait(*KEYS[:5])}) == 1
     harness.close()

@@ -207,3 +207,10 @@ def test_parts_that_are_forgotten_become_one() -> None:
         numbering.values(7, 0)
     numbering.append(Segment(space=listed("c")))
     assert numbering.values(10, 0) == ["c"]
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_calls_are_given_ahead_unless_they_must_not_be_repeated(idempotent: bool) -> None:
+    table = Table()
+    bag = table.submit(a_bag("YQ==", idempotent=idempotent))
+    assert table.scheduler.state.bags[BagId(bag)].body.ahead == idempotent
