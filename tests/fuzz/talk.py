@@ -328,7 +328,7 @@ class Talk:
             if pilot.status is PilotStatus.SUSPECTED:
                 found[8][number][1] = PilotStatus.ACTIVE
         found += [
-            dict(state.hosts),
+            dict(state.machines),
             dict(state.tokens),
             self.server.tails.read(self.other_bag, -1, 0),
         ]
@@ -338,7 +338,7 @@ class Talk:
         """Of a picture: the other pilot, its bag, and what no pilot can change."""
         bags = [bag for bag in found[7] if bag[0] == self.other_bag]
         pilots = [pilot for pilot in found[8] if pilot[0].id == self.other]
-        return [found[0], found[3], found[6], bags, pilots, found[9], found[14:]]
+        return [found[0], found[3], found[6], bags, pilots, found[9], found[15:]]
 
 
 def out_of_range(value: Any) -> str:

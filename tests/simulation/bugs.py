@@ -389,12 +389,12 @@ def replicates_while_tasks_may_follow(right: Callable[..., bool], turn: Turn, ba
 
 @bug((dispatch, "may_have"), words="it is there already")
 def takes_two_pilots_for_two_hosts(
-    right: Callable[..., Match | None], turn: Turn, pilot: Pilot, bag: Bag, task: int
+    right: Callable[..., Match | None], turn: Turn, pilot: Pilot, bag: Bag, task: int, alike: Any
 ) -> Match | None:
     live = bag.live[task]
     bag.live[task] = [one for one in live if one.pilot == pilot.record.id]
     try:
-        return right(turn, pilot, bag, task)
+        return right(turn, pilot, bag, task, None)
     finally:
         bag.live[task] = live
 

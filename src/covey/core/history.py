@@ -47,7 +47,6 @@ def host_of(state: State, record: PilotRecord) -> Host:
     host = state.hosts.get(record.host)
     if host is None:
         host = state.hosts[record.host] = Host(record.host, History(site=record.site))
-    host.history.site = record.site
     return host
 
 
@@ -59,6 +58,7 @@ def note(turn: Turn, record: PilotRecord, end: End, sent: float, times: Times | 
     host = turn.state.hosts[record.host]
     found, fresh = host.history, host.fresh
     turn.state.unsaved[record.host] = None
+    found.site = record.site
     _decay(found, now)
     day = int(now // DAY)
     if found.day != day:

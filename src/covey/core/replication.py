@@ -145,6 +145,7 @@ def may_have(
     if blame.withheld(state, pilot, bag):
         return None
     if alike is not None:
-        return alike[bag.live[task][0].kind]
+        kind = bag.live[task][0].kind
+        return alike[kind] if kind < len(alike) else None
     face = matching.face_of(state, turn.now, pilot, bag.spec.owner)
     return matching.match_task(state, turn.now, pilot, bag, face, task)

@@ -306,6 +306,8 @@ class Candidate(Struct, frozen=True, eq=False):
     def match(self, kind: int) -> Match | None:
         if self.matches is None:
             return ANYWHERE
+        if kind >= len(self.matches):  # a class that came while tasks were being taken
+            return None
         found = self.matches[kind]
         return found if found is not None and found.rank == self.rank else None
 
