@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from covey import wire
-from covey.core import dispatch, ends, pilots, recovery
+from covey.core import ends, pilots, ranking, recovery
 from covey.core.model import PilotId
 from covey.server import auth
 from covey.server import pilots as calls
@@ -88,7 +88,7 @@ def believes_whoever_says_they_have_it(patch: pytest.MonkeyPatch) -> None:
 
 
 def sends_out_whatever_there_is(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(dispatch, "serves", lambda *_: True)
+    patch.setattr(ranking, "may_go", lambda _, __, bag: ranking.has_work(bag))
 
 
 def shows_whatever_is_printed(patch: pytest.MonkeyPatch) -> None:

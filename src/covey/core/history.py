@@ -27,6 +27,7 @@ SAVE_SECONDS = 30.0
 MOVING = 0.1  # the weight of the latest turnaround in its mean
 MEASURED = 3  # tasks of a class, before one can be called fast
 FASTEST = 100.0
+MOST_SECONDS = 1e7  # of CPU that a pilot is believed for one task
 DAY = 86400.0
 
 
@@ -69,7 +70,7 @@ def note(turn: Turn, record: PilotRecord, end: End, sent: float, times: Times | 
         found.turnaround = moved if found.last_done else seconds
         found.done += 1.0
         found.done_today += 1
-        found.cpu_seconds += max(0.0, end.cpu_seconds)
+        found.cpu_seconds += min(max(0.0, end.cpu_seconds), MOST_SECONDS)
         found.row, found.last_done = 0, now
         fresh.done += 1.0
         if times is not None and times.count >= MEASURED:
