@@ -56,6 +56,7 @@ EXPLAINED: list[tuple[str, Attributes, Attributes | None, str]] = [
     ('"%" < unparse(Job)', {"Job": "[]"}, None, "`unparse` writes one line"),
     ("stricmp(unparse(Job), 1)", {"Job": "{}"}, None, "`unparse` writes one line"),
     ("strcmp(1, unparse(a))", {"a": "{}"}, None, "`unparse` writes one line"),
+    ("unparse(hOST)", {"Host": "[a = unparse()]"}, None, "`unparse` writes one line"),
     (
         "size(unparse(a))",
         {"a": '"[\\n]" ? f({}, [], {{-1, [b = 2], -a, -1.5, ~1}, [b = {[]}; c = 1]})[{[]}] : -{}'},
