@@ -179,14 +179,16 @@ BAG = (
     ),
 )
 JOB = (
-    Attribute("Cores", "cores that the task needs", lambda s, t, j: j.bag.need(j.kind).cores),
-    Attribute("Memory", "MB of memory that it needs", lambda s, t, j: j.bag.need(j.kind).memory_mb),
-    Attribute("Disk", "MB of disk that it needs", lambda s, t, j: j.bag.need(j.kind).disk_mb),
-    Attribute("Gpus", "GPUs that it needs", lambda s, t, j: j.bag.need(j.kind).gpus),
+    Attribute("Cores", "cores that the task needs", lambda s, t, j: j.bag.needs[j.kind].cores),
+    Attribute(
+        "Memory", "MB of memory that it needs", lambda s, t, j: j.bag.needs[j.kind].memory_mb
+    ),
+    Attribute("Disk", "MB of disk that it needs", lambda s, t, j: j.bag.needs[j.kind].disk_mb),
+    Attribute("Gpus", "GPUs that it needs", lambda s, t, j: j.bag.needs[j.kind].gpus),
     Attribute(
         "TimeLimit",
         "seconds that it may run; 0: no limit",
-        lambda s, t, j: j.bag.need(j.kind).limit_seconds,
+        lambda s, t, j: j.bag.needs[j.kind].limit_seconds,
     ),
     Attribute(
         "MeanTime", "mean seconds of tasks like it", lambda s, t, j: j.bag.times[j.kind].mean

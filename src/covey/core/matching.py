@@ -274,7 +274,7 @@ def refresh(state: State, now: float, bag: Bag) -> None:
     if changed:
         bag.stamp += 1
         scene.bags += 1
-    bag.dirty, bag.seen_at, bag.seen_scene = False, now, scene.stamp
+    bag.dirty, bag.seen_scene = False, scene.stamp
 
 
 def _refresh_jobs(state: State, now: float, bag: Bag) -> bool:

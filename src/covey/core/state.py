@@ -149,8 +149,7 @@ class Bag(Struct, eq=False):
     # What its policy sees and has brought about (`matching`, `replication`, `blame`):
     stamp: int = 0  # grows when its ads change
     dirty: bool = True  # they may no longer be true
-    seen_at: float = 0.0  # when they last were, and what the scene's stamp was
-    seen_scene: int = -1
+    seen_scene: int = -1  # the scene's stamp when they last were
     jobs: list[Ad] = field(default_factory=list)  # by class: its ad
     tail: bool = False
     best_rate: float = 0.0  # the lowest error rate of hosts that can have its tasks, and when
@@ -189,9 +188,6 @@ class Bag(Struct, eq=False):
         spec = self.spec
         tries, overtimes = self.tries.get(task, 0), self.overtimes.get(task, 0)
         return tries > spec.retries or overtimes > spec.overtimes
-
-    def need(self, kind: int) -> Need:
-        return self.needs[kind]
 
     def chunk_of(self, task: int) -> int:
         """The first number of the task's chunk."""

@@ -27,10 +27,6 @@ class Misfortunes:
         factor = random.uniform(2.0, 6.0) if kind == "slow host" else random.uniform(10.0, 40.0)
         self._by_host[host] = _Trouble(kind, until, factor)
 
-    def is_black(self, host: str, now: float) -> bool:
-        trouble = self._by_host.get(host)
-        return trouble is not None and trouble.kind == "black hole" and now < trouble.until
-
     def bend(self, host: str, script: Script, limit: float, now: float) -> Script:
         """How a start there goes that would elsewhere go by this script."""
         trouble = self._by_host.get(host)
