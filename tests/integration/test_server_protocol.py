@@ -83,14 +83,21 @@ class Server:
         return int(found.content["bag"])
 
     def everything(self) -> list[Any]:
-        """All that can be seen: the API's views, less what only says when, and the record."""
+        """All that can be seen: the API's views, less what only says when, and the record.
+
+        Hosts by their names: what they have done before is written down on a beat of its own.
+        """
         seen: list[Any] = []
         for path in (BAGS, "/api/v1/pilots", "/api/v1/server"):
             seen.append(self.call("GET", path).content)
         for pilot in seen[1]:
             pilot["heard"] = 0
         tables = self.world.rows("SELECT name FROM sqlite_master WHERE type = 'table'")
-        return seen + [self.world.rows(f"SELECT * FROM {table}") for (table,) in sorted(tables)]
+        columns = {"hosts": "id, name"}
+        return seen + [
+            self.world.rows(f"SELECT {columns.get(table, '*')} FROM {table}")
+            for (table,) in sorted(tables)
+        ]
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
