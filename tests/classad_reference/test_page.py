@@ -45,6 +45,7 @@ def test_the_limits_are_those() -> None:
     context = Context()
     assert [int(number.replace(",", "")) for number in told.values()] == [
         context.steps,
+        context.work,
         context.depth,
         context.length,
         context.size,

@@ -125,6 +125,21 @@ def test_json_keeps_everything(made: Question) -> None:
 
 @MANY
 @given(QUESTIONS)
+def test_what_was_asked_before_makes_no_difference(made: Question) -> None:
+    """Though by then it is compiled: with little to compile allowed, so that it matters."""
+    text, ad, target = made.texts()
+    other = None if target is None else parse_ad(target)
+    read, around = parse(text), parse_ad(ad)
+    heard = []
+    for _ in range(2):
+        context = Context(now=NOW, work=12)
+        found = read.evaluate(around, other, context)
+        heard.append((repr(found), context.reason, context.making))
+    assert heard[0] == heard[1]
+
+
+@MANY
+@given(QUESTIONS)
 def test_no_expression_takes_more_than_its_steps(made: Question) -> None:
     text, ad, target = made.texts()
     context = Context(now=NOW, steps=200)
@@ -179,7 +194,7 @@ def test_its_own_depth_decides_and_not_the_stack_of_python(link: str) -> None:
     def evaluate(frames: int) -> str:
         if frames:
             return evaluate(frames - 1)
-        context = Context(steps=10**7)
+        context = Context(steps=10**7, work=10**7)
         ad.evaluate("a0", None, context)
         return context.reason
 

@@ -17,6 +17,7 @@ from covey.classad.values import ERROR, UNDEFINED, Context, Items, TooMuch, Valu
 Code = Callable[[Optional[Ad], Context], Value]
 Written = Tuple[str, int]  # an expression, and how deeply it nests
 NESTED = 12  # calls within calls in one function of generated source
+MAKING = 3  # what compiling a tree costs besides its operations and names
 INLINE = frozenset([bool, int, str])
 SPECIAL_NAMES = frozenset(
     ["my", "self", "parent", "root", "toplevel", "currenttime", "target", "other"]
@@ -64,6 +65,12 @@ def find_special(ad: Optional[Ad], name: str, context: Context) -> Value:
     return value
 
 
+def look(node: Reference, ad: Optional[Ad], context: Context) -> Value:
+    """The value of a mere name."""
+    start = context.root if node.absolute else ad
+    return (find_special if node.key in SPECIAL_NAMES else find)(start, node.key, context)
+
+
 def outermost(ad: Ad) -> Ad:
     while ad.parent is not None:
         ad = ad.parent
@@ -78,6 +85,8 @@ def run(node: Node, ad: Optional[Ad], context: Context, more: int = 0) -> Value:
     context.spent += node.size
     if context.left < node.depth or context.spent > context.steps:
         context.refuse()
+    if id(node) not in context.made:
+        context.once(id(node), node, MAKING + node.work)
     value = (node.code or compiled(node))(ad, context)
     context.left += levels
     return value
@@ -146,7 +155,7 @@ def call_bound(quick: Any, call: Any, fixed: List[Value], free: Value, context: 
     """A call with one argument that is no literal, for which the function has a short way."""
     if free.__class__ is str:
         try:
-            return quick(free)
+            return quick(free, context)
         except (KeyError, TypeError, ValueError):
             pass  # not in this case
     return call(context, [free if value is None else value for value in fixed])
@@ -262,6 +271,8 @@ def compiled(node: Node) -> Code:
     """The code of a tree, made when it is first asked for."""
     if node.code is None and isinstance(node, ListNode):
         node.code = partial(lazy_list, node.items)  # there is nothing to write
+    if node.code is None and isinstance(node, Reference) and node.scope is None:
+        node.code = partial(look, node)
     if node.code is None:
         writer = Writer()
         node.code = writer.compiled(writer.write(node)[0])
@@ -280,9 +291,10 @@ def settled(value: Value, context: Context) -> Value:
 def guarded(node: Node, ad: Optional[Ad], context: Context) -> Value:
     """The value of a tree; ERROR, with `context.reason`, where that is too much."""
     try:
-        context.spent = node.size
+        context.spent, context.making, context.made = node.size, 0, {}
         if node.size > context.steps:
             context.spend(0)
+        context.once(id(node), node, MAKING + node.work)
         value = (node.code or compiled(node))(ad, context)
         return settled(value, context) if isinstance(value, list) else value
     except (TooMuch, RecursionError) as error:

@@ -1,5 +1,5 @@
 """The tree that a text becomes. Nodes never change, know where they began in the text, how many
-nodes they are and how deep, and are equal when they say the same thing."""
+nodes they are and how deep, how much there is to compile, and are equal when they say the same."""
 
 from typing import Any, Callable, Optional, Tuple
 
@@ -10,7 +10,7 @@ class Node:
     """`says` is what a node says besides its `children`; `code` what it was compiled to, if so."""
 
     position = 0
-    size = depth = levels = 1
+    size = depth = levels = work = 1
     says: Any = ()
     children: Tuple["Node", ...] = ()
     code: Optional[Callable[[Any, Any], Value]] = None
@@ -19,6 +19,7 @@ class Node:
         self.says, self.children, self.position = says, children, position
         if children:
             self.size = 1 + sum(node.size for node in children)
+            self.work = 1 + sum(node.work for node in children)
             self.depth = 1 + max(node.depth for node in children)
             self.levels = 1 + self.depth // 36
 
@@ -79,3 +80,4 @@ class ListNode(Node):
     def __init__(self, items: Tuple[Node, ...], position: int = 0) -> None:
         self.items = items
         self.measure((), items, position)
+        self.work = 1  # each of the items is compiled when it is asked for

@@ -4,7 +4,7 @@
 error and times have classes of their own. A bool is an int in Python and none here: test it first.
 """
 
-from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Set
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Set
 
 Value = Any  # one of the above: checkers cannot keep bool and int apart
 
@@ -92,9 +92,11 @@ class Context:
         depth: int = 200,
         length: int = 100000,
         size: int = 10000,
+        work: int = 1000,
     ) -> None:
         self.now, self.random, self.zone = now, random, zone
         self.steps, self.depth, self.length, self.size = steps, depth, length, size
+        self.work = work
         self.no = False  # for this and the next, see `yes` in operators
         self.kept: Value = UNDEFINED
         self.busy: Set[Any] = (
@@ -106,8 +108,18 @@ class Context:
         """Makes ready for one evaluation: all limits count from here."""
         self.spent, self.left, self.reason = 0, self.depth, ""
         self.root, self.pair = root, pair  # the outermost ad; the two ads of a match
+        self.made: Dict[Any, Any] = {}
+        self.making = 0
         if self.busy:
             self.busy = set()
+
+    def once(self, key: Any, what: Any, work: int) -> None:
+        """Counts what is made ready once, code or a pattern. It is counted in each evaluation that
+        needs it, made or not: what a text is worth may not depend on what was asked before."""
+        self.made[key] = what  # held, so that no other can get its `id`
+        self.making += work
+        if self.making > self.work:
+            self.stop("more than %d operations and names in all that it needs" % self.work)
 
     def spend(self, steps: int) -> None:
         """Counts work done; beyond the budget the whole evaluation is over."""

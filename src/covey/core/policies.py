@@ -25,6 +25,7 @@ FACE = ("host", "pilot")
 TIMED = {"bag": {"age", "besterrorrate", "*"}, "job": {"*"}}
 NAMES = (*DISPATCH, *REPLICATION, TAIL)
 LONGEST = 5_000  # characters of one expression: one that is compiled while others wait
+MOST_WORK = 900  # operations and names: what it needs beside it must be compiled as well
 _ROLES = frozenset(role.lower() for role in ROLES)
 
 # What holds where neither the owner nor the preset says anything.
@@ -216,6 +217,9 @@ def parsed(name: str, text: str) -> Expression:
     if len(text) > LONGEST:
         raise InvalidBag(f"{name} has more than {LONGEST:,} characters")
     try:
-        return parse(text)
+        found = parse(text)
     except ClassAdError as error:
         raise InvalidBag(f"{name}: {error}") from error
+    if found.node.work > MOST_WORK:
+        raise InvalidBag(f"{name} has more than {MOST_WORK} operations and names")
+    return found

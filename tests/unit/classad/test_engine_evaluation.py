@@ -141,6 +141,31 @@ def test_too_much_is_an_error_and_soon(text: str) -> None:
     assert min(taken) < 0.02
 
 
+WORDY = [
+    "{}".format(" || ".join(f"(n{n} + (a{n}.b * 2) > c{n})" for n in range(150))),
+    "sum({{{}}})".format(", ".join(f"n{n} + 1" for n in range(300))),
+    'anyCompare("==", {{{}}}, true)'.format(
+        ", ".join(f'regexp("a{n}*b", "x")' for n in range(150))
+    ),
+    "{{{}}}".format(", ".join(f'regexp(strcat("a", "{n}*b"), "x")' for n in range(150))),
+]
+
+
+@pytest.mark.parametrize("text", WORDY, ids=lambda text: text[:16])
+def test_more_than_may_be_compiled_is_an_error(text: str) -> None:
+    for _ in range(2):
+        context = Context()
+        found = parse(text).evaluate(Ad(), None, context)
+        assert found is ERROR
+        assert "1000 operations and names" in context.reason
+    assert parse(text).evaluate(Ad(), None, Context(work=10**5)) is not ERROR
+
+
+def test_what_is_used_often_is_compiled_once() -> None:
+    ad = Ad({"hosts": [{"n": n} for n in range(300)]})
+    assert parse('countMatches(regexp("^[0-9]+$", string(n)), hosts)').evaluate(ad) == 300
+
+
 def test_a_long_chain_is_no_error() -> None:
     assert parse_ad(chain("a0 = 1", "a{0}", 199)).evaluate("a199") == 1
 

@@ -15,7 +15,9 @@ def _pattern(context: Context, text: str, options: str = "") -> Optional[Pattern
         context.spend(1000)
         context.reason = str(problem)
         return None
-    context.spend(found.cost)
+    if (text, options) not in context.made:
+        context.once((text, options), None, found.cost)
+    context.spend(4)
     return found
 
 
@@ -79,11 +81,17 @@ def _bind(constants: Sequence[Any]) -> Optional[Callable[..., Value]]:
     """A regexp with a literal pattern, for subjects that Python's own engine is safe for."""
     if len(constants) != 2 or constants[0].__class__ is not str or constants[1] is not None:
         return None
-    pattern = _pattern(Context(), constants[0])
+    text: str = constants[0]
+    made: List[Optional[Pattern]] = []
 
-    def call(subject: str) -> bool:
+    def call(subject: str, context: Optional[Context] = None) -> bool:
+        if not made:
+            made.append(_pattern(Context(), text))
+        pattern = made[0]
         if pattern is None or len(subject) > pattern.longest:
             raise ValueError("ask the general path")
+        if context is not None and (text, "") not in context.made:
+            context.once((text, ""), None, pattern.cost)
         return pattern.search(subject) is not None
 
     return call

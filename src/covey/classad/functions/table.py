@@ -10,7 +10,7 @@ class Function(NamedTuple):
     """`call(context, values)`; a lazy one is `call(context, nodes, evaluate)`. With fewer than
     `least` or more than `most` (None: no end) arguments the result is ERROR, and none of them is
     evaluated. `pure`: the same arguments give the same result. `bind(constants)` may give a
-    callable for the fast path."""
+    callable for the fast path, and for the general one with its context."""
 
     name: str
     call: Callable[..., Value]
