@@ -10,7 +10,15 @@ checks. Its size is limited and it has no loops, so it keeps the limits of an ev
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from covey.classad.ads import PLAIN, SMALL, Ad
-from covey.classad.evaluation import BINARY_NAMES, Writer, function_of, guarded, named, outermost
+from covey.classad.evaluation import (
+    BINARY_NAMES,
+    Writer,
+    function_of,
+    guarded,
+    named,
+    needed,
+    outermost,
+)
 from covey.classad.nodes import Call, Literal, Node, Operation, Reference
 from covey.classad.values import UNDEFINED, Context, Value, folded
 
@@ -227,8 +235,10 @@ class Policy:
         names: Dict[str, Any] = fast.writer.names
         names.update(ODD=ODD, ad=self.own, again=self.again, names=self.names)
         names.update(around=self.around.table, values=self.values)
-        exec(compile("\n".join(lines), "<policy>", "exec"), names)  # noqa: S102 # of our own making
-        self.evaluate, self.general = names["evaluate"], names["general"]
+        code = compile("\n".join(lines), "<policy>", "exec")
+        made = needed(code, names)
+        exec(code, made)  # noqa: S102 # of our own making
+        self.evaluate, self.general = made["evaluate"], made["general"]
 
     def again(self, *ads: Ad) -> Tuple[Value, ...]:
         self.compile()

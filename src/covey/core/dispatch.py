@@ -1,15 +1,15 @@
 """Which tasks a pilot gets, and when others must give some back.
 
 GridBot's Algorithm 1, per class of tasks: of the bags whose policy lets them run there, the best
-first (`ranking`); `Concurrency` is a running minimum down that order. Of one bag go out first the
-tasks that nobody has in time (`overdue`), then those that wait, the lowest number first, then
-running ones that may run twice (`offers`).
+first (`ranking`); `Concurrency` is a running minimum down that order, each owner's for the owner's
+own tasks. Of one bag go out first the tasks that nobody has in time (`overdue`), then those that
+wait, the lowest number first, then running ones that may run twice (`offers`).
 """
 
 from collections.abc import Iterator
 
 from covey.core import blame, matching, ranking
-from covey.core.fitting import serves, weight
+from covey.core.fitting import held_of, serves, weight
 from covey.core.lookahead import reserve
 from covey.core.model import AttemptId, BagId, BagStatus, PilotId, PilotStatus, TaskNumber
 from covey.core.ranking import has_work
@@ -31,21 +31,31 @@ def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
     if state.draining or not hungry(state, pilot):
         return taken
     most = pilot.load + _room(state, pilot)
-    limit = MOST_AHEAD  # tasks that it may hold: Concurrency, so far down the order
+    limits: dict[str, int] = {}  # of owners' tasks: Concurrency, so far down the order
     for candidate in _candidates(turn, pilot):
-        bag = candidate.bag
-        limit, ahead = _concurrency(candidate, limit)
+        bag, owner = candidate.bag, candidate.bag.spec.owner
+        limits[owner], ahead = _concurrency(candidate, limits.get(owner, MOST_AHEAD))
+        limit = limits[owner]
+        if limit < MOST_AHEAD:
+            limit += len(pilot.attempts) - held_of(state, pilot, owner)
         enough = most if bag.id in pilot.proven else min(most, pilot.record.slots)
         if ahead:  # its policy says how much is sent ahead
             enough = MOST_AHEAD
         if pilot.load >= enough or len(pilot.attempts) >= limit:
-            if pilot.load >= most or len(pilot.attempts) >= limit:
+            if pilot.load >= most or _nothing_more(state, pilot, limit):
                 break
             continue
         if blame.withheld(state, pilot, bag):
             enough = blame.share(turn, pilot, bag, enough)
         _take_from(turn, pilot, candidate, enough, limit, taken)
     return taken
+
+
+def _nothing_more(state: State, pilot: Pilot, limit: int) -> bool:
+    """Whether no bag further down the order can send to this pilot, which holds enough of one."""
+    if len(pilot.attempts) >= limit:
+        return bool(pilot.record.owner) or len(state.scene.owners) == 1
+    return not pilot.proven and not state.scene.limiting
 
 
 def _concurrency(candidate: Candidate, limit: int) -> tuple[int, bool]:

@@ -6,12 +6,20 @@ have enough.
 """
 
 from covey.core.model import Need, PilotRecord, TaskNumber
-from covey.core.state import Bag
+from covey.core.state import Bag, Pilot, State
 
 
 def serves(pilot: PilotRecord, bag: Bag) -> bool:
     """Whether the bag's tasks are for this pilot at all."""
     return pilot.owner in ("", bag.spec.owner)
+
+
+def held_of(state: State, pilot: Pilot, owner: str) -> int:
+    """How many tasks of this owner the pilot holds."""
+    if pilot.record.owner or len(state.scene.owners) == 1:
+        return len(pilot.attempts)
+    bags = [state.bags.get(one.bag) for one in pilot.attempts.values()]
+    return sum(bag is not None and bag.spec.owner == owner for bag in bags)
 
 
 def weight(need: Need, pilot: PilotRecord) -> int:

@@ -32,7 +32,7 @@ def matches(state: State, now: float, pilot: Pilot, bag: Bag, face: Face) -> lis
     if len(jobs) != len(bag.needs) or (policy.inward and stale(state, bag)):
         refresh(state, now, bag)
     key = _key(bag)
-    stamp = bag.stamp if key == bag.id else 0
+    stamp = bag.stamp if key.__class__ is int else 0
     found = face.found.get(key)
     if found is not None and found.bag == stamp and _holds(state, policy, face, found):
         found.face = face.stamp
@@ -83,10 +83,12 @@ def judged(compiled: Compiled, values: tuple[object, ...]) -> Match | None:
     requirements, rank, concurrency, deadline = compiled.places
     if requirements is not None and values[requirements] is not True:
         return None
-    limit = -1.0 if concurrency is None else as_number(values[concurrency], -1.0)
+    limit = None
+    if concurrency is not None and (said := as_number(values[concurrency], -1.0)) >= 0:
+        limit = int(said) if said < MOST_CONCURRENCY else MOST_CONCURRENCY
     return Match(
         0.0 if rank is None else as_number(values[rank], 0.0),
-        None if limit < 0 else int(limit) if limit < MOST_CONCURRENCY else MOST_CONCURRENCY,
+        limit,
         0.0 if deadline is None else max(0.0, as_number(values[deadline], 0.0)),
     )
 
@@ -212,6 +214,7 @@ def _look_anew(state: State) -> None:
     scene.policies = state.policies
     scene.asking = any(not bag.policy.plain for bag in state.bags.values())
     scene.ranking = any("Rank" in bag.policy.texts for bag in state.bags.values())
+    scene.limiting = any("Concurrency" in bag.policy.texts for bag in state.bags.values())
     scene.looks = {
         role: tuple(sorted(names | TABLE.get(role, {}).keys() if "*" in names else names))
         for role, names in looks.items()

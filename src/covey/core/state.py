@@ -352,6 +352,7 @@ class Scene(Struct, eq=False):
     bags: int = 0  # grows with every bag's stamp
     asking: bool = False  # whether any policy has something to say when tasks go out
     ranking: bool = False  # … and ranks them
+    limiting: bool = False  # … and says how many a pilot holds
     at: float = -1.0
     stamp: int = 0
     sites: dict[str, Ad] = field(default_factory=dict)

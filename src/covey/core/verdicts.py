@@ -8,7 +8,7 @@ from covey.classad import unparse
 from covey.classad.nodes import Node
 from covey.core import blame, matching
 from covey.core.findings import Near
-from covey.core.fitting import weight
+from covey.core.fitting import held_of, weight
 from covey.core.looking import Case, View
 from covey.core.model import Need, PilotRecord, PilotStatus
 from covey.core.state import Pilot, State
@@ -52,7 +52,7 @@ def judge(state: State, now: float, view: View, pilot: Pilot, classes: list[Case
         view.at(pilot, classes[fits[0]])
         return Verdict(pilot, REFUSED, sum(1 for _ in _lacking(view)))
     kind, until = FULL if pilot.load >= record.slots else FREE, blame.withheld(state, pilot, bag)
-    if len(pilot.attempts) >= limit:
+    if held_of(state, pilot, bag.spec.owner) >= limit:
         kind = LIMITED
     if until > now:
         kind = BANNED if bag.spec.owner in state.hosts[record.host].history.bans else RESTING

@@ -146,6 +146,30 @@ def test_concurrency_is_a_running_minimum_down_the_ranking() -> None:
     assert gets(table.enrol(8), 8) == [(high, 0), (low, 0), (low, 1)]
 
 
+def test_concurrency_of_one_owner_limits_no_other() -> None:
+    table = Table()
+    anns = table.submit(spec(9, owner="ann", policy=policy(concurrency="2")))
+    bobs = table.submit(spec(9, owner="bob"))
+    both = table.enrol(6)
+    assert gets(both, 6) == [(anns, 0), (anns, 1), (bobs, 0), (bobs, 1), (bobs, 2), (bobs, 3)]
+
+
+def test_concurrency_does_not_count_what_others_have_there() -> None:
+    table = Table()
+    bobs = table.submit(spec(3, owner="bob"))
+    both = table.enrol(6)
+    assert gets(both, 6) == [(bobs, 0), (bobs, 1), (bobs, 2)]
+    anns = table.submit(spec(9, owner="ann", policy=policy(concurrency="2")))
+    assert gets(both, 6) == [(anns, 0), (anns, 1)]
+
+
+def test_a_newcomer_is_not_offered_what_it_cannot_take() -> None:
+    table = Table()
+    bags = [table.submit(spec(9)) for _ in range(3)]
+    hand = table.enrol(2)
+    assert gets(hand, 9) == [(bags[0], 0), (bags[0], 1)]
+
+
 def test_concurrency_sends_more_than_there_are_slots() -> None:
     table = Table()
     bag = table.submit(spec(9, policy=policy(concurrency="2 * Pilot.Slots + 1")))
