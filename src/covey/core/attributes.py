@@ -68,7 +68,7 @@ STATISTICS = (
     ),
     Attribute(
         "LossRate",
-        "part of its recent tasks that were lost with a pilot",
+        "part of its recent tasks that were lost with a pilot, or late",
         lambda s, t, p: _part(history.loss_rate(s, host_of(s, p).history)),
     ),
     Attribute(

@@ -75,7 +75,7 @@ def settle(turn: Turn, pilot: Pilot, end: End) -> EndRecord | None:
             _forget_attempt(bag, attempt)
             blame.note(turn, pilot, bag, end.outcome)
         verdict = _judge(turn, pilot, bag, end, expected)
-    if attempt is not None:
+    if attempt is not None and not (attempt.expired and end.outcome == LOST):
         times = bag.times[attempt.kind] if bag is not None else None
         history.note(turn, pilot.record, end, attempt.sent, times)
     if attempt is not None and end.outcome == OK:

@@ -6,7 +6,8 @@ The rules:
 - A new host is taken to be like its site, a new site like all, and all like `PRIOR_ERRORS`: a rate
   is a mean that begins with `PRIOR_WEIGHT` attempts of the next larger whole. Nothing is undefined.
 - A task that returned unstarted, or was cancelled, says nothing. One that was lost with its pilot
-  says something of the host's life, nothing of its soundness.
+  says something of the host's life, nothing of its soundness; so does one that is not back by its
+  deadline (GridBot counts it as preempted), once, though it may still come.
 - Sites are summed up once a second.
 - It is written at most every `SAVE_SECONDS` for each host, and when the server ends. What a crash
   takes with it are some seconds of statistics.
@@ -84,6 +85,15 @@ def note(turn: Turn, record: PilotRecord, end: End, sent: float, times: Times | 
         found.failed_today += 1
         found.row, found.last_failed = found.row + 1, now
         fresh.failed += 1.0
+
+
+def note_late(turn: Turn, record: PilotRecord) -> None:
+    """An attempt there is not back by its deadline."""
+    host = turn.state.hosts[record.host]
+    turn.state.unsaved[record.host] = None
+    _decay(host.history, turn.now)
+    host.history.lost += 1.0
+    host.fresh.lost += 1.0
 
 
 def sum_up(turn: Turn) -> None:

@@ -17,7 +17,7 @@ between requests while `state.drawing` holds something.
 from heapq import heappop, heappush
 from random import Random
 
-from covey.core import blame, matching
+from covey.core import blame, history, matching
 from covey.core.actions import Note
 from covey.core.fitting import serves
 from covey.core.model import AttemptId, BagStatus, PilotStatus
@@ -55,6 +55,7 @@ def _expire(turn: Turn) -> None:
         if bag is None or attempt is None or attempt.cancelled:
             continue
         attempt.expired = True
+        history.note_late(turn, state.pilots[attempt.pilot].record)
         words = f"not back {attempt.deadline - attempt.sent:.0f} s after it was sent"
         note = Note("deadline passed", bag=bag.id, task=task, attempt=str(id_), detail=words)
         turn.note(note)

@@ -192,6 +192,18 @@ def test_an_attempt_past_its_deadline_is_sent_to_another_host_and_may_still_coun
     assert BagId(bag) not in table.scheduler.state.bags
 
 
+def test_a_deadline_that_passes_tells_of_the_host_once() -> None:
+    table = Table(lease_seconds=50)
+    table.submit(spec(2, policy=policy(deadline="30s")))
+    slow = table.enrol(host="slow")
+    assert len(gets(slow)) == 1
+    table.later(31)
+    found = table.scheduler.state.hosts["slow"].history
+    assert (found.done, found.failed, round(found.lost, 2)) == (0, 0, 1)
+    table.later(60)  # and the pilot is lost
+    assert (found.done, found.failed, round(found.lost, 2)) == (0, 0, 1)
+
+
 @pytest.mark.parametrize("retries", [0, 1])
 def test_a_repeat_that_fails_counts_and_is_repeated_while_there_are_retries(retries: int) -> None:
     """Nobody waits for the first attempt any more, though it has not ended."""
