@@ -5,9 +5,10 @@ from msgspec import Struct
 
 from covey.bagfile.gathering import Gathered
 from covey.bagfile.points import count_tasks, values_of
-from covey.bagfile.policy import ShownPolicy, show_policy
 from covey.bagfile.template import fill
+from covey.core import catalogue
 from covey.core.classes import classifier, needs_of
+from covey.core.findings import PolicyView
 from covey.core.model import Condition
 from covey.core.space import Scalar
 
@@ -64,7 +65,7 @@ class Description(Struct, kw_only=True):
     limits: Limits
     check: str
     setup: str
-    policy: ShownPolicy
+    policy: PolicyView
     open: bool
 
 
@@ -94,7 +95,7 @@ def describe(gathered: Gathered) -> Description:
         ),
         check=spec.check,
         setup=spec.setup,
-        policy=show_policy(spec.policy),
+        policy=catalogue.view(spec.policy),
         open=spec.open,
     )
 

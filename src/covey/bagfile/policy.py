@@ -7,10 +7,7 @@ mean something is for `covey policy check`: a host may publish any tag.
 
 import math
 import re
-from collections.abc import Iterator
 from typing import Any
-
-import msgspec
 
 from covey.bagfile.kinds import (
     NOTHING,
@@ -32,17 +29,12 @@ from covey.core.errors import InvalidBag
 from covey.core.model import BagSpec, PolicySpec, Segment
 from covey.core.policies import (
     DEFAULT_PRESET,
-    DEFAULTS,
-    EXPRESSIONS,
     LONGEST,
     PRESETS,
-    expand,
-    sticks,
 )
 
 _TIME = re.compile(r"\d+(?:\.\d+)?\s*[smhd]")  # as in core.policies
 _NOT_TIME = re.compile(r"\d+(?:\.\d+)?\s*[A-Za-z]+")  # to the language, 30M is 31,457,280
-CONDITIONS = ("only_sites", "avoid_sites", "only_hosts", "avoid_hosts")  # part of requirements
 
 
 class PresetOf:
@@ -198,50 +190,3 @@ def said(name: str, text: str) -> object:
     """The value of a key that was given as text, as in `--policy KEY=VALUE`."""
     flags: dict[str, object] = {"true": True, "false": False}
     return flags.get(text.strip().lower(), text) if name == "sticky_tail" else text
-
-
-# -- what it comes to ----------------------------------------------------------------------
-
-
-class ShownExpression(msgspec.Struct, kw_only=True):
-    name: str
-    text: str
-    source: str
-
-
-class ShownPolicy(msgspec.Struct, kw_only=True):
-    preset: str
-    own: bool  # whether anything at all was said
-    sticky_tail: bool
-    expressions: list[ShownExpression]
-    failover_sites: list[str]
-
-
-def show_policy(spec: PolicySpec) -> ShownPolicy:
-    """The expressions in force, and where each comes from. Raises InvalidBag as `expand` does."""
-    return ShownPolicy(
-        preset=spec.preset or DEFAULT_PRESET,
-        own=spec != PolicySpec(),
-        sticky_tail=sticks(spec),
-        expressions=list(_shown(spec)),
-        failover_sites=list(spec.failover_sites),
-    )
-
-
-def _shown(spec: PolicySpec) -> Iterator[ShownExpression]:
-    texts = expand(spec)
-    for field, name in EXPRESSIONS.items():
-        if name in texts:
-            yield ShownExpression(name=name, text=texts[name], source=_source(spec, field))
-
-
-def _source(spec: PolicySpec, field: str) -> str:
-    preset = spec.preset or DEFAULT_PRESET
-    names = CONDITIONS if field == "requirements" else ()
-    told = [f"policy.{name}" for name in (*names, field) if getattr(spec, name)]
-    if not getattr(spec, field):
-        if getattr(PRESETS[preset].policy, field):
-            told.append(f"preset {preset}")
-        elif EXPRESSIONS[field] in DEFAULTS:
-            told.append("default")
-    return ", ".join(told)

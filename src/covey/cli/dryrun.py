@@ -9,6 +9,7 @@ from covey.cli import formats
 from covey.cli.base import print_json
 from covey.cli.sending import add_all, size
 from covey.cli.tables import Column, render
+from covey.core.model import PolicySpec
 
 if TYPE_CHECKING:
     from covey.bagfile import Description, Gathered
@@ -129,16 +130,16 @@ def _facts(found: "Description") -> list[tuple[str, str]]:
 def _policy(found: "Description") -> list[str]:
     """The expressions in force, each with where it comes from."""
     policy = found.policy
-    lines = [f"policy    {policy.preset}{'' if policy.own else ' (nothing else was said)'}"]
-    if not policy.own:
-        return lines
+    if policy.policy == PolicySpec():
+        return [f"policy    {policy.preset} (nothing else was said)"]
+    lines = [f"policy    {policy.preset}"]
     for one in policy.expressions:
         text = " ".join(one.text.split())
-        lines.append(f"          {one.name} = {text}  ({one.source})")
+        lines.append(f"          {one.name} = {text}  ({', '.join(one.origins)})")
     if policy.sticky_tail:
         lines.append("          once in its tail, it stays there")
-    if policy.failover_sites:
-        sites = ", ".join(policy.failover_sites)
+    if policy.policy.failover_sites:
+        sites = ", ".join(policy.policy.failover_sites)
         lines.append(f"          tasks that fail for good are tried once more on {sites}")
     return lines
 

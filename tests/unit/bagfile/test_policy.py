@@ -2,7 +2,7 @@
 
 import pytest
 
-from covey.bagfile.policy import POLICY, PolicyOf, show_policy
+from covey.bagfile.policy import POLICY, PolicyOf
 from covey.core.errors import InvalidBag
 from covey.core.model import PolicySpec
 from covey.core.policies import PRESETS, Compiled, expand
@@ -136,25 +136,6 @@ def test_what_the_bag_does_not_allow() -> None:
     assert "bag.toml:3: policy: tasks of a bag that is not idempotent cannot be repl" in told
     told = complaint("[parameters]\nx = '1..5000'\n[policy]\nrank = 'Job.x'")
     assert "bag.toml:4: policy: the policy looks at x, with 5,000 different values" in told
-
-
-def test_where_expressions_come_from() -> None:
-    shown = show_policy(
-        PolicySpec(preset="reliable-tail", rank="3", only_sites=("a",), failover_sites=("b",))
-    )
-    assert (shown.preset, shown.own, shown.sticky_tail) == ("reliable-tail", True, True)
-    assert {one.name: one.source for one in shown.expressions} == {
-        "JobRequirements": "policy.only_sites, preset reliable-tail",
-        "Rank": "policy.rank",
-        "Concurrency": "preset reliable-tail",
-        "ReplicationRequirements": "preset reliable-tail",
-        "TailCondition": "default",
-        "MaxReplicas": "preset reliable-tail",
-    }
-    assert shown.failover_sites == ["b"]
-    plain = show_policy(PolicySpec())
-    assert (plain.preset, plain.own) == ("throughput", False)
-    assert {one.source for one in plain.expressions} == {"default"}
 
 
 def test_the_schema_knows_presets_and_keys() -> None:

@@ -114,8 +114,8 @@ def test_the_policy_in_force(here: Path) -> None:
     told = "\n".join(lines_of(found))
     for part in (
         "policy    fast-tail\n",
-        '  JobRequirements = member(Site.Name, {"a"})  (policy.only_sites)\n',
-        "  Rank = 1 + 2  (policy.rank)\n",
+        '  JobRequirements = member(Site.Name, {"a"})  (key only_sites)\n',
+        "  Rank = 1 + 2  (owner)\n",
         "  Concurrency = Tail ? Pilot.Slots : undefined  (preset fast-tail)\n",
         "  MaxReplicas = 3  (preset fast-tail)\n",
         "  TailCondition = !Open && JobsUnsent < Queue.Slots  (default)\n",
