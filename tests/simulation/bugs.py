@@ -40,7 +40,7 @@ from covey.core.model import (
     Verdict,
 )
 from covey.core.numbering import Numbering
-from covey.core.policies import Compiled
+from covey.core.policies import Places
 from covey.core.state import (
     Answering,
     Attempt,
@@ -355,9 +355,9 @@ def forgets_calls_that_may_be_tried_again(
 
 @bug((matching, "judged"), words="does not let it run")
 def takes_every_host_for_suitable(
-    right: Callable[..., Match | None], compiled: Compiled, values: tuple[object, ...]
+    right: Callable[..., Match | None], places: Places, values: tuple[object, ...]
 ) -> Match | None:
-    return right(compiled, values) or Match()
+    return right(places, values) or Match()
 
 
 @bug((dispatch, "_concurrency"), words="of them, by")

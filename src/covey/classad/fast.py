@@ -5,18 +5,21 @@ ads. What is not there, or not as expected, raises, and then the general path an
 agree by construction. Numbers in `quick` are small, and from how they are combined it follows how
 large a result can be: where that may leave the range in which integers and reals agree, the code
 checks. Its size is limited and it has no loops, so it keeps the limits of an evaluation as well.
+
+Literals are no part of the code but a table beside it. So policies that differ in numbers and names
+alone, as those of a thousand bags do, share one code, which stays in the processor's cache.
 """
 
+from functools import lru_cache
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from covey.classad.ads import PLAIN, SMALL, Ad
 from covey.classad.evaluation import (
     BINARY_NAMES,
-    Writer,
+    HELPERS,
     function_of,
     guarded,
     named,
-    needed,
     outermost,
 )
 from covey.classad.nodes import Call, Literal, Node, Operation, Reference
@@ -45,6 +48,16 @@ def checked(number: Any) -> Any:
     raise KeyError(number)
 
 
+SHARED: Dict[str, Any] = dict(
+    HELPERS, __builtins__={}, ODD=ODD, checked=checked, none=None, context=Context()
+)
+
+
+@lru_cache(1000)
+def code_of(source: str) -> Any:
+    return compile(source, "<policy>", "exec")
+
+
 class Fast:
     """Source for the fast path of an ad's attributes; a mark says what is wanted, as in `quick`."""
 
@@ -53,8 +66,11 @@ class Fast:
         self.used: List[str] = []
         self.within: List[str] = []
         self.size = self.depth = 0
-        self.writer = Writer()
-        self.writer.names.update(own=ad.quick, checked=checked, none=None, context=Context())
+        self.constants: List[Any] = []
+
+    def constant(self, value: Any) -> str:
+        self.constants.append(value)
+        return "k[%d]" % (len(self.constants) - 1)
 
     def text(self, node: Node, want: str) -> str:
         return self.write(node, want)[0]
@@ -84,7 +100,7 @@ class Fast:
         if mark == "#" and not -SAFE < value < SAFE:
             raise Unfit
         bound = abs(int(value)) + 1 if mark == "#" else 0
-        return ascii(folded(value)) if want == "$" else self.writer.literal(value), bound
+        return self.constant(folded(value) if want == "$" else value), bound
 
     def reference(self, node: Reference, want: str) -> Written:
         if node.absolute:
@@ -142,7 +158,7 @@ class Fast:
         if bound is None:
             raise Unfit
         free = [self.text(each, '"') for each in node.arguments if not isinstance(each, Literal)]
-        return "%s(%s)" % (self.writer.constant(bound), ", ".join(free))
+        return "%s(%s)" % (self.constant(bound), ", ".join(free))
 
     def operation(self, node: Operation, want: str) -> Written:
         op, nodes = node.op, node.operands
@@ -215,33 +231,35 @@ class Policy:
         ads = "".join("a%d, " % place for place in range(len(self.roles)))
         texts = []
         for name in self.names:
-            used, size = list(fast.used), fast.size
+            used, size, constants = list(fast.used), fast.size, list(fast.constants)
             try:
                 texts.append(fast.text(Reference(None, name), "="))
             except Unfit:
                 fast.used, fast.size, fast.within, fast.depth = used, size, [], 0
-                texts.append("general(%snames=[%a])[0]" % (ads, name))
+                fast.constants = constants
+                texts.append("general(%snames=%s)[0]" % (ads, fast.constant([name])))
         lines = [
-            "def evaluate(%s):" % ads,
-            " if ad.shape != %d: return again(%s)" % (self.own.shape, ads),
+            "def general(%snames=names, around=around, values=values):" % ads,
+            *[" around[%a] = a%d" % (role, place) for place, role in enumerate(self.roles)],
+            " return values(names)",
+            "def evaluate(%sk=k, ad=ad, shape=shape, own=own, general=general, again=again):" % ads,
+            " if ad.shape != shape: return again(%s)" % ads,
             " try:",
             *["  q{0} = a{0}.quick".format(self.roles.index(role)) for role in fast.used],
             "  return (%s)" % "".join(text + ", " for text in texts),
             " except ODD: return general(%s)" % ads,
-            "def general(%snames=names):" % ads,
-            *[" around[%a] = a%d" % (role, place) for place, role in enumerate(self.roles)],
-            " return values(names)",
         ]
-        names: Dict[str, Any] = fast.writer.names
-        names.update(ODD=ODD, ad=self.own, again=self.again, names=self.names)
-        names.update(around=self.around.table, values=self.values)
-        code = compile("\n".join(lines), "<policy>", "exec")
-        made = needed(code, names)
-        exec(code, made)  # noqa: S102 # of our own making
+        made: Dict[str, Any] = {"k": tuple(fast.constants), "ad": self.own, "own": self.own.quick}
+        self.shape = self.own.shape
+        made.update(shape=self.shape, again=self.again, names=self.names)
+        made.update(around=self.around.table, values=self.values)
+        exec(code_of("\n".join(lines)), SHARED, made)  # noqa: S102 # of our own making
         self.evaluate, self.general = made["evaluate"], made["general"]
 
     def again(self, *ads: Ad) -> Tuple[Value, ...]:
-        self.compile()
+        """From code that was made for another shape: somebody may hold on to it."""
+        if self.shape != self.own.shape:
+            self.compile()
         return self.evaluate(*ads)
 
     def values(self, names: Sequence[str]) -> Tuple[Value, ...]:

@@ -64,7 +64,7 @@ def hindrance(state: State, bag: Bag) -> str:
         return obvious.text
     if not waiting or bag.policy.plain or not state.pilots:
         return ""
-    if any(may_have(pilot, bag) is not False for pilot in can_see(state, bag)):
+    if any(may_have(state, pilot, bag) is not False for pilot in can_see(state, bag)):
         return ""
     return f"no host that is here meets its requirements; see: covey explain {bag.id}"
 

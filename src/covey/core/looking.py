@@ -184,13 +184,13 @@ def here(state: State, bag: Bag) -> list[Pilot]:
     """Pilots that could be asked for the bag's tasks; those that dispatch lets have some first."""
     there = (PilotStatus.ACTIVE, PilotStatus.SUSPECTED)
     found = [one for one in attributes.can_see(state, bag) if one.status in there]
-    return sorted(found, key=lambda one: not may_have(one, bag))
+    return sorted(found, key=lambda one: not may_have(state, one, bag))
 
 
-def may_have(pilot: Pilot, bag: Bag) -> bool | None:
+def may_have(state: State, pilot: Pilot, bag: Bag) -> bool | None:
     """What dispatch has found of it, if it was asked."""
     face = pilot.faces.get(bag.spec.owner)
-    found = matching.known(face, bag) if face is not None else None
+    found = matching.known(state, face, bag) if face is not None else None
     return None if found is None else any(match is not None for match in found)
 
 

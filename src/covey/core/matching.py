@@ -13,9 +13,8 @@ from covey.classad import Ad
 from covey.classad.values import UNDEFINED
 from covey.core import attributes
 from covey.core.attributes import STATISTICS, TABLE, Task
-from covey.core.model import BagId
-from covey.core.policies import FACE, Compiled
-from covey.core.state import ANYWHERE, Bag, Face, Found, Match, Pilot, State
+from covey.core.policies import FACE, Compiled, Places
+from covey.core.state import ANYWHERE, Bag, Face, Found, Kind, Match, Pilot, State
 
 MOST_CONCURRENCY = 1_000_000
 REFRESH_SECONDS = 1.0
@@ -28,29 +27,52 @@ _STATISTICS = frozenset(one.name.lower() for one in STATISTICS)
 def matches(state: State, now: float, pilot: Pilot, bag: Bag, face: Face) -> list[Match | None]:
     """By class of the bag: what its policy says, or None where it does not let them run there.
     `face` must be up to date (`face_of`)."""
+    kind = kind_of(state, bag)
+    if kind is not None:
+        site, user = state.scene.sites[pilot.record.site], state.scene.users[bag.spec.owner]
+        return alike(state, face, kind, site, user)
     policy, jobs = bag.policy, bag.jobs
     if len(jobs) != len(bag.needs) or (policy.inward and stale(state, bag)):
         refresh(state, now, bag)
-    key = _key(bag)
-    stamp = bag.stamp if key.__class__ is int else 0
-    found = face.found.get(key)
-    if found is not None and found.bag == stamp and _holds(state, policy, face, found):
+    found = face.found.get(bag.id)
+    if found is not None and found.bag == bag.stamp and _holds(state, policy, face, found):
         found.face = face.stamp
         return found.matches
     matches = [_match(state, now, pilot, bag, face, job) for job in jobs]
-    face.found[key] = Found(face.stamp, state.scene.stamp, stamp, matches)
+    face.found[bag.id] = Found(face.stamp, state.scene.stamp, bag.stamp, matches)
     return matches
 
 
-def _key(bag: Bag) -> BagId | str:
-    """Under which answers are kept: equal policies are answered alike."""
-    alike = len(bag.jobs) == 1 and not bag.policy.inward
-    return bag.policy.said if alike else bag.id
+def alike(state: State, face: Face, kind: Kind, site: Ad, user: Ad) -> list[Match | None]:
+    """What is said to all bags of a kind."""
+    found, scene = face.found.get(kind), state.scene
+    if found is not None and _holds(state, kind, face, found):
+        found.face = face.stamp
+        return found.matches
+    own = kind.ad
+    values = kind.evaluate(face.host, face.pilot, site, _NOTHING, user, scene.queue, own, own)
+    matches = [judged(kind.places, values)]
+    face.found[kind] = Found(face.stamp, scene.stamp, 0, matches)
+    return matches
 
 
-def known(face: Face, bag: Bag) -> list[Match | None] | None:
+def kind_of(state: State, bag: Bag) -> Kind | None:
+    """None where what is said to the bag is said to no other."""
+    policy = bag.policy
+    if policy.plain or policy.inward or policy.erratic or bag.classify is not None:
+        return None
+    kinds = state.scene.kinds
+    kind = kinds.get(policy.said)
+    if kind is None:
+        kind = kinds[policy.said] = Kind(
+            policy.dispatch.evaluate, policy.ad, policy.places, policy.sees, policy.outward
+        )
+    return kind
+
+
+def known(state: State, face: Face, bag: Bag) -> list[Match | None] | None:
     """What the policy said when the pilot last asked, if it has; perhaps no longer true."""
-    found = face.found.get(_key(bag))
+    found = face.found.get(kind_of(state, bag) or bag.id)
     return found.matches if found is not None else None
 
 
@@ -59,7 +81,7 @@ def stale(state: State, bag: Bag) -> bool:
     return bag.dirty or bag.seen_scene != state.scene.stamp or bag.policy.timed
 
 
-def _holds(state: State, policy: Compiled, face: Face, found: Found) -> bool:
+def _holds(state: State, policy: Compiled | Kind, face: Face, found: Found) -> bool:
     if policy.erratic or (policy.outward and found.scene != state.scene.stamp):
         return False
     if found.face >= face.stamp - 1:
@@ -74,26 +96,27 @@ def _match(state: State, now: float, pilot: Pilot, bag: Bag, face: Face, job: Ad
         policy.context.now, policy.context.random = now, state.random.random
     site, user = scene.sites[pilot.record.site], scene.users[bag.spec.owner]
     values = policy.evaluate(face.host, face.pilot, site, job, user, scene.queue, own, own)
-    return judged(compiled, values)
+    return judged(compiled.places, values)
 
 
-def judged(compiled: Compiled, values: tuple[object, ...]) -> Match | None:
+def judged(places: Places, values: tuple[object, ...]) -> Match | None:
     """Anything but true is no; a rank that is no number is the lowest of those that are; where
     Concurrency or Deadline is none, nothing is said."""
-    requirements, rank, concurrency, deadline = compiled.places
+    requirements, rank, concurrency, deadline = places
     if requirements is not None and values[requirements] is not True:
         return None
+    worth = 0.0 if rank is None else as_number(values[rank], 0.0)
     limit = None
     if concurrency is not None and (said := as_number(values[concurrency], -1.0)) >= 0:
         limit = int(said) if said < MOST_CONCURRENCY else MOST_CONCURRENCY
-    return Match(
-        0.0 if rank is None else as_number(values[rank], 0.0),
-        limit,
-        0.0 if deadline is None else max(0.0, as_number(values[deadline], 0.0)),
-    )
+    if deadline is None:
+        return Match(worth, limit)
+    return Match(worth, limit, max(0.0, as_number(values[deadline], 0.0)))
 
 
 def as_number(value: object, otherwise: float) -> float:
+    if value.__class__ is float and -_LARGEST <= value <= _LARGEST:
+        return value
     if value.__class__ in _NUMBERS and -_LARGEST <= value <= _LARGEST:
         return float(value)
     return otherwise

@@ -8,6 +8,7 @@ their neighbours and need no prefix. The ads beside it are the `ROLES`. `BOT` is
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -26,6 +27,8 @@ TIMED = {"bag": {"age", "besterrorrate", "*"}, "job": {"*"}}
 NAMES = (*DISPATCH, *REPLICATION, TAIL)
 LONGEST = 5_000  # characters of one expression: one that is compiled while others wait
 MOST_WORK = 900  # operations and names: what it needs beside it must be compiled as well
+# Where each of DISPATCH stands in what is evaluated, if it does.
+Places: TypeAlias = tuple[int | None, int | None, int | None, int | None]
 _ROLES = frozenset(role.lower() for role in ROLES)
 
 # What holds where neither the owner nor the preset says anything.
@@ -166,13 +169,15 @@ class Compiled:
         self.looks = self._looks(NAMES)  # at what, by role; "*": at all of it
         self.at_dispatch = self._looks(self.asked)
         self.mentioned = self._mentioned()  # every name in any path; "*": also whole ads
-        self.said = "\n".join(self.texts[name] for name in self.asked)
+        self.said = "\n".join(f"{name} = {self.texts[name]}" for name in self.asked)
         self.inward = bool(self.at_dispatch.keys() & {"bag", "job"})  # looks at its own bag
         self.outward = bool(self.at_dispatch.keys() & {"site", "user", "queue"})
         self.sees = frozenset(
             f"{role}.{name}" for role in FACE for name in self.at_dispatch.get(role, ())
         )  # of the pilot
-        self.places = [self.asked.index(name) if name in self.asked else None for name in DISPATCH]
+        self.places: Places = tuple(  # type: ignore[assignment] # one for each
+            self.asked.index(name) if name in self.asked else None for name in DISPATCH
+        )
         self.erratic = bool(self._calls(self.asked) & {"time", "random", "formattime"})
         # What it says of a task that is out holds for all of the task's class.
         self.by_class = not self.erratic and "job" not in self.at_dispatch

@@ -9,14 +9,14 @@ An owner's order on a pilot is kept until something changes that its policies lo
 
 from collections import Counter
 from collections.abc import Iterator
-from operator import attrgetter
+from operator import itemgetter
 
 from covey.core import matching
 from covey.core.model import BagId, BagStatus
-from covey.core.state import Bag, Candidate, Face, Pilot, State
+from covey.core.state import Bag, Candidate, Face, Pilot, Placed, State
 
 LAST = -float("inf")  # where no class may run
-_RANK = attrgetter("rank")
+_RANK = itemgetter(0)
 
 
 def candidates(state: State, now: float, pilot: Pilot) -> Iterator[Candidate]:
@@ -31,7 +31,7 @@ def candidates(state: State, now: float, pilot: Pilot) -> Iterator[Candidate]:
     owners = state.scene.owners
     if pilot.record.owner or len(owners) == 1:
         owner = pilot.record.owner or next(iter(owners))
-        return _those(state, pilot, order(state, now, pilot, owner))
+        return _those(state, pilot, owner, order(state, now, pilot, owner))
     return _in_turn(state, now, pilot)
 
 
@@ -49,8 +49,12 @@ def has_work(bag: Bag) -> bool:
     return bool(bag.next < bag.mark or any(bag.ready) or again)
 
 
-def _those(state: State, pilot: Pilot, found: list[Candidate]) -> Iterator[Candidate]:
-    return (one for one in found if may_go(state, pilot, one.bag))
+def _those(state: State, pilot: Pilot, owner: str, found: list[Placed]) -> Iterator[Candidate]:
+    bags = state.scene.owners.get(owner, [])
+    for rank, place, matches in found:
+        bag = bags[place][1]
+        if may_go(state, pilot, bag):
+            yield Candidate(bag, rank, matches, rank == LAST)
 
 
 def _in_turn(state: State, now: float, pilot: Pilot) -> Iterator[Candidate]:
@@ -62,8 +66,9 @@ def _in_turn(state: State, now: float, pilot: Pilot) -> Iterator[Candidate]:
         owner = bag.spec.owner
         if owner not in queues:
             found = order(state, now, pilot, owner)
-            queues[owner] = _those(state, pilot, found)
-            places.update(one.bag.id for one in found if not one.barren)
+            queues[owner] = _those(state, pilot, owner, found)
+            bags = state.scene.owners[owner]
+            places.update(bags[place][1].id for rank, place, _ in found if rank != LAST)
         for _ in range(places[bag.id]):
             one = next(queues[owner], None)
             if one is not None:
@@ -72,7 +77,7 @@ def _in_turn(state: State, now: float, pilot: Pilot) -> Iterator[Candidate]:
         yield from queue
 
 
-def order(state: State, now: float, pilot: Pilot, owner: str) -> list[Candidate]:
+def order(state: State, now: float, pilot: Pilot, owner: str) -> list[Placed]:
     """All bags of an owner, by their rank on this pilot."""
     face = matching.face_of(state, now, pilot, owner)
     scene = state.scene
@@ -81,25 +86,28 @@ def order(state: State, now: float, pilot: Pilot, owner: str) -> list[Candidate]
             matching.refresh(state, now, bag)
     stamps = (face.stamp, scene.stamp, scene.bags, scene.comings, scene.policies)
     if stamps != face.order_at or scene.restless:
-        face.order = _ranked(state, now, pilot, face, scene.owners.get(owner, []))
+        face.order = _ranked(state, now, pilot, face, owner)
         face.order_at = stamps
     return face.order
 
 
-def _ranked(state: State, now: float, pilot: Pilot, face: Face, bags: list[Bag]) -> list[Candidate]:
-    found: list[Candidate] = []
-    for bag in bags:
-        if bag.policy.plain:
-            found.append(Candidate(bag))
-            continue
-        matches = matching.matches(state, now, pilot, bag, face)
-        if len(matches) == 1 and (match := matches[0]) is not None:
-            found.append(Candidate(bag, match.rank, matches))
-            continue
-        ranks = dict.fromkeys(match.rank for match in matches if match is not None)
-        found += [Candidate(bag, rank, matches) for rank in ranks]
-        if not ranks:
-            found.append(Candidate(bag, LAST, matches, True))
+def _ranked(state: State, now: float, pilot: Pilot, face: Face, owner: str) -> list[Placed]:
+    """Bags that are asked with others of their kind are not even looked at."""
+    found: list[Placed] = []
+    scene = state.scene
+    bags = scene.owners.get(owner, [])
+    site, user = scene.sites[pilot.record.site], scene.users[owner]
+    for place, (kind, bag) in enumerate(bags):
+        if kind is not None:
+            matches = matching.alike(state, face, kind, site, user)
+            match = matches[0]
+            found.append((LAST if match is None else match.rank, place, matches))
+        elif bag.policy.plain:
+            found.append((0.0, place, None))
+        else:
+            matches = matching.matches(state, now, pilot, bag, face)
+            ranks = dict.fromkeys(match.rank for match in matches if match is not None)
+            found += [(rank, place, matches) for rank in ranks or (LAST,)]
     if len(face.found) > 2 * len(bags) + 100:  # of bags that are over
         face.found = {key: one for key, one in face.found.items() if one.face == face.stamp}
     found.sort(key=_RANK, reverse=True)
@@ -111,8 +119,11 @@ def _count(state: State) -> None:
     scene = state.scene
     scene.comings = state.comings
     scene.owners, scene.inward, scene.restless = {}, {}, False
+    before, scene.kinds = scene.kinds, {}
     for bag in state.bags.values():
-        scene.owners.setdefault(bag.spec.owner, []).append(bag)
+        if bag.policy.said in before:
+            scene.kinds[bag.policy.said] = before[bag.policy.said]
+        scene.owners.setdefault(bag.spec.owner, []).append((matching.kind_of(state, bag), bag))
         if not bag.policy.plain:
             scene.restless |= bag.policy.erratic
             if bag.policy.inward:

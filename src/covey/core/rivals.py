@@ -24,7 +24,7 @@ def _order(state: State, now: float, pilot: Pilot, ours: Bag) -> list[Candidate]
         if bag.policy.plain:
             found.append(Candidate(bag))
             continue
-        ranks = _known(pilot, bag)
+        ranks = _known(state, pilot, bag)
         if ranks is None and (asked < MOST_ASKED or bag is ours):
             asked += 1
             ranks = _ranks(state, now, pilot, bag)
@@ -43,10 +43,10 @@ def _in_turn(found: list[Candidate]) -> Iterator[Candidate]:
     return (queues[one.bag.spec.owner].pop(0) for one in found)
 
 
-def _known(pilot: Pilot, bag: Bag) -> list[float] | None:
+def _known(state: State, pilot: Pilot, bag: Bag) -> list[float] | None:
     """What dispatch found when the pilot last asked, if it has."""
     face = pilot.faces.get(bag.spec.owner)
-    found = matching.known(face, bag) if face is not None else None
+    found = matching.known(state, face, bag) if face is not None else None
     return None if found is None else [one.rank for one in found if one is not None]
 
 

@@ -6,7 +6,7 @@ bitmaps, plus one `Attempt` for each task that is out with a pilot.
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import TypeAlias
 
@@ -38,7 +38,7 @@ from covey.core.model import (
     TokenRecord,
 )
 from covey.core.numbering import Numbering
-from covey.core.policies import Compiled
+from covey.core.policies import Compiled, Places
 from covey.core.space import Scalar
 from covey.pilot.messages import Answer, Body, End, Followed
 
@@ -308,6 +308,22 @@ class Candidate(Struct, frozen=True, eq=False):
         return found if found is not None and found.rank == self.rank else None
 
 
+class Kind(Struct, eq=False):
+    """Bags whose policies say the same and look at nothing of their own: what is said of a pilot
+    holds for all of them. Few objects, for a thousand different ones are asked in a row."""
+
+    evaluate: Callable[..., tuple[object, ...]]
+    ad: Ad
+    places: Places
+    sees: frozenset[str]
+    outward: bool
+    erratic: bool = False
+
+
+# A rank, the place of the bag among its owner's, and what is said of its classes.
+Placed: TypeAlias = tuple[float, int, list[Match | None] | None]
+
+
 class Face(Struct, eq=False):
     """What the bags of one owner see of a pilot: its host's ad and its own, as far as policies look
     at them, and what those said. `stamp` grows when the ads change."""
@@ -323,8 +339,8 @@ class Face(Struct, eq=False):
     others: dict[str, Value] = field(default_factory=dict)  # … and what others do
     at: float = 0.0  # when the host's statistics were last looked at
     failures: int = 0  # in a row there, then
-    found: dict[BagId | str, "Found"] = field(default_factory=dict)
-    order: list[Candidate] = field(default_factory=list)  # the owner's bags, the best first
+    found: dict[BagId | Kind, "Found"] = field(default_factory=dict)
+    order: list[Placed] = field(default_factory=list)  # the owner's bags, the best first
     order_at: tuple[int, ...] = ()  # the stamps for which that holds
 
 
@@ -346,7 +362,8 @@ class Scene(Struct, eq=False):
     lasting: tuple[tuple[str, str], ...] = ()  # … what is as the pilot has said it
     policies: int = 0  # the count of changes for which this holds
     comings: int = -1  # the count for which the next two hold
-    owners: dict[str, list[Bag]] = field(default_factory=dict)  # their bags, oldest first
+    kinds: dict[str, Kind] = field(default_factory=dict)  # by what their policies say
+    owners: dict[str, list[tuple[Kind | None, Bag]]] = field(default_factory=dict)  # oldest first
     inward: dict[str, list[Bag]] = field(default_factory=dict)  # … whose policies look at them
     restless: bool = False  # some policy never says the same twice
     bags: int = 0  # grows with every bag's stamp
