@@ -58,6 +58,12 @@ def code_of(source: str) -> Any:
     return compile(source, "<policy>", "exec")
 
 
+@lru_cache(10000)
+def shared(_: type, value: Any) -> Any:
+    """Equal literals are one, which is in the cache: most policies say 0, 1 and 0.1."""
+    return value
+
+
 class Fast:
     """Source for the fast path of an ad's attributes; a mark says what is wanted, as in `quick`."""
 
@@ -69,7 +75,8 @@ class Fast:
         self.constants: List[Any] = []
 
     def constant(self, value: Any) -> str:
-        self.constants.append(value)
+        known = value.__class__ in (int, float, bytes, str)
+        self.constants.append(shared(value.__class__, value) if known else value)
         return "k[%d]" % (len(self.constants) - 1)
 
     def text(self, node: Node, want: str) -> str:
@@ -211,14 +218,22 @@ class Policy:
 
     `policy.evaluate(host, job)` gives their values, for roles ("Host", "Job"); `policy.general` the
     same by the general path. Plain values in any of the ads may change between evaluations, and so
-    may all else: that is noticed, and compiled again. `context` is for the general path; it is the
-    caller's to set. Not for several threads."""
+    may all else: that is noticed, and compiled again; unless the caller says that nothing will
+    change that they look at (`fixed`). `context` is for the general path; it is the caller's to
+    set. Not for several threads."""
 
     evaluate: Callable[..., Tuple[Value, ...]]
     general: Callable[..., Tuple[Value, ...]]
 
-    def __init__(self, ad: Ad, names: Sequence[str], roles: Sequence[str] = ("Host",)) -> None:
+    def __init__(
+        self,
+        ad: Ad,
+        names: Sequence[str],
+        roles: Sequence[str] = ("Host",),
+        fixed: bool = False,
+    ) -> None:
         self.context = Context()
+        self.fixed = fixed
         self.names = [name.lower() for name in names]
         self.roles = [role.lower() for role in roles]
         self.around = Ad((), ad.parent)
@@ -243,7 +258,7 @@ class Policy:
             *[" around[%a] = a%d" % (role, place) for place, role in enumerate(self.roles)],
             " return values(names)",
             "def evaluate(%sk=k, ad=ad, shape=shape, own=own, general=general, again=again):" % ads,
-            " if ad.shape != shape: return again(%s)" % ads,
+            *([] if self.fixed else [" if ad.shape != shape: return again(%s)" % ads]),
             " try:",
             *["  q{0} = a{0}.quick".format(self.roles.index(role)) for role in fast.used],
             "  return (%s)" % "".join(text + ", " for text in texts),

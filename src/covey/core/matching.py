@@ -29,8 +29,10 @@ def matches(state: State, now: float, pilot: Pilot, bag: Bag, face: Face) -> lis
     `face` must be up to date (`face_of`)."""
     kind = kind_of(state, bag)
     if kind is not None:
+        if kind in face.said and face.said_at == (face.stamp, state.scene.stamp):
+            return face.said[kind]
         site, user = state.scene.sites[pilot.record.site], state.scene.users[bag.spec.owner]
-        return alike(state, face, kind, site, user)
+        return [_ask(state, face, kind, site, user)]
     policy, jobs = bag.policy, bag.jobs
     if len(jobs) != len(bag.needs) or (policy.inward and stale(state, bag)):
         refresh(state, now, bag)
@@ -43,17 +45,34 @@ def matches(state: State, now: float, pilot: Pilot, bag: Bag, face: Face) -> lis
     return matches
 
 
-def alike(state: State, face: Face, kind: Kind, site: Ad, user: Ad) -> list[Match | None]:
-    """What is said to all bags of a kind."""
-    found, scene = face.found.get(kind), state.scene
-    if found is not None and _holds(state, kind, face, found):
-        found.face = face.stamp
-        return found.matches
-    own = kind.ad
-    values = kind.evaluate(face.host, face.pilot, site, _NOTHING, user, scene.queue, own, own)
-    matches = [judged(kind.places, values)]
-    face.found[kind] = Found(face.stamp, scene.stamp, 0, matches)
-    return matches
+def of_kinds(state: State, pilot: Pilot, face: Face, owner: str) -> list[list[Match | None] | None]:
+    """What is said to the owner's bags that are asked together with others; None for the rest."""
+    scene, before = state.scene, face.said
+    site, user = scene.sites[pilot.record.site], scene.users[owner]
+    face_at, scene_at = face.said_at
+    known, moved = face.stamp - face_at <= 1, scene.stamp != scene_at
+    changed = face.latest if face.stamp != face_at else ()
+    said: dict[Kind, list[Match | None]] = {}
+    answers: list[list[Match | None] | None] = []
+    for kind in scene.asked.get(owner, ()):
+        if kind is None:
+            answers.append(None)
+            continue
+        matches = said.get(kind)
+        if matches is None:
+            matches = before.get(kind) if known else None
+            if matches is None or (moved and kind.outward) or not kind.sees.isdisjoint(changed):
+                matches = [_ask(state, face, kind, site, user)]
+            said[kind] = matches
+        answers.append(matches)
+    face.said, face.said_at = said, (face.stamp, scene.stamp)
+    return answers
+
+
+def _ask(state: State, face: Face, kind: Kind, site: Ad, user: Ad) -> Match | None:
+    queue, none = state.scene.queue, _NOTHING
+    values = kind.evaluate(face.host, face.pilot, site, none, user, queue, none, none)
+    return judged(kind.places, values)
 
 
 def kind_of(state: State, bag: Bag) -> Kind | None:
@@ -65,14 +84,17 @@ def kind_of(state: State, bag: Bag) -> Kind | None:
     kind = kinds.get(policy.said)
     if kind is None:
         kind = kinds[policy.said] = Kind(
-            policy.dispatch.evaluate, policy.ad, policy.places, policy.sees, policy.outward
+            policy.dispatch.evaluate, policy.places, policy.sees, policy.outward
         )
     return kind
 
 
 def known(state: State, face: Face, bag: Bag) -> list[Match | None] | None:
     """What the policy said when the pilot last asked, if it has; perhaps no longer true."""
-    found = face.found.get(kind_of(state, bag) or bag.id)
+    kind = kind_of(state, bag)
+    if kind is not None:
+        return face.said.get(kind)
+    found = face.found.get(bag.id)
     return found.matches if found is not None else None
 
 
@@ -81,7 +103,7 @@ def stale(state: State, bag: Bag) -> bool:
     return bag.dirty or bag.seen_scene != state.scene.stamp or bag.policy.timed
 
 
-def _holds(state: State, policy: Compiled | Kind, face: Face, found: Found) -> bool:
+def _holds(state: State, policy: Compiled, face: Face, found: Found) -> bool:
     if policy.erratic or (policy.outward and found.scene != state.scene.stamp):
         return False
     if found.face >= face.stamp - 1:

@@ -184,7 +184,8 @@ class Compiled:
         self.timed = any(
             names & self.looks.get(role, set()) for role, names in TIMED.items()
         )  # what it sees of its bag changes as time passes
-        self.dispatch = Policy(self.ad, self.asked, ROLES)
+        # What is written into its ad is of the bag: one that does not look inward sees none of it.
+        self.dispatch = Policy(self.ad, self.asked, ROLES, fixed=not self.inward)
         self.replication = Policy(self.ad, REPLICATION, ROLES)
         self.tail = Policy(self.ad, (TAIL,), ROLES)
 

@@ -52,7 +52,7 @@ def has_work(bag: Bag) -> bool:
 def _those(state: State, pilot: Pilot, owner: str, found: list[Placed]) -> Iterator[Candidate]:
     bags = state.scene.owners.get(owner, [])
     for rank, place, matches in found:
-        bag = bags[place][1]
+        bag = bags[place]
         if may_go(state, pilot, bag):
             yield Candidate(bag, rank, matches, rank == LAST)
 
@@ -68,7 +68,7 @@ def _in_turn(state: State, now: float, pilot: Pilot) -> Iterator[Candidate]:
             found = order(state, now, pilot, owner)
             queues[owner] = _those(state, pilot, owner, found)
             bags = state.scene.owners[owner]
-            places.update(bags[place][1].id for rank, place, _ in found if rank != LAST)
+            places.update(bags[place].id for rank, place, _ in found if rank != LAST)
         for _ in range(places[bag.id]):
             one = next(queues[owner], None)
             if one is not None:
@@ -92,22 +92,23 @@ def order(state: State, now: float, pilot: Pilot, owner: str) -> list[Placed]:
 
 
 def _ranked(state: State, now: float, pilot: Pilot, face: Face, owner: str) -> list[Placed]:
-    """Bags that are asked with others of their kind are not even looked at."""
+    """Bags that are asked together with others are not even touched: a thousand of them would not
+    fit into the processor's cache."""
     found: list[Placed] = []
     scene = state.scene
     bags = scene.owners.get(owner, [])
-    site, user = scene.sites[pilot.record.site], scene.users[owner]
-    for place, (kind, bag) in enumerate(bags):
-        if kind is not None:
-            matches = matching.alike(state, face, kind, site, user)
-            match = matches[0]
+    for place, answer in enumerate(matching.of_kinds(state, pilot, face, owner)):
+        if answer is not None:
+            match, matches = answer[0], answer
             found.append((LAST if match is None else match.rank, place, matches))
-        elif bag.policy.plain:
+            continue
+        bag = bags[place]
+        if bag.policy.plain:
             found.append((0.0, place, None))
-        else:
-            matches = matching.matches(state, now, pilot, bag, face)
-            ranks = dict.fromkeys(match.rank for match in matches if match is not None)
-            found += [(rank, place, matches) for rank in ranks or (LAST,)]
+            continue
+        matches = matching.matches(state, now, pilot, bag, face)
+        ranks = dict.fromkeys(match.rank for match in matches if match is not None)
+        found += [(rank, place, matches) for rank in ranks or (LAST,)]
     if len(face.found) > 2 * len(bags) + 100:  # of bags that are over
         face.found = {key: one for key, one in face.found.items() if one.face == face.stamp}
     found.sort(key=_RANK, reverse=True)
@@ -118,12 +119,14 @@ def _count(state: State) -> None:
     """Bags have come or gone, or policies changed."""
     scene = state.scene
     scene.comings = state.comings
-    scene.owners, scene.inward, scene.restless = {}, {}, False
+    scene.owners, scene.asked, scene.inward, scene.restless = {}, {}, {}, False
     before, scene.kinds = scene.kinds, {}
     for bag in state.bags.values():
         if bag.policy.said in before:
             scene.kinds[bag.policy.said] = before[bag.policy.said]
-        scene.owners.setdefault(bag.spec.owner, []).append((matching.kind_of(state, bag), bag))
+        scene.owners.setdefault(bag.spec.owner, []).append(bag)
+        kind = matching.kind_of(state, bag)
+        scene.asked.setdefault(bag.spec.owner, []).append(kind)
         if not bag.policy.plain:
             scene.restless |= bag.policy.erratic
             if bag.policy.inward:

@@ -313,11 +313,9 @@ class Kind(Struct, eq=False):
     holds for all of them. Few objects, for a thousand different ones are asked in a row."""
 
     evaluate: Callable[..., tuple[object, ...]]
-    ad: Ad
     places: Places
     sees: frozenset[str]
     outward: bool
-    erratic: bool = False
 
 
 # A rank, the place of the bag among its owner's, and what is said of its classes.
@@ -339,7 +337,9 @@ class Face(Struct, eq=False):
     others: dict[str, Value] = field(default_factory=dict)  # … and what others do
     at: float = 0.0  # when the host's statistics were last looked at
     failures: int = 0  # in a row there, then
-    found: dict[BagId | Kind, "Found"] = field(default_factory=dict)
+    said: dict[Kind, list["Match | None"]] = field(default_factory=dict)
+    said_at: tuple[int, int] = (-1, -1)  # this stamp and the scene's, when all of that held
+    found: dict[BagId, "Found"] = field(default_factory=dict)
     order: list[Placed] = field(default_factory=list)  # the owner's bags, the best first
     order_at: tuple[int, ...] = ()  # the stamps for which that holds
 
@@ -361,9 +361,10 @@ class Scene(Struct, eq=False):
     statistics: tuple[tuple[str, str], ...] = ()  # … what is kept for a second
     lasting: tuple[tuple[str, str], ...] = ()  # … what is as the pilot has said it
     policies: int = 0  # the count of changes for which this holds
-    comings: int = -1  # the count for which the next two hold
+    comings: int = -1  # the count for which the next four hold
     kinds: dict[str, Kind] = field(default_factory=dict)  # by what their policies say
-    owners: dict[str, list[tuple[Kind | None, Bag]]] = field(default_factory=dict)  # oldest first
+    owners: dict[str, list[Bag]] = field(default_factory=dict)  # their bags, oldest first
+    asked: dict[str, list[Kind | None]] = field(default_factory=dict)  # … with what others
     inward: dict[str, list[Bag]] = field(default_factory=dict)  # … whose policies look at them
     restless: bool = False  # some policy never says the same twice
     bags: int = 0  # grows with every bag's stamp
