@@ -17,6 +17,8 @@ from covey.core.model import (
     History,
     JobId,
     JobRecord,
+    SiteRecord,
+    SiteSpec,
     PilotId,
     PilotRecord,
     PilotStatus,
@@ -143,6 +145,14 @@ class SaveJob(Struct, frozen=True):
     job: JobRecord
 
 
+class SaveSite(Struct, frozen=True):
+    site: SiteRecord
+
+
+class ForgetSite(Struct, frozen=True):
+    name: str
+
+
 class EndJob(Struct, frozen=True):
     job: JobId
     at: float
@@ -166,6 +176,8 @@ Change: TypeAlias = (
     | SavePilot
     | SavePilotStatus
     | SaveJob
+    | SaveSite
+    | ForgetSite
     | EndJob
 )
 
@@ -239,10 +251,22 @@ class LoadRows(Struct, frozen=True):
     stop: int
 
 
-class SubmitPilot(Struct, frozen=True):
-    """Start a site job that will enrol as a pilot."""
+class SubmitPilots(Struct, frozen=True):
+    """Start site jobs that will enrol as pilots: all of one site, and alike."""
 
-    job: JobRecord
+    jobs: tuple[JobRecord, ...]
+
+
+class CancelJobs(Struct, frozen=True):
+    """Take back site jobs, all of one site."""
+
+    jobs: tuple[JobRecord, ...]
+
+
+class DefineSites(Struct, frozen=True):
+    """These are the sites, from now on."""
+
+    sites: tuple[SiteSpec, ...]
 
 
 class Note(Struct, frozen=True):
@@ -257,4 +281,4 @@ class Note(Struct, frozen=True):
     detail: str = ""
 
 
-Action: TypeAlias = Write | Reply | Refuse | LoadBag | LoadRows | SubmitPilot | Note
+Action: TypeAlias = Write | Reply | Refuse | LoadBag | LoadRows | SubmitPilots | CancelJobs | DefineSites | Note
