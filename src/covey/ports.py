@@ -10,7 +10,15 @@ from msgspec import Struct
 
 from covey.core.actions import Change, LoadRows, Note, Refuse, Reply, Write
 from covey.core.events import Event
-from covey.core.model import BagId, BagSnapshot, JobRecord, PolicySpec, RequestId, SiteSpec, Snapshot
+from covey.core.model import (
+    BagId,
+    BagSnapshot,
+    JobRecord,
+    PolicySpec,
+    RequestId,
+    SiteSpec,
+    Snapshot,
+)
 from covey.wire import (
     BagView,
     FailureGroup,

@@ -17,8 +17,6 @@ from covey.core.model import (
     History,
     JobId,
     JobRecord,
-    SiteRecord,
-    SiteSpec,
     PilotId,
     PilotRecord,
     PilotStatus,
@@ -26,6 +24,8 @@ from covey.core.model import (
     RequestId,
     Rows,
     Segment,
+    SiteRecord,
+    SiteSpec,
     TokenRecord,
 )
 from covey.pilot.messages import Answer, Enrolled, Left
@@ -201,13 +201,19 @@ class Done(Struct, frozen=True):
     count: int
 
 
+class Tried(Struct, frozen=True):
+    """A pilot is being started, for somebody to see."""
+
+    job: JobId
+
+
 class Issued(Struct, frozen=True):
     """A token is valid, and durably so."""
 
     id: int
 
 
-ReplyMessage: TypeAlias = Answer | Enrolled | Left | Submitted | Done | Issued
+ReplyMessage: TypeAlias = Answer | Enrolled | Left | Submitted | Done | Tried | Issued
 
 
 class Reply(Struct, frozen=True):
@@ -281,4 +287,6 @@ class Note(Struct, frozen=True):
     detail: str = ""
 
 
-Action: TypeAlias = Write | Reply | Refuse | LoadBag | LoadRows | SubmitPilots | CancelJobs | DefineSites | Note
+Action: TypeAlias = (
+    Write | Reply | Refuse | LoadBag | LoadRows | SubmitPilots | CancelJobs | DefineSites | Note
+)

@@ -432,6 +432,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     hosts: dict[str, str] = {}  # machine -> the name under which it is known
     histories: dict[str, History] = {}  # by the host's name
     tokens: tuple[TokenRecord, ...] = ()  # not revoked; some may have expired
+    sites: tuple[SiteRecord, ...] = ()  # that were added, or are not simply on
     next_token: int = 1
 
 
@@ -453,5 +454,4 @@ class Settings(Struct, frozen=True, kw_only=True):
     ban_seconds: float = 3600.0  # T: the longest
     ban_growth: float = 650.0  # C: how fast they become longer
     batch: bool = False  # when work comes, give it to the best of those who wait, not the first
-    local_pilots: int = 0
-    local_slots: int = 1
+    sites: tuple[SiteSpec, ...] = ()  # those of the configuration

@@ -1,9 +1,9 @@
 """What a kind of site is made of: a *driver* builds commands and reads answers.
 
-Drivers have no state and do no I/O: the same question gives the same command, the same text the same
-answer, so they are tested with recorded text, and one seam runs the commands here or over SSH (see
-`shell`). Another package adds its own by an entry point in the group `covey.sites`, which names a
-`Driver` (`examples/site-plugin`).
+Drivers have no state and do no I/O: the same question gives the same command, the same text the
+same answer, so they are tested with recorded text, and one seam runs the commands here or over SSH
+(see `shell`). Another package adds its own by an entry point in the group `covey.sites`, which
+names a `Driver` (`examples/site-plugin`).
 
 A *batch* is one submission: jobs that are alike but for their names, one or many. Its script is the
 same for all of them; where the batch system counts the elements of an array, `Batch.index` is the
