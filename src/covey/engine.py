@@ -8,7 +8,18 @@ again until that works. Then it goes on as after a restart: pilots are heard, th
 
 from typing import assert_never
 
-from covey.core.actions import Action, LoadBag, LoadRows, Note, Refuse, Reply, SubmitPilot, Write
+from covey.core.actions import (
+    Action,
+    CancelJobs,
+    DefineSites,
+    LoadBag,
+    LoadRows,
+    Note,
+    Refuse,
+    Reply,
+    SubmitPilots,
+    Write,
+)
 from covey.core.events import (
     BagLoaded,
     BagSubmitted,
@@ -24,6 +35,10 @@ from covey.core.events import (
     ResumeRequested,
     RetryRequested,
     SegmentAppended,
+    SiteRemoved,
+    SiteSaved,
+    SiteStatusRequested,
+    SiteTried,
     SyncReceived,
     Ticked,
     TokenIssued,
@@ -58,6 +73,10 @@ Request = (
     | PurgeRequested
     | TokenIssued
     | TokenRevoked
+    | SiteSaved
+    | SiteStatusRequested
+    | SiteRemoved
+    | SiteTried
     | PilotDismissed
     | PilotEnrolled
     | SyncReceived
@@ -114,8 +133,8 @@ class Engine:
         self.scheduler, actions = Scheduler.recover(snapshot, self._settings, now)
         self.trouble = ""
         self._log.note(Note("server ready", detail=f"epoch {snapshot.epoch}"))
-        self._sites.watch(snapshot.jobs)
         self._carry_out(actions)
+        self._sites.watch(snapshot.jobs)
 
     def _halt(self, trouble: str) -> None:
         self.scheduler = None
@@ -145,8 +164,12 @@ class Engine:
                     self._store.load(request, bag)
                 case LoadRows():
                     self._tables.load(action)
-                case SubmitPilot(job):
-                    self._sites.submit(job)
+                case SubmitPilots(jobs):
+                    self._sites.submit(jobs)
+                case CancelJobs(jobs):
+                    self._sites.cancel(jobs)
+                case DefineSites(sites):
+                    self._sites.define(sites)
                 case Note():
                     self._log.note(action)
                 case _:

@@ -10,7 +10,15 @@ from msgspec import Struct
 
 from covey.core.actions import Change, LoadRows, Note, Refuse, Reply, Write
 from covey.core.events import Event
-from covey.core.model import BagId, BagSnapshot, JobRecord, PolicySpec, RequestId, Snapshot
+from covey.core.model import (
+    BagId,
+    BagSnapshot,
+    JobRecord,
+    PolicySpec,
+    RequestId,
+    SiteSpec,
+    Snapshot,
+)
 from covey.wire import (
     BagView,
     FailureGroup,
@@ -90,12 +98,25 @@ class Replies(Protocol):
 
 
 class Sites(Protocol):
-    def submit(self, job: JobRecord) -> None:
-        """Answers JobSubmitted or JobRefused, later JobEnded."""
+    """docs/decisions/0014-pilots-by-demand.md has the rules."""
+
+    def define(self, sites: tuple[SiteSpec, ...]) -> None:
+        """These are the sites, from now on: called before anything else, and when they change.
+        Answers, whenever that is news, SiteFailed or SiteAnswered."""
+        ...
+
+    def submit(self, jobs: tuple[JobRecord, ...]) -> None:
+        """Jobs of one site, alike. Answers JobSubmitted or JobRefused for each, or nothing while
+        nobody knows; later JobStarted, JobRequeued, and at the end JobEnded or JobVanished."""
         ...
 
     def watch(self, jobs: tuple[JobRecord, ...]) -> None:
-        """Jobs submitted by an earlier server: answers JobEnded for each when it is over."""
+        """Jobs submitted by an earlier server, or so it seems: answers the same as for `submit`.
+        What else the sites have of ours is cancelled."""
+        ...
+
+    def cancel(self, jobs: tuple[JobRecord, ...]) -> None:
+        """Jobs of one site, together. When they are over that is told as always."""
         ...
 
 

@@ -10,19 +10,22 @@ from msgspec import Struct, field
 
 from covey.core.actions import (
     Action,
+    CancelJobs,
     Change,
+    DefineSites,
     LoadBag,
     LoadRows,
     Note,
     Refuse,
     Reply,
     ReplyMessage,
-    SubmitPilot,
+    SubmitPilots,
     Write,
 )
 from covey.core.events import BagLoaded, Committed, Event, RowsLoaded, Ticked
 from covey.core.model import History, JobId, RequestId, Settings
 from covey.core.scheduler import Scheduler
+from covey.core.sites import local_site
 from covey.core.space import Scalar
 from covey.core.state import Bag, Pilot
 from covey.pilot.messages import Answer, End, Held, Need, Sync
@@ -41,8 +44,7 @@ SETTINGS = Settings(
     buffer_seconds=5.0,
     ban_seconds=40.0,
     ban_growth=20.0,
-    local_pilots=1,
-    local_slots=2,
+    sites=(local_site(1, 2),),
 )
 
 
@@ -190,8 +192,10 @@ class Bench:
                     self.loads.append((self.scheduler.state.writes, action))
                 case LoadRows():
                     self.rows.append(action)
-                case SubmitPilot(job):
-                    self.jobs[job.id] = None
+                case SubmitPilots(jobs):
+                    self.jobs |= {job.id: None for job in jobs}
+                case CancelJobs() | DefineSites():
+                    pass
                 case Note():
                     pass
 

@@ -24,6 +24,8 @@ from covey.core.model import (
     RequestId,
     Rows,
     Segment,
+    SiteRecord,
+    SiteSpec,
     TokenRecord,
 )
 from covey.pilot.messages import Answer, Enrolled, Left
@@ -143,6 +145,14 @@ class SaveJob(Struct, frozen=True):
     job: JobRecord
 
 
+class SaveSite(Struct, frozen=True):
+    site: SiteRecord
+
+
+class ForgetSite(Struct, frozen=True):
+    name: str
+
+
 class EndJob(Struct, frozen=True):
     job: JobId
     at: float
@@ -166,6 +176,8 @@ Change: TypeAlias = (
     | SavePilot
     | SavePilotStatus
     | SaveJob
+    | SaveSite
+    | ForgetSite
     | EndJob
 )
 
@@ -189,13 +201,19 @@ class Done(Struct, frozen=True):
     count: int
 
 
+class Tried(Struct, frozen=True):
+    """A pilot is being started, for somebody to see."""
+
+    job: JobId
+
+
 class Issued(Struct, frozen=True):
     """A token is valid, and durably so."""
 
     id: int
 
 
-ReplyMessage: TypeAlias = Answer | Enrolled | Left | Submitted | Done | Issued
+ReplyMessage: TypeAlias = Answer | Enrolled | Left | Submitted | Done | Tried | Issued
 
 
 class Reply(Struct, frozen=True):
@@ -239,10 +257,22 @@ class LoadRows(Struct, frozen=True):
     stop: int
 
 
-class SubmitPilot(Struct, frozen=True):
-    """Start a site job that will enrol as a pilot."""
+class SubmitPilots(Struct, frozen=True):
+    """Start site jobs that will enrol as pilots: all of one site, and alike."""
 
-    job: JobRecord
+    jobs: tuple[JobRecord, ...]
+
+
+class CancelJobs(Struct, frozen=True):
+    """Take back site jobs, all of one site."""
+
+    jobs: tuple[JobRecord, ...]
+
+
+class DefineSites(Struct, frozen=True):
+    """These are the sites, from now on."""
+
+    sites: tuple[SiteSpec, ...]
 
 
 class Note(Struct, frozen=True):
@@ -257,4 +287,6 @@ class Note(Struct, frozen=True):
     detail: str = ""
 
 
-Action: TypeAlias = Write | Reply | Refuse | LoadBag | LoadRows | SubmitPilot | Note
+Action: TypeAlias = (
+    Write | Reply | Refuse | LoadBag | LoadRows | SubmitPilots | CancelJobs | DefineSites | Note
+)

@@ -18,6 +18,8 @@ from covey.core.model import (
     RequestId,
     Role,
     Segment,
+    SiteSpec,
+    SiteStatus,
 )
 from covey.core.space import Scalar
 from covey.pilot.messages import Enrol, Leave, Sync
@@ -176,11 +178,28 @@ class RowsFailed(Struct, frozen=True):
 
 
 class JobSubmitted(Struct, frozen=True):
+    """The job waits at its site, which calls it so; also news of one that was submitted by an
+    earlier server, or of which we were unsure."""
+
+    job: JobId
+    handle: str = ""
+
+
+class JobStarted(Struct, frozen=True):
+    """The site says that it runs."""
+
     job: JobId
 
 
+class JobRequeued(Struct, frozen=True):
+    """It ran, and waits again; its pilot is no more."""
+
+    job: JobId
+    reason: str
+
+
 class JobRefused(Struct, frozen=True):
-    """The site would not take the job."""
+    """The site would not take the job: it is surely not there."""
 
     job: JobId
     reason: str
@@ -191,6 +210,56 @@ class JobEnded(Struct, frozen=True):
 
     job: JobId
     reason: str
+
+
+class JobVanished(Struct, frozen=True):
+    """The site no longer lists the job, or never did; how it ended nobody knows."""
+
+    job: JobId
+    reason: str
+
+
+class SiteFailed(Struct, frozen=True):
+    """Nothing can be had of a site: its commands fail, or its credentials are gone. Said once for
+    each time that it was tried."""
+
+    site: str
+    reason: str
+
+
+class SiteAnswered(Struct, frozen=True):
+    """A site that had failed has answered; also its first answer."""
+
+    site: str
+
+
+class SiteSaved(Struct, frozen=True):
+    """Somebody adds a site, or changes one that was added so."""
+
+    request: RequestId
+    spec: SiteSpec
+
+
+class SiteStatusRequested(Struct, frozen=True):
+    """On again, paused, or to be drained."""
+
+    request: RequestId
+    site: str
+    status: SiteStatus
+
+
+class SiteRemoved(Struct, frozen=True):
+    """What waits there is taken back and its pilots end; then it is gone."""
+
+    request: RequestId
+    site: str
+
+
+class SiteTried(Struct, frozen=True):
+    """`covey site test`: one pilot there, whatever the demand."""
+
+    request: RequestId
+    site: str
 
 
 class DrainRequested(Struct, frozen=True):
@@ -228,8 +297,17 @@ Event: TypeAlias = (
     | RowsLoaded
     | RowsFailed
     | JobSubmitted
+    | JobStarted
+    | JobRequeued
     | JobRefused
     | JobEnded
+    | JobVanished
+    | SiteFailed
+    | SiteAnswered
+    | SiteSaved
+    | SiteStatusRequested
+    | SiteRemoved
+    | SiteTried
     | DrainRequested
     | DrawContinued
     | Ticked

@@ -29,6 +29,7 @@ from covey.core.looking import (
 )
 from covey.core.model import BagStatus, Need, PilotStatus
 from covey.core.rivals import before, behind
+from covey.core.sites import LOCAL
 from covey.core.state import Attempt, Bag, State
 from covey.core.verdicts import (
     ABLE,
@@ -71,10 +72,14 @@ def hindrance(state: State, bag: Bag) -> str:
 
 def _nobody(state: State, bag: Bag, waiting: Sequence[Need]) -> Reason | None:
     """What can be said without asking any policy."""
-    if not state.pilots and state.settings.local_pilots:
-        if state.job_failures < 2:
+    placing = [site for site in state.sites.values() if site.record.spec.driver != "manual"]
+    if not state.pilots and placing:
+        failing = [site for site in placing if site.failures > 1 or site.unanswered]
+        if len(failing) < len(placing):
             return None  # one is on its way
-        words = f"pilots do not get to work on this machine: {state.job_problem}"
+        name, problem = failing[0].record.spec.name, failing[0].unanswered or failing[0].problem
+        where = "on this machine" if name == LOCAL else f"at site {name}"
+        words = f"pilots do not get to work {where}: {problem}"
         return Reason(kind="no pilot", text=words)
     if not waiting:
         return None

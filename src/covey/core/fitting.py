@@ -5,8 +5,23 @@ memory or of the GPUs, takes several slots. A pilot that does not say how much i
 have enough.
 """
 
+from typing import Protocol
+
 from covey.core.model import Need, PilotRecord, TaskNumber
 from covey.core.state import Bag, Pilot, State
+
+
+class Roomy(Protocol):
+    """What has slots and all else that tasks need: a pilot, or one that is yet to come."""
+
+    @property
+    def slots(self) -> int: ...
+    @property
+    def memory_mb(self) -> int: ...
+    @property
+    def disk_mb(self) -> int: ...
+    @property
+    def gpus(self) -> int: ...
 
 
 def serves(pilot: PilotRecord, bag: Bag) -> bool:
@@ -22,7 +37,7 @@ def held_of(state: State, pilot: Pilot, owner: str) -> int:
     return sum(bag is not None and bag.spec.owner == owner for bag in bags)
 
 
-def weight(need: Need, pilot: PilotRecord) -> int:
+def weight(need: Need, pilot: Roomy) -> int:
     """How many slots of the pilot a task with this need takes; 0 if it does not fit there."""
     slots = pilot.slots
     if need.cores > slots or need.gpus > pilot.gpus:

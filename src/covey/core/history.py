@@ -35,7 +35,7 @@ DAY = 86400.0
 def restore(state: State, histories: dict[str, History], now: float) -> None:
     for name, found in histories.items():
         state.hosts[name] = Host(name, found, saved=now)
-        for whole in (state.sites.setdefault(found.site, History()), state.overall):
+        for whole in (state.site_histories.setdefault(found.site, History()), state.overall):
             _decay(whole, now)
             faded = _faded(found, now)
             whole.done += found.done * faded
@@ -104,7 +104,7 @@ def sum_up(turn: Turn) -> None:
         fresh, found = host.fresh, host.history
         if not (fresh.done or fresh.failed or fresh.lost):
             continue
-        for whole in (state.sites.setdefault(found.site, History()), state.overall):
+        for whole in (state.site_histories.setdefault(found.site, History()), state.overall):
             _decay(whole, now)
             whole.done += fresh.done
             whole.failed += fresh.failed
@@ -140,7 +140,7 @@ def error_rate(state: State, found: History, now: float) -> float:
 
 
 def site_error_rate(state: State, site: str) -> float:
-    return _rate_of_all(state.sites.get(site), queue_error_rate(state))
+    return _rate_of_all(state.site_histories.get(site), queue_error_rate(state))
 
 
 def queue_error_rate(state: State) -> float:
@@ -156,7 +156,7 @@ def _rate_of_all(found: History | None, prior: float) -> float:
 def loss_rate(state: State, found: History) -> float:
     """Of the attempts there, the part that was lost with its pilot."""
     prior = PRIOR_LOSSES
-    for whole in (state.overall, state.sites.get(found.site), found):
+    for whole in (state.overall, state.site_histories.get(found.site), found):
         if whole is not None:
             all_ = whole.done + whole.failed + whole.lost
             prior = (whole.lost + PRIOR_WEIGHT * prior) / (all_ + PRIOR_WEIGHT)
@@ -165,7 +165,7 @@ def loss_rate(state: State, found: History) -> float:
 
 def turnaround(state: State, found: History) -> float:
     """Seconds; 0 while nothing is known anywhere."""
-    for whole in (found, state.sites.get(found.site), state.overall):
+    for whole in (found, state.site_histories.get(found.site), state.overall):
         if whole is not None and whole.last_done:
             return whole.turnaround
     return found.turnaround

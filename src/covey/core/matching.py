@@ -276,6 +276,18 @@ def _has_bags(state: State, owner: str) -> bool:
     return any(bag.spec.owner == owner for bag in state.bags.values())
 
 
+def site_ad(state: State, now: float, name: str) -> Ad:
+    if name not in state.scene.sites:
+        _place(state, now, name, "")
+    return state.scene.sites[name]
+
+
+def user_ad(state: State, now: float, owner: str) -> Ad:
+    if owner not in state.scene.users:
+        _place(state, now, "", owner)
+    return state.scene.users[owner]
+
+
 def _place(state: State, now: float, site: str, owner: str) -> None:
     scene = state.scene
     if site not in scene.sites:

@@ -1,7 +1,7 @@
 """The records core keeps and the store remembers: immutable, and free of behaviour."""
 
 from enum import StrEnum
-from typing import NamedTuple, NewType
+from typing import NamedTuple, NewType, TypeAlias
 
 from msgspec import Struct
 
@@ -36,6 +36,15 @@ class PilotStatus(StrEnum):
     SUSPECTED = "suspected"
     LOST = "lost"
     LEFT = "left"
+
+
+class SiteStatus(StrEnum):
+    """PAUSED: nothing new is started there. DRAINING: what waits there is taken back, and pilots
+    end when their tasks have."""
+
+    ON = "on"
+    PAUSED = "paused"
+    DRAINING = "draining"
 
 
 class JobStatus(StrEnum):
@@ -284,12 +293,67 @@ class TokenRecord(Struct, frozen=True, kw_only=True):
     revoked: float = 0.0  # when; 0: not
 
 
+Option: TypeAlias = bool | int | float | str | tuple[str, ...]
+
+
+class SiteSpec(Struct, frozen=True, kw_only=True):
+    """A place where pilots can be started, and how much of it may be used. Numbers of pilots; 0
+    seconds, megabytes or pilots: no limit. `options` are the driver's own."""
+
+    name: str
+    driver: str
+    host: str = ""  # where its commands run, by SSH; empty: here
+    options: dict[str, Option] = {}
+    environment: dict[str, str] = {}  # of its commands
+    directory: str = ""  # there, for pilots and their output; empty: ~/.covey/sites/NAME
+    python: str = "python3"
+    setup: str = ""  # shell commands that a pilot runs first, such as `module load`
+    check: str = ""
+    slots: int = 1  # of a pilot, at most
+    memory_mb: int = 0  # of a pilot
+    disk_mb: int = 0
+    gpus: int = 0
+    wall_seconds: float = 3600.0  # a pilot's life, at most
+    idle_seconds: float = 0.0  # after which a pilot goes home; 0: as the server says
+    queued: int = 10  # pilots that may wait there
+    running: int = 100  # … and run or wait
+    per_user: int = 0  # … for one owner's tasks
+    all_memory_mb: int = 0  # of all pilots there
+    all_disk_mb: int = 0
+    ramp: int = 4  # pilots that wait at first; more as they start
+    interval_seconds: float = 10.0  # between two looks at its list
+    pause_seconds: float = 0.2  # between two commands
+    credentials: tuple[str, ...] = ()  # files that must be there
+    credential_check: str = ""  # a shell command, run where the commands run: 0 means valid
+    users: tuple[str, ...] = ()  # whose tasks may run there; none: everybody's
+    price: float = 0.0
+    preference: str = ""  # of its owners: an expression that ranks bags there
+    failover: bool = False  # only for tasks that failed elsewhere
+    shared: bool = False  # its pilots wall owners' tasks in
+
+
+class SiteRecord(Struct, frozen=True, kw_only=True):
+    """`of_file`: it stands in the configuration, which says what it is."""
+
+    spec: SiteSpec
+    status: SiteStatus = SiteStatus.ON
+    of_file: bool = False
+
+
 class JobRecord(Struct, frozen=True, kw_only=True):
+    """A pilot that was asked for. `handle`: what the site calls it, once that is known."""
+
     id: JobId
     site: str
     slots: int
     submitted: float
     status: JobStatus = JobStatus.SUBMITTED
+    wall_seconds: float = 0.0
+    memory_mb: int = 0
+    disk_mb: int = 0
+    gpus: int = 0
+    handle: str = ""
+    trial: bool = False  # of `covey site test`: whatever the demand is
 
 
 class ChunkRecord(Struct, frozen=True, kw_only=True):
@@ -368,6 +432,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     hosts: dict[str, str] = {}  # machine -> the name under which it is known
     histories: dict[str, History] = {}  # by the host's name
     tokens: tuple[TokenRecord, ...] = ()  # not revoked; some may have expired
+    sites: tuple[SiteRecord, ...] = ()  # that were added, or are not simply on
     next_token: int = 1
 
 
@@ -389,5 +454,4 @@ class Settings(Struct, frozen=True, kw_only=True):
     ban_seconds: float = 3600.0  # T: the longest
     ban_growth: float = 650.0  # C: how fast they become longer
     batch: bool = False  # when work comes, give it to the best of those who wait, not the first
-    local_pilots: int = 0
-    local_slots: int = 1
+    sites: tuple[SiteSpec, ...] = ()  # those of the configuration

@@ -5,11 +5,9 @@ releases an older parked one, with an empty answer. Every answer is kept until t
 it has processed it, so that a repeated number gets the same answer.
 """
 
-import math
-
 from msgspec.structs import replace
 
-from covey.core import dispatch, ends, history, hosts, recovery
+from covey.core import dispatch, ends, history, hosts, recovery, sites
 from covey.core.actions import Done, Note, Problem, RecordEnds, SaveHost, SavePilot, SavePilotStatus
 from covey.core.checking import is_digest
 from covey.core.events import PilotEnrolled
@@ -24,7 +22,7 @@ from covey.core.model import (
 )
 from covey.core.space import LARGEST_BAG
 from covey.core.state import Answering, Attempt, Bag, Pilot, Replying, Waiting
-from covey.core.tokens import end_of
+from covey.core.tokens import end_of, read_hand_job
 from covey.core.transitions import step
 from covey.core.turn import Turn
 from covey.pilot.calling import CALL_FILE
@@ -96,7 +94,9 @@ def enrol(turn: Turn, event: PilotEnrolled) -> None:
         owner=event.owner,
     )
     if known is None:
-        state.pilots[id_] = Pilot(record, turn.now, end_of(record.job))
+        job = state.jobs.get(record.job)
+        wall = job.record.wall_seconds if job is not None else 0.0
+        state.pilots[id_] = Pilot(record, turn.now, end_of(record.job, turn.now, wall))
         state.pilot_keys[enrol_.key] = id_
         turn.note(Note("pilot enrolled", pilot=id_, job=enrol_.job, detail=enrol_.host))
     else:  # its first answer was lost, or somebody took its place: it must say what it holds
@@ -107,6 +107,8 @@ def enrol(turn: Turn, event: PilotEnrolled) -> None:
     job = state.jobs.get(record.job)
     if job is not None and job.pilot not in state.pilots:
         job.pilot = id_
+    if known is None:
+        sites.enrolled(state, record.job)
     settings = state.settings
     enrolled = Enrolled(
         id_,
@@ -124,13 +126,22 @@ def _idle_seconds(turn: Turn, pilot: Pilot) -> float:
     """After which it goes home by itself. One that a person started stays for as long as it may:
     nobody would start it again."""
     if not by_hand(pilot):
-        return turn.state.settings.idle_seconds
+        site = turn.state.sites.get(pilot.record.site)
+        own = site.record.spec.idle_seconds if site is not None else 0.0
+        return own or turn.state.settings.idle_seconds
     return max(0.0, pilot.until - turn.now)
 
 
 def by_hand(pilot: Pilot) -> bool:
-    """One that a person started. It waits for the next server when this one ends."""
-    return pilot.until != math.inf
+    """One that a person started."""
+    return read_hand_job(pilot.record.job) is not None
+
+
+def _stays(turn: Turn, pilot: Pilot) -> bool:
+    """Whether it waits for the next server when this one ends: if it was hard to get."""
+    site = turn.state.sites.get(pilot.record.site)
+    placed = site is not None and site.record.spec.driver != sites.LOCAL
+    return by_hand(pilot) or placed
 
 
 def _host(record: PilotRecord, now: float) -> SaveHost:
@@ -292,7 +303,7 @@ def _accept(turn: Turn, request: RequestId, pilot: Pilot, sync_: Sync) -> None:
         rows = tuple(record for record in records if record is not None)
         then = Answering(pilot.record.id, sync_.number)
         after = turn.write(RecordEnds(pilot.record.id, sync_.number, rows), then)
-        turn.state.job_failures = 0
+        sites.did_good(turn.state, pilot.record.job)
         pilot.taken[sync_.number] = sync_.ends
     elif was_lost:  # a restarted server must know that it has to wait for this pilot
         turn.when_durable(Answering(pilot.record.id, sync_.number))
@@ -392,7 +403,7 @@ def _compose(turn: Turn, pilot: Pilot, number: int) -> Answer:
         tasks,
         [held(attempt) for attempt in cancels],
         [held(attempt) for attempt in recalls],
-        leave=over or (turn.state.draining and not by_hand(pilot)),
+        leave=over or (turn.state.draining and not _stays(turn, pilot)),
         follow=_follow(turn, pilot),
     )
 

@@ -8,7 +8,17 @@ have passed, what is still in doubt is nobody's and goes out again.
 
 from pyroaring import BitMap
 
-from covey.core import calls, ends, governing, history, lookahead, matching, replication, tokens
+from covey.core import (
+    calls,
+    ends,
+    governing,
+    history,
+    lookahead,
+    matching,
+    replication,
+    sites,
+    tokens,
+)
 from covey.core.actions import CloseChunk, Note, SavePilotStatus
 from covey.core.classes import needs_of
 from covey.core.filling import filler
@@ -42,9 +52,12 @@ def rebuild(snapshot: Snapshot, settings: Settings, now: float) -> Turn:
     state.machines = dict(snapshot.hosts)
     history.restore(state, snapshot.histories, now)
     tokens.restore(state, snapshot.tokens, snapshot.next_token)
+    sites.restore(turn, snapshot.sites)
     state.adopt_until = now + settings.adopt_seconds
+    walls = {job.id: job.wall_seconds for job in snapshot.jobs}
     for record in snapshot.pilots:
-        pilot = Pilot(record, now, tokens.end_of(record.job), record.status, resync=True)
+        until = tokens.end_of(record.job, record.enrolled, walls.get(record.job, 0.0))
+        pilot = Pilot(record, now, until, record.status, resync=True)
         pilot.last = pilot.recorded = record.recorded
         state.pilots[record.id] = pilot
         state.pilot_keys[record.key] = record.id
@@ -53,7 +66,9 @@ def rebuild(snapshot: Snapshot, settings: Settings, now: float) -> Turn:
             state.unheard[record.id] = None
     for job in snapshot.jobs:
         pilot_id = next((p.id for p in snapshot.pilots if p.job == job.id), None)
-        state.jobs[job.id] = Job(job, now, pilot_id)
+        state.jobs[job.id] = Job(job, now, pilot_id, running=pilot_id is not None)
+        if job.site in state.sites:
+            state.sites[job.site].jobs[job.id] = None
     for one in snapshot.bags:
         restore(turn, one)
     if not state.unheard:

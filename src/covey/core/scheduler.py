@@ -15,6 +15,7 @@ from covey.core import (
     pilots,
     recovery,
     replication,
+    sites,
     tokens,
 )
 from covey.core.actions import Action
@@ -30,7 +31,10 @@ from covey.core.events import (
     FollowRequested,
     JobEnded,
     JobRefused,
+    JobRequeued,
+    JobStarted,
     JobSubmitted,
+    JobVanished,
     PauseRequested,
     PilotDismissed,
     PilotEnrolled,
@@ -43,6 +47,12 @@ from covey.core.events import (
     RowsFailed,
     RowsLoaded,
     SegmentAppended,
+    SiteAnswered,
+    SiteFailed,
+    SiteRemoved,
+    SiteSaved,
+    SiteStatusRequested,
+    SiteTried,
     SyncReceived,
     Ticked,
     TokenIssued,
@@ -143,10 +153,31 @@ def _decide(turn: Turn, event: Event) -> None:
             pilots.leave(turn, request, leave)
         case RequestDropped(request, pilot):
             pilots.dropped(turn, request, pilot)
-        case JobSubmitted(job):
-            overlay.submitted(turn, job)
+        case JobSubmitted(job, handle):
+            overlay.submitted(turn, job, handle)
+        case JobStarted(job):
+            overlay.started(turn, job)
+        case JobRequeued(job, reason):
+            overlay.requeued(turn, job, reason)
+        case JobVanished(job, reason):
+            overlay.vanished(turn, job, reason)
         case JobRefused(job, reason) | JobEnded(job, reason):
             overlay.ended(turn, job, reason)
+        case SiteFailed(site, reason):
+            overlay.site_failed(turn, site, reason)
+        case SiteAnswered(site):
+            overlay.site_answered(turn, site)
+        case SiteSaved():
+            sites.save(turn, event)
+            overlay.provide(turn)
+        case SiteStatusRequested():
+            sites.set_status(turn, event)
+            overlay.tick(turn)
+        case SiteRemoved():
+            sites.remove(turn, event)
+            overlay.tick(turn)
+        case SiteTried(request, site):
+            overlay.try_out(turn, request, site)
         case DrainRequested():
             turn.state.draining = True
             history.save(turn, at_once=True)
@@ -160,7 +191,7 @@ def _decide(turn: Turn, event: Event) -> None:
             replication.tick(turn)
             dispatch.recall_surplus(turn)
             history.save(turn)
-            overlay.provide(turn)
+            overlay.tick(turn)
 
 
 def _follow_up(turn: Turn, then: Then) -> None:
@@ -176,7 +207,7 @@ def _follow_up(turn: Turn, then: Then) -> None:
         case Reserving(bag, chunk):
             if bag in state.bags:
                 lookahead.reserved(turn, state.bags[bag], chunk)
-        case Starting(job):
-            overlay.start(turn, job)
+        case Starting(jobs):
+            overlay.start(turn, jobs)
         case Forgetting(bag):
             bags.forget(turn, bag)

@@ -4,6 +4,7 @@ Nothing per task exists until something happens to it: a bag of ten million is a
 bitmaps, plus one `Attempt` for each task that is out with a pilot.
 """
 
+import math
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -34,6 +35,7 @@ from covey.core.model import (
     PilotStatus,
     RequestId,
     Settings,
+    SiteRecord,
     TaskNumber,
     TokenRecord,
 )
@@ -430,10 +432,31 @@ class Draw(Struct):
     tasks: list[int] | None = None
 
 
-class Job(Struct):
+class Job(Struct, eq=False):
+    """A site job that is not over."""
+
     record: JobRecord
     since: float
-    pilot: PilotId | None = None
+    pilot: PilotId | None = None  # that it became; perhaps it has left
+    running: bool = False
+    useful: bool = False  # its pilot has delivered an end
+    cancelled: bool = False
+    vanished: str = ""  # its site lists it no longer, but its pilot was heard
+
+
+class Site(Struct, eq=False):
+    """`ramp`: how many jobs may wait there now. `failures` in a row, since any of its pilots did
+    some good; it rests until then."""
+
+    record: SiteRecord
+    ramp: int
+    jobs: dict[JobId, None] = field(default_factory=dict)
+    failures: int = 0
+    problem: str = ""  # the last of them
+    rests_until: float = 0.0
+    unanswered: str = ""  # why nothing can be had of it
+    surplus_since: float = math.inf
+    removed: bool = False  # it goes when the last of its jobs has
 
 
 class Answering(Struct, frozen=True):
@@ -454,7 +477,7 @@ class Reserving(Struct, frozen=True):
 
 
 class Starting(Struct, frozen=True):
-    job: JobId
+    jobs: tuple[JobId, ...]
 
 
 class Forgetting(Struct, frozen=True):
@@ -489,7 +512,8 @@ class State:
         self.machines: dict[str, str] = {}  # machine -> the name under which it is known
         self.hosts: dict[str, Host] = {}  # by that name
         self.unsaved: dict[str, None] = {}  # hosts whose history has changed since
-        self.sites: dict[str, History] = {}  # what all hosts of a site did, taken together
+        self.sites: dict[str, Site] = {}
+        self.site_histories: dict[str, History] = {}  # of all hosts of a site, taken together
         self.overall = History(site="")  # … and those of all sites
         self.tokens: dict[str, TokenRecord] = {}  # by digest; none that is revoked
         self.random = Random(epoch)
@@ -511,9 +535,6 @@ class State:
         self.durable = 0
         self.then: deque[tuple[int, Then]] = deque()
         self.ended: dict[str, int] = {}  # attempts by outcome, in this epoch
-        self.job_failures = 0  # site jobs in a row that ended before their pilot did any good
-        self.job_problem = ""  # how the last of those ended
-        self.job_not_before = now
 
     def slots(self) -> int:
         return sum(p.record.slots for p in self.pilots.values() if p.status is PilotStatus.ACTIVE)

@@ -142,7 +142,10 @@ def read_hand_job(job: str) -> HandJob | None:
     return HandJob(owner, float(rest))
 
 
-def end_of(job: str) -> float:
-    """When the pilots of this job have to go; never, if somebody else sees to that."""
+def end_of(job: str, enrolled: float, wall_seconds: float) -> float:
+    """When the pilots of this job have to go; never, if somebody else sees to that. Of one with a
+    wall time it is an upper bound: it may have begun long before it enrolled."""
     hand = read_hand_job(job)
-    return hand.expires if hand is not None else math.inf
+    if hand is not None:
+        return hand.expires
+    return enrolled + wall_seconds if wall_seconds else math.inf

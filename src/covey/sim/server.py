@@ -18,7 +18,7 @@ from covey.core.events import (
     RowsLoaded,
     SyncReceived,
 )
-from covey.core.model import BagId, JobRecord, PilotId, RequestId, Settings
+from covey.core.model import BagId, JobRecord, PilotId, RequestId, Settings, SiteSpec
 from covey.engine import Engine
 from covey.pilot.messages import Answer
 from covey.ports import EngineEvent, StoreOpened
@@ -222,9 +222,16 @@ class Server:
         for one in [request] if request is not None else list(self._waiting):
             self._settle(one, Failure(reason, 2.0))
 
-    def submit(self, job: JobRecord) -> None:
+    def define(self, sites: tuple[SiteSpec, ...]) -> None:
         self.burn()
-        self._site.submit(job, self.post)
+
+    def submit(self, jobs: tuple[JobRecord, ...]) -> None:
+        self.burn()
+        self._site.submit(jobs, self.post)
+
+    def cancel(self, jobs: tuple[JobRecord, ...]) -> None:
+        self.burn()
+        self._site.cancel(jobs)
 
     def watch(self, jobs: tuple[JobRecord, ...]) -> None:
         self.burn()

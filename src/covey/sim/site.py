@@ -1,6 +1,6 @@
-"""The virtual site: takes jobs, starts their pilots after a while, notices their ends or not.
+"""The virtual sites: they take jobs, start their pilots after a while, notice their ends or not.
 
-It outlives servers, as a batch system does.
+They outlive servers, as batch systems do.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from random import Random
 
 from msgspec import Struct
 
-from covey.core.events import JobEnded, JobRefused, JobSubmitted
+from covey.core.events import JobEnded, JobRefused, JobStarted, JobSubmitted
 from covey.core.model import JobId, JobRecord
 from covey.ports import Post
 from covey.sim.clock import Timeline, Trace
@@ -17,6 +17,7 @@ from covey.sim.clock import Timeline, Trace
 
 class _Job(Struct, eq=False):
     record: JobRecord
+    started: bool = False
     over: bool = False
     noticed: bool = True
 
@@ -41,14 +42,31 @@ class Site:
         self._report = report
         self._jobs: dict[JobId, _Job] = {}
 
-    def submit(self, job: JobRecord, post: Post) -> None:
-        if self._clock.time < self.refusing_until:
-            self.refused += 1
-            self._clock.after(self._delay(), lambda: post(JobRefused(job.id, "not now")))
-            return
-        self._jobs[job.id] = _Job(job)
-        self._clock.after(self._delay(), lambda: post(JobSubmitted(job.id)))
-        self._clock.after(self._random.uniform(0.2, 5.0), lambda: self._start(job))
+    def submit(self, jobs: tuple[JobRecord, ...], post: Post) -> None:
+        for job in jobs:
+            if self._clock.time < self.refusing_until:
+                self.refused += 1
+                self._clock.after(self._delay(), partial(post, JobRefused(job.id, "not now")))
+                continue
+            self._jobs[job.id] = _Job(job)
+            submitted = JobSubmitted(job.id, f"handle-{job.id}")
+            self._clock.after(self._delay(), partial(post, submitted))
+            self._clock.after(self._random.uniform(0.2, 5.0), partial(self._begin, job.id))
+
+    def _begin(self, id_: JobId) -> None:
+        job = self._jobs[id_]
+        if not job.over:
+            job.started = True
+            self._start(job.record)
+            if self._random.random() < 0.7:  # others start and end between two looks
+                self._clock.after(self._delay(), lambda: self._report(JobStarted(id_)))
+
+    def cancel(self, jobs: tuple[JobRecord, ...]) -> None:
+        """Those that wait are over at once; those that have begun have become pilots."""
+        for one in jobs:
+            job = self._jobs.get(one.id)
+            if job is not None and not job.started and not job.over:
+                self.over(one.id, True)
 
     def watch(self, jobs: tuple[JobRecord, ...], post: Post) -> None:
         for job in jobs:

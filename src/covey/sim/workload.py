@@ -20,12 +20,13 @@ from covey.core.model import (
     Rule,
     Segment,
     Settings,
+    SiteSpec,
 )
 from covey.core.numbering import names_in, tasks_in
 from covey.core.space import ONE_TASK, Axis, Product, Range, Scalar, Space, Values
 from covey.pilot.calling import CALL
 from covey.pilot.messages import FAILED, OK, TIMEOUT
-from covey.sim.places import Place
+from covey.sim.places import SITES, Place
 
 MOST_CORES = 3  # of one task
 CALLS = 40  # of one append: more than the smallest chunk
@@ -124,6 +125,15 @@ def draw(seed: int) -> Plan:
     )
 
 
+def _sites(pilots: int, slots: int) -> tuple[SiteSpec, ...]:
+    """As many pilots may be on each; of some worlds none has any."""
+    limits = {"queued": pilots, "running": pilots, "ramp": max(1, pilots // 2)}
+    return tuple(
+        SiteSpec(name=name, driver="virtual", slots=slots, **limits)
+        for name in (SITES if pilots else ())
+    )
+
+
 def _settings(random: Random) -> Settings:
     poll = random.uniform(4.0, 10.0)
     chunk = random.choice((16, 32, 64))
@@ -134,8 +144,7 @@ def _settings(random: Random) -> Settings:
         idle_seconds=random.uniform(20.0, 60.0),
         chunk=chunk,
         largest_chunk=chunk * 4,
-        local_pilots=random.choice((0, 0, 2, 3, 5)),
-        local_slots=random.randint(1, 4),
+        sites=_sites(random.choice((0, 0, 2, 3, 5)), random.randint(1, 4)),
     )
 
 

@@ -245,7 +245,10 @@ class World:
         self.clock.after(delay, partial(self._start_pilot, pilot.slots, pilot.job))
 
     def _start_job(self, job: JobRecord) -> None:
-        self._start_pilot(job.slots, job.id)
+        there = [place for place in self.plan.places if place.site == job.site]
+        alone = Place(f"node-{len(self.pilots) + 1}", job.site)
+        place = self._wandering.choice(there) if there else alone
+        self._start_pilot(job.slots, job.id, place=place)
 
     def _report(self, event: EngineEvent) -> None:
         self.server.post(event)

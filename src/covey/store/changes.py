@@ -15,6 +15,7 @@ from covey.core.actions import (
     CloseBag,
     CloseChunk,
     EndJob,
+    ForgetSite,
     LeaseChunk,
     PurgeBag,
     RecordEnds,
@@ -27,6 +28,7 @@ from covey.core.actions import (
     SavePilot,
     SavePilotStatus,
     SavePolicy,
+    SaveSite,
     SaveToken,
 )
 from covey.core.model import (
@@ -67,11 +69,9 @@ _SAVE_TOKEN = """
     INSERT INTO tokens (id, name, role, owner, digest, created, expires, revoked)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET revoked = excluded.revoked"""
-_SAVE_JOB = """
-    INSERT INTO jobs (id, site, slots, submitted, status) VALUES (?, ?, ?, ?, ?)
-    ON CONFLICT (id) DO UPDATE SET
-        site = excluded.site, slots = excluded.slots, submitted = excluded.submitted,
-        status = excluded.status"""
+_SAVE_JOB = f"""
+    INSERT INTO jobs ({rows.JOB_COLUMNS}) VALUES ({", ".join("?" * 11)})
+    ON CONFLICT (id) DO UPDATE SET handle = excluded.handle, status = excluded.status"""
 _OF_THESE = "(?2 IS NULL OR task IN (SELECT value FROM json_each(?2)))"
 _REOPEN_CHUNKS = f"""
     UPDATE chunks SET closed = 0
@@ -141,6 +141,13 @@ class Changes:
                 )
             case SaveJob(job):
                 self._save_job(job)
+            case SaveSite(site):
+                self._execute(
+                    "INSERT OR REPLACE INTO sites (name, record) VALUES (?, ?)",
+                    (site.spec.name, rows.site_text(site)),
+                )
+            case ForgetSite(name):
+                self._execute("DELETE FROM sites WHERE name = ?", (name,))
             case EndJob(job, at, reason):
                 self._execute(
                     "UPDATE jobs SET status = ?, ended = ?, reason = ? WHERE id = ?",
@@ -317,4 +324,4 @@ class Changes:
             self._ends.synced(pilot.id, pilot.recorded)
 
     def _save_job(self, job: JobRecord) -> None:
-        self._execute(_SAVE_JOB, (job.id, job.site, job.slots, job.submitted, job.status.value))
+        self._execute(_SAVE_JOB, rows.job_row(job))

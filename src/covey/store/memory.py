@@ -16,6 +16,7 @@ from covey.core.actions import (
     CloseBag,
     CloseChunk,
     EndJob,
+    ForgetSite,
     LeaseChunk,
     PurgeBag,
     RecordEnds,
@@ -28,6 +29,7 @@ from covey.core.actions import (
     SavePilot,
     SavePilotStatus,
     SavePolicy,
+    SaveSite,
     SaveToken,
 )
 from covey.core.model import (
@@ -62,6 +64,7 @@ class MemoryRecord(MemoryReader):
         self._last_row = 0
         self._last_purged = 0
         self._jobs: dict[JobId, JobRecord] = {}
+        self._sites: dict[str, str] = {}
         self._tokens: dict[int, TokenRecord] = {}
         self._histories: dict[str, str] = {}  # as texts: who has one goes on writing in it
 
@@ -74,6 +77,7 @@ class MemoryRecord(MemoryReader):
             bags=tuple(_snapshot(bag) for bag in bags if not bag.over()),
             pilots=tuple(pilot for pilot in pilots if pilot.status is not PilotStatus.LEFT),
             jobs=tuple(job for job in self._jobs.values() if job.status is not JobStatus.ENDED),
+            sites=tuple(rows.site_from(self._sites[name]) for name in sorted(self._sites)),
             next_bag=max([self._last_purged, *self._bags]) + 1,
             next_pilot=max(self._pilots, default=0) + 1,
             keys=self._keys(),
@@ -141,6 +145,10 @@ class MemoryRecord(MemoryReader):
                 self._save_pilot(change)
             case SaveJob(job):
                 self._jobs[job.id] = job
+            case SaveSite(site):
+                self._sites[site.spec.name] = rows.site_text(site)
+            case ForgetSite(name):
+                self._sites.pop(name, None)
             case EndJob(id_, _, _):
                 job = self._jobs[id_]
                 self._jobs[id_] = msgspec.structs.replace(job, status=JobStatus.ENDED)

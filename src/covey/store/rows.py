@@ -24,6 +24,7 @@ from covey.core.model import (
     PolicySpec,
     Role,
     Segment,
+    SiteRecord,
     TokenRecord,
 )
 from covey.core.space import Point
@@ -60,7 +61,9 @@ PILOT_COLUMNS = (
     "coalesce((SELECT number FROM synced WHERE pilot = id), 0)"
 )
 TOKEN_COLUMNS = "id, name, role, owner, digest, created, expires, revoked"
-JOB_COLUMNS = "id, site, slots, submitted, status"
+JOB_COLUMNS = (
+    "id, site, slots, submitted, status, wall_seconds, memory_mb, disk_mb, gpus, handle, trial"
+)
 VIEW_COLUMNS = (
     "id, host, site, job, slots, status, enrolled, max(enrolled, changed), tags, version, "
     "memory_mb, gpus, owner, CASE status WHEN 'active' THEN '' ELSE reason END"
@@ -77,6 +80,7 @@ _spec = msgspec.json.Decoder(BagSpec)
 _segment = msgspec.json.Decoder(Segment)
 _policy = msgspec.json.Decoder(PolicySpec)
 _history = msgspec.json.Decoder(History)
+_site = msgspec.json.Decoder(SiteRecord)
 _tags = msgspec.json.Decoder(dict[str, str])
 _reported = msgspec.json.Decoder(dict[str, Any])
 
@@ -221,10 +225,45 @@ def token_from(row: tuple[Any, ...]) -> TokenRecord:
 
 
 def job_from(row: tuple[Any, ...]) -> JobRecord:
-    id_, site, slots, submitted, status = row
+    id_, site, slots, submitted, status, wall, memory, disk, gpus, handle, trial = row
     return JobRecord(
-        id=JobId(id_), site=site, slots=slots, submitted=submitted, status=JobStatus(status)
+        id=JobId(id_),
+        site=site,
+        slots=slots,
+        submitted=submitted,
+        status=JobStatus(status),
+        wall_seconds=wall,
+        memory_mb=memory,
+        disk_mb=disk,
+        gpus=gpus,
+        handle=handle,
+        trial=bool(trial),
     )
+
+
+def job_row(job: JobRecord) -> tuple[Any, ...]:
+    """In the order of JOB_COLUMNS."""
+    return (
+        job.id,
+        job.site,
+        job.slots,
+        job.submitted,
+        job.status.value,
+        job.wall_seconds,
+        job.memory_mb,
+        job.disk_mb,
+        job.gpus,
+        job.handle,
+        job.trial,
+    )
+
+
+def site_text(record: SiteRecord) -> str:
+    return msgspec.json.encode(record).decode()
+
+
+def site_from(text: str) -> SiteRecord:
+    return _site.decode(text)
 
 
 def result_from(row: tuple[Any, ...], values: Point) -> ResultRow:

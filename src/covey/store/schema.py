@@ -236,7 +236,20 @@ _FOURTH: Migration = (
     "ALTER TABLE hosts ADD COLUMN history TEXT NOT NULL DEFAULT ''",
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
+# Sites that were added; what was asked of them for a pilot, and what they call its job.
+_FIFTH: Migration = (
+    """CREATE TABLE sites (
+        name TEXT PRIMARY KEY,
+        record TEXT NOT NULL) WITHOUT ROWID""",
+    "ALTER TABLE jobs ADD COLUMN wall_seconds REAL NOT NULL DEFAULT 0",
+    "ALTER TABLE jobs ADD COLUMN memory_mb INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE jobs ADD COLUMN disk_mb INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE jobs ADD COLUMN gpus INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE jobs ADD COLUMN handle TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE jobs ADD COLUMN trial INTEGER NOT NULL DEFAULT 0",
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
 
 
 def version(

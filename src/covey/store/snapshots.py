@@ -38,6 +38,7 @@ def whole(connection: sqlite3.Connection, epoch: int) -> Snapshot:
     pilots = execute(
         f"SELECT {rows.PILOT_COLUMNS} FROM pilots WHERE status <> 'left' ORDER BY id"
     ).fetchall()
+    sites = execute("SELECT record FROM sites ORDER BY name")
     jobs = execute(
         f"SELECT {rows.JOB_COLUMNS} FROM jobs WHERE status <> 'ended' ORDER BY row"
     ).fetchall()
@@ -54,6 +55,7 @@ def whole(connection: sqlite3.Connection, epoch: int) -> Snapshot:
         bags=tuple(one for one in bags if one is not None),
         pilots=tuple(map(rows.pilot_from, pilots)),
         jobs=tuple(map(rows.job_from, jobs)),
+        sites=tuple(rows.site_from(text) for (text,) in sites),
         next_bag=max(_highest(connection, "bags"), _last_purged(connection)) + 1,
         next_pilot=_highest(connection, "pilots") + 1,
         keys={key: BagId(id_) for key, id_ in keys},

@@ -4,6 +4,7 @@ from covey.core.estimate import estimate, stragglers
 from covey.core.events import JobEnded
 from covey.core.explaining import hindrance
 from covey.core.model import BagId, Need
+from covey.core.sites import local_site
 from covey.pilot.messages import Answer, End
 from tests.unit.core.table import Table, replies, spec
 from tests.unit.core.test_real_bags import enrol
@@ -78,7 +79,7 @@ def test_a_bag_that_fits_nowhere_says_what_is_missing() -> None:
 
 
 def test_a_bag_says_why_pilots_of_this_machine_do_not_get_to_work() -> None:
-    table = Table(local_pilots=1)
+    table = Table(sites=(local_site(1, 1),))
     bag = BagId(table.submit(spec(4)))
     state = table.scheduler.state
     assert not hindrance(state, state.bags[bag]), "one is on its way"

@@ -1,11 +1,10 @@
 """Who a pilot is, where it runs, and whose tasks it runs."""
 
-from msgspec import structs
-
 from covey.core.actions import Action, Done, Problem, RecordEnds, Refuse, SaveHost, SavePilotStatus
 from covey.core.events import DrainRequested, PilotDismissed, PilotEnrolled
 from covey.core.explaining import hindrance
 from covey.core.model import BagId, PilotId
+from covey.core.sites import local_site
 from covey.core.tokens import hand_job
 from covey.pilot.messages import Answer, Enrol, Enrolled
 from tests.unit.core.table import Hand, Table, end, only, replies, spec, writes
@@ -145,14 +144,13 @@ def test_a_pilot_that_somebody_started_stays_for_its_time_and_is_then_sent_home(
 
 def test_a_server_without_pilots_says_what_to_do() -> None:
     """Unless it starts one by itself."""
-    table = Table()
-    bag = BagId(table.submit(spec(4, owner="ann")))
-    state = table.scheduler.state
-    state.settings = structs.replace(state.settings, local_pilots=0)
-    told = hindrance(state, state.bags[bag])
-    assert told == "no pilot is here; start one with: covey pilot-command"
-    state.settings = structs.replace(state.settings, local_pilots=1)
-    assert not hindrance(state, state.bags[bag])
+    told = {}
+    for sites in ((), (local_site(1, 1),)):
+        table = Table(sites=sites)
+        bag = BagId(table.submit(spec(4, owner="ann")))
+        state = table.scheduler.state
+        told[len(sites)] = hindrance(state, state.bags[bag])
+    assert told == {0: "no pilot is here; start one with: covey pilot-command", 1: ""}
 
 
 def test_pilots_by_hand_outlive_the_server_that_ends() -> None:

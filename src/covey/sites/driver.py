@@ -1,0 +1,123 @@
+"""What a kind of site is made of: a *driver* builds commands and reads answers.
+
+Drivers have no state and do no I/O: the same question gives the same command, the same text the
+same answer, so they are tested with recorded text, and one seam runs the commands here or over SSH
+(see `shell`). Another package adds its own by an entry point in the group `covey.sites`, which
+names a `Driver` (`examples/site-plugin`).
+
+A *batch* is one submission: jobs that are alike but for their names, one or many. Its script is the
+same for all of them; where the batch system counts the elements of an array, `Batch.index` is the
+shell's word for the number, from 0, and the script finds by it what is this job's own.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from msgspec import Struct
+
+from covey.core.model import SiteSpec
+
+
+class Command(NamedTuple):
+    """`argv`, never a shell's line; `stdin` is what it reads. It is stopped after `seconds`."""
+
+    argv: tuple[str, ...]
+    stdin: bytes = b""
+    seconds: float = 60.0
+
+
+class Output(NamedTuple):
+    status: int  # below 0: by this signal; 127: no such command
+    stdout: str
+    stderr: str
+
+    @property
+    def words(self) -> str:
+        """What it said, for people: the last line that says anything."""
+        lines = [line.strip() for line in (self.stderr or self.stdout).splitlines()]
+        return next((line for line in reversed(lines) if line), f"exit status {self.status}")[:300]
+
+
+class Stand(StrEnum):
+    """Where a job stands, as far as its site tells. UNKNOWN: a state that we do not know, which is
+    neither an end nor a start."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    ENDED = "ended"
+    UNKNOWN = "unknown"
+
+
+class Seen(NamedTuple):
+    """A job in a site's list. `reason`: why it waits, or how it ended. `restarts`: how often the
+    site has started it again, where it says so."""
+
+    name: str
+    handle: str  # what the site calls it, an array's element by itself
+    stand: Stand
+    reason: str = ""
+    restarts: int = 0
+
+
+class Shape(NamedTuple):
+    """What a pilot asks of the site. 0: nothing said."""
+
+    slots: int
+    wall_seconds: float = 0.0
+    memory_mb: int = 0
+    disk_mb: int = 0
+    gpus: int = 0
+
+
+class Batch(NamedTuple):
+    """`names` of the jobs, in the order of their indices; `title` is a name for all of them.
+    `directory` is where output goes, on the site."""
+
+    title: str
+    names: tuple[str, ...]
+    shape: Shape
+    script: str
+    directory: str
+
+
+class Refused(Exception):
+    """The site will not have these jobs: surely none of them is there. With its words."""
+
+
+class Unclear(Exception):
+    """The command failed, and nobody knows what came of it."""
+
+
+class Driver(Protocol):
+    """All methods may raise Refused or Unclear where they read an answer. `spec` is the site."""
+
+    name: str
+    options: type[Struct]  # what [sites.NAME.options] may say: frozen, all with a Meta description
+    most_elements: int  # jobs in one batch: 1 where there are no arrays
+    index: str  # the shell's word for an element's number, from 0; "0" where there are no arrays
+    environment: Mapping[str, str]  # what makes the commands' answers the same everywhere (LC_ALL)
+
+    def submit(self, spec: SiteSpec, batch: Batch) -> Command: ...
+
+    def submitted(self, spec: SiteSpec, batch: Batch, output: Output) -> tuple[str, ...]:
+        """The handles, in the order of the batch's names."""
+        ...
+
+    def status(self, spec: SiteSpec, prefix: str) -> Command:
+        """All jobs of ours: of this user, with names that begin so."""
+        ...
+
+    def listed(self, spec: SiteSpec, prefix: str, output: Output) -> list[Seen]:
+        """Raises Unclear where this is no list: an empty list means that there is none."""
+        ...
+
+    def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:
+        """All of them at once. That some have ended already is no failure."""
+        ...
+
+    def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
+        """How jobs ended that are no longer listed; None where the system does not tell."""
+        ...
+
+    def accounted(self, spec: SiteSpec, output: Output) -> list[Seen]: ...
