@@ -1,0 +1,120 @@
+"""HTCondor, with text in the form of its source (25.x); never run for real."""
+
+import re
+import subprocess
+from base64 import b64decode, b64encode
+
+import pytest
+
+from covey.sites.driver import Output, Refused, Seen, Shape, Stand, Unclear
+from covey.sites.drivers.htcondor import HTCondor
+from tests.unit.sites.recordings import PREFIX, SCRIPT, batch, recorded, site
+
+CONDOR = HTCondor()
+SITE = site("htcondor")
+
+
+def description(**options: str) -> dict[str, str]:
+    text = CONDOR.submit(site("htcondor", **options), batch(3)).stdin.decode()
+    return dict(line.split(" = ", 1) for line in text.splitlines() if " = " in line)
+
+
+def test_a_cluster_is_submitted_with_what_its_pilots_need() -> None:
+    spec = site("htcondor", schedd="s1", requirements='Arch == "X86_64"', lines=("+Project = 1",))
+    command = CONDOR.submit(spec, batch(3, Shape(8, 5400, 4000, 10, 2)))
+    assert command.argv == ("condor_submit", "-terse", "-name", "s1", "-")
+    lines = command.stdin.decode().splitlines()
+    assert lines[-2:] == ["+Project = 1", "queue 3"]
+    for line in (
+        "batch_name = covey-q7-1-4",
+        "request_cpus = 8",
+        "request_memory = 4000",
+        "request_disk = 10240",
+        "request_gpus = 2",
+        'requirements = Arch == "X86_64"',
+        "output = /home/ann/.covey/sites/there/covey-q7-1-4.$(Process).out",
+        "periodic_remove = JobStatus == 5 || "
+        "(JobStatus == 2 && time() - JobCurrentStartDate > 5400)",
+    ):
+        assert line in lines
+
+
+def test_the_script_arrives_as_it_is() -> None:
+    """What HTCondor does with the description, by its manual, and then a real shell."""
+    found = description()
+    environment = found["environment"].strip('"').replace("$(Process)", "2")
+    variables = dict(word.split("=", 1) for word in environment.split(" "))
+    assert b64decode(variables["COVEY_SCRIPT"]).decode() == SCRIPT
+    arguments = found["arguments"][1:-1].replace("$(DOLLAR)", "$").replace('""', '"')
+    words = [word.replace("''", "'") for word in re.findall(r"'((?:[^']|'')*)'", arguments)]
+    assert words[0] == "-c"
+    script = b'printf "%s|" "number $COVEY_INDEX"\nprintf done'
+    variables["COVEY_SCRIPT"] = b64encode(script).decode()
+    ran = subprocess.run(["/bin/sh", *words], env=variables | {"PATH": "/usr/bin:/bin"}, stdout=-1)
+    assert ran.stdout == b"number 2|done"
+
+
+def test_a_dollar_begins_no_macro() -> None:
+    odd = batch(1)._replace(directory="/home/$x/$(y)")
+    lines = CONDOR.submit(SITE, odd).stdin.decode().splitlines()
+    assert "initialdir = /home/$(DOLLAR)x/$(DOLLAR)(y)" in lines
+
+
+def test_handles() -> None:
+    handles = CONDOR.submitted(SITE, batch(3), recorded("htcondor/condor_submit.txt"))
+    assert handles == ("12.0", "12.1", "12.2")
+    assert CONDOR.cancel(SITE, handles).argv == ("condor_rm", "12.0", "12.1", "12.2")
+    with pytest.raises(Unclear):
+        CONDOR.submitted(SITE, batch(2), recorded("htcondor/condor_submit.txt"))
+
+
+def test_refused_or_lost() -> None:
+    refused = "\nERROR: Failed to parse command file (line 3).\n"
+    with pytest.raises(Refused, match="line 3"):
+        CONDOR.submitted(SITE, batch(), Output(1, "", refused))
+    lost = "\nERROR: Failed to commit job submission into the queue.\n"
+    with pytest.raises(Unclear):
+        CONDOR.submitted(SITE, batch(), Output(1, "", lost))
+
+
+def test_the_list() -> None:
+    argv = CONDOR.status(SITE, PREFIX).argv
+    assert argv[:3] == (
+        *("condor_q", "-constraint", 'substr(JobBatchName, 0, 9) == "covey-q7-"'),
+    )
+    seen = CONDOR.listed(SITE, PREFIX, recorded("htcondor/condor_q.json"))
+    assert seen[:2] == [
+        Seen("covey-q7-1-4", "12.0", Stand.RUNNING, "", 1),
+        Seen("covey-q7-1-5", "12.1", Stand.WAITING, "", 0),
+    ]
+    assert (seen[2].name, seen[2].stand) == ("covey-q7-1-6", Stand.STUCK)
+    assert seen[2].reason.startswith("held: Error from slot1@node3: Failed to open '/home/ann/out'")
+    assert (seen[3].name, seen[3].stand) == ("covey-q7-1-7", Stand.UNKNOWN)
+
+
+def test_nothing_is_a_list_if_all_went_well() -> None:
+    assert CONDOR.listed(SITE, PREFIX, Output(0, "", "")) == []
+    for output in (
+        Output(1, "", "-- Failed to fetch ads from: <127.0.0.1:9618> : node\n"),
+        Output(0, "[{", ""),
+        Output(0, '{"a": 1}', ""),
+        Output(0, '[{"ClusterId": 1}]', ""),
+    ):
+        with pytest.raises(Unclear):
+            CONDOR.listed(SITE, PREFIX, output)
+
+
+def test_history() -> None:
+    command = CONDOR.accounting(SITE, ["12.0", "12.1"])
+    assert command is not None
+    assert command.argv[-4:] == ("-limit", "2", "12.0", "12.1")
+    seen = CONDOR.accounted(SITE, recorded("htcondor/condor_history.json"))
+    assert [(one.name, one.stand, one.reason) for one in seen] == [
+        ("covey-q7-1-7", Stand.ENDED, "via condor_rm (by user ann)"),
+        ("covey-q7-1-4", Stand.ENDED, "exit status 3"),
+        ("covey-q7-1-5", Stand.ENDED, "signal 9"),
+        (
+            *("covey-q7-1-6", Stand.ENDED),
+            "held: Error from slot1@node3: Job has gone over cgroup memory limit of 1024 megabytes.",
+        ),
+    ]
