@@ -11,7 +11,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from covey.core.model import SiteSpec
-from covey.sites.driver import Batch, Command, Output, Refused, Seen, Stand, Unclear
+from covey.sites.driver import Batch, Command, Output, Refused, Seen, Stand, Unclear, after_writing
 from covey.sites.options import options_of
 
 STATES = {
@@ -42,15 +42,17 @@ class TaskSpooler:
     environment: Mapping[str, str] = {"LC_ALL": "C"}
 
     def submit(self, spec: SiteSpec, batch: Batch) -> Command:
-        """It takes a command and no script, so the script is an argument. The server has put no
-        secret into it."""
+        """It takes a command and no script. The script holds secrets, which no argument may show:
+        it goes into a private file first."""
         options = options_of(spec, TaskSpoolerOptions)
         polite = ("nice", "-n", str(options.nice)) if options.nice else ()
         slots = ("-N", str(batch.shape.slots))
-        return Command(("tsp", "-L", batch.title, *slots, *polite, "sh", "-c", batch.script))
+        path = f"{batch.directory}/{batch.title}.sh"
+        argv = ("tsp", "-L", batch.title, *slots, *polite, path)
+        return after_writing(path, batch.script, argv)
 
     def submitted(self, spec: SiteSpec, batch: Batch, output: Output) -> tuple[str, ...]:
-        if output.status == 127:
+        if output.status in (126, 127):  # there is no directory, or no tsp
             raise Refused(output.words)
         if output.status != 0 or not output.stdout.strip().isdecimal():
             raise Unclear(output.words)

@@ -189,8 +189,10 @@ def test_the_example_is_found_where_it_is_installed() -> None:
 def test_the_example_keeps_its_promises() -> None:
     spec = site("taskspooler", nice=10)
     driver = plugins.driver_of(spec, plugins.find())
-    assert driver.submit(spec, batch()).argv[:7] == (
-        *("tsp", "-L", "covey-q7-1-4", "-N", "1", "nice", "-n"),
+    argv = driver.submit(spec, batch()).argv
+    assert argv[argv.index("tsp") :] == (
+        *("tsp", "-L", "covey-q7-1-4", "-N", "1", "nice", "-n", "10"),
+        "/home/ann/.covey/sites/there/covey-q7-1-4.sh",
     )
     assert driver.submitted(spec, batch(), Output(0, "3\n", "")) == ("3",)
     with pytest.raises(Refused):

@@ -2,8 +2,8 @@
 its manual and source, and tried with text in their form.
 
 Its jobs have no names; the batch's title is the cluster's JobBatchName. condor_submit reads a
-description, and wants its executable in a file: so the shell is the executable, and the script travels
-in the job's environment, in base64 (the host needs `base64`, of coreutils). It holds no secret.
+description, by arguments, and wants its executable in a file: the script holds secrets, and so is put
+into a private one, beside the output.
 
 A job that HTCondor holds (its output cannot be written, it uses too much memory) would wait for ever:
 it is removed, by an expression in its own description, and history says why it was held.
@@ -11,14 +11,13 @@ it is removed, by an expression in its own description, and history says why it 
 
 import json
 import re
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 from covey.core.model import SiteSpec
-from covey.sites.driver import Batch, Command, Output, Refused, Seen, Stand, Unclear, numbered
+from covey.sites.driver import Batch, Command, Output, Refused, Seen, Stand, Unclear, after_writing, numbered
 from covey.sites.drivers import common
 from covey.sites.options import Extra, options_of
 
@@ -55,7 +54,6 @@ ATTRIBUTES = (
     "ExitCode",
     "ExitSignal",
 )
-UNPACK = 'exec /bin/sh -c "`printf %s $COVEY_SCRIPT | base64 -d`"'
 
 
 class HTCondorOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -85,9 +83,12 @@ class HTCondor:
     def submit(self, spec: SiteSpec, batch: Batch) -> Command:
         options = options_of(spec, HTCondorOptions)
         common.checked(batch)
-        text = "\n".join(_description(options, batch)) + "\n"
-        argv = ("condor_submit", "-terse", *_where(options), *options.extra, "-")
-        return Command(argv, text.encode())
+        lines = _description(options, batch)
+        argv = ["condor_submit", "-terse", *_where(options), *options.extra]
+        for line in lines:
+            argv += ["-append", line]
+        argv += ["/dev/null", "-queue", str(len(batch.names))]
+        return after_writing(_script(batch), batch.script, argv)
 
     def submitted(self, spec: SiteSpec, batch: Batch, output: Output) -> tuple[str, ...]:
         found = SUBMITTED.findall(output.stdout)
@@ -131,18 +132,19 @@ def _where(options: HTCondorOptions) -> list[str]:
     return argv + (["-name", options.schedd] if options.schedd else [])
 
 
+def _script(batch: Batch) -> str:
+    return f"{batch.directory}/{batch.title}.sh"
+
+
 def _description(options: HTCondorOptions, batch: Batch) -> list[str]:
     """`$` would begin a macro. The batch's own words hold none but in the directory."""
     shape = batch.shape
     folder = _plain(batch.directory)
-    script = b64encode(batch.script.encode()).decode()
     lines = [
         "universe = vanilla",
         f"batch_name = {batch.title}",
-        "executable = /bin/sh",
-        "transfer_executable = false",
-        f'arguments = "{_argument("-c")} {_argument(UNPACK)}"',
-        f'environment = "COVEY_INDEX=$(Process) COVEY_SCRIPT={script}"',
+        f"executable = {_plain(_script(batch))}",
+        'environment = "COVEY_INDEX=$(Process)"',
         f"should_transfer_files = {'YES' if options.transfer else 'IF_NEEDED'}",
         "when_to_transfer_output = ON_EXIT",
         'transfer_output_files = ""',
@@ -163,7 +165,7 @@ def _description(options: HTCondorOptions, batch: Batch) -> list[str]:
         lines.append(f"requirements = {options.requirements}")
     if options.accounting_group:
         lines.append(f"accounting_group = {options.accounting_group}")
-    return [*lines, *options.lines, f"queue {len(batch.names)}"]
+    return [*lines, *options.lines]
 
 
 def _over(wall_seconds: float) -> str:
@@ -180,12 +182,6 @@ def _plain(text: str) -> str:
     if "\n" in text or "\r" in text:
         raise Refused(f"{text!r} cannot stand in a submit description")
     return text.replace("$", "$(DOLLAR)")
-
-
-def _argument(text: str) -> str:
-    """One argument, in the syntax that is in double quotes."""
-    quoted = text.replace("'", "''").replace('"', '""')
-    return f"'{_plain(quoted)}'"
 
 
 def _string(text: str) -> str:
