@@ -18,7 +18,7 @@ def test_an_array_is_submitted_with_what_its_pilots_need() -> None:
     assert command.stdin == SCRIPT.encode()
     assert command.argv == (
         *("qsub", "-N", "covey-q7-1-4", "-S", "/bin/sh", "-j", "oe"),
-        *("-o", "/home/ann/.covey/sites/there/", "-C", "", "-r", "y", "-J", "0-2"),
+        *("-o", "/home/ann/.covey/sites/there/", "-C", "", "-J", "0-2"),
         *("-q", "long", "-A", "phys"),
         *("-l", "select=1:ncpus=8:mem=4000mb:ngpus=2:model=rome"),
         *("-l", "walltime=01:30:01", "-l", "place=excl"),
@@ -28,8 +28,8 @@ def test_an_array_is_submitted_with_what_its_pilots_need() -> None:
 def test_torque_has_other_words() -> None:
     spec = site("pbs", dialect="torque", whole_nodes=True, requeue=False)
     argv = PBS.submit(spec, batch(2, Shape(4, 60, 500, 0, 1))).argv
-    assert argv[argv.index("-r") + 1 :] == (
-        *("n", "-t", "0-1", "-l", "nodes=1:ppn=4:gpus=1"),
+    assert argv[argv.index("-C") + 2 :] == (
+        *("-t", "0-1", "-l", "nodes=1:ppn=4:gpus=1"),
         *("-l", "mem=500mb", "-l", "walltime=00:01:00", "-n"),
     )
     with pytest.raises(BadConfig, match="account"):
@@ -37,7 +37,9 @@ def test_torque_has_other_words() -> None:
 
 
 def test_one_job_is_no_array() -> None:
-    assert "-J" not in PBS.submit(SITE, batch()).argv
+    argv = PBS.submit(site("pbs", requeue=False), batch()).argv
+    assert "-J" not in argv
+    assert argv[argv.index("-r") + 1] == "n"
     assert PBS.submitted(SITE, batch(), recorded("pbs/qsub-one.txt")) == ("13.pbs01",)
     with pytest.raises(Unclear):
         PBS.submitted(SITE, batch(), recorded("pbs/qsub-array.txt"))

@@ -4,6 +4,9 @@ IBM's manual, and tried with text in the form that is published.
 Every batch is an array, also one of one job, whose index would be 0 otherwise. `bjobs -a` also tells
 of jobs that ended in the last hour (CLEAN_PERIOD), so there is no need of accounts. Where no job is
 found bjobs says so on the wrong channel, or not at all.
+
+What bsub reads is the job's command, and bjobs shows it to everybody. The script holds secrets, so it
+is put into a private file, and the command is its path.
 """
 
 import json
@@ -14,7 +17,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from covey.core.model import SiteSpec
-from covey.sites.driver import Batch, Command, Output, Refused, Seen, Stand, Unclear, numbered
+from covey.sites.driver import Batch, Command, Output, Refused, Seen, Stand, Unclear, after_writing, numbered
 from covey.sites.drivers import common
 from covey.sites.options import Extra, options_of
 
@@ -72,7 +75,8 @@ class Lsf:
         ):
             argv += [flag, value] if value else []
         argv += _resources(options, batch)
-        return Command((*argv, *options.extra), batch.script.encode())
+        path = f"{batch.directory}/{batch.title}.sh"
+        return after_writing(path, batch.script, (*argv, *options.extra, path))
 
     def submitted(self, spec: SiteSpec, batch: Batch, output: Output) -> tuple[str, ...]:
         found = SUBMITTED.findall(output.stdout)

@@ -53,7 +53,11 @@ class PbsOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ] = ""
     whole_nodes: Annotated[bool, Meta(description="A pilot shares its node with nobody.")] = False
     requeue: Annotated[
-        bool, Meta(description="A pilot may be started again whose node failed or was taken away.")
+        bool,
+        Meta(
+            description="A pilot may be started again whose node failed or was taken away; one of "
+            "several that were submitted together always may."
+        ),
     ] = True
     dialect: Annotated[
         Literal["pbspro", "torque"], Meta(description="pbspro (OpenPBS, too), or torque.")
@@ -76,10 +80,11 @@ class Pbs:
         argv = ["qsub", "-N", batch.title, "-S", "/bin/sh", "-j", "oe"]
         argv += ["-o", f"{batch.directory}/"]
         argv += ["-C", ""]  # no line of the script is an option
-        argv += ["-r", "y" if options.requeue else "n"]
         if len(batch.names) > 1:
             flag = "-t" if options.dialect == "torque" else "-J"
             argv += [flag, f"0-{len(batch.names) - 1}"]
+        else:
+            argv += ["-r", "y" if options.requeue else "n"]  # arrays must be
         for flag, value in (
             ("-q", options.queue),
             ("-A", options.account),
