@@ -1,9 +1,9 @@
 """What `[sites.NAME.options]` says, read as its driver's own Struct.
 
-An option that is silently ignored costs its author a day, as in `covey.config`; so what a driver does
-not know is refused, with what it does know. A value becomes part of one argument, never of a shell's
-line, so quotes and blanks are harmless; a line break never is (some commands read lines), and a value
-that begins with a dash would be taken for an option of its own.
+An option that is silently ignored costs its author a day, as in `covey.config`; so what a driver
+does not know is refused, with what it does know. A value becomes part of one argument, never of a
+shell's line, so quotes and blanks are harmless; a line break never is (some commands read lines),
+and a value that begins with a dash would be taken for an option of its own.
 """
 
 import re
@@ -35,7 +35,9 @@ def options_of(spec: SiteSpec, kind: type[Options]) -> Options:
         where = f"site {spec.name}: option {name!r} of driver {spec.driver!r}"
         if name not in hints:
             raise BadConfig(f"{where} is not known{_suggest(name, list(hints))}")
-        for text in [value] if isinstance(value, str) else value if isinstance(value, tuple) else ():
+        for text in (
+            [value] if isinstance(value, str) else value if isinstance(value, tuple) else ()
+        ):
             if NEW_LINE.search(text):
                 raise BadConfig(f"{where}: {text!r} holds a line break or a control character")
         if isinstance(value, str) and value.startswith("-"):

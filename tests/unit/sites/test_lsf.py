@@ -44,7 +44,9 @@ def test_refused_or_lost() -> None:
     with pytest.raises(Unclear):
         LSF.submitted(SITE, batch(), Output(255, "", "Connection closed by remote host\n"))
     with pytest.raises(Unclear):
-        LSF.submitted(SITE, batch(), Output(-15, "", "batch daemon not responding ... still trying"))
+        LSF.submitted(
+            SITE, batch(), Output(-15, "", "batch daemon not responding ... still trying")
+        )
 
 
 def test_the_list() -> None:
@@ -75,7 +77,9 @@ def test_lsf_may_ask_for_patience_first() -> None:
 
 
 def test_no_job_is_an_empty_list_and_silence_is_none() -> None:
-    assert LSF.listed(SITE, PREFIX, Output(0, '{"COMMAND":"bjobs","JOBS":0,"RECORDS":[]}', "")) == []
+    assert (
+        LSF.listed(SITE, PREFIX, Output(0, '{"COMMAND":"bjobs","JOBS":0,"RECORDS":[]}', "")) == []
+    )
     assert LSF.listed(SITE, PREFIX, Output(255, "", "Job <covey-q7-*> is not found\n")) == []
     assert LSF.listed(SITE, PREFIX, Output(0, "", "No job found\n")) == []
     record = {"JOBID": "7", "ERROR": "Job <7> is not found"}

@@ -112,7 +112,9 @@ def test_nothing_is_a_list_and_words_are_none() -> None:
 
 
 def test_the_first_word_about_a_job_counts() -> None:
-    text = "Job Id: 1.s\n    Job_Name = covey-q7-1\n    job_state = R\n    A = x\n    job_state = F\n"
+    text = (
+        "Job Id: 1.s\n    Job_Name = covey-q7-1\n    job_state = R\n    A = x\n    job_state = F\n"
+    )
     assert PBS.listed(SITE, PREFIX, Output(0, text, ""))[0].stand is Stand.RUNNING
 
 

@@ -12,8 +12,8 @@ NOT_STARTED = (126, 127)
 
 
 def not_submitted(output: Output, uncertain: re.Pattern[str]) -> NoReturn:
-    """A submission failed. That the site refused is only believed where it says so in its own words,
-    and these are not about an answer that got lost: then the job may well be there."""
+    """A submission failed. That the site refused is only believed where it says so in its own
+    words, and these are not about an answer that got lost: then the job may well be there."""
     if output.status in NOT_STARTED:
         raise Refused(output.words)
     words = output.stderr.strip() or output.stdout.strip()

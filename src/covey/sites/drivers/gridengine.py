@@ -24,7 +24,9 @@ from covey.sites.drivers import common
 from covey.sites.options import Extra, options_of
 
 # The master may have heard us, though we did not hear it.
-UNCERTAIN = re.compile(r"timeout|timed out|broken pipe|communication|lost connection", re.IGNORECASE)
+UNCERTAIN = re.compile(
+    r"timeout|timed out|broken pipe|communication|lost connection", re.IGNORECASE
+)
 
 HANDLE = re.compile(r"(?P<job>[0-9]{1,18})\.(?P<index>[0-9]{1,9})")
 SUBMITTED = re.compile(r"^([0-9]{1,18})\.1-([0-9]{1,9}):1$", re.MULTILINE)

@@ -1,12 +1,12 @@
-"""HTCondor: condor_submit, condor_q, condor_rm, condor_history, as of 8.8. Not run for real: made after
-its manual and source, and tried with text in their form.
+"""HTCondor: condor_submit, condor_q, condor_rm, condor_history, as of 8.8. Not run for real: made
+after its manual and source, and tried with text in their form.
 
 Its jobs have no names; the batch's title is the cluster's JobBatchName. condor_submit reads a
-description, by arguments, and wants its executable in a file: the script holds secrets, and so is put
-into a private one, beside the output.
+description, by arguments, and wants its executable in a file: the script holds secrets, and so is
+put into a private one, beside the output.
 
-A job that HTCondor holds (its output cannot be written, it uses too much memory) would wait for ever:
-it is removed, by an expression in its own description, and history says why it was held.
+A job that HTCondor holds (its output cannot be written, it uses too much memory) would wait for
+ever: it is removed, by an expression in its own description, and history says why it was held.
 """
 
 import json
@@ -17,12 +17,22 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from covey.core.model import SiteSpec
-from covey.sites.driver import Batch, Command, Output, Refused, Seen, Stand, Unclear, after_writing, numbered
+from covey.sites.driver import (
+    Batch,
+    Command,
+    Output,
+    Refused,
+    Seen,
+    Stand,
+    Unclear,
+    after_writing,
+    numbered,
+)
 from covey.sites.drivers import common
 from covey.sites.options import Extra, options_of
 
-# By JobStatus. 6 is a job whose files come back, 7 a suspended one. 3 is removed: in history that is its
-# end, but in the queue only a wish, and its processes may live.
+# By JobStatus. 6 is a job whose files come back, 7 a suspended one. 3 is removed: in history that is
+# its end, but in the queue only a wish, and its processes may live.
 STATES = {
     1: Stand.WAITING,
     2: Stand.RUNNING,
@@ -57,12 +67,12 @@ ATTRIBUTES = (
 
 
 class HTCondorOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    requirements: Annotated[
-        str, Meta(description="An expression that a machine must meet.")
-    ] = ""
+    requirements: Annotated[str, Meta(description="An expression that a machine must meet.")] = ""
     accounting_group: Annotated[str, Meta(description="Accounting group that is charged.")] = ""
     schedd: Annotated[str, Meta(description="Name of the schedd; empty: the local one.")] = ""
-    pool: Annotated[str, Meta(description="Central manager of the pool; empty: the local one.")] = ""
+    pool: Annotated[str, Meta(description="Central manager of the pool; empty: the local one.")] = (
+        ""
+    )
     transfer: Annotated[
         bool,
         Meta(description="Files are transferred, where hosts share no directory with the schedd."),

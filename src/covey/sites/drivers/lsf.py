@@ -1,23 +1,33 @@
 """LSF: bsub, bjobs, bkill, as of 10.1 (Fix Pack 2, for `bjobs -json`). Not run for real: made after
 IBM's manual, and tried with text in the form that is published.
 
-Every batch is an array, also one of one job, whose index would be 0 otherwise. `bjobs -a` also tells
-of jobs that ended in the last hour (CLEAN_PERIOD), so there is no need of accounts. Where no job is
-found bjobs says so on the wrong channel, or not at all.
+Every batch is an array, also one of one job, whose index would be 0 otherwise. `bjobs -a` also
+tells of jobs that ended in the last hour (CLEAN_PERIOD), so there is no need of accounts. Where no
+job is found bjobs says so on the wrong channel, or not at all.
 
-What bsub reads is the job's command, and bjobs shows it to everybody. The script holds secrets, so it
-is put into a private file, and the command is its path.
+What bsub reads is the job's command, and bjobs shows it to everybody. The script holds secrets, so
+it is put into a private file, and the command is its path.
 """
 
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 from msgspec import Meta, Struct
 
 from covey.core.model import SiteSpec
-from covey.sites.driver import Batch, Command, Output, Refused, Seen, Stand, Unclear, after_writing, numbered
+from covey.sites.driver import (
+    Batch,
+    Command,
+    Output,
+    Refused,
+    Seen,
+    Stand,
+    Unclear,
+    after_writing,
+    numbered,
+)
 from covey.sites.drivers import common
 from covey.sites.options import Extra, options_of
 
@@ -44,9 +54,7 @@ class LsfOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     project: Annotated[str, Meta(description="Project that is charged (-P).")] = ""
     group: Annotated[str, Meta(description="User group that is charged (-G).")] = ""
     application: Annotated[str, Meta(description="Application profile (-app).")] = ""
-    select: Annotated[
-        str, Meta(description="What a host must be, as in -R select[HERE].")
-    ] = ""
+    select: Annotated[str, Meta(description="What a host must be, as in -R select[HERE].")] = ""
     whole_nodes: Annotated[bool, Meta(description="A pilot shares its host with nobody.")] = False
     requeue: Annotated[
         bool, Meta(description="A pilot may be started again whose host failed.")
@@ -80,11 +88,9 @@ class Lsf:
 
     def submitted(self, spec: SiteSpec, batch: Batch, output: Output) -> tuple[str, ...]:
         found = SUBMITTED.findall(output.stdout)
-        if len(found) == 1 and output.status == 0:
-            return tuple(f"{found[0]}[{index + 1}]" for index in range(len(batch.names)))
-        if "Job not submitted" in output.stderr + output.stdout:
-            raise Refused(output.words)  # with status 255, which a lost SSH connection has, too
-        common.not_submitted(output, UNCERTAIN)
+        if len(found) != 1 or output.status != 0:
+            _refused(output)
+        return tuple(f"{found[0]}[{index + 1}]" for index in range(len(batch.names)))
 
     def status(self, spec: SiteSpec, prefix: str) -> Command:
         return Command(("bjobs", "-a", "-J", f"{prefix}*", "-o", FIELDS, "-json"))
@@ -115,6 +121,13 @@ class Lsf:
 
     def accounted(self, spec: SiteSpec, output: Output) -> list[Seen]:
         return []
+
+
+def _refused(output: Output) -> NoReturn:
+    """With status 255, which a lost SSH connection has, too: so the words decide."""
+    if "Job not submitted" in output.stderr + output.stdout:
+        raise Refused(output.words)
+    common.not_submitted(output, UNCERTAIN)
 
 
 def _resources(options: LsfOptions, batch: Batch) -> list[str]:

@@ -1,6 +1,7 @@
-"""A site where people start the pilots: with a line that covey gives them, on machines that covey does
-not reach. Nothing can be submitted there, so a trial is refused with what to do instead; the list of
-its jobs is empty. The site is there for its name, its setup and check, and its owners' preference.
+"""A site where people start the pilots: with a line that covey gives them, on machines that covey
+does not reach. Nothing can be submitted there, so a trial is refused with what to do instead; the
+list of its jobs is empty. The site is there for its name, its setup and check, and its owners'
+preference.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,13 +1,13 @@
-"""PBS: qsub, qstat, qdel, of OpenPBS and PBS Professional; with `dialect = "torque"` those of Torque.
-Not run for real: made after OpenPBS's manual and source, and tried with text in their form.
+"""PBS: qsub, qstat, qdel, of OpenPBS and PBS Professional; with `dialect = "torque"` those of
+Torque. Not run for real: made after OpenPBS's manual and source, and tried with text in their form.
 
 The list is `qstat -f -t`, whose layout all of them share: plain `qstat` cuts names, and JSON is
 spoilt by whatever another user has in his environment. qstat cannot choose by user and show full
-names at once, so it lists everybody's jobs, and ours are known by their names. The entry of an array
-as a whole (`12[].server`) stands for no job. Torque adds its number to an element's name.
+names at once, so it lists everybody's jobs, and ours are known by their names. The entry of an
+array as a whole (`12[].server`) stands for no job. Torque adds its number to an element's name.
 
-Old versions allow 15 characters in a name (Torque, PBS Pro before 13) and cut or refuse more: give the
-queue a short id there.
+Old versions allow 15 characters in a name (Torque, PBS Pro before 13) and cut or refuse more: give
+the queue a short id there.
 """
 
 import re
@@ -48,9 +48,7 @@ class PbsOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     queue: Annotated[str, Meta(description="Queue, or queue@server.")] = ""
     account: Annotated[str, Meta(description="Account that is charged (-A).")] = ""
     project: Annotated[str, Meta(description="Project that is charged (-P).")] = ""
-    node: Annotated[
-        str, Meta(description="More about the node, as in select=1:ncpus=8:HERE.")
-    ] = ""
+    node: Annotated[str, Meta(description="More about the node, as in select=1:ncpus=8:HERE.")] = ""
     whole_nodes: Annotated[bool, Meta(description="A pilot shares its node with nobody.")] = False
     requeue: Annotated[
         bool,

@@ -1,5 +1,5 @@
-"""Slurm: sbatch, squeue, scancel, sacct. Run for real with 22.05; the options used are those of 20.11
-and later.
+"""Slurm: sbatch, squeue, scancel, sacct. Run for real with 22.05; the options used are those of
+20.11 and later.
 
 `squeue --states=all` also tells of jobs that ended in the last minutes (MinJobAge, 300 s unless the
 site says otherwise), as `scontrol show job` does, so an end is known at once; later there is sacct,
@@ -21,8 +21,8 @@ from covey.sites.driver import Batch, Command, Output, Seen, Stand, Unclear, num
 from covey.sites.drivers import common
 from covey.sites.options import Extra, options_of
 
-# Every state of Slurm 24.05. Those that end are told with their reason; a job that completes is still
-# there: its processes may be.
+# Every state of Slurm 24.05. Those that end are told with their reason; a job that completes is
+# still there: its processes may be.
 STATES = {
     **dict.fromkeys(("PENDING", "REQUEUED", "REQUEUE_FED"), Stand.WAITING),
     **dict.fromkeys(
@@ -166,7 +166,7 @@ class Slurm:
         return found
 
     def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:
-        """Elements of one array in one word: a call to the controller for each, not for each job."""
+        """Elements of one array in one word: one call to the controller, not one for each."""
         options = options_of(spec, SlurmOptions)
         alone, together = common.arrays(handles, ELEMENT)
         words = [
