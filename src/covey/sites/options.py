@@ -64,7 +64,7 @@ def _suggest(name: str, known: list[str]) -> str:
 
 def _wanted(kind: object) -> str:
     if kind in KINDS:
-        return KINDS[kind]  # type: ignore[index]
+        return KINDS[kind]
     inner = get_args(kind)
     if inner and all(isinstance(word, str) for word in inner):
         return f"one of {', '.join(inner)}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from covey.sites.driver import Output, Refused, Seen, Shape, Stand, Unclear
+from covey.sites.driver import Away, Output, Refused, Seen, Shape, Stand, Unclear
 from covey.sites.drivers.slurm import COLUMNS, STATES, Slurm
 from tests.unit.sites.recordings import PREFIX, SCRIPT, batch, recorded, site
 
@@ -80,8 +80,9 @@ def test_one_of_several_clusters() -> None:
 
 @pytest.mark.parametrize("what", ["partition", "constraint", "controller"])
 def test_refused(what: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(Refused) as caught:
         SLURM.submitted(SITE, batch(), recorded(f"slurm/sbatch-refused-{what}.txt", 1))
+    assert isinstance(caught.value, Away) == (what == "controller")
 
 
 @pytest.mark.parametrize(
@@ -137,3 +138,61 @@ def test_elements_of_an_array_are_cancelled_with_one_call() -> None:
 def test_the_user_where_squeue_is_old() -> None:
     assert SLURM.status(SITE, PREFIX).argv[1] == "--me"
     assert SLURM.status(site("slurm", user="ann"), PREFIX).argv[1] == "--user=ann"
+
+
+def test_a_list_as_it_was() -> None:
+    assert SLURM.listed(SITE, PREFIX, recorded("slurm/squeue.txt")) == [
+        Seen("covey-q7-1-7", "1_3", Stand.ENDED, "CANCELLED"),
+        Seen("covey-q7-1-8", "2", Stand.ENDED, "CANCELLED"),
+        Seen("covey-q7-1-9", "3", Stand.ENDED, "FAILED (NonZeroExitCode)"),
+        Seen("covey-q7-1-17", "12", Stand.ENDED, "FAILED (BadConstraints)"),
+        Seen("covey-q7-1-12", "5_0", Stand.WAITING, "Resources"),
+        Seen("covey-q7-1-13", "5_1", Stand.WAITING, "Resources"),
+        Seen("covey-q7-1-11", "4", Stand.WAITING, "JobHeldUser"),
+        Seen("covey-q7-1-4", "1_0", Stand.RUNNING),
+        Seen("covey-q7-1-5", "1_1", Stand.RUNNING),
+        Seen("covey-q7-1-6", "1_2", Stand.RUNNING),
+        Seen("covey-q7-1-16", "11", Stand.WAITING, "BeginTime", 1),
+        Seen("covey-q7-1-14", "9", Stand.RUNNING),
+    ]
+
+
+def test_two_minutes_later() -> None:
+    later = SLURM.listed(SITE, PREFIX, recorded("slurm/squeue-later.txt"))
+    found = {seen.name: seen for seen in later}
+    for name, stand, reason, restarts in (
+        ("covey-q7-1-4", Stand.STUCK, "job requeued in held state", 1),
+        ("covey-q7-1-5", Stand.STUCK, "SPECIAL_EXIT (job requeued in held state)", 1),
+        ("covey-q7-1-14", Stand.ENDED, "TIMEOUT (TimeLimit)", 0),
+        ("covey-q7-1-16", Stand.RUNNING, "", 1),
+    ):
+        assert found[name][2:] == (stand, reason, restarts)
+
+
+def test_accounts() -> None:
+    command = SLURM.accounting(SITE, ["1_3", "9"])
+    assert command is not None
+    assert command.argv == (
+        *("sacct", "--noheader", "--parsable2", "--allocations", "--jobs=1_3,9"),
+        "--format=JobID,State,ExitCode,JobName",
+    )
+    found = {seen.handle: seen for seen in SLURM.accounted(SITE, recorded("slurm/sacct.txt"))}
+    assert found["1_3"] == Seen("covey-q7-1-7", "1_3", Stand.ENDED, "CANCELLED by 0")
+    assert found["3"] == Seen("covey-q7-1-9", "3", Stand.ENDED, "FAILED (exit status 3)")
+    assert found["9"] == Seen("covey-q7-1-14", "9", Stand.ENDED, "TIMEOUT")
+    assert found["11"].stand is Stand.RUNNING
+    killed = SLURM.accounted(SITE, Output(0, "7|NODE_FAIL|0:9|covey-q7-1-4\n", ""))
+    assert killed[0].reason == "NODE_FAIL (signal 9)"
+
+
+def test_elements_that_never_started_are_accounted_for_together() -> None:
+    found = SLURM.accounted(SITE, recorded("slurm/sacct-array.txt"))
+    indices = [0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 12, 13, 14, 15, 17, 18, 19, 20]
+    assert [seen.handle for seen in found] == [f"14_{index}" for index in indices]
+    assert [seen.name for seen in found] == [f"covey-q7-2-{100 + index}" for index in indices]
+
+
+def test_a_site_without_accounts_and_one_that_cannot_be_asked() -> None:
+    assert SLURM.accounted(SITE, recorded("slurm/sacct-disabled.txt", 1)) == []
+    with pytest.raises(Unclear):
+        SLURM.accounted(SITE, Output(1, "", "sacct: error: Sending PersistInit msg: refused\n"))

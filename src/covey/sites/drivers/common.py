@@ -5,25 +5,32 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
-from covey.sites.driver import Batch, Output, Refused, Unclear, numbered
+from covey.sites.driver import Away, Batch, Output, Refused, Unclear, numbered
 
 # Where a shell, or what is in its place, could not even start the command.
 NOT_STARTED = (126, 127)
+
+# Words of all of them for: nobody is there to talk to.
+AWAY = re.compile(
+    r"connection refused|connect failure|(cannot|unable to|failed to) (connect|contact)|"
+    r"no route to|can't find address|not responding|\bis down\b",
+    re.IGNORECASE,
+)
 
 
 def not_submitted(output: Output, uncertain: re.Pattern[str]) -> NoReturn:
     """A submission failed. That the site refused is only believed where it says so in its own
     words, and these are not about an answer that got lost: then the job may well be there."""
     if output.status in NOT_STARTED:
-        raise Refused(output.words)
+        raise Away(output.words)
     words = output.stderr.strip() or output.stdout.strip()
     if output.status <= 0 or output.status == 255 or not words or uncertain.search(words):
         raise Unclear(output.words)
-    raise Refused(output.words)
+    raise Away(output.words) if AWAY.search(words) else Refused(output.words)
 
 
-def no_list(output: Output, what: str = "") -> NoReturn:
-    raise Unclear(what or output.words)
+def no_list(output: Output) -> NoReturn:
+    raise Unclear(output.words)
 
 
 def checked(batch: Batch) -> Batch:

@@ -6,6 +6,9 @@ qstat forgets a job as it ends; the accounts have it about a second later. What 
 stays in the list in an error state, for ever: such a job is stuck. Grid Engine kills without a word
 what has run too long or is deleted; pilots go home before that.
 
+Scripts that qsub reads are kept where everybody on a host can read them. Ours hold secrets, so they
+are put into private files, and the command is the path.
+
 Memory, GPUs and whole nodes have no names that all sites share, so a site says which resource means
 them. Memory is asked for by the slot, as resources of parallel jobs are.
 """
@@ -19,18 +22,17 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from covey.core.model import SiteSpec
-from covey.sites.driver import Batch, Command, Output, Seen, Stand, Unclear, numbered
+from covey.sites.driver import Batch, Command, Output, Seen, Stand, Unclear, after_writing, numbered
 from covey.sites.drivers import common
 from covey.sites.options import Extra, options_of
 
 # The master may have heard us, though we did not hear it.
-UNCERTAIN = re.compile(
-    r"timeout|timed out|broken pipe|communication|lost connection", re.IGNORECASE
-)
+UNCERTAIN = re.compile(r"timeout|timed out|broken pipe|read error|lost connection", re.IGNORECASE)
 
 HANDLE = re.compile(r"(?P<job>[0-9]{1,18})\.(?P<index>[0-9]{1,9})")
 SUBMITTED = re.compile(r"^([0-9]{1,18})\.1-([0-9]{1,9}):1$", re.MULTILINE)
 RULE = re.compile(r"^=+$", re.MULTILINE)
+RESCHEDULED = ("24", "25")  # an end of a run, not of the job
 
 
 class GridEngineOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -67,10 +69,10 @@ class GridEngine:
     def submit(self, spec: SiteSpec, batch: Batch) -> Command:
         options = options_of(spec, GridEngineOptions)
         common.checked(batch)
-        argv = ["qsub", "-terse", "-N", batch.title, "-t", f"1-{len(batch.names)}"]
+        path = f"{batch.directory}/{batch.title}.sh"
+        argv = ["qsub", "-terse", "-b", "y", "-N", batch.title, "-t", f"1-{len(batch.names)}"]
         argv += ["-S", "/bin/sh", "-wd", batch.directory, "-j", "y"]
         argv += ["-o", f"{batch.directory}/{batch.title}.$TASK_ID.out"]
-        argv += ["-C", ""]  # no line of the script is an option
         argv += ["-r", "y" if options.requeue else "n"]
         for flag, value in (
             ("-q", options.queue),
@@ -79,12 +81,13 @@ class GridEngine:
         ):
             argv += [flag, value] if value else []
         argv += _resources(options, batch)
-        return Command((*argv, *options.extra), batch.script.encode())
+        return after_writing(path, batch.script, (*argv, *options.extra, path))
 
     def submitted(self, spec: SiteSpec, batch: Batch, output: Output) -> tuple[str, ...]:
         found = SUBMITTED.findall(output.stdout)
         if output.status != 0 or len(found) != 1 or int(found[0][1]) != len(batch.names):
-            common.not_submitted(output, UNCERTAIN)
+            words = output.stderr.removesuffix("Exiting.\n")  # which is its last word, always
+            common.not_submitted(output._replace(stderr=words), UNCERTAIN)
         return tuple(f"{found[0][0]}.{index + 1}" for index in range(len(batch.names)))
 
     def status(self, spec: SiteSpec, prefix: str) -> Command:
@@ -138,7 +141,8 @@ class GridEngine:
                 key, _, value = line.partition(" ")
                 facts.setdefault(key, value.strip())
             job, task = facts.get("jobnumber", ""), facts.get("taskid", "")
-            if HANDLE.fullmatch(f"{job}.{task}") and "jobname" in facts:
+            again = facts.get("failed", "").partition(":")[0].strip() in RESCHEDULED
+            if HANDLE.fullmatch(f"{job}.{task}") and "jobname" in facts and not again:
                 name = numbered(facts["jobname"], int(task) - 1)
                 found.append(Seen(name, f"{job}.{task}", Stand.ENDED, _ended(facts)))
         return found
@@ -189,9 +193,9 @@ def _stand(state: str) -> Stand:
 
 
 def _ended(facts: Mapping[str, str]) -> str:
-    """What the system says of a failure, else the exit status."""
-    failed = facts.get("failed", "0")
-    number, _, words = failed.partition(":")
-    if number.strip() not in ("", "0"):
-        return f"{words.strip() or 'failed'} (failure {number.strip()})"
-    return f"exit status {facts.get('exit_status', '').split(' ')[0] or 'unknown'}"
+    """What the system says of a failure, else the exit status. 100 is any end by a signal."""
+    number, _, words = facts.get("failed", "").partition(":")
+    status = " ".join(facts.get("exit_status", "unknown").split())
+    if number.strip() in ("", "0", "100"):
+        return f"exit status {status}"
+    return f"{words.strip() or 'failed'} (failure {number.strip()})"

@@ -31,8 +31,8 @@ from covey.sites.driver import (
 from covey.sites.drivers import common
 from covey.sites.options import Extra, options_of
 
-# By JobStatus. 6 is a job whose files come back, 7 a suspended one. 3 is removed: in history that is
-# its end, but in the queue only a wish, and its processes may live.
+# By JobStatus. 6 is a job whose files come back, 7 a suspended one. 3 is removed: in history that
+# is its end, but in the queue only a wish, and its processes may live.
 STATES = {
     1: Stand.WAITING,
     2: Stand.RUNNING,

@@ -141,7 +141,7 @@ def _resources(options: PbsOptions, batch: Batch) -> list[str]:
     shape = batch.shape
     torque = options.dialect == "torque"
     parts = [f"nodes=1:ppn={shape.slots}" if torque else f"select=1:ncpus={shape.slots}"]
-    more = []
+    more: list[str] = []
     if shape.memory_mb:
         (more if torque else parts).append(f"mem={shape.memory_mb}mb")
     if shape.gpus:

@@ -3,7 +3,9 @@
 
 `squeue --states=all` also tells of jobs that ended in the last minutes (MinJobAge, 300 s unless the
 site says otherwise), as `scontrol show job` does, so an end is known at once; later there is sacct,
-at sites that keep accounts. A requeued job keeps its number, and squeue counts its restarts.
+at sites that keep accounts. Elements of an array that were cancelled before they started are in no
+list, though, and rarely in an account. A requeued job keeps its number, and squeue counts its
+restarts.
 
 A pilot goes home on SIGTERM, which Slurm sends it when its time is over or it is cancelled, and
 KillWait (30 s) later SIGKILL: long enough for the 20 s that a pilot takes. So it is not warned
@@ -68,8 +70,8 @@ HOPELESS = frozenset(
         "JobHoldMaxRequeue",
         "PartitionTimeLimit",
         "QOSMaxWallDurationPerJobLimit",
+        "job_requeued_in_held_state",
         "launch_failed_requeued_held",
-        "launch failed requeued held",
     }
 )
 
@@ -82,6 +84,10 @@ UNCERTAIN = re.compile(
 
 ELEMENT = re.compile(r"(?P<job>[0-9]{1,18})_(?P<index>[0-9]{1,9})")
 HANDLE = re.compile(r"[0-9]{1,18}(_[0-9]{1,9})?")
+ELEMENTS = re.compile(
+    r"(?P<job>[0-9]{1,18})_\[(?P<spans>[0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*)(%[0-9]+)?\]"
+)
+MOST_ELEMENTS = 1000  # MaxArraySize is 1001 unless a site says otherwise
 SUBMITTED = re.compile(r"^([0-9]{1,18})(;\S+)?$", re.MULTILINE)
 
 # Columns of a fixed width: what `-o` can separate by a character of ours has no count of restarts.
@@ -117,9 +123,9 @@ class SlurmOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 class Slurm:
     name = "slurm"
     options = SlurmOptions
-    most_elements = 1000  # MaxArraySize is 1001 unless a site says otherwise
+    most_elements = MOST_ELEMENTS
     index = "${SLURM_ARRAY_TASK_ID:-0}"
-    environment: Mapping[str, str] = {}  # no words of Slurm depend on it, and jobs inherit it
+    environment: Mapping[str, str] = {"SLURM_BITSTR_LEN": "0"}  # lists of elements are not cut
 
     def submit(self, spec: SiteSpec, batch: Batch) -> Command:
         options = options_of(spec, SlurmOptions)
@@ -187,13 +193,14 @@ class Slurm:
             return []
         if output.status != 0 or "error:" in output.stderr:
             common.no_list(output)
-        found = []
+        found: list[Seen] = []
         for line in output.stdout.splitlines():
-            handle, *rest = line.split("|", 3)
-            if HANDLE.fullmatch(handle) and len(rest) == 3:
+            jobs, *rest = line.split("|", 3)
+            if len(rest) == 3:
                 state, code, title = rest
                 stand = STATES.get((state.split() or [""])[0], Stand.UNKNOWN)
-                found.append(Seen(_name(title, handle), handle, stand, _ended(state, code)))
+                why = _ended(state, code)
+                found += [Seen(_name(title, one), one, stand, why) for one in _handles(jobs)]
         return found
 
 
@@ -249,10 +256,23 @@ def _stand(state: str, reason: str) -> tuple[Stand, str]:
     stand = STATES.get(state, Stand.UNKNOWN)
     told = "" if reason in ("None", "(null)") else reason
     if stand is Stand.WAITING:
-        return (Stand.STUCK if told in HOPELESS else stand), told
+        return (Stand.STUCK if told.replace(" ", "_") in HOPELESS else stand), told
     if stand is Stand.RUNNING:
         return stand, "" if state == "RUNNING" else state
     return stand, state if told in ("", state) else f"{state} ({told})"
+
+
+def _handles(jobs: str) -> list[str]:
+    """Elements that ended before they were started are accounted for together: 14_[4-5,7]."""
+    several = ELEMENTS.fullmatch(jobs)
+    if several is None:
+        return [jobs] if HANDLE.fullmatch(jobs) else []
+    found: list[str] = []
+    for span in several["spans"].split(","):
+        first, _, last = span.partition("-")
+        count = int(last or first) - int(first) + 1
+        found += [f"{several['job']}_{int(first) + n}" for n in range(min(count, MOST_ELEMENTS))]
+    return found
 
 
 def _ended(state: str, code: str) -> str:
