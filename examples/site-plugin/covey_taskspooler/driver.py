@@ -78,7 +78,7 @@ class TaskSpooler:
     def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:
         """`-r` takes a job from the queue and `-k` ends one that runs, one at a time: what belongs
         together needs a shell, whose words are ours and whose arguments are handles."""
-        script = 'for job; do tsp -r "$job" || tsp -k "$job"; done; true'
+        script = 'for job; do tsp -r "$job"; done; for job; do tsp -k "$job"; done; true'
         return Command(("sh", "-c", script, "sh", *handles))
 
     def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:

@@ -1,4 +1,4 @@
-"""PBS, with text in the form of OpenPBS 23.06 and Torque 6.1; never run for real."""
+"""PBS, with text in the form of OpenPBS and Torque; never run for real."""
 
 import pytest
 
