@@ -111,6 +111,7 @@ def test_nothing_is_a_list_if_all_went_well() -> None:
         Output(0, "[{", ""),
         Output(0, '{"a": 1}', ""),
         Output(0, '[{"ClusterId": 1}]', ""),
+        Output(0, '[{"ClusterId": 1e999, "ProcId": 0, "JobStatus": 1}]', ""),
     ):
         with pytest.raises(Unclear):
             CONDOR.listed(SITE, PREFIX, output)

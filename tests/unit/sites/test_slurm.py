@@ -196,3 +196,9 @@ def test_a_site_without_accounts_and_one_that_cannot_be_asked() -> None:
     assert SLURM.accounted(SITE, recorded("slurm/sacct-disabled.txt", 1)) == []
     with pytest.raises(Unclear):
         SLURM.accounted(SITE, Output(1, "", "sacct: error: Sending PersistInit msg: refused\n"))
+
+
+def test_an_error_of_a_plugin_spoils_no_list() -> None:
+    errors = "squeue: error: plugin_load_from_file: dlopen(topology_tree.so): cannot open\n"
+    output = Output(0, line("12", "RUNNING", "covey-q7-1-4"), errors)
+    assert len(SLURM.listed(SITE, PREFIX, output)) == 1

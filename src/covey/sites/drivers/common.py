@@ -18,6 +18,10 @@ AWAY = re.compile(
 )
 
 
+# What comes of reading JSON that is not what it should be.
+MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
 def not_submitted(output: Output, uncertain: re.Pattern[str]) -> NoReturn:
     """A submission failed. That the site refused is only believed where it says so in its own
     words, and these are not about an answer that got lost: then the job may well be there."""

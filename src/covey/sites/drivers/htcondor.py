@@ -70,9 +70,7 @@ class HTCondorOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     requirements: Annotated[str, Meta(description="An expression that a machine must meet.")] = ""
     accounting_group: Annotated[str, Meta(description="Accounting group that is charged.")] = ""
     schedd: Annotated[str, Meta(description="Name of the schedd; empty: the local one.")] = ""
-    pool: Annotated[str, Meta(description="Central manager of the pool; empty: the local one.")] = (
-        ""
-    )
+    pool: Annotated[str, Meta(description="Central manager; empty: that of here.")] = ""
     transfer: Annotated[
         bool,
         Meta(description="Files are transferred, where hosts share no directory with the schedd."),
@@ -205,7 +203,7 @@ def _jobs(text: str, states: Mapping[int, Stand]) -> list[Seen]:
         return []
     try:
         return [_seen(ad, states) for ad in json.loads(text)]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except common.MISREAD as error:
         raise Unclear(f"no list of jobs: {error!r}"[:200]) from error
 
 

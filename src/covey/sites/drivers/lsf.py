@@ -104,7 +104,7 @@ class Lsf:
         try:
             records = json.loads(output.stdout[start:])["RECORDS"]
             found = [_seen(record) for record in records]
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except common.MISREAD as error:
             raise Unclear(f"bjobs wrote no list: {error!r}"[:200]) from error
         return [seen for seen in found if seen.name.startswith(prefix)]
 

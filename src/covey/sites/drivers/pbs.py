@@ -22,17 +22,17 @@ from covey.sites.driver import Batch, Command, Output, Seen, Stand, Unclear, num
 from covey.sites.drivers import common
 from covey.sites.options import Extra, options_of
 
-# B is an array of which something runs, M a job that went to another server, which will tell of it.
+# One letter each. A job that went to another server (M) is told of there, so it is not known.
 STATES = {
-    **dict.fromkeys("QTWH", Stand.WAITING),
-    **dict.fromkeys("RESUB", Stand.RUNNING),
-    **dict.fromkeys("FXC", Stand.ENDED),
+    **dict.fromkeys(("Q", "T", "W", "H"), Stand.WAITING),
+    **dict.fromkeys(("R", "E", "S", "U"), Stand.RUNNING),
+    **dict.fromkeys(("F", "X", "C"), Stand.ENDED),
 }
 HOPELESS = re.compile(r"too many failed attempts|can never run", re.IGNORECASE)
 
 # The server may have heard us, though we did not hear it.
 UNCERTAIN = re.compile(
-    r"timed? ?out|premature end of message|end of file|no permission.*reply|broken pipe|"
+    r"timed? ?out|premature end of message|end of file|broken pipe|"
     r"connection (closed|reset)|communication failure|protocol",
     re.IGNORECASE,
 )

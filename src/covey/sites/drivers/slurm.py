@@ -82,6 +82,9 @@ UNCERTAIN = re.compile(
     re.IGNORECASE,
 )
 
+# Where this was said the rest may be missing, though the status is 0; other errors are of plugins.
+LOST = re.compile(r"slurm_load|contact|timed out|connection|persist", re.IGNORECASE)
+
 ELEMENT = re.compile(r"(?P<job>[0-9]{1,18})_(?P<index>[0-9]{1,9})")
 HANDLE = re.compile(r"[0-9]{1,18}(_[0-9]{1,9})?")
 ELEMENTS = re.compile(
@@ -157,7 +160,7 @@ class Slurm:
         return Command(("squeue", *_cluster(options), *wanted))
 
     def listed(self, spec: SiteSpec, prefix: str, output: Output) -> list[Seen]:
-        if output.status != 0 or "error:" in output.stderr:
+        if output.status != 0 or LOST.search(output.stderr):
             common.no_list(output)
         found = []
         for line in output.stdout.splitlines():
@@ -191,7 +194,7 @@ class Slurm:
     def accounted(self, spec: SiteSpec, output: Output) -> list[Seen]:
         if "accounting storage is disabled" in output.stderr:
             return []
-        if output.status != 0 or "error:" in output.stderr:
+        if output.status != 0 or LOST.search(output.stderr):
             common.no_list(output)
         found: list[Seen] = []
         for line in output.stdout.splitlines():
