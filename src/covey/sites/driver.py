@@ -3,11 +3,16 @@
 Drivers have no state and do no I/O: the same question gives the same command, the same text the
 same answer, so they are tested with recorded text, and one seam runs the commands here or over SSH
 (see `shell`). Another package adds its own by an entry point in the group `covey.sites`, which
-names a `Driver` (`examples/site-plugin`).
+names a class that makes a `Driver` without arguments (`examples/site-plugin`).
 
 A *batch* is one submission: jobs that are alike but for their names, one or many. Its script is the
-same for all of them; where the batch system counts the elements of an array, `Batch.index` is the
+same for all of them; where the batch system counts the elements of an array, `Driver.index` is the
 shell's word for the number, from 0, and the script finds by it what is this job's own.
+
+A site knows a batch by one name, its title, and an element by that and a number. So names are
+numbered: the title is the first job's name, which ends in a number, and element i is named by the
+number i higher (`numbered`). A list then tells every job's own name, and nobody keeps a table.
+Names that are not consecutive are not of one batch (`runs` finds those that are).
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,11 +45,14 @@ class Output(NamedTuple):
 
 
 class Stand(StrEnum):
-    """Where a job stands, as far as its site tells. UNKNOWN: a state that we do not know, which is
-    neither an end nor a start."""
+    """Where a job stands, as far as its site tells. STUCK: it is there, but will not run unless
+    somebody sees to it (an error state, an impossible request): it is to be cancelled, and when it
+    is gone it has ended for this reason. UNKNOWN: a state that we do not know, which is neither an
+    end nor a start."""
 
     WAITING = "waiting"
     RUNNING = "running"
+    STUCK = "stuck"
     ENDED = "ended"
     UNKNOWN = "unknown"
 
@@ -71,8 +79,8 @@ class Shape(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """`names` of the jobs, in the order of their indices; `title` is a name for all of them.
-    `directory` is where output goes, on the site."""
+    """`names` of the jobs, in the order of their indices; `title` is the first of them, and the
+    others are numbered on from it. `directory` is where output goes, on the site."""
 
     title: str
     names: tuple[str, ...]
@@ -81,8 +89,38 @@ class Batch(NamedTuple):
     directory: str
 
 
+WRITE = 'file=$1; shift; umask 077; cat >"$file" && chmod 700 "$file" || exit 126; exec "$@"'
+
+
+def after_writing(path: str, script: str, argv: Sequence[str]) -> Command:
+    """For systems that want a file: the script arrives by standard input, as it holds secrets, and
+    goes into a private file; then this command is run. Status 126: it was not."""
+    return Command(("/bin/sh", "-c", WRITE, "sh", path, *argv), script.encode())
+
+
+def numbered(title: str, index: int) -> str:
+    """The name of an element of the batch of this title."""
+    stem = title.rstrip("0123456789")
+    return f"{stem}{int(title[len(stem) :][-18:] or 0) + index}" if index else title
+
+
+def runs(names: Sequence[str], most: int) -> list[tuple[str, ...]]:
+    """These names as those of batches: consecutive ones together, at most so many."""
+    found: list[list[str]] = []
+    for name in names:
+        if found and len(found[-1]) < most and name == numbered(found[-1][0], len(found[-1])):
+            found[-1].append(name)
+        else:
+            found.append([name])
+    return [tuple(batch) for batch in found]
+
+
 class Refused(Exception):
     """The site will not have these jobs: surely none of them is there. With its words."""
+
+
+class Away(Refused):
+    """Nor does the site answer at all: this tells of the site, not of the jobs."""
 
 
 class Unclear(Exception):
@@ -93,10 +131,14 @@ class Driver(Protocol):
     """All methods may raise Refused or Unclear where they read an answer. `spec` is the site."""
 
     name: str
-    options: type[Struct]  # what [sites.NAME.options] may say: frozen, all with a Meta description
     most_elements: int  # jobs in one batch: 1 where there are no arrays
     index: str  # the shell's word for an element's number, from 0; "0" where there are no arrays
     environment: Mapping[str, str]  # what makes the commands' answers the same everywhere (LC_ALL)
+
+    @property
+    def options(self) -> type[Struct]:
+        """What [sites.NAME.options] may say: frozen, each with a Meta and its description."""
+        ...
 
     def submit(self, spec: SiteSpec, batch: Batch) -> Command: ...
 
@@ -117,7 +159,10 @@ class Driver(Protocol):
         ...
 
     def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
-        """How jobs ended that are no longer listed; None where the system does not tell."""
+        """How jobs ended that are no longer listed; None where the system does not tell. The answer
+        may be about other jobs of ours, too, and silent about some of these."""
         ...
 
-    def accounted(self, spec: SiteSpec, output: Output) -> list[Seen]: ...
+    def accounted(self, spec: SiteSpec, output: Output) -> list[Seen]:
+        """Empty where the site keeps no accounts. Raises Unclear where they could not be had."""
+        ...
