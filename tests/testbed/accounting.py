@@ -1,6 +1,7 @@
 """What `sacct` needs: slurmdbd, and the MariaDB that it keeps its tables in."""
 
 import secrets
+import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +11,7 @@ from tests.testbed.place import Place, clean_environment, program
 CONFIGURATION = """\
 AuthType=auth/munge
 AuthInfo=socket={root}/munge/socket
-DbdHost=localhost
+DbdHost={host}
 DbdAddr=127.0.0.1
 DbdPort={port}
 CommunicationParameters=NoInAddrAny
@@ -61,6 +62,7 @@ class Accounting:
         text = CONFIGURATION.format(
             root=self._place.root,
             port=port,
+            host=socket.gethostname().partition(".")[0],
             user=self._user,
             storage_port=storage_port,
             password=password,

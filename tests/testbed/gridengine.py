@@ -78,7 +78,7 @@ NONES = (
     "load_thresholds suspend_thresholds ckpt_list pe_list prolog epilog starter_method"
     " suspend_method resume_method terminate_method owner_list user_lists xuser_lists"
     " subordinate_list complex_values projects xprojects calendar"
-).split()
+)
 LIMITS = ("rt", "cpu", "fsize", "data", "stack", "core", "rss", "vmem")
 # Jobs in `low.q` are suspended while `all.q` runs something; `short.q` ends its jobs.
 QUEUES: dict[str, dict[str, str]] = {
@@ -206,7 +206,7 @@ class GridEngine(System):
         self.run("qconf", "-as", HOST)
         self._configure("-Ae", "host", EXECUTION_HOST.format(host=HOST))
         self._configure("-Ahgrp", "hosts", f"group_name @allhosts\nhostlist {HOST}\n")
-        stock = QUEUE + "".join(f"{name} NONE\n" for name in NONES)
+        stock = QUEUE + "".join(f"{name} NONE\n" for name in NONES.split())
         stock += "".join(f"{kind}_{name} INFINITY\n" for name in LIMITS for kind in "sh")
         for name, changes in QUEUES.items():
             head = f"qname {name}\nhostlist @allhosts\nslots {self.slots}\n"
@@ -258,7 +258,7 @@ class GridEngine(System):
         return self.run(*words, text=f"#!/bin/sh\n{script}\n").partition(".")[0]
 
     def qstat(self) -> list[Job]:
-        """All that wait or run; what waits of an array is one line, with a range."""
+        """All that wait or run, the elements of arrays one by one."""
         tree = ElementTree.fromstring(self.run("qstat", "-xml", "-u", "*", "-g", "d"))
         return [
             Job(
@@ -338,6 +338,6 @@ class GridEngine(System):
 def _changed(text: str, changes: dict[str, str]) -> str:
     """Lines of a name and a value, some with another value. Each change must find its line."""
     for name, value in changes.items():
-        text, count = re.subn(rf"(?m)^{name}\s.*$", lambda _, n=name, v=value: f"{n} {v}", text)
+        text, count = re.subn(rf"(?m)^{name}\s.*$", f"{name} {value}", text)
         assert count == 1, f"{name}: {count} lines"
     return text

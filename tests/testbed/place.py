@@ -79,7 +79,7 @@ class Place:
 
     def wait_listening(self, daemon: "subprocess.Popen[bytes]", port: int) -> None:
         def listens() -> bool:
-            assert daemon.poll() is None, f"{daemon.args} has ended\n{self.logs()}"
+            assert daemon.poll() is None, f"{daemon.args!r} has ended\n{self.logs()}"
             return port in listening(daemon.pid)
 
         wait_until(listens, 30, self.logs)

@@ -21,7 +21,6 @@ import socket
 import subprocess
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from tests.faults.world import wait_until
@@ -87,6 +86,7 @@ function slurm_job_modify(job, record, partitions, user) return slurm.SUCCESS en
 return slurm.SUCCESS
 """
 SCHEDULES = "SchedulerParameters="  # a controller logs it when it schedules for the first time
+AT_WORK = {"idle", "mixed", "allocated", "completing"}  # states of nodes
 
 
 class Job(NamedTuple):
@@ -200,14 +200,14 @@ class Slurm(System):
             log.seek(self._logged)
             if SCHEDULES not in log.read():
                 return False
-        states = self.run("sinfo", "-h", "-N", "-p", self.partition, "-o", "%T", check=False)
-        return states.split() == ["idle"] * len(self.nodes) or "mixed" in states
+        states = self.run(
+            "sinfo", "-h", "-N", "-p", self.partition, "-o", "%T", check=False
+        ).split()
+        return len(states) == len(self.nodes) and set(states) <= AT_WORK
 
     # -- commands --------------------------------------------------------------------------
 
-    def run(
-        self, *words: str, text: str = "", check: bool = True, seconds: float = 60
-    ) -> str:
+    def run(self, *words: str, text: str = "", check: bool = True, seconds: float = 60) -> str:
         """A command of this cluster. What it prints."""
         done = subprocess.run(
             [*self.within, *words],
@@ -329,4 +329,3 @@ class Slurm(System):
             if state.startswith(("drain", "down")):
                 self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
         self.wait_ready()
-
