@@ -26,12 +26,13 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from tests.faults.world import wait_until
-from tests.testbed.place import System, clean_environment, free_ports, program
+from tests.faults.world import kill, wait_until
+from tests.testbed.place import System, clean_environment, descendants, free_ports, program
 
 LIBRARY = Path("/usr/lib/gridengine")
 SHARED = Path("/usr/share/gridengine")
 HOST = "localhost"
+PORTS = {"sge_qmaster": "SGE_QMASTER_PORT", "sge_execd": "SGE_EXECD_PORT"}
 
 BOOTSTRAP = """\
 admin_user {admin}
@@ -124,22 +125,21 @@ class GridEngine(System):
         self.environment = {"SGE_ROOT": str(self.place.root), "SGE_CELL": "default"}
         self._open_to_all = open_to_all or bool(os.environ.get("TESTBED_OPEN_TO_ALL"))
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self._unheard = False  # the host, since the master was restarted
 
     # -- starting --------------------------------------------------------------------------
 
     def launch(self) -> None:
         assert LIBRARY.exists(), "Grid Engine is missing: tools/install-test-packages"
         ports = free_ports(2)
-        self.environment["SGE_QMASTER_PORT"] = str(ports[0])
-        self.environment["SGE_EXECD_PORT"] = str(ports[1])
+        for name, port in zip(PORTS.values(), ports, strict=True):
+            self.environment[name] = str(port)
         self._close_to_others(ports)
         self._make_cell()
-        self._start("sge_qmaster")
-        self.place.wait_listening(self._daemons["sge_qmaster"], ports[0])
+        self._start_listening("sge_qmaster")
         wait_until(lambda: self.run("qconf", "-sh", check=False), 30, self.place.logs)
         self._make_queues()
-        self._start("sge_execd")
-        self.place.wait_listening(self._daemons["sge_execd"], ports[1])
+        self._start_listening("sge_execd")
 
     def _close_to_others(self, ports: Sequence[int]) -> None:
         if self._open_to_all:
@@ -217,10 +217,11 @@ class GridEngine(System):
     def _configure(self, option: str, name: str, text: str) -> None:
         self.run("qconf", option, str(self.place.write(f"made/{name}", text)))
 
-    def _start(self, name: str) -> None:
+    def _start_listening(self, name: str) -> None:
         env = {**self.environment, "SGE_ND": "1"}  # it stays in the foreground
         command = [*self.within, str(LIBRARY / name)]
         self._daemons[name] = self.place.start(name, command, env)
+        self.place.wait_listening(self._daemons[name], int(self.environment[PORTS[name]]))
 
     def is_ready(self) -> bool:
         """The queue's line ends with the load when its host is heard, with a state when not."""
@@ -305,17 +306,32 @@ class GridEngine(System):
         self.run("qmod", "-rj", job)
 
     def kill_controller(self) -> None:
-        if "sge_qmaster" in self._daemons:
-            daemon = self._daemons.pop("sge_qmaster")
-            daemon.kill()
-            daemon.wait(10)
+        """As a crash does: commands fail until it is restarted, jobs go on."""
+        self._kill("sge_qmaster")
 
     def restart_controller(self) -> None:
-        self.kill_controller()
-        self._start("sge_qmaster")
-        port = int(self.environment["SGE_QMASTER_PORT"])
-        self.place.wait_listening(self._daemons["sge_qmaster"], port)
-        self.wait_ready()
+        """It finds what it knew, and answers. Its host comes back by itself, half a minute later;
+        until then nothing starts, and what ends is not heard of."""
+        self._kill("sge_qmaster")
+        self._start_listening("sge_qmaster")
+        self._unheard = True
+        self.wait(lambda: "all.q" in self.run("qstat", "-f", check=False))
+
+    def _restart_host(self) -> None:
+        """Its jobs are over: what it finds alive when it starts it looks at once a minute only."""
+        jobs = descendants({self._daemons["sge_execd"].pid})
+        self._kill("sge_execd")
+        for pid in jobs:
+            kill(pid)
+        self.wait(lambda: not any(Path(f"/proc/{pid}").exists() for pid in jobs))
+        self._start_listening("sge_execd")
+        self._unheard = False
+
+    def _kill(self, name: str) -> None:
+        if name in self._daemons:
+            daemon = self._daemons.pop(name)
+            daemon.kill()
+            daemon.wait(10)
 
     def freeze_controller(self) -> None:
         self._daemons["sge_qmaster"].send_signal(signal.SIGSTOP)
@@ -329,6 +345,8 @@ class GridEngine(System):
             self.thaw_controller()
         else:
             self.restart_controller()
+        if self._unheard:
+            self._restart_host()
         self.run("qmod", "-e", "*", check=False)
         self.run("qdel", "-u", "*", check=False)
         self.wait(lambda: not self.qstat())

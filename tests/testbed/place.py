@@ -156,10 +156,10 @@ def descendants(ancestors: set[int]) -> set[int]:
 
 
 def _belongs(pid: int, root: Path) -> bool:
-    """Daemons have the mark. Jobs have their submitter's environment, but know their cluster. The
-    daemons of ssh write their title over their environment, and it names their configuration."""
+    """Daemons have the mark. Jobs have their submitter's environment, but know their cluster. Some
+    write a title over their environment: it names their configuration, or they are at home here."""
     name = os.fsencode(root)
-    if name in command_line(pid):
+    if name in command_line(pid) or _stands_in(pid, root):
         return True
     words = environment(pid).split(b"\0")
     if os.fsencode(MARK) + b"=" + name in words:
@@ -168,6 +168,13 @@ def _belongs(pid: int, root: Path) -> bool:
     return is_job and any(
         word.startswith((b"SLURM_CONF=" + name, b"SGE_ROOT=" + name)) for word in words
     )
+
+
+def _stands_in(pid: int, root: Path) -> bool:
+    try:
+        return Path(os.readlink(f"/proc/{pid}/cwd")).is_relative_to(root)
+    except OSError:
+        return False
 
 
 def clean_environment() -> dict[str, str]:

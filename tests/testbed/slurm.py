@@ -5,7 +5,8 @@ ports, and `SLURM_CONF` chooses. As root it runs everybody's jobs, as a plain us
 
 What took us time to find out:
 - a controller schedules nothing in its first 3 s; `wait_ready` waits for that;
-- time limits are whole minutes (`end_soon` makes one pass earlier);
+- time limits are whole minutes (`end_soon` makes one pass earlier), and are looked at every 30 s; a
+  GraceTime of preemption is too, so there is none here, and a job has KillWait to end in;
 - a job that preemption has requeued is held for 120 s (`starttime=now` releases it);
 - what a job has orphaned (setsid) outlives it here: only cgroups would find it;
 - where there is no address but 127.0.0.1 no daemon can bind; `ip netns exec` hides cgroups, and no
@@ -72,8 +73,8 @@ PARTITIONS = """\
 PartitionName=main Nodes=ALL Default=YES PriorityTier=5 PreemptMode=OFF DefaultTime=60 MaxTime=7-0
 PartitionName=short Nodes=ALL PriorityTier=5 PreemptMode=OFF DefaultTime=1 MaxTime=1
 PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF DefaultTime=60
-PartitionName=killable Nodes=ALL PriorityTier=1 PreemptMode=CANCEL GraceTime=2 DefaultTime=60
-PartitionName=requeue Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE GraceTime=2 DefaultTime=60
+PartitionName=killable Nodes=ALL PriorityTier=1 PreemptMode=CANCEL DefaultTime=60
+PartitionName=requeue Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE DefaultTime=60
 """
 # Every job waits that long in the queue, for the reason BeginTime.
 DELAY = """\
@@ -85,7 +86,7 @@ end
 function slurm_job_modify(job, record, partitions, user) return slurm.SUCCESS end
 return slurm.SUCCESS
 """
-SCHEDULES = "SchedulerParameters="  # a controller logs it when it schedules for the first time
+SCHEDULES = "SchedulerParameters="  # a new controller logs it when it first schedules
 AT_WORK = {"idle", "mixed", "allocated", "completing"}  # states of nodes
 
 
@@ -126,7 +127,6 @@ class Slurm(System):
         self._delay_seconds = queue_delay_seconds
         self._accounting = accounting
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
-        self._logged = 0  # bytes of the controller's log that were there before it started
 
     # -- starting --------------------------------------------------------------------------
 
@@ -185,8 +185,6 @@ class Slurm(System):
         wait_until((folder / "socket").exists, 10, self.place.logs)
 
     def _start_controller(self) -> None:
-        log = self.place.root / "log" / "slurmctld.log"
-        self._logged = log.stat().st_size if log.exists() else 0
         self._start("slurmctld", "-D", "-f", str(self.configuration))
 
     def _start(self, name: str, *words: str, called: str = "") -> None:
@@ -196,10 +194,8 @@ class Slurm(System):
     def is_ready(self) -> bool:
         for name, daemon in self._daemons.items():
             assert daemon.poll() is None, f"{name} has ended\n{self.place.logs()}"
-        with (self.place.root / "log" / "slurmctld.log").open() as log:
-            log.seek(self._logged)
-            if SCHEDULES not in log.read():
-                return False
+        if SCHEDULES not in (self.place.root / "log" / "slurmctld.log").read_text():
+            return False
         states = self.run(
             "sinfo", "-h", "-N", "-p", self.partition, "-o", "%T", check=False
         ).split()
@@ -278,8 +274,14 @@ class Slurm(System):
         self.run("scontrol", "update", f"PartitionName={name}", f"State={state}")
 
     def kill_controller(self) -> None:
-        """As a crash does: commands are refused until it is restarted, jobs go on."""
+        """As a crash does: commands fail until it is restarted, jobs go on, and what came in its
+        last five seconds or so is forgotten: new jobs are killed, cancelled ones run again."""
         self._kill("slurmctld")
+
+    def stop_controller(self) -> None:
+        """The same, but it forgets nothing."""
+        self._daemons["slurmctld"].terminate()
+        self._daemons.pop("slurmctld").wait(30)
 
     def restart_controller(self) -> None:
         """It finds what it knew; where it still runs it is killed first."""
