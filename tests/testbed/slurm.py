@@ -7,7 +7,7 @@ What took us time to find out:
 - a controller schedules nothing in its first 3 s; `wait_ready` waits for that;
 - time limits are whole minutes (`end_soon` makes one pass earlier), and are looked at every 30 s; a
   GraceTime of preemption is too, so there is none here, and a job has KillWait to end in;
-- a job that preemption has requeued is held for 120 s (`starttime=now` releases it);
+- a job that was requeued is held for 120 s (`release` makes it sooner);
 - what a job has orphaned (setsid) outlives it here: only cgroups would find it;
 - where there is no address but 127.0.0.1 no daemon can bind; `ip netns exec` hides cgroups, and no
   node starts there: `nsenter --net=` does better.
@@ -254,7 +254,9 @@ class Slurm(System):
         self.run("scontrol", "requeue", job)
 
     def release(self, job: str) -> None:
-        self.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+        """In a moment: what starts in the second in which it was requeued fails ("credential
+        revoked")."""
+        self.run("scontrol", "update", f"JobId={job}", "StartTime=now+3")
 
     # -- misfortunes -----------------------------------------------------------------------
 

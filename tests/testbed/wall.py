@@ -22,6 +22,12 @@ table inet wall {{
   chain passing {{ type filter hook forward priority 0; policy drop; }}
 }}
 """
+CUT = """
+table inet cut {
+  chain coming { type filter hook input priority -1; policy accept; iif line0 drop; }
+  chain going { type filter hook output priority -1; policy accept; oif line0 drop; }
+}
+"""
 
 
 class Wall(System):
@@ -51,18 +57,20 @@ class Wall(System):
         _run("ip", "-n", name, "link", "set", "lo", "up")
         _run("ip", "-n", name, "addr", "add", f"{self.inside}/30", "dev", "line0")
         _run("ip", "-n", name, "link", "set", "line0", "up")
-        rules = RULES.format(ssh=SSH, outside=self.outside, port=self.port)
-        _run(*self.within, program("nft"), "-f", "-", text=rules)
+        self._rule(RULES.format(ssh=SSH, outside=self.outside, port=self.port))
 
     def is_ready(self) -> bool:
         return True
 
     def cut(self) -> None:
-        """The line. Nothing comes or goes until it is mended."""
-        _run("ip", "link", "set", f"{self.name}h", "down")
+        """The line: whoever sends waits. (Not the interface: calls would go elsewhere.)"""
+        self._rule(CUT)
 
     def mend(self) -> None:
-        _run("ip", "link", "set", f"{self.name}h", "up")
+        self._rule("add table inet cut; delete table inet cut")
+
+    def _rule(self, rules: str) -> None:
+        _run(*self.within, program("nft"), "-f", "-", text=rules)
 
     def reset(self) -> None:
         self.mend()
