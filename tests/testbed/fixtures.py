@@ -16,12 +16,28 @@ from tests.testbed.slurm import Slurm
 from tests.testbed.ssh import SshHosts
 from tests.testbed.wall import SSH, Wall
 
-SYSTEMS = {"slurm", "two_slurms", "slurm_accounting", "gridengine", "sshd", "firewalled"}
+# What tests that ask for a system are marked with.
+MARKS = {
+    "slurm": ("slurm",),
+    "slurm_accounting": ("slurm",),
+    "gridengine": ("gridengine",),
+    "sshd": ("ssh",),
+    "firewalled": ("slurm", "ssh"),
+}
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: SYSTEMS.isdisjoint(getattr(item, "fixturenames", ())))
+    for item in items:
+        for name in asked_for(item):
+            for mark in MARKS[name]:
+                item.add_marker(mark)
+    items.sort(key=lambda item: not asked_for(item))
+
+
+def asked_for(item: pytest.Item) -> list[str]:
+    """Systems, also those that others of its fixtures ask for."""
+    return [name for name in getattr(item, "fixturenames", ()) if name in MARKS]
 
 
 class TwoSlurms(NamedTuple):
