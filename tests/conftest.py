@@ -5,6 +5,9 @@ import signal
 
 from hypothesis import settings
 
+# The systems of the testbed are there for every test.
+pytest_plugins = ["tests.testbed.fixtures"]
+
 settings.register_profile("dev", deadline=None, print_blob=True)
 settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True, database=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
