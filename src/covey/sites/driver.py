@@ -3,11 +3,16 @@
 Drivers have no state and do no I/O: the same question gives the same command, the same text the same
 answer, so they are tested with recorded text, and one seam runs the commands here or over SSH (see
 `shell`). Another package adds its own by an entry point in the group `covey.sites`, which names a
-`Driver` (`examples/site-plugin`).
+class that makes a `Driver` without arguments (`examples/site-plugin`).
 
 A *batch* is one submission: jobs that are alike but for their names, one or many. Its script is the
-same for all of them; where the batch system counts the elements of an array, `Batch.index` is the
+same for all of them; where the batch system counts the elements of an array, `Driver.index` is the
 shell's word for the number, from 0, and the script finds by it what is this job's own.
+
+A site knows a batch by one name, its title, and an element by that and a number. So names are
+numbered: the title is the first job's name, which ends in a number, and element i is named by the
+number i higher (`numbered`). A list then tells every job's own name, and nobody keeps a table. Names
+that are not consecutive are not of one batch (`runs` finds those that are).
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,11 +45,14 @@ class Output(NamedTuple):
 
 
 class Stand(StrEnum):
-    """Where a job stands, as far as its site tells. UNKNOWN: a state that we do not know, which is
-    neither an end nor a start."""
+    """Where a job stands, as far as its site tells. STUCK: it is there, but will not run unless
+    somebody sees to it (an error state, an impossible request): it is to be cancelled, and when it
+    is gone it has ended for this reason. UNKNOWN: a state that we do not know, which is neither an
+    end nor a start."""
 
     WAITING = "waiting"
     RUNNING = "running"
+    STUCK = "stuck"
     ENDED = "ended"
     UNKNOWN = "unknown"
 
@@ -71,14 +79,31 @@ class Shape(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """`names` of the jobs, in the order of their indices; `title` is a name for all of them.
-    `directory` is where output goes, on the site."""
+    """`names` of the jobs, in the order of their indices; `title` is the first of them, and the
+    others are numbered on from it. `directory` is where output goes, on the site."""
 
     title: str
     names: tuple[str, ...]
     shape: Shape
     script: str
     directory: str
+
+
+def numbered(title: str, index: int) -> str:
+    """The name of an element of the batch of this title."""
+    stem = title.rstrip("0123456789")
+    return f"{stem}{int(title[len(stem) :][-18:] or 0) + index}" if index else title
+
+
+def runs(names: Sequence[str], most: int) -> list[tuple[str, ...]]:
+    """These names as those of batches: consecutive ones together, at most so many."""
+    found: list[list[str]] = []
+    for name in names:
+        if found and len(found[-1]) < most and name == numbered(found[-1][0], len(found[-1])):
+            found[-1].append(name)
+        else:
+            found.append([name])
+    return [tuple(batch) for batch in found]
 
 
 class Refused(Exception):
@@ -117,7 +142,10 @@ class Driver(Protocol):
         ...
 
     def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
-        """How jobs ended that are no longer listed; None where the system does not tell."""
+        """How jobs ended that are no longer listed; None where the system does not tell. The answer
+        may be about other jobs of ours, too, and silent about some of these."""
         ...
 
-    def accounted(self, spec: SiteSpec, output: Output) -> list[Seen]: ...
+    def accounted(self, spec: SiteSpec, output: Output) -> list[Seen]:
+        """Empty where the site keeps no accounts. Raises Unclear where they could not be had."""
+        ...
