@@ -1,9 +1,9 @@
 """One site whose jobs are submitted, listed and cancelled by commands, and the thread that does so.
 
 The thread does one thing after another, each time the most urgent: the list when it is due, then
-what is to be cancelled, then what is to be submitted. Between two commands it pauses, for the site's
-sake. Nothing that a command or a driver does ends it. Orders may come from any thread; they only
-leave a word.
+what is to be cancelled, then what is to be submitted. Between two commands it pauses, for the
+site's sake. Nothing that a command or a driver does ends it. Orders may come from any thread; they
+only leave a word.
 
 Lists are asked for while there are jobs to tell of, or the site does not answer (then ever more
 rarely): that it answers again is news. A submission that failed tells of the site, not of the job,
@@ -52,7 +52,8 @@ CREDENTIALS = (
 class Desk(NamedTuple):
     """What all sites get from their server. `queue` is its id, which is in the names of all jobs;
     of `master` their secrets are made. `whereabouts` tells the address that pilots call, and the
-    authority that vouches for it (PEM). `now` may start anywhere, but never jumps."""
+    authority that vouches for it (PEM). `now` may start anywhere, but never jumps.
+    `on_record`: whether this is a job of any site."""
 
     post: Post
     note: Callable[[Note], None]
@@ -62,6 +63,7 @@ class Desk(NamedTuple):
     whereabouts: Callable[[], tuple[str, str]]
     pilot_file: Path
     grace_seconds: float = GRACE_SECONDS
+    on_record: Callable[[JobId], bool] = lambda _: False
 
     @property
     def prefix(self) -> str:
@@ -84,7 +86,7 @@ class Attendant:
         self._make_shell = make_shell
         self._shell = make_shell(spec)
         self._desk = desk
-        self._roll = Roll(desk.prefix)
+        self._roll = Roll(desk.prefix, desk.on_record)
         self._batches: deque[tuple[JobId, ...]] = deque()
         self._look_at = math.inf
         self._free_at = self._checked_at = self._staged_at = -math.inf
@@ -121,7 +123,7 @@ class Attendant:
 
     def start(self) -> None:
         name = f"site-{self.spec.name}"
-        self._thread = threading.Thread(target=self._run, daemon=True, name=name)
+        self._thread = threading.Thread(target=self.run, daemon=True, name=name)
         self._thread.start()
 
     def close(self, seconds: float = 0.0) -> None:
@@ -152,9 +154,11 @@ class Attendant:
 
     # -- its own thread --------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while not self._closed:
+    def run(self) -> None:
+        while True:
             self._awake.clear()
+            if self._closed:
+                break
             seconds = self.turn()
             self._awake.wait(seconds if seconds < threading.TIMEOUT_MAX else None)
         self._give_up()
@@ -320,9 +324,7 @@ class Attendant:
         told = Told(address, ca, self._desk.master, self._pilot, self._digest)
         jobs = [entry.job for entry in entries]
         first = jobs[0]
-        shape = Shape(
-            first.slots, first.wall_seconds, first.memory_mb, first.disk_mb, first.gpus
-        )
+        shape = Shape(first.slots, first.wall_seconds, first.memory_mb, first.disk_mb, first.gpus)
         return Batch(
             entries[0].name,
             tuple(entry.name for entry in entries),

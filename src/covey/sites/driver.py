@@ -1,9 +1,9 @@
 """What a kind of site is made of: a *driver* builds commands and reads answers.
 
-Drivers have no state and do no I/O: the same question gives the same command, the same text the same
-answer, so they are tested with recorded text, and one seam runs the commands here or over SSH (see
-`shell`). Another package adds its own by an entry point in the group `covey.sites`, which names a
-class that makes a `Driver` without arguments (`examples/site-plugin`).
+Drivers have no state and do no I/O: the same question gives the same command, the same text the
+same answer, so they are tested with recorded text, and one seam runs the commands here or over SSH
+(see `shell`). Another package adds its own by an entry point in the group `covey.sites`, which
+names a class that makes a `Driver` without arguments (`examples/site-plugin`).
 
 A *batch* is one submission: jobs that are alike but for their names, one or many. Its script is the
 same for all of them; where the batch system counts the elements of an array, `Driver.index` is the
@@ -11,8 +11,8 @@ shell's word for the number, from 0, and the script finds by it what is this job
 
 A site knows a batch by one name, its title, and an element by that and a number. So names are
 numbered: the title is the first job's name, which ends in a number, and element i is named by the
-number i higher (`numbered`). A list then tells every job's own name, and nobody keeps a table. Names
-that are not consecutive are not of one batch (`runs` finds those that are).
+number i higher (`numbered`). A list then tells every job's own name, and nobody keeps a table.
+Names that are not consecutive are not of one batch (`runs` finds those that are).
 """
 
 from collections.abc import Mapping, Sequence

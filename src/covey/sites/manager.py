@@ -1,9 +1,9 @@
 """Carries out what core decides about sites: the `Sites` port, for all of them.
 
 Each site has its own attendant, with a thread, so that a slow or broken one slows nobody; `ssh` has
-one for each of its hosts. Pilots of this machine need no commands, and have a site of their own kind.
-It decides nothing and remembers nothing that a new one could not find out: jobs carry names made from
-the queue's id and their own, and what the record knows is watched.
+one for each of its hosts. Pilots of this machine need no commands; their site is of its own kind.
+It decides nothing and remembers nothing that a new one could not find out: jobs carry names made
+from the queue's id and their own, and what the record knows is watched.
 """
 
 import itertools
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Protocol
 
 from covey.core.errors import CoveyError
-from covey.core.events import JobRefused, JobVanished, SiteFailed
-from covey.core.model import JobRecord, SiteSpec
-from covey.ports import Post
+from covey.core.events import JobEnded, JobRefused, JobVanished, SiteFailed
+from covey.core.model import JobId, JobRecord, SiteSpec
+from covey.ports import EngineEvent, Post
 from covey.sites import ssh
 from covey.sites.attending import Attendant, Desk
 from covey.sites.driver import Driver
@@ -58,7 +58,9 @@ class Manager:
         driver_of: Callable[[SiteSpec], Driver],
         ssh_command: Sequence[str] = ("ssh",),
     ) -> None:
-        self._desk = desk
+        self._on_record: set[JobId] = set()
+        self._given = desk
+        self._desk = desk._replace(post=self._hear, on_record=self._on_record.__contains__)
         self._local = local
         self._driver_of = driver_of
         self._ssh_command = ssh_command
@@ -86,6 +88,7 @@ class Manager:
         if site in self._here:
             self._local.submit(jobs)
         elif site in self._places:
+            self._on_record.update(job.id for job in jobs)
             self._places[site].submit(jobs)
         else:
             for job in jobs:
@@ -93,6 +96,8 @@ class Manager:
 
     def watch(self, jobs: tuple[JobRecord, ...]) -> None:
         self._watched = True
+        self._on_record.clear()
+        self._on_record.update(job.id for job in jobs)
         here = tuple(job for job in jobs if job.site in self._here or self._local.holds(job))
         known = {job.id for job in here}
         self._local.watch(here)
@@ -128,6 +133,11 @@ class Manager:
             shutil.rmtree(self._sockets, ignore_errors=True)
 
     # -- inside ----------------------------------------------------------------------------
+
+    def _hear(self, event: EngineEvent) -> None:
+        if isinstance(event, JobEnded | JobRefused | JobVanished):
+            self._on_record.discard(event.job)
+        self._given.post(event)
 
     def _define(self, place: Place | None, spec: SiteSpec) -> None:
         if place is not None and place.spec.driver == spec.driver and place.change(spec):

@@ -1,17 +1,18 @@
 """The jobs that we think a site has, and what its lists say of them. Pure: no commands, no clock.
 
 Rules 2 to 7 of docs/decisions/0014-pilots-by-demand.md live here. In short: a job that is not in a
-list may be in the next one, so nothing is concluded from one; a list that was asked for before a job
-had time to appear says nothing of it; where the list says that it is there, nobody submits it again.
+list may be in the next one, so nothing is concluded from one; a list that was asked for before a
+job had time to appear says nothing of it; where it says that the job is there, nobody submits it
+again.
 
 A job is *queued* until the command that submits it begins, *unsure* from then until the site has
 named it, and *there* until the site says that it ended, or it vanished. One that vanished after it
-had been there is kept for a while: its pilot may be heard, and if lists show it again, that is told.
-One that never was listed is forgotten; if it turns up, it is nobody's.
+had been there is kept for a while: its pilot may be heard, and if lists show it again, that is
+told. One that never was listed is forgotten; if it turns up, it is nobody's.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -63,10 +64,12 @@ class Entry:
 
 
 class Roll:
-    """`prefix` begins the names of all jobs of ours."""
+    """`prefix` begins the names of all jobs of ours. `on_record` tells of those at other sites,
+    which may be the same machines under another name."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, on_record: Callable[[JobId], bool] = lambda _: False) -> None:
         self.prefix = prefix
+        self._on_record = on_record
         self.complete = False  # whether it holds all that is on record
         self._entries: dict[JobId, Entry] = {}
         self._strays: dict[str, float | None] = {}  # handle -> when it was cancelled
@@ -204,10 +207,14 @@ class Roll:
         """Jobs of our queue that nobody knows of. Only a whole record can tell."""
         before, self._strays = self._strays, {}
         for one in seen:
-            if self.complete and one.stand is not Stand.ENDED and one.name.startswith(self.prefix):
+            if self.complete and one.stand is not Stand.ENDED and self._ours(one.name):
                 at = before.get(one.handle)
                 again = at is not None and asked >= at + AGAIN_SECONDS
                 self._strays[one.handle] = None if again else at
+
+    def _ours(self, name: str) -> bool:
+        id_ = JobId(name.removeprefix(self.prefix))
+        return name.startswith(self.prefix) and not self._on_record(id_)
 
     def _end(self, entry: Entry, reason: str) -> JobEnded:
         del self._entries[entry.job.id]

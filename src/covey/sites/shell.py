@@ -7,11 +7,11 @@ connection broke). It never waits for longer than the command's own limit, and a
 A command is a list of words that no shell of ours reads. Its output goes to files, not pipes: a
 daemon that it leaves behind may keep them open for ever.
 
-Over SSH there is one connection for each host, OpenSSH's own (ControlMaster). It is looked at before
-each command and made anew when it is gone; no command can make one of its own. It ends by itself
-when nobody uses it for a while, so that a server that was killed leaves none behind for long. Nobody
-is ever asked for a password. The login shell there reads our line, so words are quoted; what it
-prints of its own before our command starts is cut off.
+Over SSH there is one connection for each host, OpenSSH's own (ControlMaster). It is looked at
+before each command and made anew when it is gone; no command can make one of its own. It ends by
+itself when nobody uses it for a while, so that a server that was killed leaves none behind for
+long. Nobody is ever asked for a password. The login shell there reads our line, so words are
+quoted; what it prints of its own before our command starts is cut off.
 """
 
 import contextlib
@@ -98,7 +98,7 @@ class SshShell:
         ssh = [*self._ssh, "-o", "ControlMaster=no", "-o", "ProxyCommand=false"]
         words = [*ssh, "--", self._host, remote_line(command.argv, environment)]
         output = _run(words, command.stdin, command.seconds, {})
-        before, mark, said = output.stdout.partition(MARK + "\n")
+        _, mark, said = output.stdout.partition(MARK + "\n")
         if output.status == 255 or output.status < 0:
             raise Unclear(f"the connection to {self._host} broke: {output.words}")
         if not mark:

@@ -1,16 +1,17 @@
 """Hosts without a batch system, reached by SSH: a job is a detached process on one of them.
 
 Each host has an attendant of its own, with one connection and one list for each interval, so that a
-host that is down slows no other. Its driver below speaks `sh` and `/proc`. A job has a folder, named
-like it, which is made once: so it cannot be started twice. Its processes are found by their command
-lines, which name a file in that folder from their first moment, whoever started them and whenever;
-so a new server finds them, and a pilot that was killed has ended when the processes that it forked
-have.
+host that is down slows no other. Its driver below speaks `sh` and `/proc`. A job has a folder with
+its name, which is made once: so it cannot be started twice. Its processes are found by their
+command lines, which name a file in that folder from their first moment, whoever started them and
+whenever; so a new server finds them, and a pilot that was killed has ended when the processes that
+it forked have.
 
 Jobs wait here until a host has room: nobody else keeps a queue for these hosts. The site answers
 while one of its hosts does. A job of which only its name is known is asked for everywhere.
 """
 
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -36,8 +37,8 @@ from covey.sites.driver import Batch, Command, Output, Refused, Seen, Stand, Unc
 from covey.sites.script import FOLDER
 from covey.sites.shell import Shell
 
-# $1 the directory, $2 the job's name. The last file to appear is the script, when the process is
-# there that its command line names.
+# $1 the host's folder, $2 the job's name. The script appears last, by the process whose command
+# line names it.
 START = (
     PLACE
     + f"""
@@ -52,8 +53,8 @@ umask "$before"
 echo "started $2"
 """
 )
-# $1 the directory, $2 how the names begin. Processes are looked for after folders: of a folder with
-# a script and without a process, the process has ended. Lines of the others come first.
+# $1 the host's folder, $2 how the names begin. Folders are looked at before processes: of a folder
+# with a script and without a process, the process has ended.
 FIND = """
 found=
 for file in $(grep -lsF -e "$d/jobs/$2" /proc/[0-9]*/cmdline); do
@@ -88,8 +89,8 @@ done
 echo end
 """
 )
-# $1 the directory, $2 how the names begin, then the names. A pilot leads its session; what it forked
-# ends with it.
+# $1 the host's folder, $2 how the names begin, then the names. A pilot leads its session; what it
+# forked ends with it.
 CANCEL = (
     PLACE
     + FIND
@@ -112,12 +113,14 @@ true
 class SshOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     hosts: Annotated[
         tuple[str, ...],
-        Meta(description="Hosts, as ssh knows them; 'name:8' has 8 slots, others as many as a pilot."),
+        Meta(
+            description="Hosts, as ssh knows them; 'name:8' has 8 slots, others as many as a pilot."
+        ),
     ]
 
 
 class Processes:
-    """The driver of one host."""
+    """The driver of one host. Hosts may share a home: each has a folder of its own there."""
 
     name = "ssh"
     options: type[Struct] = SshOptions
@@ -125,9 +128,15 @@ class Processes:
     index = "0"
     environment: Mapping[str, str] = {}  # pilots inherit it
 
+    def __init__(self, host: str) -> None:
+        self._folder = "hosts/" + re.sub(r"[^\w.@-]", "_", host)
+
+    def _place(self, spec: SiteSpec) -> str:
+        return f"{directory_of(spec)}/{self._folder}"
+
     def submit(self, spec: SiteSpec, batch: Batch) -> Command:
         script = batch.script.encode()
-        return _sh(START, script, directory_of(spec), batch.title, str(len(script)))
+        return _sh(START, script, self._place(spec), batch.title, str(len(script)))
 
     def submitted(self, spec: SiteSpec, batch: Batch, output: Output) -> tuple[str, ...]:
         if output.status:
@@ -137,7 +146,7 @@ class Processes:
         return (batch.title,)
 
     def status(self, spec: SiteSpec, prefix: str) -> Command:
-        return _sh(LIST, b"", directory_of(spec), prefix)
+        return _sh(LIST, b"", self._place(spec), prefix)
 
     def listed(self, spec: SiteSpec, prefix: str, output: Output) -> list[Seen]:
         lines = output.stdout.splitlines()
@@ -154,7 +163,7 @@ class Processes:
         return list(found.values())
 
     def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:
-        return _sh(CANCEL, b"", directory_of(spec), "covey-", *handles)
+        return _sh(CANCEL, b"", self._place(spec), "covey-", *handles)
 
     def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
         return None  # the folder tells
@@ -210,14 +219,17 @@ class SshSite:
 
     def _attend(self, host: str) -> Attendant:
         desk = self._desk._replace(post=lambda event: self._hear(host, event))
-        return Attendant(self.spec, Processes(), lambda _spec: self._shell_to(host), desk)
+        return Attendant(self.spec, Processes(host), lambda _spec: self._shell_to(host), desk)
 
     # -- orders ----------------------------------------------------------------------------
 
     def submit(self, jobs: Sequence[JobRecord]) -> None:
         with self._lock:
+            down = next(iter(self._failed.values()), "")
             for job in jobs:
-                if job.slots > max(self._slots.values()):
+                if len(self._failed) == len(self._hosts):
+                    self._desk.post(JobRefused(job.id, down))
+                elif job.slots > max(self._slots.values()):
                     words = f"no host of {self.spec.name} has {job.slots} slots"
                     self._desk.post(JobRefused(job.id, words))
                 else:
