@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from covey.core.actions import Note
 from covey.core.events import JobEnded, JobRefused, JobVanished
@@ -120,12 +121,12 @@ class Field:
         self.events.clear()
 
     def close(self) -> None:
-        for path in self.shown.glob("*.seen"):
-            path.with_suffix(".go").touch()
         for manager in list(self.managers):
             manager.close()
         until = time.monotonic() + WAIT_SECONDS
-        while list(self.shown.glob("*.on")) and time.monotonic() < until:
+        while (there := list(self.shown.glob("*.on"))) and time.monotonic() < until:
+            for path in there:
+                path.with_suffix(".go").touch()
             time.sleep(0.02)
 
     # -- events ----------------------------------------------------------------------------
@@ -135,18 +136,18 @@ class Field:
             self.events.append(event)
             self._news.notify_all()
 
-    def heard(self, kind: type, job: JobRecord | None = None) -> list[EngineEvent]:
+    def heard(self, kind: Any, job: JobRecord | None = None) -> list[EngineEvent]:
         return [
             event
             for event in list(self.events)
             if isinstance(event, kind) and (job is None or getattr(event, "job", "") == job.id)
         ]
 
-    def wait(self, kind: type, job: JobRecord | None = None, count: int = 1) -> EngineEvent:
+    def wait(self, kind: Any, job: JobRecord | None = None, count: int = 1) -> EngineEvent:
         """For news of this kind, of this job; the last of so many."""
         with self._news:
             there = self._news.wait_for(lambda: len(self.heard(kind, job)) >= count, WAIT_SECONDS)
-        assert there, f"no {kind.__name__} of {job and job.id}: {self.events}, {self.notes}"
+        assert there, f"no {kind} of {job and job.id}: {self.events}, {self.notes}"
         return self.heard(kind, job)[count - 1]
 
     def wait_until(self, true: Callable[[], bool]) -> None:

@@ -2,10 +2,10 @@
 
 Each host has an attendant of its own, with one connection and one list for each interval, so that a
 host that is down slows no other. Its driver below speaks `sh` and `/proc`. A job has a folder with
-its name, which is made once: so it cannot be started twice. Its processes are found by their
-command lines, which name a file in that folder from their first moment, whoever started them and
-whenever; so a new server finds them, and a pilot that was killed has ended when the processes that
-it forked have.
+its name, which is made once: so it cannot be started twice. The folder tells which process it is,
+and the command line of the process names a file in the folder. So a new server finds it, whoever
+started it and whenever; and a pilot that was killed has ended when the processes that it forked
+have. A host is one machine, not a name for several.
 
 Jobs wait here until a host has room: nobody else keeps a queue for these hosts. The site answers
 while one of its hosts does. A job of which only its name is known is asked for everywhere.
@@ -37,8 +37,18 @@ from covey.sites.driver import Batch, Command, Output, Refused, Seen, Stand, Unc
 from covey.sites.script import FOLDER
 from covey.sites.shell import Shell
 
-# $1 the host's folder, $2 the job's name. The script appears last, by the process whose command
-# line names it.
+# The process of a job, told from others that may get its number later by when it began, in the
+# kernel's ticks. While a process becomes another program its command line is empty for a moment.
+LIVES = """
+lives() {
+  read -r pid began 2>/dev/null <"$1/process" || return 1
+  read -r line 2>/dev/null <"/proc/$pid/stat" || return 1
+  set -- ${line##*) }
+  test "$1" != Z && test "${20}" = "$began"
+}
+"""
+# $1 the host's folder, $2 the job's name, $3 the size of its script, which appears when the process
+# is there.
 START = (
     PLACE
     + f"""
@@ -48,62 +58,54 @@ mkdir "$job" 2>/dev/null || {{ test -d "$job" && echo "started $2" && exit 0; ex
 cat >"$job/script.new" && test "$(wc -c <"$job/script.new")" -eq "$3" ||
   {{ rm -rf "$job"; echo "$job cannot be written" >&2; exit 1; }}
 umask "$before"
-{FOLDER}=$job setsid /bin/sh -c 'mv "$1.new" "$1" && exec /bin/sh "$1"' sh "$job/script" \\
-  </dev/null >"$job/log" 2>&1 &
+{FOLDER}=$job setsid /bin/sh -c '
+  read -r line </proc/$$/stat
+  script=$1
+  set -- ${{line##*) }}
+  echo "$$ ${{20}}" >"${{script%/script}}/process" && mv "$script.new" "$script" &&
+    exec /bin/sh "$script"
+' sh "$job/script" </dev/null >"$job/log" 2>&1 &
 echo "started $2"
 """
 )
-# $1 the host's folder, $2 how the names begin. Folders are looked at before processes: of a folder
-# with a script and without a process, the process has ended.
-FIND = """
-found=
+# $1 the host's folder, $2 how the names begin. What a pilot has forked shares its command line; it
+# is looked for when the pilot is known to be gone.
+LIST = (
+    PLACE
+    + LIVES
+    + """
+gone=" "
+for job in "$d/jobs/$2"*; do
+  test -d "$job" || continue
+  name=${job##*/}
+  if lives "$job"; then echo "running $name"
+  elif test -f "$job/script"; then gone="$gone$name "
+  elif test -z "$(find "$job" -prune -mmin +10)"; then echo "starting $name"
+  else echo "ended $name it was never started"; fi
+done
 for file in $(grep -lsF -e "$d/jobs/$2" /proc/[0-9]*/cmdline); do
   name=$(tr '\\0' '\\n' <"$file" 2>/dev/null |
     sed -n -e 's|^/.*/jobs/\\(covey-[^/]*\\)/script$|\\1|p' \\
       -e 's|^/.*/jobs/\\(covey-[^/]*\\)/start\\.json$|\\1|p' | head -n 1)
-  pid=${file#/proc/}
-  test -z "$name" || found="$found ${pid%/cmdline}:$name"
+  test -n "$name" || continue
+  echo "running $name"
+  case $gone in *" $name "*) gone="${gone%% $name *} ${gone#* $name }";; esac
 done
-"""
-LIST = (
-    PLACE
-    + """
-began= new=
-for job in "$d/jobs/$2"*; do
-  test -d "$job" || continue
-  if test -f "$job/script"; then began="$began ${job##*/}"; else new="$new ${job##*/}"; fi
-done
-"""
-    + FIND
-    + """
-for one in $found; do echo "running ${one#*:}"; done
-for name in $new; do
-  if test -n "$(find "$d/jobs/$name" -prune -mmin +10)"
-  then echo "ended $name it was never started"; else echo "starting $name"; fi
-done
-for name in $began; do
-  case "$found " in *":$name "*) continue;; esac
+for name in $gone; do
   echo "ended $name $(tail -n 1 "$d/jobs/$name/log" 2>/dev/null | cut -c 1-300)"
   test -z "$(find "$d/jobs/$name/log" -mmin +60 2>/dev/null)" || rm -rf "$d/jobs/$name"
 done
 echo end
 """
 )
-# $1 the host's folder, $2 how the names begin, then the names. A pilot leads its session; what it
-# forked ends with it.
+# $1 the host's folder, then names. What a pilot has forked ends with it.
 CANCEL = (
     PLACE
-    + FIND
+    + LIVES
     + """
-shift 2
-for one in $found; do
-  pid=${one%%:*}
-  for name; do
-    if test "$name" = "${one#*:}"; then
-      session=$(sed 's/^.*) //' "/proc/$pid/stat" 2>/dev/null | cut -d ' ' -f 4)
-      test "$session" != "$pid" || kill -TERM "$pid"
-    fi
-  done
+shift
+for name; do
+  if lives "$d/jobs/$name"; then kill -TERM "$pid"; fi
 done
 true
 """
@@ -152,7 +154,7 @@ class Processes:
         lines = output.stdout.splitlines()
         if output.status or lines[-1:] != ["end"]:
             raise Unclear(f"no list of processes: {output.words}")
-        found = {}
+        found: dict[str, Seen] = {}
         for line in lines[:-1]:
             what, _, rest = line.partition(" ")
             name, _, reason = rest.partition(" ")
@@ -163,7 +165,7 @@ class Processes:
         return list(found.values())
 
     def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:
-        return _sh(CANCEL, b"", self._place(spec), "covey-", *handles)
+        return _sh(CANCEL, b"", self._place(spec), *handles)
 
     def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
         return None  # the folder tells
