@@ -22,7 +22,7 @@ from covey.core.actions import Note
 from covey.core.events import Event, SiteAnswered, SiteFailed
 from covey.core.model import JobId, JobRecord, SiteSpec
 from covey.ports import Post
-from covey.sites.driver import Batch, Command, Driver, Output, Refused, Shape, Unclear, runs
+from covey.sites.driver import Away, Batch, Command, Driver, Output, Refused, Shape, Unclear, runs
 from covey.sites.roll import Entry, Roll
 from covey.sites.script import Told, job_script
 from covey.sites.shell import Shell, Unreached, put
@@ -37,10 +37,10 @@ HURRY_SECONDS = 30.0  # for small commands of our own
 
 # A path as people write it: below the home of whoever runs the commands, unless it is absolute.
 PLACE = 'case $1 in /*) d=$1;; "~/"*) d=$HOME/${1#"~/"};; *) d=$HOME/$1;; esac; '
-# The directory, and where it really is. Output of pilots is kept for a week.
+# The directory, and where it really is. What pilots print is kept for a month.
 STAGE = (
     PLACE + 'umask 077; mkdir -p "$d/log" && cd "$d" && pwd -P || exit 1; '
-    "find log -type f -name 'covey-*' -mtime +7 -exec rm -f {} + 2>/dev/null; "
+    "find log -type f -name 'covey-*' -mtime +30 -exec rm -f {} + 2>/dev/null; "
     'if test -s "$2"; then echo there; else echo missing; fi'
 )
 CREDENTIALS = (
@@ -297,11 +297,11 @@ class Attendant:
             handles = self._driver.submitted(self.spec, batch, self._ask(command))
             if len(handles) != len(entries):
                 raise Unclear(f"{len(entries)} jobs were submitted, {len(handles)} have names")
+        except (Unreached, Away) as error:
+            self._give_back(entries, error)
         except Refused as error:
             self._answered()
             self._say(self._roll.refused(entries, str(error)))
-        except Unreached as error:
-            self._give_back(entries, error)
         except Exception as error:
             self._roll.sent(entries, self._now() + self._desk.grace_seconds)
             self._give_back([], error)

@@ -89,6 +89,15 @@ class Batch(NamedTuple):
     directory: str
 
 
+WRITE = 'file=$1; shift; umask 077; cat >"$file" && chmod 700 "$file" || exit 126; exec "$@"'
+
+
+def after_writing(path: str, script: str, argv: Sequence[str]) -> Command:
+    """For systems that want a file: the script arrives by standard input, as it holds secrets, and
+    goes into a private file; then this command is run. Status 126: it was not."""
+    return Command(("/bin/sh", "-c", WRITE, "sh", path, *argv), script.encode())
+
+
 def numbered(title: str, index: int) -> str:
     """The name of an element of the batch of this title."""
     stem = title.rstrip("0123456789")
@@ -110,6 +119,10 @@ class Refused(Exception):
     """The site will not have these jobs: surely none of them is there. With its words."""
 
 
+class Away(Refused):
+    """Nor does the site answer at all: this tells of the site, not of the jobs."""
+
+
 class Unclear(Exception):
     """The command failed, and nobody knows what came of it."""
 
@@ -118,10 +131,14 @@ class Driver(Protocol):
     """All methods may raise Refused or Unclear where they read an answer. `spec` is the site."""
 
     name: str
-    options: type[Struct]  # what [sites.NAME.options] may say: frozen, all with a Meta description
     most_elements: int  # jobs in one batch: 1 where there are no arrays
     index: str  # the shell's word for an element's number, from 0; "0" where there are no arrays
     environment: Mapping[str, str]  # what makes the commands' answers the same everywhere (LC_ALL)
+
+    @property
+    def options(self) -> type[Struct]:
+        """What [sites.NAME.options] may say: frozen, each with a Meta and its description."""
+        ...
 
     def submit(self, spec: SiteSpec, batch: Batch) -> Command: ...
 

@@ -21,7 +21,7 @@ from covey.core.events import (
 from covey.core.model import JobId, JobRecord, SiteSpec
 from covey.ports import EngineEvent
 from covey.sites.attending import CREDENTIALS, MOST_CANCELLED, STAGE, Attendant, Desk
-from covey.sites.driver import Batch, Command, Output, Refused, Seen, Stand, Unclear, numbered
+from covey.sites.driver import Away, Batch, Command, Output, Refused, Seen, Stand, Unclear, numbered
 from covey.sites.shell import PUT, Unreached
 
 
@@ -343,8 +343,9 @@ def test_a_refused_job_is_surely_not_there(stand: Attending) -> None:
     assert stand.heard() == [JobRefused(A.id, "invalid account")]
 
 
-def test_an_unreached_site_gives_back_all_that_waits(stand: Attending) -> None:
-    stand.world.trouble["submit"] = Unreached("cannot connect")
+@pytest.mark.parametrize("error", [Unreached("cannot connect"), Away("cannot connect")])
+def test_an_unreached_site_gives_back_all_that_waits(stand: Attending, error: Exception) -> None:
+    stand.world.trouble["submit"] = error
     stand.attendant.submit([A])
     stand.attendant.submit([B])
     stand.turns(1)

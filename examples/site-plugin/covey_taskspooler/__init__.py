@@ -1,0 +1,1 @@
+"""A driver for covey that lives in a package of its own."""

@@ -1,0 +1,1 @@
+"""The batch systems that covey knows by itself: commands out, answers in, nothing done."""

@@ -1,0 +1,201 @@
+"""Grid Engine: qsub, qstat, qdel, qacct. Run for real with Son of Grid Engine 8.1.9; its children
+(Open Cluster Scheduler, Altair Grid Engine) know the same options.
+
+Every batch is an array, also one of one job: the variable with the number is `undefined` otherwise.
+qstat forgets a job as it ends; the accounts have it about a second later. What could not be started
+stays in the list in an error state, for ever: such a job is stuck. Grid Engine kills without a word
+what has run too long or is deleted; pilots go home before that.
+
+Scripts that qsub reads are kept where everybody on a host can read them. Ours hold secrets, so they
+are put into private files, and the command is the path.
+
+Memory, GPUs and whole nodes have no names that all sites share, so a site says which resource means
+them. Memory is asked for by the slot, as resources of parallel jobs are.
+"""
+
+import math
+import re
+import xml.etree.ElementTree as Xml
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from covey.core.model import SiteSpec
+from covey.sites.driver import Batch, Command, Output, Seen, Stand, Unclear, after_writing, numbered
+from covey.sites.drivers import common
+from covey.sites.options import Extra, options_of
+
+# The master may have heard us, though we did not hear it.
+UNCERTAIN = re.compile(r"timeout|timed out|broken pipe|read error|lost connection", re.IGNORECASE)
+
+HANDLE = re.compile(r"(?P<job>[0-9]{1,18})\.(?P<index>[0-9]{1,9})")
+SUBMITTED = re.compile(r"^([0-9]{1,18})\.1-([0-9]{1,9}):1$", re.MULTILINE)
+RULE = re.compile(r"^=+$", re.MULTILINE)
+RESCHEDULED = ("24", "25")  # an end of a run, not of the job
+
+
+class GridEngineOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    queue: Annotated[str, Meta(description="Queue, or several with commas between them.")] = ""
+    project: Annotated[str, Meta(description="Project that is charged.")] = ""
+    account: Annotated[str, Meta(description="Account string.")] = ""
+    parallel_environment: Annotated[
+        str, Meta(description="Parallel environment of one host, for pilots of several slots.")
+    ] = "smp"
+    memory_resource: Annotated[
+        str, Meta(description="Resource that means memory, such as h_vmem; empty: none is asked.")
+    ] = ""
+    gpu_resource: Annotated[str, Meta(description="Resource that means GPUs.")] = "gpu"
+    exclusive_resource: Annotated[
+        str, Meta(description="Resource that means a host of one's own.")
+    ] = "exclusive"
+    whole_nodes: Annotated[bool, Meta(description="A pilot shares its host with nobody.")] = False
+    requeue: Annotated[
+        bool, Meta(description="A pilot may be started again whose host failed.")
+    ] = True
+    accounting_days: Annotated[
+        int, Meta(ge=0, description="How far back the accounts are looked through; 0: not at all.")
+    ] = 2
+    extra: Extra = ()
+
+
+class GridEngine:
+    name = "gridengine"
+    options = GridEngineOptions
+    most_elements = 1000
+    index = "$((SGE_TASK_ID - 1))"
+    environment: Mapping[str, str] = {"LC_ALL": "C"}
+
+    def submit(self, spec: SiteSpec, batch: Batch) -> Command:
+        options = options_of(spec, GridEngineOptions)
+        common.checked(batch)
+        path = f"{batch.directory}/{batch.title}.sh"
+        argv = ["qsub", "-terse", "-b", "y", "-N", batch.title, "-t", f"1-{len(batch.names)}"]
+        argv += ["-S", "/bin/sh", "-wd", batch.directory, "-j", "y"]
+        argv += ["-o", f"{batch.directory}/{batch.title}.$TASK_ID.out"]
+        argv += ["-r", "y" if options.requeue else "n"]
+        for flag, value in (
+            ("-q", options.queue),
+            ("-P", options.project),
+            ("-A", options.account),
+        ):
+            argv += [flag, value] if value else []
+        argv += _resources(options, batch)
+        return after_writing(path, batch.script, (*argv, *options.extra, path))
+
+    def submitted(self, spec: SiteSpec, batch: Batch, output: Output) -> tuple[str, ...]:
+        found = SUBMITTED.findall(output.stdout)
+        if output.status != 0 or len(found) != 1 or int(found[0][1]) != len(batch.names):
+            words = output.stderr.removesuffix("Exiting.\n")  # which is its last word, always
+            common.not_submitted(output._replace(stderr=words), UNCERTAIN)
+        return tuple(f"{found[0][0]}.{index + 1}" for index in range(len(batch.names)))
+
+    def status(self, spec: SiteSpec, prefix: str) -> Command:
+        """`$user` is qstat's own word for whoever asks; `-g d`: one entry for each element."""
+        return Command(("qstat", "-u", "$user", "-g", "d", "-xml"))
+
+    def listed(self, spec: SiteSpec, prefix: str, output: Output) -> list[Seen]:
+        if output.status != 0:
+            common.no_list(output)
+        try:
+            tree = Xml.fromstring(output.stdout)
+        except (Xml.ParseError, ValueError) as error:
+            raise Unclear(f"qstat wrote no XML: {error}") from error
+        if tree.tag != "job_info":
+            raise Unclear(f"qstat wrote {tree.tag!r}, no list of jobs")
+        found = []
+        for entry in tree.iter("job_list"):
+            title = entry.findtext("JB_name") or ""
+            if title.startswith(prefix):
+                found.append(_seen(entry, title))
+        return found
+
+    def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:
+        alone, together = common.arrays(handles, HANDLE)
+        words = [
+            f"{job}.{first}-{last}:1"
+            for (job, _), indices in together.items()
+            for first, last in common.ranges(indices)
+        ]
+        return Command(("qdel", *alone, *words))
+
+    def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
+        """qacct knows one job at a time, or a pattern of names: ours all begin alike."""
+        options = options_of(spec, GridEngineOptions)
+        if not options.accounting_days:
+            return None
+        _, together = common.arrays(handles, HANDLE)
+        jobs = [job for job, _ in together]
+        days = ("-d", str(options.accounting_days))
+        return Command(("qacct", *days, "-j", jobs[0] if len(jobs) == 1 else "covey-*"), b"", 180.0)
+
+    def accounted(self, spec: SiteSpec, output: Output) -> list[Seen]:
+        if output.status != 0:
+            if "not found" in output.stderr:
+                return []
+            common.no_list(output)
+        found = []
+        for block in RULE.split(output.stdout):
+            facts: dict[str, str] = {}
+            for line in block.splitlines():
+                key, _, value = line.partition(" ")
+                facts.setdefault(key, value.strip())
+            job, task = facts.get("jobnumber", ""), facts.get("taskid", "")
+            again = facts.get("failed", "").partition(":")[0].strip() in RESCHEDULED
+            if HANDLE.fullmatch(f"{job}.{task}") and "jobname" in facts and not again:
+                name = numbered(facts["jobname"], int(task) - 1)
+                found.append(Seen(name, f"{job}.{task}", Stand.ENDED, _ended(facts)))
+        return found
+
+
+def _resources(options: GridEngineOptions, batch: Batch) -> list[str]:
+    shape = batch.shape
+    argv = ["-pe", options.parallel_environment, str(shape.slots)] if shape.slots > 1 else []
+    wanted = []
+    if shape.wall_seconds:
+        wanted.append(f"h_rt={math.ceil(shape.wall_seconds)}")
+    if shape.memory_mb and options.memory_resource:
+        each = math.ceil(shape.memory_mb / max(1, shape.slots))
+        wanted.append(f"{options.memory_resource}={each}M")
+    if shape.gpus:
+        wanted.append(f"{options.gpu_resource}={shape.gpus}")
+    if options.whole_nodes:
+        wanted.append(f"{options.exclusive_resource}=true")
+    return argv + (["-l", ",".join(wanted)] if wanted else [])
+
+
+def _seen(entry: Xml.Element, title: str) -> Seen:
+    handle = f"{entry.findtext('JB_job_number', '')}.{entry.findtext('tasks', '')}"
+    match = HANDLE.fullmatch(handle)
+    if match is None:
+        raise Unclear(f"qstat wrote {handle!r} for an element of {title}")
+    state = entry.findtext("state") or ""
+    stand = _stand(state)
+    if stand is Stand.STUCK:
+        why = f"error state {state}: 'qstat -j {match['job']}' there says why"
+    else:
+        why = "" if state in ("qw", "r") else state
+    name = numbered(title, int(match["index"]) - 1)
+    return Seen(name, handle, stand, why, int("R" in state))
+
+
+def _stand(state: str) -> Stand:
+    """A state is a word of letters: E error, q queued, w waits, h held, r runs, t is being started,
+    s S T N P suspended in some way, d is being deleted, R started again."""
+    letters = set(state)
+    if not letters or letters - set("EqwhrtsSTNPdR"):
+        return Stand.UNKNOWN
+    if "E" in letters:
+        return Stand.STUCK
+    if letters & set("rtsSTNP"):
+        return Stand.RUNNING
+    return Stand.WAITING if letters & set("qwhR") else Stand.UNKNOWN
+
+
+def _ended(facts: Mapping[str, str]) -> str:
+    """What the system says of a failure, else the exit status. 100 is any end by a signal."""
+    number, _, words = facts.get("failed", "").partition(":")
+    status = " ".join(facts.get("exit_status", "unknown").split())
+    if number.strip() in ("", "0", "100"):
+        return f"exit status {status}"
+    return f"{words.strip() or 'failed'} (failure {number.strip()})"

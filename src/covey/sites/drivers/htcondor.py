@@ -1,0 +1,232 @@
+"""HTCondor: condor_submit, condor_q, condor_rm, condor_history, as of 8.8. Not run for real: made
+after its manual and source, and tried with text in their form.
+
+Its jobs have no names; the batch's title is the cluster's JobBatchName. condor_submit reads a
+description, by arguments, and wants its executable in a file: the script holds secrets, and so is
+put into a private one, beside the output.
+
+A job that HTCondor holds (its output cannot be written, it uses too much memory) would wait for
+ever: it is removed, by an expression in its own description, and history says why it was held.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from covey.core.model import SiteSpec
+from covey.sites.driver import (
+    Batch,
+    Command,
+    Output,
+    Refused,
+    Seen,
+    Stand,
+    Unclear,
+    after_writing,
+    numbered,
+)
+from covey.sites.drivers import common
+from covey.sites.options import Extra, options_of
+
+# By JobStatus. 6 is a job whose files come back, 7 a suspended one. 3 is removed: in history that
+# is its end, but in the queue only a wish, and its processes may live.
+STATES = {
+    1: Stand.WAITING,
+    2: Stand.RUNNING,
+    3: Stand.ENDED,
+    4: Stand.ENDED,
+    5: Stand.STUCK,
+    6: Stand.RUNNING,
+    7: Stand.RUNNING,
+}
+QUEUED = {**STATES, 3: Stand.UNKNOWN}
+
+# The schedd may have heard us, though we did not hear it.
+UNCERTAIN = re.compile(
+    r"failed to commit|timed? ?out|communication|connection (closed|reset|lost)|disconnect",
+    re.IGNORECASE,
+)
+
+SUBMITTED = re.compile(r"^([0-9]{1,18})\.0 - ([0-9]{1,18})\.([0-9]{1,9})$", re.MULTILINE)
+ATTRIBUTES = (
+    "ClusterId",
+    "ProcId",
+    "JobBatchName",
+    "JobStatus",
+    "NumJobStarts",
+    "HoldReason",
+    "LastHoldReason",
+    "RemoveReason",
+    "ExitBySignal",
+    "ExitCode",
+    "ExitSignal",
+)
+
+
+class HTCondorOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    requirements: Annotated[str, Meta(description="An expression that a machine must meet.")] = ""
+    accounting_group: Annotated[str, Meta(description="Accounting group that is charged.")] = ""
+    schedd: Annotated[str, Meta(description="Name of the schedd; empty: the local one.")] = ""
+    pool: Annotated[str, Meta(description="Central manager of the pool; empty: the local one.")] = (
+        ""
+    )
+    transfer: Annotated[
+        bool,
+        Meta(description="Files are transferred, where hosts share no directory with the schedd."),
+    ] = False
+    lines: Annotated[
+        tuple[str, ...], Meta(description="More lines of the submit description.")
+    ] = ()
+    extra: Extra = ()
+
+
+class HTCondor:
+    name = "htcondor"
+    options = HTCondorOptions
+    most_elements = 1000
+    index = "${COVEY_INDEX:-0}"
+    environment: Mapping[str, str] = {"LC_ALL": "C"}
+
+    def submit(self, spec: SiteSpec, batch: Batch) -> Command:
+        options = options_of(spec, HTCondorOptions)
+        common.checked(batch)
+        lines = _description(options, batch)
+        argv = ["condor_submit", "-terse", *_where(options), *options.extra]
+        for line in lines:
+            argv += ["-append", line]
+        argv += ["/dev/null", "-queue", str(len(batch.names))]
+        return after_writing(_script(batch), batch.script, argv)
+
+    def submitted(self, spec: SiteSpec, batch: Batch, output: Output) -> tuple[str, ...]:
+        found = SUBMITTED.findall(output.stdout)
+        if output.status != 0 or len(found) != 1:
+            common.not_submitted(output, UNCERTAIN)
+        cluster, again, last = found[0]
+        if cluster != again or int(last) != len(batch.names) - 1:
+            raise Unclear(output.words)
+        return tuple(f"{cluster}.{index}" for index in range(len(batch.names)))
+
+    def status(self, spec: SiteSpec, prefix: str) -> Command:
+        """Without names of users condor_q tells of one's own jobs."""
+        options = options_of(spec, HTCondorOptions)
+        ours = f"substr(JobBatchName, 0, {len(prefix)}) == {_string(prefix)}"
+        wanted = ("-constraint", ours, "-json", "-attributes", ",".join(ATTRIBUTES))
+        return Command(("condor_q", *_where(options), *wanted))
+
+    def listed(self, spec: SiteSpec, prefix: str, output: Output) -> list[Seen]:
+        if output.status != 0:
+            common.no_list(output)
+        return [seen for seen in _jobs(output.stdout, QUEUED) if seen.name.startswith(prefix)]
+
+    def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:
+        options = options_of(spec, HTCondorOptions)
+        return Command(("condor_rm", *_where(options), *dict.fromkeys(handles)))
+
+    def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
+        options = options_of(spec, HTCondorOptions)
+        wanted = ("-json", "-attributes", ",".join(ATTRIBUTES), "-limit", str(len(handles)))
+        argv = ("condor_history", *_where(options), *wanted, *dict.fromkeys(handles))
+        return Command(argv, b"", 180.0)
+
+    def accounted(self, spec: SiteSpec, output: Output) -> list[Seen]:
+        if output.status != 0:
+            common.no_list(output)
+        return _jobs(output.stdout, STATES)
+
+
+def _where(options: HTCondorOptions) -> list[str]:
+    argv = ["-pool", options.pool] if options.pool else []
+    return argv + (["-name", options.schedd] if options.schedd else [])
+
+
+def _script(batch: Batch) -> str:
+    return f"{batch.directory}/{batch.title}.sh"
+
+
+def _description(options: HTCondorOptions, batch: Batch) -> list[str]:
+    """`$` would begin a macro. The batch's own words hold none but in the directory."""
+    shape = batch.shape
+    folder = _plain(batch.directory)
+    lines = [
+        "universe = vanilla",
+        f"batch_name = {batch.title}",
+        f"executable = {_plain(_script(batch))}",
+        'environment = "COVEY_INDEX=$(Process)"',
+        f"should_transfer_files = {'YES' if options.transfer else 'IF_NEEDED'}",
+        "when_to_transfer_output = ON_EXIT",
+        'transfer_output_files = ""',
+        f"initialdir = {folder}",
+        f"output = {folder}/{batch.title}.$(Process).out",
+        f"error = {folder}/{batch.title}.$(Process).err",
+        f"periodic_remove = {_over(shape.wall_seconds)}",
+        "notification = never",
+        f"request_cpus = {shape.slots}",
+    ]
+    if shape.memory_mb:
+        lines.append(f"request_memory = {shape.memory_mb}")
+    if shape.disk_mb:
+        lines.append(f"request_disk = {shape.disk_mb * 1024}")
+    if shape.gpus:
+        lines.append(f"request_gpus = {shape.gpus}")
+    if options.requirements:
+        lines.append(f"requirements = {options.requirements}")
+    if options.accounting_group:
+        lines.append(f"accounting_group = {options.accounting_group}")
+    return [*lines, *options.lines]
+
+
+def _over(wall_seconds: float) -> str:
+    """When HTCondor ends a job by itself: it is held, or has run too long."""
+    held = "JobStatus == 5"
+    if not wall_seconds:
+        return held
+    long = f"time() - JobCurrentStartDate > {max(1, round(wall_seconds))}"
+    return f"{held} || (JobStatus == 2 && {long})"
+
+
+def _plain(text: str) -> str:
+    """A value of a submit description that means itself."""
+    if "\n" in text or "\r" in text:
+        raise Refused(f"{text!r} cannot stand in a submit description")
+    return text.replace("$", "$(DOLLAR)")
+
+
+def _string(text: str) -> str:
+    """A string of a ClassAd."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _jobs(text: str, states: Mapping[int, Stand]) -> list[Seen]:
+    """Where there are no jobs nothing is written."""
+    if not text.strip():
+        return []
+    try:
+        return [_seen(ad, states) for ad in json.loads(text)]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Unclear(f"no list of jobs: {error!r}"[:200]) from error
+
+
+def _seen(ad: Mapping[str, Any], states: Mapping[int, Stand]) -> Seen:
+    cluster, process = int(ad["ClusterId"]), int(ad["ProcId"])
+    name = numbered(str(ad.get("JobBatchName", "")), process)
+    status = ad["JobStatus"]
+    stand = states.get(status, Stand.UNKNOWN) if isinstance(status, int) else Stand.UNKNOWN
+    starts = common.whole(ad.get("NumJobStarts", 0))
+    restarts = starts if stand is Stand.WAITING else max(0, starts - 1)
+    return Seen(name, f"{cluster}.{process}", stand, _why(stand, ad)[:300], restarts)
+
+
+def _why(stand: Stand, ad: Mapping[str, Any]) -> str:
+    held = ad.get("HoldReason") or ad.get("LastHoldReason")
+    if stand is Stand.STUCK:
+        return f"held: {held}"
+    if stand is not Stand.ENDED:
+        return ""
+    if ad["JobStatus"] == 3:
+        return f"held: {held}" if held else str(ad.get("RemoveReason") or "removed")
+    if ad.get("ExitBySignal"):
+        return f"signal {ad.get('ExitSignal', '')}".strip()
+    return f"exit status {ad.get('ExitCode', 'unknown')}"

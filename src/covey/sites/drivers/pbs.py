@@ -1,0 +1,202 @@
+"""PBS: qsub, qstat, qdel, of OpenPBS and PBS Professional; with `dialect = "torque"` those of
+Torque. Not run for real: made after OpenPBS's manual and source, and tried with text in their form.
+
+The list is `qstat -f -t`, whose layout all of them share: plain `qstat` cuts names, and JSON is
+spoilt by whatever another user has in his environment. qstat cannot choose by user and show full
+names at once, so it lists everybody's jobs, and ours are known by their names. The entry of an
+array as a whole (`12[].server`) stands for no job. Torque adds its number to an element's name.
+
+Old versions allow 15 characters in a name (Torque, PBS Pro before 13) and cut or refuse more: give
+the queue a short id there.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from covey.core.errors import BadConfig
+from covey.core.model import SiteSpec
+from covey.sites.driver import Batch, Command, Output, Seen, Stand, Unclear, numbered
+from covey.sites.drivers import common
+from covey.sites.options import Extra, options_of
+
+# B is an array of which something runs, M a job that went to another server, which will tell of it.
+STATES = {
+    **dict.fromkeys("QTWH", Stand.WAITING),
+    **dict.fromkeys("RESUB", Stand.RUNNING),
+    **dict.fromkeys("FXC", Stand.ENDED),
+}
+HOPELESS = re.compile(r"too many failed attempts|can never run", re.IGNORECASE)
+
+# The server may have heard us, though we did not hear it.
+UNCERTAIN = re.compile(
+    r"timed? ?out|premature end of message|end of file|no permission.*reply|broken pipe|"
+    r"connection (closed|reset)|communication failure|protocol",
+    re.IGNORECASE,
+)
+
+SUBMITTED = re.compile(r"^([0-9]{1,18})(\[\])?(\.\S+)?$", re.MULTILINE)
+ELEMENT = re.compile(r"(?P<job>[0-9]{1,18})\[(?P<index>[0-9]{1,9})\](?P<rest>(\.\S+)?)")
+HEAD = re.compile(r"^Job Id: (?P<id>[0-9]{1,18}(\[[0-9]{0,9}\])?(\.\S+)?)[ \t]*$", re.MULTILINE)
+FACT = re.compile(r"^ {4}([A-Za-z_]+(?:\.[\w.]+)?) = (.*)$", re.MULTILINE)
+UNKNOWN_JOBS = re.compile(r"unknown job|has finished|not configured to maintain", re.IGNORECASE)
+
+
+class PbsOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    queue: Annotated[str, Meta(description="Queue, or queue@server.")] = ""
+    account: Annotated[str, Meta(description="Account that is charged (-A).")] = ""
+    project: Annotated[str, Meta(description="Project that is charged (-P).")] = ""
+    node: Annotated[str, Meta(description="More about the node, as in select=1:ncpus=8:HERE.")] = ""
+    whole_nodes: Annotated[bool, Meta(description="A pilot shares its node with nobody.")] = False
+    requeue: Annotated[
+        bool,
+        Meta(
+            description="A pilot may be started again whose node failed or was taken away; one of "
+            "several that were submitted together always may."
+        ),
+    ] = True
+    dialect: Annotated[
+        Literal["pbspro", "torque"], Meta(description="pbspro (OpenPBS, too), or torque.")
+    ] = "pbspro"
+    extra: Extra = ()
+
+
+class Pbs:
+    name = "pbs"
+    options = PbsOptions
+    most_elements = 1000
+    index = "${PBS_ARRAY_INDEX:-${PBS_ARRAYID:-0}}"
+    environment: Mapping[str, str] = {"LC_ALL": "C"}
+
+    def submit(self, spec: SiteSpec, batch: Batch) -> Command:
+        options = options_of(spec, PbsOptions)
+        common.checked(batch)
+        if options.project and options.dialect == "torque":
+            raise BadConfig(f"site {spec.name}: Torque has no projects; did you mean 'account'?")
+        argv = ["qsub", "-N", batch.title, "-S", "/bin/sh", "-j", "oe"]
+        argv += ["-o", f"{batch.directory}/"]
+        argv += ["-C", ""]  # no line of the script is an option
+        if len(batch.names) > 1:
+            flag = "-t" if options.dialect == "torque" else "-J"
+            argv += [flag, f"0-{len(batch.names) - 1}"]
+        else:
+            argv += ["-r", "y" if options.requeue else "n"]  # arrays must be
+        for flag, value in (
+            ("-q", options.queue),
+            ("-A", options.account),
+            ("-P", options.project),
+        ):
+            argv += [flag, value] if value else []
+        argv += _resources(options, batch)
+        return Command((*argv, *options.extra), batch.script.encode())
+
+    def submitted(self, spec: SiteSpec, batch: Batch, output: Output) -> tuple[str, ...]:
+        found = SUBMITTED.findall(output.stdout)
+        if output.status != 0 or len(found) != 1:
+            common.not_submitted(output, UNCERTAIN)
+        job, array, server = found[0]
+        if bool(array) != (len(batch.names) > 1):
+            raise Unclear(output.words)
+        if not array:
+            return (job + server,)
+        return tuple(f"{job}[{index}]{server}" for index in range(len(batch.names)))
+
+    def status(self, spec: SiteSpec, prefix: str) -> Command:
+        return Command(("qstat", "-f", "-t"), b"", 120.0)
+
+    def listed(self, spec: SiteSpec, prefix: str, output: Output) -> list[Seen]:
+        if output.status != 0:
+            common.no_list(output)
+        found = _jobs(output.stdout, options_of(spec, PbsOptions).dialect)
+        return [seen for seen in found if seen.name.startswith(prefix)]
+
+    def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:
+        options = options_of(spec, PbsOptions)
+        if options.dialect == "torque":
+            return Command(("qdel", *dict.fromkeys(handles)))
+        alone, together = common.arrays(handles, ELEMENT)
+        words = [
+            f"{job}[{common.written([pair])}]{rest}"
+            for (job, rest), indices in together.items()
+            for pair in common.ranges(indices)
+        ]
+        return Command(("qdel", *alone, *words))
+
+    def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
+        """The server's own history, where it keeps one. Torque shows ended jobs in its list."""
+        if options_of(spec, PbsOptions).dialect == "torque":
+            return None
+        return Command(("qstat", "-x", "-f", *dict.fromkeys(handles)))
+
+    def accounted(self, spec: SiteSpec, output: Output) -> list[Seen]:
+        """Jobs that it does not know make it fail, but it tells of the others."""
+        if output.status != 0 and not UNKNOWN_JOBS.search(output.stderr):
+            common.no_list(output)
+        return list(_jobs(output.stdout, options_of(spec, PbsOptions).dialect))
+
+
+def _resources(options: PbsOptions, batch: Batch) -> list[str]:
+    shape = batch.shape
+    torque = options.dialect == "torque"
+    parts = [f"nodes=1:ppn={shape.slots}" if torque else f"select=1:ncpus={shape.slots}"]
+    more: list[str] = []
+    if shape.memory_mb:
+        (more if torque else parts).append(f"mem={shape.memory_mb}mb")
+    if shape.gpus:
+        parts.append(f"gpus={shape.gpus}" if torque else f"ngpus={shape.gpus}")
+    if options.node:
+        parts.append(options.node)
+    if shape.wall_seconds:
+        more.append(f"walltime={common.clock(shape.wall_seconds)}")
+    if options.whole_nodes and not torque:
+        more.append("place=excl")
+    argv = ["-l", ":".join(parts)]
+    for wish in more:
+        argv += ["-l", wish]
+    return [*argv, "-n"] if torque and options.whole_nodes else argv
+
+
+def _jobs(text: str, dialect: str) -> Iterator[Seen]:
+    """Long lines go on after a line break and a tab. Of a fact that is told twice the first counts:
+    names and states come before what users may have put into their environments."""
+    text = text.replace("\n\t", "")
+    heads = list(HEAD.finditer(text))
+    before = text[: heads[0].start()] if heads else text
+    if before.strip():
+        raise Unclear(f"no list of qstat: {before.strip()[:100]!r}")
+    for place, head in enumerate(heads):
+        end = heads[place + 1].start() if place + 1 < len(heads) else len(text)
+        facts: dict[str, str] = {}
+        for key, value in FACT.findall(text[head.end() : end]):
+            facts.setdefault(key, value)
+        if "[]" not in head["id"] and "Job_Name" in facts and "job_state" in facts:
+            yield _seen(head["id"], facts, dialect)
+
+
+def _seen(handle: str, facts: Mapping[str, str], dialect: str) -> Seen:
+    title, state = facts["Job_Name"], facts["job_state"]
+    element = ELEMENT.fullmatch(handle)
+    if element and dialect == "torque":
+        title = title.removesuffix(f"-{element['index']}")
+    name = numbered(title, int(element["index"])) if element else title
+    stand = STATES.get(state, Stand.UNKNOWN)
+    comment = facts.get("comment", "")
+    runs = common.whole(facts.get("run_count", ""))
+    if stand is Stand.ENDED:
+        status = facts.get("Exit_status") or facts.get("exit_status") or ""
+        return Seen(name, handle, stand, _ended(status, comment), max(0, runs - 1))
+    if stand is Stand.WAITING and HOPELESS.search(comment):
+        return Seen(name, handle, Stand.STUCK, comment, runs)
+    why = comment if stand is Stand.WAITING or state != "R" else ""
+    return Seen(name, handle, stand, why, runs if stand is Stand.WAITING else max(0, runs - 1))
+
+
+def _ended(status: str, comment: str) -> str:
+    """Above 255 it is 256 and a signal; below 0, PBS could not run it."""
+    words = f" ({comment})" if comment else ""
+    if not re.fullmatch(r"-?[0-9]{1,9}", status):
+        return comment or "it ended"
+    number = int(status)
+    return f"signal {number - 256}{words}" if number > 256 else f"exit status {number}{words}"

@@ -1,0 +1,283 @@
+"""Slurm: sbatch, squeue, scancel, sacct. Run for real with 22.05; the options used are those of
+20.11 and later.
+
+`squeue --states=all` also tells of jobs that ended in the last minutes (MinJobAge, 300 s unless the
+site says otherwise), as `scontrol show job` does, so an end is known at once; later there is sacct,
+at sites that keep accounts. Elements of an array that were cancelled before they started are in no
+list, though, and rarely in an account. A requeued job keeps its number, and squeue counts its
+restarts.
+
+A pilot goes home on SIGTERM, which Slurm sends it when its time is over or it is cancelled, and
+KillWait (30 s) later SIGKILL: long enough for the 20 s that a pilot takes. So it is not warned
+earlier, unless the site says `warn_seconds`: warnings may come up to a minute too early.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from covey.core.model import SiteSpec
+from covey.sites.driver import Batch, Command, Output, Seen, Stand, Unclear, numbered
+from covey.sites.drivers import common
+from covey.sites.options import Extra, options_of
+
+# Every state of Slurm 24.05. Those that end are told with their reason; a job that completes is
+# still there: its processes may be.
+STATES = {
+    **dict.fromkeys(("PENDING", "REQUEUED", "REQUEUE_FED"), Stand.WAITING),
+    **dict.fromkeys(
+        (
+            "CONFIGURING",
+            "RUNNING",
+            "COMPLETING",
+            "RESIZING",
+            "SIGNALING",
+            "STAGE_OUT",
+            "STOPPED",
+            "SUSPENDED",
+        ),
+        Stand.RUNNING,
+    ),
+    **dict.fromkeys(("SPECIAL_EXIT", "REQUEUE_HOLD", "RESV_DEL_HOLD"), Stand.STUCK),
+    **dict.fromkeys(
+        (
+            "BOOT_FAIL",
+            "CANCELLED",
+            "COMPLETED",
+            "DEADLINE",
+            "FAILED",
+            "LAUNCH_FAILED",
+            "NODE_FAIL",
+            "OUT_OF_MEMORY",
+            "PREEMPTED",
+            "RECONFIG_FAIL",
+            "REVOKED",
+            "TIMEOUT",
+        ),
+        Stand.ENDED,
+    ),
+}
+
+# Why a job waits that never will run: it asks for what there is not, or may not be had.
+HOPELESS = frozenset(
+    {
+        "AssocMaxWallDurationPerJobLimit",
+        "BadConstraints",
+        "InvalidAccount",
+        "InvalidQOS",
+        "JobHoldMaxRequeue",
+        "PartitionTimeLimit",
+        "QOSMaxWallDurationPerJobLimit",
+        "job_requeued_in_held_state",
+        "launch_failed_requeued_held",
+    }
+)
+
+# The controller may have heard us, though we did not hear it.
+UNCERTAIN = re.compile(
+    r"timed out|zero bytes|unexpected message|communication|connection (closed|reset)|"
+    r"unable to contact slurm controller \((?!connect failure)|protocol|broken pipe",
+    re.IGNORECASE,
+)
+
+ELEMENT = re.compile(r"(?P<job>[0-9]{1,18})_(?P<index>[0-9]{1,9})")
+HANDLE = re.compile(r"[0-9]{1,18}(_[0-9]{1,9})?")
+ELEMENTS = re.compile(
+    r"(?P<job>[0-9]{1,18})_\[(?P<spans>[0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*)(%[0-9]+)?\]"
+)
+MOST_ELEMENTS = 1000  # MaxArraySize is 1001 unless a site says otherwise
+SUBMITTED = re.compile(r"^([0-9]{1,18})(;\S+)?$", re.MULTILINE)
+
+# Columns of a fixed width: what `-o` can separate by a character of ours has no count of restarts.
+COLUMNS = (("JobArrayID", 32), ("State", 32), ("RestartCnt", 12), ("Name", 160), ("Reason", 120))
+
+
+class SlurmOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    partition: Annotated[
+        str, Meta(description="Partition, or several with commas between them.")
+    ] = ""
+    account: Annotated[str, Meta(description="Account that is charged.")] = ""
+    qos: Annotated[str, Meta(description="Quality of service.")] = ""
+    constraint: Annotated[str, Meta(description="Features that a node must have.")] = ""
+    reservation: Annotated[str, Meta(description="Reservation to run in.")] = ""
+    cluster: Annotated[
+        str, Meta(description="Which of several clusters, where one database has them all.")
+    ] = ""
+    gpu_type: Annotated[str, Meta(description="Type of the GPUs, as in --gres=gpu:TYPE:N.")] = ""
+    whole_nodes: Annotated[bool, Meta(description="A pilot shares its node with nobody.")] = False
+    requeue: Annotated[
+        bool, Meta(description="Slurm may start a pilot again whose node failed or was taken away.")
+    ] = True
+    warn_seconds: Annotated[
+        int,
+        Meta(ge=0, le=65535, description="SIGTERM so long before the time is over; 0: at its end."),
+    ] = 0
+    user: Annotated[
+        str, Meta(description="Our name there, where squeue does not know --me (before 20.02).")
+    ] = ""
+    extra: Extra = ()
+
+
+class Slurm:
+    name = "slurm"
+    options = SlurmOptions
+    most_elements = MOST_ELEMENTS
+    index = "${SLURM_ARRAY_TASK_ID:-0}"
+    environment: Mapping[str, str] = {"SLURM_BITSTR_LEN": "0"}  # lists of elements are not cut
+
+    def submit(self, spec: SiteSpec, batch: Batch) -> Command:
+        options = options_of(spec, SlurmOptions)
+        common.checked(batch)
+        argv = ["sbatch", "--parsable", *_cluster(options), f"--job-name={batch.title}"]
+        argv += [f"--chdir={batch.directory}", "--open-mode=append"]
+        folder = batch.directory.replace("%", "%%")
+        if len(batch.names) > 1:
+            argv += [f"--array=0-{len(batch.names) - 1}", f"--output={folder}/{batch.title}.%a.out"]
+        else:
+            argv += [f"--output={folder}/{batch.title}.0.out"]
+        argv += _wishes(options) + _resources(options, batch)
+        return Command((*argv, *options.extra), batch.script.encode())
+
+    def submitted(self, spec: SiteSpec, batch: Batch, output: Output) -> tuple[str, ...]:
+        found = SUBMITTED.findall(output.stdout)
+        if output.status != 0 or len(found) != 1:
+            common.not_submitted(output, UNCERTAIN)
+        job = found[0][0]
+        if len(batch.names) == 1:
+            return (job,)
+        return tuple(f"{job}_{index}" for index in range(len(batch.names)))
+
+    def status(self, spec: SiteSpec, prefix: str) -> Command:
+        options = options_of(spec, SlurmOptions)
+        columns = ",".join(f"{column}:{width}" for column, width in COLUMNS)
+        mine = f"--user={options.user}" if options.user else "--me"
+        wanted = (mine, "--noheader", "--array", "--states=all", f"--Format={columns}")
+        return Command(("squeue", *_cluster(options), *wanted))
+
+    def listed(self, spec: SiteSpec, prefix: str, output: Output) -> list[Seen]:
+        if output.status != 0 or "error:" in output.stderr:
+            common.no_list(output)
+        found = []
+        for line in output.stdout.splitlines():
+            if not line.strip() or line.startswith("CLUSTER: "):
+                continue
+            handle, state, restarts, title, reason = _columns(line)
+            if not HANDLE.fullmatch(handle) or not state:
+                raise Unclear(f"no line of squeue: {line.strip()[:100]!r}")
+            if title.startswith(prefix):
+                stand, why = _stand(state, reason)
+                found.append(Seen(_name(title, handle), handle, stand, why, common.whole(restarts)))
+        return found
+
+    def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:
+        """Elements of one array in one word: one call to the controller, not one for each."""
+        options = options_of(spec, SlurmOptions)
+        alone, together = common.arrays(handles, ELEMENT)
+        words = [
+            f"{job}_[{common.written(common.ranges(indices))}]"
+            for (job, _), indices in together.items()
+        ]
+        return Command(("scancel", "--quiet", *_cluster(options), *alone, *words))
+
+    def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
+        options = options_of(spec, SlurmOptions)
+        jobs = ",".join(dict.fromkeys(handles))
+        wanted = ("--noheader", "--parsable2", "--allocations", f"--jobs={jobs}")
+        fields = "--format=JobID,State,ExitCode,JobName"
+        return Command(("sacct", *_cluster(options), *wanted, fields))
+
+    def accounted(self, spec: SiteSpec, output: Output) -> list[Seen]:
+        if "accounting storage is disabled" in output.stderr:
+            return []
+        if output.status != 0 or "error:" in output.stderr:
+            common.no_list(output)
+        found: list[Seen] = []
+        for line in output.stdout.splitlines():
+            jobs, *rest = line.split("|", 3)
+            if len(rest) == 3:
+                state, code, title = rest
+                stand = STATES.get((state.split() or [""])[0], Stand.UNKNOWN)
+                why = _ended(state, code)
+                found += [Seen(_name(title, one), one, stand, why) for one in _handles(jobs)]
+        return found
+
+
+def _cluster(options: SlurmOptions) -> list[str]:
+    return [f"--clusters={options.cluster}"] if options.cluster else []
+
+
+def _wishes(options: SlurmOptions) -> list[str]:
+    argv = [
+        f"--{name}={value}"
+        for name in ("partition", "account", "qos", "constraint", "reservation")
+        if (value := getattr(options, name))
+    ]
+    argv.append("--requeue" if options.requeue else "--no-requeue")
+    if options.whole_nodes:
+        argv.append("--exclusive")
+    if options.warn_seconds:
+        argv.append(f"--signal=B:TERM@{options.warn_seconds}")
+    return argv
+
+
+def _resources(options: SlurmOptions, batch: Batch) -> list[str]:
+    shape = batch.shape
+    argv = ["--nodes=1", "--ntasks=1", f"--cpus-per-task={shape.slots}"]
+    if shape.wall_seconds:
+        argv.append(f"--time={common.minutes(shape.wall_seconds)}")
+    if shape.memory_mb:
+        argv.append(f"--mem={shape.memory_mb}M")
+    if shape.disk_mb:
+        argv.append(f"--tmp={shape.disk_mb}M")
+    if shape.gpus:
+        kind = f"{options.gpu_type}:" if options.gpu_type else ""
+        argv.append(f"--gres=gpu:{kind}{shape.gpus}")
+    return argv
+
+
+def _columns(line: str) -> list[str]:
+    """A word that fills its column is followed by the next without a blank."""
+    found = []
+    for _, width in COLUMNS:
+        found.append(line[:width].strip())
+        line = line[width:]
+    return found
+
+
+def _name(title: str, handle: str) -> str:
+    element = ELEMENT.fullmatch(handle)
+    return numbered(title, int(element["index"])) if element else title
+
+
+def _stand(state: str, reason: str) -> tuple[Stand, str]:
+    """Of a job that has ended its state says why, and the reason rarely anything."""
+    stand = STATES.get(state, Stand.UNKNOWN)
+    told = "" if reason in ("None", "(null)") else reason
+    if stand is Stand.WAITING:
+        return (Stand.STUCK if told.replace(" ", "_") in HOPELESS else stand), told
+    if stand is Stand.RUNNING:
+        return stand, "" if state == "RUNNING" else state
+    return stand, state if told in ("", state) else f"{state} ({told})"
+
+
+def _handles(jobs: str) -> list[str]:
+    """Elements that ended before they were started are accounted for together: 14_[4-5,7]."""
+    several = ELEMENTS.fullmatch(jobs)
+    if several is None:
+        return [jobs] if HANDLE.fullmatch(jobs) else []
+    found: list[str] = []
+    for span in several["spans"].split(","):
+        first, _, last = span.partition("-")
+        count = int(last or first) - int(first) + 1
+        found += [f"{several['job']}_{int(first) + n}" for n in range(min(count, MOST_ELEMENTS))]
+    return found
+
+
+def _ended(state: str, code: str) -> str:
+    """CANCELLED by 1000, or FAILED (exit status 3)."""
+    status, _, signal = code.partition(":")
+    if status not in ("", "0"):
+        return f"{state} (exit status {status})"
+    return state if signal in ("", "0") else f"{state} (signal {signal})"

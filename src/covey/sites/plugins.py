@@ -1,0 +1,124 @@
+"""Finds the drivers of sites: ours and other people's, all by entry points of one group.
+
+A plugin that cannot be loaded is listed with what it said, and takes nobody else down. Of two with
+one name ours counts, so that no package changes what a site of ours means.
+"""
+
+import inspect
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from importlib.metadata import EntryPoint, entry_points
+from typing import Annotated, NamedTuple, get_args, get_origin, get_type_hints
+
+from msgspec import Meta, Struct
+
+from covey.core.errors import BadConfig
+from covey.core.model import SiteSpec
+from covey.sites.driver import Driver
+from covey.sites.options import options_of
+
+GROUP = "covey.sites"
+OURS = "covey"
+
+# What a driver must have: `typing` can tell only of methods, and only of their names.
+METHODS = {
+    "submit": 2,
+    "submitted": 3,
+    "status": 2,
+    "listed": 3,
+    "cancel": 2,
+    "accounting": 2,
+    "accounted": 2,
+}
+FACTS = {"name": str, "most_elements": int, "index": str, "environment": Mapping}
+
+
+class Plugin(NamedTuple):
+    """`driver` is None where `problem` says why. `package` brought it."""
+
+    name: str
+    package: str
+    driver: Driver | None
+    problem: str = ""
+
+
+class OptionHelp(NamedTuple):
+    name: str
+    default: object
+    text: str
+
+
+def find(points: Iterable[EntryPoint] | None = None) -> dict[str, Plugin]:
+    """All that are installed, by name."""
+    found: dict[str, Plugin] = {}
+    for point in entry_points(group=GROUP) if points is None else points:
+        package = point.dist.name if point.dist else OURS
+        plugin = _loaded(point, package)
+        if point.name not in found or package == OURS:
+            found[point.name] = plugin
+    return dict(sorted(found.items()))
+
+
+def driver_of(spec: SiteSpec, plugins: Mapping[str, Plugin]) -> Driver:
+    """The driver of a site, whose options it understands. Raises BadConfig."""
+    plugin = plugins.get(spec.driver)
+    if plugin is None:
+        close = get_close_matches(spec.driver, plugins, 1)
+        guess = f"; did you mean {close[0]!r}?" if close else ""
+        raise BadConfig(
+            f"site {spec.name}: there is no driver {spec.driver!r}{guess} "
+            f"(there are {', '.join(plugins) or 'none'})"
+        )
+    if plugin.driver is None:
+        raise BadConfig(
+            f"site {spec.name}: driver {spec.driver!r} of {plugin.package} cannot be used: "
+            f"{plugin.problem}"
+        )
+    options_of(spec, plugin.driver.options)
+    return plugin.driver
+
+
+def described(driver: Driver) -> list[OptionHelp]:
+    """What a site of this driver can say under `options`."""
+    hints = get_type_hints(driver.options, include_extras=True)
+    defaults = {name: getattr(driver.options(), name) for name in hints}
+    return [OptionHelp(name, defaults[name], _meant(kind)) for name, kind in hints.items()]
+
+
+def _loaded(point: EntryPoint, package: str) -> Plugin:
+    """Other people's code runs here, so anything may come of it."""
+    try:
+        driver = point.load()()
+        problem = _wrong(point.name, driver)
+    except (Exception, SystemExit) as error:
+        return Plugin(point.name, package, None, f"{type(error).__name__}: {error}"[:300])
+    return Plugin(point.name, package, None if problem else driver, problem)
+
+
+def _wrong(name: str, driver: object) -> str:
+    for fact, kind in FACTS.items():
+        if not isinstance(getattr(driver, fact, None), kind):
+            return f"its {fact!r} is no {kind.__name__}"
+    if getattr(driver, "name", "") != name:
+        return f"it is called {name!r} by its package and {getattr(driver, 'name', '')!r} by itself"
+    for method, arguments in METHODS.items():
+        function = getattr(driver, method, None)
+        if not callable(function):
+            return f"it has no method {method!r}"
+        try:
+            inspect.signature(function).bind(*range(arguments))
+        except TypeError:
+            return f"its method {method!r} does not take {arguments} arguments"
+    options = getattr(driver, "options", None)
+    if not (isinstance(options, type) and issubclass(options, Struct)):
+        return "its 'options' are no msgspec.Struct"
+    for option, hint in get_type_hints(options, include_extras=True).items():
+        if not _meant(hint):
+            return f"its option {option!r} has no Meta with a description"
+    return ""
+
+
+def _meant(kind: object) -> str:
+    if get_origin(kind) is not Annotated:
+        return ""
+    return next((m.description or "" for m in get_args(kind)[1:] if isinstance(m, Meta)), "")
