@@ -8,6 +8,7 @@ from the queue's id and their own, and what the record knows is watched.
 
 import itertools
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -23,6 +24,7 @@ from covey.sites.local import LocalSite
 from covey.sites.shell import LocalShell, Shell, SshShell, socket_folder
 
 LOCAL, SSH = "local", "ssh"
+CLOSE_SECONDS = 2.0
 
 
 class Place(Protocol):
@@ -124,9 +126,11 @@ class Manager:
 
     def close(self) -> None:
         """Begin nothing more. Jobs stay where they are."""
-        for seconds in (0.0, 1.0):  # all at once
-            for place in self._places.values():
-                place.close(seconds)
+        for place in self._places.values():  # all at once
+            place.close()
+        until = time.monotonic() + CLOSE_SECONDS
+        for place in self._places.values():
+            place.close(max(0.0, until - time.monotonic()))
         self._places.clear()
         self._local.close()
         if self._sockets is not None:

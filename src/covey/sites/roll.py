@@ -85,7 +85,9 @@ class Roll:
 
     def waits(self) -> bool:
         """Whether a list would tell anything."""
-        return any(entry.phase in (Phase.UNSURE, Phase.THERE) for entry in self._entries.values())
+        return bool(self._strays) or any(
+            entry.phase in (Phase.UNSURE, Phase.THERE) for entry in self._entries.values()
+        )
 
     # -- what core asks for ----------------------------------------------------------------
 

@@ -13,6 +13,7 @@ while one of its hosts does. A job of which only its name is known is asked for 
 
 import re
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
@@ -34,6 +35,7 @@ from covey.core.model import JobId, JobRecord, SiteSpec
 from covey.ports import EngineEvent
 from covey.sites.attending import PLACE, Attendant, Desk, directory_of
 from covey.sites.driver import Batch, Command, Output, Refused, Seen, Stand, Unclear
+from covey.sites.options import options_of
 from covey.sites.script import FOLDER
 from covey.sites.shell import Shell
 
@@ -118,7 +120,7 @@ class SshOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         Meta(
             description="Hosts, as ssh knows them; 'name:8' has 8 slots, others as many as a pilot."
         ),
-    ]
+    ] = ()
 
 
 class Processes:
@@ -130,7 +132,7 @@ class Processes:
     index = "0"
     environment: Mapping[str, str] = {}  # pilots inherit it
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str = "") -> None:
         self._folder = "hosts/" + re.sub(r"[^\w.@-]", "_", host)
 
     def _place(self, spec: SiteSpec) -> str:
@@ -183,12 +185,8 @@ def _sh(text: str, stdin: bytes, *words: str) -> Command:
 
 def hosts_of(spec: SiteSpec) -> dict[str, int]:
     """Their slots. Raises BadConfig."""
-    try:
-        options = msgspec.convert(spec.options, SshOptions)
-    except msgspec.ValidationError as error:
-        raise BadConfig(f"site {spec.name}: options.hosts is a list of hosts: {error}") from error
-    found = {}
-    for text in options.hosts:
+    found: dict[str, int] = {}
+    for text in options_of(spec, SshOptions).hosts:
         name, _, slots = text.rpartition(":")
         if not name or not (slots.isascii() and slots.isdecimal()):
             name, slots = text, str(spec.slots)
@@ -291,8 +289,9 @@ class SshSite:
             return (*self._jobs.values(), *self._waiting)
 
     def close(self, seconds: float = 0.0) -> None:
+        until = time.monotonic() + seconds
         for attendant in self._hosts.values():
-            attendant.close(seconds)
+            attendant.close(max(0.0, until - time.monotonic()))
 
     # -- which host ------------------------------------------------------------------------
 

@@ -166,6 +166,7 @@ def test_strays_wait_for_the_whole_record() -> None:
     stranger = Seen("covey-other-1-1", "80", Stand.RUNNING)
     roll.listed([seen(A, Stand.RUNNING), seen(B, Stand.ENDED, "71"), stranger], 2)
     assert roll.strays() == ["70"]
+    assert roll.waits()
 
 
 def test_jobs_of_another_site_on_the_same_machines_are_no_strays() -> None:
