@@ -40,7 +40,8 @@ with open(own + ".new", "w") as file:
 count = open(own + ".starts", "a")
 count.write("once ")
 count.close()
-open(own + ".on", "w").close()
+with open(own + ".on", "w") as file:
+    file.write(str(os.getpid()))
 os.rename(own + ".new", own + ".seen")
 while not os.path.exists(own + ".go"):
     time.sleep(0.02)
@@ -124,9 +125,9 @@ class Field:
         for manager in list(self.managers):
             manager.close()
         until = time.monotonic() + WAIT_SECONDS
-        while (there := list(self.shown.glob("*.on"))) and time.monotonic() < until:
-            for path in there:
-                path.with_suffix(".go").touch()
+        while (there := self._pilots()) and time.monotonic() < until:
+            for job in there:
+                (self.shown / f"{job}.go").touch()
             time.sleep(0.02)
 
     # -- events ----------------------------------------------------------------------------
@@ -172,7 +173,16 @@ class Field:
         return path.read_text().count("once") if path.exists() else 0
 
     def alive(self, job: JobRecord) -> bool:
-        return (self.shown / f"{job.id}.on").exists()
+        return job.id in self._pilots()
+
+    def _pilots(self) -> list[str]:
+        """The jobs whose pilots are there. Some are killed without a word."""
+        found = []
+        for path in self.shown.glob("*.on"):
+            pid = path.read_text()
+            if not pid or Path(f"/proc/{pid}").exists():
+                found.append(path.name.removesuffix(".on"))
+        return found
 
     def send_home(self, job: JobRecord) -> None:
         (self.shown / f"{job.id}.go").touch()

@@ -29,7 +29,8 @@ from covey.core.model import JobId, JobRecord
 from covey.sites.driver import Seen, Stand
 
 MISSES = 2  # good lists in a row without a job
-ASKED = 3  # times that accounting may have no answer
+ASKED = 3  # times that accounts may have no answer …
+LAG_SECONDS = 10.0  # … for so long, at least
 AGAIN_SECONDS = 30.0  # until a job that was cancelled, and is still there, is cancelled again
 VANISHED_SECONDS = 86400.0
 
@@ -56,6 +57,7 @@ class Entry:
     told: Stand | None = None
     restarts: int = -1
     misses: int = 0
+    missed_at: float = 0.0  # the first time
     asked: int = 0
     doomed: bool = False
     cancelled_at: float | None = None
@@ -174,6 +176,8 @@ class Roll:
                 by_name[entry.name].remove(choice)
                 found += self._found(entry, choice, asked)
             elif entry.phase in (Phase.UNSURE, Phase.THERE) and asked >= entry.counts_from:
+                if not entry.misses:
+                    entry.missed_at = asked
                 entry.misses += 1
             elif entry.phase is Phase.VANISHED and asked > entry.vanished_at + VANISHED_SECONDS:
                 del self._entries[entry.job.id]
@@ -239,7 +243,7 @@ class Roll:
                 continue
             entry.asked += 1
             entry.misses = MISSES - 1
-            if entry.asked >= ASKED:
+            if entry.asked >= ASKED and now >= entry.missed_at + LAG_SECONDS:
                 found.append(self._vanish(entry, now))
         return found
 
