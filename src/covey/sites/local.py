@@ -17,11 +17,14 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from covey.core.events import JobEnded, JobRefused, JobSubmitted
-from covey.core.model import JobId, JobRecord
+from covey.core.actions import Note
+from covey.core.events import JobEnded, JobRefused, JobStarted, JobSubmitted
+from covey.core.model import JobId, JobRecord, SiteSpec
 from covey.core.tokens import job_secret
 from covey.ports import Post
 
@@ -39,9 +42,9 @@ class Watched(NamedTuple):
 
 class LocalSite:
     """`command` starts the pilot file; the path of a start file is appended. `options` are more
-    of the pilot's options (`memory_mb`, `disk_mb`, `gpus`, `cache`, `cache_mb`, …). Of `master` a
-    pilot gets what is its job's, in its start file: arguments and environments are for all to
-    see."""
+    of the pilot's options (`memory_mb`, `disk_mb`, `gpus`, `cache`, `cache_mb`, …), for sites that
+    say nothing else. Of `master` a pilot gets what is its job's, in its start file: arguments and
+    environments are for all to see."""
 
     def __init__(
         self,
@@ -51,6 +54,7 @@ class LocalSite:
         command: list[str],
         post: Post,
         options: dict[str, object] | None = None,
+        note: Callable[[Note], None] = lambda _: None,
     ) -> None:
         self._folder = folder
         self._address_file = address_file
@@ -58,6 +62,9 @@ class LocalSite:
         self._command = command
         self._options = options or {}
         self._post = post
+        self._note = note
+        self._sites: dict[str, SiteSpec] = {}
+        self._closed = False
         self._lock = threading.Lock()
         self._watched: dict[int, Watched] = {}  # by process id
         self._wake_read, self._wake_write = os.pipe()
@@ -65,23 +72,44 @@ class LocalSite:
 
     # -- the Sites port --------------------------------------------------------------------
 
-    def submit(self, job: JobRecord) -> None:
-        folder = self._folder / job.id
-        try:
-            process = self._launch(job, folder)
-        except OSError as error:
-            shutil.rmtree(folder, ignore_errors=True)
-            self._post(JobRefused(job.id, str(error)))
-            return
-        self._watch(process.pid, job.id)
-        self._post(JobSubmitted(job.id))
+    def define(self, sites: tuple[SiteSpec, ...]) -> None:
+        self._sites = {spec.name: spec for spec in sites}
+
+    def submit(self, jobs: tuple[JobRecord, ...]) -> None:
+        for job in jobs:
+            folder = self._folder / job.id
+            try:
+                process = self._launch(job, folder)
+            except OSError as error:
+                shutil.rmtree(folder, ignore_errors=True)
+                self._post(JobRefused(job.id, str(error)))
+                continue
+            self._post(JobSubmitted(job.id))
+            self._post(JobStarted(job.id))
+            self._watch(process.pid, job.id)
 
     def watch(self, jobs: tuple[JobRecord, ...]) -> None:
         for job in jobs:
             with self._lock:
                 known = any(job.id == watched.job for watched in self._watched.values())
+            if known or self.holds(job):
+                self._post(JobSubmitted(job.id))
+                self._post(JobStarted(job.id))
             if not known:
                 self._watch_rest(job.id, "its process is gone", first=True)
+        self._clear({job.id for job in jobs})
+
+    def cancel(self, jobs: tuple[JobRecord, ...]) -> None:
+        """A pilot that is asked to end drains; without tasks it goes at once."""
+        ids = {job.id for job in jobs}
+        with self._lock:
+            pids = [pid for pid, one in self._watched.items() if one.job in ids]
+        for pid in pids:
+            _signal(pid, signal.SIGTERM)
+
+    def holds(self, job: JobRecord) -> bool:
+        """Whether it was started here and may be here yet."""
+        return (self._folder / job.id).is_dir()
 
     def terminate(self) -> int:
         """Ask every pilot to end at once: a second signal is the impatient one, and two equal
@@ -90,13 +118,19 @@ class LocalSite:
             pids = list(self._watched)
         for number in (signal.SIGTERM, signal.SIGINT):
             for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
+                _signal(pid, number)
         return len(pids)
 
     def alive(self) -> int:
         with self._lock:
             return len(self._watched)
+
+    def close(self) -> None:
+        """Watch no longer. Pilots go on."""
+        self._closed = True
+        os.write(self._wake_write, b"\0")
+        if self._thread is not None:
+            self._thread.join(1.0)
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -111,6 +145,7 @@ class LocalSite:
             "job": job.id,
             "cache": str(self._folder.parent / "cache"),
             **self._options,
+            **self._of_site(job),
         }
         start_file = folder / START_FILE
         with open(os.open(start_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
@@ -125,6 +160,34 @@ class LocalSite:
                 start_new_session=True,
             )
 
+    def _of_site(self, job: JobRecord) -> dict[str, object]:
+        """What its site says, and this job in particular."""
+        found: dict[str, object] = {}
+        spec = self._sites.get(job.site)
+        if spec is not None:
+            said = {"setup": spec.setup, "check": spec.check, "shared": spec.shared}
+            found.update((name, value) for name, value in said.items() if value)
+        numbers = {"memory_mb": job.memory_mb, "disk_mb": job.disk_mb}
+        found.update((name, value) for name, value in numbers.items() if value)
+        if job.wall_seconds:
+            found["until"] = time.time() + job.wall_seconds
+        return found
+
+    def _clear(self, known: set[JobId]) -> None:
+        """End what is here of ours and not on record, and remove what it left."""
+        with self._lock:
+            known |= {watched.job for watched in self._watched.values()}
+        for folder in self._folder.iterdir() if self._folder.is_dir() else ():
+            if folder.name in known:
+                continue
+            left = _processes_of(folder / START_FILE)
+            if left:
+                self._note(Note("site jobs that are not on record", detail=f"here: {folder.name}"))
+                _signal(left[0], signal.SIGTERM)
+                self._watch(left[0], JobId(folder.name))
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
+
     def _watch(self, pid: int, job: JobId, reason: str = "") -> None:
         try:
             fd = os.pidfd_open(pid)
@@ -138,7 +201,7 @@ class LocalSite:
         os.write(self._wake_write, b"\0")
 
     def _run(self) -> None:
-        while True:
+        while not self._closed:
             poll = select.poll()
             poll.register(self._wake_read, select.POLLIN)
             with self._lock:
@@ -182,6 +245,11 @@ class LocalSite:
                 reason += f" ({words[-1].lstrip(' -')[:200]})" if words else ""
         shutil.rmtree(folder, ignore_errors=True)
         self._post(JobEnded(job, reason))
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def _over(pid: int, fd: int) -> bool:

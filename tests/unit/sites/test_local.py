@@ -6,7 +6,7 @@ import sys
 import threading
 from pathlib import Path
 
-from covey.core.events import JobEnded, JobSubmitted
+from covey.core.events import JobEnded, JobStarted, JobSubmitted
 from covey.core.model import JobId, JobRecord
 from covey.core.tokens import job_secret
 from covey.sites.local import LocalSite
@@ -32,9 +32,9 @@ def started(tmp_path: Path, options: dict[str, object] | None) -> dict[str, obje
         options,
     )
     job = JobRecord(id=JobId("1-1"), site="local", slots=3, submitted=0.0)
-    site.submit(job)
+    site.submit((job,))
     assert ended.wait(20)
-    assert [type(event) for event in events] == [JobSubmitted, JobEnded]
+    assert [type(event) for event in events] == [JobSubmitted, JobStarted, JobEnded]
     copy = tmp_path / "copy"
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     found = json.loads(copy.read_text())

@@ -35,8 +35,8 @@ OURS = plugins.find(points(**points_of(ROOT)))
 
 
 def test_ours_are_all_good() -> None:
-    assert list(OURS) == ["gridengine", "htcondor", "lsf", "manual", "pbs", "slurm"]
-    assert [plugin.problem for plugin in OURS.values()] == [""] * 6
+    assert list(OURS) == ["gridengine", "htcondor", "lsf", "manual", "pbs", "slurm", "ssh"]
+    assert [plugin.problem for plugin in OURS.values()] == [""] * 7
 
 
 def site(driver: str = "slurm", **options: Option) -> SiteSpec:
@@ -70,7 +70,7 @@ def test_options_are_checked_with_their_driver() -> None:
 def test_a_driver_that_there_is_not() -> None:
     assert told(site("slrum")) == (
         "site hpc: there is no driver 'slrum'; did you mean 'slurm'? "
-        "(there are gridengine, htcondor, lsf, manual, pbs, slurm)"
+        "(there are gridengine, htcondor, lsf, manual, pbs, slurm, ssh)"
     )
     assert told(site("slurm"), {}) == "site hpc: there is no driver 'slurm' (there are none)"
 

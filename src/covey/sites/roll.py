@@ -1,0 +1,293 @@
+"""The jobs that we think a site has, and what its lists say of them. Pure: no commands, no clock.
+
+Rules 2 to 7 of docs/decisions/0014-pilots-by-demand.md live here. In short: a job that is not in a
+list may be in the next one, so nothing is concluded from one; a list that was asked for before a
+job had time to appear says nothing of it; where it says that the job is there, nobody submits it
+again.
+
+A job is *queued* until the command that submits it begins, *unsure* from then until the site has
+named it, and *there* until the site says that it ended, or it vanished. One that vanished after it
+had been there is kept for a while: its pilot may be heard, and if lists show it again, that is
+told. One that never was listed is forgotten; if it turns up, it is nobody's.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from covey.core.events import (
+    Event,
+    JobEnded,
+    JobRefused,
+    JobRequeued,
+    JobStarted,
+    JobSubmitted,
+    JobVanished,
+)
+from covey.core.model import JobId, JobRecord
+from covey.sites.driver import Seen, Stand
+
+MISSES = 2  # good lists in a row without a job
+ASKED = 3  # times that accounts may have no answer …
+LAG_SECONDS = 10.0  # … for so long, at least
+AGAIN_SECONDS = 30.0  # until a job that was cancelled, and is still there, is cancelled again
+VANISHED_SECONDS = 86400.0
+
+_LIVELIEST = (Stand.RUNNING, Stand.WAITING, Stand.STUCK, Stand.UNKNOWN, Stand.ENDED)
+
+
+class Phase(Enum):
+    QUEUED = auto()
+    UNSURE = auto()
+    THERE = auto()
+    VANISHED = auto()
+
+
+@dataclass(slots=True)
+class Entry:
+    """`counts_from`: lists that were asked for earlier do not count against it. `told`: what core
+    heard of it last. `doomed`: somebody wants it gone. `stuck`: why it never would have run."""
+
+    job: JobRecord
+    name: str
+    phase: Phase
+    handle: str = ""
+    counts_from: float = -math.inf
+    told: Stand | None = None
+    restarts: int = -1
+    misses: int = 0
+    missed_at: float = 0.0  # the first time
+    asked: int = 0
+    doomed: bool = False
+    cancelled_at: float | None = None
+    vanished_at: float = 0.0
+    stuck: str = ""
+
+
+class Roll:
+    """`prefix` begins the names of all jobs of ours. `on_record` tells of those at other sites,
+    which may be the same machines under another name."""
+
+    def __init__(self, prefix: str, on_record: Callable[[JobId], bool] = lambda _: False) -> None:
+        self.prefix = prefix
+        self._on_record = on_record
+        self.complete = False  # whether it holds all that is on record
+        self._entries: dict[JobId, Entry] = {}
+        self._strays: dict[str, float | None] = {}  # handle -> when it was cancelled
+
+    def name(self, job: JobId) -> str:
+        return f"{self.prefix}{job}"
+
+    def entry(self, job: JobId) -> Entry | None:
+        return self._entries.get(job)
+
+    def jobs(self) -> tuple[JobRecord, ...]:
+        return tuple(entry.job for entry in list(self._entries.values()))
+
+    def waits(self) -> bool:
+        """Whether a list would tell anything."""
+        return bool(self._strays) or any(
+            entry.phase in (Phase.UNSURE, Phase.THERE) for entry in self._entries.values()
+        )
+
+    # -- what core asks for ----------------------------------------------------------------
+
+    def queue(self, jobs: Iterable[JobRecord]) -> list[JobRecord]:
+        """Those that are new here."""
+        fresh = [job for job in jobs if job.id not in self._entries]
+        for job in fresh:
+            self._entries[job.id] = Entry(job, self.name(job.id), Phase.QUEUED)
+        return fresh
+
+    def watch(self, jobs: Iterable[JobRecord], counts_from: float) -> None:
+        """These are on record, and no others. What is known of them is told again. Of one
+        without a handle nobody knows whether it was submitted: perhaps it is, just now."""
+        before, self._entries = self._entries, {}
+        self.complete = True
+        for job in jobs:
+            entry = before.pop(job.id, None)
+            if entry is None:
+                since = -math.inf if job.handle else counts_from
+                entry = Entry(job, self.name(job.id), Phase.UNSURE, job.handle, since)
+            entry.told = None
+            self._entries[job.id] = entry
+        self._entries.update(
+            (id_, entry) for id_, entry in before.items() if entry.phase is Phase.QUEUED
+        )
+
+    def forget(self, jobs: Iterable[JobId]) -> None:
+        for job in jobs:
+            self._entries.pop(job, None)
+
+    def doom(self, jobs: Iterable[JobId]) -> None:
+        for job in jobs:
+            entry = self._entries.get(job)
+            if entry is not None:
+                entry.doomed, entry.cancelled_at = True, None
+
+    # -- submissions -----------------------------------------------------------------------
+
+    def queued(self, jobs: Iterable[JobId]) -> list[Entry]:
+        entries = (self._entries.get(job) for job in jobs)
+        return [entry for entry in entries if entry is not None and entry.phase is Phase.QUEUED]
+
+    def withdraw(self, entries: Iterable[Entry]) -> list[Event]:
+        """Nobody wants them any more, and they were never submitted."""
+        found: list[Event] = []
+        for entry in entries:
+            del self._entries[entry.job.id]
+            found.append(JobEnded(entry.job.id, "cancelled before it was submitted"))
+        return found
+
+    def sent(self, entries: Iterable[Entry], counts_from: float) -> None:
+        """Whatever happens now, they may be there."""
+        for entry in entries:
+            entry.phase, entry.counts_from = Phase.UNSURE, counts_from
+
+    def submitted(
+        self, entries: Sequence[Entry], handles: Sequence[str], counts_from: float
+    ) -> list[Event]:
+        found: list[Event] = []
+        for entry, handle in zip(entries, handles, strict=True):
+            entry.phase, entry.handle, entry.counts_from = Phase.THERE, handle, counts_from
+            entry.told = Stand.WAITING
+            found.append(JobSubmitted(entry.job.id, handle))
+        return found
+
+    def refused(self, entries: Iterable[Entry], reason: str) -> list[Event]:
+        found: list[Event] = []
+        for entry in entries:
+            self._entries.pop(entry.job.id, None)
+            found.append(JobRefused(entry.job.id, reason))
+        return found
+
+    # -- lists -----------------------------------------------------------------------------
+
+    def listed(self, seen: Iterable[Seen], asked: float) -> list[Event]:
+        """A good list, which was asked for then."""
+        found: list[Event] = []
+        by_name: dict[str, list[Seen]] = {}
+        for one in seen:
+            by_name.setdefault(one.name, []).append(one)
+        for entry in list(self._entries.values()):
+            choice = _choose(by_name.get(entry.name, ()), entry.handle)
+            if choice is not None:
+                by_name[entry.name].remove(choice)
+                found += self._found(entry, choice, asked)
+            elif entry.phase in (Phase.UNSURE, Phase.THERE) and asked >= entry.counts_from:
+                if not entry.misses:
+                    entry.missed_at = asked
+                entry.misses += 1
+            elif entry.phase is Phase.VANISHED and asked > entry.vanished_at + VANISHED_SECONDS:
+                del self._entries[entry.job.id]
+        self._note_strays((one for rest in by_name.values() for one in rest), asked)
+        return found
+
+    def _found(self, entry: Entry, seen: Seen, asked: float) -> list[Event]:
+        id_, found = entry.job.id, list[Event]()
+        if seen.stand is Stand.ENDED:
+            return [self._end(entry, entry.stuck or seen.reason or "it ended")]
+        if entry.phase is Phase.VANISHED:
+            entry.told = None
+        entry.phase, entry.handle = Phase.THERE, seen.handle
+        entry.misses = entry.asked = 0
+        if entry.told is None:
+            entry.told = Stand.WAITING
+            found.append(JobSubmitted(id_, seen.handle))
+        restarted = 0 <= entry.restarts < seen.restarts
+        if entry.told is Stand.RUNNING and (seen.stand is Stand.WAITING or restarted):
+            entry.told = Stand.WAITING
+            found.append(JobRequeued(id_, seen.reason or "its site started it again"))
+        if entry.told is Stand.WAITING and seen.stand is Stand.RUNNING:
+            entry.told = Stand.RUNNING
+            found.append(JobStarted(id_))
+        entry.restarts = max(entry.restarts, seen.restarts)
+        if seen.stand is Stand.STUCK and not entry.stuck:
+            entry.stuck, entry.doomed = seen.reason or "it will never run there", True
+        if entry.cancelled_at is not None and asked >= entry.cancelled_at + AGAIN_SECONDS:
+            entry.cancelled_at = None
+        return found
+
+    def _note_strays(self, seen: Iterable[Seen], asked: float) -> None:
+        """Jobs of our queue that nobody knows of. Only a whole record can tell."""
+        before, self._strays = self._strays, {}
+        for one in seen:
+            if self.complete and one.stand is not Stand.ENDED and self._ours(one.name):
+                at = before.get(one.handle)
+                again = at is not None and asked >= at + AGAIN_SECONDS
+                self._strays[one.handle] = None if again else at
+
+    def _ours(self, name: str) -> bool:
+        id_ = JobId(name.removeprefix(self.prefix))
+        return name.startswith(self.prefix) and not self._on_record(id_)
+
+    def _end(self, entry: Entry, reason: str) -> JobEnded:
+        del self._entries[entry.job.id]
+        return JobEnded(entry.job.id, reason)
+
+    # -- jobs that are missing -------------------------------------------------------------
+
+    def missing(self) -> list[Entry]:
+        """Those about which the lists are sure, and how they ended is not known yet."""
+        return [one for one in self._entries.values() if one.misses >= MISSES]
+
+    def accounted(self, entries: Iterable[Entry], seen: Iterable[Seen], now: float) -> list[Event]:
+        """What the site's accounts say of missing ones. They may lag: they are asked again."""
+        by_handle = {one.handle: one for one in seen}
+        found: list[Event] = []
+        for entry in entries:
+            account = by_handle.get(entry.handle)
+            if account is not None and account.stand is Stand.ENDED:
+                found.append(self._end(entry, entry.stuck or account.reason or "it ended"))
+                continue
+            entry.asked += 1
+            entry.misses = MISSES - 1
+            if entry.asked >= ASKED and now >= entry.missed_at + LAG_SECONDS:
+                found.append(self._vanish(entry, now))
+        return found
+
+    def vanished(self, entries: Iterable[Entry], now: float) -> list[Event]:
+        """Missing ones of which nobody can tell more."""
+        return [self._vanish(entry, now) for entry in entries]
+
+    def _vanish(self, entry: Entry, now: float) -> Event:
+        if entry.stuck:
+            return self._end(entry, entry.stuck)
+        if not entry.handle:
+            del self._entries[entry.job.id]
+            return JobVanished(entry.job.id, "its site never listed it")
+        entry.phase, entry.vanished_at = Phase.VANISHED, now
+        entry.misses = entry.asked = 0
+        entry.told = None
+        words = "cancelled, and no longer listed" if entry.doomed else "its site lists it no longer"
+        return JobVanished(entry.job.id, words)
+
+    # -- jobs that must go -----------------------------------------------------------------
+
+    def unwanted(self) -> list[str]:
+        """Handles of what has to be cancelled now."""
+        doomed = [
+            entry.handle
+            for entry in self._entries.values()
+            if entry.doomed and entry.handle and entry.cancelled_at is None
+        ]
+        return doomed + self.strays()
+
+    def strays(self) -> list[str]:
+        return [handle for handle, at in self._strays.items() if at is None]
+
+    def cancelled(self, handles: Iterable[str], now: float) -> None:
+        """They were asked to go, then."""
+        handles = set(handles)
+        for entry in self._entries.values():
+            if entry.handle in handles:
+                entry.cancelled_at = now
+        for handle in handles & self._strays.keys():
+            self._strays[handle] = now
+
+
+def _choose(seen: Sequence[Seen], handle: str) -> Seen | None:
+    """Of several jobs with one name: the one that we know, else the liveliest."""
+    known = [one for one in seen if handle and one.handle == handle]
+    return min(known or seen, key=lambda one: _LIVELIEST.index(one.stand), default=None)

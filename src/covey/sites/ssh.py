@@ -1,0 +1,399 @@
+"""Hosts without a batch system, reached by SSH: a job is a detached process on one of them.
+
+Each host has an attendant of its own, with one connection and one list for each interval, so that a
+host that is down slows no other. Its driver below speaks `sh` and `/proc`. A job has a folder with
+its name, which is made once: so it cannot be started twice. The folder tells which process it is,
+and the command line of the process names a file in the folder. So a new server finds it, whoever
+started it and whenever; and a pilot that was killed has ended when the processes that it forked
+have. A host is one machine, not a name for several.
+
+Jobs wait here until a host has room: nobody else keeps a queue for these hosts. The site answers
+while one of its hosts does. A job of which only its name is known is asked for everywhere.
+"""
+
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from covey.core.actions import Note
+from covey.core.errors import BadConfig
+from covey.core.events import (
+    JobEnded,
+    JobRefused,
+    JobSubmitted,
+    JobVanished,
+    SiteAnswered,
+    SiteFailed,
+)
+from covey.core.model import JobId, JobRecord, SiteSpec
+from covey.ports import EngineEvent
+from covey.sites.attending import PLACE, Attendant, Desk, directory_of
+from covey.sites.driver import Batch, Command, Output, Refused, Seen, Stand, Unclear
+from covey.sites.options import options_of
+from covey.sites.script import FOLDER
+from covey.sites.shell import Shell
+
+# The process of a job, told from others that may get its number later by when it began, in the
+# kernel's ticks. While a process becomes another program its command line is empty for a moment.
+LIVES = """
+lives() {
+  read -r pid began 2>/dev/null <"$1/process" || return 1
+  read -r line 2>/dev/null <"/proc/$pid/stat" || return 1
+  set -- ${line##*) }
+  test "$1" != Z && test "${20}" = "$began"
+}
+"""
+# $1 the host's folder, $2 the job's name, $3 the size of its script, which appears when the process
+# is there.
+START = (
+    PLACE
+    + f"""
+job=$d/jobs/$2; before=$(umask); umask 077
+mkdir -p "$d/jobs" || exit 1
+mkdir "$job" 2>/dev/null || {{ test -d "$job" && echo "started $2" && exit 0; exit 1; }}
+cat >"$job/script.new" && test "$(wc -c <"$job/script.new")" -eq "$3" ||
+  {{ rm -rf "$job"; echo "$job cannot be written" >&2; exit 1; }}
+umask "$before"
+{FOLDER}=$job setsid /bin/sh -c '
+  read -r line </proc/$$/stat
+  script=$1
+  set -- ${{line##*) }}
+  echo "$$ ${{20}}" >"${{script%/script}}/process" && mv "$script.new" "$script" &&
+    exec /bin/sh "$script"
+' sh "$job/script" </dev/null >"$job/log" 2>&1 &
+echo "started $2"
+"""
+)
+# $1 the host's folder, $2 how the names begin. What a pilot has forked shares its command line; it
+# is looked for when the pilot is known to be gone.
+LIST = (
+    PLACE
+    + LIVES
+    + """
+gone=" "
+for job in "$d/jobs/$2"*; do
+  test -d "$job" || continue
+  name=${job##*/}
+  if lives "$job"; then echo "running $name"
+  elif test -f "$job/script"; then gone="$gone$name "
+  elif test -z "$(find "$job" -prune -mmin +10)"; then echo "starting $name"
+  else echo "ended $name it was never started"; fi
+done
+for file in $(grep -lsF -e "$d/jobs/$2" /proc/[0-9]*/cmdline); do
+  name=$(tr '\\0' '\\n' <"$file" 2>/dev/null |
+    sed -n -e 's|^/.*/jobs/\\(covey-[^/]*\\)/script$|\\1|p' \\
+      -e 's|^/.*/jobs/\\(covey-[^/]*\\)/start\\.json$|\\1|p' | head -n 1)
+  test -n "$name" || continue
+  echo "running $name"
+  case $gone in *" $name "*) gone="${gone%% $name *} ${gone#* $name }";; esac
+done
+for name in $gone; do
+  echo "ended $name $(tail -n 1 "$d/jobs/$name/log" 2>/dev/null | cut -c 1-300)"
+  test -z "$(find "$d/jobs/$name/log" -mmin +60 2>/dev/null)" || rm -rf "$d/jobs/$name"
+done
+echo end
+"""
+)
+# $1 the host's folder, then names. What a pilot has forked ends with it.
+CANCEL = (
+    PLACE
+    + LIVES
+    + """
+shift
+for name; do
+  if lives "$d/jobs/$name"; then kill -TERM "$pid"; fi
+done
+true
+"""
+)
+
+
+class SshOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    hosts: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Hosts, as ssh knows them; 'name:8' has 8 slots, others as many as a pilot."
+        ),
+    ] = ()
+
+
+class Processes:
+    """The driver of one host. Hosts may share a home: each has a folder of its own there."""
+
+    name = "ssh"
+    options: type[Struct] = SshOptions
+    most_elements = 1
+    index = "0"
+    environment: Mapping[str, str] = {}  # pilots inherit it
+
+    def __init__(self, host: str = "") -> None:
+        self._folder = "hosts/" + re.sub(r"[^\w.@-]", "_", host)
+
+    def _place(self, spec: SiteSpec) -> str:
+        return f"{directory_of(spec)}/{self._folder}"
+
+    def submit(self, spec: SiteSpec, batch: Batch) -> Command:
+        script = batch.script.encode()
+        return _sh(START, script, self._place(spec), batch.title, str(len(script)))
+
+    def submitted(self, spec: SiteSpec, batch: Batch, output: Output) -> tuple[str, ...]:
+        if output.status:
+            raise Refused(output.words)
+        if output.stdout.strip() != f"started {batch.title}":
+            raise Unclear(output.words)
+        return (batch.title,)
+
+    def status(self, spec: SiteSpec, prefix: str) -> Command:
+        return _sh(LIST, b"", self._place(spec), prefix)
+
+    def listed(self, spec: SiteSpec, prefix: str, output: Output) -> list[Seen]:
+        lines = output.stdout.splitlines()
+        if output.status or lines[-1:] != ["end"]:
+            raise Unclear(f"no list of processes: {output.words}")
+        found: dict[str, Seen] = {}
+        for line in lines[:-1]:
+            what, _, rest = line.partition(" ")
+            name, _, reason = rest.partition(" ")
+            stand = _STANDS.get(what)
+            if stand is None or not name.startswith(prefix):
+                raise Unclear(f"no line of a list: {line}")
+            found.setdefault(name, Seen(name, name, stand, reason or "its process is gone"))
+        return list(found.values())
+
+    def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:
+        return _sh(CANCEL, b"", self._place(spec), *handles)
+
+    def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
+        return None  # the folder tells
+
+    def accounted(self, spec: SiteSpec, output: Output) -> list[Seen]:
+        return []
+
+
+_STANDS = {"running": Stand.RUNNING, "starting": Stand.UNKNOWN, "ended": Stand.ENDED}
+
+
+def _sh(text: str, stdin: bytes, *words: str) -> Command:
+    return Command(("/bin/sh", "-c", text, "sh", *words), stdin)
+
+
+def hosts_of(spec: SiteSpec) -> dict[str, int]:
+    """Their slots. Raises BadConfig."""
+    found: dict[str, int] = {}
+    for text in options_of(spec, SshOptions).hosts:
+        name, _, slots = text.rpartition(":")
+        if not name or not (slots.isascii() and slots.isdecimal()):
+            name, slots = text, str(spec.slots)
+        if name.startswith("-") or not name or name in found or int(slots) < 1:
+            raise BadConfig(f"site {spec.name}: {text!r} is no host, or is there twice")
+        found[name] = int(slots)
+    if not found:
+        raise BadConfig(f"site {spec.name}: options.hosts names no host")
+    return found
+
+
+class SshSite:
+    """All hosts of a site, as one. Orders come from the engine's thread, events from the hosts'."""
+
+    def __init__(self, spec: SiteSpec, desk: Desk, shell_to: Callable[[str], Shell]) -> None:
+        self.spec = spec
+        self._desk = desk
+        self._shell_to = shell_to
+        self._lock = threading.RLock()
+        self._slots = hosts_of(spec)
+        self._hosts = {name: self._attend(name) for name in self._slots}
+        self._failed: dict[str, str] = {}
+        self._heard = False
+        self._waiting: deque[JobRecord] = deque()
+        self._jobs: dict[JobId, JobRecord] = {}  # at a host, or perhaps at one
+        self._at: dict[JobId, str] = {}
+        self._asked: dict[JobId, set[str]] = {}  # hosts that may have it
+        for attendant in self._hosts.values():
+            attendant.start()
+
+    def _attend(self, host: str) -> Attendant:
+        desk = self._desk._replace(post=lambda event: self._hear(host, event))
+        return Attendant(self.spec, Processes(host), lambda _spec: self._shell_to(host), desk)
+
+    # -- orders ----------------------------------------------------------------------------
+
+    def submit(self, jobs: Sequence[JobRecord]) -> None:
+        with self._lock:
+            down = next(iter(self._failed.values()), "")
+            for job in jobs:
+                if len(self._failed) == len(self._hosts):
+                    self._desk.post(JobRefused(job.id, down))
+                elif job.slots > max(self._slots.values()):
+                    words = f"no host of {self.spec.name} has {job.slots} slots"
+                    self._desk.post(JobRefused(job.id, words))
+                else:
+                    self._waiting.append(job)
+                    self._desk.post(JobSubmitted(job.id))
+            self._fill()
+
+    def watch(self, jobs: Sequence[JobRecord]) -> None:
+        with self._lock:
+            waiting = {job.id for job in self._waiting}
+            self._jobs = {job.id: job for job in jobs if job.id not in waiting}
+            self._at, self._asked = {}, {}
+            for job in list(self._jobs.values()):
+                host = job.handle.rpartition(":")[0]
+                if host in self._hosts:
+                    self._at[job.id] = host
+                elif host:
+                    self._gone(job.id, f"host {host} is none of {self.spec.name} any more")
+                else:
+                    self._asked[job.id] = set(self._hosts)
+            for name, attendant in self._hosts.items():
+                attendant.watch(self._jobs_of(name))
+
+    def cancel(self, jobs: Sequence[JobRecord]) -> None:
+        with self._lock:
+            ids = {job.id for job in jobs}
+            for job in [job for job in self._waiting if job.id in ids]:
+                self._waiting.remove(job)
+                self._desk.post(JobEnded(job.id, "cancelled before it was started"))
+            for name, attendant in self._hosts.items():
+                attendant.cancel([job for job in self._jobs_of(name) if job.id in ids])
+
+    def change(self, spec: SiteSpec) -> bool:
+        try:
+            slots = hosts_of(spec)
+        except BadConfig:
+            return False
+        with self._lock:
+            self.spec, self._slots = spec, slots
+            for name in [name for name in self._hosts if name not in slots]:
+                self._hosts.pop(name).close()
+                self._failed.pop(name, None)
+                for job in self._jobs_of(name):
+                    self._lost_sight(name, job.id, f"host {name} is none of {spec.name} any more")
+            for name in slots:
+                if name in self._hosts:
+                    self._hosts[name].change(spec)
+                else:
+                    self._hosts[name] = self._attend(name)
+                    self._hosts[name].watch(())
+                    self._hosts[name].start()
+            self._fill()
+        return True
+
+    def jobs(self) -> tuple[JobRecord, ...]:
+        with self._lock:
+            return (*self._jobs.values(), *self._waiting)
+
+    def close(self, seconds: float = 0.0) -> None:
+        until = time.monotonic() + seconds
+        for attendant in self._hosts.values():
+            attendant.close(max(0.0, until - time.monotonic()))
+
+    # -- which host ------------------------------------------------------------------------
+
+    def _jobs_of(self, host: str) -> list[JobRecord]:
+        """There, or perhaps there. What the attendant knows has the name that it gave it."""
+        found = []
+        for id_, job in self._jobs.items():
+            if self._at.get(id_) == host or host in self._asked.get(id_, ()):
+                handle = job.handle.rpartition(":")[2]
+                found.append(msgspec.structs.replace(job, handle=handle))
+        return found
+
+    def _free(self, host: str) -> int:
+        used = sum(self._jobs[id_].slots for id_, at in self._at.items() if at == host)
+        return self._slots[host] - used
+
+    def _fill(self) -> None:
+        """Start what waits, where there is most room."""
+        able = [name for name in self._hosts if name not in self._failed]
+        while self._waiting and able:
+            job = self._waiting[0]
+            host = max(able, key=self._free)
+            if self._free(host) < job.slots:
+                return
+            self._waiting.popleft()
+            self._jobs[job.id], self._at[job.id] = job, host
+            self._hosts[host].submit([job])
+
+    def _gone(self, job: JobId, reason: str) -> None:
+        self._forget(job)
+        self._desk.post(JobVanished(job, reason))
+
+    def _forget(self, job: JobId) -> JobRecord | None:
+        self._at.pop(job, None)
+        self._asked.pop(job, None)
+        return self._jobs.pop(job, None)
+
+    # -- what hosts tell -------------------------------------------------------------------
+
+    def _hear(self, host: str, event: EngineEvent) -> None:
+        with self._lock:
+            if host not in self._hosts:
+                return
+            match event:
+                case SiteFailed(_, reason):
+                    self._host_failed(host, reason)
+                case SiteAnswered():
+                    self._host_answered(host)
+                case JobSubmitted(job, handle):
+                    self._settle(host, job)
+                    self._desk.post(JobSubmitted(job, f"{host}:{handle}"))
+                case JobVanished(job, reason):
+                    self._lost_sight(host, job, reason)
+                case JobRefused(job, reason):
+                    self._refused(host, job, reason)
+                case JobEnded(job):
+                    self._settle(host, job)
+                    self._forget(job)
+                    self._desk.post(event)
+                    self._fill()
+                case _:
+                    self._desk.post(event)
+
+    def _host_failed(self, host: str, reason: str) -> None:
+        known, self._failed[host] = self._failed.get(host), reason
+        if len(self._failed) < len(self._hosts):
+            if known != reason:
+                words = f"{host} of {self.spec.name}: {reason}"
+                self._desk.note(Note("host does not answer", detail=words))
+            return
+        self._heard = False
+        self._desk.post(SiteFailed(self.spec.name, f"{host}: {reason}"))
+        while self._waiting:
+            self._desk.post(JobRefused(self._waiting.popleft().id, reason))
+
+    def _host_answered(self, host: str) -> None:
+        self._failed.pop(host, None)
+        if not self._heard:
+            self._heard = True
+            self._desk.post(SiteAnswered(self.spec.name))
+        self._fill()
+
+    def _settle(self, host: str, job: JobId) -> None:
+        """It is there, and nowhere else."""
+        for other in self._asked.pop(job, set()) - {host}:
+            self._hosts[other].forget([job])
+        if job in self._jobs:
+            self._at[job] = host
+
+    def _lost_sight(self, host: str, job: JobId, reason: str) -> None:
+        """Gone, when no host is left that may have it."""
+        asked = self._asked.get(job, set())
+        asked.discard(host)
+        if not asked:
+            self._gone(job, reason)
+
+    def _refused(self, host: str, job: JobId, reason: str) -> None:
+        """If the host is to blame, another may take it."""
+        record = self._forget(job)
+        able = len(self._failed) < len(self._hosts)
+        if host in self._failed and able and record is not None:
+            self._waiting.appendleft(record)
+            self._fill()
+        else:
+            self._desk.post(JobRefused(job, reason))

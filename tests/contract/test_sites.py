@@ -1,0 +1,184 @@
+"""What core may rely on, at every kind of site (docs/decisions/0014-pilots-by-demand.md)."""
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from covey.core.events import (
+    JobEnded,
+    JobRefused,
+    JobRequeued,
+    JobStarted,
+    JobSubmitted,
+    JobVanished,
+    SiteFailed,
+)
+from covey.core.model import SiteSpec
+from covey.core.tokens import job_secret
+from covey.sites.driver import Driver
+from tests.contract.placing import ENDS, Field, job
+from tests.integration.sites.fake_batch import FAKE, FakeBatch
+
+SCRIPTS = Path(__file__).parents[1] / "integration" / "sites"
+
+
+def local(folder: Path) -> Field:
+    return Field(folder, SiteSpec(name="there", driver="local", slots=2), no_driver)
+
+
+def no_driver(spec: SiteSpec) -> Driver:
+    raise AssertionError(spec)
+
+
+def batch(folder: Path, most_elements: int = 100) -> Field:
+    (folder / "fake").mkdir()
+    spec = SiteSpec(
+        name="there",
+        driver="fake",
+        directory=str(folder / "site"),
+        environment={FAKE: str(folder / "fake")},
+        interval_seconds=0.1,
+        pause_seconds=0.01,
+    )
+    return Field(folder, spec, lambda _: FakeBatch(most_elements))
+
+
+def hosts(folder: Path) -> Field:
+    """Two, without a network."""
+    (folder / "network").mkdir()
+    spec = SiteSpec(
+        name="there",
+        driver="ssh",
+        options={"hosts": ("left:4", "right:4")},
+        directory=str(folder / "site"),
+        interval_seconds=0.1,
+        pause_seconds=0.01,
+    )
+    ssh = ("env", f"FAKE_NETWORK={folder / 'network'}", str(SCRIPTS / "fake-ssh"))
+    return Field(folder, spec, no_driver, ssh)
+
+
+KINDS = {
+    "local": local,
+    "batch": batch,
+    "batch without arrays": lambda folder: batch(folder, 1),
+    "ssh": hosts,
+}
+
+
+@pytest.fixture(params=KINDS)
+def field(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Field]:
+    made = KINDS[request.param](tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_job_becomes_a_pilot_and_ends(field: Field) -> None:
+    one = job(1)
+    field.manager().submit((one,))
+    field.wait(JobSubmitted, one)
+    told = field.pilot(one)
+    assert told["secret"] == job_secret("master", one.id)
+    assert (told["job"], told["site"], told["slots"]) == (one.id, "there", 2)
+    field.wait(JobStarted, one)
+    field.send_home(one)
+    field.wait(JobEnded, one)
+    assert len(field.heard(ENDS, one)) == 1
+    assert not field.heard(JobRequeued)
+    assert not field.heard(SiteFailed)
+
+
+def test_a_start_file_is_for_nobody_else(field: Field) -> None:
+    one = job(1)
+    field.manager().submit((one,))
+    told = field.pilot(one)
+    assert stat.S_IMODE(int(str(told["mode"]))) == 0o600
+    assert str(told["secret"]) not in str(told["arguments"])
+
+
+def test_jobs_that_are_submitted_together_are_several(field: Field) -> None:
+    jobs = tuple(job(1, part, slots=1) for part in range(3))
+    field.manager().submit(jobs)
+    for one in jobs:
+        field.wait(JobSubmitted, one)
+        assert field.pilot(one)["secret"] == job_secret("master", one.id)
+        assert field.starts(one) == 1
+    field.send_home(jobs[1])
+    field.wait(JobEnded, jobs[1])
+    assert field.alive(jobs[0])
+    assert field.alive(jobs[2])
+    assert len(field.heard(ENDS)) == 1
+
+
+def test_a_cancelled_job_is_there_until_the_site_says_otherwise(field: Field) -> None:
+    one, other = job(1), job(2)
+    manager = field.manager()
+    manager.submit((one,))
+    manager.submit((other,))
+    field.pilot(one), field.pilot(other)
+    manager.cancel((one,))
+    field.wait(JobEnded, one)
+    assert not field.alive(one)
+    assert field.alive(other)
+    manager.cancel((one,))  # does no harm
+    assert len(field.heard(ENDS)) == 1
+
+
+def test_a_new_server_finds_the_jobs_again(field: Field) -> None:
+    one, other = job(1), job(2)
+    before = field.manager()
+    before.submit((one,))
+    before.submit((other,))
+    field.pilot(one), field.pilot(other)
+    field.stop(before)
+    manager = field.manager((one, other))
+    for found in (one, other):
+        field.wait(JobSubmitted, found)
+        field.wait(JobStarted, found)
+    manager.cancel((one,))
+    field.wait(JobEnded, one)
+    field.send_home(other)
+    field.wait(JobEnded, other)
+    assert (field.starts(one), field.starts(other)) == (1, 1)
+    assert len(field.heard(ENDS)) == 2
+
+
+def test_what_ended_while_nobody_looked_has_ended(field: Field) -> None:
+    one = job(1)
+    before = field.manager()
+    before.submit((one,))
+    field.pilot(one)
+    field.stop(before)
+    field.send_home(one)
+    field.wait_until(lambda: not field.alive(one))
+    field.manager((one,))
+    field.wait(JobEnded, one)
+
+
+def test_a_job_that_never_arrived_is_told_of(field: Field) -> None:
+    one = job(1)
+    field.manager((one,))
+    field.wait(JobEnded if field.spec.driver == "local" else JobVanished, one)
+    assert field.starts(one) == 0
+
+
+def test_what_is_not_on_record_is_ended(field: Field) -> None:
+    one, other = job(1), job(2)
+    before = field.manager()
+    before.submit((one,))
+    before.submit((other,))
+    field.pilot(one), field.pilot(other)
+    field.stop(before)
+    field.manager((other,))
+    field.wait_until(lambda: not field.alive(one))
+    assert field.alive(other)
+    assert [note.what for note in field.notes] == ["site jobs that are not on record"]
+
+
+def test_the_site_of_a_job_must_be_there(field: Field) -> None:
+    manager = field.manager((job(7, site="gone"),))
+    manager.submit((job(8, site="elsewhere"),))
+    field.wait(JobVanished, job(7))
+    field.wait(JobRefused, job(8))
