@@ -241,12 +241,13 @@ def _cover(row: Row, fitting: list[tuple[Supply, int]]) -> None:
     if row.in_time:
         for one, taken in fitting:
             left, one.busy = _use(left, one.busy, taken, row.in_time)
+    open_ = held = left
     for one, taken in fitting:
         left, one.queued = _use(left, one.queued, taken, ready)
-    row.missing = left
-    for one, taken in fitting:
-        left, one.late = _use(left, one.late, taken, ready)
-    row.missing, row.late = left, row.missing - left
+    for one, taken in fitting:  # kept, in case that they come first
+        held, one.late = _use(held, one.late, taken, ready)
+    row.late = min(left, open_ - held)
+    row.missing = left - row.late
 
 
 def _use(tasks: float, slots: float, taken: int, each: float) -> tuple[float, float]:

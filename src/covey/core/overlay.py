@@ -328,7 +328,8 @@ def _give_up(turn: Turn, job: Job) -> None:
     site = turn.state.sites.get(job.record.site)
     if site is not None:
         words = f"job {job.record.handle or job.record.id} runs, but its pilot has not called"
-        sites.failed(turn, site, f"{words} for {MUTE_SECONDS:.0f} s: can it reach the server?")
+        words += f" for {MUTE_SECONDS:.0f} s: can it reach the server?"
+        sites.failed(turn, site, job.record.submitted, words)
         cancel(turn, job.record.site, [job])
 
 
@@ -349,7 +350,7 @@ def ended(turn: Turn, id_: JobId, reason: str) -> None:
     if site is not None:
         site.jobs.pop(id_, None)
         if not job.useful and not job.cancelled and (job.pilot is None or there):
-            sites.failed(turn, site, reason)
+            sites.failed(turn, site, job.record.submitted, reason)
     turn.note(Note("site job ended", job=id_, detail=reason))
     soon(turn)
 

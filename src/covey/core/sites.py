@@ -209,11 +209,14 @@ def _is_unproven(state: State, job: Job, now: float) -> bool:
 # -- rest -----------------------------------------------------------------------------------
 
 
-def failed(turn: Turn, site: Site, reason: str) -> None:
-    """It rests, longer each time; on this machine not the first time."""
+def failed(turn: Turn, site: Site, asked: float, reason: str) -> None:
+    """It rests, longer each time; on this machine not the first time. What was asked of it before
+    it last failed says nothing new: a hundred jobs that are refused together are one failure."""
+    site.ramp, site.problem = max(1, site.ramp // 2), reason
+    if site.failures and asked < site.failed_at:
+        return
     site.failures += 1
-    site.problem, site.failed_at = reason, turn.now
-    site.ramp = max(1, site.ramp // 2)
+    site.failed_at = turn.now
     row = min(site.failures - 1, 20)
     if site.record.spec.driver == LOCAL:
         rest = min(LOCAL_REST * 2.0 ** (row + 1), LONGEST_LOCAL_REST) if row else 0.0

@@ -47,10 +47,11 @@ class Grounds(Table):
         return self.scheduler.state.sites[name]
 
     def begin(self, job: JobRecord, want: int | None = None, **more: Any) -> Hand:
-        """Its pilot enrols, and asks for work."""
+        """Its pilot enrols, and asks for work, unless it wants none yet."""
         more = {"host": f"node-{job.id}", "key": f"key of {job.id}", **more}
         hand = self.enrol(job.slots, site=job.site, job=job.id, **more)
-        hand.sync(job.slots if want is None else want)
+        if want is None or want:
+            hand.sync(want or job.slots)
         return hand
 
     def waits(self, *jobs: JobRecord) -> None:

@@ -233,7 +233,7 @@ def test_some_sites_give_whole_nodes(fields: dict[str, object]) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "tasks", "wall"),
-    [(0.0, 10, 86400.0), (1.0, 10, 600.0), (1000.0, 10, 3000.0), (3600.0, 20, 72000.0), (1e5, 1, 0.0)],
+    [(0.0, 10, 86400.0), (1.0, 10, 600.0), (1000.0, 10, 10020.0), (1000.0, 1, 3000.0), (3600.0, 20, 72000.0), (1e5, 1, 0.0)],
 )
 def test_pilots_live_as_long_as_the_work_wants(seconds: float, tasks: int, wall: float) -> None:
     """For short jobs start sooner."""

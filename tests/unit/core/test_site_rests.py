@@ -25,11 +25,13 @@ def test_fewer_wait_as_they_fail_and_the_rests_grow() -> None:
     grounds.submit(spec(100))
     rests = []
     for _ in range(4):
-        grounds.ends(*grounds.jobs[:1])
-        rests.append(grounds.site().rests_until - grounds.now)
-    assert rests == [5.0, 10.0, 20.0, 40.0]
+        grounds.now += 1
+        grounds.ends(*grounds.jobs)
+        rests.append(round(grounds.site().rests_until - grounds.now))
+        assert not asked(grounds.later(rests[-1] - 1))
+        assert len(asked(grounds.later(1))) == 1
+    assert rests == [5, 10, 20, 40]
     assert grounds.site().ramp == 1
-    assert not asked(grounds.later(30))
 
 
 def test_a_refused_job_is_not_there() -> None:
@@ -45,7 +47,7 @@ def test_a_refused_job_is_not_there() -> None:
 
 def test_one_job_probes_a_site_that_failed_until_it_is_well() -> None:
     grounds = Grounds(site(ramp=4))
-    grounds.submit(spec(100))
+    grounds.measure(grounds.submit(spec(100)), 3000.0)
     grounds.ends(*grounds.jobs)
     grounds.later(120)
     [probe] = grounds.jobs
@@ -63,21 +65,23 @@ def test_a_probe_that_stays_has_shown_enough() -> None:
     grounds.ends(*grounds.jobs)
     grounds.later(120)
     hand = grounds.begin(grounds.jobs[0])
-    for _ in range(7):
+    for _ in range(6):
         assert grounds.site().failures
+        assert len(grounds.jobs) == 1
         grounds.later(10)
         hand.sync(1)
-    assert len(asked(grounds.later(1))) == 4
+    grounds.later(1)
+    assert (grounds.site().failures, len(grounds.jobs)) == (0, 5)
 
 
 def test_pilots_of_better_times_do_not_speak_for_a_site_that_fails_now() -> None:
     grounds = Grounds(site(ramp=1))
-    grounds.submit(spec(100))
+    grounds.measure(grounds.submit(spec(100)), 3000.0)
     old = grounds.begin(grounds.jobs[0])
     for _ in range(3):
         grounds.later(30)
-        [*_, last] = grounds.jobs
-        grounds.handle(JobRefused(last.id, "no more"))
+        for job in grounds.jobs[1:]:
+            grounds.handle(JobRefused(job.id, "no more"))
         old.sync(1, [end(grounds.latest(), 0)])
     assert grounds.site().failures == 3
 

@@ -95,12 +95,11 @@ def test_a_paused_site_gets_nothing_new_until_it_is_on_again(of_file: bool) -> N
     grounds.later(3)
     assert len(grounds.jobs) == 2
     assert not any(one.leave for one in replies(hand.sync(1), Answer))
-    later = Grounds(*([site()] if of_file else []), snapshot=grounds.after())
+    later = Grounds(*([site()] if of_file else []), snapshot=grounds.after(), adopt_seconds=1.0)
     later.later(3)
     assert not asked(later.actions)
     assert later.site().record.status is SiteStatus.PAUSED
-    later.turn_to(SiteStatus.ON)
-    assert asked(later.later(1))
+    assert asked(later.turn_to(SiteStatus.ON))
 
 
 def test_a_draining_site_is_emptied() -> None:
@@ -178,8 +177,7 @@ def test_who_was_unwell_is_well_when_somebody_says_so() -> None:
     grounds.submit(spec(2))
     grounds.ends(*grounds.jobs)
     assert not asked(grounds.later(3))
-    grounds.turn_to(SiteStatus.ON)
-    assert len(asked(grounds.later(1))) == 2
+    assert len(asked(grounds.turn_to(SiteStatus.ON))) == 2
     assert BagId(1) in grounds.scheduler.state.bags
 
 

@@ -51,8 +51,8 @@ def test_a_pilot_there_runs_their_tasks_only() -> None:
     ],
 )
 def test_policies_say_where(policy: PolicySpec, where: str) -> None:
-    a = site("a", queued=5, price=1.0, wall_seconds=3600.0)
-    b = site("b", price=3.0, wall_seconds=7200.0, slots=2)
+    a = site("a", queued=8, price=1.0, wall_seconds=3600.0)
+    b = site("b", queued=12, price=3.0, wall_seconds=7200.0, slots=2)
     grounds = Grounds(a, b)
     grounds.submit(spec(8, owner="ann", policy=policy))
     assert "".join(sorted({job.site for job in grounds.jobs})) == where
