@@ -271,9 +271,9 @@ class Sites:
                     job.told = False
 
     def waiting(self) -> int:
-        """Jobs that have not begun, at sites that tell the truth about them."""
+        """Jobs that have never begun, and of which lists tell the truth."""
         return sum(
-            job.alive and not job.started and not job.lied
+            job.alive and not job.round and not job.lied
             for site in self.all.values()
             for job in site.jobs.values()
         )
