@@ -107,7 +107,7 @@ def _waiting(bag: Bag) -> list[int]:
     """By class. Numbers that are not sorted yet are taken to be like those that are."""
     found = [len(ready) for ready in bag.ready] or [0]
     for task in bag.overdue:
-        found[bag.class_of(task)] += 1
+        found[bag.live[task][0].kind] += 1  # as it was sent
     unsorted = bag.total - bag.next + len(bag.parked) + len(bag.aside)
     sorted_ = sum(found)
     if not sorted_ or len(found) == 1:

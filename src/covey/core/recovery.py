@@ -95,7 +95,7 @@ def restore(turn: Turn, snapshot: BagSnapshot) -> Bag:
     bag.tries = dict(snapshot.tries)
     bag.overtimes = dict(snapshot.overtimes)
     bag.short = dict(snapshot.short)
-    ends.restore_last_chances(bag)
+    ends.restore_last_chances(turn.state, bag)
     for one in snapshot.reopenings:
         if one.memory != 1.0 or one.time != 1.0:
             tasks = None if one.tasks is None else BitMap(one.tasks)

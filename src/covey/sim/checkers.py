@@ -38,7 +38,7 @@ class Judge:
         self._ledger = ledger
         self._settings = settings
         self._reader = reader
-        self._police = Police(ledger, settings, reader)
+        self._police = Police(ledger, settings, reader, supervisor)
         self._supervisor = supervisor
         # Recorded since the last fresh start, by attempt.
         self._own_failures: dict[TaskKey, dict[str, str]] = {}

@@ -57,6 +57,9 @@ def draw(seed: int, calm_at: float, cores: int) -> Grounds:
     random.shuffle(names)
     natures = {name: _nature(random) for name in names}
     specs = {name: _spec(random, name) for name in names}
+    if not placed:  # where policies name places, anybody must be let in
+        open_ = {name: replace(specs[name], users=(), failover=False) for name in SITES}
+        specs.update(open_)
     home = names[0]
     natures[home] = replace(natures[home], kind="sound", capacity=max(6, natures[home].capacity))
     natures[home] = replace(natures[home], wait=(0.2, 5.0))

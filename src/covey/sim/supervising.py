@@ -20,7 +20,7 @@ from msgspec import Struct, field
 
 from covey.core.actions import Change, EndJob, ForgetSite, SaveJob, SaveSite
 from covey.core.model import JobId, JobRecord, SiteRecord, SiteSpec, SiteStatus
-from covey.sim.ledger import Ledger, Sending, Violation
+from covey.sim.ledger import HostLife, Ledger, Sending, Violation
 from covey.sim.placing import Nature
 
 SLACK_SECONDS = 15.0
@@ -189,6 +189,16 @@ class Supervisor:
         until = sending.life.contacts[0] + job.record.wall_seconds
         if sending.decided + limit > until + 1.0:
             raise Violation(f"{sending} may take {limit:.0f} s, and its pilot ends at {until:.0f}")
+
+    def is_open(self, life: HostLife, now: float) -> bool:
+        """Surely anybody's task may run there, and its pilot has time for it."""
+        ward, job = self._wards.get(life.place.site), self._jobs.get(JobId(life.job))
+        if ward is not None and any(one.spec.users or one.spec.failover for one in ward.rules):
+            return False
+        record = self.records.get(life.place.site)
+        if record is not None and record.status is SiteStatus.DRAINING:
+            return False
+        return job is None or not job.record.wall_seconds
 
     # -- what is asked ---------------------------------------------------------------------
 

@@ -184,6 +184,8 @@ class World:
         """Somebody starts pilots by hand when there are hardly any."""
         if self.clock.time >= self.calm_at:
             self.judge.calm(self.clock.time, self.calm_at)
+        if self.plan.grounds.placed:
+            return
         alive = [
             pilot.slots
             for pilot in self.pilots
@@ -192,8 +194,6 @@ class World:
         enough = 2 if self.clock.time >= self.calm_at else len(self.plan.hand_pilots) // 3
         few = len(alive) < enough or max(alive) < workload.MOST_CORES
         if all(owner.satisfied() for owner in self.owners):
-            return
-        if self.plan.grounds.placed:
             return
         if few:
             self._start_pilot(4)
