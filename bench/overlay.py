@@ -74,7 +74,8 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
     found = []
     for when in ("full", "short", "surplus"):
         of = [row for row in rows if row.get("when") == when]
-        found.append(at_most(f"{when}: a decision, ms", best_of(of, "median", min), MOST_MS, ".1f"))
+        key = "first" if when == "surplus" else "median"  # all of it goes at once
+        found.append(at_most(f"{when}: a decision, ms", best_of(of, key, min), MOST_MS, ".1f"))
     return found
 
 
@@ -136,8 +137,6 @@ class Yard:
         if when == "surplus":
             for bag in list(self.scheduler.state.bags):
                 self.handle(CancelRequested(self._request(), BagId(bag)))
-            self.now += 11.0
-            self.handle(Ticked())
             self.now += 11.0
 
     def tick(self) -> tuple[float, list[Action]]:

@@ -336,16 +336,20 @@ def _give_up(turn: Turn, job: Job) -> None:
 def _end_vanished(turn: Turn, id_: JobId, job: Job) -> None:
     pilot = turn.state.pilots.get(job.pilot) if job.pilot is not None else None
     if pilot is None or pilot.status is PilotStatus.LOST:
-        ended(turn, id_, job.vanished)
+        ended(turn, id_, job.vanished, sure=False)
 
 
-def ended(turn: Turn, id_: JobId, reason: str) -> None:
+def ended(turn: Turn, id_: JobId, reason: str, *, sure: bool = True) -> None:
+    """If that is not sure its pilot, which is lost, may yet come back."""
     state = turn.state
     job = state.jobs.pop(id_, None)
     if job is None:
         return
     turn.write(EndJob(id_, turn.now, reason))
-    there = _lose_pilot(turn, job, f"its site job ended: {reason}")
+    if sure:
+        there = _lose_pilot(turn, job, f"its site job ended: {reason}")
+    else:
+        there = job.pilot in state.pilots
     site = state.sites.get(job.record.site)
     if site is not None:
         site.jobs.pop(id_, None)

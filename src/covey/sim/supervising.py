@@ -18,13 +18,15 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
+from covey.classad import Ad, dependencies, parse
 from covey.core.actions import Change, EndJob, ForgetSite, SaveJob, SaveSite
-from covey.core.model import JobId, JobRecord, SiteRecord, SiteSpec, SiteStatus
+from covey.core.model import JobId, JobRecord, PolicySpec, SiteRecord, SiteSpec, SiteStatus
 from covey.sim.ledger import HostLife, Ledger, Sending, Violation
 from covey.sim.placing import Nature
 
 SLACK_SECONDS = 15.0
 MOST_CANCELS = 100
+STARVE_SECONDS = 250.0  # the longest rest of a site that failed while all broke
 MOST_PROBES = 12  # of a broken site by one server, besides its ramp
 
 
@@ -74,6 +76,7 @@ class Supervisor:
         self._jobs: dict[JobId, _Noted] = {}
         self._wards: dict[str, _Ward] = {}
         self._cancels: list[tuple[float, str]] = []
+        self._served = 0.0  # when somebody was last there, or nobody was wanted
         self.records: dict[str, SiteRecord] = {}  # as the record has them
 
     def _ward(self, name: str) -> _Ward:
@@ -141,6 +144,7 @@ class Supervisor:
         if all(job.trial for job in jobs):
             return
         self._check_wanted(jobs)
+        self._check_place(jobs, ward, now)
         self._check_limits(name, ward, len(jobs), now)
         self._check_broken(name, ward)
 
@@ -218,6 +222,19 @@ class Supervisor:
         if slots > 6 * tasks + most * 3 * len(self._wards):
             raise Violation(f"{slots} slots wait at sites, for {tasks} tasks")
 
+    def _check_place(self, jobs: tuple[JobRecord, ...], ward: _Ward, now: float) -> None:
+        name, specs, owner = jobs[0].site, ward.lately(now), jobs[0].wanted_by
+        if specs and all(spec.users and owner not in spec.users for spec in specs):
+            raise Violation(f"jobs at {name} are asked for, for {owner}, who is no user there")
+        policies = [
+            policy
+            for notes in self._ledger.bags.values()
+            if notes.spec.owner == owner
+            for policy in notes.in_force(now - SLACK_SECONDS, now)
+        ]
+        if not any(_may_place(policy, name) for policy in policies):
+            raise Violation(f"jobs at {name} are asked for, where {owner} has no bag: {policies}")
+
     def _check_limits(self, name: str, ward: _Ward, more: int, now: float) -> None:
         """Of what surely is there: who knows of it may believe that there is more."""
         there = [job for job in self._at(name) if job.there and not job.lied]
@@ -246,9 +263,35 @@ class Supervisor:
         if ward.asked > opened * (ramp + MOST_PROBES):
             raise Violation(f"{name} is broken, and got {ward.asked} jobs")
 
+    # -- nothing breaks any more -----------------------------------------------------------
+
+    def calm(self, now: float, since: float, wanted: bool) -> None:
+        """Where nobody starts pilots by hand. As long as somebody wants something, a site that is
+        sound has a job of ours."""
+        sound = any(
+            job.there and self._natures[job.record.site].kind in ("sound", "slow")
+            for job in self._jobs.values()
+        )
+        if sound or not wanted:
+            self._served = now
+        elif now - max(self._served, since) > STARVE_SECONDS:
+            raise Violation(f"there is work, and nobody was asked for since {self._served:.0f}")
+
     # -- in the end ------------------------------------------------------------------------
 
     def final(self, now: float) -> None:
         for job in self._jobs.values():
             if job.over and now - job.over > 60.0 and not job.ended:
                 raise Violation(f"job {job.record.id} is over, but nobody has noticed")
+
+
+def _may_place(policy: PolicySpec, site: str) -> bool:
+    """Whether it may let pilots be started there, as far as an onlooker can tell."""
+    if site in policy.failover_sites:
+        return True
+    if (policy.only_sites and site not in policy.only_sites) or site in policy.avoid_sites:
+        return False
+    expression = parse(policy.grid) if policy.grid else None
+    if expression is None or any(path != "site.name" for path in dependencies(expression)):
+        return True
+    return expression.evaluate(Ad({"Site": Ad({"Name": site})})) is not False

@@ -185,6 +185,9 @@ class World:
         if self.clock.time >= self.calm_at:
             self.judge.calm(self.clock.time, self.calm_at)
         if self.plan.grounds.placed:
+            wanted = not all(owner.satisfied() for owner in self.owners)
+            if self.clock.time >= self.calm_at:
+                self.supervisor.calm(self.clock.time, self.calm_at, wanted)
             return
         alive = [
             pilot.slots

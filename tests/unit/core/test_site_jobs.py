@@ -13,7 +13,7 @@ from covey.core.events import (
     SiteFailed,
     SiteTried,
 )
-from covey.core.model import BagId, JobId, JobRecord
+from covey.core.model import BagId, JobId, JobRecord, PilotId
 from tests.unit.core.placing import Grounds, asked, counted, site, taken_back
 from tests.unit.core.table import only, refusal, spec
 
@@ -137,6 +137,8 @@ def test_a_pilot_that_is_heard_proves_a_list_wrong() -> None:
     assert [one.id for one in grounds.jobs] == [job.id]
     grounds.later(35)
     assert job.id not in {one.id for one in grounds.jobs}
+    hand.sync(1)
+    assert PilotId(hand.pilot) in grounds.scheduler.state.pilots, "nobody knows that it is dead"
 
 
 def test_an_end_that_the_site_knows_of_is_believed_at_once() -> None:
