@@ -156,7 +156,7 @@ def supplies(state: State, now: float, lives: Lives) -> dict[Shape, Supply]:
         else:
             one.free += free
     for job in state.jobs.values():
-        if is_to_come(state, job):
+        if job.pilot is None and is_to_come(state, job):
             shape = shape_of(job, lives)
             one = found.setdefault(shape, Supply(shape))
             if is_late(state, job, now):
@@ -202,29 +202,36 @@ def is_late(state: State, job: Job, now: float) -> bool:
 
 
 class Serves(NamedTuple):
-    """Whether pilots of this shape run tasks of this row, as far as bags and sites say."""
+    """Whether pilots at a site run tasks of a row, as far as bags and sites say. By bag, and whether
+    its tasks have failed everywhere else."""
 
-    allowed: dict[tuple[int, bool, str], bool]
+    allowed: dict[tuple[int, bool], dict[str, bool]]
 
-    def __call__(self, row: Row, shape: Shape) -> bool:
-        if shape.owner and shape.owner != row.bag.spec.owner:
-            return False
-        found = self.allowed.get((row.bag.id, row.rescue, shape.site))
-        if found is None:  # somebody started it by hand, at a site that is none of ours
-            return not row.rescue or shape.site in row.bag.policy.spec.failover_sites
-        return found
+    def sites(self, row: Row) -> dict[str, bool]:
+        return self.allowed[row.bag.id, row.rescue]
+
+    def strange(self, row: Row, site: str) -> bool:
+        """Somebody started it by hand, at a site that is none of ours."""
+        return not row.rescue or site in row.bag.policy.spec.failover_sites
 
 
 def cover(found: list[Row], supply: Iterable[Supply], serves: Serves) -> None:
     """Takes away from the supply what the rows use, and tells them what is missing."""
     able: list[tuple[int, int, Row, list[tuple[Supply, int]]]] = []
     supply = list(supply)
+    weights: dict[Need, list[tuple[Supply, int]]] = {}  # many rows need the same
     for number, row in enumerate(found):
-        fitting = []
-        for one in supply:
-            taken = weight(row.need, one.shape)
-            if taken and one.shape.life >= row.life and serves(row, one.shape):
-                fitting.append((one, taken))
+        if row.need not in weights:
+            all_ = ((one, weight(row.need, one.shape)) for one in supply)
+            weights[row.need] = [one for one in all_ if one[1]]
+        life, served = row.life, serves.sites(row)
+        fitting = [
+            one
+            for one in weights[row.need]
+            if (shape := one[0].shape).life >= life
+            and (served[shape.site] if shape.site in served else serves.strange(row, shape.site))
+            and (not shape.owner or shape.owner == row.bag.spec.owner)
+        ]
         able.append((len(fitting), number, row, fitting))
     able.sort(key=lambda one: one[:2])
     for _, _, row, fitting in able:

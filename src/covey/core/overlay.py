@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from covey.core import demand, pilots, sites, suiting
 from covey.core.actions import CancelJobs, EndJob, Note, Problem, SaveJob, SubmitPilots, Tried
-from covey.core.demand import Lives, Row, Serves, Shape
+from covey.core.demand import Lives, Row, Serves, Shape, Supply
 from covey.core.fitting import weight
 from covey.core.model import JobId, JobRecord, PilotStatus, RequestId, SiteSpec, SiteStatus
 from covey.core.state import Job, Replying, Site, Starting, State
@@ -37,8 +37,8 @@ def soon(turn: Turn) -> None:
         provide(turn)
 
 
-def provide(turn: Turn) -> None:
-    """Submit the pilots that are missing, take back those that are too many."""
+def provide(turn: Turn, *, fewer: bool = False) -> None:
+    """Submit the pilots that are missing; take back those that are too many."""
     state = turn.state
     if state.draining or not state.sites:
         return
@@ -52,6 +52,12 @@ def provide(turn: Turn) -> None:
     supply = demand.supplies(state, turn.now, lives)
     demand.cover(found, supply.values(), Serves(allowed))
     _start_missing(turn, found, allowed)
+    if fewer:
+        _take_back_all(turn, supply, lives)
+
+
+def _take_back_all(turn: Turn, supply: dict[Shape, Supply], lives: Lives) -> None:
+    state = turn.state
     spare: dict[str, dict[Shape, float]] = {}
     for shape, one in supply.items():
         if one.queued + one.late > 0:
@@ -76,7 +82,9 @@ class Rooms:
         self.late = {
             job.record.site
             for job in state.jobs.values()
-            if demand.is_to_come(state, job) and demand.is_late(state, job, now)
+            if job.pilot is None
+            and demand.is_to_come(state, job)
+            and demand.is_late(state, job, now)
         }
         self.idle: dict[str, int] = {}
         for id_ in state.hungry:
@@ -135,7 +143,7 @@ def _share_out(
 def _able(state: State, row: Row, rooms: Rooms, allowed: Allowed, every: bool) -> list[_Able]:
     owner, found = row.bag.spec.owner, []
     for name, free in rooms.free.items():
-        if not free or not allowed[row.bag.id, row.rescue, name]:
+        if not free or not allowed[row.bag.id, row.rescue][name]:
             continue
         if not every and name in rooms.late:
             continue
@@ -307,7 +315,9 @@ def vanished(turn: Turn, id_: JobId, reason: str) -> None:
 
 
 def tick(turn: Turn) -> None:
-    for id_, job in list(turn.state.jobs.items()):
+    for id_, job in [
+        (id_, job) for id_, job in turn.state.jobs.items() if job.vanished or job.pilot is None
+    ]:
         if job.vanished:
             _end_vanished(turn, id_, job)
         elif _is_mute(turn, job):
@@ -315,7 +325,7 @@ def tick(turn: Turn) -> None:
     sites.look_for_good(turn)
     sites.forget_removed(turn)
     drain(turn)
-    provide(turn)
+    provide(turn, fewer=True)
 
 
 def _is_mute(turn: Turn, job: Job) -> bool:

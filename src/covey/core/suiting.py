@@ -23,16 +23,19 @@ ENOUGH_IDLE = 2  # pilots of a site that do not want a bag's tasks: the next one
 MOST_LOOKED_AT = 1000
 _NOTHING = Ad()
 
-Allowed: TypeAlias = dict[tuple[int, bool, str], bool]
+Allowed: TypeAlias = dict[tuple[int, bool], dict[str, bool]]
 
 
 def allowed(state: State, now: float, rows: list[Row]) -> Allowed:
-    """By bag, whether its tasks have failed everywhere else, and site."""
+    """By bag and whether its tasks have failed everywhere else, then by site."""
     matching.set_scene(state, now)
     found: Allowed = {}
-    for bag, rescue in {(row.bag.id, row.rescue): (row.bag, row.rescue) for row in rows}.values():
-        for name, site in state.sites.items():
-            found[bag.id, rescue, name] = _lets(state, now, bag, site, rescue)
+    for row in rows:
+        if (row.bag.id, row.rescue) not in found:
+            found[row.bag.id, row.rescue] = {
+                name: _lets(state, now, row.bag, site, row.rescue)
+                for name, site in state.sites.items()
+            }
     return found
 
 

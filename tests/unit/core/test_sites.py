@@ -141,7 +141,7 @@ def test_a_restart_does_not_forget_what_waits_at_a_site_that_was_removed() -> No
     grounds.submit(spec(2))
     remove(grounds)
     later = Grounds(snapshot=grounds.after())
-    assert sorted(taken_back(later.actions)) == sorted(job.id for job in grounds.jobs)
+    assert sorted(taken_back(later.later(1))) == sorted(job.id for job in grounds.jobs)
     later.ends(*later.jobs)
     later.later(1)
     assert not later.scheduler.state.sites
