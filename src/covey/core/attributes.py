@@ -141,9 +141,7 @@ SITE = (
         "whether it is only for tasks that failed elsewhere",
         lambda s, t, n: _spec(s, n).failover,
     ),
-    Attribute(
-        "MaxWall", "seconds that a pilot may live there", lambda s, t, n: _wall(_spec(s, n))
-    ),
+    Attribute("MaxWall", "seconds that a pilot may live there", lambda s, t, n: _wall(_spec(s, n))),
     Attribute(
         "PilotSlots", "slots that a pilot there has, at most", lambda s, t, n: _spec(s, n).slots
     ),

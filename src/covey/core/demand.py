@@ -202,7 +202,7 @@ def is_late(state: State, job: Job, now: float) -> bool:
 
 
 class Serves(NamedTuple):
-    """Whether pilots at a site run tasks of a row, as far as bags and sites say. By bag, and whether
+    """Whether pilots at a site run tasks of a row, as far as bags and sites say: by bag and whether
     its tasks have failed everywhere else."""
 
     allowed: dict[tuple[int, bool], dict[str, bool]]

@@ -241,9 +241,7 @@ def _take_back(turn: Turn, site: Site, spare: dict[Shape, float], lives: Lives) 
         cancel(turn, site.record.spec.name, (again + surplus)[:MOST_CANCELS])
 
 
-def _surplus(
-    site: Site, waiting: list[Job], spare: dict[Shape, float], lives: Lives
-) -> list[Job]:
+def _surplus(site: Site, waiting: list[Job], spare: dict[Shape, float], lives: Lives) -> list[Job]:
     if site.record.status is SiteStatus.DRAINING:
         return [job for job in waiting if not job.cancelled]
     found = []

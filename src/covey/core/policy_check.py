@@ -122,8 +122,12 @@ def _read(
             report.faults.append(_fault("syntax", one, words, problem.position))
             continue
         known = catalogue.known_names(tags, parameters, replicating=one.field == "replication")
-        if one.field == "grid" and _GRID_SEES_NOT & {p.partition(".")[0] for p in dependencies(tree)}:
-            words = f"{one.name} is asked before there is a pilot: Host, Pilot and Job are undefined"
+        if one.field == "grid" and _GRID_SEES_NOT & {
+            p.partition(".")[0] for p in dependencies(tree)
+        }:
+            words = (
+                f"{one.name} is asked before there is a pilot: Host, Pilot and Job are undefined"
+            )
             report.notes.append(words)
         for found in check(tree, known):
             kind = "unknown" if "no attribute" in found.message else "function"

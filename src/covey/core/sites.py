@@ -201,9 +201,7 @@ def _is_unproven(state: State, job: Job, now: float) -> bool:
     if job.useful or job.cancelled or job.record.trial:
         return False
     pilot = state.pilots.get(job.pilot) if job.pilot is not None else None
-    return job.pilot is None or (
-        pilot is not None and now - pilot.record.enrolled < PROVEN_SECONDS
-    )
+    return job.pilot is None or (pilot is not None and now - pilot.record.enrolled < PROVEN_SECONDS)
 
 
 # -- rest -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The administrator: adds sites while the server runs, changes, pauses, drains and removes them, and
+"""The administrator: adds sites while the server runs, changes, pauses, drains and removes them;
 puts all of them on again when the world becomes calm."""
 
 from collections.abc import Callable

@@ -298,5 +298,3 @@ class Sites:
 
     def _later(self, do: Callable[[], object]) -> None:
         self._clock.after(self._random.uniform(0.01, 3.0), do)
-
-

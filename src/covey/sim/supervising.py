@@ -14,7 +14,7 @@ Specifications change while decisions are on their way to the disk: each that wa
 the last `SLACK_SECONDS` is good enough.
 """
 
-from collections.abc import Callable
+import math
 
 from msgspec import Struct, field
 
@@ -178,7 +178,9 @@ class Supervisor:
         self._cancels = [one for one in self._cancels if one[0] > now - 1.0]
         self._cancels.append((now, name))
         if sum(site == name for _, site in self._cancels) > 4:
-            raise Violation(f"jobs of {name} were taken back {len(self._cancels)} times in a second")
+            raise Violation(
+                f"jobs of {name} were taken back {len(self._cancels)} times in a second"
+            )
 
     def sent(self, sending: Sending, limit: float) -> None:
         """This attempt leaves the server for the first time."""
@@ -250,9 +252,9 @@ class Supervisor:
         self._hold(name, specs, "all_memory_mb", sum(job.record.memory_mb for job in there))
 
     def _hold(self, name: str, specs: list[SiteSpec], limit: str, there: int) -> None:
-        most: Callable[[SiteSpec], float] = lambda spec: getattr(spec, limit) or float("inf")
-        if specs and there > max(map(most, specs)):
-            raise Violation(f"{there} at {name}, where {limit} is {max(map(most, specs))}")
+        most = max((getattr(spec, limit) or math.inf for spec in specs), default=math.inf)
+        if there > most:
+            raise Violation(f"{there} at {name}, where {limit} is {most}")
 
     def _check_broken(self, name: str, ward: _Ward) -> None:
         nature = self._natures.get(name)

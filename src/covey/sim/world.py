@@ -32,6 +32,8 @@ from covey.sim.store import Disk, VirtualStore
 from covey.sim.supervising import Supervisor
 from covey.store.memory import MemoryRecord
 
+UNWANTED_SECONDS = 60.0  # for which jobs wait that nobody needs any more
+
 
 class Report(Struct, frozen=True, kw_only=True):
     seed: int
@@ -92,6 +94,7 @@ class World:
         self.servers = 0
         self.calm_at = START + self.plan.calm_at
         self._over = False
+        self._done_at = math.inf  # since when nobody wants anything
         self.struck: dict[str, int] = {}
         self.owners = [self._owner(bag) for bag in self.plan.bags]
         self.server = self._new_server()
@@ -291,9 +294,11 @@ class World:
         quiet = not self.administrator.asking and not self.sites.waiting()
         if done and quiet and all(pilot.idle() for pilot in self.pilots if pilot.alive):
             return True
+        self._done_at = min(self._done_at, self.clock.time) if done else math.inf
+        waiting = self.sites.waiting()
+        if waiting and self.clock.time > max(self._done_at, self.calm_at) + UNWANTED_SECONDS:
+            raise Violation(f"nobody wants anything, but {waiting} jobs wait")
         if self.clock.time > self.calm_at + self._patience_seconds():
-            if done and not quiet:
-                raise Violation(f"nobody wants anything, but {self.sites.waiting()} jobs wait")
             left = [owner.plan.number for owner in self.owners if not owner.satisfied()]
             busy = [pilot.name for pilot in self.pilots if pilot.alive and not pilot.idle()]
             raise Violation(f"nothing breaks any more, but bags {left} and {busy} do not finish")

@@ -1,5 +1,7 @@
 """How many pilots are asked for, of what size, within which limits."""
 
+from typing import Any
+
 import pytest
 
 from covey.core.events import CancelRequested, PauseRequested
@@ -31,7 +33,9 @@ def test_each_task_wants_a_slot_as_long_as_nothing_is_measured() -> None:
     assert not asked(grounds.later(5)), "they are on their way"
 
 
-@pytest.mark.parametrize(("seconds", "slots"), [(0.1, 10), (1.0, 100), (10.0, 1000), (3600.0, 1000)])
+@pytest.mark.parametrize(
+    ("seconds", "slots"), [(0.1, 10), (1.0, 100), (10.0, 1000), (3600.0, 1000)]
+)
 def test_short_tasks_share_slots(seconds: float, slots: int) -> None:
     """A slot must have ten seconds of work to be worth a pilot."""
     grounds = Grounds()
@@ -89,7 +93,9 @@ def test_classes_are_counted_by_what_they_need() -> None:
     assert sum(job.slots for job in grounds.jobs) >= 6 + 2 * 4
 
 
-@pytest.mark.parametrize("need", [Need(memory_mb=9000), Need(gpus=1), Need(disk_mb=600), Need(cores=5)])
+@pytest.mark.parametrize(
+    "need", [Need(memory_mb=9000), Need(gpus=1), Need(disk_mb=600), Need(cores=5)]
+)
 def test_what_fits_nowhere_is_not_asked_for(need: Need) -> None:
     grounds = Grounds(site(slots=4, memory_mb=8000, disk_mb=500))
     grounds.submit(spec(3, need=need))
@@ -105,7 +111,7 @@ def test_a_pilot_that_is_asked_for_can_hold_the_task(need: Need) -> None:
     grounds.submit(spec(1, need=need))
     [job] = grounds.jobs
     assert not asked(grounds.later(3))
-    record = {"memory_mb": job.memory_mb, "disk_mb": job.disk_mb, "gpus": job.gpus}
+    record: dict[str, Any] = {"memory_mb": job.memory_mb, "disk_mb": job.disk_mb, "gpus": job.gpus}
     hand = grounds.enrol(job.slots, site=job.site, job=job.id, **record)
     assert len(hand.ask().tasks) == 1
 
@@ -172,7 +178,8 @@ def test_no_more_run_and_wait_than_may() -> None:
 
 @pytest.mark.parametrize("limit", ["queued", "running"])
 def test_nought_is_no_limit(limit: str) -> None:
-    grounds = Grounds(site(**{limit: 0}))
+    none: dict[str, Any] = {limit: 0}
+    grounds = Grounds(site(**none))
     grounds.submit(spec(30))
     assert len(grounds.jobs) == 30
 
@@ -181,7 +188,7 @@ def test_nought_is_no_limit(limit: str) -> None:
     "limits",
     [{"memory_mb": 2000, "all_memory_mb": 9000}, {"disk_mb": 200, "all_disk_mb": 900}],
 )
-def test_budgets_of_memory_and_disk_hold(limits: dict[str, int]) -> None:
+def test_budgets_of_memory_and_disk_hold(limits: dict[str, Any]) -> None:
     grounds = Grounds(site(slots=2, **limits))
     grounds.submit(spec(20))
     grounds.later(5)
@@ -225,7 +232,7 @@ def test_a_little_work_asks_for_small_pilots() -> None:
 
 
 @pytest.mark.parametrize("fields", [{"driver": "local"}, {"options": {"whole_nodes": True}}])
-def test_some_sites_give_whole_nodes(fields: dict[str, object]) -> None:
+def test_some_sites_give_whole_nodes(fields: dict[str, Any]) -> None:
     grounds = Grounds(site(slots=16, **fields))
     grounds.submit(spec(3))
     assert [job.slots for job in grounds.jobs] == [16]
@@ -233,7 +240,14 @@ def test_some_sites_give_whole_nodes(fields: dict[str, object]) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "tasks", "wall"),
-    [(0.0, 10, 86400.0), (1.0, 10, 600.0), (1000.0, 10, 10020.0), (1000.0, 1, 3000.0), (3600.0, 20, 72000.0), (1e5, 1, 0.0)],
+    [
+        (0.0, 10, 86400.0),
+        (1.0, 10, 600.0),
+        (1000.0, 10, 10020.0),
+        (1000.0, 1, 3000.0),
+        (3600.0, 20, 72000.0),
+        (1e5, 1, 0.0),
+    ],
 )
 def test_pilots_live_as_long_as_the_work_wants(seconds: float, tasks: int, wall: float) -> None:
     """For short jobs start sooner."""
@@ -276,5 +290,3 @@ def test_a_site_whose_hosts_a_bag_does_not_want_is_not_filled_with_them() -> Non
                 grounds.begin(job)
         grounds.later(4)
     assert 2 <= len(grounds.jobs) <= 4
-
-

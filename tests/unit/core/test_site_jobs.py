@@ -1,4 +1,4 @@
-"""Site jobs: durable first, submitted once, believed with care, taken back when nobody needs them."""
+"""Site jobs: durable first, submitted once, believed with care, taken back when too many."""
 
 from covey.core.actions import Problem, Tried
 from covey.core.events import (
@@ -16,7 +16,6 @@ from covey.core.events import (
 from covey.core.model import BagId, JobId, JobRecord, PilotId
 from tests.unit.core.placing import Grounds, asked, counted, site, taken_back
 from tests.unit.core.table import only, refusal, spec
-
 
 # -- fewer -------------------------------------------------------------------------------------
 
@@ -65,7 +64,9 @@ def test_a_trial_is_started_whatever_the_demand_and_stays() -> None:
 
     grounds = Grounds(site(slots=4))
     tried = only(grounds.handle(SiteTried(grounds.request(), "lake")), Tried)
-    assert [(job.id, job.trial, job.slots) for job in asked(grounds.actions)] == [(tried.job, True, 1)]
+    assert [(job.id, job.trial, job.slots) for job in asked(grounds.actions)] == [
+        (tried.job, True, 1)
+    ]
     assert not taken_back(grounds.later(60))
     grounds.submit(spec(1))
     assert len(grounds.jobs) == 2, "nobody counts on it"

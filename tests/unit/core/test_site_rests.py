@@ -8,8 +8,6 @@ from tests.unit.core.placing import Grounds, asked, counted, site, taken_back
 from tests.unit.core.table import end, spec
 
 
-
-
 def test_more_wait_as_pilots_start() -> None:
     grounds = Grounds(site(ramp=2))
     grounds.submit(spec(100))
@@ -149,5 +147,3 @@ def test_a_job_that_runs_without_a_word_is_given_up() -> None:
     assert taken_back(actions) == [job.id]
     assert "can it reach the server?" in grounds.site().problem
     assert grounds.site().failures == 1
-
-

@@ -9,8 +9,6 @@ from tests.unit.core.table import end, spec
 FAILOVER = PolicySpec(avoid_sites=("last",), failover_sites=("last",))
 
 
-
-
 def test_only_its_users_have_pilots_at_a_site() -> None:
     grounds = Grounds(site("anns", users=("ann",)), site("all", ramp=1))
     grounds.submit(spec(4, owner="bob"))
@@ -71,8 +69,6 @@ def test_a_policy_is_asked_again_when_what_it_sees_has_changed() -> None:
     assert len(grounds.jobs) == waiting
 
 
-
-
 @pytest.mark.parametrize("reserve", [False, True])
 def test_a_fail_over_site_has_pilots_for_tasks_that_failed_elsewhere(reserve: bool) -> None:
     grounds = Grounds(site("first", ramp=1), site("last", failover=reserve))
@@ -92,5 +88,3 @@ def test_a_fail_over_site_runs_nothing_else() -> None:
     assert not grounds.jobs
     hand = grounds.enrol(4, site="last")
     assert not grounds.sent(hand)
-
-
