@@ -139,17 +139,16 @@ def waits_for_the_slowest_site(right: Callable[..., bool], *_: object) -> bool:
     return False
 
 
-@bug((suiting, "_lets"), words="who is no user there")
-def places_pilots_anywhere(right: Callable[..., bool], *_: object) -> bool:
+@bug((suiting, "_lets_in"), words="who is no user there")
+def places_pilots_for_anybody(right: Callable[..., bool], *_: object) -> bool:
     return True
 
 
-@bug((suiting, "_lets"), words="has no bag")
+@bug((suiting, "suits"), words="has no bag")
 def places_pilots_whatever_policies_say(
-    right: Callable[..., bool], state: State, now: float, bag: Bag, site: Site, rescue: bool
-) -> bool:
-    users = site.record.spec.users
-    return not users or bag.spec.owner in users
+    right: Callable[..., dict[str, bool]], state: State, now: float, bag: Bag
+) -> dict[str, bool]:
+    return dict.fromkeys(state.sites, True)
 
 
 @bug((ranking, "admits"), words="for whom")
