@@ -122,21 +122,10 @@ def keeps_asking_for_bags_that_are_over(
     return found or kept
 
 
-@bug((demand, "cover"), words="slots wait at sites, for")
+@bug((demand, "cover"), words="slots wait there for")
 def counts_on_nobody(right: Callable[..., None], found: list[Row], *_: object) -> None:
     for row in found:
         row.missing = row.tasks
-
-
-@bug((demand, "is_to_come"), words="")
-def counts_on_pilots_that_have_left(right: Callable[..., bool], state: State, job: Job) -> bool:
-    gone = job.pilot is not None and job.pilot not in state.pilots
-    return right(state, job) or gone or bool(job.cancelled)
-
-
-@bug((demand, "is_late"), words="")
-def waits_for_the_slowest_site(right: Callable[..., bool], *_: object) -> bool:
-    return False
 
 
 @bug((suiting, "_lets_in"), words="who is no user there")
