@@ -6,6 +6,8 @@ is), `events` and `actions` (the vocabulary), then `bags`, `pilots`, `dispatch`,
 `recovery`, `overlay` (the decisions).
 """
 
+from typing import TypeAlias
+
 from covey.core import (
     bags,
     dispatch,
@@ -62,6 +64,21 @@ from covey.core.model import Settings, Snapshot
 from covey.core.state import Answering, Forgetting, Replying, Reserving, Starting, State, Then
 from covey.core.turn import Turn
 
+Placing: TypeAlias = (
+    JobSubmitted
+    | JobStarted
+    | JobRequeued
+    | JobVanished
+    | JobRefused
+    | JobEnded
+    | SiteFailed
+    | SiteAnswered
+    | SiteSaved
+    | SiteStatusRequested
+    | SiteRemoved
+    | SiteTried
+)
+
 
 class Scheduler:
     """Decides. `recover` gives one that goes on where the record stops."""
@@ -75,7 +92,7 @@ class Scheduler:
     ) -> tuple["Scheduler", list[Action]]:
         turn = recovery.rebuild(snapshot, settings, now)
         scheduler = cls(turn.state)
-        overlay.provide(turn)
+        overlay.soon(turn)
         scheduler._finish(turn)
         return scheduler, turn.actions
 
@@ -112,22 +129,22 @@ def _decide(turn: Turn, event: Event) -> None:
             turn.state.durable = through
         case BagSubmitted(request, spec):
             bags.submit(turn, request, spec)
-            overlay.provide(turn)
+            overlay.soon(turn)
         case CancelRequested(request, bag):
             bags.cancel(turn, request, bag)
         case SegmentAppended():
             bags.append(turn, event)
-            overlay.provide(turn)
+            overlay.soon(turn)
         case CloseRequested(request, bag):
             bags.close(turn, request, bag)
         case PauseRequested(request, bag, reason):
             bags.pause(turn, request, bag, reason)
         case ResumeRequested(request, bag):
             bags.resume(turn, request, bag)
-            overlay.provide(turn)
+            overlay.soon(turn)
         case RetryRequested():
             bags.retry(turn, event)
-            overlay.provide(turn)
+            overlay.soon(turn)
         case PolicyRequested():
             bags.set_policy(turn, event)
         case PurgeRequested():
@@ -142,7 +159,7 @@ def _decide(turn: Turn, event: Event) -> None:
             pilots.follow(turn, bag, task)
         case BagLoaded(request, bag, snapshot):
             bags.loaded(turn, request, bag, snapshot)
-            overlay.provide(turn)
+            overlay.soon(turn)
         case RowsLoaded(bag, chunk, rows):
             lookahead.rows_loaded(turn, bag, chunk, rows)
         case RowsFailed(bag, chunk, reason):
@@ -153,6 +170,27 @@ def _decide(turn: Turn, event: Event) -> None:
             pilots.leave(turn, request, leave)
         case RequestDropped(request, pilot):
             pilots.dropped(turn, request, pilot)
+        case DrainRequested():
+            turn.state.draining = True
+            history.save(turn, at_once=True)
+            turn.state.signalled.update(dict.fromkeys(turn.state.pilots))
+        case DrawContinued():
+            replication.go_on(turn)
+        case Ticked():
+            turn.state.news += 1  # somebody's ban is over, some statistic has changed
+            pilots.tick(turn)
+            recovery.tick(turn)
+            replication.tick(turn)
+            dispatch.recall_surplus(turn)
+            history.save(turn)
+            overlay.tick(turn)
+        case _:
+            _place(turn, event)
+
+
+def _place(turn: Turn, event: Placing) -> None:
+    """What has to do with sites, and with jobs there."""
+    match event:
         case JobSubmitted(job, handle):
             overlay.submitted(turn, job, handle)
         case JobStarted(job):
@@ -169,7 +207,7 @@ def _decide(turn: Turn, event: Event) -> None:
             overlay.site_answered(turn, site)
         case SiteSaved():
             sites.save(turn, event)
-            overlay.provide(turn)
+            overlay.soon(turn)
         case SiteStatusRequested():
             sites.set_status(turn, event)
             overlay.tick(turn)
@@ -178,20 +216,6 @@ def _decide(turn: Turn, event: Event) -> None:
             overlay.tick(turn)
         case SiteTried(request, site):
             overlay.try_out(turn, request, site)
-        case DrainRequested():
-            turn.state.draining = True
-            history.save(turn, at_once=True)
-            turn.state.signalled.update(dict.fromkeys(turn.state.pilots))
-        case DrawContinued():
-            replication.go_on(turn)
-        case Ticked():
-            turn.state.news += 1  # somebody's ban is over, some statistic has changed
-            pilots.tick(turn)
-            recovery.tick(turn)
-            replication.tick(turn)
-            dispatch.recall_surplus(turn)
-            history.save(turn)
-            overlay.tick(turn)
 
 
 def _follow_up(turn: Turn, then: Then) -> None:
