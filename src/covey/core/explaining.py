@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from covey.classad import ERROR
-from covey.core import matching
+from covey.core import explaining_sites, matching
 from covey.core.attributes import Task, can_see, live
 from covey.core.classes import classifier
 from covey.core.estimate import probably_running
-from covey.core.findings import BagAnswer, Reason, Replication, Running, TaskAnswer
+from covey.core.findings import BagAnswer, Chance, Reason, Replication, Running, TaskAnswer
 from covey.core.fitting import weight
 from covey.core.looking import (
     Case,
@@ -205,10 +205,12 @@ def _ask_pilots(
     answer.hosts = len({one.pilot.record.host for one in verdicts})
     answer.able = len({one.pilot.record.host for one in able})
     answer.near = nearest(view, verdicts, classes)
+    if not pilots:
+        answer.sites = explaining_sites.for_bag(state, now, bag)
     if obvious is not None:
         answer.reasons.append(obvious)
     elif not pilots:
-        answer.reasons.append(Reason(kind="starting", text="a pilot is being started"))
+        answer.reasons.append(_coming(answer.sites))
     if obvious is not None or not pilots:
         return
     if able:
@@ -221,6 +223,19 @@ def _ask_pilots(
     if len(verdicts) < len(pilots):
         words = f"only {len(verdicts):,} of {len(pilots):,} pilots were looked at, to be quick"
         answer.reasons.append(Reason(kind="cut", text=words))
+
+
+def _coming(sites: list[Chance]) -> Reason:
+    """Nobody is here, but sites are."""
+    able = [one for one in sites if one.able]
+    if able or not sites:
+        waiting = sum(one.waiting for one in able)
+        where = ", ".join(one.site for one in able if one.waiting and one.site != LOCAL)
+        many = "1 pilot waits" if waiting == 1 else f"{waiting:,} pilots wait"
+        words = f"{many} to start at {where}" if where else "a pilot is being started"
+        return Reason(kind="starting", text=words)
+    told = "; ".join(f"{one.site}: {one.text}" for one in sites[:FEW])
+    return Reason(kind="no site", text=f"no site can get a pilot for it: {told}")
 
 
 def _unserved(view: View, classes: list[Case], verdicts: list[Verdict]) -> Iterator[Reason]:

@@ -92,6 +92,12 @@ class View:
         if case is not None:
             table["job"] = self._job(case)
 
+    def at_site(self, site: str, case: Case) -> None:
+        """Some host there, of which nothing is known."""
+        table, self._pilot = self._around.table, None
+        table["host"] = table["pilot"] = Ad()
+        table["site"], table["job"] = self._ad("site", site), self._job(case)
+
     def of_task(self, task: int) -> None:
         """A task that is out, with its replicas in view; no host is."""
         attempts = self.bag.live.get(task)

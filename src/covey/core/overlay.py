@@ -13,7 +13,16 @@ import math
 from msgspec.structs import replace
 
 from covey.core import demand, pilots, sites, suiting
-from covey.core.actions import CancelJobs, EndJob, Note, Problem, SaveJob, SubmitPilots, Tried
+from covey.core.actions import (
+    CancelJobs,
+    Done,
+    EndJob,
+    Note,
+    Problem,
+    SaveJob,
+    SubmitPilots,
+    Tried,
+)
 from covey.core.demand import Row, Serves
 from covey.core.model import JobId, JobRecord, PilotStatus, RequestId, SiteSpec, SiteStatus
 from covey.core.state import Job, Replying, Site, Starting
@@ -23,6 +32,7 @@ SURPLUS_SECONDS = 10.0
 MOST_CANCELS = 100  # at one site, in one go
 SHORTEST_WALL = 600.0
 ROUND_WALL = 60.0
+TRIAL_SECONDS = 24 * 3600.0  # that one waits for whoever looks at it
 
 
 def provide(turn: Turn) -> None:
@@ -160,6 +170,18 @@ def try_out(turn: Turn, request: RequestId, name: str) -> None:
     turn.when_durable(Replying(request, Tried(id_)))
 
 
+def end_trial(turn: Turn, request: RequestId, id_: JobId) -> None:
+    """It has shown what it could; whether it had ended before is no matter."""
+    job = turn.state.jobs.get(id_)
+    if job is None or not job.record.trial:
+        turn.when_durable(Replying(request, Done(0)))
+    elif job.pilot is not None and job.pilot in turn.state.pilots:
+        pilots.dismiss(turn, request, job.pilot)
+    else:
+        cancel(turn, job.record.site, [job])
+        turn.when_durable(Replying(request, Done(1)))
+
+
 # -- fewer ----------------------------------------------------------------------------------
 
 
@@ -242,6 +264,9 @@ def tick(turn: Turn) -> None:
     for id_, job in list(turn.state.jobs.items()):
         if job.vanished:
             _end_vanished(turn, id_, job)
+        elif job.record.trial and not job.cancelled and job.pilot is None:
+            if turn.now - job.record.submitted > TRIAL_SECONDS:
+                cancel(turn, job.record.site, [job])
     sites.forget_removed(turn)
     drain(turn)
     provide(turn)

@@ -57,6 +57,7 @@ from covey.core.events import (
     Ticked,
     TokenIssued,
     TokenRevoked,
+    TrialEnded,
 )
 from covey.core.model import Settings, Snapshot
 from covey.core.state import Answering, Forgetting, Replying, Reserving, Starting, State, Then
@@ -178,6 +179,8 @@ def _decide(turn: Turn, event: Event) -> None:
             overlay.tick(turn)
         case SiteTried(request, site):
             overlay.try_out(turn, request, site)
+        case TrialEnded(request, job):
+            overlay.end_trial(turn, request, job)
         case DrainRequested():
             turn.state.draining = True
             history.save(turn, at_once=True)
