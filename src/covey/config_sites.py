@@ -220,11 +220,6 @@ def read(name: str, table: object, place: str = "") -> SiteSpec:
     return spec
 
 
-def of_table(name: str, table: SiteTable) -> SiteSpec:
-    """The same, of one that was decoded. Raises BadConfig."""
-    return read(name, msgspec.to_builtins(table))
-
-
 def _value(where: str, key: str, value: object) -> Any:
     if key not in KEYS:
         raise BadConfig(f"{where}: unknown key {key!r}{_suggest(key)}")

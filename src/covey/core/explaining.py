@@ -229,8 +229,8 @@ def _coming(sites: list[Chance]) -> Reason:
     """Nobody is here, but sites are."""
     able = [one for one in sites if one.able]
     if able or not sites:
-        waiting = sum(one.waiting for one in able)
-        where = ", ".join(one.site for one in able if one.waiting and one.site != LOCAL)
+        there = [one for one in able if one.waiting and one.site != LOCAL]
+        waiting, where = sum(one.waiting for one in there), ", ".join(one.site for one in there)
         many = "1 pilot waits" if waiting == 1 else f"{waiting:,} pilots wait"
         words = f"{many} to start at {where}" if where else "a pilot is being started"
         return Reason(kind="starting", text=words)

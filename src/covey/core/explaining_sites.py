@@ -19,6 +19,7 @@ from covey.core.state import Bag, Job, Pilot, Site, State
 
 FEW = 3  # parts of a policy that are named
 ABLE = "able"
+MANUAL = "manual"
 Allowed: TypeAlias = dict[tuple[int, str], bool]  # by bag and site
 # Expressions that may keep a bag from a site, by their attribute's name.
 _DECIDING = ("GridPolicy", "JobRequirements")
@@ -75,6 +76,9 @@ def _covered(state: State, now: float) -> tuple[list[Row], Allowed]:
 
 def _stops(state: State, now: float, site: Site) -> Iterator[Reason]:
     name, status = site.record.spec.name, site.record.status
+    if site.record.spec.driver == MANUAL:
+        words = f"its pilots are started by hand: covey pilot-command --site {name}"
+        yield Reason(kind="manual", text=words)
     if site.removed:
         words = f"it is being removed, and waits for the end of {_count(len(site.jobs), 'job')}"
         yield Reason(kind="removed", text=words)
