@@ -117,8 +117,8 @@ class SiteTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, o
     credentials: Annotated[
         tuple[str, ...],
         Meta(
-            description="Files on the server's machine that must be there (and not be empty): without them "
-            "the site is left out."
+            description="Files that must be readable where its commands run: without them the site is left "
+            "out, and says so."
         ),
     ] = ()
     credential_check: Annotated[

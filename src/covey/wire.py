@@ -303,6 +303,21 @@ class SiteView(Struct, kw_only=True):
     spec: SiteSpec | None = None
 
 
+class OptionView(Struct, kw_only=True):
+    name: str
+    default: Any
+    text: str
+
+
+class DriverView(Struct, kw_only=True):
+    """A kind of site. `package` brought it; `problem`: why it cannot be used."""
+
+    name: str
+    package: str
+    problem: str = ""
+    options: list[OptionView]
+
+
 class SiteExplanation(Struct, kw_only=True):
     """Why a site gets no pilots, or only so many."""
 

@@ -11,7 +11,10 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args, get_type_hints
+
+import msgspec
+from msgspec import Struct
 
 from covey import __version__
 from covey.client.embedded import prepare
@@ -23,10 +26,10 @@ from covey.core.sites import local_site
 from covey.pilot.dial import context_for
 from covey.ports import Post, Reader
 from covey.replacing import PROGRAM, replace
-from covey.sites import plugins
+from covey.sites import plugins, ssh
 from covey.sites.attending import Desk
 from covey.sites.local import LocalSite
-from covey.sites.manager import Manager
+from covey.sites.manager import SSH, Manager
 from covey.store import filesystem
 from covey.store.blobs import Blobs
 from covey.store.lock import Lock
@@ -34,7 +37,7 @@ from covey.store.reading import SqliteReader
 from covey.store.sqlite import SqliteRecord
 from covey.store.tables import RowLoader, TableFiles
 from covey.store.writer import Writer
-from covey.wire import Explanation
+from covey.wire import DriverView, Explanation, OptionView
 
 if TYPE_CHECKING:
     from covey.server.listening import Door
@@ -88,6 +91,33 @@ def file_system(directory: Path) -> tuple[str, str]:
     """Its kind, and a warning if a store is slow or unsafe there."""
     kind = filesystem.kind(directory)
     return kind, filesystem.warning(directory, kind)
+
+
+def drivers() -> list[DriverView]:
+    """Those that are installed, and what a site can say as their options."""
+    found = [
+        DriverView(
+            name=one.name,
+            package=one.package,
+            problem=one.problem,
+            options=_options(one.driver.options) if one.driver is not None else [],
+        )
+        for one in plugins.find().values()
+    ]
+    own = DriverView(name=SSH, package=plugins.OURS, options=_options(ssh.SshOptions))
+    return sorted([*found, own], key=lambda one: one.name)
+
+
+def _options(kind: type[Struct]) -> list[OptionView]:
+    hints = get_type_hints(kind, include_extras=True)
+    return [
+        OptionView(
+            name=one.name,
+            default="" if one.required else one.default,
+            text=get_args(hints[one.name])[-1].description,
+        )
+        for one in msgspec.structs.fields(kind)
+    ]
 
 
 class _Parts:
@@ -178,7 +208,10 @@ class _Parts:
         return Manager(desk, local, lambda spec: plugins.driver_of(spec, self._plugins))
 
     def check_site(self, spec: SiteSpec) -> None:
-        plugins.driver_of(spec, self._plugins)
+        if spec.driver == SSH:  # which is a site of its own kind, with a driver for each host
+            ssh.hosts_of(spec)
+        else:
+            plugins.driver_of(spec, self._plugins)
 
     def reader(self) -> Reader:
         """One per thread: SQLite's connections are not shared."""

@@ -13,7 +13,7 @@ from covey.core.errors import NotFound
 
 if TYPE_CHECKING:
     from covey.config import Config
-    from covey.wire import SiteView
+    from covey.wire import DriverView, SiteView
 
 COLUMNS = (
     Column("site"),
@@ -141,6 +141,39 @@ def show(name: str, as_json: bool) -> None:
         print_json(found)
     else:
         click.echo("\n".join(_shown(found)))
+
+
+@site.command(cls=Command)
+@click.argument("name", required=False)
+@json_option
+def drivers(name: str | None, as_json: bool) -> None:
+    """List the kinds of sites that are installed here; with a NAME, what its options may say.
+
+    \b
+    covey site drivers
+    covey site drivers slurm
+    """
+    from covey.cli.settings import spell
+    from covey.wiring import drivers as installed
+
+    found = [one for one in installed() if name in (None, one.name)]
+    if name is not None and not found:
+        raise NotFound(f"there is no driver {name}; 'covey site drivers' lists them")
+    if as_json:
+        print_json(found if name is None else found[0])
+    elif name is None:
+        columns = (Column("driver"), Column("from"), Column("options"))
+        click.echo(render(columns, [[one.name, one.package, _told(one)] for one in found]))
+    else:
+        columns = (Column("option"), Column("default"), Column("meaning"))
+        rows = [[one.name, spell(one.default), one.text] for one in found[0].options]
+        click.echo(render(columns, rows) if rows else _told(found[0]))
+
+
+def _told(one: "DriverView") -> str:
+    if one.problem:
+        return f"cannot be used: {one.problem}"
+    return ", ".join(option.name for option in one.options) or "none"
 
 
 def _shown(one: "SiteView") -> Iterator[str]:

@@ -15,11 +15,11 @@ from covey.core.demand import Row, Serves
 from covey.core.findings import Chance, Limit, Reason, SiteAnswer, Wanting
 from covey.core.looking import Case, View, parts
 from covey.core.model import PilotStatus, SiteSpec, SiteStatus
+from covey.core.sites import MANUAL
 from covey.core.state import Bag, Job, Pilot, Site, State
 
 FEW = 3  # parts of a policy that are named
 ABLE = "able"
-MANUAL = "manual"
 Allowed: TypeAlias = dict[tuple[int, str], bool]  # by bag and site
 # Expressions that may keep a bag from a site, by their attribute's name.
 _DECIDING = ("GridPolicy", "JobRequirements")

@@ -60,9 +60,9 @@ def provide(turn: Turn) -> None:
 
 def _room(turn: Turn, site: Site) -> int:
     """Pilots that may be started there now."""
-    if sites.trouble(site, turn.now):
-        return 0
     spec, state = site.record.spec, turn.state
+    if sites.trouble(site, turn.now) or spec.driver == sites.MANUAL:
+        return 0
     there = [state.jobs[id_] for id_ in site.jobs]
     waiting = sum(not job.running for job in there)
     if site.failures:  # one job finds out whether it is well again

@@ -17,7 +17,7 @@ from covey.core.model import JobId, SiteRecord, SiteSpec, SiteStatus
 from covey.core.state import Replying, Site, State
 from covey.core.turn import Turn
 
-LOCAL = "local"
+LOCAL, MANUAL = "local", "manual"  # drivers: this machine; people start the pilots
 FIRST_REST, LONGEST_REST = 5.0, 3600.0
 LOCAL_REST, LONGEST_LOCAL_REST = 0.25, 60.0  # here a try costs little
 
