@@ -382,7 +382,9 @@ def _known(path: Path, key: str) -> str:
         return key
     if key in SECTIONS:
         raise BadConfig(f"{path}: {key!r} is a section: write [{key}], then its settings")
-    raise BadConfig(f"{path}: unknown setting {key!r}{_suggest(key, [*SETTINGS, *SECTIONS, SITES])}")
+    raise BadConfig(
+        f"{path}: unknown setting {key!r}{_suggest(key, [*SETTINGS, *SECTIONS, SITES])}"
+    )
 
 
 def _suggest(name: str, known: list[str]) -> str:

@@ -1,10 +1,10 @@
 """Sites as people write them: `[sites.NAME]` in covey.toml, or the same keys sent to a server.
 
-A table says times and sizes as people do, `wall = "2h"` and `memory = "4G"`; a `SiteSpec` is what core
-uses. What is misspelt or makes no sense is refused with its place, and with what may be meant: a site
-that quietly does something else costs other people's computing time. Each key is described here, next to
-its default; `docs/configuration.md` is made from these words. What a driver's own `options` may say, that
-driver knows.
+A table says times and sizes as people do, `wall = "2h"` and `memory = "4G"`; a `SiteSpec` is what
+core uses. What is misspelt or makes no sense is refused with its place, and with what may be meant:
+a site that quietly does something else costs other people's computing time. Each key is described
+here, next to its default; `docs/configuration.md` is made from these words. What a driver's own
+`options` may say, that driver knows.
 """
 
 import math
@@ -25,21 +25,21 @@ Most = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
 class SiteTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """A site, in the keys of `[sites.NAME]`: times are seconds or 90s, 5m, 2h, 1d; sizes are 500M, 4G."""
+    """A site, in the keys of `[sites.NAME]`: times are seconds or 90s, 5m, 2h; sizes 500M, 4G."""
 
     driver: Annotated[
         str,
         Meta(
             min_length=1,
-            description="What kind of site it is: slurm, gridengine, pbs, lsf, htcondor, ssh, manual, "
-            "or one that a plugin brings.",
+            description="What kind of site it is: slurm, gridengine, pbs, lsf, htcondor, ssh, "
+            "manual, or one that a plugin brings.",
         ),
     ]
     host: Annotated[
         str,
         Meta(
-            description="Where its commands run, by SSH: a name that your ssh knows; empty: here, on the "
-            "server's machine."
+            description="Where its commands run, by SSH: a name that your ssh knows; empty: here, "
+            "on the server's machine."
         ),
     ] = ""
     options: Annotated[
@@ -52,8 +52,8 @@ class SiteTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, o
     directory: Annotated[
         str,
         Meta(
-            description="Where pilots and their output go, there; shared by all of its hosts. Empty: "
-            "~/.covey/sites/NAME."
+            description="Where pilots and their output go, there; shared by all of its hosts. "
+            "Empty: ~/.covey/sites/NAME."
         ),
     ] = ""
     python: Annotated[
@@ -66,8 +66,8 @@ class SiteTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, o
     check: Annotated[
         str,
         Meta(
-            description="A shell command that says, by exit status 0, that a host is well: else its pilot "
-            "takes no task."
+            description="A shell command that says, by exit status 0, that a host is well: else "
+            "its pilot takes no task."
         ),
     ] = ""
     slots: Annotated[
@@ -108,8 +108,8 @@ class SiteTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, o
         Meta(
             ge=1,
             le=1_000_000,
-            description="Pilots that may wait at first; twice as many with each that starts, half with "
-            "each that fails.",
+            description="Pilots that may wait at first; twice as many with each that starts, half "
+            "with each that fails.",
         ),
     ] = 4
     interval: Annotated[Time, Meta(description="Between two looks at its list of jobs.")] = "10s"
@@ -117,15 +117,15 @@ class SiteTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, o
     credentials: Annotated[
         tuple[str, ...],
         Meta(
-            description="Files that must be readable where its commands run: without them the site is left "
-            "out, and says so."
+            description="Files that must be readable where its commands run: without them the site "
+            "is left out, and says so."
         ),
     ] = ()
     credential_check: Annotated[
         str,
         Meta(
-            description="A shell command, run where the site's commands run, that says by exit status 0 "
-            "that credentials are valid: klist -s."
+            description="A shell command, run where the site's commands run, that says by exit "
+            "status 0 that credentials are valid: klist -s."
         ),
     ] = ""
     users: Annotated[
@@ -145,8 +145,8 @@ class SiteTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, o
     shared: Annotated[
         bool,
         Meta(
-            description="Its pilots run tasks of several owners, each walled in; where that cannot be, "
-            "they do not start."
+            description="Its pilots run tasks of several owners, each walled in; where that cannot "
+            "be, they do not start."
         ),
     ] = False
 
@@ -174,9 +174,9 @@ _MOST_SECONDS = 10**8
 # What others call our keys, and what belongs to a driver's options.
 _MEANT = {
     "type": "driver", "kind": "driver", "ssh": "host", "login": "host", "hostname": "host",
-    "env": "environment", "dir": "directory", "folder": "directory", "cores": "slots", "cpus": "slots",
-    "ram": "memory", "mem": "memory", "gpu": "gpus", "time": "wall", "walltime": "wall",
-    "max_queued": "queued", "max_running": "running", "limit": "running", "owners": "users",
+    "env": "environment", "dir": "directory", "folder": "directory", "cores": "slots",
+    "cpus": "slots", "ram": "memory", "mem": "memory", "gpu": "gpus", "time": "wall",
+    "walltime": "wall", "max_queued": "queued", "max_running": "running", "limit": "running", "owners": "users",
     "partition": "options.partition", "queue": "options.queue", "account": "options.account",
     "project": "options.project", "qos": "options.qos", "whole_nodes": "options.whole_nodes",
     "hosts": "options.hosts",
@@ -211,7 +211,7 @@ def read(name: str, table: object, place: str = "") -> SiteSpec:
         raise BadConfig(f"{where}: write a table [sites.{name}], then its keys")
     values = {key: _value(where, key, value) for key, value in table.items()}
     if "driver" not in values:
-        raise BadConfig(f"{where}: driver is missing: what kind of site is it? Such as \"slurm\"")
+        raise BadConfig(f'{where}: driver is missing: what kind of site is it? Such as "slurm"')
     if name == LOCAL or values["driver"] == LOCAL:
         words = f"this machine is the site {LOCAL!r}; [local] says what may run here"
         raise BadConfig(f"{where}: {words}")
@@ -234,7 +234,9 @@ def _value(where: str, key: str, value: object) -> Any:
         return _megabytes(found) if key in _SIZES else found
     except msgspec.ValidationError as error:
         if key in _SIZES and isinstance(value, int | float):
-            raise BadConfig(f"{where}: {key} = {value!r}: a size needs its unit: 500M, 4G") from None
+            raise BadConfig(
+                f"{where}: {key} = {value!r}: a size needs its unit: 500M, 4G"
+            ) from None
         raise BadConfig(f"{where}: {key} = {_shown(value)}: {error}") from None
     except ValueError as error:
         raise BadConfig(f"{where}: {key} = {_shown(value)}: {error}") from None
@@ -276,7 +278,9 @@ def _check_environment(where: str, table: Mapping[Any, object]) -> None:
         if not _VARIABLE.fullmatch(str(name)):
             raise BadConfig(f"{where}: environment: {name!r} is no name of a variable")
         if not isinstance(value, str) or "\0" in value:
-            raise BadConfig(f"{where}: environment.{name} = {_shown(value)}: write a text in quotes")
+            raise BadConfig(
+                f"{where}: environment.{name} = {_shown(value)}: write a text in quotes"
+            )
 
 
 def _check_options(where: str, table: Mapping[Any, object]) -> None:

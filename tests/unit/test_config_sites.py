@@ -163,7 +163,7 @@ def test_a_bad_file(place: Place, text: str, told: str) -> None:
 
 
 def test_sites_do_not_come_from_the_environment(place: Place) -> None:
-    with pytest.raises(BadConfig, match="sites come from covey.toml"):
+    with pytest.raises(BadConfig, match=r"sites come from covey\.toml"):
         place.load(COVEY_SITES_A_DRIVER="slurm")
 
 

@@ -220,7 +220,9 @@ def _site_lines(found: "SiteExplanation") -> Iterator[str]:
     for one in answer.wanting[:MOST_WANTING]:
         named = f"bag {one.bag} {one.name}".rstrip()
         missing = f", {one.missing:,} of them without a slot to come" if one.missing else ""
-        facts.append(("demand", f"{formats.count(one.tasks, 'task')} of {named}{missing}: {one.text}"))
+        facts.append(
+            ("demand", f"{formats.count(one.tasks, 'task')} of {named}{missing}: {one.text}")
+        )
     if len(answer.wanting) > MOST_WANTING:
         facts.append(("demand", f"… and {len(answer.wanting) - MOST_WANTING:,} more (--json)"))
     yield from _table(facts)

@@ -1,5 +1,6 @@
 """`covey config`: the settings, and the page that describes them."""
 
+import json
 from collections.abc import Iterator
 from typing import get_type_hints
 
@@ -45,10 +46,11 @@ partition = "short"
 SITES_HEAD = """\
 ## [sites.NAME]: Other places where pilots can be started
 
-Each site has a table of its own, in `covey.toml` only; a site that stands in both files is that of the
-nearer one. [Sites](sites.md) explains them, and what each driver takes as `options`. Times are seconds or
-`90s`, `5m`, `2h`, `1d`; sizes need a unit: `500M`, `4G`. This machine is the site `local`, which `[local]`
-describes. Sites can also be added to a server that runs, with the same keys: `covey site add`.
+Each site has a table of its own, in `covey.toml` only; a site that stands in both files is that of
+the nearer one. [Sites](sites.md) explains them, and what each driver takes as `options`. Times are
+seconds or `90s`, `5m`, `2h`, `1d`; sizes need a unit: `500M`, `4G`. This machine is the site
+`local`, which `[local]` describes. Sites can also be added to a server that runs, with the same
+keys: `covey site add`.
 
 | key | default | meaning |
 |---|---|---|
@@ -107,7 +109,7 @@ def spell(value: object) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(spell, value))}]"
     if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        return json.dumps(value, ensure_ascii=False)  # TOML's strings are JSON's, and more
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
@@ -134,10 +136,10 @@ def page() -> str:
                     f"| {setting.text} |"
                 )
         lines.append("")
-    rows = [
-        f"| `{key.name}` | {f'`{spell(key.default)}`' if key.name != 'driver' else 'needed'} | {key.text} |"
-        for key in config_sites.KEYS.values()
-    ]
+    rows = []
+    for key in config_sites.KEYS.values():
+        default = "needed" if key.name == "driver" else f"`{spell(key.default)}`"
+        rows.append(f"| `{key.name}` | {default} | {key.text} |")
     return "\n".join(lines) + "\n" + SITES_HEAD + "\n".join(rows) + "\n"
 
 

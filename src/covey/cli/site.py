@@ -27,9 +27,9 @@ COLUMNS = (
     Column("from"),
     Column("trouble"),
 )
-KEYS_HELP = """Keys are those of [sites.NAME] in covey.toml (docs/configuration.md); the driver's own and the
-    environment's have a dot: options.partition=short, environment.SLURM_CONF=/etc/slurm-b.conf. An
-    empty value removes what was said."""
+KEYS_HELP = """Keys are those of [sites.NAME] in covey.toml (docs/configuration.md); the driver's own
+and the environment's have a dot: options.partition=short, environment.SLURM_CONF=/etc/b.conf.
+An empty value removes what was said."""
 
 
 @click.group()
@@ -218,7 +218,7 @@ def add(name: str, words: tuple[str, ...], file: str | None, as_json: bool) -> N
     started again. Nothing is started there before tasks wait; 'covey site test' tries it.
 
     \b
-    covey site add cluster driver=slurm host=login.example.org slots=8 wall=4h options.partition=short
+    covey site add cluster driver=slurm host=login.example.org slots=8 options.partition=short
     covey site add lab driver=ssh options.hosts='["n1", "n2"]' slots=4
     covey site add cluster --file cluster.toml
     """
@@ -229,7 +229,9 @@ def add(name: str, words: tuple[str, ...], file: str | None, as_json: bool) -> N
     table = changed({} if file is None else from_file(file, name), words)
     client = places.client(settings())
     if any(one.name == name and one.status != "removed" for one in client.sites()):
-        raise click.ClickException(f"there is a site {name}; change it with: covey site edit {name}")
+        raise click.ClickException(
+            f"there is a site {name}; change it with: covey site edit {name}"
+        )
     client.save_site(name, table)
     if as_json:
         print_json(client.site(name))

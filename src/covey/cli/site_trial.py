@@ -1,7 +1,7 @@
 """`covey site test`: one pilot, step by step; where it fails, and what to do about that.
 
-The pilot is like any other: it may run a task that waits. When the test is over it is taken back, or
-goes home; whatever happens to this command, the server takes a trial back that waits for a day.
+The pilot is like any other: it may run a task that waits. When the test is over it is taken back,
+or goes home; whatever happens to this command, the server takes a trial back that waits for a day.
 """
 
 import re
@@ -164,8 +164,9 @@ def advice(trial: "TrialView") -> Iterator[str]:
     else:
         handle = next((step.text for step in trial.steps if step.kind == "submitted"), "")
         yield (
-            f"it waits in the site's own queue{f' as {handle}' if handle else ''}: ask that why; perhaps "
-            "the site is busy, or will never have what is asked for (slots, memory, wall, options)"
+            f"it waits in the site's own queue{f' as {handle}' if handle else ''}: ask that why; "
+            "perhaps the site is busy, or will never have what is asked for (slots, memory, wall, "
+            "options)"
         )
         yield f"to wait for longer: covey site test {trial.site} --timeout 2h"
 
@@ -179,8 +180,8 @@ def _of_submission(trial: "TrialView", reason: str) -> Iterator[str]:
         )
     if _NO_COMMAND.search(reason):
         yield (
-            "the site's commands are not found: with 'host', is that its login node? Else give their "
-            f"place: covey site edit {site} environment.PATH=…, or in covey.toml"
+            "the site's commands are not found: with 'host', is that its login node? Else give "
+            f"their place: covey site edit {site} environment.PATH=…, or in covey.toml"
         )
     yield f"what is asked of the site: covey site show {site}; try the same there by hand"
     yield "with 'host': does 'ssh HOST true' work for the server's user, without a password?"
@@ -190,13 +191,13 @@ def _of_pilot(trial: "TrialView") -> Iterator[str]:
     """It ran, but was not heard."""
     if _is_loopback(trial.address):
         yield (
-            f"pilots are told to call {trial.address}, which is every machine's own: let the server "
-            'listen for others ([serve] listen = "0.0.0.0" in covey.toml), and start it again'
+            f"pilots are told to call {trial.address}, which is every machine's own: let the "
+            'server listen for others ([serve] listen = "0.0.0.0" in covey.toml), and restart it'
         )
     else:
         yield (
-            f"on a node of the site, can this be reached: curl -k {trial.address}/healthz ? If not, a "
-            "firewall is between, or the name is not known there ([serve] public in covey.toml)"
+            f"on a node of the site, can this be reached: curl -k {trial.address}/healthz ? If "
+            "not, a firewall is between, or the name is not known there ([serve] public)"
         )
     yield "what the pilot printed is in the folder 'log' of the site's 'directory', there"
     yield "is there a Python 3.6 or later on its nodes? Else: setup ('module load …') or python"

@@ -1,9 +1,9 @@
 """Why a site gets no pilots, or only so many; and which sites could get some for a bag.
 
-The same is asked as `overlay` asks, in the same order: may anything be started there at all, is there
-room, does anything wait, may it go there, does it fit, is it covered by what there is? Everything is
-a function of the state and the time; asking changes nothing. What a caller may not see of other
-owners' bags is left out: `owner` is whose bags are told of, None: everybody's.
+The same is asked as `overlay` asks, in the same order: may anything be started there at all, is
+there room, does anything wait, may it go there, does it fit, is it covered by what there is?
+Everything is a function of the state and the time; asking changes nothing. What a caller may not
+see of other owners' bags is left out: `owner` is whose bags are told of, None: everybody's.
 """
 
 from collections.abc import Iterator
@@ -157,9 +157,7 @@ def _wanting(state: State, now: float, site: Site, row: Row, allowed: Allowed) -
     )
 
 
-def _why_not(
-    state: State, now: float, site: Site, row: Row, allowed: Allowed
-) -> tuple[str, str]:
+def _why_not(state: State, now: float, site: Site, row: Row, allowed: Allowed) -> tuple[str, str]:
     """In the order in which `suiting` asks."""
     bag, spec = row.bag, site.record.spec
     kept_out = _kept_out(state, now, site, row, allowed)
@@ -292,7 +290,9 @@ def for_bag(state: State, now: float, bag: Bag) -> list[Chance]:
         elif stop is not None:
             found.append(Chance(site=name, able=False, text=stop.text, waiting=waiting))
         else:
-            words = f"{_count(waiting, 'pilot')} waiting there" if waiting else "nothing waits there"
+            words = (
+                f"{_count(waiting, 'pilot')} waiting there" if waiting else "nothing waits there"
+            )
             found.append(Chance(site=name, able=True, text=words, waiting=waiting))
     return found
 

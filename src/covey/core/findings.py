@@ -1,6 +1,6 @@
 """What is found out about policies, and about bags, tasks and sites that somebody asks about: the
-answers of `catalogue`, `policy_check`, `explaining` and `explaining_sites`, as they travel to people.
-Times are seconds since 1970, texts are for people; programs look at `kind`."""
+answers of `catalogue`, `policy_check`, `explaining` and `explaining_sites`, as they travel to
+people. Times are seconds since 1970, texts are for people; programs look at `kind`."""
 
 from msgspec import Struct
 

@@ -264,12 +264,17 @@ def tick(turn: Turn) -> None:
     for id_, job in list(turn.state.jobs.items()):
         if job.vanished:
             _end_vanished(turn, id_, job)
-        elif job.record.trial and not job.cancelled and job.pilot is None:
-            if turn.now - job.record.submitted > TRIAL_SECONDS:
-                cancel(turn, job.record.site, [job])
+        elif job.record.trial and _forgotten(turn.now, job):
+            cancel(turn, job.record.site, [job])
     sites.forget_removed(turn)
     drain(turn)
     provide(turn)
+
+
+def _forgotten(now: float, job: Job) -> bool:
+    """Whoever looked at this trial does so no longer."""
+    late = now - job.record.submitted > TRIAL_SECONDS
+    return late and job.pilot is None and not job.cancelled
 
 
 def _end_vanished(turn: Turn, id_: JobId, job: Job) -> None:

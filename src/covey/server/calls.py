@@ -177,7 +177,9 @@ def _site_calls() -> list[Call]:
         change("POST", f"{site}/pause", "start nothing new there"),
         change("POST", f"{site}/resume", "go on there, and forget earlier failures"),
         change("POST", f"{site}/drain", "take back what waits there, and let its pilots end"),
-        change("POST", f"{site}/test", "start one pilot there, to see", gives=TrialView, status=201),
+        change(
+            "POST", f"{site}/test", "start one pilot there, to see", gives=TrialView, status=201
+        ),
         _look(trial, "what has become of that pilot", MANAGE, TrialView, "seen_steps", "wait"),
         change("POST", f"{trial}/end", "take it back", refuses=()),
         _look(f"{site}/explain", "why it gets no pilots, or only so many", SEE, SiteExplanation),

@@ -46,7 +46,9 @@ class SiteCalls:
         self._address = address
 
     def routes(self, guarded: Guarded) -> list[BaseRoute]:
-        def route(method: str, path: str, handler: Handler, needs: Needs, status: int = 200) -> Route:
+        def route(
+            method: str, path: str, handler: Handler, needs: Needs, status: int = 200
+        ) -> Route:
             return Route(path, guarded(handler, needs, status), methods=[method])
 
         return [
@@ -133,7 +135,9 @@ class SiteCalls:
         state = self._state()
         steps = self._trials.steps(id_, state)
         if steps is None or site not in state.sites:
-            raise HttpProblem(404, "not-found", f"there is no trial {id_[:100]} at site {site[:100]}")
+            raise HttpProblem(
+                404, "not-found", f"there is no trial {id_[:100]} at site {site[:100]}"
+            )
         job = state.jobs.get(id_)
         pilot = state.pilots.get(job.pilot) if job is not None and job.pilot is not None else None
         return TrialView(

@@ -292,7 +292,11 @@ def test_waiting_is_told_now_and_then(
     look: Look, source: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(site_trial, "REMIND_SECONDS", -1.0)
-    source.trials = [trial(ASKED), trial(ASKED, SENT, trouble="it rests"), trial(ASKED, SENT, BEGAN)]
+    source.trials = [
+        trial(ASKED),
+        trial(ASKED, SENT, trouble="it rests"),
+        trial(ASKED, SENT, BEGAN),
+    ]
     ran = look("site", "test", "lab", status=1)  # and Ctrl-C
     assert "… waiting, for 10 m 00 s more at most; Ctrl-C takes it back" in ran.stdout
     assert "the site: it rests" in ran.stdout

@@ -60,9 +60,7 @@ def enrol(table: Table, job: JobRecord, slots: int = 2) -> None:
 def test_nothing_waits() -> None:
     found = ask(table_with())
     assert kinds(found) == ["idle"]
-    assert found.summary == (
-        "0 pilots with 0 slots there: no task waits, so no pilot is needed"
-    )
+    assert found.summary == ("0 pilots with 0 slots there: no task waits, so no pilot is needed")
     assert (found.room, found.wanting) == (4, [])
 
 
@@ -190,9 +188,9 @@ def test_pilots_that_start_make_room() -> None:
         ),
         ({"policy": policy(avoid_sites=("s",))}, "policy", "avoid_sites = s"),
         (
-            {"policy": policy(requirements='Host.Memory > 5 && Site.Name =!= "s"')},
+            {"policy": policy(requirements='Host.Memory > 5 && Site.Name != "s"')},
             "policy",
-            'JobRequirements is false there: Site.Name =!= "s", where Site.Name is "s"',
+            'JobRequirements is false there: Site.Name != "s", where Site.Name is "s"',
         ),
         ({"owner": "eve"}, "users", "it is for tasks of ann, bob only (users)"),
     ],
