@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -112,8 +113,8 @@ def test_a_site_is_removed_when_nothing_is_left_there(place: Place) -> None:
     client.remove_site("lab")
     assert client.site("lab").status == "removed"
     assert set(place.do(lambda: place.ports.cancelled)) == set(jobs)
-    place.do(lambda: [place._handle(JobEnded(job.id, "cancelled")) for job in jobs])
-    place.do(lambda: place._handle(Ticked()))
+    for event in (*(JobEnded(job.id, "cancelled") for job in jobs), Ticked()):
+        place.do(partial(place._handle, event))
     assert names(place) == ["filed"]
 
 

@@ -41,7 +41,7 @@ def explain(ctx: click.Context, bag: str, of: str | None, as_json: bool) -> None
             raise click.UsageError("which site? 'covey site list' has them")
         explain_site(config, of, as_json)
         return
-    task = None if of is None else click.IntRange(min=0).convert(of, None, ctx)
+    task = None if of is None else click.IntRange(min=0)(of, None, ctx)
     client = places.running_client(config)
     number = -1 if task is None else task
     seen = places.find_bag(client or places.reader(config), bag)

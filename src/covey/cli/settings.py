@@ -137,9 +137,9 @@ def page() -> str:
                 )
         lines.append("")
     rows = []
-    for key in config_sites.KEYS.values():
-        default = "needed" if key.name == "driver" else f"`{spell(key.default)}`"
-        rows.append(f"| `{key.name}` | {default} | {key.text} |")
+    for one in config_sites.KEYS.values():
+        default = "needed" if one.name == "driver" else f"`{spell(one.default)}`"
+        rows.append(f"| `{one.name}` | {default} | {one.text} |")
     return "\n".join(lines) + "\n" + SITES_HEAD + "\n".join(rows) + "\n"
 
 
