@@ -28,8 +28,8 @@ COLUMNS = (
     Column("trouble"),
 )
 KEYS_HELP = """Keys are those of [sites.NAME] in covey.toml (docs/configuration.md); the driver's own
-and the environment's have a dot: options.partition=short, environment.SLURM_CONF=/b.conf. An
-empty value removes what was said."""
+and the environment's have a dot: options.partition=short, environment.SLURM_CONF=/b. An empty
+value removes what was said."""
 
 
 @click.group()

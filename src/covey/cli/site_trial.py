@@ -15,6 +15,7 @@ import click
 from covey.cli import formats, places
 from covey.cli.base import Command, json_option, leave, print_json, say, settings
 from covey.cli.purge import seconds_option
+from covey.config_sites import LOCAL
 
 if TYPE_CHECKING:
     from covey.client.client import Client
@@ -34,6 +35,13 @@ WORDS = {
     "ended": "ended",
 }
 _NO_COMMAND = re.compile(r"not found|no such file|exit status 127", re.IGNORECASE)
+_NO_SETTINGS = re.compile(
+    r"configuration|SGE_ROOT|SLURM_CONF|CONDOR_CONFIG|lsf\.conf", re.IGNORECASE
+)
+_NO_WAY = re.compile(
+    r"cannot connect|resolve|connection (refused|timed out|closed)|no route|host key|unreachable",
+    re.IGNORECASE,
+)
 _CREDENTIALS = re.compile(r"credential|permission denied|kerberos|ticket|expired", re.IGNORECASE)
 
 
@@ -82,7 +90,7 @@ def test(name: str, timeout: float, as_json: bool) -> None:
 
 
 def _warn(trial: "TrialView") -> None:
-    if _is_loopback(trial.address):
+    if _is_loopback(trial.address) and trial.site != LOCAL:
         say(f"this server is at {trial.address}: only pilots on this machine can reach it")
 
 
@@ -95,7 +103,7 @@ def _follow(client: "Client", trial: "TrialView", timeout: float, as_json: bool)
         if not as_json:
             for step in trial.steps[shown:]:
                 click.echo(_line(step, began))
-            if trial.trouble and trial.trouble != told and _enrolled(trial) is None:
+            if trial.trouble not in ("", told) and not trial.over and not _enrolled(trial):
                 click.echo(f"{'':>9}  the site: {trial.trouble}")
             told = trial.trouble
             if time.monotonic() > remind and not trial.over:
@@ -172,19 +180,31 @@ def advice(trial: "TrialView") -> Iterator[str]:
 
 
 def _of_submission(trial: "TrialView", reason: str) -> Iterator[str]:
-    site = trial.site
+    site, known = trial.site, False
     if _CREDENTIALS.search(reason):
         yield (
             "credentials are missing or no longer valid where the site's commands run: renew them "
             "(ssh-add, kinit, …), and say where they are: credentials, credential_check"
         )
+        known = True
     if _NO_COMMAND.search(reason):
         yield (
             "the site's commands are not found: with 'host', is that its login node? Else give "
             f"their place: covey site edit {site} environment.PATH=…, or in covey.toml"
         )
+        known = True
+    elif _NO_SETTINGS.search(reason):
+        yield (
+            "its commands do not find their own settings where they run: name these in its "
+            "environment (SLURM_CONF, SGE_ROOT, …), or run them elsewhere: host"
+        )
+        known = True
+    if _NO_WAY.search(reason) or not known:
+        yield (
+            "does this work for the server's user, without a question: "
+            "ssh -o BatchMode=yes HOST true ? (where the site is reached by SSH)"
+        )
     yield f"what is asked of the site: covey site show {site}; try the same there by hand"
-    yield "with 'host': does 'ssh HOST true' work for the server's user, without a password?"
 
 
 def _of_pilot(trial: "TrialView") -> Iterator[str]:

@@ -243,6 +243,16 @@ def test_a_site_that_works(look: Look, source: Fake) -> None:
             ["refused: sbatch: command not found", "environment.PATH", "covey site show lab"],
         ),
         (
+            [("refused", "sbatch: fatal: Could not establish a configuration source")],
+            {},
+            ["SLURM_CONF, SGE_ROOT"],
+        ),
+        (
+            [("refused", "cannot connect to a: Could not resolve hostname a")],
+            {},
+            ["ssh -o BatchMode=yes HOST true"],
+        ),
+        (
             [("refused", "Invalid account")],
             {},
             ["refused: Invalid account", "try the same there by hand"],
