@@ -27,9 +27,9 @@ COLUMNS = (
     Column("from"),
     Column("trouble"),
 )
-KEYS_HELP = """Keys are those of [sites.NAME] in covey.toml (docs/configuration.md). What is the
-driver's or the environment's has a dot: options.partition=short, environment.SLURM_CONF=/b.conf. An empty
-value removes what was said."""
+KEYS_HELP = """Keys are those of [sites.NAME] in covey.toml (docs/configuration.md). What belongs to
+the driver or the environment has a dot: options.partition=short, environment.SGE_ROOT=/opt/sge. An
+empty value removes what was said."""
 
 
 @click.group()
