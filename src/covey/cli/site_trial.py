@@ -4,9 +4,11 @@ The pilot is like any other: it may run a task that waits. When the test is over
 or goes home; whatever happens to this command, the server takes a trial back that waits for a day.
 """
 
+import os
 import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -19,6 +21,7 @@ from covey.config_sites import LOCAL
 
 if TYPE_CHECKING:
     from covey.client.client import Client
+    from covey.core.model import SiteSpec
     from covey.wire import TrialStep, TrialView
 
 POLL_SECONDS = 2.0
@@ -75,7 +78,7 @@ def test(name: str, timeout: float, as_json: bool) -> None:
     finally:  # also with Ctrl-C
         client.end_trial(name, trial.job)
     good = _enrolled(trial) is not None
-    told = [] if good else list(advice(trial))
+    told = [] if good else list(advice(trial, client.site(name).spec))
     if as_json:
         last = trial.steps[-1]
         reached = {"works": good, "step": ENROLLED if good else last.kind, "advice": told}
@@ -159,16 +162,18 @@ def _reason(trial: "TrialView") -> str:
 # -- what to do ----------------------------------------------------------------------------------
 
 
-def advice(trial: "TrialView") -> Iterator[str]:
+def advice(trial: "TrialView", spec: "SiteSpec | None") -> Iterator[str]:
     """Of a trial that did not get as far as a pilot that speaks."""
     kinds, reason = [step.kind for step in trial.steps], _reason(trial)
-    if "started" in kinds:
-        yield from _of_pilot(trial)
-    elif kinds[-1] == "refused" or "submitted" not in kinds:
+    if kinds[-1] == "refused" or kinds == ["asked"]:
         yield from _of_submission(trial, reason)
     elif kinds[-1] in ("ended", "vanished"):
-        yield "it ended before covey saw it run; perhaps it did, for a moment:"
-        yield from _of_pilot(trial)
+        yield _printed(trial, spec)
+        yield "is there a Python 3.6 or later on its nodes? Else: setup ('module load …') or python"
+        yield _way(trial)
+    elif "started" in kinds:
+        yield _way(trial)
+        yield _printed(trial, spec)
     else:
         handle = next((step.text for step in trial.steps if step.kind == "submitted"), "")
         yield (
@@ -180,47 +185,51 @@ def advice(trial: "TrialView") -> Iterator[str]:
 
 
 def _of_submission(trial: "TrialView", reason: str) -> Iterator[str]:
-    site, known = trial.site, False
+    site = trial.site
     if _CREDENTIALS.search(reason):
         yield (
             "credentials are missing or no longer valid where the site's commands run: renew them "
             "(ssh-add, kinit, …), and say where they are: credentials, credential_check"
         )
-        known = True
     if _NO_COMMAND.search(reason):
         yield (
             "the site's commands are not found: with 'host', is that its login node? Else give "
             f"their place: covey site edit {site} environment.PATH=…, or in covey.toml"
         )
-        known = True
     elif _NO_SETTINGS.search(reason):
         yield (
             "its commands do not find their own settings where they run: name these in its "
             "environment (SLURM_CONF, SGE_ROOT, …), or run them elsewhere: host"
         )
-        known = True
-    if _NO_WAY.search(reason) or not known:
-        yield (
-            "does this work for the server's user, without a question: "
-            "ssh -o BatchMode=yes HOST true ? (where the site is reached by SSH)"
-        )
+    if _NO_WAY.search(reason):
+        words = "does this work for the server's user, without a question"
+        yield f"{words}: ssh -o BatchMode=yes HOST true"
     yield f"what is asked of the site: covey site show {site}; try the same there by hand"
 
 
-def _of_pilot(trial: "TrialView") -> Iterator[str]:
-    """It ran, but was not heard."""
+def _way(trial: "TrialView") -> str:
+    """From its pilot to the server."""
     if _is_loopback(trial.address):
-        yield (
+        return (
             f"pilots are told to call {trial.address}, which is every machine's own: let the "
             'server listen for others ([serve] listen = "0.0.0.0" in covey.toml), and restart it'
         )
-    else:
-        yield (
-            f"on a node of the site, can this be reached: curl -k {trial.address}/healthz ? If "
-            "not, a firewall is between, or the name is not known there ([serve] public)"
-        )
-    yield "what the pilot printed is in the folder 'log' of the site's 'directory', there"
-    yield "is there a Python 3.6 or later on its nodes? Else: setup ('module load …') or python"
+    return (
+        f"on a node of the site, can this be reached: curl -k {trial.address}/healthz ? If not, a "
+        "firewall is between, or the name is not known there ([serve] public)"
+    )
+
+
+def _printed(trial: "TrialView", spec: "SiteSpec | None") -> str:
+    """By the pilot: where that is; what it is, if that is here."""
+    folder = (spec.directory if spec is not None else "") or f"~/.covey/sites/{trial.site}"
+    name = f"log/covey-*-{trial.job}.*"
+    if spec is not None and not spec.host:
+        for path in sorted(Path(os.path.expanduser(folder)).glob(name)):
+            last = formats.last_line(path.read_text(errors="replace"))
+            if last:
+                return f"the last that the pilot printed: {last} ({path})"
+    return f"what the pilot printed is there in {folder}/{name}"
 
 
 def _is_loopback(address: str) -> bool:

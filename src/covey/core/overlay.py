@@ -166,7 +166,8 @@ def try_out(turn: Turn, request: RequestId, name: str) -> None:
     if site is None or site.removed:
         turn.refuse(request, Problem.NOT_FOUND, f"there is no site {name}")
         return
-    (id_,) = _submit(turn, site, 1, 1, site.record.spec.wall_seconds, trial=True)
+    spec = site.record.spec  # as large as any: a small one may start where those do not
+    (id_,) = _submit(turn, site, 1, spec.slots, spec.wall_seconds, trial=True)
     turn.when_durable(Replying(request, Tried(id_)))
 
 

@@ -273,7 +273,11 @@ def test_a_site_that_works(look: Look, source: Fake) -> None:
             {},
             ["after it started, ended: exit status 1", "curl -k https://here:1/healthz"],
         ),
-        ([SENT, ("vanished", "")], {}, ["after it was submitted, not listed any more", "log"]),
+        (
+            [SENT, ("vanished", "")],
+            {},
+            ["after it was submitted, not listed any more", "~/.covey/sites/lab/log/covey-*-1-1.*"],
+        ),
     ],
 )
 def test_where_it_fails_and_what_to_do(
@@ -290,6 +294,18 @@ def test_where_it_fails_and_what_to_do(
     assert found["works"] is False
     assert found["step"] == [ASKED, *steps][-1][0]
     assert found["advice"]
+
+
+def test_what_the_pilot_printed_is_shown_if_it_is_here(
+    look: Look, source: Fake, tmp_path: Path
+) -> None:
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "covey-ab-1-1.0.out").write_text("hello\ncovey: there is no python9\n\n")
+    spec = SiteSpec(name="lab", driver="slurm", directory=str(tmp_path))
+    source.held = [_view("lab", spec=spec)]
+    source.trials = [trial(ASKED, SENT, ("ended", "FAILED"), over=True)]
+    ran = look("site", "test", "lab", status=1)
+    assert "the last that the pilot printed: covey: there is no python9 (" in ran.stderr
 
 
 def test_ctrl_c_takes_it_back(look: Look, source: Fake) -> None:

@@ -281,7 +281,7 @@ def end(table: Table, job: JobId) -> list[Any]:
 def test_a_trial_that_waits_is_taken_back() -> None:
     table = table_with()
     job = tried(table)
-    assert [one.id for one in jobs(table)] == [job]
+    assert [(one.id, one.slots) for one in jobs(table)] == [(job, 2)], "as large as any"
     table.later(3600)
     assert not [one for one in table.actions if isinstance(one, CancelJobs)], "nobody needs it"
     did = end(table, job)
