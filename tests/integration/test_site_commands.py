@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.testbed.slurm import Slurm
 
 from tests.integration.test_cli import Place, wait_until
-from tests.testbed.slurm import Slurm
 
 
 @pytest.fixture
@@ -46,10 +46,10 @@ def test_this_machine_is_a_site(place: Place) -> None:
     assert kinds[0] == "asked"
     assert kinds[-1] == "enrolled"
     wait_until(lambda: sites(place)["local"]["pilots"] == 0)
-    assert (
-        "[local] says what may run here"
-        in place.covey("site", "add", "local", "driver=slurm", status=2).stderr
-    )
+    told = place.covey("site", "edit", "local", "slots=3", status=2).stderr
+    assert "[local] says what may run here" in told
+    told = place.covey("site", "add", "local", "driver=slurm", status=1).stderr
+    assert "stands in covey.toml" in told
 
 
 def test_added_sites_stay_and_are_changed_while_the_server_runs(place: Place) -> None:

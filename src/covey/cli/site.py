@@ -228,15 +228,20 @@ def add(name: str, words: tuple[str, ...], file: str | None, as_json: bool) -> N
         raise click.UsageError("what is it? Say KEY=VALUE, such as driver=slurm, or --file FILE")
     table = changed({} if file is None else from_file(file, name), words)
     client = places.client(settings())
-    if any(one.name == name and one.status != "removed" for one in client.sites()):
-        raise click.ClickException(
-            f"there is a site {name}; change it with: covey site edit {name}"
-        )
+    for one in client.sites():
+        if one.name == name and one.status != "removed":
+            raise click.ClickException(f"there is a site {name}{_where_to_change(one)}")
     client.save_site(name, table)
     if as_json:
         print_json(client.site(name))
     else:
         say(f"site {name} is added; try it: covey site test {name}")
+
+
+def _where_to_change(one: "SiteView") -> str:
+    if one.origin == "added":
+        return f"; change it with: covey site edit {one.name}"
+    return ", which stands in covey.toml: change it there"
 
 
 @site.command(cls=Command, short_help="Change a site that was added.", epilog=KEYS_HELP)
