@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, get_args, get_type_hints
 
@@ -91,6 +91,14 @@ def file_system(directory: Path) -> tuple[str, str]:
     """Its kind, and a warning if a store is slow or unsafe there."""
     kind = filesystem.kind(directory)
     return kind, filesystem.warning(directory, kind)
+
+
+def check_site(spec: SiteSpec, found: Mapping[str, plugins.Plugin] | None = None) -> None:
+    """Whether anything could be done with such a site, by what is installed. Raises BadConfig."""
+    if spec.driver == SSH:  # which is a site of its own kind, with a driver for each host
+        ssh.hosts_of(spec)
+    else:
+        plugins.driver_of(spec, plugins.find() if found is None else found)
 
 
 def drivers() -> list[DriverView]:
@@ -208,10 +216,7 @@ class _Parts:
         return Manager(desk, local, lambda spec: plugins.driver_of(spec, self._plugins))
 
     def check_site(self, spec: SiteSpec) -> None:
-        if spec.driver == SSH:  # which is a site of its own kind, with a driver for each host
-            ssh.hosts_of(spec)
-        else:
-            plugins.driver_of(spec, self._plugins)
+        check_site(spec, self._plugins)
 
     def reader(self) -> Reader:
         """One per thread: SQLite's connections are not shared."""
