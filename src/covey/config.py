@@ -103,6 +103,13 @@ class Serve(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     pilot_idle_seconds: Annotated[
         Seconds, Meta(description="A pilot goes home after this long without work.")
     ] = 20.0
+    ssh: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="How SSH to sites is called, such as ssh -F FILE; it must ask nobody.",
+        ),
+    ] = "ssh"
     keep_logs_days: Annotated[
         float,
         Meta(

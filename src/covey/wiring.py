@@ -5,6 +5,7 @@ import io
 import json
 import os
 import secrets
+import shlex
 import sys
 import threading
 import time
@@ -160,6 +161,7 @@ class _Parts:
             sites=_sites(config),
         )
         self._plugins = plugins.find()
+        self._ssh = _ssh(serve_.ssh)
         for spec in config.sites:
             with _told():
                 self.check_site(spec)
@@ -213,7 +215,8 @@ class _Parts:
             whereabouts=lambda: (self.public, self.ca),
             pilot_file=self.pilot_file,
         )
-        return Manager(desk, local, lambda spec: plugins.driver_of(spec, self._plugins))
+        driver_of = lambda spec: plugins.driver_of(spec, self._plugins)  # noqa: E731
+        return Manager(desk, local, driver_of, self._ssh)
 
     def check_site(self, spec: SiteSpec) -> None:
         check_site(spec, self._plugins)
@@ -268,6 +271,14 @@ def _sites(config: Config) -> tuple[SiteSpec, ...]:
     """This machine, unless it is to run no pilots; then the others."""
     here = local_site(config.local.pilots, config.local_slots)
     return ((here,) if config.local.pilots else ()) + config.sites
+
+
+def _ssh(text: str) -> tuple[str, ...]:
+    """The words of the command. Raises BadConfig."""
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise BadConfig(f"serve.ssh = {text!r}: {error}") from error
 
 
 @contextlib.contextmanager

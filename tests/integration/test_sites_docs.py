@@ -28,7 +28,9 @@ def test_every_driver_has_an_example_and_all_its_options(driver: str) -> None:
     section = PAGE.split(f"\n### {driver}\n")[1].split("\n##")[0]
     assert f'driver = "{driver}"' in section
     for option in found.options:
-        assert re.search(rf"^{option.name} = |`{option.name}`", section, re.MULTILINE), option.name
+        assert re.search(rf"^`?{option.name} = |`{option.name}[` ]", section, re.MULTILINE), (
+            option.name
+        )
     shown = set(re.findall(r"`(\w+)`", section.partition("Also ")[2]))
     assert shown <= {option.name for option in found.options}
 
