@@ -412,8 +412,8 @@ def _secrets(path: Path) -> _Secrets:
     """They stay the same over restarts, so that whoever waits for the server is let in again, and
     jobs are found again. Each that is missing is drawn."""
     try:
-        kept = json.loads(path.read_text())
-    except (OSError, ValueError):
+        kept = dict(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
         kept = {}
     drawn = {
         "token": secrets.token_urlsafe(24),

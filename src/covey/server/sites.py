@@ -18,7 +18,7 @@ from covey.core.actions import ReplyMessage, Tried
 from covey.core.errors import BadConfig
 from covey.core.events import SiteRemoved, SiteSaved, SiteStatusRequested, SiteTried, TrialEnded
 from covey.core.model import JobId, Role, SiteSpec, SiteStatus
-from covey.core.state import Site, State
+from covey.core.state import Pilot, Site, State
 from covey.server.asking import Asking, caller_of, deadline, number, order
 from covey.server.auth import MANAGE, SEE, Caller, Needs
 from covey.server.problems import HttpProblem
@@ -70,11 +70,11 @@ class SiteCalls:
     async def all(self, request: Request) -> list[SiteView]:
         state, caller, now = self._state(), caller_of(request), self._asking.clock.now()
         found = [site for site in state.sites.values() if _concerns(caller, site)]
-        return [site_view(state, site, now, caller.may(Role.ADMIN)) for site in found]
+        return site_views(state, found, now, caller.may(Role.ADMIN))
 
     async def one(self, request: Request) -> SiteView:
         caller, now = caller_of(request), self._asking.clock.now()
-        return site_view(self._state(), self._site(request), now, caller.may(Role.ADMIN))
+        return site_views(self._state(), [self._site(request)], now, caller.may(Role.ADMIN))[0]
 
     async def explain(self, request: Request) -> SiteExplanation:
         site, caller = self._site(request), caller_of(request)
@@ -172,11 +172,17 @@ def _concerns(caller: Caller, site: Site) -> bool:
     return caller.may(Role.ADMIN) or not users or caller.owner in users
 
 
-def site_view(state: State, site: Site, now: float, whole: bool) -> SiteView:
-    """With `whole`, also what it is made of."""
+def site_views(state: State, sites_: list[Site], now: float, whole: bool) -> list[SiteView]:
+    """With `whole`, also what they are made of."""
+    pilots: dict[str, list[Pilot]] = {}
+    for one in state.pilots.values():
+        pilots.setdefault(one.record.site, []).append(one)
+    return [_view(state, one, pilots.get(one.record.spec.name, []), now, whole) for one in sites_]
+
+
+def _view(state: State, site: Site, pilots: list[Pilot], now: float, whole: bool) -> SiteView:
     record, spec = site.record, site.record.spec
     jobs = [state.jobs[id_] for id_ in site.jobs]
-    pilots = [one for one in state.pilots.values() if one.record.site == spec.name]
     return SiteView(
         name=spec.name,
         driver=spec.driver,
