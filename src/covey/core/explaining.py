@@ -27,10 +27,10 @@ from covey.core.looking import (
     values_of,
     waiting_kinds,
 )
-from covey.core.model import BagStatus, Need, PilotStatus
+from covey.core.model import BagStatus, Need, PilotStatus, SiteStatus
 from covey.core.rivals import before, behind
-from covey.core.sites import LOCAL
-from covey.core.state import Attempt, Bag, State
+from covey.core.sites import LOCAL, MANUAL
+from covey.core.state import Attempt, Bag, Site, State
 from covey.core.verdicts import (
     ABLE,
     BANNED,
@@ -72,12 +72,12 @@ def hindrance(state: State, bag: Bag) -> str:
 
 def _nobody(state: State, bag: Bag, waiting: Sequence[Need]) -> Reason | None:
     """What can be said without asking any policy."""
-    placing = [site for site in state.sites.values() if site.record.spec.driver != "manual"]
+    placing = [site for site in state.sites.values() if site.record.spec.driver != MANUAL]
     if not state.pilots and placing:
-        failing = [site for site in placing if site.failures > 1 or site.unanswered]
+        failing = {site.record.spec.name: why for site in placing if (why := _failing(site))}
         if len(failing) < len(placing):
             return None  # one is on its way
-        name, problem = failing[0].record.spec.name, failing[0].unanswered or failing[0].problem
+        name, problem = next(iter(failing.items()))
         where = "on this machine" if name == LOCAL else f"at site {name}"
         words = f"pilots do not get to work {where}: {problem}"
         return Reason(kind="no pilot", text=words)
@@ -92,6 +92,12 @@ def _nobody(state: State, bag: Bag, waiting: Sequence[Need]) -> Reason | None:
         return None
     words = f"no pilot that is here has {', '.join(_wants(waiting[0]))} for a task"
     return Reason(kind="resources", text=words)
+
+
+def _failing(site: Site) -> str:
+    if site.record.status is not SiteStatus.ON:
+        return f"it is {site.record.status.value}"
+    return site.unanswered or (site.problem if site.failures > 1 else "")
 
 
 def _wants(need: Need) -> list[str]:
@@ -207,10 +213,12 @@ def _ask_pilots(
     answer.near = nearest(view, verdicts, classes)
     if not pilots:
         answer.sites = explaining_sites.for_bag(state, now, bag)
-    if obvious is not None:
+    if not pilots and answer.sites:
+        answer.reasons.append(_coming(answer.sites))
+    elif obvious is not None:
         answer.reasons.append(obvious)
     elif not pilots:
-        answer.reasons.append(_coming(answer.sites))
+        answer.reasons.append(_coming([]))
     if obvious is not None or not pilots:
         return
     if able:

@@ -259,6 +259,19 @@ def test_a_bag_without_pilots_says_which_sites_could_get_some() -> None:
     assert found.summary.endswith("1 pilot waits to start at s")
 
 
+def test_sites_that_are_not_on_are_told_of_at_once() -> None:
+    table = table_with(site("s"), site("t"))
+    for name in ("s", "t"):
+        table.handle(SiteStatusRequested(table.request(), name, SiteStatus.PAUSED))
+    bag = table.submit(spec(2))
+    state = table.scheduler.state
+    told = explaining.hindrance(state, state.bags[BagId(bag)])
+    assert told == "pilots do not get to work at site s: it is paused"
+    summary = of_bag(table, bag).summary
+    assert "no site can get a pilot for it: s: it is paused: nothing new is started" in summary
+    assert summary.endswith("go on with: covey site resume t")
+
+
 def test_a_bag_that_no_site_can_get_pilots_for() -> None:
     table = table_with(site("s"))
     bag = table.submit(spec(2, need=Need(cores=64)))
