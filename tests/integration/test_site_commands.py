@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.testbed.slurm import Slurm
 
 from tests.integration.test_cli import Place, wait_until
+from tests.testbed.slurm import Slurm
 
 
 @pytest.fixture
@@ -90,7 +90,6 @@ def test_a_site_that_nothing_can_be_done_with_stops_no_other(place: Place) -> No
 # -- a cluster -----------------------------------------------------------------------------------
 
 
-@pytest.mark.slurm
 def test_a_cluster_of_the_file(place: Place, slurm: Slurm) -> None:
     describe(place, slurm)
     told = place.covey("site", "test", "alpha")
@@ -102,7 +101,6 @@ def test_a_cluster_of_the_file(place: Place, slurm: Slurm) -> None:
     assert sites(place)["alpha"]["slots"] > 0
 
 
-@pytest.mark.slurm
 @pytest.mark.parametrize(
     ("more", "step", "told"),
     [
@@ -123,7 +121,6 @@ def test_where_a_trial_fails(
     wait_until(lambda: not sites(place)["alpha"]["waiting"])
 
 
-@pytest.mark.slurm
 def test_ctrl_c_takes_a_trial_back(place: Place, slurm: Slurm) -> None:
     describe(place, slurm, options='{ extra = ["--begin=now+1hour"] }')
     child = place.start("site", "test", "alpha")
@@ -136,7 +133,6 @@ def test_ctrl_c_takes_a_trial_back(place: Place, slurm: Slurm) -> None:
     wait_until(lambda: not sites(place)["alpha"]["waiting"])
 
 
-@pytest.mark.slurm
 def test_a_bag_says_which_sites_could_get_pilots_and_a_site_why_not(
     place: Place, slurm: Slurm
 ) -> None:
@@ -152,7 +148,6 @@ def test_a_bag_says_which_sites_could_get_pilots_and_a_site_why_not(
     assert "1 task of bag 2 cannot go there: a task wants 64 slots; its pilots have 2" in told
 
 
-@pytest.mark.slurm
 def test_a_site_is_drained(place: Place, slurm: Slurm) -> None:
     describe(place, slurm, options='{ extra = ["--begin=now+1hour"] }')
     place.covey("submit", "-p", "i=1..20", "--", "true")

@@ -1,6 +1,5 @@
-"""docs/sites.md, "my laptop plus two clusters, in ten minutes", with a real Slurm and a real Grid
-Engine behind SSH: the page's own settings, as far as these clusters are like those that it tells of.
-"""
+"""docs/sites.md, "my laptop plus two clusters", with a real Slurm and a real Grid Engine behind SSH:
+the page's own settings, as far as these clusters are like those that it tells of."""
 
 import re
 import shlex
@@ -48,8 +47,6 @@ def commands() -> list[list[str]]:
     return [words[1:] for words in lines if words[:1] == ["covey"]]
 
 
-@pytest.mark.slurm
-@pytest.mark.ssh
 def test_the_guide(place: Place, slurm: Slurm, gridengine: GridEngine, sshd: SshHosts) -> None:
     (place.here / "covey.toml").write_text(settings(slurm, gridengine, sshd))
     (place.here / "simulate").write_text("#!/bin/sh\nsleep 0.05\necho $1 of $(hostname)\n")
