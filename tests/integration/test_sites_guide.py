@@ -1,5 +1,5 @@
-"""docs/sites.md, "my laptop plus two clusters", with a real Slurm and a real Grid Engine behind SSH:
-the page's own settings, as far as these clusters are like those that it tells of."""
+"""docs/sites.md, "my laptop plus two clusters", with a real Slurm and Grid Engine behind SSH: the
+page's own settings, as far as these clusters are like those that it tells of."""
 
 import re
 import shlex
@@ -33,6 +33,7 @@ def settings(slurm: Slurm, gridengine: GridEngine, sshd: SshHosts) -> str:
         port = str(probe.getsockname()[1])
     server = server.replace("8300", port).replace("laptop.example.org", "localhost")
     clusters = NOT_HERE.sub("", clusters).replace("slots = 4", "slots = 1")
+    clusters = clusters.replace('"short"', '"main"')  # whose limit is longer
     clusters = re.sub(r"login\.\w\.example\.org", "login", clusters)
     for name, system in (("alpha", slurm), ("beta", gridengine)):
         lines = [f'{key} = "{value}"' for key, value in system.environment.items()]
