@@ -27,6 +27,7 @@ from bench import (
     latency,
     machine,
     memory,
+    overlay,
     policy,
     proc,
     ranks,
@@ -67,6 +68,7 @@ CASES = {
         classad.run, "a policy's requirements and rank, host after host, against classad2"
     ),
     "policy": Case(policy.run, "requests among 50 and 1,000 bags with policies; replication"),
+    "overlay": Case(overlay.run, "how many pilots where: 50 bags, 100 sites, 10,000 pilots"),
     "ranks": Case(ranks.run, "50 bags at once, each with a rank of its own: who ends first?"),
 }
 

@@ -71,7 +71,7 @@ class SiteTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, o
         ),
     ] = ""
     slots: Annotated[
-        int, Meta(ge=1, le=100_000, description="Tasks that a pilot runs at once, at most.")
+        int, Meta(ge=1, le=4096, description="Tasks that a pilot runs at once, at most.")
     ] = 1
     memory: Annotated[
         str, Meta(description="Memory of a pilot, all slots together; empty: nothing is asked for.")
@@ -89,7 +89,7 @@ class SiteTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, o
         ),
     ] = 0.0
     queued: Annotated[
-        int, Meta(ge=1, le=1_000_000, description="Pilots that may wait there, at most.")
+        Most, Meta(description="Pilots that may wait there, at most; 0: any number.")
     ] = 10
     running: Annotated[
         Most, Meta(description="Pilots that may run or wait there, at most; 0: any number.")

@@ -18,6 +18,7 @@ from covey.core.actions import (
     CloseBag,
     CloseChunk,
     EndJob,
+    ForgetSite,
     LeaseChunk,
     PurgeBag,
     RecordEnds,
@@ -30,6 +31,7 @@ from covey.core.actions import (
     SavePilot,
     SavePilotStatus,
     SavePolicy,
+    SaveSite,
 )
 from covey.core.errors import InvalidQuery
 from covey.core.model import (
@@ -45,6 +47,9 @@ from covey.core.model import (
     PilotStatus,
     PolicySpec,
     Segment,
+    SiteRecord,
+    SiteSpec,
+    SiteStatus,
     Verdict,
 )
 from covey.core.space import Axis, Values
@@ -131,7 +136,7 @@ class Twins(RuleBasedStateMachine):
         self.reader = SqliteReader(self.directory / "record.db")
         assert self.memory.open() == self.sqlite.open()
         self.bags: dict[int, Model] = {}
-        self.jobs: list[JobId] = []
+        self.jobs: list[JobRecord] = []
         self.pilots: list[PilotId] = []
         self.lost: list[EndRecord] = []
         self.sequence = 0
@@ -315,15 +320,34 @@ class Twins(RuleBasedStateMachine):
             self.pilots.append(id_)
             self.pending.append(SavePilot(pilot(which, slots=which, recorded=which)))
 
-    @rule(end_one=st.booleans())
-    def change_job(self, end_one: bool) -> None:
-        if end_one and self.jobs:
-            self.pending.append(EndJob(self.jobs.pop(0), 70.5, "why"))
+    @rule(what=st.sampled_from(("begin", "name", "end")), trial=st.booleans())
+    def change_job(self, what: str, trial: bool) -> None:
+        if what == "end" and self.jobs:
+            self.pending.append(EndJob(self.jobs.pop(0).id, 70.5, "why"))
+        elif what == "name" and self.jobs:
+            job = msgspec.structs.replace(self.jobs[-1], handle=f"handle-{self.sequence}")
+            self.jobs[-1] = job
+            self.pending.append(SaveJob(job))
         else:
             self.sequence += 1
-            job = JobRecord(id=JobId(f"j{self.sequence}"), site="s", slots=1, submitted=1.5)
-            self.jobs.append(job.id)
+            id_, size = JobId(f"j{self.sequence}"), self.sequence % 7
+            job = JobRecord(
+                id=id_, site="s", slots=1 + size, submitted=1.5, memory_mb=size, trial=trial
+            )
+            self.jobs.append(job)
             self.pending.append(SaveJob(job))
+
+    @rule(
+        name=st.sampled_from(("a", "b")),
+        status=st.sampled_from((None, *SiteStatus)),
+        queued=st.integers(0, 3),
+    )
+    def change_site(self, name: str, status: SiteStatus | None, queued: int) -> None:
+        if status is None:
+            self.pending.append(ForgetSite(name))
+        else:
+            spec = SiteSpec(name=name, driver="virtual", queued=queued)
+            self.pending.append(SaveSite(SiteRecord(spec=spec, status=status)))
 
     @rule()
     def commit(self) -> None:

@@ -124,6 +124,7 @@ class Bench:
         self.now = 1000.0
         self.requests = 0
         self.open_requests: dict[int, str] = {}
+        self.submitted: set[JobId] = set()  # by any server
         self.restart()
 
     def restart(self) -> None:
@@ -193,7 +194,10 @@ class Bench:
                 case LoadRows():
                     self.rows.append(action)
                 case SubmitPilots(jobs):
-                    self.jobs |= {job.id: None for job in jobs}
+                    ids = {job.id: None for job in jobs}
+                    assert not ids.keys() & self.submitted, "a job was submitted twice"
+                    self.submitted |= ids.keys()
+                    self.jobs |= ids
                 case CancelJobs() | DefineSites():
                     pass
                 case Note():

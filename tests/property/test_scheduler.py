@@ -22,7 +22,10 @@ from covey.core.events import (
     FollowRequested,
     JobEnded,
     JobRefused,
+    JobRequeued,
+    JobStarted,
     JobSubmitted,
+    JobVanished,
     PauseRequested,
     PilotEnrolled,
     PilotLeft,
@@ -31,6 +34,12 @@ from covey.core.events import (
     ResumeRequested,
     RetryRequested,
     SegmentAppended,
+    SiteAnswered,
+    SiteFailed,
+    SiteRemoved,
+    SiteSaved,
+    SiteStatusRequested,
+    SiteTried,
     SyncReceived,
     Ticked,
 )
@@ -45,6 +54,8 @@ from covey.core.model import (
     Rows,
     Rule,
     Segment,
+    SiteSpec,
+    SiteStatus,
 )
 from covey.core.policies import PRESETS
 from covey.core.space import Axis, Range
@@ -143,6 +154,8 @@ SPECS = st.builds(
     st.one_of(st.just(PolicySpec()), POLICIES),
 )
 MOST_BAGS = 6
+MOST_JOBS = 200  # that wait: bags are small, and so are their demands
+JOB_NEWS = (JobSubmitted, JobStarted, JobRefused, JobEnded, JobRequeued, JobVanished)
 CHANGES: tuple[Callable[[RequestId, BagId], Event], ...] = (
     CancelRequested,
     CloseRequested,
@@ -280,15 +293,46 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert remembered(self.bench.scheduler) == known
 
     @precondition(lambda self: self.bench.jobs)
-    @rule(data=st.data(), kind=st.sampled_from((JobSubmitted, JobRefused, JobEnded)))
+    @rule(data=st.data(), kind=st.sampled_from(JOB_NEWS))
     def site_speaks(self, data: st.DataObject, kind: type) -> None:
+        """The truth, or not."""
         job = data.draw(st.sampled_from(list(self.bench.jobs)))
-        if kind is JobSubmitted:
-            self.bench.handle(JobSubmitted(job))
+        if kind in (JobSubmitted, JobStarted):
+            self.bench.handle(kind(job))
             return
-        del self.bench.jobs[job]
+        if kind in (JobRefused, JobEnded):
+            del self.bench.jobs[job]
         self.bench.handle(kind(job, "so it is"))
         self.bench.handle(kind(job, "it says so twice"))
+
+    @rule(name=st.sampled_from(("local", "near", "far")), away=st.booleans())
+    def site_answers_or_not(self, name: str, away: bool) -> None:
+        self.bench.handle(SiteFailed(name, "away") if away else SiteAnswered(name))
+
+    @rule(
+        name=st.sampled_from(("local", "near", "far")),
+        what=st.sampled_from(("save", "save", "remove", "try", *SiteStatus)),
+        limit=st.integers(0, 2),
+        users=st.sampled_from(((), ("ann",))),
+    )
+    def administer(self, name: str, what: str, limit: int, users: tuple[str, ...]) -> None:
+        request = self.bench.request("site")
+        spec = SiteSpec(
+            name=name, driver="virtual", slots=2, queued=limit, per_user=limit, users=users
+        )
+        event: Event
+        match what:
+            case "save":
+                event = SiteSaved(request, spec)
+            case "remove":
+                event = SiteRemoved(request, name)
+            case "try":
+                event = SiteTried(request, name)
+            case _:
+                event = SiteStatusRequested(request, name, SiteStatus(what))
+        self.bench.handle(event)
+        waiting = [job for job in self.bench.scheduler.state.jobs.values() if not job.running]
+        assert len(waiting) <= MOST_JOBS
 
     # -- pilots ----------------------------------------------------------------------------
 
@@ -471,7 +515,11 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert sum(row.outcome == OK for row in results) == view.done
 
     def let_them_end(self) -> None:
-        """Owners close what is open, ask for nothing special, and resume what is paused."""
+        """Owners close what is open, ask for nothing special, and resume what is paused. Sites let
+        everybody in."""
+        for name in ("near", "far"):
+            spec = SiteSpec(name=name, driver="virtual", queued=1)
+            self.bench.handle(SiteSaved(self.bench.request("site"), spec))
         for id_ in list(self.bench.scheduler.state.bags):
             request = self.bench.request("policy")
             self.bench.handle(PolicyRequested(request, id_, PolicySpec()))

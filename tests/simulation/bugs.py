@@ -270,7 +270,7 @@ def sends_tasks_of_a_paused_bag(
     bag.status = BagStatus.RUNNING
 
 
-@bug((dispatch, "weight"))
+@bug((dispatch, "weight_on"))
 def takes_every_task_for_a_small_one(right: Callable[..., int], *_: object) -> int:
     return 1
 

@@ -4,6 +4,7 @@ import pytest
 
 from covey.sim.report import failure
 from covey.sim.world import run
+from tests.simulation import site_bugs
 from tests.simulation.bugs import BUGS, WORDS
 
 WORLDS = 150
@@ -26,3 +27,4 @@ def test_bug_is_found(name: str) -> None:
 
 def test_there_are_enough() -> None:
     assert len(BUGS) >= 8
+    assert {name for name in BUGS if hasattr(site_bugs, name)}

@@ -86,7 +86,7 @@ def test_sizes(text: str, megabytes: int) -> None:
         ({"memory": "2G", "all_memory": "1G"}, ["all_memory is less than the memory of one pilot"]),
         ({"slots": 0}, ["slots = 0"]),
         ({"slots": "many"}, ["slots = 'many'", "int"]),
-        ({"queued": 0}, ["queued = 0"]),
+        ({"queued": -1}, ["queued = -1"]),
         ({"interval": 0}, ["interval = 0"]),
         ({"host": "-oProxyCommand=x"}, ["host = '-oProxyCommand=x'"]),
         ({"host": "a b"}, ["host = 'a b'"]),

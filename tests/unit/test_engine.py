@@ -2,7 +2,7 @@
 
 from covey.core.actions import LoadRows, Note, Refuse, Reply, SaveBag, Submitted, Write
 from covey.core.events import BagSubmitted, Committed, Ticked
-from covey.core.model import BagId, JobRecord, RequestId, Settings
+from covey.core.model import BagId, JobRecord, RequestId, Settings, SiteSpec
 from covey.engine import REOPEN_SECONDS, Engine
 from covey.ports import CommitFailed, OpenFailed, StoreOpened
 from tests.unit.core.table import EMPTY, spec
@@ -54,8 +54,14 @@ class World:
     def unavailable(self, request: RequestId | None, reason: str) -> None:
         self.calls.append(("unavailable", request))
 
-    def submit(self, job: JobRecord) -> None:
-        self.calls.append(job)
+    def define(self, sites: tuple[SiteSpec, ...]) -> None:
+        self.calls.append(("define", len(sites)))
+
+    def submit(self, jobs: tuple[JobRecord, ...]) -> None:
+        self.calls.append(jobs)
+
+    def cancel(self, jobs: tuple[JobRecord, ...]) -> None:
+        self.calls.append(jobs)
 
     def watch(self, jobs: tuple[JobRecord, ...]) -> None:
         self.calls.append(("watch", len(jobs)))
@@ -76,7 +82,7 @@ def test_nothing_is_served_before_the_store_is_open() -> None:
     world.engine.handle(SUBMIT)
     assert world.take() == ["open", ("unavailable", 1)]
     world.engine.handle(StoreOpened(EMPTY))
-    assert world.take() == [("watch", 0)]
+    assert world.take() == [("define", 0), ("watch", 0)]
     assert not world.engine.trouble
 
 

@@ -151,6 +151,7 @@ POLICY: dict[str, Key] = {
     "tail": Key(ExpressionOf(), "Whether the bag is in its tail (TailCondition)."),
     "sticky_tail": Key(Flag(), "Once in its tail, the bag stays there."),
     "max_replicas": Key(ExpressionOf(1), "Attempts of a task at a time, at most. Default: 2."),
+    "grid": Key(ExpressionOf(), "Whether a site may have pilots for the bag (GridPolicy)."),
     "only_sites": Key(NamesOf(), f"Run there only: {_SITES}."),
     "avoid_sites": Key(NamesOf(), f"Never run there: {_SITES}."),
     "only_hosts": Key(NamesOf(), f"Run there only: {_HOSTS}."),

@@ -27,6 +27,7 @@ MEANT = {
     "gpu": "gpus", "limit": "time", "walltime": "time", "timeout": "time", "max": "count",
     "jobrequirements": "requirements", "replicationrequirements": "replication",
     "tailcondition": "tail", "maxreplicas": "max_replicas", "replicas": "max_replicas",
+    "gridpolicy": "grid",
     "sites": "only_sites", "hosts": "only_hosts", "priority": "rank",
 }  # fmt: skip
 

@@ -179,8 +179,8 @@ def set_(words: tuple[str, ...], file: str | None, as_json: bool) -> None:
     are out stay where they are.
 
     Keys: preset, requirements, rank, concurrency, deadline, replication, tail, sticky_tail,
-    max_replicas, only_sites, avoid_sites, only_hosts, avoid_hosts, failover_sites; lists have
-    commas. An empty value removes what was said. Attributes' names are keys, too: Rank=….
+    max_replicas, grid, only_sites, avoid_sites, only_hosts, avoid_hosts, failover_sites; lists
+    have commas. An empty value removes what was said. Attributes' names are keys, too: Rank=….
 
     \b
     covey policy set 3 preset=fast-tail

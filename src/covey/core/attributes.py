@@ -11,14 +11,15 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from covey.classad import Ad
-from covey.core import history
-from covey.core.fitting import serves, weight
-from covey.core.model import BagStatus, History, PilotStatus
+from covey.core import history, sites
+from covey.core.fitting import admits, weight
+from covey.core.model import BagStatus, History, PilotStatus, SiteSpec
 from covey.core.state import Attempt, Bag, Host, Pilot, State, Value
 
 ALL = frozenset("*")
 NEVER = 1e9  # seconds since something that has not happened, or until something that will not
 Names: TypeAlias = frozenset[str]
+_NO_SITE = SiteSpec(name="", driver="", wall_seconds=0.0)
 
 
 class Attribute(NamedTuple):
@@ -133,8 +134,28 @@ PILOT = (
 )
 SITE = (
     Attribute("Name", "the site's name", lambda s, t, n: n),
+    Attribute("Driver", "what kind of site it is", lambda s, t, n: _spec(s, n).driver),
+    Attribute("Price", "what its owners take for it", lambda s, t, n: _spec(s, n).price),
+    Attribute(
+        "Failover",
+        "whether it is only for tasks that failed elsewhere",
+        lambda s, t, n: _spec(s, n).failover,
+    ),
+    Attribute("MaxWall", "seconds that a pilot may live there", lambda s, t, n: _wall(_spec(s, n))),
+    Attribute(
+        "PilotSlots", "slots that a pilot there has, at most", lambda s, t, n: _spec(s, n).slots
+    ),
     Attribute("Pilots", "pilots that are there now", lambda s, t, n: sum(1 for _ in _at(s, n))),
     Attribute("Slots", "their slots", lambda s, t, n: sum(p.record.slots for p in _at(s, n))),
+    Attribute(
+        "Waiting", "pilots that wait in its queue", lambda s, t, n: _jobs(s, n, running=False)
+    ),
+    Attribute(
+        "Running", "pilots that have left its queue", lambda s, t, n: _jobs(s, n, running=True)
+    ),
+    Attribute(
+        "FreePilots", "pilots that could be started there now", lambda s, t, n: _free(s, t, n)
+    ),
     Attribute(
         "RunningJobs", "tasks there now", lambda s, t, n: sum(len(p.attempts) for p in _at(s, n))
     ),
@@ -306,6 +327,26 @@ def _at(state: State, site: str) -> Iterator[Pilot]:
     return (one for one in _here(state) if one.record.site == site)
 
 
+def _spec(state: State, site: str) -> SiteSpec:
+    """Of a place where only people start pilots, one that says nothing."""
+    known = state.sites.get(site)
+    return known.record.spec if known is not None else _NO_SITE
+
+
+def _wall(spec: SiteSpec) -> float:
+    return spec.wall_seconds or NEVER
+
+
+def _jobs(state: State, site: str, *, running: bool) -> int:
+    known = state.sites.get(site)
+    return sum(state.jobs[id_].running is running for id_ in known.jobs) if known else 0
+
+
+def _free(state: State, now: float, site: str) -> int:
+    known = state.sites.get(site)
+    return sites.room(state, now, known) if known is not None else 0
+
+
 def _bags_of(state: State, owner: str) -> Iterator[Bag]:
     alive = (BagStatus.RUNNING, BagStatus.PAUSED)
     return (b for b in state.bags.values() if b.spec.owner == owner and b.status in alive)
@@ -334,7 +375,7 @@ def _can_have(state: State, now: float, pilot: Pilot, bag: Bag) -> bool:
     record, policy = pilot.record, bag.policy.spec
     ban = host_of(state, pilot).history.bans.get(bag.spec.owner)
     return (
-        serves(record, bag)
+        admits(state, record, bag)
         and (not policy.only_sites or record.site in policy.only_sites)
         and record.site not in policy.avoid_sites
         and (not policy.only_hosts or record.host in policy.only_hosts)
@@ -446,4 +487,4 @@ def add_replicas(
 
 def can_see(state: State, bag: Bag) -> Iterator[Pilot]:
     """Pilots whose owner lets them run the bag's tasks."""
-    return (pilot for pilot in state.pilots.values() if serves(pilot.record, bag))
+    return (pilot for pilot in state.pilots.values() if admits(state, pilot.record, bag))

@@ -24,7 +24,7 @@ from itertools import islice
 
 from covey.core import matching
 from covey.core.actions import Note
-from covey.core.fitting import serves, weight
+from covey.core.fitting import admits, weight
 from covey.core.model import Ban, PilotStatus
 from covey.core.state import Bag, Pilot, Rest, State, Tally
 from covey.core.turn import Turn
@@ -181,7 +181,7 @@ def others_can(state: State, now: float, pilot: Pilot, bag: Bag) -> bool:
         if (
             other is not pilot
             and other.status is PilotStatus.ACTIVE
-            and serves(other.record, bag)
+            and admits(state, other.record, bag)
             and not withheld(state, other, bag)
             and any(weight(need, other.record) for need in bag.needs)
             and (bag.policy.plain or _lets(state, now, other, bag))

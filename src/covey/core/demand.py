@@ -7,10 +7,14 @@ thousand. As long as nothing is measured each task wants a slot; that is what th
 for.
 
 What there is covers the rows, the pickiest first: pilots, then jobs that wait at sites, grouped by
-what they can hold. A pilot whose time is over too soon for a class covers none of it. What is left
-of the rows is missing; what is left of the waiting jobs is surplus.
+what they can hold. A pilot whose time is over too soon for a class covers none of it, and one that
+stands idle covers nothing that it has been offered and has not taken. What is left of the rows is
+missing; what is left of the waiting jobs is surplus. Jobs that have waited for long, or of whose
+site nothing is heard, cover last: what only they cover is *late*, and may be started elsewhere.
 """
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -18,11 +22,12 @@ from msgspec import Struct
 
 from covey.core.fitting import weight
 from covey.core.model import BagStatus, Need, PilotStatus
-from covey.core.state import Bag, Job, State
+from covey.core.state import Bag, Job, Pilot, State
 
 WORTH_SECONDS = 10.0  # of work that make a slot worth a pilot
-UNITS = 60.0  # lifetimes are told apart in minutes
-AGES = 12  # … up to so many, and then by doubling
+OFFERED_SECONDS = 2.0  # in which whoever stands idle has been offered what waits
+LATE_SECONDS = 120.0  # of waiting, after which a job is not counted on any more
+_HERE = (PilotStatus.ACTIVE, PilotStatus.SUSPECTED)
 
 
 class Shape(NamedTuple):
@@ -39,12 +44,15 @@ class Shape(NamedTuple):
 
 
 class Supply(Struct, eq=False):
-    """Slots of one shape: those that stand free, those at work, those that wait at their site."""
+    """Slots of one shape: free ones, those that stand idle though there is work, those at work,
+    those that wait at their site, and those that have waited there for long."""
 
     shape: Shape
     free: float = 0.0
+    idle: float = 0.0
     busy: float = 0.0
     queued: float = 0.0
+    late: float = 0.0
 
 
 class Row(Struct, eq=False):
@@ -55,8 +63,10 @@ class Row(Struct, eq=False):
     need: Need
     tasks: float
     seconds: float  # that one takes; 0: not known
+    rescue: bool = False  # they have failed everywhere else
+    offered: bool = False  # whoever stands idle has been offered them
     missing: float = 0.0  # tasks that nothing there is will take
-    sites: list[str] = []  # where pilots for it may be started
+    late: float = 0.0  # … that are left to jobs which wait for long
 
     @property
     def in_time(self) -> float:
@@ -69,26 +79,35 @@ class Row(Struct, eq=False):
         return self.need.limit_seconds or self.seconds
 
 
-def rows(state: State) -> list[Row]:
-    found = []
+def rows(state: State, now: float) -> list[Row]:
+    found: list[Row] = []
     for bag in state.bags.values():
-        if bag.status is not BagStatus.RUNNING:
+        if not bag.unsent() and not (bag.overdue and bag.status is BagStatus.RUNNING):
+            bag.wanting = float("inf")
             continue
-        if not bag.unsent() and not bag.overdue:
-            continue
+        bag.wanting = min(bag.wanting, now)
+        old = now - bag.wanting >= OFFERED_SECONDS
         for kind, tasks in enumerate(_waiting(bag)):
             if tasks:
-                times = bag.times[kind]
-                seconds = max(times.mean, 1e-3) if times.count else 0.0
-                found.append(Row(bag, kind, bag.needs[kind], tasks, seconds))
+                sent = bool(bag.ready[kind]) or bag.next < bag.mark or bool(bag.overdue)
+                found.append(_row(bag, kind, tasks, offered=old and sent))
+        if bag.rescue:
+            for kind, tasks in sorted(Counter(map(bag.class_of, bag.rescue)).items()):
+                found.append(_row(bag, kind, tasks, offered=old, rescue=True))
     return found
+
+
+def _row(bag: Bag, kind: int, tasks: int, *, offered: bool, rescue: bool = False) -> Row:
+    times = bag.times[kind]
+    seconds = max(times.mean, 1e-3) if times.count else 0.0
+    return Row(bag, kind, bag.needs[kind], tasks, seconds, rescue, offered)
 
 
 def _waiting(bag: Bag) -> list[int]:
     """By class. Numbers that are not sorted yet are taken to be like those that are."""
     found = [len(ready) for ready in bag.ready] or [0]
-    for task in (*bag.overdue, *bag.rescue):
-        found[bag.class_of(task)] += 1
+    for task in bag.overdue:
+        found[bag.live[task][0].kind] += 1  # as it was sent
     unsorted = bag.total - bag.next + len(bag.parked) + len(bag.aside)
     sorted_ = sum(found)
     if not sorted_ or len(found) == 1:
@@ -97,100 +116,150 @@ def _waiting(bag: Bag) -> list[int]:
     return [tasks + -(-unsorted * tasks // sorted_) for tasks in found]
 
 
-def supplies(state: State, now: float) -> dict[Shape, Supply]:
-    found: dict[Shape, Supply] = {}
-    for pilot in state.pilots.values():
-        if pilot.status is not PilotStatus.ACTIVE or now >= pilot.until:
+# -- what there is ---------------------------------------------------------------------------
+
+
+class Lives:
+    """Lifetimes are told apart only as far as some row does: the longest life that a pilot is
+    good for."""
+
+    def __init__(self, found: Iterable[Row]) -> None:
+        self._wanted = [0.0, *sorted({row.life for row in found if row.life})]
+
+    def __call__(self, seconds: float) -> float:
+        return self._wanted[max(0, bisect_right(self._wanted, seconds) - 1)]
+
+
+def supplies(state: State, now: float, lives: Lives) -> dict[Shape, Supply]:
+    found: dict[tuple[object, ...], Supply] = {}
+    hungry = state.hungry
+    for id_, pilot in state.pilots.items():
+        if pilot.status not in _HERE or now >= pilot.until:
             continue
         record = pilot.record
-        shape = Shape(
+        shape = (
             record.site,
             record.slots,
             record.memory_mb,
             record.disk_mb,
             record.gpus,
             record.owner,
-            _rounded(pilot.until - now),
+            lives(pilot.until - now),
         )
         one = found.get(shape)
         if one is None:
-            one = found[shape] = Supply(shape)
-        idle = record.slots - pilot.load
-        one.free += max(idle, 0)
-        one.busy += record.slots - max(idle, 0)
+            one = found[shape] = Supply(Shape(*shape))
+        free, busy = _at_hand(pilot)
+        one.busy += busy
+        if id_ in hungry:
+            one.idle += free
+        else:
+            one.free += free
     for job in state.jobs.values():
-        if _is_to_come(state, job):
-            shape = shape_of(job)
+        if job.pilot is None and is_to_come(state, job):
+            shape = shape_of(job, lives)
             one = found.setdefault(shape, Supply(shape))
-            one.queued += shape.slots
-    return found
+            if is_late(state, job, now):
+                one.late += job.record.slots
+            else:
+                one.queued += job.record.slots
+    return {one.shape: one for one in found.values()}
 
 
-def shape_of(job: Job) -> Shape:
+def _at_hand(pilot: Pilot) -> tuple[int, int]:
+    """Slots of a pilot that stand free, and that are at work. One that wants nothing more is about
+    to end; what one has of which we wait to hear it is taken to be at work."""
+    slots, load = pilot.record.slots, pilot.load
+    if pilot.resync:
+        return 0, slots
+    if not pilot.last:
+        return slots, 0
+    if not pilot.want:
+        return 0, 0
+    busy = min(load, slots)
+    return min(slots - busy, max(0, pilot.want - load)), busy
+
+
+def shape_of(job: Job, lives: Lives) -> Shape:
     one = job.record
-    life = _rounded(one.wall_seconds) if one.wall_seconds else float("inf")
+    life = lives(one.wall_seconds or float("inf"))
     return Shape(one.site, one.slots, one.memory_mb, one.disk_mb, one.gpus, "", life)
 
 
-def _is_to_come(state: State, job: Job) -> bool:
+def is_to_come(state: State, job: Job) -> bool:
     """Whether its pilot will, as far as we know, enrol. A pilot that has left will not come back,
     though its job may still be listed."""
-    return job.pilot is None and not job.cancelled and not job.record.trial
+    expected = job.pilot is None and not job.cancelled and not job.vanished
+    return expected and not job.record.trial and job.record.site in state.sites
 
 
-def _rounded(seconds: float) -> float:
-    """Down, to few different values."""
-    units = seconds // UNITS
-    if units < AGES or units == float("inf"):
-        return units * UNITS
-    power = AGES
-    while power * 2 <= units:
-        power *= 2
-    return power * UNITS
+def is_late(state: State, job: Job, now: float) -> bool:
+    """It has waited for long, or nobody knows what has become of it."""
+    return now - job.since >= LATE_SECONDS or bool(state.sites[job.record.site].unanswered)
 
 
-def cover(found: list[Row], supply: Iterable[Supply], serves: "Serves") -> None:
+# -- what covers what --------------------------------------------------------------------------
+
+
+class Serves(NamedTuple):
+    """Whether pilots at a site run tasks of a row, as far as bags and sites say: by bag and whether
+    its tasks have failed everywhere else."""
+
+    allowed: dict[tuple[int, bool], dict[str, bool]]
+
+    def sites(self, row: Row) -> dict[str, bool]:
+        return self.allowed[row.bag.id, row.rescue]
+
+    def strange(self, row: Row, site: str) -> bool:
+        """Somebody started it by hand, at a site that is none of ours."""
+        return not row.rescue or site in row.bag.policy.spec.failover_sites
+
+
+def cover(found: list[Row], supply: Iterable[Supply], serves: Serves) -> None:
     """Takes away from the supply what the rows use, and tells them what is missing."""
     able: list[tuple[int, int, Row, list[tuple[Supply, int]]]] = []
     supply = list(supply)
+    weights: dict[Need, list[tuple[Supply, int]]] = {}  # many rows need the same
     for number, row in enumerate(found):
-        fitting = []
-        for one in supply:
-            taken = weight(row.need, one.shape)
-            if taken and one.shape.life >= row.life and serves(row, one.shape):
-                fitting.append((one, taken))
+        if row.need not in weights:
+            all_ = ((one, weight(row.need, one.shape)) for one in supply)
+            weights[row.need] = [one for one in all_ if one[1]]
+        life, served = row.life, serves.sites(row)
+        fitting = [
+            one
+            for one in weights[row.need]
+            if (shape := one[0].shape).life >= life
+            and (served[shape.site] if shape.site in served else serves.strange(row, shape.site))
+            and (not shape.owner or shape.owner == row.bag.spec.owner)
+        ]
         able.append((len(fitting), number, row, fitting))
     able.sort(key=lambda one: one[:2])
     for _, _, row, fitting in able:
-        row.missing = _covered(row, fitting)
+        _cover(row, fitting)
 
 
-def _covered(row: Row, fitting: list[tuple[Supply, int]]) -> float:
+def _cover(row: Row, fitting: list[tuple[Supply, int]]) -> None:
     left = row.tasks
     ready = max(1.0, row.in_time)  # tasks that a place with nothing to do takes
     for one, taken in fitting:
         left, one.free = _use(left, one.free, taken, ready)
+        if not row.offered:
+            left, one.idle = _use(left, one.idle, taken, ready)
     if row.in_time:
         for one, taken in fitting:
             left, one.busy = _use(left, one.busy, taken, row.in_time)
+    open_ = held = left
     for one, taken in fitting:
         left, one.queued = _use(left, one.queued, taken, ready)
-    return left
+    for one, taken in fitting:  # kept, in case that they come first
+        held, one.late = _use(held, one.late, taken, ready)
+    row.late = min(left, open_ - held)
+    row.missing = left - row.late
 
 
 def _use(tasks: float, slots: float, taken: int, each: float) -> tuple[float, float]:
     """What is left of both."""
-    places = slots / taken
-    used = min(places, tasks / each)
+    if tasks <= 0.0 or slots <= 0.0:
+        return tasks, slots
+    used = min(slots / taken, tasks / each)
     return max(0.0, tasks - used * each), slots - used * taken
-
-
-class Serves(NamedTuple):
-    """Whether pilots of this shape run tasks of this row, as far as bags and sites say."""
-
-    allowed: dict[tuple[int, str], bool]
-
-    def __call__(self, row: Row, shape: Shape) -> bool:
-        if shape.owner not in ("", row.bag.spec.owner):
-            return False
-        return self.allowed.get((row.bag.id, shape.site), True)

@@ -9,7 +9,7 @@ wait, the lowest number first, then running ones that may run twice (`offers`).
 from collections.abc import Iterator
 
 from covey.core import blame, matching, ranking
-from covey.core.fitting import held_of, serves, weight
+from covey.core.fitting import admits, held_of, weight_on
 from covey.core.lookahead import reserve
 from covey.core.model import AttemptId, BagId, BagStatus, PilotId, PilotStatus, TaskNumber
 from covey.core.ranking import has_work
@@ -102,8 +102,11 @@ def _take_from(
     turn: Turn, pilot: Pilot, candidate: Candidate, enough: int, limit: int, taken: list[Attempt]
 ) -> None:
     bag = candidate.bag
+    if _is_reserve(turn.state, pilot):
+        _rescue(turn, pilot, bag, enough, limit, taken)
+        return
     weights = [
-        weight(need, pilot.record) if candidate.match(kind) is not None else 0
+        weight_on(need, pilot, turn.now) if candidate.match(kind) is not None else 0
         for kind, need in enumerate(bag.needs)
     ]
     if bag.overdue:
@@ -174,13 +177,19 @@ def _take_again(
             break
         match = may_have(turn, pilot, bag, task, alike)
         kind = bag.live[task][0].kind
-        slots = weight(bag.needs[kind], pilot.record)
+        slots = weight_on(bag.needs[kind], pilot, turn.now)
         if match is not None and slots and _room_for(slots, pilot, enough):
             del tasks[task]
             attempt = _send(turn, pilot, bag, TaskNumber(task), kind, slots, match)
             attempt.replica = True
             bag.replicas += 1
             taken.append(attempt)
+
+
+def _is_reserve(state: State, pilot: Pilot) -> bool:
+    """Whether its site is only for tasks that failed elsewhere."""
+    spec = state.guarded.get(pilot.record.site) if state.guarded else None
+    return spec is not None and spec.failover
 
 
 def _may_rescue(pilot: Pilot, bag: Bag) -> bool:
@@ -194,7 +203,7 @@ def _rescue(
     says of it otherwise."""
     for task in list(bag.rescue):
         kind = bag.class_of(task)
-        slots = weight(bag.needs[kind], pilot.record)
+        slots = weight_on(bag.needs[kind], pilot, turn.now)
         if pilot.load >= enough or len(pilot.attempts) >= limit:
             break
         if slots and _room_for(slots, pilot, enough):
@@ -277,7 +286,9 @@ def _suits(turn: Turn, bag: Bag | None, kind: int, idle: list[Pilot]) -> bool:
 
 
 def _could(turn: Turn, pilot: Pilot, bag: Bag, kind: int) -> bool:
-    if not serves(pilot.record, bag) or not weight(bag.needs[kind], pilot.record):
+    if not admits(turn.state, pilot.record, bag) or _is_reserve(turn.state, pilot):
+        return False
+    if not weight_on(bag.needs[kind], pilot, turn.now):
         return False
     if blame.withheld(turn.state, pilot, bag):
         return False

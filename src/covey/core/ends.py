@@ -34,7 +34,7 @@ from covey.core.model import (
     TaskNumber,
     Verdict,
 )
-from covey.core.state import Attempt, Bag, Forgetting, Pilot
+from covey.core.state import Attempt, Bag, Forgetting, Pilot, State
 from covey.core.transitions import step
 from covey.core.turn import Turn
 from covey.pilot.messages import (
@@ -187,7 +187,7 @@ def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, expected: bool) -> Verd
     if _is_awaited(bag, task):
         if final:
             bag.offers.pop(task, None)
-    elif final and _has_last_chance(bag, task, end.outcome):
+    elif final and _has_last_chance(turn.state, bag, task, end.outcome):
         bag.doubt.discard(task)
         bag.overdue.pop(task, None)
         if task not in bag.live:  # else when the one past its deadline has ended, too
@@ -221,18 +221,22 @@ def _is_awaited(bag: Bag, task: TaskNumber) -> bool:
     return any(not one.expired or not bag.spec.idempotent for one in attempts)
 
 
-def _has_last_chance(bag: Bag, task: TaskNumber, outcome: str) -> bool:
+def _has_last_chance(state: State, bag: Bag, task: TaskNumber, outcome: str) -> bool:
     """On a fail-over site, once."""
-    return outcome in OWN_FAILURES and fails_over(bag) and task not in bag.rescued
+    return outcome in OWN_FAILURES and fails_over(state, bag) and task not in bag.rescued
 
 
-def fails_over(bag: Bag) -> bool:
-    return bag.spec.idempotent and bool(bag.policy.spec.failover_sites)
+def fails_over(state: State, bag: Bag) -> bool:
+    """Whether one of the sites that it names for that lets its owner in."""
+    if not bag.spec.idempotent:
+        return False
+    guarded = (state.guarded.get(name) for name in bag.policy.spec.failover_sites)
+    return any(one is None or not one.users or bag.spec.owner in one.users for one in guarded)
 
 
-def restore_last_chances(bag: Bag) -> None:
+def restore_last_chances(state: State, bag: Bag) -> None:
     """Of tasks that had failed too often before the server started: they have or had theirs."""
-    if fails_over(bag):
+    if fails_over(state, bag):
         spec = bag.spec
         bag.rescued |= BitMap(task for task, count in bag.tries.items() if count > spec.retries)
         late = (task for task, count in bag.overtimes.items() if count > spec.overtimes)

@@ -6,23 +6,25 @@ Everything is a function of the state and the time; asking changes nothing. What
 see of other owners' bags is left out: `owner` is whose bags are told of, None: everybody's.
 """
 
+import math
 from collections.abc import Iterator
-from typing import TypeAlias
 
 from covey.classad import unparse
-from covey.core import demand, suiting
-from covey.core.demand import Row, Serves
+from covey.core import demand, sites, suiting
+from covey.core.demand import Lives, Row, Serves
 from covey.core.findings import Chance, Limit, Reason, SiteAnswer, Wanting
+from covey.core.fitting import weight
 from covey.core.looking import Case, View, parts
 from covey.core.model import PilotStatus, SiteSpec, SiteStatus
-from covey.core.sites import MANUAL
+from covey.core.policies import GRID
+from covey.core.sites import MANUAL, MOST_WAITING
 from covey.core.state import Bag, Job, Pilot, Site, State
+from covey.core.suiting import Allowed, Size
 
 FEW = 3  # parts of a policy that are named
 ABLE = "able"
-Allowed: TypeAlias = dict[tuple[int, str], bool]  # by bag and site
 # Expressions that may keep a bag from a site, by their attribute's name.
-_DECIDING = ("GridPolicy", "JobRequirements")
+_DECIDING = (GRID, "JobRequirements")
 
 
 def of_site(state: State, now: float, site: Site, owner: str | None = None) -> SiteAnswer:
@@ -39,16 +41,14 @@ def of_site(state: State, now: float, site: Site, owner: str | None = None) -> S
         pilots=len(pilots),
         slots=sum(pilot.record.slots for pilot in pilots),
         busy=sum(min(pilot.load, pilot.record.slots) for pilot in pilots),
-        room=0,
+        room=sites.room(state, now, site),
     )
-    if not answer.reasons:
-        answer.room = max(0, min(limit.left for limit in limits))
     found, allowed = _covered(state, now)
     seen = [row for row in found if owner is None or row.bag.spec.owner == owner]
     answer.wanting = [_wanting(state, now, site, row, allowed) for row in seen]
     able = [one for one in answer.wanting if one.kind == ABLE]
-    if any(one.missing for one in able):
-        answer.reasons += _reached(site, limits)
+    if any(one.missing for one in able) and not answer.reasons:
+        answer.reasons += _reached(state, site, answer, able)
     answer.reasons += _no_demand(state, site, answer, len(found) - len(seen))
     answer.summary = _summary(answer)
     return answer
@@ -65,9 +65,9 @@ def _pilots(state: State, site: Site) -> list[Pilot]:
 
 def _covered(state: State, now: float) -> tuple[list[Row], Allowed]:
     """What waits, and what of it nothing there is will take; and what may go where."""
-    found = demand.rows(state)
+    found = demand.rows(state, now)
     allowed = suiting.allowed(state, now, found)
-    demand.cover(found, demand.supplies(state, now).values(), Serves(allowed))
+    demand.cover(found, demand.supplies(state, now, Lives(found)).values(), Serves(allowed))
     return found, allowed
 
 
@@ -79,7 +79,7 @@ def _stops(state: State, now: float, site: Site) -> Iterator[Reason]:
     if site.record.spec.driver == MANUAL:
         words = f"its pilots are started by hand: covey pilot-command --site {name}"
         yield Reason(kind="manual", text=words)
-    if site.removed:
+    if site.record.removed:
         words = f"it is being removed, and waits for the end of {_count(len(site.jobs), 'job')}"
         yield Reason(kind="removed", text=words)
     elif status is SiteStatus.PAUSED:
@@ -104,10 +104,10 @@ def _limits(state: State, site: Site) -> Iterator[Limit]:
     """As `overlay` has them; the smallest rest counts."""
     spec, jobs = site.record.spec, _jobs(state, site)
     waiting, all_ = sum(not job.running for job in jobs), len(jobs)
-    yield Limit(key="queued", used=waiting, most=spec.queued, left=spec.queued - waiting)
-    ramp = 1 if site.failures else site.ramp
-    yield Limit(key="ramp", used=waiting, most=ramp, left=ramp - waiting)
-    left = spec.running - all_ if spec.running else spec.queued
+    queued = spec.queued or MOST_WAITING
+    yield Limit(key="queued", used=waiting, most=spec.queued, left=queued - waiting)
+    yield Limit(key="ramp", used=waiting, most=site.ramp, left=site.ramp - waiting)
+    left = spec.running - all_ if spec.running else queued
     yield Limit(key="running", used=all_, most=spec.running, left=left)
     memory, disk = (sum(job.record.memory_mb for job in jobs), sum(j.record.disk_mb for j in jobs))
     for key, used, most, each in (
@@ -118,19 +118,30 @@ def _limits(state: State, site: Site) -> Iterator[Limit]:
             yield Limit(key=key, used=used, most=most, left=(most - used) // each)
 
 
-def _reached(site: Site, limits: list[Limit]) -> Iterator[Reason]:
-    for limit in limits:
-        if limit.left <= 0 and (limit.key != "ramp" or limit.most < limits[0].most):
-            yield Reason(kind="limit", text=_limit(site, limit))
+def _reached(
+    state: State, site: Site, answer: SiteAnswer, able: list[Wanting]
+) -> Iterator[Reason]:
+    if site.failures and not answer.room:
+        words = f"it failed {_count(site.failures, 'time')} in a row ({site.problem})"
+        text = f"{words}: one pilot finds out whether it is well again"
+        yield Reason(kind="probing", text=text)
+        return
+    queued = answer.limits[0]
+    for limit in answer.limits if not answer.room else ():
+        if limit.left <= 0 and (limit.key != "ramp" or queued.left > 0):
+            yield Reason(kind="limit", text=_limit(limit))
+    most = site.record.spec.per_user
+    for owner in dict.fromkeys(one.owner for one in able if one.missing) if most else ():
+        if not sites.room_of(state, site, owner):
+            whose = f"tasks of {owner}" if owner else "tasks of nobody in particular"
+            there = f"{_count(most, 'pilot')} {'is' if most == 1 else 'are'} there for {whose}"
+            yield Reason(kind="limit", text=f"{there}, and no more may be (per_user = {most})")
 
 
-def _limit(site: Site, limit: Limit) -> str:
+def _limit(limit: Limit) -> str:
     used, many = limit.used, "waits" if limit.used == 1 else "wait"
     if limit.key == "queued":
         return f"{_count(used, 'pilot')} {many} there, and no more may (queued = {limit.most})"
-    if limit.key == "ramp" and site.failures:
-        failed = f"it failed {_count(site.failures, 'time')} in a row ({site.problem})"
-        return f"{failed}: one pilot finds out whether it is well again"
     if limit.key == "ramp":
         rest = f"more are submitted when one has started (ramp: {limit.most} now)"
         return f"{_count(used, 'pilot')} {many} there; {rest}"
@@ -151,7 +162,7 @@ def _wanting(state: State, now: float, site: Site, row: Row, allowed: Allowed) -
         name=row.bag.spec.name,
         owner=row.bag.spec.owner,
         tasks=round(row.tasks),
-        missing=round(row.missing + 0.499) if kind == ABLE else 0,
+        missing=math.ceil(row.missing + row.late - 1e-9) if kind == ABLE else 0,
         kind=kind,
         text=text,
     )
@@ -159,17 +170,20 @@ def _wanting(state: State, now: float, site: Site, row: Row, allowed: Allowed) -
 
 def _why_not(state: State, now: float, site: Site, row: Row, allowed: Allowed) -> tuple[str, str]:
     """In the order in which `suiting` asks."""
-    bag, spec = row.bag, site.record.spec
+    spec = site.record.spec
     kept_out = _kept_out(state, now, site, row, allowed)
     if kept_out is not None:
         return kept_out
-    life, limited = spec.wall_seconds, bool(row.need.limit_seconds)
-    if life and life < row.life:
-        words = f"may take {row.life:,.0f} s" if limited else f"take {row.life:,.0f} s"
-        return "time", f"tasks {words}, but its pilots live for {life:,.0f} s (wall)"
-    if not suiting.fits(row, spec):
+    if not weight(row.need, Size(spec, row, spec.slots)):
         return "resources", f"a task wants {_lacking(row, spec)}"
-    return ABLE, "its pilots could run them" if not bag.rescue else "it takes what failed elsewhere"
+    if not suiting.fits(row, spec):
+        words = "may take" if row.need.limit_seconds else "take"
+        life = f"its pilots live for {spec.wall_seconds:,.0f} s (wall)"
+        return "time", f"tasks {words} {row.life:,.0f} s, but {life}"
+    idle = sum(state.pilots[id_].record.site == spec.name for id_ in state.hungry)
+    if suiting.is_shunned(state, row, spec.name, {spec.name: idle}):
+        return "shunned", f"{_count(idle, 'pilot')} there had them offered, and took none"
+    return ABLE, "its pilots could run them" if not row.rescue else "it takes what failed elsewhere"
 
 
 def _kept_out(
@@ -178,12 +192,12 @@ def _kept_out(
     bag, spec = row.bag, site.record.spec
     if spec.users and bag.spec.owner not in spec.users:
         return "users", f"it is for tasks of {', '.join(spec.users)} only (users)"
-    if bag.rescue and spec.name in bag.policy.spec.failover_sites:
+    if allowed[bag.id, row.rescue][spec.name]:
         return None
+    if row.rescue:
+        return "failover", "they failed elsewhere, and their failover_sites do not name it"
     if spec.failover:
         return "failover", "it is for tasks that failed elsewhere, and have it in failover_sites"
-    if allowed[bag.id, spec.name]:
-        return None
     return "policy", _refusal(state, now, spec.name, row)
 
 
@@ -275,7 +289,7 @@ def _summary(answer: SiteAnswer) -> str:
 
 def for_bag(state: State, now: float, bag: Bag) -> list[Chance]:
     """Sites that are the owner's to use, and whether each could get pilots for what waits."""
-    rows = [row for row in demand.rows(state) if row.bag is bag]
+    rows = [row for row in demand.rows(state, now) if row.bag is bag]
     allowed = suiting.allowed(state, now, rows)
     found = []
     for name, site in state.sites.items():

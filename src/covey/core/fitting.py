@@ -29,6 +29,26 @@ def serves(pilot: PilotRecord, bag: Bag) -> bool:
     return pilot.owner in ("", bag.spec.owner)
 
 
+def admits(state: State, pilot: PilotRecord, bag: Bag) -> bool:
+    """… and whether its site lets them in: some are for some people, or for tasks that failed
+    everywhere else."""
+    if not serves(pilot, bag):
+        return False
+    spec = state.guarded.get(pilot.site) if state.guarded else None
+    if spec is None:
+        return True
+    if spec.users and bag.spec.owner not in spec.users:
+        return False
+    return not spec.failover or bool(bag.rescue and spec.name in bag.policy.spec.failover_sites)
+
+
+def weight_on(need: Need, pilot: Pilot, now: float) -> int:
+    """As `weight`; 0 also where its time is over before that of such a task could be."""
+    if need.limit_seconds > pilot.until - now:
+        return 0
+    return weight(need, pilot.record)
+
+
 def held_of(state: State, pilot: Pilot, owner: str) -> int:
     """How many tasks of this owner the pilot holds."""
     if pilot.record.owner or len(state.scene.owners) == 1:

@@ -132,5 +132,5 @@ def _fail_over_no_more(bag: Bag) -> None:
 def noticed(state: State, bag: Bag) -> None:
     """A bag has come, gone or changed. Where it has a policy, what these look at is found anew."""
     state.comings += 1
-    if not bag.policy.plain or bag.policy.replicates:
+    if not bag.policy.plain or bag.policy.replicates or not bag.policy.anywhere:
         state.policies += 1

@@ -92,11 +92,12 @@ class View:
         if case is not None:
             table["job"] = self._job(case)
 
-    def at_site(self, site: str, case: Case) -> None:
-        """Some host there, of which nothing is known."""
+    def at_site(self, site: str, case: Case | None = None) -> None:
+        """A site, before there is any pilot."""
         table, self._pilot = self._around.table, None
         table["host"] = table["pilot"] = Ad()
-        table["site"], table["job"] = self._ad("site", site), self._job(case)
+        table["job"] = Ad() if case is None else self._job(case)
+        table["site"] = self._ad("site", site)
 
     def of_task(self, task: int) -> None:
         """A task that is out, with its replicas in view; no host is."""

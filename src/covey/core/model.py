@@ -158,6 +158,7 @@ class PolicySpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tail: str = ""  # TailCondition: whether the bag is in its tail
     sticky_tail: bool | None = None  # once in its tail, always
     max_replicas: str = ""  # MaxReplicas: live attempts of a task, at most
+    grid: str = ""  # GridPolicy: whether pilots for its tasks may be started at a site
     only_sites: tuple[str, ...] = ()
     avoid_sites: tuple[str, ...] = ()
     only_hosts: tuple[str, ...] = ()
@@ -333,11 +334,13 @@ class SiteSpec(Struct, frozen=True, kw_only=True):
 
 
 class SiteRecord(Struct, frozen=True, kw_only=True):
-    """`of_file`: it stands in the configuration, which says what it is."""
+    """`of_file`: it stands in the configuration, which says what it is. `removed`: it goes when the
+    last of its jobs has."""
 
     spec: SiteSpec
     status: SiteStatus = SiteStatus.ON
     of_file: bool = False
+    removed: bool = False
 
 
 class JobRecord(Struct, frozen=True, kw_only=True):
@@ -354,6 +357,7 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     gpus: int = 0
     handle: str = ""
     trial: bool = False  # of `covey site test`: whatever the demand is
+    wanted_by: str = ""  # whose tasks it was asked for
 
 
 class ChunkRecord(Struct, frozen=True, kw_only=True):

@@ -23,100 +23,158 @@ from covey.core.actions import (
     SubmitPilots,
     Tried,
 )
-from covey.core.demand import Row, Serves
+from covey.core.demand import Lives, Row, Serves, Shape, Supply
+from covey.core.fitting import weight
 from covey.core.model import JobId, JobRecord, PilotStatus, RequestId, SiteSpec, SiteStatus
-from covey.core.state import Job, Replying, Site, Starting
+from covey.core.state import Job, Replying, Site, Starting, State
+from covey.core.suiting import Allowed, Size
 from covey.core.turn import Turn
 
 SURPLUS_SECONDS = 10.0
 MOST_CANCELS = 100  # at one site, in one go
+CANCEL_AGAIN = 60.0  # seconds after which a site is asked once more
+MUTE_SECONDS = 300.0  # in which the pilot of a job that runs has spoken
 SHORTEST_WALL = 600.0
 ROUND_WALL = 60.0
 TRIAL_SECONDS = 24 * 3600.0  # that one waits for whoever looks at it
+FEW_LOOKS = 2_000  # at pilots, jobs, and bags at sites: these cost nothing
+LOOKS = 20_000  # … and so many are taken in a second, besides ticks
 
 
-def provide(turn: Turn) -> None:
-    """Submit the pilots that are missing, take back those that are too many."""
+def soon(turn: Turn) -> None:
+    """Something has happened. Where there is much to look at it waits for the next tick."""
+    if turn.now >= turn.state.provide_at:
+        provide(turn)
+
+
+def provide(turn: Turn, *, fewer: bool = False) -> None:
+    """Submit the pilots that are missing; take back those that are too many."""
     state = turn.state
     if state.draining or not state.sites:
         return
-    found = demand.rows(state)
+    looks = len(state.pilots) + len(state.jobs) + len(state.bags) * len(state.sites)
+    state.provide_at = turn.now + max(0, looks - FEW_LOOKS) / LOOKS
+    found = demand.rows(state, turn.now)
     if not found and not state.jobs:
         return
     allowed = suiting.allowed(state, turn.now, found)
-    supply = demand.supplies(state, turn.now)
+    lives = Lives(found)
+    supply = demand.supplies(state, turn.now, lives)
     demand.cover(found, supply.values(), Serves(allowed))
-    rooms = {name: room for name, site in state.sites.items() if (room := _room(turn, site)) > 0}
-    for row in found:
-        if row.missing > 0 and rooms:
-            _share_out(turn, row, rooms, allowed)
-    left = {shape: one.queued for shape, one in supply.items() if one.queued > 0}
-    for site in state.sites.values():
-        _take_back(turn, site, left)
+    _start_missing(turn, found, allowed)
+    if fewer:
+        _take_back_all(turn, supply, lives)
+
+
+def _take_back_all(turn: Turn, supply: dict[Shape, Supply], lives: Lives) -> None:
+    state = turn.state
+    spare: dict[str, dict[Shape, float]] = {}
+    for shape, one in supply.items():
+        if one.queued + one.late > 0:
+            spare.setdefault(shape.site, {})[shape] = one.queued + one.late
+    for name, site in state.sites.items():
+        if site.jobs:
+            _take_back(turn, site, spare.get(name, {}), lives)
 
 
 # -- more -----------------------------------------------------------------------------------
 
 
-def _room(turn: Turn, site: Site) -> int:
-    """Pilots that may be started there now."""
-    spec, state = site.record.spec, turn.state
-    if sites.trouble(site, turn.now) or spec.driver == sites.MANUAL:
-        return 0
-    there = [state.jobs[id_] for id_ in site.jobs]
-    waiting = sum(not job.running for job in there)
-    if site.failures:  # one job finds out whether it is well again
-        return 1 if not waiting else 0
-    room = min(site.ramp, spec.queued) - waiting
-    if spec.running:
-        room = min(room, spec.running - len(there))
-    for budget, each, used in (
-        (spec.all_memory_mb, spec.memory_mb, sum(job.record.memory_mb for job in there)),
-        (spec.all_disk_mb, spec.disk_mb, sum(job.record.disk_mb for job in there)),
-    ):
-        if budget and each:
-            room = min(room, (budget - used) // each)
-    return max(0, room)
+class Rooms:
+    """Where pilots may be started now, how many, and which sites keep us waiting."""
+
+    def __init__(self, state: State, now: float) -> None:
+        self.state = state
+        self.free: dict[str, int] = {}
+        for name, site in state.sites.items():
+            if (room := sites.room(state, now, site)) > 0:
+                self.free[name] = room
+        self.late = {
+            job.record.site
+            for job in state.jobs.values()
+            if job.pilot is None
+            and demand.is_to_come(state, job)
+            and demand.is_late(state, job, now)
+        }
+        self.idle: dict[str, int] = {}
+        for id_ in state.hungry:
+            name = state.pilots[id_].record.site
+            self.idle[name] = self.idle.get(name, 0) + 1
+
+    def of(self, name: str, owner: str) -> int:
+        return min(self.free.get(name, 0), sites.room_of(self.state, self.state.sites[name], owner))
+
+    def use(self, name: str, count: int) -> None:
+        self.free[name] -= count
+
+
+def _start_missing(turn: Turn, found: list[Row], allowed: Allowed) -> None:
+    short = [row for row in found if row.missing > 0 or row.late > 0]
+    if not short:
+        return
+    rooms = Rooms(turn.state, turn.now)
+    for row in short:
+        if row.missing > 0:
+            _share_out(turn, row, row.missing, rooms, allowed, every=True)
+        if row.late > 0:
+            _share_out(turn, row, row.late, rooms, allowed, every=False)
+
+
+class _Able:
+    """A site that can have pilots for a row."""
+
+    def __init__(self, spec: SiteSpec, taken: int, room: int) -> None:
+        self.spec, self.taken, self.room = spec, taken, room
+        self.slots = room * spec.slots
 
 
 def _share_out(
-    turn: Turn, row: Row, rooms: dict[str, int], allowed: dict[tuple[int, str], bool]
+    turn: Turn, row: Row, tasks: float, rooms: Rooms, allowed: Allowed, *, every: bool
 ) -> None:
-    """Jobs for what the row misses, in proportion to the room that sites have."""
-    state = turn.state
-    able = []
-    for name in rooms:
-        spec = state.sites[name].record.spec
-        if allowed[row.bag.id, name] and (taken := suiting.fits(row, spec)):
-            able.append((name, spec, taken))
-    able.sort(key=lambda one: (-rooms[one[0]] * one[1].slots, one[0]))
-    places = row.missing / max(1.0, row.in_time)
-    whole = float(sum(rooms[name] * spec.slots for name, spec, _ in able))
-    for name, spec, taken in able:
+    """Jobs for so many of the row's tasks, in proportion to the room that sites have: of `every`
+    site, or of those only that do not keep us waiting."""
+    able = _able(turn.state, row, rooms, allowed, every)
+    able.sort(key=lambda one: (-one.slots, one.spec.name))
+    places = tasks / max(1.0, row.in_time)
+    whole = float(sum(one.slots for one in able))
+    for one in able:
         if places <= 1e-9:
             break
-        room = rooms[name]
-        wanted = places * taken * (room * spec.slots / whole)  # slots
-        whole -= room * spec.slots
-        count = min(room, max(1, math.ceil(wanted / spec.slots - 1e-9)))
-        slots = _slots(spec, taken, min(wanted, places * taken) if count == 1 else spec.slots)
-        _submit(turn, state.sites[name], count, slots, _wall(spec, row))
-        rooms[name] = room - count
-        if not rooms[name]:
-            del rooms[name]
+        spec, taken = one.spec, one.taken
+        wanted = places * taken * (one.slots / whole)  # slots
+        whole -= one.slots
+        count = min(one.room, max(1, math.ceil(wanted / spec.slots - 1e-9)))
+        slots = _slots(spec, row, taken, wanted) if count == 1 else spec.slots
+        _submit(turn, turn.state.sites[spec.name], count, slots, row)
+        rooms.use(spec.name, count)
         places -= count * (slots // taken)
 
 
-def _slots(spec: SiteSpec, taken: int, wanted: float) -> int:
+def _able(state: State, row: Row, rooms: Rooms, allowed: Allowed, every: bool) -> list[_Able]:
+    owner, found = row.bag.spec.owner, []
+    for name, free in rooms.free.items():
+        if not free or not allowed[row.bag.id, row.rescue][name]:
+            continue
+        if not every and name in rooms.late:
+            continue
+        spec = state.sites[name].record.spec
+        taken, room = suiting.fits(row, spec), rooms.of(name, owner)
+        if taken and room and not suiting.is_shunned(state, row, name, rooms.idle):
+            found.append(_Able(spec, taken, room))
+    return found
+
+
+def _slots(spec: SiteSpec, row: Row, taken: int, wanted: float) -> int:
     """As many as there is work for, unless the site gives whole nodes only."""
     if spec.driver == sites.LOCAL or spec.options.get("whole_nodes"):
         return spec.slots
-    return min(spec.slots, max(taken, -(-math.ceil(wanted) // taken) * taken))
+    slots = min(spec.slots, max(taken, -(-math.ceil(wanted - 1e-9) // taken) * taken))
+    return slots if weight(row.need, Size(spec, row, slots)) else spec.slots
 
 
-def _wall(spec: SiteSpec, row: Row) -> float:
+def _wall(spec: SiteSpec, row: Row | None) -> float:
     """As long as what is known of the work wants, for a short job starts sooner."""
-    if not row.seconds or not spec.wall_seconds:
+    if row is None or not row.seconds or not spec.wall_seconds:
         return spec.wall_seconds
     spans = (SHORTEST_WALL, 3 * row.life, 2 * row.tasks * row.seconds / max(1, spec.running))
     wanted = max(spans)
@@ -124,12 +182,13 @@ def _wall(spec: SiteSpec, row: Row) -> float:
 
 
 def _submit(
-    turn: Turn, site: Site, count: int, slots: int, wall: float, trial: bool = False
+    turn: Turn, site: Site, count: int, slots: int, row: Row | None = None
 ) -> tuple[JobId, ...]:
+    """Without a row: for somebody to see."""
     state, spec = turn.state, site.record.spec
     state.next_job += 1
     stem = f"{state.epoch}-{state.next_job}"
-    share = slots / spec.slots
+    size = Size(spec, row, slots)
     made = []
     for number in range(count):
         record = JobRecord(
@@ -137,11 +196,12 @@ def _submit(
             site=spec.name,
             slots=slots,
             submitted=turn.now,
-            wall_seconds=wall,
-            memory_mb=math.ceil(spec.memory_mb * share),
-            disk_mb=math.ceil(spec.disk_mb * share),
-            gpus=spec.gpus,
-            trial=trial,
+            wall_seconds=_wall(spec, row),
+            memory_mb=size.memory_mb,
+            disk_mb=size.disk_mb,
+            gpus=size.gpus,
+            trial=row is None,
+            wanted_by=row.bag.spec.owner if row is not None else "",
         )
         state.jobs[record.id] = Job(record, turn.now)
         site.jobs[record.id] = None
@@ -163,11 +223,11 @@ def start(turn: Turn, ids: tuple[JobId, ...]) -> None:
 def try_out(turn: Turn, request: RequestId, name: str) -> None:
     """One pilot, for somebody who wants to see whether that works."""
     site = turn.state.sites.get(name)
-    if site is None or site.removed:
+    if site is None or site.record.removed:
         turn.refuse(request, Problem.NOT_FOUND, f"there is no site {name}")
         return
     spec = site.record.spec  # as large as any: a small one may start where those do not
-    (id_,) = _submit(turn, site, 1, spec.slots, spec.wall_seconds, trial=True)
+    (id_,) = _submit(turn, site, 1, spec.slots)
     turn.when_durable(Replying(request, Tried(id_)))
 
 
@@ -186,29 +246,40 @@ def end_trial(turn: Turn, request: RequestId, id_: JobId) -> None:
 # -- fewer ----------------------------------------------------------------------------------
 
 
-def _take_back(turn: Turn, site: Site, left: dict[demand.Shape, float]) -> None:
-    state, spec = turn.state, site.record.spec
+def _take_back(turn: Turn, site: Site, spare: dict[Shape, float], lives: Lives) -> None:
+    """Those that wait and are not needed, the latest first."""
+    state = turn.state
     waiting = [job for id_ in site.jobs if not (job := state.jobs[id_]).running]
-    waiting = [job for job in waiting if not job.cancelled and not job.record.trial]
-    draining = site.record.status is SiteStatus.DRAINING
-    surplus = []
-    for job in reversed(waiting):
-        shape = demand.shape_of(job)
-        if draining or left.get(shape, 0.0) >= shape.slots - 1e-6:
-            left[shape] = left.get(shape, 0.0) - shape.slots
-            surplus.append(job)
+    again = [job for job in waiting if 0.0 < job.cancelled <= turn.now - CANCEL_AGAIN]
+    surplus = _surplus(site, waiting, spare, lives)
     if not surplus:
         site.surplus_since = math.inf
-        return
-    site.surplus_since = min(site.surplus_since, turn.now)
-    if draining or turn.now - site.surplus_since >= SURPLUS_SECONDS:
-        cancel(turn, spec.name, surplus[:MOST_CANCELS])
+    site.surplus_since = min(site.surplus_since, turn.now if surplus else math.inf)
+    draining = site.record.status is SiteStatus.DRAINING
+    if not draining and turn.now - site.surplus_since < SURPLUS_SECONDS:
+        surplus = []
+    if surplus or again:
+        cancel(turn, site.record.spec.name, (again + surplus)[:MOST_CANCELS])
+
+
+def _surplus(site: Site, waiting: list[Job], spare: dict[Shape, float], lives: Lives) -> list[Job]:
+    if site.record.status is SiteStatus.DRAINING:
+        return [job for job in waiting if not job.cancelled]
+    found = []
+    for job in reversed(waiting) if spare else ():
+        if job.cancelled or job.record.trial:
+            continue
+        shape = demand.shape_of(job, lives)
+        if spare.get(shape, 0.0) >= shape.slots - 1e-6:
+            spare[shape] -= shape.slots
+            found.append(job)
+    return found
 
 
 def cancel(turn: Turn, site: str, jobs: list[Job]) -> None:
     """They are there until the site says that they are over."""
     for job in jobs:
-        job.cancelled = True
+        job.cancelled = turn.now
     turn.actions.append(CancelJobs(tuple(job.record for job in jobs)))
     turn.note(Note("site jobs taken back", detail=f"{len(jobs)} at {site}"))
 
@@ -238,7 +309,7 @@ def submitted(turn: Turn, id_: JobId, handle: str) -> None:
 
 def started(turn: Turn, id_: JobId) -> None:
     if (job := turn.state.jobs.get(id_)) is not None and not job.running:
-        job.running = True
+        job.running, job.started, job.vanished = True, turn.now, ""
         turn.note(Note("site job started", job=id_))
 
 
@@ -248,7 +319,8 @@ def requeued(turn: Turn, id_: JobId, reason: str) -> None:
     if job is None:
         return
     _lose_pilot(turn, job, f"its site job was requeued: {reason}")
-    job.running, job.pilot = False, None
+    job.running, job.pilot, job.vanished = False, None, ""
+    job.since, job.started = turn.now, 0.0
     turn.note(Note("site job requeued", job=id_, detail=reason))
 
 
@@ -262,14 +334,34 @@ def vanished(turn: Turn, id_: JobId, reason: str) -> None:
 
 
 def tick(turn: Turn) -> None:
-    for id_, job in list(turn.state.jobs.items()):
+    for id_, job in [
+        (id_, job) for id_, job in turn.state.jobs.items() if job.vanished or job.pilot is None
+    ]:
         if job.vanished:
             _end_vanished(turn, id_, job)
         elif job.record.trial and _forgotten(turn.now, job):
             cancel(turn, job.record.site, [job])
+        elif _is_mute(turn, job):
+            _give_up(turn, job)
+    sites.look_for_good(turn)
     sites.forget_removed(turn)
     drain(turn)
-    provide(turn)
+    provide(turn, fewer=True)
+
+
+def _is_mute(turn: Turn, job: Job) -> bool:
+    waits = job.running and job.pilot is None and not job.cancelled
+    return waits and turn.now - job.started >= MUTE_SECONDS
+
+
+def _give_up(turn: Turn, job: Job) -> None:
+    """It runs, and no pilot has come of it: others must not wait for that."""
+    site = turn.state.sites.get(job.record.site)
+    if site is not None:
+        words = f"job {job.record.handle or job.record.id} runs, but its pilot has not called"
+        words += f" for {MUTE_SECONDS:.0f} s: can it reach the server?"
+        sites.failed(turn, site, job.record.submitted, words)
+        cancel(turn, job.record.site, [job])
 
 
 def _forgotten(now: float, job: Job) -> bool:
@@ -281,23 +373,27 @@ def _forgotten(now: float, job: Job) -> bool:
 def _end_vanished(turn: Turn, id_: JobId, job: Job) -> None:
     pilot = turn.state.pilots.get(job.pilot) if job.pilot is not None else None
     if pilot is None or pilot.status is PilotStatus.LOST:
-        ended(turn, id_, job.vanished)
+        ended(turn, id_, job.vanished, sure=False)
 
 
-def ended(turn: Turn, id_: JobId, reason: str) -> None:
+def ended(turn: Turn, id_: JobId, reason: str, *, sure: bool = True) -> None:
+    """If that is not sure its pilot, which is lost, may yet come back."""
     state = turn.state
     job = state.jobs.pop(id_, None)
     if job is None:
         return
     turn.write(EndJob(id_, turn.now, reason))
-    there = _lose_pilot(turn, job, f"its site job ended: {reason}")
+    if sure:
+        there = _lose_pilot(turn, job, f"its site job ended: {reason}")
+    else:
+        there = job.pilot in state.pilots
     site = state.sites.get(job.record.site)
     if site is not None:
         site.jobs.pop(id_, None)
         if not job.useful and not job.cancelled and (job.pilot is None or there):
-            sites.failed(turn, site, reason)
+            sites.failed(turn, site, job.record.submitted, reason)
     turn.note(Note("site job ended", job=id_, detail=reason))
-    provide(turn)
+    soon(turn)
 
 
 def _lose_pilot(turn: Turn, job: Job, reason: str) -> bool:
@@ -324,4 +420,4 @@ def site_answered(turn: Turn, name: str) -> None:
         if site.unanswered:
             turn.note(Note("site answers again", detail=name))
         site.unanswered = ""
-        provide(turn)
+        soon(turn)

@@ -96,7 +96,8 @@ def enrol(turn: Turn, event: PilotEnrolled) -> None:
     if known is None:
         job = state.jobs.get(record.job)
         wall = job.record.wall_seconds if job is not None else 0.0
-        state.pilots[id_] = Pilot(record, turn.now, end_of(record.job, turn.now, wall))
+        began = job.started if job is not None and job.started else turn.now
+        state.pilots[id_] = Pilot(record, turn.now, end_of(record.job, began, wall))
         state.pilot_keys[enrol_.key] = id_
         turn.note(Note("pilot enrolled", pilot=id_, job=enrol_.job, detail=enrol_.host))
     else:  # its first answer was lost, or somebody took its place: it must say what it holds
@@ -108,7 +109,7 @@ def enrol(turn: Turn, event: PilotEnrolled) -> None:
     if job is not None and job.pilot not in state.pilots:
         job.pilot = id_
     if known is None:
-        sites.enrolled(state, record.job)
+        sites.enrolled(turn, record.job)
     settings = state.settings
     enrolled = Enrolled(
         id_,
@@ -426,7 +427,10 @@ def _task(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> Task | None:
     call = bag.call_file(attempt.task)
     if call is not None:
         inputs.append(Input(CALL_FILE, call.digest, call.size))
-    memory_mb, seconds = limits(bag, attempt.task, bag.needs[attempt.kind], pilot.record)
+    need = bag.needs[attempt.kind]
+    memory_mb, seconds = limits(bag, attempt.task, need, pilot.record)
+    if seconds:  # more than usual, but no more than there is
+        seconds = min(seconds, max(need.limit_seconds, pilot.until - turn.now))
     return Task(
         attempt.id.sequence,
         attempt.bag,

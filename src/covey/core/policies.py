@@ -21,12 +21,14 @@ ROLES = ("Host", "Pilot", "Site", "Job", "User", "Queue", "Bag", "BOT")
 DISPATCH = ("JobRequirements", "Rank", "Concurrency", "Deadline")
 REPLICATION = ("ReplicationRequirements", "MaxReplicas")
 TAIL = "TailCondition"
+GRID = "GridPolicy"
 FACE = ("host", "pilot")
 TIMED = {"bag": {"age", "besterrorrate", "*"}, "job": {"*"}}
-NAMES = (*DISPATCH, *REPLICATION, TAIL)
+NAMES = (*DISPATCH, *REPLICATION, TAIL, GRID)
 LONGEST = 5_000  # characters of one expression: one that is compiled while others wait
 MOST_WORK = 900  # operations and names: what it needs beside it must be compiled as well
 _ROLES = frozenset(role.lower() for role in ROLES)
+_ERRATIC = frozenset(("time", "random", "formattime"))
 
 # What holds where neither the owner nor the preset says anything.
 DEFAULTS = {
@@ -94,6 +96,7 @@ EXPRESSIONS = {
     "replication": "ReplicationRequirements",
     "tail": "TailCondition",
     "max_replicas": "MaxReplicas",
+    "grid": GRID,
 }
 _LISTS = {
     "only_sites": ("Site.Name", "member(%s, {%s})"),
@@ -162,6 +165,7 @@ class Compiled:
         self.ad = Ad({name: parsed(name, text) for name, text in self.texts.items()})
         self.asked = tuple(name for name in DISPATCH if name in self.texts)
         self.plain = not self.asked  # nothing to evaluate when its tasks go out
+        self.anywhere = not self.texts.keys() & {"JobRequirements", GRID}  # any site will do
         self.replicates = self.texts["ReplicationRequirements"] != "false"
         self.looks = self._looks(NAMES)  # at what, by role; "*": at all of it
         self.at_dispatch = self._looks(self.asked)
@@ -173,15 +177,18 @@ class Compiled:
             f"{role}.{name}" for role in FACE for name in self.at_dispatch.get(role, ())
         )  # of the pilot
         self.places = [self.asked.index(name) if name in self.asked else None for name in DISPATCH]
-        self.erratic = bool(self._calls(self.asked) & {"time", "random", "formattime"})
+        self.erratic = bool(self._calls(self.asked) & _ERRATIC)
         # What it says of a task that is out holds for all of the task's class.
         self.by_class = not self.erratic and "job" not in self.at_dispatch
         self.timed = any(
             names & self.looks.get(role, set()) for role, names in TIMED.items()
         )  # what it sees of its bag changes as time passes
+        # What it says of a site may change although nothing around it has.
+        self.moody = "bag" in self._looks((GRID,)) or bool(self._calls((GRID,)) & _ERRATIC)
         self.dispatch = Policy(self.ad, self.asked, ROLES)
         self.replication = Policy(self.ad, REPLICATION, ROLES)
         self.tail = Policy(self.ad, (TAIL,), ROLES)
+        self.grid = Policy(self.ad, (GRID,) if GRID in self.texts else (), ROLES)
 
     def parameters(self, names: Sequence[str]) -> tuple[int, ...]:
         """Places of the parameters at which it looks when tasks go out."""
@@ -209,7 +216,8 @@ class Compiled:
         return frozenset(found)
 
     def _calls(self, names: Sequence[str]) -> set[str]:
-        return {call for name in names for call in needs(as_node(self.ad[name]), self.ad)[1]}
+        there = [name for name in names if name in self.texts]
+        return {call for name in there for call in needs(as_node(self.ad[name]), self.ad)[1]}
 
 
 def parsed(name: str, text: str) -> Expression:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, islice
 from typing import NamedTuple
 
-from covey.classad import ERROR, UNDEFINED, SyntaxProblem, check, parse, unparse
+from covey.classad import ERROR, UNDEFINED, SyntaxProblem, check, dependencies, parse, unparse
 from covey.classad.nodes import Node
 from covey.core import catalogue, governing, recovery
 from covey.core.errors import InvalidBag
@@ -28,7 +28,16 @@ from covey.core.model import (
     PolicySpec,
     Segment,
 )
-from covey.core.policies import DISPATCH, EXPRESSIONS, LONGEST, PRESETS, TAIL, Compiled, expand
+from covey.core.policies import (
+    DISPATCH,
+    EXPRESSIONS,
+    GRID,
+    LONGEST,
+    PRESETS,
+    TAIL,
+    Compiled,
+    expand,
+)
 from covey.core.space import Axis, Range
 from covey.core.state import Bag, Pilot, State
 
@@ -36,6 +45,7 @@ MOST_RUNNING = 100  # tasks that ReplicationRequirements is tried on
 MOST_FAULTS = 20
 MOST_PARTS = 50
 MANY = 1_000_000
+_GRID_SEES_NOT = {"host", "pilot", "job"}
 _NO_TIME = re.compile(r"\d+(?:\.\d+)?\s*[A-Za-z]+")
 
 
@@ -112,6 +122,13 @@ def _read(
             report.faults.append(_fault("syntax", one, words, problem.position))
             continue
         known = catalogue.known_names(tags, parameters, replicating=one.field == "replication")
+        if one.field == "grid" and _GRID_SEES_NOT & {
+            p.partition(".")[0] for p in dependencies(tree)
+        }:
+            words = (
+                f"{one.name} is asked before there is a pilot: Host, Pilot and Job are undefined"
+            )
+            report.notes.append(words)
         for found in check(tree, known):
             kind = "unknown" if "no attribute" in found.message else "function"
             fault = _fault(kind, one, found.message, found.position, found.near)
@@ -165,6 +182,8 @@ def _try_out(report: Report, view: View) -> None:
     _dispatch(report, view, pilots, classes, sources)
     _tail(report, view, sources)
     _replication(report, view, sources)
+    if GRID in view.compiled.texts:
+        _grid(report, view, sources)
     if report.meeting and not view.tail and "tail" in view.compiled.at_dispatch.get("bag", ()):
         _end(report, view, pilots, classes)
 
@@ -256,7 +275,8 @@ def _is_wrong(name: str, value: object) -> bool:
         return True
     number = isinstance(value, bool | int | float) or value is UNDEFINED
     flag = isinstance(value, bool) or value is UNDEFINED
-    return not (flag if name in ("JobRequirements", "ReplicationRequirements", TAIL) else number)
+    flags = ("JobRequirements", "ReplicationRequirements", TAIL, GRID)
+    return not (flag if name in flags else number)
 
 
 def _type_fault(
@@ -335,6 +355,21 @@ def _end(report: Report, view: View, pilots: list[Pilot], classes: list[Case]) -
             if view.named("JobRequirements") is True or view.tired():
                 return
     report.notes.append("in the bag's tail JobRequirements would hold on no host that is here")
+
+
+def _grid(report: Report, view: View, sources: dict[str, Written]) -> None:
+    """On every site, none of which need have a host yet."""
+    sites, let = view.state.sites, 0
+    for name in sites:
+        view.at_site(name)
+        value = view.named(GRID)
+        if _is_wrong(GRID, value):
+            fault = _type_fault(view, GRID, view.node(GRID), value, sources, f"site {name}")
+            report.faults.append(fault)
+            return
+        let += value is not False
+    if sites and not let:
+        report.notes.append(f"{GRID} lets none of the {len(sites):,} sites have pilots for it")
 
 
 def _replication(report: Report, view: View, sources: dict[str, Written]) -> None:

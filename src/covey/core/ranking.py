@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from operator import attrgetter
 
 from covey.core import matching
+from covey.core.fitting import admits
 from covey.core.model import BagId, BagStatus
 from covey.core.state import Bag, Candidate, Face, Pilot, State
 
@@ -40,6 +41,7 @@ def may_go(state: State, pilot: Pilot, bag: Bag) -> bool:
         bag.status is BagStatus.RUNNING
         and bag.not_before <= state.durable
         and pilot.record.owner in ("", bag.spec.owner)
+        and (not state.guarded or admits(state, pilot.record, bag))
         and (bag.asked_mark < bag.total or has_work(bag) or bool(bag.set_aside))
     )
 

@@ -64,16 +64,26 @@ def rebuild(snapshot: Snapshot, settings: Settings, now: float) -> Turn:
         history.host_of(state, record).pilots[record.id] = None
         if record.status is not PilotStatus.LOST:
             state.unheard[record.id] = None
-    for job in snapshot.jobs:
-        pilot_id = next((p.id for p in snapshot.pilots if p.job == job.id), None)
-        state.jobs[job.id] = Job(job, now, pilot_id, running=pilot_id is not None)
-        if job.site in state.sites:
-            state.sites[job.site].jobs[job.id] = None
+    _restore_jobs(state, snapshot, now)
     for one in snapshot.bags:
         restore(turn, one)
     if not state.unheard:
         _release_doubt(turn)
     return turn
+
+
+def _restore_jobs(state: State, snapshot: Snapshot, now: float) -> None:
+    """What good they did an earlier server would know; so none of them counts against its site."""
+    known = {pilot.job: pilot for pilot in snapshot.pilots if pilot.job}
+    for record in snapshot.jobs:
+        job = state.jobs[record.id] = Job(record, now, useful=True)
+        pilot = known.get(record.id)
+        if pilot is not None:
+            job.pilot, job.running, job.started = pilot.id, True, pilot.enrolled
+        if record.site in state.sites:
+            state.sites[record.site].jobs[record.id] = None
+        else:
+            job.vanished = f"site {record.site} is not known any more"
 
 
 def restore(turn: Turn, snapshot: BagSnapshot) -> Bag:
@@ -85,7 +95,7 @@ def restore(turn: Turn, snapshot: BagSnapshot) -> Bag:
     bag.tries = dict(snapshot.tries)
     bag.overtimes = dict(snapshot.overtimes)
     bag.short = dict(snapshot.short)
-    ends.restore_last_chances(bag)
+    ends.restore_last_chances(turn.state, bag)
     for one in snapshot.reopenings:
         if one.memory != 1.0 or one.time != 1.0:
             tasks = None if one.tasks is None else BitMap(one.tasks)

@@ -19,7 +19,7 @@ from random import Random
 
 from covey.core import blame, history, matching
 from covey.core.actions import Note
-from covey.core.fitting import serves
+from covey.core.fitting import admits
 from covey.core.model import AttemptId, BagStatus, PilotStatus
 from covey.core.state import Attempt, Bag, Draw, Match, Pilot, State
 from covey.core.turn import Turn
@@ -128,7 +128,7 @@ def _room_for_offers(state: State, bag: Bag) -> int:
     """Slots that may ask for one before the next draw."""
     slots = free = 0
     for pilot in state.pilots.values():
-        if pilot.status is PilotStatus.ACTIVE and serves(pilot.record, bag):
+        if pilot.status is PilotStatus.ACTIVE and admits(state, pilot.record, bag):
             slots += pilot.record.slots
             free += max(0, pilot.record.slots - pilot.load)
     return max(1, free, slots // 8)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from covey.core import matching
 from covey.core.findings import Rival
-from covey.core.fitting import serves
+from covey.core.fitting import admits
 from covey.core.looking import View, cases
 from covey.core.model import BagStatus
 from covey.core.ranking import has_work
@@ -61,7 +61,7 @@ def _ranks(state: State, now: float, pilot: Pilot, bag: Bag) -> list[float]:
 
 def _competes(state: State, pilot: Pilot, bag: Bag) -> bool:
     running = bag.status is BagStatus.RUNNING and bag.not_before <= state.durable
-    return running and serves(pilot.record, bag) and (has_work(bag) or bag.next < bag.total)
+    return running and admits(state, pilot.record, bag) and (has_work(bag) or bag.next < bag.total)
 
 
 def before(state: State, now: float, pilot: Pilot, ours: Bag) -> Iterator[Rival]:

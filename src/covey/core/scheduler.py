@@ -76,7 +76,7 @@ class Scheduler:
     ) -> tuple["Scheduler", list[Action]]:
         turn = recovery.rebuild(snapshot, settings, now)
         scheduler = cls(turn.state)
-        overlay.provide(turn)
+        overlay.soon(turn)
         scheduler._finish(turn)
         return scheduler, turn.actions
 
@@ -113,22 +113,22 @@ def _decide(turn: Turn, event: Event) -> None:
             turn.state.durable = through
         case BagSubmitted(request, spec):
             bags.submit(turn, request, spec)
-            overlay.provide(turn)
+            overlay.soon(turn)
         case CancelRequested(request, bag):
             bags.cancel(turn, request, bag)
         case SegmentAppended():
             bags.append(turn, event)
-            overlay.provide(turn)
+            overlay.soon(turn)
         case CloseRequested(request, bag):
             bags.close(turn, request, bag)
         case PauseRequested(request, bag, reason):
             bags.pause(turn, request, bag, reason)
         case ResumeRequested(request, bag):
             bags.resume(turn, request, bag)
-            overlay.provide(turn)
+            overlay.soon(turn)
         case RetryRequested():
             bags.retry(turn, event)
-            overlay.provide(turn)
+            overlay.soon(turn)
         case PolicyRequested():
             bags.set_policy(turn, event)
         case PurgeRequested():
@@ -143,7 +143,7 @@ def _decide(turn: Turn, event: Event) -> None:
             pilots.follow(turn, bag, task)
         case BagLoaded(request, bag, snapshot):
             bags.loaded(turn, request, bag, snapshot)
-            overlay.provide(turn)
+            overlay.soon(turn)
         case RowsLoaded(bag, chunk, rows):
             lookahead.rows_loaded(turn, bag, chunk, rows)
         case RowsFailed(bag, chunk, reason):
@@ -170,7 +170,7 @@ def _decide(turn: Turn, event: Event) -> None:
             overlay.site_answered(turn, site)
         case SiteSaved():
             sites.save(turn, event)
-            overlay.provide(turn)
+            overlay.soon(turn)
         case SiteStatusRequested():
             sites.set_status(turn, event)
             overlay.tick(turn)

@@ -5,8 +5,8 @@ it is in the record. Whether it is on, paused or draining is in the record for b
 removed stays, draining, until nothing of ours is left there.
 
 A site that fails rests: refused jobs, answers that cannot be had, and jobs that end before their
-pilot did any good, each make the rest longer. Then one job probes it; the first end that one of its
-pilots delivers makes all well.
+pilot did any good, each make the rest longer. Then one job probes it; when a pilot that came after
+the last failure delivers an end, or has stayed for `PROVEN_SECONDS`, all is well again.
 """
 
 from msgspec.structs import replace
@@ -14,12 +14,15 @@ from msgspec.structs import replace
 from covey.core.actions import DefineSites, Done, ForgetSite, Note, Problem, SaveSite
 from covey.core.events import SiteRemoved, SiteSaved, SiteStatusRequested
 from covey.core.model import JobId, SiteRecord, SiteSpec, SiteStatus
-from covey.core.state import Replying, Site, State
+from covey.core.state import Job, Replying, Site, State
 from covey.core.turn import Turn
 
 LOCAL, MANUAL = "local", "manual"  # drivers: this machine; people start the pilots
 FIRST_REST, LONGEST_REST = 5.0, 3600.0
 LOCAL_REST, LONGEST_LOCAL_REST = 0.25, 60.0  # here a try costs little
+PROVEN_SECONDS = 60.0
+MOST_WAITING = 10_000  # where a site has no limit of its own
+MOST_SLOTS = 4096  # as pilots may have
 
 
 def local_site(pilots: int, slots: int) -> SiteSpec:
@@ -50,11 +53,19 @@ def restore(turn: Turn, records: tuple[SiteRecord, ...]) -> None:
 
 
 def _put(state: State, record: SiteRecord) -> None:
-    known = state.sites.get(record.spec.name)
-    if known is None:
-        state.sites[record.spec.name] = Site(record, record.spec.ramp)
-    else:
+    name = record.spec.name
+    known = state.sites.get(name)
+    if known is not None:
         known.record = record
+    else:
+        here = {id_: None for id_, job in state.jobs.items() if job.record.site == name}
+        state.sites[name] = Site(record, record.spec.ramp, here)
+    _guard(state)
+
+
+def _guard(state: State) -> None:
+    specs = (site.record.spec for site in state.sites.values())
+    state.guarded = {spec.name: spec for spec in specs if spec.users or spec.failover}
 
 
 def define(turn: Turn) -> None:
@@ -71,20 +82,53 @@ def save(turn: Turn, event: SiteSaved) -> None:
         words = f"site {event.spec.name} stands in the server's covey.toml: change it there"
         turn.refuse(event.request, Problem.INVALID, words)
         return
-    status = known.record.status if known is not None else SiteStatus.ON
+    problem = spec_problem(event.spec)
+    if problem:
+        turn.refuse(event.request, Problem.INVALID, f"site {event.spec.name!r}: {problem}")
+        return
+    stays = known is not None and not known.record.removed
+    status = known.record.status if known is not None and stays else SiteStatus.ON
     record = SiteRecord(spec=event.spec, status=status)
     _put(turn.state, record)
-    site = turn.state.sites[event.spec.name]
-    site.removed = False
-    _well(site)
+    _well(turn.state.sites[event.spec.name])
     turn.note(Note("site saved", detail=event.spec.name))
     turn.write(SaveSite(record), Replying(event.request, Done(1)))
     define(turn)
 
 
+def spec_problem(spec: SiteSpec) -> str:
+    """What core could not work with; the driver's options are looked at where it is known."""
+    if not spec.name or not spec.name.isprintable() or not spec.driver:
+        return "it needs a name and a driver"
+    if not 1 <= spec.slots <= MOST_SLOTS:
+        return f"slots must be between 1 and {MOST_SLOTS}, not {spec.slots}"
+    numbers = {
+        "ramp": spec.ramp - 1,  # at least one
+        **{name: getattr(spec, name) for name in _NOT_NEGATIVE},
+    }
+    wrong = [name for name, value in numbers.items() if not 0 <= value < 2**53]
+    return f"{wrong[0]} cannot be {getattr(spec, wrong[0])}" if wrong else ""
+
+
+_NOT_NEGATIVE = (
+    "memory_mb",
+    "disk_mb",
+    "gpus",
+    "wall_seconds",
+    "idle_seconds",
+    "queued",
+    "running",
+    "per_user",
+    "all_memory_mb",
+    "all_disk_mb",
+    "interval_seconds",
+    "pause_seconds",
+)
+
+
 def set_status(turn: Turn, event: SiteStatusRequested) -> None:
     site = turn.state.sites.get(event.site)
-    if site is None or site.removed:
+    if site is None or site.record.removed:
         turn.refuse(event.request, Problem.NOT_FOUND, f"there is no site {event.site}")
         return
     site.record = replace(site.record, status=event.status)
@@ -96,36 +140,81 @@ def set_status(turn: Turn, event: SiteStatusRequested) -> None:
 
 def remove(turn: Turn, event: SiteRemoved) -> None:
     site = turn.state.sites.get(event.site)
-    if site is None or site.removed:
+    if site is None or site.record.removed:
         turn.refuse(event.request, Problem.NOT_FOUND, f"there is no site {event.site}")
         return
     if site.record.of_file:
         words = f"site {event.site} stands in the server's covey.toml: take it out there"
         turn.refuse(event.request, Problem.INVALID, words)
         return
-    site.removed = True
-    site.record = replace(site.record, status=SiteStatus.DRAINING)
+    site.record = replace(site.record, status=SiteStatus.DRAINING, removed=True)
     turn.note(Note("site removed", detail=event.site))
-    turn.write(ForgetSite(event.site), Replying(event.request, Done(1)))
+    turn.write(SaveSite(site.record), Replying(event.request, Done(1)))
 
 
 def forget_removed(turn: Turn) -> None:
-    """Those of which nothing is left."""
+    """Those of which nothing is left. A server that starts must know of the others: who else would
+    take back what waits there?"""
     state = turn.state
-    for name, site in list(state.sites.items()):
-        if site.removed and not site.jobs:
-            del state.sites[name]
-            define(turn)
+    gone = [name for name, site in state.sites.items() if site.record.removed and not site.jobs]
+    for name in gone:
+        del state.sites[name]
+        turn.write(ForgetSite(name))
+    if gone:
+        _guard(state)
+        define(turn)
+
+
+# -- room -----------------------------------------------------------------------------------
+
+
+def room(state: State, now: float, site: Site) -> int:
+    """Pilots that may be started there now."""
+    spec = site.record.spec
+    if trouble(site, now) or spec.driver == MANUAL:
+        return 0
+    there = [state.jobs[id_] for id_ in site.jobs]
+    if site.failures:  # one job finds out whether it is well again
+        return 0 if any(_is_unproven(state, job, now) for job in there) else 1
+    found = min(site.ramp, spec.queued or MOST_WAITING) - sum(not job.running for job in there)
+    if spec.running:
+        found = min(found, spec.running - len(there))
+    for budget, each, used in (
+        (spec.all_memory_mb, spec.memory_mb, sum(job.record.memory_mb for job in there)),
+        (spec.all_disk_mb, spec.disk_mb, sum(job.record.disk_mb for job in there)),
+    ):
+        if budget and each:
+            found = min(found, (budget - used) // each)
+    return max(0, found)
+
+
+def room_of(state: State, site: Site, owner: str) -> int:
+    """… for one owner's tasks, as far as only that is limited."""
+    most = site.record.spec.per_user
+    if not most:
+        return MOST_WAITING
+    return max(0, most - sum(state.jobs[id_].record.wanted_by == owner for id_ in site.jobs))
+
+
+def _is_unproven(state: State, job: Job, now: float) -> bool:
+    """Whether it may yet show that its site is well."""
+    if job.useful or job.cancelled or job.record.trial:
+        return False
+    pilot = state.pilots.get(job.pilot) if job.pilot is not None else None
+    return job.pilot is None or (pilot is not None and now - pilot.record.enrolled < PROVEN_SECONDS)
 
 
 # -- rest -----------------------------------------------------------------------------------
 
 
-def failed(turn: Turn, site: Site, reason: str) -> None:
-    """It rests, longer each time; on this machine not the first time."""
+def failed(turn: Turn, site: Site, asked: float, reason: str) -> None:
+    """It rests, longer each time; on this machine not the first time. What was asked of it before
+    it last failed says nothing new: a hundred jobs that are refused together are one failure."""
+    site.ramp, site.problem = max(1, site.ramp // 2), reason
+    if site.failures and asked < site.failed_at:
+        return
     site.failures += 1
-    site.problem = reason
-    site.ramp = max(1, site.ramp // 2)
+    site.failed_at = turn.now
     row = min(site.failures - 1, 20)
     if site.record.spec.driver == LOCAL:
         rest = min(LOCAL_REST * 2.0 ** (row + 1), LONGEST_LOCAL_REST) if row else 0.0
@@ -136,25 +225,37 @@ def failed(turn: Turn, site: Site, reason: str) -> None:
     turn.note(Note("site rests", detail=f"{name}, for {rest:.0f} s: {reason}"))
 
 
-def enrolled(state: State, id_: JobId) -> None:
+def enrolled(turn: Turn, id_: JobId) -> None:
     """The job's pilot has spoken, which is better news than any list's: more may wait there."""
-    job = state.jobs.get(id_)
-    site = state.sites.get(job.record.site) if job is not None else None
-    if job is not None:
-        job.running = True
+    job = turn.state.jobs.get(id_)
+    site = turn.state.sites.get(job.record.site) if job is not None else None
+    if job is not None and not job.running:
+        job.running, job.started = True, turn.now
     if site is not None and not site.failures:
         spec = site.record.spec
-        site.ramp = min(max(1, site.ramp) * 2, max(spec.queued, spec.ramp))
+        site.ramp = min(max(1, site.ramp) * 2, max(spec.queued or MOST_WAITING, spec.ramp))
 
 
 def did_good(state: State, id_: JobId) -> None:
-    """The job's pilot has delivered an end."""
+    """The job's pilot has delivered an end. Those that were there before their site failed say
+    nothing of how it is now."""
     job = state.jobs.get(id_)
     if job is not None:
         job.useful = True
         site = state.sites.get(job.record.site)
-        if site is not None and site.failures:
+        if site is not None and site.failures and job.started > site.failed_at:
             _well(site)
+
+
+def look_for_good(turn: Turn) -> None:
+    """Long tasks end late: a pilot that has stayed shows as much."""
+    state = turn.state
+    for site in state.sites.values():
+        for id_ in list(site.jobs) if site.failures else ():
+            job = state.jobs[id_]
+            pilot = state.pilots.get(job.pilot) if job.pilot is not None else None
+            if pilot is not None and pilot.heard - pilot.record.enrolled >= PROVEN_SECONDS:
+                did_good(state, id_)
 
 
 def _well(site: Site) -> None:

@@ -36,6 +36,7 @@ from covey.core.model import (
     RequestId,
     Settings,
     SiteRecord,
+    SiteSpec,
     TaskNumber,
     TokenRecord,
 )
@@ -87,6 +88,13 @@ class Raised(Struct, frozen=True):
     tasks: BitMap | None
     memory: float
     time: float
+
+
+class Suits(Struct, eq=False):
+    """What a policy says of sites, while the stamps are these."""
+
+    stamps: tuple[int, ...]
+    sites: dict[str, bool] = field(default_factory=dict)
 
 
 class Tally(Struct):
@@ -154,6 +162,8 @@ class Bag(Struct, eq=False):
     seen_scene: int = -1  # the scene's stamp when they last were
     jobs: list[Ad] = field(default_factory=list)  # by class: its ad
     tail: bool = False
+    wanting: float = math.inf  # since when it has tasks that could go out
+    suits: "Suits | None" = None  # at which sites its policy lets it have pilots
     best_rate: float = 0.0  # the lowest error rate of hosts that can have its tasks, and when
     best_at: float = -1.0
     overdue: dict[int, None] = field(default_factory=dict)  # tasks that nobody has in time
@@ -418,11 +428,12 @@ class Job(Struct, eq=False):
     """A site job that is not over."""
 
     record: JobRecord
-    since: float
+    since: float  # when it was asked for, or began to wait again
     pilot: PilotId | None = None  # that it became; perhaps it has left
     running: bool = False
-    useful: bool = False  # its pilot has delivered an end
-    cancelled: bool = False
+    started: float = 0.0  # when it began to run, as far as we know
+    useful: bool = False  # its pilot has done some good, or nobody can say that it has not
+    cancelled: float = 0.0  # when that was last asked for
     vanished: str = ""  # its site lists it no longer, but its pilot was heard
 
 
@@ -435,10 +446,10 @@ class Site(Struct, eq=False):
     jobs: dict[JobId, None] = field(default_factory=dict)
     failures: int = 0
     problem: str = ""  # the last of them
+    failed_at: float = 0.0  # when that was
     rests_until: float = 0.0
     unanswered: str = ""  # why nothing can be had of it
     surplus_since: float = math.inf
-    removed: bool = False  # it goes when the last of its jobs has
 
 
 class Answering(Struct, frozen=True):
@@ -495,6 +506,8 @@ class State:
         self.hosts: dict[str, Host] = {}  # by that name
         self.unsaved: dict[str, None] = {}  # hosts whose history has changed since
         self.sites: dict[str, Site] = {}
+        self.guarded: dict[str, SiteSpec] = {}  # those that are not for every task
+        self.provide_at = 0.0  # how many pilots where is not asked again before, but for ticks
         self.site_histories: dict[str, History] = {}  # of all hosts of a site, taken together
         self.overall = History(site="")  # … and those of all sites
         self.tokens: dict[str, TokenRecord] = {}  # by digest; none that is revoked
@@ -542,6 +555,11 @@ class State:
             assert pilot.status is not PilotStatus.LOST or not pilot.attempts
         assert live == known, f"{live} live attempts in bags, {known} with pilots"
         assert self.durable <= self.writes
+        for name, site in self.sites.items():
+            for id_ in site.jobs:
+                assert self.jobs[id_].record.site == name
+        here = sum(job.record.site in self.sites for job in self.jobs.values())
+        assert here == sum(len(site.jobs) for site in self.sites.values()), "a job at no site"
 
 
 def _check_bag(bag: Bag) -> None:

@@ -2,61 +2,112 @@
 
 A site is out where its users or the bag's policy say so: `GridPolicy`, or requirements that are
 false whatever host it would be. What depends on a host is not known before there is a pilot; then
-it counts as yes.
+it counts as yes. A fail-over site has only tasks that failed everywhere else, and these go to the
+sites alone that their bag names for that.
 """
 
-from covey.classad import Ad
+from itertools import islice
+from typing import TypeAlias
+
+from covey.classad import ERROR, Ad
 from covey.core import matching
-from covey.core.demand import Row, Shape
+from covey.core.demand import Row
 from covey.core.fitting import weight
 from covey.core.model import SiteSpec
-from covey.core.state import Bag, Site, State
+from covey.core.policies import GRID
+from covey.core.sites import LOCAL
+from covey.core.state import Bag, Site, State, Suits
 
+START_SECONDS = 30.0  # that a pilot takes before its first task, or less
+ENOUGH_IDLE = 2  # pilots of a site that do not want a bag's tasks: the next one will not either
+MOST_LOOKED_AT = 1000
 _NOTHING = Ad()
 
+Allowed: TypeAlias = dict[tuple[int, bool], dict[str, bool]]
 
-def allowed(state: State, now: float, rows: list[Row]) -> dict[tuple[int, str], bool]:
-    """By bag and site."""
+
+def allowed(state: State, now: float, rows: list[Row]) -> Allowed:
+    """By bag and whether its tasks have failed everywhere else, then by site."""
     matching.set_scene(state, now)
-    found: dict[tuple[int, str], bool] = {}
-    for bag in {row.bag.id: row.bag for row in rows}.values():
-        for name, site in state.sites.items():
-            found[bag.id, name] = _lets(state, now, bag, site)
+    found: Allowed = {}
+    for row in rows:
+        if (row.bag.id, row.rescue) not in found:
+            found[row.bag.id, row.rescue] = {
+                name: _lets(state, now, row.bag, site, row.rescue)
+                for name, site in state.sites.items()
+            }
     return found
 
 
 def fits(row: Row, spec: SiteSpec) -> int:
     """How many slots of a pilot there a task takes; 0 if it cannot run there."""
-    life = spec.wall_seconds or float("inf")
-    if life < row.life:
+    if spec.wall_seconds and spec.wall_seconds < row.life + min(START_SECONDS, 0.1 * row.life):
         return 0
-    shape = Shape(spec.name, spec.slots, spec.memory_mb, spec.disk_mb, spec.gpus, "", life)
-    return weight(row.need, shape)
+    return weight(row.need, Size(spec, row, spec.slots))
 
 
-def _lets(state: State, now: float, bag: Bag, site: Site) -> bool:
+class Size:
+    """A pilot of a site, with some of the slots that it could have. What a machine of our own has
+    besides slots is not known before a pilot is there."""
+
+    def __init__(self, spec: SiteSpec, row: Row | None, slots: int) -> None:
+        self.slots = slots
+        self.memory_mb = -(-spec.memory_mb * slots // spec.slots)
+        self.disk_mb = -(-spec.disk_mb * slots // spec.slots)
+        self.gpus = -(-spec.gpus * slots // spec.slots)
+        if spec.driver == LOCAL and not spec.gpus and row is not None:
+            self.gpus = row.need.gpus
+
+
+def _lets(state: State, now: float, bag: Bag, site: Site, rescue: bool) -> bool:
     spec = site.record.spec
     if spec.users and bag.spec.owner not in spec.users:
         return False
-    rescues = bool(bag.rescue) and spec.name in bag.policy.spec.failover_sites
-    if rescues:
-        return True
+    if rescue:
+        return spec.name in bag.policy.spec.failover_sites
     if spec.failover:
         return False
-    return bag.policy.plain or not _refuses(state, now, bag, spec.name)
+    return bag.policy.anywhere or suits(state, now, bag, spec.name)
 
 
-def _refuses(state: State, now: float, bag: Bag, site: str) -> bool:
-    """Whether its requirements are false there, for all of its classes."""
-    place = bag.policy.places[0]
-    if place is None:
-        return False
+def suits(state: State, now: float, bag: Bag, site: str) -> bool:
+    """What the policy says, kept until something changes that it looks at."""
     if len(bag.jobs) != len(bag.needs) or matching.stale(state, bag):
         matching.refresh(state, now, bag)
-    scene, own = state.scene, bag.policy.ad
+    stamps = (bag.stamp, state.scene.stamp, len(bag.jobs))
+    if bag.suits is None or bag.suits.stamps != stamps or bag.policy.moody:
+        bag.suits = Suits(stamps)
+    found = bag.suits.sites.get(site)
+    if found is None:
+        found = bag.suits.sites[site] = _wants(state, now, bag, site)
+    return found
+
+
+def _wants(state: State, now: float, bag: Bag, site: str) -> bool:
+    policy, scene, own = bag.policy, state.scene, bag.policy.ad
     ad, user = matching.site_ad(state, now, site), matching.user_ad(state, now, bag.spec.owner)
-    evaluate = bag.policy.dispatch.evaluate
-    return all(
-        evaluate(_NOTHING, _NOTHING, ad, job, user, scene.queue, own, own)[place] is False
+    if GRID in policy.texts:
+        policy.grid.context.now, policy.grid.context.random = now, state.random.random
+        around = (_NOTHING, _NOTHING, ad, _NOTHING, user, scene.queue, own, own)
+        [value] = policy.grid.evaluate(*around)
+        if value is False or value is ERROR:
+            return False
+    place = policy.places[0]
+    if place is None:
+        return True
+    evaluate = policy.dispatch.evaluate
+    return any(
+        evaluate(_NOTHING, _NOTHING, ad, job, user, scene.queue, own, own)[place] is not False
         for job in bag.jobs
     )
+
+
+def is_shunned(state: State, row: Row, site: str, idle: dict[str, int]) -> bool:
+    """Whether pilots stand idle there that have been offered these tasks, and nobody there runs
+    any of the bag: more of them would stand there, too."""
+    if not row.offered or idle.get(site, 0) < ENOUGH_IDLE:
+        return False
+    for attempts in islice(row.bag.live.values(), MOST_LOOKED_AT):
+        if any(state.pilots[one.pilot].record.site == site for one in attempts):
+            return False
+    return True

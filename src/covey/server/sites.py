@@ -186,7 +186,7 @@ def _view(state: State, site: Site, pilots: list[Pilot], now: float, whole: bool
     return SiteView(
         name=spec.name,
         driver=spec.driver,
-        status="removed" if site.removed else record.status.value,
+        status="removed" if record.removed else record.status.value,
         origin="covey.toml" if record.of_file else "added",
         trouble=sites.trouble(site, now),
         rests_until=site.rests_until if site.rests_until > now else 0.0,

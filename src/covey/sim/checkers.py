@@ -12,14 +12,17 @@
 - One result counts per task, exactly one in a finished bag, and a success really happened.
 - What is cancelled stops; what is not cancelled finishes once faults stop.
 - Policies are kept, and what follows from them: see `policing`.
+- Sites are used as is allowed, and as is needed: see `supervising`.
 """
 
 from covey.core.actions import Change, Note, RecordEnds, ReopenFailed
+from covey.core.classes import needs_of
 from covey.core.model import BagSpec, EndRecord, PolicySpec, Settings, Verdict
 from covey.pilot.messages import CANCELLED, FAILED, HOST, LOST, OK, RETURNED, TIMEOUT, Answer, End
 from covey.ports import Reader
 from covey.sim.ledger import HostLife, Ledger, Run, Sending, TaskKey, Violation
 from covey.sim.policing import Police
+from covey.sim.supervising import Supervisor
 from covey.wire import ResultQuery, ResultRow
 
 OWN_FAILURES = (FAILED, TIMEOUT)
@@ -29,11 +32,14 @@ STOP_SECONDS = 90.0  # within which a cancelled bag is quiet, once nothing break
 
 
 class Judge:
-    def __init__(self, ledger: Ledger, settings: Settings, reader: Reader) -> None:
+    def __init__(
+        self, ledger: Ledger, settings: Settings, reader: Reader, supervisor: Supervisor
+    ) -> None:
         self._ledger = ledger
         self._settings = settings
         self._reader = reader
-        self._police = Police(ledger, settings, reader)
+        self._police = Police(ledger, settings, reader, supervisor)
+        self._supervisor = supervisor
         # Recorded since the last fresh start, by attempt.
         self._own_failures: dict[TaskKey, dict[str, str]] = {}
         self._given_up: dict[TaskKey, None] = {}
@@ -58,6 +64,8 @@ class Judge:
                 raise Violation(f"attempt {key} of paused bag {task.bag} was sent")
             if known is sending and notes is not None:
                 self._police.sent(sending, task.values)
+                need = needs_of(notes.spec)[task.need]
+                self._supervisor.sent(sending, need.limit_seconds)
                 self._ledger.sent.setdefault(named, []).append(sending)
 
     def restarted(self) -> None:

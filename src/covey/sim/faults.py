@@ -41,6 +41,9 @@ KINDS = {
     "storm": 3,
     "refusing site": 1,
     "requeued job": 3,
+    "site outage": 2,
+    "unsure site": 2,
+    "lying list": 2,
 }
 MISFORTUNES = {"black hole": 3, "slow host": 2, "straggler": 3}  # of hosts; they pass
 
@@ -111,10 +114,27 @@ def strike(world: "World", kind: str, random: Random) -> bool:
             clock.after(random.uniform(0.5, 8.0), server.kill)
         case "storm":
             world.storm(STORM, random.uniform(3.0, 25.0))
-        case "refusing site":
-            world.site.refusing_until = clock.time + random.uniform(5.0, 40.0)
+        case "refusing site" | "site outage" | "unsure site":
+            return _break_site(world, kind, random)
+        case "lying list":
+            return world.sites.lie(random)
         case _:
             return _break_pilots(world, kind, random)
+    return True
+
+
+def _break_site(world: "World", kind: str, random: Random) -> bool:
+    there = list(world.sites.all.values())
+    if not there:
+        return False
+    site, until = random.choice(there), world.clock.time + random.uniform(5.0, 40.0)
+    match kind:
+        case "refusing site":
+            site.refusing_until = until
+        case "site outage":
+            site.away_until = until
+        case _:
+            site.unsure_until = until
     return True
 
 

@@ -69,6 +69,7 @@ class HostLife(Struct, eq=False):
     place: Place
     slots: int = 1
     owner: str = ""
+    job: str = ""  # of its site; none: somebody started it
     died: float = 0.0  # also when it ended in order
     idle_since: float = math.inf  # it has nothing to do, and asks for it
     dropped: float = 0.0  # when the server last saw its connection break, or that it left

@@ -80,7 +80,7 @@ class SimPilot:
         self.job = job
         self.alive = True
         self.draining = False
-        self.life = HostLife(name, self.place, slots, owner)
+        self.life = HostLife(name, self.place, slots, owner, job)
         self.running: dict[str, Running] = {}
         self.brain: Brain | None = None
         self._around = around

@@ -29,6 +29,14 @@ CONCURRENCY = (
     "Host.mhz > 2000 ? 4 : 1",
     "Tail ? Pilot.Slots : undefined",
 )
+GRIDS = (
+    'Site.Name != "north"',
+    'Site.Name == "south" || Site.Name == "west"',
+    "Site.Waiting < 3 && Site.FreePilots > 0",
+    "Site.nothing > 3",
+    "JobsUnsent > 20 || Site.PilotSlots > 2",
+    "false",
+)
 DEADLINES = ("20s", "0.5m", "12", "Host.mhz > 2000 ? 10 : 40")
 RANKS = ("Host.mhz", "-JobsLeft", "JobsLeft / (1 + Host.mhz)", "-Host.ErrorRate", "Job.Cores")
 PASSING = (
@@ -63,6 +71,8 @@ def governed(plan: Plan) -> Plan:
         buffer_seconds=buffer,
         most_lookahead=lookahead,
     )
+    if plan.grounds.placed:  # whatever is asked for, its sites must be able to give
+        return replace(plan, settings=settings)
     if random.random() < 0.3:
         return plan
     hosts = places.draw(random)
@@ -128,6 +138,7 @@ def _policy(random: Random, bag: BagPlan, hosts: tuple[Place, ...]) -> tuple[Pol
         tail=maybe(0.5, TAILS),
         sticky_tail=random.choice((None, None, True, False)),
         max_replicas=maybe(0.4, ("1", "2", "3", "Tail ? 3 : 1")),
+        grid=maybe(0.3, GRIDS),
         only_sites=random.choice(((), (), (home.site,), (home.site, "west"))),
         avoid_hosts=random.choice(((), (), others[:1])),
         failover_sites=random.choice(((), (), ("south",), ("east", "west"))),

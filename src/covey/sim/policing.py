@@ -30,6 +30,7 @@ from covey.core.space import Scalar
 from covey.pilot.messages import OK, OWN_FAILURES
 from covey.ports import Reader
 from covey.sim.ledger import BagNotes, HostLife, Ledger, Sending, TaskKey, Violation
+from covey.sim.supervising import Supervisor
 from covey.sim.workload import MOST_CORES
 from covey.wire import ResultQuery
 
@@ -52,8 +53,11 @@ class Ban:
 
 
 class Police:
-    def __init__(self, ledger: Ledger, settings: Settings, reader: Reader) -> None:
+    def __init__(
+        self, ledger: Ledger, settings: Settings, reader: Reader, supervisor: Supervisor
+    ) -> None:
         self._ledger = ledger
+        self._supervisor = supervisor
         self._settings = settings
         self._reader = reader
         self._bans: dict[tuple[str, str], Ban] = {}  # (host, owner)
@@ -203,7 +207,8 @@ class Police:
         """Surely it is known to the server as a pilot that anybody may use."""
         last = life.contacts[-1] if life.contacts else 0.0
         known = last > max(self._ledger.restarts[-1], life.dropped)
-        return known and now - last < self._settings.lease_seconds and _is_large(life)
+        here = known and now - last < self._settings.lease_seconds and _is_large(life)
+        return here and self._supervisor.is_open(life, now)
 
     def _note_passed(self, sending: Sending, notes: BagNotes) -> None:
         """Whoever was banned, and stands idle, must be tried before long."""

@@ -10,12 +10,21 @@ from covey.core.actions import Change, LoadRows, Note, RecordEnds, Refuse, Reply
 from covey.core.events import (
     CancelRequested,
     DrawContinued,
+    JobEnded,
+    JobRefused,
+    JobRequeued,
+    JobStarted,
+    JobVanished,
     PilotEnrolled,
     PilotLeft,
     PolicyRequested,
     RequestDropped,
     RetryRequested,
     RowsLoaded,
+    SiteAnswered,
+    SiteFailed,
+    SiteRemoved,
+    SiteStatusRequested,
     SyncReceived,
 )
 from covey.core.model import BagId, JobRecord, PilotId, RequestId, Settings, SiteSpec
@@ -26,7 +35,7 @@ from covey.sim.checkers import Judge
 from covey.sim.clock import Timeline, Trace
 from covey.sim.ledger import Ledger
 from covey.sim.network import Call, Failure, Network, Outcome
-from covey.sim.site import Site
+from covey.sim.site import Sites
 from covey.sim.store import VirtualStore
 from covey.sim.workload import TABLES
 
@@ -46,7 +55,7 @@ class Server:
         clock: Timeline,
         trace: Trace,
         network: Network,
-        site: Site,
+        sites: Sites,
         settings: Settings,
         ledger: Ledger,
         judge: Judge,
@@ -72,7 +81,7 @@ class Server:
         self._clock = clock
         self._trace = trace
         self._network = network
-        self._site = site
+        self._sites = sites
         self._ledger = ledger
         self._judge = judge
         self._died = died
@@ -224,18 +233,19 @@ class Server:
 
     def define(self, sites: tuple[SiteSpec, ...]) -> None:
         self.burn()
+        self._sites.define(sites)
 
     def submit(self, jobs: tuple[JobRecord, ...]) -> None:
         self.burn()
-        self._site.submit(jobs, self.post)
+        self._sites.submit(jobs, self.post)
 
     def cancel(self, jobs: tuple[JobRecord, ...]) -> None:
         self.burn()
-        self._site.cancel(jobs)
+        self._sites.cancel(jobs)
 
     def watch(self, jobs: tuple[JobRecord, ...]) -> None:
         self.burn()
-        self._site.watch(jobs, self.post)
+        self._sites.watch(jobs, self.post)
 
     def note(self, note: Note) -> None:
         self._judge.noted(note, self._clock.time)
@@ -284,6 +294,10 @@ def event_text(event: EngineEvent) -> str:
         case StoreOpened(snapshot):
             return f"opened, epoch {snapshot.epoch}"
         case CancelRequested() | RetryRequested() | PolicyRequested():
+            return str(event)
+        case JobStarted() | JobRequeued() | JobRefused() | JobEnded() | JobVanished():
+            return str(event)
+        case SiteFailed() | SiteAnswered() | SiteStatusRequested() | SiteRemoved():
             return str(event)
         case _:
             return type(event).__name__ + str(getattr(event, "through", ""))

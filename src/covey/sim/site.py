@@ -1,91 +1,300 @@
-"""The virtual sites: they take jobs, start their pilots after a while, notice their ends or not.
+"""The virtual sites: queues that take jobs, start their pilots after a while, end them when their
+time is over, start some again, and tell of that late, wrongly or not at all.
 
-They outlive servers, as batch systems do.
+They outlive servers, as batch systems do. What a manager would find out for a server is here, too:
+it looks at each site's list now and then, and tells what is news to the server that is there.
 """
 
 from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from covey.core.events import JobEnded, JobRefused, JobStarted, JobSubmitted
-from covey.core.model import JobId, JobRecord
+from covey.core.events import (
+    JobEnded,
+    JobRefused,
+    JobRequeued,
+    JobStarted,
+    JobSubmitted,
+    JobVanished,
+    SiteAnswered,
+    SiteFailed,
+)
+from covey.core.model import JobId, JobRecord, SiteSpec
 from covey.ports import Post
 from covey.sim.clock import Timeline, Trace
+from covey.sim.placing import SOUND, Nature
+from covey.sim.supervising import Supervisor
+
+UNSURE_SECONDS = (5.0, 20.0)  # until lists tell whether a submission has arrived
 
 
 class _Job(Struct, eq=False):
+    """`arrived`: whether it is there at all, whatever the server has heard of that."""
+
     record: JobRecord
-    started: bool = False
+    arrived: bool = True
+    started: float = 0.0  # when its pilot began, this time
     over: bool = False
-    noticed: bool = True
+    told: bool = False  # that it is over, or never came
+    lied: bool = False  # it was said to have vanished, and had not
+    round: int = 0  # how often it has begun
+    kill: Callable[[], None] | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.arrived and not self.over
 
 
-class Site:
-    """`start` makes a pilot of a job; `report` reaches whatever server is there."""
+class Site(Struct, eq=False):
+    """One of them, as it really is."""
+
+    name: str
+    nature: Nature
+    jobs: dict[JobId, _Job] = field(default_factory=dict)
+    queue: list[JobId] = field(default_factory=list)
+    refusing_until: float = 0.0
+    away_until: float = 0.0  # nothing can be had of it
+    unsure_until: float = 0.0  # of submissions nobody hears
+    failed: bool = False  # the server has been told so
+    starting: int = 0
+
+    def running(self) -> int:
+        return sum(job.alive and job.started > 0 for job in self.jobs.values())
+
+
+class Sites:
+    """`start` makes a pilot of a job, and answers how it is killed; `report` reaches whatever
+    server is there."""
 
     def __init__(
         self,
         clock: Timeline,
         trace: Trace,
         random: Random,
-        start: Callable[[JobRecord], None],
+        natures: dict[str, Nature],
+        start: Callable[[JobRecord], Callable[[], None]],
         report: Post,
+        supervisor: Supervisor,
     ) -> None:
-        self.refusing_until = 0.0
         self.refused = 0
         self._clock = clock
         self._trace = trace
         self._random = random
         self._start = start
         self._report = report
-        self._jobs: dict[JobId, _Job] = {}
+        self._supervisor = supervisor
+        self._natures = natures
+        self.all: dict[str, Site] = {}
+
+    def site(self, name: str) -> Site:
+        if name not in self.all:
+            site = self.all[name] = Site(name, self._natures.get(name, SOUND))
+            self._clock.every(site.nature.look_seconds, partial(self._look, site))
+        return self.all[name]
+
+    # -- the port --------------------------------------------------------------------------
+
+    def define(self, specs: tuple[SiteSpec, ...]) -> None:
+        self._supervisor.defined(specs, self._clock.time)
+        for spec in specs:
+            self.site(spec.name).failed = False
 
     def submit(self, jobs: tuple[JobRecord, ...], post: Post) -> None:
-        for job in jobs:
-            if self._clock.time < self.refusing_until:
+        now = self._clock.time
+        self._supervisor.submitted(jobs, now)
+        site = self.site(jobs[0].site)
+        for record in jobs:
+            job = _Job(record)
+            if now < site.refusing_until:
                 self.refused += 1
-                self._clock.after(self._delay(), partial(post, JobRefused(job.id, "not now")))
+                job.arrived, job.told = False, True
+                site.jobs[record.id] = job
+                self._later(partial(post, JobRefused(record.id, "not now")))
                 continue
-            self._jobs[job.id] = _Job(job)
-            submitted = JobSubmitted(job.id, f"handle-{job.id}")
-            self._clock.after(self._delay(), partial(post, submitted))
-            self._clock.after(self._random.uniform(0.2, 5.0), partial(self._begin, job.id))
+            unsure = now < max(site.unsure_until, site.away_until)
+            job.arrived = not unsure or self._random.random() < 0.5
+            site.jobs[record.id] = job
+            self._supervisor.took(record, job.arrived)
+            if job.arrived:
+                self._enqueue(site, record.id)
+            if unsure:
+                self._clock.after(
+                    self._random.uniform(*UNSURE_SECONDS),
+                    partial(self._settle, site, record.id, post),
+                )
+            else:
+                submitted = JobSubmitted(record.id, f"handle-{record.id}")
+                self._later(partial(post, submitted))
 
-    def _begin(self, id_: JobId) -> None:
-        job = self._jobs[id_]
-        if not job.over:
-            job.started = True
-            self._start(job.record)
-            if self._random.random() < 0.7:  # others start and end between two looks
-                self._clock.after(self._delay(), lambda: self._report(JobStarted(id_)))
-
-    def cancel(self, jobs: tuple[JobRecord, ...]) -> None:
-        """Those that wait are over at once; those that have begun have become pilots."""
-        for one in jobs:
-            job = self._jobs.get(one.id)
-            if job is not None and not job.started and not job.over:
-                self.over(one.id, True)
+    def _settle(self, site: Site, id_: JobId, post: Post) -> None:
+        """Lists have told whether it is there."""
+        job = site.jobs[id_]
+        if self._clock.time < site.away_until:
+            self._clock.at(site.away_until + 2.0, partial(self._settle, site, id_, post))
+        elif job.alive:
+            post(JobSubmitted(id_, f"handle-{id_}"))
+        elif not job.arrived:
+            post(JobVanished(id_, "it never arrived"))
 
     def watch(self, jobs: tuple[JobRecord, ...], post: Post) -> None:
-        for job in jobs:
-            known = self._jobs.get(job.id)
-            if known is None or (known.over and known.noticed):
-                ended = JobEnded(job.id, "there is no such job")
-                self._clock.after(self._delay(), partial(post, ended))
+        """A new server, which must hear again of all that an earlier one has heard of."""
+        self._supervisor.watched(jobs, self._clock.time)
+        for record in jobs:
+            if record.site in self.all:
+                known = self.all[record.site].jobs.get(record.id)
+                self._later(partial(self._tell_anew, record, known, post))
+            else:
+                self._later(partial(post, JobVanished(record.id, "there is no such site")))
+
+    def _tell_anew(self, record: JobRecord, job: _Job | None, post: Post) -> None:
+        site = self.all[record.site]
+        if self._clock.time < site.away_until:
+            again = partial(self._tell_anew, record, job, post)
+            self._clock.at(site.away_until + 2.0, again)
+        elif job is None or not job.arrived:
+            post(JobVanished(record.id, "it never arrived"))
+        elif job.over:
+            post(JobEnded(record.id, "it ended"))
+        elif job.started:
+            post(JobStarted(record.id))
+        else:
+            post(JobSubmitted(record.id, f"handle-{record.id}"))
+
+    def cancel(self, jobs: tuple[JobRecord, ...]) -> None:
+        """Of a site that is away the command is lost."""
+        self._supervisor.cancelled(jobs, self._clock.time)
+        site = self.site(jobs[0].site)
+        if self._clock.time < site.away_until:
+            return
+        for one in jobs:
+            job = site.jobs.get(one.id)
+            if job is not None and job.alive:
+                self._end(site, job)
+
+    # -- the queue -------------------------------------------------------------------------
+
+    def _enqueue(self, site: Site, id_: JobId) -> None:
+        site.queue.append(id_)
+        self._clock.after(self._random.uniform(*site.nature.wait), partial(self._advance, site))
+
+    def _advance(self, site: Site) -> None:
+        """Whoever waits first begins, if there is room."""
+        while site.queue and site.running() < site.nature.capacity:
+            job = site.jobs[site.queue.pop(0)]
+            if not job.over:
+                self._begin(site, job)
+                break
+
+    def _begin(self, site: Site, job: _Job) -> None:
+        job.started, job.round = self._clock.time, job.round + 1
+        nature = site.nature
+        self._supervisor.began(job.record, self._clock.time)
+        if self._random.random() < nature.seen and nature.kind != "broken":
+            self._later(partial(self._say_started, site, job, job.round))
+        if nature.kind == "broken":
+            self._later(partial(self._end, site, job))
+        elif nature.kind == "mute":
+            pass  # it runs, and cannot reach the server
+        else:
+            job.kill = self._start(job.record)
+        if job.record.wall_seconds:
+            over = partial(self._time_out, site, job, job.round)
+            self._clock.after(job.record.wall_seconds, over)
+
+    def _say_started(self, site: Site, job: _Job, round_: int) -> None:
+        if job.alive and job.round == round_ and job.started and not self._is_away(site):
+            self._report(JobStarted(job.record.id))
+
+    def _time_out(self, site: Site, job: _Job, round_: int) -> None:
+        if job.alive and job.round == round_ and job.started:
+            self._trace.add(f"job {job.record.id} has had its time")
+            self._end(site, job)
+
+    def _end(self, site: Site, job: _Job) -> None:
+        if job.over:
+            return
+        job.over = True
+        self._supervisor.ended(job.record, self._clock.time)
+        if job.kill is not None and job.started:
+            job.kill()
+        job.started = 0.0
+        self._clock.after(self._random.uniform(0.1, 2.0), partial(self._advance, site))
+
+    # -- what befalls them -----------------------------------------------------------------
 
     def over(self, id_: JobId, noticed: bool) -> None:
-        """The pilot of this job has ended."""
-        job = self._jobs[id_]
-        job.over, job.noticed = True, noticed
-        if noticed:
-            self._clock.after(self._delay(), lambda: self._report(JobEnded(id_, "it ended")))
+        """The pilot of this job has ended; not noticed: nor is that found out before it is calm."""
+        for site in self.all.values():
+            job = site.jobs.get(id_)
+            if job is not None and job.alive and job.started:
+                job.kill = None
+                self._end(site, job)
+                job.told = not noticed
+
+    def requeue(self, id_: JobId, told: bool) -> None:
+        """Its node failed: it begins again. The list may not have shown that."""
+        for site in self.all.values():
+            job = site.jobs.get(id_)
+            if job is not None and job.alive and job.started:
+                job.started, job.kill = 0.0, None
+                self._supervisor.requeued(job.record)
+                if told and not self._is_away(site):
+                    self._later(partial(self._say_requeued, site, job, job.round))
+                self._enqueue(site, id_)
+
+    def _say_requeued(self, site: Site, job: _Job, round_: int) -> None:
+        if job.alive and job.round == round_:
+            self._report(JobRequeued(job.record.id, "its node failed"))
+
+    def lie(self, random: Random) -> bool:
+        """A list leaves out a job whose pilot lives."""
+        there = [
+            job
+            for site in self.all.values()
+            for job in site.jobs.values()
+            if job.alive and job.started and job.kill is not None
+        ]
+        if there:
+            job = random.choice(there)
+            job.lied = True
+            self._supervisor.lied(job.record.id)
+            self._report(JobVanished(job.record.id, "not listed any more"))
+        return bool(there)
 
     def notice_all(self) -> None:
-        for id_, job in self._jobs.items():
-            if job.over and not job.noticed:
-                self.over(id_, True)
+        for site in self.all.values():
+            site.refusing_until = site.away_until = site.unsure_until = 0.0
+            for job in site.jobs.values():
+                if job.over:
+                    job.told = False
 
-    def _delay(self) -> float:
-        return self._random.uniform(0.01, 3.0)
+    def waiting(self) -> int:
+        """Jobs that have never begun, and of which lists tell the truth."""
+        return sum(
+            job.alive and not job.round and not job.lied
+            for site in self.all.values()
+            for job in site.jobs.values()
+        )
+
+    # -- the manager -----------------------------------------------------------------------
+
+    def _is_away(self, site: Site) -> bool:
+        return self._clock.time < site.away_until
+
+    def _look(self, site: Site) -> None:
+        if self._is_away(site):
+            site.failed = True
+            self._report(SiteFailed(site.name, "connection refused"))
+            return
+        if site.failed:
+            site.failed = False
+            self._report(SiteAnswered(site.name))
+        for id_, job in site.jobs.items():
+            if job.over and not job.told:
+                job.told = True
+                self._report(JobEnded(id_, "it ended"))
+
+    def _later(self, do: Callable[[], object]) -> None:
+        self._clock.after(self._random.uniform(0.01, 3.0), do)

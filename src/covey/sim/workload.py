@@ -20,13 +20,14 @@ from covey.core.model import (
     Rule,
     Segment,
     Settings,
-    SiteSpec,
 )
 from covey.core.numbering import names_in, tasks_in
 from covey.core.space import ONE_TASK, Axis, Product, Range, Scalar, Space, Values
 from covey.pilot.calling import CALL
 from covey.pilot.messages import FAILED, OK, TIMEOUT
-from covey.sim.places import SITES, Place
+from covey.sim import placing
+from covey.sim.places import Place
+from covey.sim.placing import Grounds
 
 MOST_CORES = 3  # of one task
 CALLS = 40  # of one append: more than the smallest chunk
@@ -76,6 +77,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     hand_pilots: tuple[tuple[float, int], ...]  # when, how many slots
     calm_at: float  # from here on nothing breaks any more
     places: tuple[Place, ...] = ()  # hosts; none: every pilot has its own
+    grounds: Grounds = Grounds()
 
     def script(self, bag: int, task: int, start: int, limit: float) -> Script:
         """Of the `start`-th start (from 0) of a task, with this time limit (0: none)."""
@@ -116,21 +118,14 @@ def draw(seed: int) -> Plan:
     pilots += [
         (random.uniform(5.0, calm_at), random.randint(1, 6)) for _ in range(random.randint(1, 6))
     ]
+    grounds = placing.draw(seed, calm_at, MOST_CORES)
     return Plan(
         seed=seed,
-        settings=_settings(random),
+        settings=replace(_settings(random), sites=grounds.sites),
         bags=bags,
-        hand_pilots=tuple(sorted(pilots)),
+        hand_pilots=() if grounds.placed else tuple(sorted(pilots)),
         calm_at=calm_at,
-    )
-
-
-def _sites(pilots: int, slots: int) -> tuple[SiteSpec, ...]:
-    """As many pilots may be on each; of some worlds none has any."""
-    limits = {"queued": pilots, "running": pilots, "ramp": max(1, pilots // 2)}
-    return tuple(
-        SiteSpec(name=name, driver="virtual", slots=slots, **limits)
-        for name in (SITES if pilots else ())
+        grounds=grounds,
     )
 
 
@@ -144,7 +139,6 @@ def _settings(random: Random) -> Settings:
         idle_seconds=random.uniform(20.0, 60.0),
         chunk=chunk,
         largest_chunk=chunk * 4,
-        sites=_sites(random.choice((0, 0, 2, 3, 5)), random.randint(1, 4)),
     )
 
 

@@ -12,10 +12,12 @@ from random import Random
 
 from msgspec import Struct
 
+from covey.core.actions import Change
 from covey.core.events import Ticked
 from covey.core.model import JobId, JobRecord
 from covey.ports import EngineEvent
 from covey.sim import faults, policies, workload
+from covey.sim.administering import Administrator
 from covey.sim.checkers import Judge
 from covey.sim.clients import Owner
 from covey.sim.clock import START, Timeline, Trace
@@ -25,9 +27,12 @@ from covey.sim.network import Network, Weather
 from covey.sim.pilot import SimPilot, Surroundings
 from covey.sim.places import Place
 from covey.sim.server import Server
-from covey.sim.site import Site
+from covey.sim.site import Sites
 from covey.sim.store import Disk, VirtualStore
+from covey.sim.supervising import Supervisor
 from covey.store.memory import MemoryRecord
+
+UNWANTED_SECONDS = 60.0  # for which jobs wait that nobody needs any more
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -62,10 +67,25 @@ class World:
         self.network = Network(self.clock, self.trace, Random(f"{seed}/network"))
         self.ledger = Ledger()
         record = MemoryRecord(workload.TABLES)
-        self.judge = Judge(self.ledger, self.plan.settings, record)
-        self.disk = Disk(record, lambda change: self.judge.applied(change, self.clock.time))
-        self.site = Site(
-            self.clock, self.trace, Random(f"{seed}/site"), self._start_job, self._report
+        grounds = self.plan.grounds
+        self.supervisor = Supervisor(self.ledger, grounds.natures)
+        self.judge = Judge(self.ledger, self.plan.settings, record, self.supervisor)
+        self.disk = Disk(record, self._applied)
+        self.sites = Sites(
+            self.clock,
+            self.trace,
+            Random(f"{seed}/site"),
+            grounds.natures,
+            self._start_job,
+            self._report,
+            self.supervisor,
+        )
+        self.administrator = Administrator(
+            grounds,
+            self.clock,
+            self.network,
+            self.supervisor,
+            Random(f"{seed}/administrator"),
         )
         self.pilots: list[SimPilot] = []
         self.misfortunes = Misfortunes()
@@ -74,6 +94,7 @@ class World:
         self.servers = 0
         self.calm_at = START + self.plan.calm_at
         self._over = False
+        self._done_at = math.inf  # since when nobody wants anything
         self.struck: dict[str, int] = {}
         self.owners = [self._owner(bag) for bag in self.plan.bags]
         self.server = self._new_server()
@@ -86,6 +107,7 @@ class World:
                 self.clock.step()
             self.server.check()
             self.judge.final(self.calm_at)
+            self.supervisor.final(self.clock.time)
         except Violation as violation:
             problem = str(violation)
         except Exception as error:
@@ -140,7 +162,7 @@ class World:
         self.disk.failing_commits = self.disk.failing_opens = 0
         self.disk.after_apply = None
         self.server.fuse, self.server.trap = 0, ()
-        self.site.notice_all()
+        self.sites.notice_all()
 
     # -- what goes on ----------------------------------------------------------------------
 
@@ -150,6 +172,8 @@ class World:
         for owner in self.owners:
             owner.look()
         self._look_at_pilots()
+        if self.clock.time >= self.calm_at:
+            self.administrator.set_right()
         self._over = self.clock.time >= self.calm_at and self._satisfied()
 
     def _look_at_pilots(self) -> None:
@@ -163,6 +187,11 @@ class World:
         """Somebody starts pilots by hand when there are hardly any."""
         if self.clock.time >= self.calm_at:
             self.judge.calm(self.clock.time, self.calm_at)
+        if self.plan.grounds.placed:
+            wanted = not all(owner.satisfied() for owner in self.owners)
+            if self.clock.time >= self.calm_at:
+                self.supervisor.calm(self.clock.time, self.calm_at, wanted)
+            return
         alive = [
             pilot.slots
             for pilot in self.pilots
@@ -191,7 +220,7 @@ class World:
             self.clock,
             self.trace,
             self.network,
-            self.site,
+            self.sites,
             self.plan.settings,
             self.ledger,
             self.judge,
@@ -216,7 +245,7 @@ class World:
 
     def _start_pilot(
         self, slots: int, job: str = "", owner: str = "", place: Place | None = None
-    ) -> None:
+    ) -> SimPilot:
         name = f"pilot-{len(self.pilots) + 1}"
         if place is None:
             places = self.plan.places
@@ -233,22 +262,27 @@ class World:
 
         def over() -> None:
             if job:
-                self.site.over(JobId(job), self.site_notices)
+                self.sites.over(JobId(job), self.site_notices)
 
         self.trace.add(f"{name} with {slots} slots on {place.host}, job {job or '-'}")
-        self.pilots.append(SimPilot(around, name, slots, job, over, owner, place))
+        pilot = SimPilot(around, name, slots, job, over, owner, place)
+        self.pilots.append(pilot)
+        return pilot
 
     def requeue(self, pilot: SimPilot) -> None:
         """Its node failed, and its site starts the job once more."""
         pilot.kill(requeued=True)
-        delay = self.random.uniform(0.2, 20.0)
-        self.clock.after(delay, partial(self._start_pilot, pilot.slots, pilot.job))
+        self.sites.requeue(JobId(pilot.job), self.random.random() < 0.7)
 
-    def _start_job(self, job: JobRecord) -> None:
+    def _start_job(self, job: JobRecord) -> Callable[[], None]:
         there = [place for place in self.plan.places if place.site == job.site]
         alone = Place(f"node-{len(self.pilots) + 1}", job.site)
         place = self._wandering.choice(there) if there else alone
-        self._start_pilot(job.slots, job.id, place=place)
+        return self._start_pilot(job.slots, job.id, place=place).kill
+
+    def _applied(self, change: Change) -> None:
+        self.judge.applied(change, self.clock.time)
+        self.supervisor.applied(change, self.clock.time)
 
     def _report(self, event: EngineEvent) -> None:
         self.server.post(event)
@@ -257,8 +291,13 @@ class World:
 
     def _satisfied(self) -> bool:
         done = all(owner.satisfied() for owner in self.owners)
-        if done and all(pilot.idle() for pilot in self.pilots if pilot.alive):
+        quiet = not self.administrator.asking and not self.sites.waiting()
+        if done and quiet and all(pilot.idle() for pilot in self.pilots if pilot.alive):
             return True
+        self._done_at = min(self._done_at, self.clock.time) if done else math.inf
+        waiting = self.sites.waiting()
+        if waiting and self.clock.time > max(self._done_at, self.calm_at) + UNWANTED_SECONDS:
+            raise Violation(f"nobody wants anything, but {waiting} jobs wait")
         if self.clock.time > self.calm_at + self._patience_seconds():
             left = [owner.plan.number for owner in self.owners if not owner.satisfied()]
             busy = [pilot.name for pilot in self.pilots if pilot.alive and not pilot.idle()]
@@ -268,7 +307,8 @@ class World:
     def _patience_seconds(self) -> float:
         settings = self.plan.settings
         waits = settings.lease_seconds + settings.adopt_seconds + settings.poll_seconds
-        return 200.0 + 2 * waits + min(self.plan.work_seconds() / 2, 3000.0)
+        placing = 400.0 if self.plan.grounds.placed else 0.0
+        return 200.0 + placing + 2 * waits + min(self.plan.work_seconds() / 2, 3000.0)
 
     def _report_of(self, problem: str) -> Report:
         if self.disk.failed_commits:

@@ -70,7 +70,7 @@ _SAVE_TOKEN = """
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET revoked = excluded.revoked"""
 _SAVE_JOB = f"""
-    INSERT INTO jobs ({rows.JOB_COLUMNS}) VALUES ({", ".join("?" * 11)})
+    INSERT INTO jobs ({rows.JOB_COLUMNS}) VALUES ({", ".join("?" * 12)})
     ON CONFLICT (id) DO UPDATE SET handle = excluded.handle, status = excluded.status"""
 _OF_THESE = "(?2 IS NULL OR task IN (SELECT value FROM json_each(?2)))"
 _REOPEN_CHUNKS = f"""

@@ -62,7 +62,8 @@ PILOT_COLUMNS = (
 )
 TOKEN_COLUMNS = "id, name, role, owner, digest, created, expires, revoked"
 JOB_COLUMNS = (
-    "id, site, slots, submitted, status, wall_seconds, memory_mb, disk_mb, gpus, handle, trial"
+    "id, site, slots, submitted, status, wall_seconds, memory_mb, disk_mb, gpus, handle, trial, "
+    "wanted_by"
 )
 VIEW_COLUMNS = (
     "id, host, site, job, slots, status, enrolled, max(enrolled, changed), tags, version, "
@@ -225,7 +226,7 @@ def token_from(row: tuple[Any, ...]) -> TokenRecord:
 
 
 def job_from(row: tuple[Any, ...]) -> JobRecord:
-    id_, site, slots, submitted, status, wall, memory, disk, gpus, handle, trial = row
+    id_, site, slots, submitted, status, wall, memory, disk, gpus, handle, trial, wanted_by = row
     return JobRecord(
         id=JobId(id_),
         site=site,
@@ -238,6 +239,7 @@ def job_from(row: tuple[Any, ...]) -> JobRecord:
         gpus=gpus,
         handle=handle,
         trial=bool(trial),
+        wanted_by=wanted_by,
     )
 
 
@@ -255,6 +257,7 @@ def job_row(job: JobRecord) -> tuple[Any, ...]:
         job.gpus,
         job.handle,
         job.trial,
+        job.wanted_by,
     )
 
 

@@ -19,7 +19,6 @@ from covey.core.events import (
 )
 from covey.core.findings import SiteAnswer
 from covey.core.model import BagId, JobId, JobRecord, Need, SiteSpec, SiteStatus
-from covey.core.turn import Turn
 from tests.unit.core.table import Table, only, spec
 from tests.unit.core.test_policies import policy
 
@@ -33,10 +32,8 @@ def table_with(*sites: SiteSpec) -> Table:
 
 
 def ask(table: Table, name: str = "s", owner: str | None = None) -> SiteAnswer:
-    """`overlay` has the same room: else the explanation is of something else."""
     state = table.scheduler.state
     found = explaining_sites.of_site(state, table.now, state.sites[name], owner)
-    assert found.room == overlay._room(Turn(state, table.now), state.sites[name])
     return found
 
 
@@ -99,10 +96,10 @@ def test_a_site_that_rests_says_until_when_and_then_is_probed() -> None:
         table.handle(JobEnded(job.id, "node on fire"))
     (first, *_) = ask(table).reasons
     assert (first.kind, first.until > table.now) == ("resting", True)
-    assert "4 failures in a row: node on fire" in first.text
+    assert "1 failure in a row: node on fire" in first.text
     table.later(first.until - table.now + 2)
     found = ask(table)
-    assert kinds(found)[0] == "limit"
+    assert kinds(found)[0] == "probing"
     assert "one pilot finds out whether it is well again" in found.summary
     assert found.waiting == 1
 
@@ -156,6 +153,14 @@ def test_limits(more: dict[str, Any], key: str, told: str) -> None:
     assert found.wanting[0].missing > 0
 
 
+def test_a_limit_for_each_owner() -> None:
+    table = table_with(site(per_user=2))
+    table.submit(spec(100, owner="ann"))
+    found = ask(table)
+    assert (found.waiting, found.room, kinds(found)) == (2, 2, ["limit"])
+    assert "2 pilots are there for tasks of ann, and no more may be (per_user = 2)" in found.summary
+
+
 def test_pilots_that_start_make_room() -> None:
     table = table_with()
     table.submit(spec(100))
@@ -191,6 +196,11 @@ def test_pilots_that_start_make_room() -> None:
             {"policy": policy(requirements='Host.Memory > 5 && Site.Name != "s"')},
             "policy",
             'JobRequirements is false there: Site.Name != "s", where Site.Name is "s"',
+        ),
+        (
+            {"policy": policy(grid='Site.Name == "t" || Site.Name == "u"')},
+            "policy",
+            'GridPolicy is false there: Site.Name == "t" || Site.Name == "u"',
         ),
         ({"owner": "eve"}, "users", "it is for tasks of ann, bob only (users)"),
     ],

@@ -1,0 +1,70 @@
+"""Sites that were added or are not simply on, and the jobs that pilots are asked for with."""
+
+from msgspec.structs import replace
+
+from covey.core.actions import EndJob, ForgetSite, SaveJob, SaveSite
+from covey.core.model import JobId, JobRecord, SiteRecord, SiteSpec, SiteStatus
+from tests.contract.keeping import Kept
+
+SPEC = SiteSpec(
+    name="lake",
+    driver="slurm",
+    host="login.lake",
+    options={"partition": "long", "whole_nodes": True, "extra": ("--qos=low", "-x n1")},
+    environment={"SLURM_CONF": "/etc/lake.conf"},
+    users=("ann", "bob"),
+    wall_seconds=7200.5,
+    price=0.25,
+    preference='Bag.Owner == "ann"',
+    failover=True,
+)
+LAKE = SiteRecord(spec=SPEC)
+SEA = SiteRecord(spec=SiteSpec(name="sea", driver="manual"), status=SiteStatus.PAUSED, of_file=True)
+JOB = JobRecord(
+    id=JobId("1-1.0"),
+    site="lake",
+    slots=8,
+    submitted=5.5,
+    wall_seconds=3600.0,
+    memory_mb=16_000,
+    disk_mb=500,
+    gpus=2,
+    trial=True,
+    wanted_by="ann",
+)
+
+
+def test_sites_are_kept_as_they_are(kept: Kept) -> None:
+    assert kept.reopen().sites == ()
+    kept.record.apply([SaveSite(SEA), SaveSite(LAKE)])
+    assert kept.reopen().sites == (LAKE, SEA)
+
+
+def test_the_last_word_on_a_site_counts(kept: Kept) -> None:
+    kept.record.apply([SaveSite(LAKE)])
+    changed = replace(LAKE, spec=replace(SPEC, queued=3, users=()), status=SiteStatus.DRAINING)
+    kept.record.apply([SaveSite(changed), SaveSite(replace(changed, removed=True))])
+    assert kept.reopen().sites == (replace(changed, removed=True),)
+
+
+def test_a_site_is_forgotten(kept: Kept) -> None:
+    kept.record.apply([SaveSite(LAKE), SaveSite(SEA)])
+    kept.record.apply([ForgetSite("lake"), ForgetSite("nowhere")])
+    assert kept.reopen().sites == (SEA,)
+    kept.record.apply([ForgetSite("sea"), SaveSite(SEA)])
+    assert kept.reopen().sites == (SEA,), "in the order in which it was said"
+
+
+def test_all_that_was_asked_for_is_known_of_a_job(kept: Kept) -> None:
+    kept.record.apply([SaveJob(JOB)])
+    assert kept.reopen().jobs == (JOB,)
+
+
+def test_what_a_site_calls_a_job_is_kept_once_it_is_known(kept: Kept) -> None:
+    other = replace(JOB, id=JobId("1-1.1"), trial=False, wanted_by="")
+    kept.record.apply([SaveJob(JOB), SaveJob(other)])
+    named = replace(JOB, handle="4711_0")
+    kept.record.apply([SaveJob(named)])
+    assert kept.reopen().jobs == (named, other), "in the order of their coming"
+    kept.record.apply([EndJob(JOB.id, 9.5, "it ended")])
+    assert kept.reopen().jobs == (other,)

@@ -1,0 +1,171 @@
+"""Bugs of the overlay to plant: of issue 8, where covey places its pilots itself."""
+
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+from msgspec.structs import replace
+
+from covey.core import demand, dispatch, overlay, ranking, recovery, sites, suiting
+from covey.core.actions import Change, ForgetSite, SaveJob, SubmitPilots
+from covey.core.demand import Row
+from covey.core.events import SiteRemoved
+from covey.core.model import JobId, Need, SiteStatus, Snapshot
+from covey.core.state import Bag, Job, Pilot, Site, Starting, State, Then
+from covey.core.turn import Turn
+from tests.simulation.bugs import BUGS, WORDS, bug, planted
+
+
+@bug((sites, "room"), words="where queued is")
+def lets_more_wait_than_may(right: Callable[..., int], state: State, now: float, site: Site) -> int:
+    found = right(state, now, site)
+    return found + 3 if found else 0
+
+
+@bug((sites, "room"), words="where running is")
+def counts_only_those_that_wait(
+    right: Callable[..., int], state: State, now: float, site: Site
+) -> int:
+    record = site.record
+    site.record = replace(record, spec=replace(record.spec, running=0))
+    try:
+        return right(state, now, site)
+    finally:
+        site.record = record
+
+
+@bug((sites, "room"), words="where all_memory_mb is")
+def spends_more_memory_than_there_is(
+    right: Callable[..., int], state: State, now: float, site: Site
+) -> int:
+    record = site.record
+    site.record = replace(record, spec=replace(record.spec, all_memory_mb=0))
+    try:
+        return right(state, now, site)
+    finally:
+        site.record = record
+
+
+@bug((sites, "room_of"), words="where per_user is")
+def gives_all_to_one_owner(right: Callable[..., int], *_: object) -> int:
+    return 1000
+
+
+@bug((sites, "trouble"), words="which is shut")
+def starts_jobs_at_sites_that_are_shut(right: Callable[..., str], site: Site, now: float) -> str:
+    record = site.record
+    site.record = replace(record, status=SiteStatus.ON)
+    try:
+        return right(site, now)
+    finally:
+        site.record = record
+
+
+@bug((sites, "failed"), words="is broken, and got")
+def goes_on_with_a_broken_site(right: Callable[..., None], *_: object) -> None:
+    pass
+
+
+@bug((Turn, "write"), words="is not durable")
+def submits_before_it_is_durable(
+    right: Callable[..., int], turn: Turn, change: Change, then: Then | None = None
+) -> int:
+    if isinstance(change, SaveJob) and isinstance(then, Starting):
+        jobs = tuple(turn.state.jobs[id_].record for id_ in then.jobs)
+        turn.actions.append(SubmitPilots(jobs))
+        then = None
+    return right(turn, change, then)
+
+
+@bug((recovery, "rebuild"), words="was submitted twice")
+def submits_again_after_a_restart(
+    right: Callable[..., Turn], snapshot: Snapshot, *more: object
+) -> Turn:
+    turn = right(snapshot, *more)
+    for job in snapshot.jobs:
+        turn.actions.append(SubmitPilots((job,)))
+    return turn
+
+
+@bug((recovery, "_restore_jobs"), words="")
+def forgets_jobs_at_a_restart(right: Callable[..., None], *_: object) -> None:
+    pass
+
+
+@bug((overlay, "_end_vanished"), words="")
+def believes_that_every_silence_is_an_end(
+    right: Callable[..., None], turn: Turn, id_: JobId, job: Job
+) -> None:
+    overlay.ended(turn, id_, job.vanished)
+
+
+@bug((overlay, "_take_back"), words="nobody wants anything, but")
+def takes_nothing_back(right: Callable[..., None], *_: object) -> None:
+    pass
+
+
+def _takes_all_back_at_once() -> Any:
+    return planted(lambda: patch.object(overlay, "MOST_CANCELS", 10**6))
+
+
+WORDS["takes_all_back_at_once"] = "jobs were taken back at once"
+BUGS["takes_all_back_at_once"] = _takes_all_back_at_once()
+
+
+@bug((demand, "rows"), words="for nobody")
+def keeps_asking_for_bags_that_are_over(
+    right: Callable[..., list[Row]], state: State, now: float
+) -> list[Row]:
+    found = right(state, now)
+    kept: list[Row] = getattr(state, "kept_rows", [])
+    state.kept_rows = found or kept  # type: ignore[attr-defined]
+    return found or kept
+
+
+@bug((demand, "cover"), words="slots wait at sites, for")
+def counts_on_nobody(right: Callable[..., None], found: list[Row], *_: object) -> None:
+    for row in found:
+        row.missing = row.tasks
+
+
+@bug((demand, "is_to_come"), words="")
+def counts_on_pilots_that_have_left(right: Callable[..., bool], state: State, job: Job) -> bool:
+    gone = job.pilot is not None and job.pilot not in state.pilots
+    return right(state, job) or gone or bool(job.cancelled)
+
+
+@bug((demand, "is_late"), words="")
+def waits_for_the_slowest_site(right: Callable[..., bool], *_: object) -> bool:
+    return False
+
+
+@bug((suiting, "_lets"), words="who is no user there")
+def places_pilots_anywhere(right: Callable[..., bool], *_: object) -> bool:
+    return True
+
+
+@bug((suiting, "_lets"), words="has no bag")
+def places_pilots_whatever_policies_say(
+    right: Callable[..., bool], state: State, now: float, bag: Bag, site: Site, rescue: bool
+) -> bool:
+    users = site.record.spec.users
+    return not users or bag.spec.owner in users
+
+
+@bug((ranking, "admits"), words="for whom")
+def lets_anybody_in(right: Callable[..., bool], *_: object) -> bool:
+    return True
+
+
+@bug((dispatch, "weight_on"), words="and its pilot ends at")
+def forgets_that_pilots_end(right: Callable[..., int], need: Need, pilot: Pilot, now: float) -> int:
+    return right(need, pilot, -1e9)
+
+
+@bug((sites, "remove"), words="is forgotten, with jobs")
+def forgets_a_removed_site_at_once(
+    right: Callable[..., None], turn: Turn, event: SiteRemoved
+) -> None:
+    right(turn, event)
+    if turn.state.sites.pop(event.site, None) is not None:
+        turn.write(ForgetSite(event.site))

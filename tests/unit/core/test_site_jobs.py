@@ -1,0 +1,195 @@
+"""Site jobs: durable first, submitted once, believed with care, taken back when too many."""
+
+from covey.core.actions import Problem, Tried
+from covey.core.events import (
+    BagSubmitted,
+    CancelRequested,
+    Committed,
+    JobRefused,
+    JobRequeued,
+    JobVanished,
+    PauseRequested,
+    SiteAnswered,
+    SiteFailed,
+    SiteTried,
+)
+from covey.core.model import BagId, JobId, JobRecord, PilotId
+from tests.unit.core.placing import Grounds, asked, counted, site, taken_back
+from tests.unit.core.table import only, refusal, spec
+
+# -- fewer -------------------------------------------------------------------------------------
+
+
+def test_what_is_not_needed_is_taken_back_after_a_while_in_bounded_numbers() -> None:
+    grounds = Grounds(site())
+    bag = grounds.submit(spec(250))
+    grounds.waits(*grounds.jobs)
+    grounds.handle(CancelRequested(grounds.request(), BagId(bag)))
+    assert not taken_back(grounds.later(9))
+    counts = [len(taken_back(grounds.later(1))) for _ in range(6)]
+    assert sorted(counts) == [0, 0, 0, 50, 100, 100]
+    assert not taken_back(grounds.later(40)), "once"
+    assert len(taken_back(grounds.later(30))) > 0, "until the site has done it"
+
+
+def test_a_short_pause_takes_nothing_back() -> None:
+    grounds = Grounds(site())
+    bag = grounds.submit(spec(5))
+    grounds.handle(PauseRequested(grounds.request(), BagId(bag), ""))
+    grounds.later(6)
+    grounds.submit(spec(5))
+    assert not taken_back(grounds.later(20))
+
+
+def test_the_latest_are_taken_back_first_and_no_more_than_is_too_much() -> None:
+    grounds = Grounds(site())
+    first = grounds.submit(spec(3))
+    ids = [job.id for job in grounds.jobs]
+    grounds.submit(spec(2))
+    grounds.handle(CancelRequested(grounds.request(), BagId(first)))
+    back = taken_back(grounds.later(15))
+    assert len(back) == 3
+    assert {job.id for job in grounds.jobs} - set(back) == set(ids[:2])
+
+
+def test_pilots_that_run_are_not_taken_back() -> None:
+    grounds = Grounds(site())
+    bag = grounds.submit(spec(3))
+    grounds.runs(*grounds.jobs)
+    grounds.handle(CancelRequested(grounds.request(), BagId(bag)))
+    assert not taken_back(grounds.later(60))
+
+
+def test_a_trial_is_started_whatever_the_demand_and_stays() -> None:
+
+    grounds = Grounds(site(slots=4))
+    tried = only(grounds.handle(SiteTried(grounds.request(), "lake")), Tried)
+    assert [(job.id, job.trial, job.slots) for job in asked(grounds.actions)] == [
+        (tried.job, True, 1)
+    ]
+    assert not taken_back(grounds.later(60))
+    grounds.submit(spec(1))
+    assert len(grounds.jobs) == 2, "nobody counts on it"
+    refused = refusal(grounds.handle(SiteTried(grounds.request(), "sea")))
+    assert refused.problem is Problem.NOT_FOUND
+
+
+# -- news of jobs --------------------------------------------------------------------------------
+
+
+def test_a_job_is_durable_before_it_is_submitted() -> None:
+    grounds = Grounds(site())
+    grounds.durable = False
+    actions = grounds.handle(BagSubmitted(grounds.request(), spec(2)))
+    assert not asked(actions)
+    assert len(asked(grounds.handle(Committed(grounds.scheduler.state.writes)))) == 2
+
+
+def test_a_restart_doubles_nothing_and_loses_nothing() -> None:
+    first = Grounds(site(), site("sea"))
+    first.submit(spec(40))
+    first.waits(*first.jobs)
+    for job in first.jobs[:5]:
+        first.begin(job)
+    later = Grounds(site(), site("sea"), snapshot=first.after())
+    later.later(20)
+    assert not asked(later.actions)
+    assert {job.id for job in later.jobs} == {job.id for job in first.jobs}
+    assert all(job.handle == f"handle-{job.id}" for job in later.jobs)
+    later.submit(spec(1))
+    assert len({job.id for job in later.jobs}) == 41, "names are never used again"
+
+
+def test_what_an_earlier_server_started_does_not_count_against_its_site() -> None:
+    """Who can say what good it did?"""
+    first = Grounds(site())
+    first.submit(spec(3))
+    later = Grounds(site(), snapshot=first.after())
+    later.ends(*later.jobs[:2])
+    assert not later.site().failures
+
+
+def test_jobs_of_a_site_that_is_no_more_are_not_counted_on() -> None:
+    first = Grounds(site("gone"))
+    first.submit(spec(2))
+    later = Grounds(site(), snapshot=first.after())
+    later.later(2)
+    assert counted(later.jobs) == {"lake": 2}
+
+
+def test_a_vanished_job_is_over() -> None:
+    grounds = Grounds(site())
+    grounds.submit(spec(1))
+    [job] = grounds.jobs
+    grounds.handle(JobVanished(job.id, "not listed"))
+    assert not grounds.jobs
+
+
+def test_a_pilot_that_is_heard_proves_a_list_wrong() -> None:
+    grounds = Grounds(site(), lease_seconds=30.0)
+    grounds.submit(spec(1))
+    [job] = grounds.jobs
+    hand = grounds.begin(job, 0)
+    assert hand.ask().tasks
+    grounds.handle(JobVanished(job.id, "not listed"))
+    for _ in range(5):
+        grounds.later(10)
+        hand.sync(1)
+    assert [one.id for one in grounds.jobs] == [job.id]
+    grounds.later(35)
+    assert job.id not in {one.id for one in grounds.jobs}
+    hand.sync(1)
+    assert PilotId(hand.pilot) in grounds.scheduler.state.pilots, "nobody knows that it is dead"
+
+
+def test_an_end_that_the_site_knows_of_is_believed_at_once() -> None:
+    grounds = Grounds(site())
+    grounds.submit(spec(1))
+    [job] = grounds.jobs
+    assert grounds.begin(job, 0).ask().tasks
+    grounds.ends(job)
+    bag = grounds.scheduler.state.bags[BagId(1)]
+    assert (list(bag.ready[0]), bag.live) == ([0], {})
+
+
+def test_a_requeued_job_waits_again() -> None:
+    grounds = Grounds(site())
+    grounds.submit(spec(1))
+    [job] = grounds.jobs
+    assert grounds.begin(job, 0).ask().tasks
+    grounds.handle(JobRequeued(job.id, "preempted"))
+    state = grounds.scheduler.state
+    assert not state.pilots
+    assert not asked(grounds.later(5)), "it is to come"
+    again = grounds.begin(job, 0, key="another key")
+    assert again.ask().tasks
+
+
+def test_news_of_unknown_jobs_and_sites_change_nothing() -> None:
+    grounds = Grounds(site())
+    before = len(grounds.actions)
+    stranger = JobId("9-9")
+    for event in (
+        JobVanished(stranger, ""),
+        JobRequeued(stranger, ""),
+        JobRefused(stranger, ""),
+        SiteFailed("sea", "away"),
+        SiteAnswered("sea"),
+    ):
+        grounds.handle(event)
+    unknown = JobRecord(id=stranger, site="sea", slots=1, submitted=0.0)
+    grounds.runs(unknown)
+    grounds.waits(unknown)
+    assert len(grounds.actions) == before
+
+
+def test_many_that_end_at_once_do_not_ask_each_time() -> None:
+    """A decision over thousands of pilots takes its time: ticks are enough."""
+    grounds = Grounds(site(queued=0, running=0, ramp=10_000))
+    grounds.submit(spec(5000))
+    grounds.later(1)
+    asked_at = []
+    for job in grounds.jobs[:50]:
+        grounds.ends(job)
+        asked_at.append(grounds.scheduler.state.provide_at)
+    assert len(set(asked_at)) <= 2
