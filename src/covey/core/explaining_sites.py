@@ -118,9 +118,7 @@ def _limits(state: State, site: Site) -> Iterator[Limit]:
             yield Limit(key=key, used=used, most=most, left=(most - used) // each)
 
 
-def _reached(
-    state: State, site: Site, answer: SiteAnswer, able: list[Wanting]
-) -> Iterator[Reason]:
+def _reached(state: State, site: Site, answer: SiteAnswer, able: list[Wanting]) -> Iterator[Reason]:
     if site.failures and not answer.room:
         words = f"it failed {_count(site.failures, 'time')} in a row ({site.problem})"
         text = f"{words}: one pilot finds out whether it is well again"

@@ -33,8 +33,7 @@ def table_with(*sites: SiteSpec) -> Table:
 
 def ask(table: Table, name: str = "s", owner: str | None = None) -> SiteAnswer:
     state = table.scheduler.state
-    found = explaining_sites.of_site(state, table.now, state.sites[name], owner)
-    return found
+    return explaining_sites.of_site(state, table.now, state.sites[name], owner)
 
 
 def kinds(answer: SiteAnswer) -> list[str]:
@@ -92,6 +91,7 @@ def test_a_site_that_does_not_answer() -> None:
 def test_a_site_that_rests_says_until_when_and_then_is_probed() -> None:
     table = table_with()
     table.submit(spec(8))
+    table.now += 1
     for job in jobs(table):
         table.handle(JobEnded(job.id, "node on fire"))
     (first, *_) = ask(table).reasons
