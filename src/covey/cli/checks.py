@@ -156,7 +156,7 @@ def check_sites(tree: config.Config) -> Check:
     for spec in tree.sites:
         wiring.check_site(spec)
     told = ", ".join(f"{spec.name} ({spec.driver})" for spec in tree.sites)
-    far = [spec.name for spec in tree.sites if spec.host or spec.driver == wiring.SSH]
+    far = [spec.name for spec in tree.sites if spec.host or spec.driver == "ssh"]
     if far and not tree.serve.public and tree.serve.listen in LOOPBACK:
         words = f"pilots at {', '.join(far)} cannot call a server on {tree.serve.listen}"
         return Check("sites", WARN, f"{told}; {words}: set serve.listen, or serve.public")
