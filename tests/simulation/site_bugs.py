@@ -122,34 +122,22 @@ def keeps_asking_for_bags_that_are_over(
     return found or kept
 
 
-@bug((demand, "cover"), words="slots wait at sites, for")
+@bug((demand, "cover"), words="slots wait there for")
 def counts_on_nobody(right: Callable[..., None], found: list[Row], *_: object) -> None:
     for row in found:
         row.missing = row.tasks
 
 
-@bug((demand, "is_to_come"), words="")
-def counts_on_pilots_that_have_left(right: Callable[..., bool], state: State, job: Job) -> bool:
-    gone = job.pilot is not None and job.pilot not in state.pilots
-    return right(state, job) or gone or bool(job.cancelled)
-
-
-@bug((demand, "is_late"), words="")
-def waits_for_the_slowest_site(right: Callable[..., bool], *_: object) -> bool:
-    return False
-
-
-@bug((suiting, "_lets"), words="who is no user there")
-def places_pilots_anywhere(right: Callable[..., bool], *_: object) -> bool:
+@bug((suiting, "_lets_in"), words="who is no user there")
+def places_pilots_for_anybody(right: Callable[..., bool], *_: object) -> bool:
     return True
 
 
-@bug((suiting, "_lets"), words="has no bag")
+@bug((suiting, "suits"), words="has no bag")
 def places_pilots_whatever_policies_say(
-    right: Callable[..., bool], state: State, now: float, bag: Bag, site: Site, rescue: bool
-) -> bool:
-    users = site.record.spec.users
-    return not users or bag.spec.owner in users
+    right: Callable[..., dict[str, bool]], state: State, now: float, bag: Bag
+) -> dict[str, bool]:
+    return dict.fromkeys(state.sites, True)
 
 
 @bug((ranking, "admits"), words="for whom")

@@ -13,9 +13,10 @@ missing; what is left of the waiting jobs is surplus. Jobs that have waited for 
 site nothing is heard, cover last: what only they cover is *late*, and may be started elsewhere.
 """
 
+import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -53,6 +54,7 @@ class Supply(Struct, eq=False):
     busy: float = 0.0
     queued: float = 0.0
     late: float = 0.0
+    slow: bool = False  # some of them have
 
 
 class Row(Struct, eq=False):
@@ -83,7 +85,7 @@ def rows(state: State, now: float) -> list[Row]:
     found: list[Row] = []
     for bag in state.bags.values():
         if not bag.unsent() and not (bag.overdue and bag.status is BagStatus.RUNNING):
-            bag.wanting = float("inf")
+            bag.wanting = math.inf
             continue
         bag.wanting = min(bag.wanting, now)
         old = now - bag.wanting >= OFFERED_SECONDS
@@ -127,7 +129,7 @@ class Lives:
         self._wanted = [0.0, *sorted({row.life for row in found if row.life})]
 
     def __call__(self, seconds: float) -> float:
-        return self._wanted[max(0, bisect_right(self._wanted, seconds) - 1)]
+        return self._wanted[bisect_right(self._wanted, seconds) - 1]
 
 
 def supplies(state: State, now: float, lives: Lives) -> dict[Shape, Supply]:
@@ -157,12 +159,24 @@ def supplies(state: State, now: float, lives: Lives) -> dict[Shape, Supply]:
             one.free += free
     for job in state.jobs.values():
         if job.pilot is None and is_to_come(state, job):
-            shape = shape_of(job, lives)
-            one = found.setdefault(shape, Supply(shape))
+            record = job.record
+            shape = (
+                record.site,
+                record.slots,
+                record.memory_mb,
+                record.disk_mb,
+                record.gpus,
+                "",
+                lives(record.wall_seconds or math.inf),
+            )
+            one = found.get(shape)
+            if one is None:
+                one = found[shape] = Supply(Shape(*shape))
             if is_late(state, job, now):
-                one.late += job.record.slots
+                one.late += record.slots
+                one.slow = True
             else:
-                one.queued += job.record.slots
+                one.queued += record.slots
     return {one.shape: one for one in found.values()}
 
 
@@ -182,7 +196,7 @@ def _at_hand(pilot: Pilot) -> tuple[int, int]:
 
 def shape_of(job: Job, lives: Lives) -> Shape:
     one = job.record
-    life = lives(one.wall_seconds or float("inf"))
+    life = lives(one.wall_seconds or math.inf)
     return Shape(one.site, one.slots, one.memory_mb, one.disk_mb, one.gpus, "", life)
 
 
@@ -206,12 +220,15 @@ class Serves(NamedTuple):
     its tasks have failed everywhere else."""
 
     allowed: dict[tuple[int, bool], dict[str, bool]]
+    known: Container[str]  # sites
 
     def sites(self, row: Row) -> dict[str, bool]:
         return self.allowed[row.bag.id, row.rescue]
 
     def strange(self, row: Row, site: str) -> bool:
         """Somebody started it by hand, at a site that is none of ours."""
+        if site in self.known:
+            return False
         return not row.rescue or site in row.bag.policy.spec.failover_sites
 
 
@@ -219,6 +236,7 @@ def cover(found: list[Row], supply: Iterable[Supply], serves: Serves) -> None:
     """Takes away from the supply what the rows use, and tells them what is missing."""
     able: list[tuple[int, int, Row, list[tuple[Supply, int]]]] = []
     supply = list(supply)
+    strange = serves.strange
     weights: dict[Need, list[tuple[Supply, int]]] = {}  # many rows need the same
     for number, row in enumerate(found):
         if row.need not in weights:
@@ -229,7 +247,7 @@ def cover(found: list[Row], supply: Iterable[Supply], serves: Serves) -> None:
             one
             for one in weights[row.need]
             if (shape := one[0].shape).life >= life
-            and (served[shape.site] if shape.site in served else serves.strange(row, shape.site))
+            and (served[shape.site] if shape.site in served else strange(row, shape.site))
             and (not shape.owner or shape.owner == row.bag.spec.owner)
         ]
         able.append((len(fitting), number, row, fitting))

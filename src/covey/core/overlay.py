@@ -60,8 +60,8 @@ def provide(turn: Turn, *, fewer: bool = False) -> None:
     allowed = suiting.allowed(state, turn.now, found)
     lives = Lives(found)
     supply = demand.supplies(state, turn.now, lives)
-    demand.cover(found, supply.values(), Serves(allowed))
-    _start_missing(turn, found, allowed)
+    demand.cover(found, supply.values(), Serves(allowed, state.sites))
+    _start_missing(turn, found, allowed, supply)
     if fewer:
         _take_back_all(turn, supply, lives)
 
@@ -83,19 +83,13 @@ def _take_back_all(turn: Turn, supply: dict[Shape, Supply], lives: Lives) -> Non
 class Rooms:
     """Where pilots may be started now, how many, and which sites keep us waiting."""
 
-    def __init__(self, state: State, now: float) -> None:
+    def __init__(self, state: State, now: float, supply: dict[Shape, Supply]) -> None:
         self.state = state
         self.free: dict[str, int] = {}
         for name, site in state.sites.items():
             if (room := sites.room(state, now, site)) > 0:
                 self.free[name] = room
-        self.late = {
-            job.record.site
-            for job in state.jobs.values()
-            if job.pilot is None
-            and demand.is_to_come(state, job)
-            and demand.is_late(state, job, now)
-        }
+        self.late = {shape.site for shape, one in supply.items() if one.slow}
         self.idle: dict[str, int] = {}
         for id_ in state.hungry:
             name = state.pilots[id_].record.site
@@ -108,11 +102,13 @@ class Rooms:
         self.free[name] -= count
 
 
-def _start_missing(turn: Turn, found: list[Row], allowed: Allowed) -> None:
+def _start_missing(
+    turn: Turn, found: list[Row], allowed: Allowed, supply: dict[Shape, Supply]
+) -> None:
     short = [row for row in found if row.missing > 0 or row.late > 0]
     if not short:
         return
-    rooms = Rooms(turn.state, turn.now)
+    rooms = Rooms(turn.state, turn.now, supply)
     for row in short:
         if row.missing > 0:
             _share_out(turn, row, row.missing, rooms, allowed, every=True)
@@ -153,7 +149,7 @@ def _share_out(
 def _able(state: State, row: Row, rooms: Rooms, allowed: Allowed, every: bool) -> list[_Able]:
     owner, found = row.bag.spec.owner, []
     for name, free in rooms.free.items():
-        if not free or not allowed[row.bag.id, row.rescue][name]:
+        if not free or not allowed[row.bag.id, row.rescue].get(name):
             continue
         if not every and name in rooms.late:
             continue

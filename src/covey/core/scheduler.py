@@ -6,6 +6,8 @@ is), `events` and `actions` (the vocabulary), then `bags`, `pilots`, `dispatch`,
 `recovery`, `overlay` (the decisions).
 """
 
+from typing import TypeAlias
+
 from covey.core import (
     bags,
     dispatch,
@@ -62,6 +64,22 @@ from covey.core.events import (
 from covey.core.model import Settings, Snapshot
 from covey.core.state import Answering, Forgetting, Replying, Reserving, Starting, State, Then
 from covey.core.turn import Turn
+
+Placing: TypeAlias = (
+    JobSubmitted
+    | JobStarted
+    | JobRequeued
+    | JobVanished
+    | JobRefused
+    | JobEnded
+    | SiteFailed
+    | SiteAnswered
+    | SiteSaved
+    | SiteStatusRequested
+    | SiteRemoved
+    | SiteTried
+    | TrialEnded
+)
 
 
 class Scheduler:
@@ -154,6 +172,27 @@ def _decide(turn: Turn, event: Event) -> None:
             pilots.leave(turn, request, leave)
         case RequestDropped(request, pilot):
             pilots.dropped(turn, request, pilot)
+        case DrainRequested():
+            turn.state.draining = True
+            history.save(turn, at_once=True)
+            turn.state.signalled.update(dict.fromkeys(turn.state.pilots))
+        case DrawContinued():
+            replication.go_on(turn)
+        case Ticked():
+            turn.state.news += 1  # somebody's ban is over, some statistic has changed
+            pilots.tick(turn)
+            recovery.tick(turn)
+            replication.tick(turn)
+            dispatch.recall_surplus(turn)
+            history.save(turn)
+            overlay.tick(turn)
+        case _:
+            _place(turn, event)
+
+
+def _place(turn: Turn, event: Placing) -> None:
+    """What has to do with sites, and with jobs there."""
+    match event:
         case JobSubmitted(job, handle):
             overlay.submitted(turn, job, handle)
         case JobStarted(job):
@@ -181,20 +220,6 @@ def _decide(turn: Turn, event: Event) -> None:
             overlay.try_out(turn, request, site)
         case TrialEnded(request, job):
             overlay.end_trial(turn, request, job)
-        case DrainRequested():
-            turn.state.draining = True
-            history.save(turn, at_once=True)
-            turn.state.signalled.update(dict.fromkeys(turn.state.pilots))
-        case DrawContinued():
-            replication.go_on(turn)
-        case Ticked():
-            turn.state.news += 1  # somebody's ban is over, some statistic has changed
-            pilots.tick(turn)
-            recovery.tick(turn)
-            replication.tick(turn)
-            dispatch.recall_surplus(turn)
-            history.save(turn)
-            overlay.tick(turn)
 
 
 def _follow_up(turn: Turn, then: Then) -> None:

@@ -69,6 +69,7 @@ def _guard(state: State) -> None:
 
 
 def define(turn: Turn) -> None:
+    turn.state.defined += 1
     specs = tuple(site.record.spec for site in turn.state.sites.values())
     turn.actions.append(DefineSites(specs))
 
@@ -176,15 +177,16 @@ def room(state: State, now: float, site: Site) -> int:
     there = [state.jobs[id_] for id_ in site.jobs]
     if site.failures:  # one job finds out whether it is well again
         return 0 if any(_is_unproven(state, job, now) for job in there) else 1
-    found = min(site.ramp, spec.queued or MOST_WAITING) - sum(not job.running for job in there)
+    running = sum([job.running for job in there])
+    found = min(site.ramp, spec.queued or MOST_WAITING) - (len(there) - running)
     if spec.running:
         found = min(found, spec.running - len(there))
-    for budget, each, used in (
-        (spec.all_memory_mb, spec.memory_mb, sum(job.record.memory_mb for job in there)),
-        (spec.all_disk_mb, spec.disk_mb, sum(job.record.disk_mb for job in there)),
-    ):
-        if budget and each:
-            found = min(found, (budget - used) // each)
+    if spec.all_memory_mb and spec.memory_mb:
+        used = sum(job.record.memory_mb for job in there)
+        found = min(found, (spec.all_memory_mb - used) // spec.memory_mb)
+    if spec.all_disk_mb and spec.disk_mb:
+        used = sum(job.record.disk_mb for job in there)
+        found = min(found, (spec.all_disk_mb - used) // spec.disk_mb)
     return max(0, found)
 
 

@@ -507,6 +507,7 @@ class State:
         self.unsaved: dict[str, None] = {}  # hosts whose history has changed since
         self.sites: dict[str, Site] = {}
         self.guarded: dict[str, SiteSpec] = {}  # those that are not for every task
+        self.defined = 0  # grows when sites come, go or change
         self.provide_at = 0.0  # how many pilots where is not asked again before, but for ticks
         self.site_histories: dict[str, History] = {}  # of all hosts of a site, taken together
         self.overall = History(site="")  # … and those of all sites

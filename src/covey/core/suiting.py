@@ -16,7 +16,7 @@ from covey.core.fitting import weight
 from covey.core.model import SiteSpec
 from covey.core.policies import GRID
 from covey.core.sites import LOCAL
-from covey.core.state import Bag, Site, State, Suits
+from covey.core.state import Bag, State, Suits
 
 START_SECONDS = 30.0  # that a pilot takes before its first task, or less
 ENOUGH_IDLE = 2  # pilots of a site that do not want a bag's tasks: the next one will not either
@@ -30,11 +30,19 @@ def allowed(state: State, now: float, rows: list[Row]) -> Allowed:
     """By bag and whether its tasks have failed everywhere else, then by site."""
     matching.set_scene(state, now)
     found: Allowed = {}
+    everywhere = dict.fromkeys(state.sites, True)
     for row in rows:
-        if (row.bag.id, row.rescue) not in found:
-            found[row.bag.id, row.rescue] = {
-                name: _lets(state, now, row.bag, site, row.rescue)
-                for name, site in state.sites.items()
+        bag, key = row.bag, (row.bag.id, row.rescue)
+        if key in found:
+            continue
+        if row.rescue:
+            named = bag.policy.spec.failover_sites
+            found[key] = {name: name in named for name in state.sites}
+        else:
+            found[key] = everywhere if bag.policy.anywhere else suits(state, now, bag)
+        if state.guarded:
+            found[key] = {
+                name: _lets_in(state, name, row) for name in state.sites if found[key][name]
             }
     return found
 
@@ -59,27 +67,26 @@ class Size:
             self.gpus = row.need.gpus
 
 
-def _lets(state: State, now: float, bag: Bag, site: Site, rescue: bool) -> bool:
-    spec = site.record.spec
-    if spec.users and bag.spec.owner not in spec.users:
+def _lets_in(state: State, site: str, row: Row) -> bool:
+    spec = state.guarded.get(site)
+    if spec is None:
+        return True
+    if spec.users and row.bag.spec.owner not in spec.users:
         return False
-    if rescue:
-        return spec.name in bag.policy.spec.failover_sites
-    if spec.failover:
-        return False
-    return bag.policy.anywhere or suits(state, now, bag, spec.name)
+    return row.rescue or not spec.failover
 
 
-def suits(state: State, now: float, bag: Bag, site: str) -> bool:
-    """What the policy says, kept until something changes that it looks at."""
+def suits(state: State, now: float, bag: Bag) -> dict[str, bool]:
+    """What the policy says of each site, kept until something changes that it looks at."""
     if len(bag.jobs) != len(bag.needs) or matching.stale(state, bag):
         matching.refresh(state, now, bag)
-    stamps = (bag.stamp, state.scene.stamp, len(bag.jobs))
+    stamps = (bag.stamp, state.scene.stamp, len(bag.jobs), state.defined)
     if bag.suits is None or bag.suits.stamps != stamps or bag.policy.moody:
         bag.suits = Suits(stamps)
-    found = bag.suits.sites.get(site)
-    if found is None:
-        found = bag.suits.sites[site] = _wants(state, now, bag, site)
+    found = bag.suits.sites
+    for site in state.sites if len(found) != len(state.sites) else ():
+        if site not in found:
+            found[site] = _wants(state, now, bag, site)
     return found
 
 

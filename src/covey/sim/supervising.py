@@ -21,11 +21,14 @@ from msgspec import Struct, field
 from covey.classad import Ad, dependencies, parse
 from covey.core.actions import Change, EndJob, ForgetSite, SaveJob, SaveSite
 from covey.core.model import JobId, JobRecord, PolicySpec, SiteRecord, SiteSpec, SiteStatus
+from covey.pilot.messages import OK
 from covey.sim.ledger import HostLife, Ledger, Sending, Violation
 from covey.sim.placing import Nature
 
 SLACK_SECONDS = 15.0
 MOST_CANCELS = 100
+MOST_CORES = 3  # of one task
+FRESH_SECONDS = 100.0  # for which a job is counted on
 STARVE_SECONDS = 250.0  # the longest rest of a site that failed while all broke
 MOST_PROBES = 12  # of a broken site by one server, besides its ramp
 
@@ -42,6 +45,7 @@ class _Noted(Struct, eq=False):
     rounds: int = 0
     over: float = 0.0  # when it really was
     lied: bool = False
+    cancelled: bool = False
 
     @property
     def there(self) -> bool:
@@ -175,6 +179,8 @@ class Supervisor:
         if len(jobs) > MOST_CANCELS:
             raise Violation(f"{len(jobs)} jobs were taken back at once")
         name = jobs[0].site
+        for one in jobs:
+            self._jobs[one.id].cancelled = True
         self._cancels = [one for one in self._cancels if one[0] > now - 1.0]
         self._cancels.append((now, name))
         if sum(site == name for _, site in self._cancels) > 4:
@@ -214,15 +220,26 @@ class Supervisor:
             over = [notes.touched for notes in self._ledger.bags.values()]
             if not over or max(over) < jobs[0].submitted:
                 raise Violation(f"jobs {[job.id for job in jobs]} were asked for, for nobody")
-        slots = sum(
+        self._check_enough(jobs[0].site, jobs[0].wanted_by, jobs[0].submitted)
+
+    def _check_enough(self, site: str, owner: str, now: float) -> None:
+        """Not while more than enough wait there for the same owner, and not for long."""
+        waiting = [
             job.record.slots
-            for job in self._jobs.values()
-            if job.submitted and not job.rounds and job.there and not job.record.trial
-        )
-        most = max((job.slots for job in jobs), default=1)
-        tasks = sum(notes.total for notes in self._ledger.bags.values())
-        if slots > 6 * tasks + most * 3 * len(self._wards):
-            raise Violation(f"{slots} slots wait at sites, for {tasks} tasks")
+            for job in self._at(site)
+            if job.record.wanted_by == owner
+            and job.there
+            and not job.rounds
+            and not job.cancelled
+            and FRESH_SECONDS > now - job.record.submitted > 0.0
+        ]
+        bags = [id_ for id_, one in self._ledger.bags.items() if one.spec.owner == owner]
+        tasks = sum(self._ledger.bags[id_].total for id_ in bags)
+        for (bag, _), runs in self._ledger.runs.items():
+            tasks -= bag in bags and any(run.outcome == OK for run in runs)
+        if sum(waiting) > MOST_CORES * tasks + 2 * max(waiting, default=0):
+            words = f"{sum(waiting)} slots wait there for {tasks} tasks"
+            raise Violation(f"more jobs at {site} were asked for, for {owner}, while {words}")
 
     def _check_place(self, jobs: tuple[JobRecord, ...], ward: _Ward, now: float) -> None:
         name, specs, owner = jobs[0].site, ward.lately(now), jobs[0].wanted_by
