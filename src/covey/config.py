@@ -10,12 +10,23 @@ import os
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 from msgspec import Meta, Struct
 
+from covey import config_sites
 from covey.core.errors import BadConfig
+from covey.core.model import SiteSpec
 
 Path_ = Annotated[str, Meta(min_length=1)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
@@ -92,6 +103,13 @@ class Serve(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     pilot_idle_seconds: Annotated[
         Seconds, Meta(description="A pilot goes home after this long without work.")
     ] = 20.0
+    ssh: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="How SSH to sites is called, such as ssh -F FILE; it must ask nobody.",
+        ),
+    ] = "ssh"
     keep_logs_days: Annotated[
         float,
         Meta(
@@ -211,6 +229,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     local: Local = Local()
     policy: Policy = Policy()
     run: Run = Run()
+    sites: tuple[SiteSpec, ...] = ()  # beside this machine: [sites.NAME], in their order
 
     @property
     def directory(self) -> Path:
@@ -246,6 +265,7 @@ class Source(NamedTuple):
 
     values: dict[str, object]
     place: dict[str, str]
+    sites: tuple[SiteSpec, ...] = ()
 
 
 def _leaves(tree: type[Struct], prefix: str = "") -> Iterator[Setting]:
@@ -254,13 +274,14 @@ def _leaves(tree: type[Struct], prefix: str = "") -> Iterator[Setting]:
         kind = hints[field.name]
         if isinstance(kind, type) and issubclass(kind, Struct):
             yield from _leaves(kind, f"{prefix}{field.name}.")
-        else:
+        elif get_origin(kind) is Annotated:
             meta = get_args(kind)[-1]
             yield Setting(prefix + field.name, kind, field.default, meta.description)
 
 
 SETTINGS: dict[str, Setting] = {setting.key: setting for setting in _leaves(Config)}
 SECTIONS = tuple(dict.fromkeys(key.partition(".")[0] for key in SETTINGS if "." in key))
+SITES = "sites"  # tables of tables, which are no settings
 
 
 def load(
@@ -283,7 +304,13 @@ def load(
         for key, value in source.values.items():
             values[key] = value
             origins[key] = source.place[key]
-    return Settled(msgspec.convert(_nested(values), Config), origins)
+    sites: dict[str, SiteSpec] = {}
+    for source in reversed(sources):  # the nearer file has the last word on a site, all of it
+        for spec in source.sites:
+            sites[spec.name] = spec
+            origins[f"{SITES}.{spec.name}"] = source.place[SITES]
+    config = msgspec.convert(_nested(values), Config)
+    return Settled(msgspec.structs.replace(config, sites=tuple(sites.values())), origins)
 
 
 def value_of(config: Config, key: str) -> object:
@@ -316,6 +343,8 @@ def _from_environment(environ: Mapping[str, str]) -> Source:
         if name in known:
             found[known[name]] = text
             place[known[name]] = f"environment, {name}"
+        elif name.startswith(f"COVEY_{SITES.upper()}_"):
+            raise BadConfig(f"environment: {name}: sites come from covey.toml, or covey site add")
         elif name.startswith(prefixes):
             raise BadConfig(f"environment: unknown setting {name}{_suggest(name, list(known))}")
     return Source(_checked(found, place), place)
@@ -334,9 +363,16 @@ def _from_file(path: Path) -> Source:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadConfig(f"{path}: {error}") from error
+    sites = _sites(path, tree.pop(SITES, {}))
     found = dict(_flattened(path, tree))
-    place = dict.fromkeys(found, str(path))
-    return Source(_checked(found, place), place)
+    place = dict.fromkeys([*found, SITES], str(path))
+    return Source(_checked(found, place), place, sites)
+
+
+def _sites(path: Path, tables: object) -> tuple[SiteSpec, ...]:
+    if not isinstance(tables, dict):
+        raise BadConfig(f"{path}: sites have names: write [sites.NAME], then the keys of that site")
+    return tuple(config_sites.read(name, table, str(path)) for name, table in tables.items())
 
 
 def _flattened(path: Path, tree: Mapping[str, object]) -> Iterator[tuple[str, object]]:
@@ -353,7 +389,9 @@ def _known(path: Path, key: str) -> str:
         return key
     if key in SECTIONS:
         raise BadConfig(f"{path}: {key!r} is a section: write [{key}], then its settings")
-    raise BadConfig(f"{path}: unknown setting {key!r}{_suggest(key, [*SETTINGS, *SECTIONS])}")
+    raise BadConfig(
+        f"{path}: unknown setting {key!r}{_suggest(key, [*SETTINGS, *SECTIONS, SITES])}"
+    )
 
 
 def _suggest(name: str, known: list[str]) -> str:

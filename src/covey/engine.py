@@ -43,6 +43,7 @@ from covey.core.events import (
     Ticked,
     TokenIssued,
     TokenRevoked,
+    TrialEnded,
 )
 from covey.core.model import Settings, Snapshot
 from covey.core.scheduler import Scheduler
@@ -77,6 +78,7 @@ Request = (
     | SiteStatusRequested
     | SiteRemoved
     | SiteTried
+    | TrialEnded
     | PilotDismissed
     | PilotEnrolled
     | SyncReceived

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from covey.core.findings import BagAnswer, TaskAnswer
+from covey.core.findings import BagAnswer, SiteAnswer, TaskAnswer
+from covey.core.model import SiteSpec
 from covey.core.space import Scalar
 from covey.pilot.messages import Answer, Enrol, Enrolled, Leave, Left, Piece, Printed, Sync
 
@@ -275,6 +276,75 @@ class PilotView(Struct, kw_only=True):
     gpus: int = 0
     owner: str = ""  # whose tasks it runs; empty: anybody's
     reason: str = ""  # why it is not here any more
+
+
+class SiteView(Struct, kw_only=True):
+    """A place where pilots can be started, as it stands. Admins see what it is made of, too."""
+
+    name: str
+    driver: str
+    status: str  # on, paused, draining, removed
+    origin: str  # covey.toml, or `added` while the server ran
+    trouble: str = ""  # why nothing is started there now, if nothing is
+    rests_until: float = 0.0
+    failures: int = 0  # in a row
+    waiting: int = 0  # site jobs that wait there
+    running: int = 0  # … that run
+    pilots: int = 0
+    slots: int = 0  # of these
+    busy: int = 0  # of these
+    queued_limit: int = 0  # jobs that may wait there
+    running_limit: int = 0  # … run or wait; 0: any number
+    ramp: int = 0  # jobs that may wait there just now
+    price: float = 0.0
+    users: list[str] = []  # whose tasks may run there; none: everybody's
+    failover: bool = False
+    shared: bool = False
+    spec: SiteSpec | None = None
+
+
+class OptionView(Struct, kw_only=True):
+    name: str
+    default: Any
+    text: str
+
+
+class DriverView(Struct, kw_only=True):
+    """A kind of site. `package` brought it; `problem`: why it cannot be used."""
+
+    name: str
+    package: str
+    problem: str = ""
+    options: list[OptionView]
+
+
+class SiteExplanation(Struct, kw_only=True):
+    """Why a site gets no pilots, or only so many."""
+
+    name: str
+    summary: str
+    answer: SiteAnswer
+
+
+class TrialStep(Struct, kw_only=True):
+    """`kind`: asked, submitted, started, requeued, enrolled, refused, vanished, ended."""
+
+    kind: str
+    at: float
+    text: str = ""
+
+
+class TrialView(Struct, kw_only=True):
+    """What has become of a pilot that was started to see whether that works."""
+
+    job: str
+    site: str
+    steps: list[TrialStep]
+    over: bool = False  # nothing more will come of it
+    pilot: int = 0
+    host: str = ""
+    trouble: str = ""  # of the site, just now
+    address: str = ""  # of the server, as pilots are told
 
 
 class ServerView(Struct, kw_only=True):

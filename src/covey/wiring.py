@@ -5,22 +5,32 @@ import io
 import json
 import os
 import secrets
+import shlex
 import sys
 import threading
+import time
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args, get_type_hints
+
+import msgspec
+from msgspec import Struct
 
 from covey import __version__
 from covey.client.embedded import prepare
 from covey.config import Config, Serve
+from covey.core.actions import Note
 from covey.core.errors import BadConfig, NotFound
-from covey.core.model import Settings
+from covey.core.model import Settings, SiteSpec
+from covey.core.sites import local_site
 from covey.pilot.dial import context_for
 from covey.ports import Post, Reader
 from covey.replacing import PROGRAM, replace
+from covey.sites import plugins, ssh
+from covey.sites.attending import Desk
 from covey.sites.local import LocalSite
+from covey.sites.manager import SSH, Manager
 from covey.store import filesystem
 from covey.store.blobs import Blobs
 from covey.store.lock import Lock
@@ -28,7 +38,7 @@ from covey.store.reading import SqliteReader
 from covey.store.sqlite import SqliteRecord
 from covey.store.tables import RowLoader, TableFiles
 from covey.store.writer import Writer
-from covey.wire import Explanation
+from covey.wire import DriverView, Explanation, OptionView
 
 if TYPE_CHECKING:
     from covey.server.listening import Door
@@ -84,6 +94,41 @@ def file_system(directory: Path) -> tuple[str, str]:
     return kind, filesystem.warning(directory, kind)
 
 
+def check_site(spec: SiteSpec, found: Mapping[str, plugins.Plugin] | None = None) -> None:
+    """Whether anything could be done with such a site, by what is installed. Raises BadConfig."""
+    if spec.driver == SSH:  # which is a site of its own kind, with a driver for each host
+        ssh.hosts_of(spec)
+    else:
+        plugins.driver_of(spec, plugins.find() if found is None else found)
+
+
+def drivers() -> list[DriverView]:
+    """Those that are installed, and what a site can say as their options."""
+    found = [
+        DriverView(
+            name=one.name,
+            package=one.package,
+            problem=one.problem,
+            options=_options(one.driver.options) if one.driver is not None else [],
+        )
+        for one in plugins.find().values()
+    ]
+    own = DriverView(name=SSH, package=plugins.OURS, options=_options(ssh.SshOptions))
+    return sorted([*found, own], key=lambda one: one.name)
+
+
+def _options(kind: type[Struct]) -> list[OptionView]:
+    hints = get_type_hints(kind, include_extras=True)
+    return [
+        OptionView(
+            name=one.name,
+            default="" if one.required else one.default,
+            text=get_args(hints[one.name])[-1].description,
+        )
+        for one in msgspec.structs.fields(kind)
+    ]
+
+
 class _Parts:
     """What a server process is made of."""
 
@@ -94,7 +139,7 @@ class _Parts:
         self._greets = not embedded and sys.stderr.isatty()  # logs are JSON: programs read them
         self._mine = threading.local()
         self._readers: list[SqliteReader] = []
-        self.token, self.secret = _secrets(directory / SECRETS)
+        self.token, self.secret, self._queue = _secrets(directory / SECRETS)
         self.store_name = str(directory / STORE)
         self.pilot_file = directory / PILOT_FILE
         self.idle_exit_seconds = serve_.idle_exit_seconds if embedded else 0.0
@@ -108,14 +153,18 @@ class _Parts:
             lease_seconds=serve_.lease_seconds,
             adopt_seconds=serve_.adopt_seconds,
             idle_seconds=serve_.pilot_idle_seconds,
-            local_pilots=config.local.pilots,
-            local_slots=config.local_slots,
             ban_seconds=config.policy.ban_seconds,
             ban_growth=config.policy.ban_growth_seconds,
             replicate_seconds=config.policy.replicate_seconds,
             buffer_seconds=config.policy.buffer_seconds,
             batch=config.policy.batch,
+            sites=_sites(config),
         )
+        self._plugins = plugins.find()
+        self._ssh = _ssh(serve_.ssh)
+        for spec in config.sites:
+            with _told():
+                self.check_site(spec)
         self._given_ca = _pem(serve_.ca)
         self._listen(serve_)
 
@@ -152,12 +201,25 @@ class _Parts:
     def rows(self, post: Post) -> RowLoader:
         return RowLoader(self.tables, post)
 
-    def sites(self, post: Post) -> LocalSite:
+    def sites(self, post: Post, note: Callable[[Note], None]) -> Manager:
         write_pilot_file(self.pilot_file)
         command = [sys.executable, str(self.pilot_file)]
-        folder = self._directory / "pilots"
-        server = self._directory / SERVER
-        return LocalSite(folder, server, self.secret, command, post, self._pilot_options)
+        folder, server = self._directory / "pilots", self._directory / SERVER
+        local = LocalSite(folder, server, self.secret, command, post, self._pilot_options)
+        desk = Desk(
+            post=post,
+            note=note,
+            now=time.monotonic,
+            queue=self._queue,
+            master=self.secret,
+            whereabouts=lambda: (self.public, self.ca),
+            pilot_file=self.pilot_file,
+        )
+        driver_of = lambda spec: plugins.driver_of(spec, self._plugins)  # noqa: E731
+        return Manager(desk, local, driver_of, self._ssh)
+
+    def check_site(self, spec: SiteSpec) -> None:
+        check_site(spec, self._plugins)
 
     def reader(self) -> Reader:
         """One per thread: SQLite's connections are not shared."""
@@ -203,6 +265,29 @@ class _Parts:
             "version": __version__,
         }
         replace(self._directory / SERVER, json.dumps(found).encode())
+
+
+def _sites(config: Config) -> tuple[SiteSpec, ...]:
+    """This machine, unless it is to run no pilots; then the others."""
+    here = local_site(config.local.pilots, config.local_slots)
+    return ((here,) if config.local.pilots else ()) + config.sites
+
+
+def _ssh(text: str) -> tuple[str, ...]:
+    """The words of the command. Raises BadConfig."""
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise BadConfig(f"serve.ssh = {text!r}: {error}") from error
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """A site that nothing can be done with is left out, and says so; the others go on."""
+    try:
+        yield
+    except BadConfig as error:
+        print(f"covey: {error}", file=sys.stderr, flush=True)
 
 
 def _pilot_options(config: Config, directory: Path) -> dict[str, object]:
@@ -315,13 +400,27 @@ def _last_ports(server_file: Path) -> _Ports:
         return _Ports(0, 0)
 
 
-def _secrets(path: Path) -> tuple[str, str]:
-    """The clients' token and the pilots' secret. They stay the same over restarts, so that
-    whoever waits for the server is let in again."""
+class _Secrets(NamedTuple):
+    """The clients' token, the pilots' secret, and the id that is in the names of all site jobs."""
+
+    token: str
+    secret: str
+    queue: str
+
+
+def _secrets(path: Path) -> _Secrets:
+    """They stay the same over restarts, so that whoever waits for the server is let in again, and
+    jobs are found again. Each that is missing is drawn."""
     try:
-        found = json.loads(path.read_text())
-        return found["token"], found["secret"]
-    except (OSError, ValueError, KeyError):
-        token, secret = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
-        replace(path, json.dumps({"token": token, "secret": secret}).encode())
-        return token, secret
+        kept = dict(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        kept = {}
+    drawn = {
+        "token": secrets.token_urlsafe(24),
+        "secret": secrets.token_urlsafe(24),
+        "queue": secrets.token_hex(3),
+    }
+    found = {**drawn, **{name: kept[name] for name in drawn if kept.get(name)}}
+    if found != kept:
+        replace(path, json.dumps(found).encode())
+    return _Secrets(**found)

@@ -58,6 +58,7 @@ MORE_TO_IT = {
     "POST /api/v1/bags/{bag}/retry",
     "POST /api/v1/bags/{bag}/purge",
     "PUT /api/v1/bags/{bag}/policy",
+    "PUT /api/v1/sites/{site}",
     "GET /api/v1/bags/{bag}/results",
     "POST /api/v1/files/missing",
     "PUT /api/v1/files/{digest}",

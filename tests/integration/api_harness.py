@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from covey.client.client import Client
 from covey.core.actions import LoadRows, Note, Write
-from covey.core.errors import InvalidBag
+from covey.core.errors import BadConfig, InvalidBag
 from covey.core.events import BagLoaded, Committed, Event
 from covey.core.model import (
     BagId,
@@ -29,6 +29,7 @@ from covey.core.model import (
     Role,
     Rows,
     Settings,
+    SiteSpec,
     Snapshot,
 )
 from covey.core.state import State
@@ -44,13 +45,20 @@ from covey.server.files import Blobs, FileRoutes
 from covey.server.gateway import Gateway
 from covey.server.invitations import Invitations, Whereabouts
 from covey.server.pilots import PilotCalls, respond
+from covey.server.sites import SiteCalls
 from covey.server.tails import Tails
+from covey.server.trials import Trials
 from covey.wire import BagView, HostView, Output, PilotView, ResultQuery, ResultRow, WasteView
 
 TOKEN, SECRET = "a token", "a secret"
 HERE = Whereabouts("https://here", "a certificate")
 API = "/api/v1"
 T = TypeVar("T")
+
+
+def check_driver(spec: SiteSpec) -> None:
+    if spec.driver != "slurm":
+        raise BadConfig(f"site {spec.name}: there is no driver {spec.driver!r}")
 
 
 def digest(letter: str) -> str:
@@ -188,6 +196,9 @@ class _Ports:
         self._post = post
         self.writes: list[Write] = []
         self.snapshots: dict[int, BagSnapshot] = {}
+        self.defined: tuple[SiteSpec, ...] = ()
+        self.submitted: tuple[JobRecord, ...] = ()
+        self.cancelled: tuple[JobRecord, ...] = ()
 
     def open(self) -> None:
         empty = Snapshot(epoch=1, bags=(), pilots=(), jobs=(), next_bag=1, next_pilot=1, keys={})
@@ -200,9 +211,16 @@ class _Ports:
     def load(self, request: RequestId, bag: BagId) -> None:
         self._post(BagLoaded(request, bag, self.snapshots.get(bag)))
 
-    def submit(self, job: JobRecord) -> None: ...
+    def define(self, sites: tuple[SiteSpec, ...]) -> None:
+        self.defined = sites
+
+    def submit(self, jobs: tuple[JobRecord, ...]) -> None:
+        self.submitted += jobs
 
     def watch(self, jobs: tuple[JobRecord, ...]) -> None: ...
+
+    def cancel(self, jobs: tuple[JobRecord, ...]) -> None:
+        self.cancelled += jobs
 
     def note(self, note: Note) -> None: ...
 
@@ -229,6 +247,7 @@ class Place:
     def __init__(self, blobs: Blobs | None = None) -> None:
         self.blobs = blobs
         self.pilot_file: Path | None = None
+        self.sites: tuple[SiteSpec, ...] = ()  # of its covey.toml
         self.shelf = Shelf()
         self.held = Held()
         self.events: list[Event] = []
@@ -253,18 +272,22 @@ class Place:
             sites=ports,
             clock=self.clock,
             log=ports,
-            settings=Settings(poll_seconds=0.2),
+            settings=Settings(poll_seconds=0.2, sites=self.sites),
         )
         gateway.engine = self.engine
         self.asking = Asking(gateway, lambda: self.shelf, self.clock)
         self.tails = Tails(self.loop.time, first=1_000_000)
+        self.trials = Trials()
         self.api = Api(
             asking=self.asking,
             admission=Admission(self.held, self.held),
             tails=self.tails,
             files=Mounted() if self.blobs is None else FileRoutes(self.blobs, self.asking),
             token=TOKEN,
-            more=[Invitations(self.asking, SECRET, lambda: HERE, Path("no pilot file"))],
+            more=[
+                Invitations(self.asking, SECRET, lambda: HERE, Path("no pilot file")),
+                SiteCalls(self.asking, check_driver, self.trials, lambda: HERE.address),
+            ],
             store="a shelf",
             stop=lambda drain: 7 if drain else 3,
         )
@@ -283,6 +306,8 @@ class Place:
 
     def _handle(self, event: Any) -> None:
         self.events.append(event)
+        known = self.engine.scheduler
+        self.trials.heard(event, known.state if known else None, self.clock.now())
         self.engine.handle(event)
         if isinstance(event, Committed):
             self.asking.note_change()

@@ -23,6 +23,7 @@ OK, WARN, FAIL = "ok", "warn", "fail"
 LITTLE_DISK_BYTES = 1 << 30
 EARLIEST = 1_700_000_000.0  # a clock before this is wrong
 SLOW_SECONDS = 20
+LOOPBACK = ("127.0.0.1", "::1")
 
 
 class Check(Struct, frozen=True):
@@ -41,6 +42,7 @@ def run_all(settled: config.Settled) -> list[Check]:
             ("file system", check_file_system),
             ("free disk", check_disk),
             ("server", check_server),
+            ("sites", check_sites),
             ("cores", check_cores),
             ("memory limits", check_memory_limits),
             ("gpus", check_gpus),
@@ -145,6 +147,20 @@ def _server_says(client: Client, where: str, other: str) -> Check:
     if view.version != __version__:
         return Check("server", WARN, f"{told}; this is covey {__version__}: {other}")
     return Check("server", OK if view.state == "ready" else WARN, told)
+
+
+def check_sites(tree: config.Config) -> Check:
+    """Those of covey.toml, as far as words can tell; `covey site test` tries one."""
+    from covey import wiring
+
+    for spec in tree.sites:
+        wiring.check_site(spec)
+    told = ", ".join(f"{spec.name} ({spec.driver})" for spec in tree.sites)
+    far = [spec.name for spec in tree.sites if spec.host or spec.driver == "ssh"]
+    if far and not tree.serve.public and tree.serve.listen in LOOPBACK:
+        words = f"pilots at {', '.join(far)} cannot call a server on {tree.serve.listen}"
+        return Check("sites", WARN, f"{told}; {words}: set serve.listen, or serve.public")
+    return Check("sites", OK, told or "none but this machine; docs/sites.md tells of others")
 
 
 def check_cores(tree: config.Config) -> Check:

@@ -1,4 +1,4 @@
-"""`covey explain`: why a bag waits, and why a task is where it is."""
+"""`covey explain`: why a bag waits, why a task is where it is, why a site gets no pilots."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -6,30 +6,42 @@ from typing import TYPE_CHECKING
 import click
 
 from covey.cli import formats, places
-from covey.cli.base import Command, bag_argument, json_option, print_json, settings
+from covey.cli.base import Command, json_option, print_json, settings
 from covey.core.errors import NotFound
 
 if TYPE_CHECKING:
-    from covey.core.findings import BagAnswer, Near, Reason, Replication, Rival, Running
-    from covey.wire import Explanation, ResultRow, WasteView
+    from covey.config import Config
+    from covey.core.findings import BagAnswer, Limit, Near, Reason, Replication, Rival, Running
+    from covey.wire import Explanation, ResultRow, SiteExplanation, WasteView
 
 MOST_ATTEMPTS = 20
+MOST_WANTING = 20
+SITE = "site"
 
 
 @click.command(cls=Command)
-@bag_argument
-@click.argument("task", required=False, type=click.IntRange(min=0))
+@click.argument("bag", required=False, default="latest", metavar="[BAG | site]")
+@click.argument("of", required=False, metavar="[TASK | NAME]")
 @json_option
-def explain(bag: str, task: int | None, as_json: bool) -> None:
+@click.pass_context
+def explain(ctx: click.Context, bag: str, of: str | None, as_json: bool) -> None:
     """Say why a bag (the latest one if none is named) waits, or why one of its tasks waits, runs
-    where it runs, or got another attempt. The short answer comes first.
+    where it runs, or got another attempt; or why a site gets no pilots, or only so many. The short
+    answer comes first.
 
     \b
     covey explain
     covey explain 3
     covey explain 3 17 --json
+    covey explain site cluster
     """
     config = settings()
+    if bag == SITE:
+        if of is None:
+            raise click.UsageError("which site? 'covey site list' has them")
+        explain_site(config, of, as_json)
+        return
+    task = None if of is None else click.IntRange(min=0)(of, None, ctx)
     client = places.running_client(config)
     number = -1 if task is None else task
     seen = places.find_bag(client or places.reader(config), bag)
@@ -56,6 +68,10 @@ def _lines(found: "Explanation", task: int | None) -> Iterator[str]:
         title += f", task {task}" + (f" ({told})" if told else "")
     yield f"{title}: {found.summary}"
     facts = [*_of_task(found), *_of_bag(found), *_waste(found.waste, task is None)]
+    yield from _table(facts)
+
+
+def _table(facts: list[tuple[str, str]]) -> Iterator[str]:
     if facts:
         yield ""
     width = max((len(name) for name, _ in facts), default=0)
@@ -75,6 +91,9 @@ def _of_bag(found: "Explanation") -> Iterator[tuple[str, str]]:
         yield "why", _reason(reason)
     if answer.waiting and answer.hosts:
         yield "hosts", f"{answer.able:,} of {answer.hosts:,} that are here could run what waits"
+    for chance in answer.sites:
+        can = "could get pilots for it" if chance.able else "gets none for it"
+        yield "sites", f"{chance.site} {can}: {chance.text}"
     for near in answer.near:
         yield "close", _near(near)
     for rival in answer.first:
@@ -173,3 +192,44 @@ def _waste(waste: "WasteView", whole: bool) -> Iterator[tuple[str, str]]:
         if count
     ]
     yield "waste", "; ".join(told) or "none so far"
+
+
+# -- sites -----------------------------------------------------------------------------------------
+
+
+def explain_site(config: "Config", name: str, as_json: bool) -> None:
+    client = places.running_client(config)
+    if client is None:
+        raise NotFound("no server runs here, so no site gets pilots; any covey run starts one")
+    found = client.explain_site(name)
+    if as_json:
+        print_json(found)
+    else:
+        click.echo("\n".join(_site_lines(found)))
+
+
+def _site_lines(found: "SiteExplanation") -> Iterator[str]:
+    yield f"site {found.name}: {found.summary}"
+    answer = found.answer
+    facts = [("why", _reason(reason)) for reason in answer.reasons]
+    many, more = formats.count(answer.pilots, "pilot"), formats.count(answer.slots, "slot")
+    facts.append(("pilots", f"{many} with {more}, {answer.busy:,} busy"))
+    facts.append(("jobs", f"{answer.running:,} running, {answer.waiting:,} waiting"))
+    facts += [("limits", _limit(limit)) for limit in answer.limits]
+    facts.append(("room", f"for {formats.count(answer.room, 'pilot')} now"))
+    for one in answer.wanting[:MOST_WANTING]:
+        named = f"bag {one.bag} {one.name}".rstrip()
+        missing = f", {one.missing:,} of them without a slot to come" if one.missing else ""
+        facts.append(
+            ("demand", f"{formats.count(one.tasks, 'task')} of {named}{missing}: {one.text}")
+        )
+    if len(answer.wanting) > MOST_WANTING:
+        facts.append(("demand", f"… and {len(answer.wanting) - MOST_WANTING:,} more (--json)"))
+    yield from _table(facts)
+
+
+def _limit(limit: "Limit") -> str:
+    if limit.key.startswith("all_"):
+        used, most = formats.megabytes(limit.used), formats.megabytes(limit.most)
+        return f"{limit.key}: {used} of {most}"
+    return f"{limit.key}: {limit.used:,} of {limit.most or 'any number'}"

@@ -64,6 +64,7 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
         "dismiss": Lazy("covey.cli.pilots:dismiss", "Send pilots home."),
         "token": Lazy("covey.cli.token:token", "Say who may use a shared server."),
         "policy": Lazy("covey.cli.policy:policy", "See, check and change what decides for a bag."),
+        "site": Lazy("covey.cli.site:site", "See, add, try and stop the sites of pilots."),
         "purge": Lazy("covey.cli.purge:purge", "Remove logs, files or bags for good."),
         "doctor": Lazy("covey.cli.doctor:doctor", "Check that covey can work here."),
         "config": Lazy("covey.cli.settings:config", "Show the settings and their origins."),

@@ -1,10 +1,13 @@
 """`covey config`: the settings, and the page that describes them."""
 
+import json
+from collections.abc import Iterator
 from typing import get_type_hints
 
 import click
 
 from covey import config as configuration
+from covey import config_sites
 from covey.cli.base import Command, json_option, print_json, settle
 from covey.cli.tables import Column, render
 
@@ -28,7 +31,29 @@ dir = "/scratch/me/covey"
 
 [local]
 slots = 4
+
+[sites.cluster]
+driver = "slurm"
+host = "login.example.org"
+slots = 8
+wall = "4h"
+
+[sites.cluster.options]
+partition = "short"
 ```
+"""
+
+SITES_HEAD = """\
+## [sites.NAME]: Other places where pilots can be started
+
+Each site has a table of its own, in `covey.toml` only; a site that stands in both files is that of
+the nearer one. [Sites](sites.md) explains them, and what each driver takes as `options`. Times are
+seconds or `90s`, `5m`, `2h`, `1d`; sizes need a unit: `500M`, `4G`. This machine is the site
+`local`, which `[local]` describes. Sites can also be added to a server that runs, with the same
+keys: `covey site add`.
+
+| key | default | meaning |
+|---|---|---|
 """
 
 
@@ -51,26 +76,47 @@ def show(as_json: bool) -> None:
         (setting, configuration.value_of(settled.config, key), settled.origins[key])
         for key, setting in configuration.SETTINGS.items()
     ]
+    told = [(setting.key, value, origin, setting.text) for setting, value, origin in rows]
+    told += _of_sites(settled)
     if as_json:
         print_json(
             {
-                setting.key: {"value": value, "origin": origin, "meaning": setting.text}
-                for setting, value, origin in rows
+                key: {"value": value, "origin": origin, "meaning": text}
+                for key, value, origin, text in told
             }
         )
         return
     columns = (Column("setting"), Column("value"), Column("from"), Column("meaning"))
-    cells = [[setting.key, spell(value), origin, setting.text] for setting, value, origin in rows]
+    cells = [[key, spell(value), origin, text] for key, value, origin, text in told]
     click.echo(render(columns, cells))
+
+
+def _of_sites(settled: configuration.Settled) -> Iterator[tuple[str, object, str, str]]:
+    """What each site says; the rest is as docs/configuration.md has it."""
+    for spec in settled.config.sites:
+        name = f"{configuration.SITES}.{spec.name}"
+        for key, value in config_sites.table_of(spec).items():
+            yield f"{name}.{key}", value, settled.origins[name], config_sites.KEYS[key].text
 
 
 def spell(value: object) -> str:
     """As it is written in covey.toml."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        inner = ", ".join(f"{_bare(key)} = {spell(one)}" for key, one in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(spell, value))}]"
     if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        return json.dumps(value, ensure_ascii=False)  # TOML's strings are JSON's, and more
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
+
+
+def _bare(key: str) -> str:
+    return key if key.replace("-", "_").isidentifier() and key.isascii() else spell(key)
 
 
 def page() -> str:
@@ -90,7 +136,11 @@ def page() -> str:
                     f"| {setting.text} |"
                 )
         lines.append("")
-    return "\n".join(lines)
+    rows = []
+    for one in config_sites.KEYS.values():
+        default = "needed" if one.name == "driver" else f"`{spell(one.default)}`"
+        rows.append(f"| `{one.name}` | {default} | {one.text} |")
+    return "\n".join(lines) + "\n" + SITES_HEAD + "\n".join(rows) + "\n"
 
 
 def _headings() -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The REST API as Python calls, named like the record's own reader where they overlap."""
 
 import secrets
+import urllib.parse
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeVar
 
@@ -25,8 +26,11 @@ from covey.wire import (
     ReturnedFile,
     RunningRow,
     ServerView,
+    SiteExplanation,
+    SiteView,
     Stored,
     TokenView,
+    TrialView,
 )
 
 T = TypeVar("T")
@@ -259,6 +263,46 @@ class Client:
         """1, or 0 if it was no longer valid."""
         return self._post(f"/tokens/{token}/revoke", Count).count
 
+    # -- sites -----------------------------------------------------------------------------
+
+    def sites(self) -> list[SiteView]:
+        """Those that concern the caller."""
+        return self._get("/sites", list[SiteView])
+
+    def site(self, name: str) -> SiteView:
+        """Raises NotFound."""
+        return self._get(f"/sites/{_quoted(name)}", SiteView)
+
+    def save_site(self, name: str, table: dict[str, Any]) -> int:
+        """Add it, or change all of it; the keys are those of [sites.NAME] in covey.toml. Raises
+        Refused, with words, where that is no site."""
+        path = f"{API}/sites/{_quoted(name)}"
+        return self.connection.ask(Count, "PUT", path, None, msgspec.json.encode(table)).count
+
+    def remove_site(self, name: str) -> int:
+        return self.connection.ask(Count, "DELETE", f"{API}/sites/{_quoted(name)}", None, b"").count
+
+    def set_site(self, name: str, word: Literal["pause", "resume", "drain"]) -> int:
+        return self._post(f"/sites/{_quoted(name)}/{word}", Count).count
+
+    def explain_site(self, name: str) -> SiteExplanation:
+        """Why it gets no pilots, or only so many. Raises NotFound."""
+        return self._get(f"/sites/{_quoted(name)}/explain", SiteExplanation)
+
+    def try_site(self, name: str) -> TrialView:
+        """One pilot there, which stays until the trial is ended."""
+        return self._post(f"/sites/{_quoted(name)}/test", TrialView)
+
+    def trial(self, name: str, job: str, *, seen: int = -1, wait_seconds: float = 0.0) -> TrialView:
+        """With `wait_seconds`, answers when it has taken more than `seen` steps."""
+        query: dict[str, Any] = {"seen": seen, "wait": wait_seconds} if wait_seconds else {}
+        path = f"/sites/{_quoted(name)}/trials/{_quoted(job)}"
+        return self._get(path, TrialView, query, wait_seconds)
+
+    def end_trial(self, name: str, job: str) -> int:
+        """Its job is taken back, its pilot goes home: 1, or 0 if it was over."""
+        return self._post(f"/sites/{_quoted(name)}/trials/{_quoted(job)}/end", Count).count
+
     # -- the rest --------------------------------------------------------------------------
 
     def pilots(self, limit: int = 1000, *, everyone: bool = False) -> list[PilotView]:
@@ -307,6 +351,11 @@ class Client:
     ) -> T:
         sent = b"" if body is None else msgspec.json.encode(body)
         return self.connection.ask(kind, "POST", API + path, query, sent, wait_seconds)
+
+
+def _quoted(name: str) -> str:
+    """As a part of an address."""
+    return urllib.parse.quote(name, safe="")
 
 
 def _asked(query: ResultQuery) -> dict[str, Any]:

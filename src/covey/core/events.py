@@ -262,6 +262,13 @@ class SiteTried(Struct, frozen=True):
     site: str
 
 
+class TrialEnded(Struct, frozen=True):
+    """Enough was seen of it: its job is taken back, or its pilot goes home."""
+
+    request: RequestId
+    job: JobId
+
+
 class DrainRequested(Struct, frozen=True):
     """The server is about to end: send the pilots home."""
 
@@ -308,6 +315,7 @@ Event: TypeAlias = (
     | SiteStatusRequested
     | SiteRemoved
     | SiteTried
+    | TrialEnded
     | DrainRequested
     | DrawContinued
     | Ticked

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from covey.classad import ERROR
-from covey.core import matching
+from covey.core import explaining_sites, matching
 from covey.core.attributes import Task, can_see, live
 from covey.core.classes import classifier
 from covey.core.estimate import probably_running
-from covey.core.findings import BagAnswer, Reason, Replication, Running, TaskAnswer
+from covey.core.findings import BagAnswer, Chance, Reason, Replication, Running, TaskAnswer
 from covey.core.fitting import weight
 from covey.core.looking import (
     Case,
@@ -27,10 +27,10 @@ from covey.core.looking import (
     values_of,
     waiting_kinds,
 )
-from covey.core.model import BagStatus, Need, PilotStatus
+from covey.core.model import BagStatus, Need, PilotStatus, SiteStatus
 from covey.core.rivals import before, behind
-from covey.core.sites import LOCAL
-from covey.core.state import Attempt, Bag, State
+from covey.core.sites import LOCAL, MANUAL
+from covey.core.state import Attempt, Bag, Site, State
 from covey.core.verdicts import (
     ABLE,
     BANNED,
@@ -72,12 +72,12 @@ def hindrance(state: State, bag: Bag) -> str:
 
 def _nobody(state: State, bag: Bag, waiting: Sequence[Need]) -> Reason | None:
     """What can be said without asking any policy."""
-    placing = [site for site in state.sites.values() if site.record.spec.driver != "manual"]
+    placing = [site for site in state.sites.values() if site.record.spec.driver != MANUAL]
     if not state.pilots and placing:
-        failing = [site for site in placing if site.failures > 1 or site.unanswered]
+        failing = {site.record.spec.name: why for site in placing if (why := _failing(site))}
         if len(failing) < len(placing):
             return None  # one is on its way
-        name, problem = failing[0].record.spec.name, failing[0].unanswered or failing[0].problem
+        name, problem = next(iter(failing.items()))
         where = "on this machine" if name == LOCAL else f"at site {name}"
         words = f"pilots do not get to work {where}: {problem}"
         return Reason(kind="no pilot", text=words)
@@ -92,6 +92,12 @@ def _nobody(state: State, bag: Bag, waiting: Sequence[Need]) -> Reason | None:
         return None
     words = f"no pilot that is here has {', '.join(_wants(waiting[0]))} for a task"
     return Reason(kind="resources", text=words)
+
+
+def _failing(site: Site) -> str:
+    if site.record.status is not SiteStatus.ON:
+        return f"it is {site.record.status.value}"
+    return site.unanswered or (site.problem if site.failures > 1 else "")
 
 
 def _wants(need: Need) -> list[str]:
@@ -205,10 +211,14 @@ def _ask_pilots(
     answer.hosts = len({one.pilot.record.host for one in verdicts})
     answer.able = len({one.pilot.record.host for one in able})
     answer.near = nearest(view, verdicts, classes)
-    if obvious is not None:
+    if not pilots:
+        answer.sites = explaining_sites.for_bag(state, now, bag)
+    if not pilots and answer.sites:
+        answer.reasons.append(_coming(answer.sites))
+    elif obvious is not None:
         answer.reasons.append(obvious)
     elif not pilots:
-        answer.reasons.append(Reason(kind="starting", text="a pilot is being started"))
+        answer.reasons.append(_coming([]))
     if obvious is not None or not pilots:
         return
     if able:
@@ -221,6 +231,19 @@ def _ask_pilots(
     if len(verdicts) < len(pilots):
         words = f"only {len(verdicts):,} of {len(pilots):,} pilots were looked at, to be quick"
         answer.reasons.append(Reason(kind="cut", text=words))
+
+
+def _coming(sites: list[Chance]) -> Reason:
+    """Nobody is here, but sites are."""
+    able = [one for one in sites if one.able]
+    if able or not sites:
+        there = [one for one in able if one.waiting and one.site != LOCAL]
+        waiting, where = sum(one.waiting for one in there), ", ".join(one.site for one in there)
+        many = "1 pilot waits" if waiting == 1 else f"{waiting:,} pilots wait"
+        words = f"{many} to start at {where}" if where else "a pilot is being started"
+        return Reason(kind="starting", text=words)
+    told = "; ".join(f"{one.site}: {one.text}" for one in sites[:FEW])
+    return Reason(kind="no site", text=f"no site can get a pilot for it: {told}")
 
 
 def _unserved(view: View, classes: list[Case], verdicts: list[Verdict]) -> Iterator[Reason]:

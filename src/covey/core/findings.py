@@ -1,6 +1,6 @@
-"""What is found out about policies, and about bags and tasks that somebody asks about: the answers
-of `catalogue`, `policy_check` and `explaining`, as they travel to people. Times are seconds since
-1970, texts are for people; programs look at `kind`."""
+"""What is found out about policies, and about bags, tasks and sites that somebody asks about: the
+answers of `catalogue`, `policy_check`, `explaining` and `explaining_sites`, as they travel to
+people. Times are seconds since 1970, texts are for people; programs look at `kind`."""
 
 from msgspec import Struct
 
@@ -105,6 +105,15 @@ class Replication(Struct, kw_only=True):
     values: dict[str, str] = {}  # of the attributes that decide, for one that is refused
 
 
+class Chance(Struct, kw_only=True):
+    """Whether a site could get pilots for a bag, and what stands in the way."""
+
+    site: str
+    able: bool
+    text: str
+    waiting: int = 0  # pilots that wait there
+
+
 class BagAnswer(Struct, kw_only=True):
     """How a bag stands, and why it does not go on faster."""
 
@@ -122,6 +131,7 @@ class BagAnswer(Struct, kw_only=True):
     near: list[Near] = []
     first: list[Rival] = []  # bags that come first, on `first_on`
     first_on: str = ""
+    sites: list[Chance] = []  # if no pilot is here
     replicas: int = 0
     replication: Replication
 
@@ -153,3 +163,40 @@ class TaskAnswer(Struct, kw_only=True):
     losses: int = 0
     running: list[Running] = []
     replication: Replication | None = None
+
+
+class Limit(Struct, kw_only=True):
+    """Of a site: how much of something is used, of how much; 0: any amount. `key`: in the words of
+    covey.toml."""
+
+    key: str
+    used: int
+    most: int
+    left: int  # pilots for which there is room
+
+
+class Wanting(Struct, kw_only=True):
+    """A class of tasks that waits, as one site sees it. `kind`: able, or why it is not."""
+
+    bag: int
+    name: str
+    owner: str
+    tasks: int
+    missing: int  # that nothing there is, anywhere, will take
+    kind: str
+    text: str
+
+
+class SiteAnswer(Struct, kw_only=True):
+    """How a site stands, and why it gets no pilots, or only so many."""
+
+    summary: str
+    reasons: list[Reason]
+    limits: list[Limit]
+    wanting: list[Wanting]
+    waiting: int  # site jobs that wait there
+    running: int  # … that run
+    pilots: int
+    slots: int
+    busy: int  # of these
+    room: int  # pilots that could be started there now

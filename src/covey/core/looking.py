@@ -92,10 +92,11 @@ class View:
         if case is not None:
             table["job"] = self._job(case)
 
-    def at_site(self, site: str) -> None:
+    def at_site(self, site: str, case: Case | None = None) -> None:
         """A site, before there is any pilot."""
         table, self._pilot = self._around.table, None
-        table["host"] = table["pilot"] = table["job"] = Ad()
+        table["host"] = table["pilot"] = Ad()
+        table["job"] = Ad() if case is None else self._job(case)
         table["site"] = self._ad("site", site)
 
     def of_task(self, task: int) -> None:

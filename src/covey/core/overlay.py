@@ -13,7 +13,16 @@ import math
 from msgspec.structs import replace
 
 from covey.core import demand, pilots, sites, suiting
-from covey.core.actions import CancelJobs, EndJob, Note, Problem, SaveJob, SubmitPilots, Tried
+from covey.core.actions import (
+    CancelJobs,
+    Done,
+    EndJob,
+    Note,
+    Problem,
+    SaveJob,
+    SubmitPilots,
+    Tried,
+)
 from covey.core.demand import Lives, Row, Serves, Shape, Supply
 from covey.core.fitting import weight
 from covey.core.model import JobId, JobRecord, PilotStatus, RequestId, SiteSpec, SiteStatus
@@ -27,6 +36,7 @@ CANCEL_AGAIN = 60.0  # seconds after which a site is asked once more
 MUTE_SECONDS = 300.0  # in which the pilot of a job that runs has spoken
 SHORTEST_WALL = 600.0
 ROUND_WALL = 60.0
+TRIAL_SECONDS = 24 * 3600.0  # that one waits for whoever looks at it
 FEW_LOOKS = 2_000  # at pilots, jobs, and bags at sites: these cost nothing
 LOOKS = 20_000  # … and so many are taken in a second, besides ticks
 
@@ -212,10 +222,21 @@ def try_out(turn: Turn, request: RequestId, name: str) -> None:
     if site is None or site.record.removed:
         turn.refuse(request, Problem.NOT_FOUND, f"there is no site {name}")
         return
-    spec = site.record.spec
-    whole = spec.driver == sites.LOCAL or spec.options.get("whole_nodes")
-    (id_,) = _submit(turn, site, 1, spec.slots if whole else 1)
+    spec = site.record.spec  # as large as any: a small one may start where those do not
+    (id_,) = _submit(turn, site, 1, spec.slots)
     turn.when_durable(Replying(request, Tried(id_)))
+
+
+def end_trial(turn: Turn, request: RequestId, id_: JobId) -> None:
+    """It has shown what it could; whether it had ended before is no matter."""
+    job = turn.state.jobs.get(id_)
+    if job is None or not job.record.trial:
+        turn.when_durable(Replying(request, Done(0)))
+    elif job.pilot is not None and job.pilot in turn.state.pilots:
+        pilots.dismiss(turn, request, job.pilot)
+    else:
+        cancel(turn, job.record.site, [job])
+        turn.when_durable(Replying(request, Done(1)))
 
 
 # -- fewer ----------------------------------------------------------------------------------
@@ -314,6 +335,8 @@ def tick(turn: Turn) -> None:
     ]:
         if job.vanished:
             _end_vanished(turn, id_, job)
+        elif job.record.trial and _forgotten(turn.now, job):
+            cancel(turn, job.record.site, [job])
         elif _is_mute(turn, job):
             _give_up(turn, job)
     sites.look_for_good(turn)
@@ -335,6 +358,12 @@ def _give_up(turn: Turn, job: Job) -> None:
         words += f" for {MUTE_SECONDS:.0f} s: can it reach the server?"
         sites.failed(turn, site, job.record.submitted, words)
         cancel(turn, job.record.site, [job])
+
+
+def _forgotten(now: float, job: Job) -> bool:
+    """Whoever looked at this trial does so no longer."""
+    late = now - job.record.submitted > TRIAL_SECONDS
+    return late and job.pilot is None and not job.cancelled
 
 
 def _end_vanished(turn: Turn, id_: JobId, job: Job) -> None:

@@ -59,6 +59,7 @@ from covey.core.events import (
     Ticked,
     TokenIssued,
     TokenRevoked,
+    TrialEnded,
 )
 from covey.core.model import Settings, Snapshot
 from covey.core.state import Answering, Forgetting, Replying, Reserving, Starting, State, Then
@@ -77,6 +78,7 @@ Placing: TypeAlias = (
     | SiteStatusRequested
     | SiteRemoved
     | SiteTried
+    | TrialEnded
 )
 
 
@@ -216,6 +218,8 @@ def _place(turn: Turn, event: Placing) -> None:
             overlay.tick(turn)
         case SiteTried(request, site):
             overlay.try_out(turn, request, site)
+        case TrialEnded(request, job):
+            overlay.end_trial(turn, request, job)
 
 
 def _follow_up(turn: Turn, then: Then) -> None:

@@ -17,7 +17,7 @@ from covey.core.model import JobId, SiteRecord, SiteSpec, SiteStatus
 from covey.core.state import Job, Replying, Site, State
 from covey.core.turn import Turn
 
-LOCAL = "local"
+LOCAL, MANUAL = "local", "manual"  # drivers: this machine; people start the pilots
 FIRST_REST, LONGEST_REST = 5.0, 3600.0
 LOCAL_REST, LONGEST_LOCAL_REST = 0.25, 60.0  # here a try costs little
 PROVEN_SECONDS = 60.0
@@ -171,9 +171,9 @@ def forget_removed(turn: Turn) -> None:
 
 def room(state: State, now: float, site: Site) -> int:
     """Pilots that may be started there now."""
-    if trouble(site, now):
-        return 0
     spec = site.record.spec
+    if trouble(site, now) or spec.driver == MANUAL:
+        return 0
     there = [state.jobs[id_] for id_ in site.jobs]
     if site.failures:  # one job finds out whether it is well again
         return 0 if any(_is_unproven(state, job, now) for job in there) else 1

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from covey.config_sites import SiteTable
 from covey.core.actions import Done, Submitted
 from covey.core.findings import Listed, PolicyView, Report
 from covey.core.model import BagSpec, PolicySpec
@@ -30,8 +31,11 @@ from covey.wire import (
     ReturnedFile,
     RunningRow,
     ServerView,
+    SiteExplanation,
+    SiteView,
     Stored,
     TokenView,
+    TrialView,
 )
 
 API, BAG, FILE = "/api/v1", "/api/v1/bags/{bag}", "/files/{digest}"
@@ -96,6 +100,7 @@ def all_calls() -> list[Call]:
     return [
         *_open_calls(),
         *_server_calls(),
+        *_site_calls(),
         *_bag_calls(),
         *_policy_calls(),
         *_result_calls(),
@@ -151,6 +156,33 @@ def _server_calls() -> list[Call]:
             status=201,
             refuses=(413, 429),
         ),
+    ]
+
+
+def _site_calls() -> list[Call]:
+    site, trial = f"{API}/sites/{{site}}", f"{API}/sites/{{site}}/trials/{{job}}"
+
+    def change(method: str, path: str, summary: str, **fields: Any) -> Call:
+        fields.setdefault("gives", Done)
+        fields.setdefault("refuses", (404,))
+        return Call(method=method, path=path, summary=summary, needs=MANAGE, **fields)
+
+    return [
+        _look(f"{API}/sites", "the sites that concern the caller", SEE, list[SiteView]),
+        _look(site, "a site", SEE, SiteView),
+        change(
+            "PUT", site, "add a site, or change one that was added", takes=SiteTable, refuses=(413,)
+        ),
+        change("DELETE", site, "remove a site that was added, when nothing is left there"),
+        change("POST", f"{site}/pause", "start nothing new there"),
+        change("POST", f"{site}/resume", "go on there, and forget earlier failures"),
+        change("POST", f"{site}/drain", "take back what waits there, and let its pilots end"),
+        change(
+            "POST", f"{site}/test", "start one pilot there, to see", gives=TrialView, status=201
+        ),
+        _look(trial, "what has become of that pilot", MANAGE, TrialView, "seen_steps", "wait"),
+        change("POST", f"{trial}/end", "take it back", refuses=()),
+        _look(f"{site}/explain", "why it gets no pilots, or only so many", SEE, SiteExplanation),
     ]
 
 

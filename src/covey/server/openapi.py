@@ -37,6 +37,8 @@ _PLACES: dict[str, Schema] = {
     "digest": _DIGEST,
     "token": _FROM_ZERO,
     "pilot": _FROM_ZERO,
+    "site": {"type": "string", "minLength": 1},
+    "job": {"type": "string", "minLength": 1},
     "invitation": {"type": "string", "minLength": 1},
 }
 _QUERIES: dict[str, tuple[str, Schema]] = {
@@ -52,6 +54,7 @@ _QUERIES: dict[str, tuple[str, Schema]] = {
     ),
     "pilot": ("who calls", _FROM_ONE),
     "seen": ("answer when this is not how many tasks have ended", _NUMBER),
+    "seen_steps": ("answer when there are more steps than these", _NUMBER),
     "size": ("of the whole file, in bytes", _FROM_ZERO),
     "sort": ("by this column; with - in front, the largest first", {"type": "string"}),
     "of": ("the task; -1: every one", _NUMBER),
@@ -62,7 +65,7 @@ _QUERIES: dict[str, tuple[str, Schema]] = {
         {"type": "array", "items": {"type": "string"}},
     ),
 }
-_NAMES = {"of": "task"}  # where two are called the same
+_NAMES = {"of": "task", "seen_steps": "seen"}  # where two are called the same
 _REQUIRED = ("size", "what", "pilot")
 
 _WORDS = {

@@ -18,9 +18,10 @@ from typing import Any, Protocol
 import uvicorn
 import uvloop
 
+from covey.core.actions import Note
 from covey.core.errors import CoveyError
 from covey.core.events import Committed, DrainRequested, DrawContinued, Ticked
-from covey.core.model import BagStatus, Settings
+from covey.core.model import BagStatus, Settings, SiteSpec
 from covey.core.state import Bag, State
 from covey.engine import Engine
 from covey.ports import EngineEvent, OpenFailed, Post, Reader, Sites, Store, StoreOpened, Tables
@@ -38,8 +39,10 @@ from covey.server.metrics import renderer
 from covey.server.pilots import PilotCalls
 from covey.server.quick import protocol_for
 from covey.server.retention import Retention
+from covey.server.sites import SiteCalls
 from covey.server.tails import Tails
 from covey.server.tls import CHECK_SECONDS, Tls
+from covey.server.trials import Trials
 
 TICK_SECONDS = 0.5
 DATE_SECONDS = 1.0
@@ -52,10 +55,14 @@ FAREWELL_SECONDS = 8.0  # for pilots to end, before the server does
 NUMBERS_PER_SECOND = 1_000_000  # more than there will be pieces of live output
 
 
-class LocalSites(Sites, Protocol):
+class ClosableSites(Sites, Protocol):
+    """`terminate` and `alive` are about the pilots of this machine."""
+
     def terminate(self) -> int: ...
 
     def alive(self) -> int: ...
+
+    def close(self) -> None: ...
 
 
 class ClosableStore(Store, Protocol):
@@ -106,7 +113,11 @@ class Parts(Protocol):
 
     def rows(self, post: Post) -> ClosableTables: ...
 
-    def sites(self, post: Post) -> LocalSites: ...
+    def sites(self, post: Post, note: Callable[[Note], None]) -> ClosableSites: ...
+
+    def check_site(self, spec: SiteSpec) -> None:
+        """Whether anything could be done with such a site. Raises BadConfig."""
+        ...
 
     def reader(self) -> Reader: ...
 
@@ -198,10 +209,11 @@ class ServerProcess:
         logging.basicConfig(handlers=[JsonHandler(self._log)], level=logging.WARNING)
         # It warns of every malformed request: whoever reaches the port could fill the disk.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-        clock = SteadyClock()
+        self._clock = clock = SteadyClock()
+        self._trials = Trials()
         self._rows = parts.rows(self._post)
         self._store = parts.store(self._post, self._crashed)
-        self._sites = parts.sites(self._post)
+        self._sites = parts.sites(self._post, self._log.note)
         self._gateway = Gateway(self._handle, self._store.backlog)
         self._engine = Engine(
             store=self._store,
@@ -229,7 +241,10 @@ class ServerProcess:
             token=parts.token,
             store=parts.store_name,
             stop=self.stop,
-            more=[Invitations(self._asking, parts.secret, self._whereabouts, parts.pilot_file)],
+            more=[
+                Invitations(self._asking, parts.secret, self._whereabouts, parts.pilot_file),
+                SiteCalls(self._asking, parts.check_site, self._trials, lambda: parts.public),
+            ],
         )
         pilots = PilotCalls(
             self._gateway,
@@ -273,6 +288,7 @@ class ServerProcess:
         self._http.end()
         with contextlib.suppress(Exception):
             await asyncio.wait_for(http, 5)
+        self._sites.close()
         self._rows.close()
         self._parts.close_readers()
         self._store.close()
@@ -378,6 +394,7 @@ class ServerProcess:
 
     def _handle(self, event: EngineEvent) -> None:
         try:
+            self._trials.heard(event, self._state(), self._clock.now())
             self._engine.handle(event)
         except Exception as error:
             self._crashed(error)

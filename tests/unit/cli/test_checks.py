@@ -9,6 +9,8 @@ import pytest
 from covey import config
 from covey.cli import checks
 from covey.cli.checks import FAIL, OK, WARN
+from covey.core.errors import BadConfig
+from covey.core.model import SiteSpec
 
 
 def settings(directory: Path, **local: Any) -> config.Config:
@@ -36,6 +38,21 @@ def test_the_pilot_is_really_started(tmp_path: Path, monkeypatch: pytest.MonkeyP
         checks.check_pilot(settings(tmp_path))
     broken.unlink()
     assert checks.check_pilot(settings(tmp_path)).verdict == WARN
+
+
+def test_sites_of_the_file(tmp_path: Path) -> None:
+    def with_sites(*sites: SiteSpec, **serve: Any) -> config.Config:
+        return config.Config(dir=str(tmp_path), sites=sites, serve=config.Serve(**serve))
+
+    near, far = (SiteSpec(name=n, driver="slurm", host=h) for n, h in (("n", ""), ("f", "login")))
+    assert checks.check_sites(with_sites()).verdict == OK
+    assert checks.check_sites(with_sites(near)).told == "n (slurm)"
+    found = checks.check_sites(with_sites(near, far))
+    assert (found.verdict, "pilots at f cannot call" in found.told) == (WARN, True)
+    assert checks.check_sites(with_sites(far, listen="0.0.0.0")).verdict == OK
+    assert checks.check_sites(with_sites(far, public="https://a")).verdict == OK
+    with pytest.raises(BadConfig, match="did you mean 'slurm'"):
+        checks.check_sites(with_sites(SiteSpec(name="x", driver="slrum")))
 
 
 def test_more_slots_than_cores(tmp_path: Path) -> None:

@@ -1,0 +1,313 @@
+"""Why a site gets no pilots, or only so many; and which sites could get some for a bag.
+
+The same is asked as `overlay` asks, in the same order: may anything be started there at all, is
+there room, does anything wait, may it go there, does it fit, is it covered by what there is?
+Everything is a function of the state and the time; asking changes nothing. What a caller may not
+see of other owners' bags is left out: `owner` is whose bags are told of, None: everybody's.
+"""
+
+import math
+from collections.abc import Iterator
+
+from covey.classad import unparse
+from covey.core import demand, sites, suiting
+from covey.core.demand import Lives, Row, Serves
+from covey.core.findings import Chance, Limit, Reason, SiteAnswer, Wanting
+from covey.core.fitting import weight
+from covey.core.looking import Case, View, parts
+from covey.core.model import PilotStatus, SiteSpec, SiteStatus
+from covey.core.policies import GRID
+from covey.core.sites import MANUAL, MOST_WAITING
+from covey.core.state import Bag, Job, Pilot, Site, State
+from covey.core.suiting import Allowed, Size
+
+FEW = 3  # parts of a policy that are named
+ABLE = "able"
+# Expressions that may keep a bag from a site, by their attribute's name.
+_DECIDING = (GRID, "JobRequirements")
+
+
+def of_site(state: State, now: float, site: Site, owner: str | None = None) -> SiteAnswer:
+    jobs = _jobs(state, site)
+    pilots = _pilots(state, site)
+    limits = list(_limits(state, site))
+    answer = SiteAnswer(
+        summary="",
+        reasons=list(_stops(state, now, site)),
+        limits=limits,
+        wanting=[],
+        waiting=sum(not job.running for job in jobs),
+        running=sum(job.running for job in jobs),
+        pilots=len(pilots),
+        slots=sum(pilot.record.slots for pilot in pilots),
+        busy=sum(min(pilot.load, pilot.record.slots) for pilot in pilots),
+        room=sites.room(state, now, site),
+    )
+    found, allowed = _covered(state, now)
+    seen = [row for row in found if owner is None or row.bag.spec.owner == owner]
+    answer.wanting = [_wanting(state, now, site, row, allowed) for row in seen]
+    able = [one for one in answer.wanting if one.kind == ABLE]
+    if any(one.missing for one in able) and not answer.reasons:
+        answer.reasons += _reached(state, site, answer, able)
+    answer.reasons += _no_demand(state, site, answer, len(found) - len(seen))
+    answer.summary = _summary(answer)
+    return answer
+
+
+def _jobs(state: State, site: Site) -> list[Job]:
+    return [state.jobs[id_] for id_ in site.jobs]
+
+
+def _pilots(state: State, site: Site) -> list[Pilot]:
+    name, here = site.record.spec.name, PilotStatus.ACTIVE
+    return [one for one in state.pilots.values() if one.record.site == name and one.status is here]
+
+
+def _covered(state: State, now: float) -> tuple[list[Row], Allowed]:
+    """What waits, and what of it nothing there is will take; and what may go where."""
+    found = demand.rows(state, now)
+    allowed = suiting.allowed(state, now, found)
+    demand.cover(found, demand.supplies(state, now, Lives(found)).values(), Serves(allowed))
+    return found, allowed
+
+
+# -- may anything be started there? --------------------------------------------------------------
+
+
+def _stops(state: State, now: float, site: Site) -> Iterator[Reason]:
+    name, status = site.record.spec.name, site.record.status
+    if site.record.spec.driver == MANUAL:
+        words = f"its pilots are started by hand: covey pilot-command --site {name}"
+        yield Reason(kind="manual", text=words)
+    if site.record.removed:
+        words = f"it is being removed, and waits for the end of {_count(len(site.jobs), 'job')}"
+        yield Reason(kind="removed", text=words)
+    elif status is SiteStatus.PAUSED:
+        words = f"it is paused: nothing new is started there; go on with: covey site resume {name}"
+        yield Reason(kind="paused", text=words)
+    elif status is SiteStatus.DRAINING:
+        words = "it drains: what waits there is taken back, and pilots end when their tasks have"
+        yield Reason(kind="draining", text=f"{words}; go on with: covey site resume {name}")
+    if state.draining:
+        yield Reason(kind="ending", text="the server is about to end, and starts nothing more")
+    if site.unanswered:
+        yield Reason(kind="unanswered", text=f"nothing can be had of it: {site.unanswered}")
+    if now < site.rests_until:
+        words = f"it rests after {_count(site.failures, 'failure')} in a row: {site.problem}"
+        yield Reason(kind="resting", text=words, until=site.rests_until)
+
+
+# -- is there room? ------------------------------------------------------------------------------
+
+
+def _limits(state: State, site: Site) -> Iterator[Limit]:
+    """As `overlay` has them; the smallest rest counts."""
+    spec, jobs = site.record.spec, _jobs(state, site)
+    waiting, all_ = sum(not job.running for job in jobs), len(jobs)
+    queued = spec.queued or MOST_WAITING
+    yield Limit(key="queued", used=waiting, most=spec.queued, left=queued - waiting)
+    yield Limit(key="ramp", used=waiting, most=site.ramp, left=site.ramp - waiting)
+    left = spec.running - all_ if spec.running else queued
+    yield Limit(key="running", used=all_, most=spec.running, left=left)
+    memory, disk = (sum(job.record.memory_mb for job in jobs), sum(j.record.disk_mb for j in jobs))
+    for key, used, most, each in (
+        ("all_memory", memory, spec.all_memory_mb, spec.memory_mb),
+        ("all_disk", disk, spec.all_disk_mb, spec.disk_mb),
+    ):
+        if most and each:
+            yield Limit(key=key, used=used, most=most, left=(most - used) // each)
+
+
+def _reached(state: State, site: Site, answer: SiteAnswer, able: list[Wanting]) -> Iterator[Reason]:
+    if site.failures and not answer.room:
+        words = f"it failed {_count(site.failures, 'time')} in a row ({site.problem})"
+        text = f"{words}: one pilot finds out whether it is well again"
+        yield Reason(kind="probing", text=text)
+        return
+    queued = answer.limits[0]
+    for limit in answer.limits if not answer.room else ():
+        if limit.left <= 0 and (limit.key != "ramp" or queued.left > 0):
+            yield Reason(kind="limit", text=_limit(limit))
+    most = site.record.spec.per_user
+    for owner in dict.fromkeys(one.owner for one in able if one.missing) if most else ():
+        if not sites.room_of(state, site, owner):
+            whose = f"tasks of {owner}" if owner else "tasks of nobody in particular"
+            there = f"{_count(most, 'pilot')} {'is' if most == 1 else 'are'} there for {whose}"
+            yield Reason(kind="limit", text=f"{there}, and no more may be (per_user = {most})")
+
+
+def _limit(limit: Limit) -> str:
+    used, many = limit.used, "waits" if limit.used == 1 else "wait"
+    if limit.key == "queued":
+        return f"{_count(used, 'pilot')} {many} there, and no more may (queued = {limit.most})"
+    if limit.key == "ramp":
+        rest = f"more are submitted when one has started (ramp: {limit.most} now)"
+        return f"{_count(used, 'pilot')} {many} there; {rest}"
+    if limit.key == "running":
+        there = f"{_count(used, 'pilot')} {'runs' if used == 1 else 'run'} or {many} there"
+        return f"{there}, and no more may (running = {limit.most})"
+    what = limit.key.removeprefix("all_")
+    return f"its pilots have {used:,} MB of {what}, of {limit.most:,} MB at most ({limit.key})"
+
+
+# -- does anything wait that may go there? -------------------------------------------------------
+
+
+def _wanting(state: State, now: float, site: Site, row: Row, allowed: Allowed) -> Wanting:
+    kind, text = _why_not(state, now, site, row, allowed)
+    return Wanting(
+        bag=row.bag.id,
+        name=row.bag.spec.name,
+        owner=row.bag.spec.owner,
+        tasks=round(row.tasks),
+        missing=math.ceil(row.missing + row.late - 1e-9) if kind == ABLE else 0,
+        kind=kind,
+        text=text,
+    )
+
+
+def _why_not(state: State, now: float, site: Site, row: Row, allowed: Allowed) -> tuple[str, str]:
+    """In the order in which `suiting` asks."""
+    spec = site.record.spec
+    kept_out = _kept_out(state, now, site, row, allowed)
+    if kept_out is not None:
+        return kept_out
+    if not weight(row.need, Size(spec, row, spec.slots)):
+        return "resources", f"a task wants {_lacking(row, spec)}"
+    if not suiting.fits(row, spec):
+        words = "may take" if row.need.limit_seconds else "take"
+        life = f"its pilots live for {spec.wall_seconds:,.0f} s (wall)"
+        return "time", f"tasks {words} {row.life:,.0f} s, but {life}"
+    idle = sum(state.pilots[id_].record.site == spec.name for id_ in state.hungry)
+    if suiting.is_shunned(state, row, spec.name, {spec.name: idle}):
+        return "shunned", f"{_count(idle, 'pilot')} there had them offered, and took none"
+    return ABLE, "its pilots could run them" if not row.rescue else "it takes what failed elsewhere"
+
+
+def _kept_out(
+    state: State, now: float, site: Site, row: Row, allowed: Allowed
+) -> tuple[str, str] | None:
+    bag, spec = row.bag, site.record.spec
+    if spec.users and bag.spec.owner not in spec.users:
+        return "users", f"it is for tasks of {', '.join(spec.users)} only (users)"
+    if allowed[bag.id, row.rescue][spec.name]:
+        return None
+    if row.rescue:
+        return "failover", "they failed elsewhere, and their failover_sites do not name it"
+    if spec.failover:
+        return "failover", "it is for tasks that failed elsewhere, and have it in failover_sites"
+    return "policy", _refusal(state, now, spec.name, row)
+
+
+def _refusal(state: State, now: float, site: str, row: Row) -> str:
+    """The part of the bag's policy that is false there, whatever host it would be."""
+    bag, said = row.bag, row.bag.policy.spec
+    if said.only_sites and site not in said.only_sites:
+        return f"its policy wants other sites: only_sites = {', '.join(said.only_sites)}"
+    if site in said.avoid_sites:
+        return f"its policy avoids it: avoid_sites = {', '.join(said.avoid_sites)}"
+    view = View(state, now, bag)
+    view.at_site(site, Case(row.kind, bag.samples[row.kind]))
+    for name in _DECIDING:
+        if name in view.compiled.texts:
+            false = [one for one in parts(view.node(name)) if view.value(one) is False]
+            if false:
+                told = " and ".join(unparse(one) for one in false[:FEW])
+                values = [
+                    f"{key} is {value}"
+                    for one in false[:FEW]
+                    for key, value in view.values(one).items()
+                    if key.lower().startswith("site.")
+                ]
+                where = f", where {', '.join(values)}" if values else ""
+                return f"{name} is false there: {told}{where}"
+    return f"{' or '.join(_DECIDING)} is false there for all of its tasks"
+
+
+def _lacking(row: Row, spec: SiteSpec) -> str:
+    need, told = row.need, []
+    for wanted, there, unit in (
+        (need.cores, spec.slots, "slots"),
+        (need.gpus, spec.gpus, "GPUs"),
+        (need.memory_mb, spec.memory_mb, "MB of memory"),
+        (need.disk_mb, spec.disk_mb, "MB of disk"),
+    ):
+        if wanted > there and (there or unit in ("slots", "GPUs")):
+            told.append(f"{wanted:,} {unit}; its pilots have {there:,}")
+    return ", and ".join(told)
+
+
+def _no_demand(state: State, site: Site, answer: SiteAnswer, hidden: int) -> Iterator[Reason]:
+    """Why what waits is not for it, or needs nothing more."""
+    if not answer.wanting:
+        whose = "of yours " if hidden else ""
+        yield Reason(kind="idle", text=f"no task {whose}waits, so no pilot is needed")
+        return
+    able = [one for one in answer.wanting if one.kind == ABLE]
+    if able and not any(one.missing for one in able):
+        yield Reason(kind="covered", text=_cover(state, sum(one.tasks for one in able)))
+    told: dict[str, list[Wanting]] = {}
+    for one in answer.wanting:
+        if one.kind != ABLE:
+            told.setdefault(one.text, []).append(one)
+    for text, ones in told.items():
+        tasks, bags = sum(one.tasks for one in ones), dict.fromkeys(one.bag for one in ones)
+        named = ", ".join(str(bag) for bag in list(bags)[:FEW]) + (", …" if len(bags) > FEW else "")
+        many = f"bag {named}" if len(bags) == 1 else f"bags {named}"
+        words = f"{_count(tasks, 'task')} of {many} cannot go there: {text}"
+        yield Reason(kind=ones[0].kind, text=words)
+
+
+def _cover(state: State, tasks: int) -> str:
+    """By what: slots that are there, and those that wait at sites."""
+    slots = sum(p.record.slots for p in state.pilots.values() if p.status is PilotStatus.ACTIVE)
+    parts_ = [f"{_count(slots, 'slot')} of pilots that are here"] if slots else []
+    for name, site in state.sites.items():
+        coming = [j for j in _jobs(state, site) if j.pilot is None and not j.cancelled]
+        if coming:
+            wait = sum(job.record.slots for job in coming)
+            parts_.append(f"{_count(wait, 'slot')} on the way at {name}")
+    by = " and ".join(parts_) or "what is there"
+    return f"{by} {'is' if by.startswith('1 slot ') else 'are'} enough for {_count(tasks, 'task')}"
+
+
+def _summary(answer: SiteAnswer) -> str:
+    there = f"{_count(answer.pilots, 'pilot')} with {_count(answer.slots, 'slot')} there"
+    if answer.waiting:
+        there += f", {answer.waiting:,} waiting"
+    first = answer.reasons[0].text if answer.reasons else ""
+    if not first:
+        missing = sum(one.missing for one in answer.wanting)
+        first = f"it gets more for {_count(missing, 'task')}, up to {_count(answer.room, 'pilot')}"
+    return f"{there}: {first}"
+
+
+# -- a bag's ---------------------------------------------------------------------------------------
+
+
+def for_bag(state: State, now: float, bag: Bag) -> list[Chance]:
+    """Sites that are the owner's to use, and whether each could get pilots for what waits."""
+    rows = [row for row in demand.rows(state, now) if row.bag is bag]
+    allowed = suiting.allowed(state, now, rows)
+    found = []
+    for name, site in state.sites.items():
+        spec = site.record.spec
+        if (spec.users and bag.spec.owner not in spec.users) or not rows:
+            continue
+        waiting = sum(not job.running for job in _jobs(state, site))
+        why = [_why_not(state, now, site, row, allowed) for row in rows]
+        stop = next(iter(_stops(state, now, site)), None)
+        if all(kind != ABLE for kind, _ in why):
+            found.append(Chance(site=name, able=False, text=why[0][1], waiting=waiting))
+        elif stop is not None:
+            found.append(Chance(site=name, able=False, text=stop.text, waiting=waiting))
+        else:
+            words = (
+                f"{_count(waiting, 'pilot')} waiting there" if waiting else "nothing waits there"
+            )
+            found.append(Chance(site=name, able=True, text=words, waiting=waiting))
+    return found
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun if number == 1 else noun + 's'}"

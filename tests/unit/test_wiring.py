@@ -1,0 +1,50 @@
+"""What a server draws once and keeps; which sites it has."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from covey import config, wiring
+from covey.core.errors import BadConfig
+from covey.core.model import SiteSpec
+
+FAR = SiteSpec(name="far", driver="slurm")
+
+
+def test_secrets_stay_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "secrets.json"
+    first = wiring._secrets(path)
+    assert wiring._secrets(path) == first
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert (len(first.queue), int(first.queue, 16) >= 0) == (6, True)
+    assert wiring._secrets(tmp_path / "other.json").queue != first.queue
+
+
+def test_what_an_older_server_has_not_drawn_is_added(tmp_path: Path) -> None:
+    path = tmp_path / "secrets.json"
+    path.write_text(json.dumps({"token": "t", "secret": "s"}))
+    found = wiring._secrets(path)
+    assert (found.token, found.secret) == ("t", "s")
+    assert found.queue
+    assert wiring._secrets(path) == found
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3", "{"])
+def test_a_file_that_holds_none_is_drawn_anew(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "secrets.json"
+    path.write_text(text)
+    assert wiring._secrets(path) == wiring._secrets(path)
+
+
+def test_this_machine_is_a_site_unless_it_runs_no_pilots() -> None:
+    both = config.Config(local=config.Local(pilots=3, slots=2), sites=(FAR,))
+    here, far = wiring._sites(both)
+    assert (here.name, here.running, here.slots, far) == ("local", 3, 2, FAR)
+    assert wiring._sites(config.Config(local=config.Local(pilots=0), sites=(FAR,))) == (FAR,)
+
+
+def test_how_ssh_is_called() -> None:
+    assert wiring._ssh("ssh -F '/a b'") == ("ssh", "-F", "/a b")
+    with pytest.raises(BadConfig, match=r"serve\.ssh"):
+        wiring._ssh("ssh 'x")
