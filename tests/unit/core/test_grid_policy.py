@@ -1,6 +1,6 @@
 """GridPolicy in words: checked on every site, shown, listed, read from bag files and keywords."""
 
-from covey.bagfile.policy import read_policy, show_policy
+from covey.bagfile.policy import read_policy
 from covey.core import catalogue
 from covey.core.findings import Report
 from covey.core.model import PolicySpec
@@ -51,9 +51,6 @@ def test_it_is_shown_with_its_origin() -> None:
     policy = PolicySpec(grid="Site.Price < 2")
     view = catalogue.view(policy)
     assert {one.name: one.origins for one in view.expressions}["GridPolicy"] == ["owner"]
-    assert {one.name: one.source for one in show_policy(policy).expressions}["GridPolicy"] == (
-        "policy.grid"
-    )
     assert "GridPolicy" not in {one.name for one in catalogue.view(PolicySpec()).expressions}
 
 

@@ -1,0 +1,291 @@
+"""One server and real batch systems, with all that happens to them: what docs/sites.md promises.
+
+Tasks keep a journal of their own, so a test knows what really ran, whatever covey, Slurm and Grid
+Engine believe.
+"""
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.world import World, kill_process, task_script, wait_until
+from tests.testbed.fixtures import Firewalled, TwoSlurms
+from tests.testbed.gridengine import GridEngine
+from tests.testbed.slurm import Slurm
+from tests.testbed.ssh import SshHosts
+
+NAP = task_script("sleep 0.3")
+
+
+class Sites:
+    """The server's covey.toml, site by site."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._parts: list[str] = ["[local]\npilots = 0\n"]
+
+    def local(self, slots: int) -> None:
+        self._parts[0] = f"[local]\npilots = 1\nslots = {slots}\n"
+
+    def serve(self, **keys: object) -> None:
+        self._parts.append("[serve]\n" + _lines(keys))
+
+    def add(
+        self,
+        name: str,
+        driver: str,
+        environment: dict[str, str] | None = None,
+        options: dict[str, object] | None = None,
+        **keys: object,
+    ) -> None:
+        place = str(self._world.root / f"site-{name}")
+        keys = {"directory": place, "interval": "1s", "wall": "10m", **keys}
+        text = f"[sites.{name}]\ndriver = {_quoted(driver)}\n{_lines(keys)}"
+        if options:
+            text += f"[sites.{name}.options]\n{_lines(options)}"
+        if environment:
+            text += f"[sites.{name}.environment]\n{_lines(environment)}"
+        self._parts.append(text)
+
+    def write(self) -> None:
+        (self._world.root / "covey.toml").write_text("\n".join(self._parts))
+
+
+def _lines(keys: dict[str, Any]) -> str:
+    return "".join(f"{key} = {_quoted(value)}\n" for key, value in keys.items())
+
+
+def _quoted(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_quoted, value)) + "]"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+@pytest.fixture
+def sites(world: World) -> Sites:
+    return Sites(world)
+
+
+def by_site(world: World, bag: int) -> Counter[str]:
+    """Whose pilots did how many of the bag's tasks."""
+    return Counter(
+        dict(
+            world.rows(
+                "SELECT p.site, count(*) FROM ends e JOIN pilots p ON p.id = e.pilot "
+                "WHERE e.bag = ? AND e.counted = 1 GROUP BY p.site",
+                bag,
+            )
+        )
+    )
+
+
+def jobs(world: World, what: str = "count(*)", where: str = "1") -> Any:
+    return world.rows(f"SELECT {what} FROM jobs WHERE {where}")[0][0]
+
+
+def notes(world: World, what: str) -> list[str]:
+    return [str(one.get("detail", "")) for one in world.log_notes() if one["what"] == what]
+
+
+def test_one_bag_over_two_slurms_grid_engine_ssh_and_this_machine(
+    world: World, sites: Sites, two_slurms: TwoSlurms, gridengine: GridEngine, sshd: SshHosts
+) -> None:
+    sites.local(1)
+    sites.serve(ssh=f"ssh -F {sshd.config}")
+    sites.add("alpha", "slurm", two_slurms.alpha.environment, slots=2)
+    sites.add("beta", "slurm", two_slurms.beta.environment, slots=2)
+    sites.add("grid", "gridengine", gridengine.environment, slots=1)
+    sites.add("hosts", "ssh", options={"hosts": ["login:2"]}, slots=2)
+    sites.write()
+    world.serve()
+    bag = world.submit(task_script("sleep 1"), 120)
+    world.wait_over(bag, 120)
+    world.check_results(bag, 120)
+    world.check_once(bag, 120)
+    assert set(by_site(world, bag)) == {"alpha", "beta", "grid", "hosts", "local"}
+    # Nothing is left in any queue when there is nothing to do.
+    wait_until(lambda: not two_slurms.alpha.squeue() and not two_slurms.beta.squeue(), 60)
+    wait_until(lambda: not gridengine.qstat(), 60)
+
+
+def test_preempted_and_timed_out_pilots_cost_no_task_anything(
+    world: World, sites: Sites, slurm: Slurm
+) -> None:
+    options: dict[str, object] = {"partition": "killable"}
+    sites.add("alpha", "slurm", slurm.environment, options, slots=8, running=1)
+    sites.write()
+    world.serve()
+    bag = world.submit(task_script("sleep 4"), 16)
+    wait_until(lambda: world.running() >= 8, 60, world.log_tail)
+    urgent = slurm.submit("sleep 2", "--partition=urgent", "--ntasks=1", "--cpus-per-task=8")
+    slurm.wait_state(urgent, "COMPLETED", 90)
+    world.wait_over(bag, 120)
+    world.check_results(bag, 16)
+    lost = world.rows("SELECT count(*) FROM ends WHERE bag = ? AND counted = 0", bag)
+    assert lost[0][0] >= 1, "none was preempted: this tested nothing"
+
+
+def test_a_requeued_job_is_the_same_job_with_another_pilot(
+    world: World, sites: Sites, slurm: Slurm
+) -> None:
+    sites.add("alpha", "slurm", slurm.environment, slots=2, running=1, queued=1)
+    sites.write()
+    world.serve()
+    bag = world.submit(task_script("sleep 3"), 6)
+    wait_until(lambda: world.running() >= 2, 60, world.log_tail)
+    (job,) = slurm.squeue()
+    slurm.requeue(job.id)
+    slurm.release(job.id)
+    world.wait_over(bag, 120)
+    world.check_results(bag, 6)
+    assert jobs(world) == 1
+    assert world.rows("SELECT count(*) FROM pilots") == [(2,)]
+
+
+def test_a_controller_that_dies_and_comes_back(world: World, sites: Sites, slurm: Slurm) -> None:
+    sites.add("alpha", "slurm", slurm.environment, slots=4, running=2)
+    sites.write()
+    world.serve()
+    bag = world.submit(NAP, 60)
+    wait_until(lambda: world.ended() >= 4, 60, world.log_tail)
+    slurm.stop_controller()
+    second = world.submit(NAP, 60)
+    wait_until(lambda: notes(world, "site does not answer"), 90, world.log_tail)
+    slurm.restart_controller()
+    for one in (bag, second):
+        world.wait_over(one, 120)
+        world.check_results(one, 60)
+        world.check_once(one, 60)
+    wait_until(lambda: notes(world, "site answers again"), 60, world.log_tail)
+
+
+def test_a_drained_partition_holds_up_nobody_else(
+    world: World, sites: Sites, two_slurms: TwoSlurms
+) -> None:
+    two_slurms.alpha.hold()
+    sites.add("alpha", "slurm", two_slurms.alpha.environment, slots=2, queued=2)
+    sites.add("beta", "slurm", two_slurms.beta.environment, slots=2)
+    sites.write()
+    world.serve()
+    bag = world.submit(NAP, 60)
+    world.wait_over(bag)
+    world.check_once(bag, 60)
+    assert set(by_site(world, bag)) == {"beta"}
+    two_slurms.alpha.resume()
+    wait_until(lambda: not two_slurms.alpha.squeue(), 60)
+
+
+def test_a_site_whose_jobs_all_fail_rests_and_gets_few(
+    world: World, sites: Sites, two_slurms: TwoSlurms
+) -> None:
+    sites.add("alpha", "slurm", two_slurms.alpha.environment, slots=2, python="/bin/false")
+    sites.add("beta", "slurm", two_slurms.beta.environment, slots=2)
+    sites.write()
+    world.serve()
+    bag = world.submit(NAP, 100)
+    world.wait_over(bag)
+    world.check_once(bag, 100)
+    assert set(by_site(world, bag)) == {"beta"}
+    wait_until(lambda: notes(world, "site rests"), 60, world.log_tail)
+    assert jobs(world, where="site = 'alpha'") < 12
+    told = world.covey("explain", "site", "alpha").stdout
+    assert "rest" in told, told
+
+
+def test_500_waiting_pilots_are_taken_back_without_harm(
+    world: World, sites: Sites, slurm: Slurm
+) -> None:
+    slurm.hold()
+    sites.add("alpha", "slurm", slurm.environment, slots=1, queued=500, running=500, ramp=500)
+    sites.write()
+    world.serve()
+    bag = world.submit("true", 600)
+    wait_until(lambda: len(slurm.squeue()) == 500, 90, world.log_tail)
+    began = time.monotonic()
+    assert world.covey("cancel", str(bag)).returncode == 0
+
+    def gone() -> bool:
+        # The controller answers all the while.
+        return not slurm.squeue()
+
+    wait_until(gone, 90, world.log_tail)
+    assert time.monotonic() - began < 90
+    wait_until(lambda: jobs(world, where="status <> 'ended'") == 0, 60, world.log_tail)
+    assert jobs(world) == 500
+    assert max(int(one.split()[0]) for one in notes(world, "site jobs taken back")) <= 100
+    slurm.resume()
+
+
+def test_a_server_killed_with_200_jobs_outstanding_doubles_and_loses_none(
+    world: World, sites: Sites, slurm: Slurm
+) -> None:
+    slurm.hold()
+    sites.add("alpha", "slurm", slurm.environment, slots=1, queued=200, running=200, ramp=200)
+    sites.write()
+    process = world.serve()
+    bag = world.submit(NAP, 240)
+    wait_until(lambda: len(slurm.squeue()) >= 100, 90, world.log_tail)  # in the midst of it
+    kill_process(process)
+    before = {job.name: job.id for job in slurm.squeue()}
+    world.serve()
+    wait_until(lambda: len(slurm.squeue()) == 200, 90, world.log_tail)
+    time.sleep(5)
+    after = slurm.squeue()
+    assert len(after) == 200
+    ids = {job.id for job in after}
+    assert set(before.values()) <= ids, "a job that waited was lost"
+    assert len(ids) == jobs(world, where="status <> 'ended'") == 200
+    slurm.resume()
+    world.wait_over(bag, 120)
+    world.check_results(bag, 240)
+    world.check_once(bag, 240)
+
+
+def test_a_cluster_behind_a_firewall(world: World, sites: Sites, firewalled: Firewalled) -> None:
+    """Its commands go by SSH, its pilots come out by one port."""
+    wall = firewalled.wall
+    public = f"https://{wall.outside}:{wall.port}"
+    shell = f"ssh -F {firewalled.ssh.config}"
+    sites.serve(listen=wall.outside, port=wall.port, public=public, ssh=shell)
+    sites.add("walled", "slurm", firewalled.slurm.environment, host="login", slots=4)
+    sites.write()
+    world.serve()
+    bag = world.submit(NAP, 60)
+    world.wait_over(bag)
+    world.check_once(bag, 60)
+    assert set(by_site(world, bag)) == {"walled"}
+
+
+def test_sites_change_while_the_server_runs(world: World, sites: Sites, slurm: Slurm) -> None:
+    sites.write()
+    world.serve()
+    bag = world.submit(NAP, 40)
+    conf = slurm.environment["SLURM_CONF"]
+    added = world.covey(
+        "site", "add", "later", "driver=slurm", "slots=2", "interval=1s",
+        f"directory={world.root / 'site-later'}", f"environment.SLURM_CONF={conf}",
+    )  # fmt: skip
+    assert added.returncode == 0, added.stderr
+    wait_until(lambda: world.ended() >= 4, 60, world.log_tail)
+    assert world.covey("site", "drain", "later").returncode == 0
+    wait_until(lambda: not slurm.squeue(), 60, world.log_tail)
+    assert not world.bag(bag).over
+    assert world.covey("site", "resume", "later").returncode == 0
+    world.wait_over(bag)
+    world.check_results(bag, 40)
+    assert world.covey("site", "remove", "later").returncode == 0
+    wait_until(lambda: not slurm.squeue(), 60, world.log_tail)
+
+
+@pytest.fixture(autouse=True)
+def tidy_homes(world: World) -> Iterator[None]:
+    yield
+    for place in Path(world.root).glob("site-*"):
+        shutil.rmtree(place, ignore_errors=True)
