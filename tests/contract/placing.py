@@ -5,6 +5,7 @@ that is started again has. Its pilot file is a program that shows its start file
 is told to go, by a signal or by us.
 """
 
+import contextlib
 import json
 import sys
 import threading
@@ -179,9 +180,10 @@ class Field:
         """The jobs whose pilots are there. Some are killed without a word."""
         found = []
         for path in self.shown.glob("*.on"):
-            pid = path.read_text()
-            if not pid or Path(f"/proc/{pid}").exists():
-                found.append(path.name.removesuffix(".on"))
+            with contextlib.suppress(FileNotFoundError):  # it is just going
+                pid = path.read_text()
+                if not pid or Path(f"/proc/{pid}").exists():
+                    found.append(path.name.removesuffix(".on"))
         return found
 
     def send_home(self, job: JobRecord) -> None:

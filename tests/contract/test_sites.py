@@ -119,7 +119,7 @@ def test_a_cancelled_job_is_there_until_the_site_says_otherwise(field: Field) ->
     manager.submit((other,))
     field.pilot(one), field.pilot(other)
     manager.cancel((one,))
-    field.wait(JobEnded, one)
+    field.wait(JobEnded | JobVanished, one)
     assert not field.alive(one)
     assert field.alive(other)
     manager.cancel((one,))  # does no harm
@@ -138,7 +138,7 @@ def test_a_new_server_finds_the_jobs_again(field: Field) -> None:
         field.wait(JobSubmitted, found)
         field.wait(JobStarted, found)
     manager.cancel((one,))
-    field.wait(JobEnded, one)
+    field.wait(JobEnded | JobVanished, one)
     field.send_home(other)
     field.wait(JobEnded, other)
     assert (field.starts(one), field.starts(other)) == (1, 1)

@@ -251,11 +251,13 @@ class Attendant:
         self._look_again()
 
     def _account(self, missing: list[Entry]) -> None:
-        """How those ended that are no longer listed."""
-        known = [entry for entry in missing if entry.handle][:MOST_ACCOUNTED]
-        if not known:
-            self._say(self._roll.vanished(missing, self._now()))
+        """How those ended that are no longer listed. Of those that we cancelled nobody needs to
+        know more, and of those without a handle nobody can."""
+        gone = [one for one in missing if not one.handle or one.cancelled_at is not None]
+        if gone:
+            self._say(self._roll.vanished(gone, self._now()))
             return
+        known = missing[:MOST_ACCOUNTED]
         try:
             command = self._driver.accounting(self.spec, [entry.handle for entry in known])
             if command is None:

@@ -5,7 +5,7 @@ not run (`Unreached`), or that nobody knows (`Unclear`: it was stopped after its
 connection broke). It never waits for longer than the command's own limit, and a little for SSH.
 
 A command is a list of words that no shell of ours reads. Its output goes to files, not pipes: a
-daemon that it leaves behind may keep them open for ever.
+daemon that it leaves behind may keep them open for ever. (Over SSH the server there waits for it.)
 
 Over SSH there is one connection for each host, OpenSSH's own (ControlMaster). It is looked at
 before each command and made anew when it is gone; no command can make one of its own. It ends by

@@ -434,6 +434,18 @@ def test_accounts_are_asked_about_what_is_gone(stand: Attending) -> None:
     assert stand.world.calls("account") == [("1_0",)]
 
 
+def test_accounts_are_not_asked_about_what_was_cancelled(stand: Attending) -> None:
+    stand.world.accounts = {}
+    stand.attendant.submit([A])
+    stand.turns(5)
+    stand.attendant.cancel([A])
+    stand.turns(1)
+    stand.world.jobs.clear()
+    stand.turns(40)
+    assert stand.heard()[1:] == [JobVanished(A.id, "cancelled, and no longer listed")]
+    assert not stand.world.calls("account")
+
+
 def test_without_accounts_a_job_has_vanished(stand: Attending) -> None:
     stand.attendant.submit([A])
     stand.turns(5)
