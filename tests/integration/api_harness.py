@@ -29,6 +29,7 @@ from covey.core.model import (
     Role,
     Rows,
     Settings,
+    SiteSpec,
     Snapshot,
 )
 from covey.core.state import State
@@ -200,9 +201,13 @@ class _Ports:
     def load(self, request: RequestId, bag: BagId) -> None:
         self._post(BagLoaded(request, bag, self.snapshots.get(bag)))
 
-    def submit(self, job: JobRecord) -> None: ...
+    def define(self, sites: tuple[SiteSpec, ...]) -> None: ...
+
+    def submit(self, jobs: tuple[JobRecord, ...]) -> None: ...
 
     def watch(self, jobs: tuple[JobRecord, ...]) -> None: ...
+
+    def cancel(self, jobs: tuple[JobRecord, ...]) -> None: ...
 
     def note(self, note: Note) -> None: ...
 
