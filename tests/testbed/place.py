@@ -28,7 +28,7 @@ MARK = "TESTBED_MARK"
 PORTS = range(24000, 32000)  # below those that Linux gives to whoever calls out
 LONGEST = 70  # characters of a place's name: names of sockets have no more than 107
 JOBS = (b"SLURM_JOB_ID=", b"JOB_ID=")
-NOT_OURS = ("COVEY_", "SLURM_", "SBATCH_", "SGE_")  # what whoever runs the tests may have set
+NOT_OURS = ("FAULTS_MARK", "COVEY_", "SLURM_", "SBATCH_", "SGE_")  # what whoever runs the tests may have set
 PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"  # where daemons are
 
 

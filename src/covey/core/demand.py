@@ -88,7 +88,7 @@ def rows(state: State, now: float) -> list[Row]:
             bag.wanting = math.inf
             continue
         bag.wanting = min(bag.wanting, now)
-        old = now - bag.wanting >= OFFERED_SECONDS
+        old = now - bag.wanting >= OFFERED_SECONDS and bag.not_before <= state.durable
         for kind, tasks in enumerate(_waiting(bag)):
             if tasks:
                 sent = bool(bag.ready[kind]) or bag.next < bag.mark or bool(bag.overdue)
@@ -159,24 +159,24 @@ def supplies(state: State, now: float, lives: Lives) -> dict[Shape, Supply]:
             one.free += free
     for job in state.jobs.values():
         if job.pilot is None and is_to_come(state, job):
-            record = job.record
+            asked = job.record
             shape = (
-                record.site,
-                record.slots,
-                record.memory_mb,
-                record.disk_mb,
-                record.gpus,
+                asked.site,
+                asked.slots,
+                asked.memory_mb,
+                asked.disk_mb,
+                asked.gpus,
                 "",
-                lives(record.wall_seconds or math.inf),
+                lives(asked.wall_seconds or math.inf),
             )
             one = found.get(shape)
             if one is None:
                 one = found[shape] = Supply(Shape(*shape))
             if is_late(state, job, now):
-                one.late += record.slots
+                one.late += asked.slots
                 one.slow = True
             else:
-                one.queued += record.slots
+                one.queued += asked.slots
     return {one.shape: one for one in found.values()}
 
 

@@ -64,9 +64,9 @@ def draw(seed: int, calm_at: float, cores: int) -> Grounds:
     natures[home] = replace(natures[home], kind="sound", capacity=max(6, natures[home].capacity))
     natures[home] = replace(natures[home], wait=(0.2, 5.0))
     specs[home] = _roomy(random, specs[home], cores)
-    if random.random() < 0.15:  # a queue that can be flooded
-        specs[home] = replace(specs[home], queued=300, running=0, ramp=300, all_memory_mb=0)
-        specs[home] = replace(specs[home], per_user=0)
+    if random.random() < 0.25:  # a queue that can be flooded
+        specs[names[1]] = SiteSpec(name=names[1], driver="virtual", running=0, queued=0, ramp=400)
+        natures[names[1]] = Nature(capacity=2)
     added = {name for name in names if random.random() < 0.4}
     deeds = [deed for name in names for deed in _deeds(random, specs[name], name in added, calm_at)]
     return Grounds(
