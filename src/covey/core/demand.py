@@ -88,7 +88,7 @@ def rows(state: State, now: float) -> list[Row]:
             bag.wanting = math.inf
             continue
         bag.wanting = min(bag.wanting, now)
-        old = now - bag.wanting >= OFFERED_SECONDS
+        old = now - bag.wanting >= OFFERED_SECONDS and bag.not_before <= state.durable
         for kind, tasks in enumerate(_waiting(bag)):
             if tasks:
                 sent = bool(bag.ready[kind]) or bag.next < bag.mark or bool(bag.overdue)

@@ -86,6 +86,7 @@ class Rooms:
     def __init__(self, state: State, now: float, supply: dict[Shape, Supply]) -> None:
         self.state = state
         self.free: dict[str, int] = {}
+        self._of_owners: dict[tuple[str, str], int] = {}
         for name, site in state.sites.items():
             if (room := sites.room(state, now, site)) > 0:
                 self.free[name] = room
@@ -96,10 +97,14 @@ class Rooms:
             self.idle[name] = self.idle.get(name, 0) + 1
 
     def of(self, name: str, owner: str) -> int:
-        return min(self.free.get(name, 0), sites.room_of(self.state, self.state.sites[name], owner))
+        key = (name, owner)
+        if key not in self._of_owners:
+            self._of_owners[key] = sites.room_of(self.state, self.state.sites[name], owner)
+        return min(self.free[name], self._of_owners[key])
 
-    def use(self, name: str, count: int) -> None:
+    def use(self, name: str, owner: str, count: int) -> None:
         self.free[name] -= count
+        self._of_owners[name, owner] -= count
 
 
 def _start_missing(
@@ -142,7 +147,7 @@ def _share_out(
         count = min(one.room, max(1, math.ceil(wanted / spec.slots - 1e-9)))
         slots = _slots(spec, row, taken, wanted) if count == 1 else spec.slots
         _submit(turn, turn.state.sites[spec.name], count, slots, row)
-        rooms.use(spec.name, count)
+        rooms.use(spec.name, row.bag.spec.owner, count)
         places -= count * (slots // taken)
 
 
