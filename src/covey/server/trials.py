@@ -22,7 +22,7 @@ from covey.wire import TrialStep
 
 MOST = 1000
 OVER = ("refused", "vanished", "ended")
-_HEARD = frozenset(
+_HEARD: frozenset[object] = frozenset(
     (JobSubmitted, JobStarted, JobRequeued, JobRefused, JobVanished, JobEnded, PilotEnrolled)
 )
 
