@@ -67,7 +67,9 @@ def _covered(state: State, now: float) -> tuple[list[Row], Allowed]:
     """What waits, and what of it nothing there is will take; and what may go where."""
     found = demand.rows(state, now)
     allowed = suiting.allowed(state, now, found)
-    demand.cover(found, demand.supplies(state, now, Lives(found)).values(), Serves(allowed, state.sites))
+    demand.cover(
+        found, demand.supplies(state, now, Lives(found)).values(), Serves(allowed, state.sites)
+    )
     return found, allowed
 
 
