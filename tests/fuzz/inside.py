@@ -12,7 +12,7 @@ import msgspec
 
 from covey.core.actions import Change, LoadRows, Note, Write
 from covey.core.events import BagLoaded, Committed, RowsLoaded, Ticked
-from covey.core.model import BagId, JobRecord, RequestId, Settings
+from covey.core.model import BagId, JobRecord, RequestId, Settings, SiteSpec
 from covey.core.scheduler import Scheduler
 from covey.core.state import State
 from covey.engine import Engine
@@ -88,9 +88,13 @@ class Ports:
     def load(self, request: RequestId, bag: BagId) -> None:
         self._post(BagLoaded(request, bag, self.record.load(bag)))
 
-    def submit(self, job: JobRecord) -> None: ...
+    def define(self, sites: tuple[SiteSpec, ...]) -> None: ...
+
+    def submit(self, jobs: tuple[JobRecord, ...]) -> None: ...
 
     def watch(self, jobs: tuple[JobRecord, ...]) -> None: ...
+
+    def cancel(self, jobs: tuple[JobRecord, ...]) -> None: ...
 
     def note(self, note: Note) -> None: ...
 
