@@ -67,7 +67,9 @@ def _covered(state: State, now: float) -> tuple[list[Row], Allowed]:
     """What waits, and what of it nothing there is will take; and what may go where."""
     found = demand.rows(state, now)
     allowed = suiting.allowed(state, now, found)
-    demand.cover(found, demand.supplies(state, now, Lives(found)).values(), Serves(allowed))
+    demand.cover(
+        found, demand.supplies(state, now, Lives(found)).values(), Serves(allowed, state.sites)
+    )
     return found, allowed
 
 
@@ -190,7 +192,7 @@ def _kept_out(
     bag, spec = row.bag, site.record.spec
     if spec.users and bag.spec.owner not in spec.users:
         return "users", f"it is for tasks of {', '.join(spec.users)} only (users)"
-    if allowed[bag.id, row.rescue][spec.name]:
+    if allowed[bag.id, row.rescue].get(spec.name):
         return None
     if row.rescue:
         return "failover", "they failed elsewhere, and their failover_sites do not name it"

@@ -22,6 +22,9 @@ from covey.wire import TrialStep
 
 MOST = 1000
 OVER = ("refused", "vanished", "ended")
+_HEARD: frozenset[object] = frozenset(
+    (JobSubmitted, JobStarted, JobRequeued, JobRefused, JobVanished, JobEnded, PilotEnrolled)
+)
 
 
 class Trials:
@@ -32,6 +35,8 @@ class Trials:
         self.changed = asyncio.Event()  # set, and replaced, with each step
 
     def heard(self, event: EngineEvent, state: State | None, now: float) -> None:
+        if event.__class__ not in _HEARD:  # most are not, and there are many
+            return
         match event:
             case JobSubmitted(job, text):
                 kind = "submitted"
