@@ -142,6 +142,7 @@ def test_a_requeued_job_is_the_same_job_with_another_pilot(
     wait_until(lambda: world.running() >= 2, 60, world.log_tail)
     (job,) = slurm.squeue()
     slurm.requeue(job.id)
+    slurm.wait_state(job.id, "PENDING")  # when it has ended, Slurm says for how long it waits
     slurm.release(job.id)
     world.wait_over(bag, 120)
     world.check_results(bag, 6)
