@@ -7,7 +7,7 @@ from covey.sim.world import run
 from tests.simulation import site_bugs
 from tests.simulation.bugs import BUGS, WORDS
 
-WORLDS = 150
+WORLDS = 200
 pytestmark = pytest.mark.timeout(600)  # some are rare
 
 

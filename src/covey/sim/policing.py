@@ -220,7 +220,9 @@ class Police:
             alive = [one for one in lives if not one.died]
             ready = [one for one in alive if self._is_there(one, now) and _surely_lets(notes, one)]
             idle = all(now - one.idle_since > TRY_SECONDS for one in alive)
-            ban.passed = ban.passed + 1 if idle and ready else 0
+            # With one that died there and that is still waited for, it is being tried.
+            tried = any(one.life.place.host == host for one in self._ledger.live.values())
+            ban.passed = ban.passed + 1 if idle and ready and not tried else 0
             if ban.passed > MOST_PASSED:
                 words = f"{ban.passed} tasks went to others: {sending}"
                 raise Violation(f"the ban of {host} was over at {ban.until:.2f}, but {words}")

@@ -220,26 +220,24 @@ class Supervisor:
             over = [notes.touched for notes in self._ledger.bags.values()]
             if not over or max(over) < jobs[0].submitted:
                 raise Violation(f"jobs {[job.id for job in jobs]} were asked for, for nobody")
-        self._check_enough(jobs[0].site, jobs[0].wanted_by, jobs[0].submitted)
+        self._check_enough(jobs[0].site, jobs[0].submitted)
 
-    def _check_enough(self, site: str, owner: str, now: float) -> None:
-        """Not while more than enough wait there for the same owner, and not for long."""
+    def _check_enough(self, site: str, now: float) -> None:
+        """Not while more than enough wait there, and not for long: for anybody."""
         waiting = [
             job.record.slots
             for job in self._at(site)
-            if job.record.wanted_by == owner
-            and job.there
+            if job.there
             and not job.rounds
             and not job.cancelled
             and FRESH_SECONDS > now - job.record.submitted > 0.0
         ]
-        bags = [id_ for id_, one in self._ledger.bags.items() if one.spec.owner == owner]
-        tasks = sum(self._ledger.bags[id_].total for id_ in bags)
-        for (bag, _), runs in self._ledger.runs.items():
-            tasks -= bag in bags and any(run.outcome == OK for run in runs)
+        tasks = sum(notes.total for notes in self._ledger.bags.values())
+        for runs in self._ledger.runs.values():
+            tasks -= any(run.outcome == OK for run in runs)
         if sum(waiting) > MOST_CORES * tasks + 2 * max(waiting, default=0):
             words = f"{sum(waiting)} slots wait there for {tasks} tasks"
-            raise Violation(f"more jobs at {site} were asked for, for {owner}, while {words}")
+            raise Violation(f"more jobs at {site} were asked for, while {words}")
 
     def _check_place(self, jobs: tuple[JobRecord, ...], ward: _Ward, now: float) -> None:
         name, specs, owner = jobs[0].site, ward.lately(now), jobs[0].wanted_by
