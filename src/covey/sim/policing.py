@@ -49,7 +49,8 @@ parsed: Callable[[str], Expression] = lru_cache(maxsize=None)(parse)
 class Ban:
     def __init__(self, until: float) -> None:
         self.until = until
-        self.passed = 0  # tasks that went to others while the host stood idle
+        self.passed = 0  # times that tasks went to others while the host stood idle
+        self.passed_at = 0.0  # the last of them: what goes out at one moment goes by who waits
 
 
 class Police:
@@ -222,9 +223,12 @@ class Police:
             idle = all(now - one.idle_since > TRY_SECONDS for one in alive)
             # With one that died there and that is still waited for, it is being tried.
             tried = any(one.life.place.host == host for one in self._ledger.live.values())
-            ban.passed = ban.passed + 1 if idle and ready and not tried else 0
+            if not (idle and ready and not tried):
+                ban.passed = 0
+            elif now > ban.passed_at:
+                ban.passed, ban.passed_at = ban.passed + 1, now
             if ban.passed > MOST_PASSED:
-                words = f"{ban.passed} tasks went to others: {sending}"
+                words = f"tasks went to others {ban.passed} times: {sending}"
                 raise Violation(f"the ban of {host} was over at {ban.until:.2f}, but {words}")
 
     def _check_broken(self, sending: Sending, notes: BagNotes) -> None:
