@@ -34,6 +34,7 @@ from bench import (
     rest,
     results,
     scale,
+    sites,
     stampede,
     submit,
     sync,
@@ -69,6 +70,7 @@ CASES = {
     ),
     "policy": Case(policy.run, "requests among 50 and 1,000 bags with policies; replication"),
     "overlay": Case(overlay.run, "how many pilots where: 50 bags, 100 sites, 10,000 pilots"),
+    "sites": Case(sites.run, "real Slurm and SSH: to the first task, and how full they are"),
     "ranks": Case(ranks.run, "50 bags at once, each with a rank of its own: who ends first?"),
 }
 
