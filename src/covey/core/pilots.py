@@ -139,10 +139,11 @@ def by_hand(pilot: Pilot) -> bool:
 
 
 def _stays(turn: Turn, pilot: Pilot) -> bool:
-    """Whether it waits for the next server when this one ends: if it was hard to get."""
+    """Whether it waits for the next server when this one ends: if nobody would start it again, or
+    it has work that would be lost. Idle at a site it would hold what others could use."""
     site = turn.state.sites.get(pilot.record.site)
     placed = site is not None and site.record.spec.driver != sites.LOCAL
-    return by_hand(pilot) or placed
+    return by_hand(pilot) or (placed and bool(pilot.attempts))
 
 
 def _host(record: PilotRecord, now: float) -> SaveHost:

@@ -3,7 +3,7 @@
 from covey.core.actions import Action, Done, Problem, RecordEnds, Refuse, SaveHost, SavePilotStatus
 from covey.core.events import DrainRequested, PilotDismissed, PilotEnrolled
 from covey.core.explaining import hindrance
-from covey.core.model import BagId, PilotId
+from covey.core.model import BagId, PilotId, SiteSpec
 from covey.core.sites import local_site
 from covey.core.tokens import hand_job
 from covey.pilot.messages import Answer, Enrol, Enrolled
@@ -163,6 +163,17 @@ def test_pilots_by_hand_outlive_the_server_that_ends() -> None:
     (answer,) = replies(table.handle(DrainRequested()), Answer)
     assert answer.leave
     assert not any(one.leave for one in replies(by_hand.sync(1), Answer))
+
+
+def test_pilots_at_sites_stay_for_the_next_server_if_they_have_work() -> None:
+    table = Table(sites=(SiteSpec(name="far", driver="slurm"),))
+    table.submit(spec(1))
+    busy, idle = (table.enrol(site="far", key=f"pilot-key-{n}") for n in range(2))
+    assert len(busy.ask(1).tasks) == 1
+    idle.sync(1)
+    (answer,) = replies(table.handle(DrainRequested()), Answer)
+    assert answer.leave
+    assert not any(one.leave for one in replies(busy.sync(1), Answer))
 
 
 def test_a_pilot_that_is_dismissed_gets_no_more_tasks_and_goes() -> None:
