@@ -113,8 +113,7 @@ def drivers() -> list[DriverView]:
         )
         for one in plugins.find().values()
     ]
-    own = DriverView(name=SSH, package=plugins.OURS, options=_options(ssh.SshOptions))
-    return sorted([*found, own], key=lambda one: one.name)
+    return sorted(found, key=lambda one: one.name)
 
 
 def _options(kind: type[Struct]) -> list[OptionView]:

@@ -195,9 +195,8 @@ def test_a_site_whose_jobs_all_fail_rests_and_gets_few(
     world.check_once(bag, 100)
     assert set(by_site(world, bag)) == {"beta"}
     wait_until(lambda: notes(world, "site rests"), 60, world.log_tail)
+    assert "FAILED" in notes(world, "site rests")[0]
     assert jobs(world, where="site = 'alpha'") < 12
-    told = world.covey("explain", "site", "alpha").stdout
-    assert "rest" in told, told
 
 
 def test_500_waiting_pilots_are_taken_back_without_harm(

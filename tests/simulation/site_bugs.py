@@ -10,8 +10,9 @@ from covey.core import demand, dispatch, overlay, ranking, recovery, sites, suit
 from covey.core.actions import Change, ForgetSite, SaveJob, SubmitPilots
 from covey.core.demand import Row
 from covey.core.events import SiteRemoved
+from covey.core.following import Starting, Then
 from covey.core.model import JobId, Need, SiteStatus, Snapshot
-from covey.core.state import Bag, Job, Pilot, Site, Starting, State, Then
+from covey.core.state import Bag, Job, Pilot, Site, State
 from covey.core.turn import Turn
 from tests.simulation.bugs import BUGS, WORDS, bug, planted
 

@@ -75,7 +75,7 @@ class Fast:
         self.constants: List[Any] = []
 
     def constant(self, value: Any) -> str:
-        known = value.__class__ in (int, float, bytes, str)
+        known = value.__class__ in (int, float, bytes, str) and value != 0  # 0.0 is no -0.0
         self.constants.append(shared(value.__class__, value) if known else value)
         return "k[%d]" % (len(self.constants) - 1)
 

@@ -20,6 +20,7 @@ from covey.core.actions import (
 )
 from covey.core.errors import InvalidBag
 from covey.core.events import PolicyRequested, PurgeRequested, RetryRequested, SegmentAppended
+from covey.core.following import Forgetting, Replying
 from covey.core.model import (
     BagId,
     BagRecord,
@@ -31,7 +32,7 @@ from covey.core.model import (
     TaskNumber,
 )
 from covey.core.numbering import check_segment, names_in, tasks_in
-from covey.core.state import Bag, Forgetting, Raised, Replying
+from covey.core.state import Bag, Raised
 from covey.core.transitions import step
 from covey.core.turn import Turn
 

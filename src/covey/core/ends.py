@@ -24,6 +24,7 @@ from covey.core import blame, history, recalling
 from covey.core.actions import CloseChunk, Note, RecordEnds, SaveBagStatus
 from covey.core.causes import cause_of
 from covey.core.fitting import serves
+from covey.core.following import Forgetting
 from covey.core.model import (
     AttemptId,
     BagId,
@@ -34,7 +35,7 @@ from covey.core.model import (
     TaskNumber,
     Verdict,
 )
-from covey.core.state import Attempt, Bag, Forgetting, Pilot, State
+from covey.core.state import Attempt, Bag, Pilot, State
 from covey.core.transitions import step
 from covey.core.turn import Turn
 from covey.pilot.messages import (

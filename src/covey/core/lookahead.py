@@ -10,12 +10,13 @@ when all have been looked at.
 from pyroaring import BitMap
 
 from covey.core.actions import LeaseChunk, LoadRows
+from covey.core.following import Reserving
 from covey.core.governing import CROWDED
 from covey.core.model import BagId, BagStatus
 from covey.core.numbering import Loaded
 from covey.core.recalling import pause
 from covey.core.space import Scalar
-from covey.core.state import Bag, Reserving
+from covey.core.state import Bag
 from covey.core.turn import Turn
 
 MOST_SORTED = 4096  # tasks of a chunk that are told apart by class, in one go

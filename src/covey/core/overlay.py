@@ -25,8 +25,9 @@ from covey.core.actions import (
 )
 from covey.core.demand import Lives, Row, Serves, Shape, Supply
 from covey.core.fitting import weight
+from covey.core.following import Replying, Starting
 from covey.core.model import JobId, JobRecord, PilotStatus, RequestId, SiteSpec, SiteStatus
-from covey.core.state import Job, Replying, Site, Starting, State
+from covey.core.state import Job, Site, State
 from covey.core.suiting import Allowed, Size
 from covey.core.turn import Turn
 

@@ -12,6 +12,7 @@ from covey.core.actions import Done, Note, Problem, RecordEnds, SaveHost, SavePi
 from covey.core.checking import is_digest
 from covey.core.events import PilotEnrolled
 from covey.core.fitting import limits
+from covey.core.following import Answering, Replying
 from covey.core.model import (
     BagId,
     JobId,
@@ -21,7 +22,7 @@ from covey.core.model import (
     RequestId,
 )
 from covey.core.space import LARGEST_BAG
-from covey.core.state import Answering, Attempt, Bag, Pilot, Replying, Waiting
+from covey.core.state import Attempt, Bag, Pilot, Waiting
 from covey.core.tokens import end_of, read_hand_job
 from covey.core.transitions import step
 from covey.core.turn import Turn

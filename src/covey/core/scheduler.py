@@ -61,8 +61,9 @@ from covey.core.events import (
     TokenRevoked,
     TrialEnded,
 )
+from covey.core.following import Answering, Forgetting, Replying, Reserving, Starting, Then
 from covey.core.model import Settings, Snapshot
-from covey.core.state import Answering, Forgetting, Replying, Reserving, Starting, State, Then
+from covey.core.state import State
 from covey.core.turn import Turn
 
 Placing: TypeAlias = (

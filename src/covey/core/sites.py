@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from covey.core.actions import DefineSites, Done, ForgetSite, Note, Problem, SaveSite
 from covey.core.events import SiteRemoved, SiteSaved, SiteStatusRequested
+from covey.core.following import Replying
 from covey.core.model import JobId, SiteRecord, SiteSpec, SiteStatus
-from covey.core.state import Job, Replying, Site, State
+from covey.core.state import Job, Site, State
 from covey.core.turn import Turn
 
 LOCAL, MANUAL = "local", "manual"  # drivers: this machine; people start the pilots

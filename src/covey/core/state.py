@@ -16,10 +16,11 @@ from pyroaring import BitMap
 
 from covey.classad import Ad
 from covey.core import calls
-from covey.core.actions import ReplyMessage, SavePilotStatus
+from covey.core.actions import SavePilotStatus
 from covey.core.classes import Classify
 from covey.core.events import RetryRequested
 from covey.core.filling import Fill
+from covey.core.following import Then
 from covey.core.model import (
     AttemptId,
     BagId,
@@ -468,36 +469,6 @@ class Site(Struct, eq=False):
     rests_until: float = 0.0
     unanswered: str = ""  # why nothing can be had of it
     surplus_since: float = math.inf
-
-
-class Answering(Struct, frozen=True):
-    """Once durable: answer this sync."""
-
-    pilot: PilotId
-    number: int
-
-
-class Replying(Struct, frozen=True):
-    request: RequestId
-    message: ReplyMessage
-
-
-class Reserving(Struct, frozen=True):
-    bag: BagId
-    chunk: int
-
-
-class Starting(Struct, frozen=True):
-    jobs: tuple[JobId, ...]
-
-
-class Forgetting(Struct, frozen=True):
-    """Once durable: the record has it, core need not."""
-
-    bag: BagId
-
-
-Then = Answering | Replying | Reserving | Starting | Forgetting
 
 
 class State:

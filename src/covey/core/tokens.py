@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from covey.core.actions import Done, Issued, Note, Problem, SaveToken
 from covey.core.events import TokenIssued, TokenRevoked
+from covey.core.following import Replying
 from covey.core.model import TokenRecord
-from covey.core.state import Replying, State
+from covey.core.state import State
 from covey.core.turn import Turn
 
 MOST_TOKENS = 100_000

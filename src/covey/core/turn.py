@@ -13,8 +13,9 @@ from covey.core.actions import (
     ReplyMessage,
     Write,
 )
+from covey.core.following import Then
 from covey.core.model import RequestId
-from covey.core.state import State, Then
+from covey.core.state import State
 
 
 class Turn:
