@@ -4,7 +4,7 @@ import difflib
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from covey.classad.ads import Ad, as_node
-from covey.classad.evaluation import SPECIAL_NAMES, function_of
+from covey.classad.evaluation import SPECIAL_NAMES, function_of, outermost
 from covey.classad.functions import FUNCTIONS
 from covey.classad.nodes import Call, Literal, Node, Reference
 from covey.classad.regex import compiled
@@ -23,7 +23,7 @@ def dependencies(thing: Any, ad: Optional[Ad] = None) -> Set[str]:
 def needs(node: Node, ad: Optional[Ad]) -> Tuple[Set[str], Set[str]]:
     """The attributes that are left open, and the functions that are called, wherever it leads."""
     found: Tuple[Set[str], Set[str]] = (set(), set())
-    collect(node, ad, found, set())
+    collect(node, ad, None if ad is None else outermost(ad), found, set())
     return found
 
 
@@ -53,21 +53,33 @@ def lookup(ad: Optional[Ad], names: Sequence[str]) -> Tuple[Any, Optional[Ad]]:
     return entry, ad
 
 
+def is_absolute(node: Node) -> bool:
+    """Whether a path begins at the root."""
+    while isinstance(node, Reference) and node.scope is not None:
+        node = node.scope
+    return isinstance(node, Reference) and node.absolute
+
+
 def collect(
-    node: Node, ad: Optional[Ad], found: Tuple[Set[str], Set[str]], seen: Set[Tuple[int, str]]
+    node: Node,
+    ad: Optional[Ad],
+    root: Optional[Ad],
+    found: Tuple[Set[str], Set[str]],
+    seen: Set[Tuple[int, str]],
 ) -> None:
-    names = path(node)
-    if len(names) > 1 and names[0] in ("my", "self") and lookup(ad, names[:1])[1] is None:
+    """`root` is the outermost ad, as far as it is known: where absolute names are."""
+    names, start = path(node), root if is_absolute(node) else ad
+    if len(names) > 1 and names[0] in ("my", "self") and lookup(start, names[:1])[1] is None:
         names = names[1:]
-    entry, place = lookup(ad, names)
+    entry, place = lookup(start, names)
     if not names:
         if isinstance(node, Reference):  # from something computed, or else from around it
-            collect(Reference(None, node.name), ad, found, seen)
+            collect(Reference(None, node.name), ad, root, found, seen)
         if isinstance(node, Call):
             found[1].add(node.key)
         inside = node.within(ad) if isinstance(node, Ad) else ad
         for child in node.children:
-            collect(child, inside, found, seen)
+            collect(child, inside, root, found, seen)
     elif place is None:
         if names[0] == "currenttime":
             found[1].add("time")
@@ -75,7 +87,7 @@ def collect(
             found[0].add(".".join(names))
     elif isinstance(entry, Node) and (id(place.table), names[-1]) not in seen:
         seen.add((id(place.table), names[-1]))
-        collect(entry, place, found, seen)
+        collect(entry, place, root, found, seen)
 
 
 class Finding(NamedTuple):

@@ -303,10 +303,11 @@ def settled(value: Value, context: Context) -> Value:
 def guarded(node: Node, ad: Optional[Ad], context: Context) -> Value:
     """The value of a tree; ERROR, with `context.reason`, where that is too much."""
     try:
-        context.spent, context.making, context.made = node.size, 0, {}
-        if node.size > context.steps:
-            context.spend(0)
-        context.once(id(node), node, MAKING + node.work)
+        context.spent, context.making = node.size, MAKING + node.work
+        if context.made:
+            context.made = {}
+        if node.size > context.steps or context.making > context.work:
+            context.refuse()
         value = (node.code or compiled(node))(ad, context)
         return settled(value, context) if isinstance(value, list) else value
     except (TooMuch, RecursionError) as error:

@@ -102,14 +102,16 @@ class Context:
         self.busy: Set[Any] = (
             set()
         )  # attributes being evaluated: one that needs itself is undefined
+        self.made: Dict[Any, Any] = {}  # what this evaluation has made ready
         self.start(None, None)
 
     def start(self, root: Any, pair: Any) -> None:
         """Makes ready for one evaluation: all limits count from here."""
         self.spent, self.left, self.reason = 0, self.depth, ""
         self.root, self.pair = root, pair  # the outermost ad; the two ads of a match
-        self.made: Dict[Any, Any] = {}
         self.making = 0
+        if self.made:
+            self.made = {}
         if self.busy:
             self.busy = set()
 
@@ -119,7 +121,7 @@ class Context:
         self.made[key] = what  # held, so that no other can get its `id`
         self.making += work
         if self.making > self.work:
-            self.stop("more than %d operations and names in all that it needs" % self.work)
+            self.refuse()
 
     def spend(self, steps: int) -> None:
         """Counts work done; beyond the budget the whole evaluation is over."""
@@ -135,9 +137,11 @@ class Context:
             self.refuse()
 
     def refuse(self) -> None:
-        """A limit is passed: that of steps, or else that of depth."""
+        """A limit is passed: that of steps, of what is made ready, or else that of depth."""
         if self.spent > self.steps:
             self.stop("more than %d steps" % self.steps)
+        if self.making > self.work:
+            self.stop("more than %d operations and names in all that it needs" % self.work)
         self.stop("more than %d levels deep" % self.depth)
 
     def stop(self, reason: str) -> None:

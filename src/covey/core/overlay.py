@@ -19,6 +19,7 @@ from covey.core.actions import (
     EndJob,
     Note,
     Problem,
+    Refuse,
     SaveJob,
     SubmitPilots,
     Tried,
@@ -43,8 +44,10 @@ LOOKS = 20_000  # … and so many are taken in a second, besides ticks
 
 
 def soon(turn: Turn) -> None:
-    """Something has happened. Where there is much to look at it waits for the next tick."""
-    if turn.now >= turn.state.provide_at:
+    """Something has happened, unless it was refused. Where there is much to look at it waits for
+    the next tick."""
+    refused = any(isinstance(action, Refuse) for action in turn.actions)
+    if turn.now >= turn.state.provide_at and not refused:
         provide(turn)
 
 

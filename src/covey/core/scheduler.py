@@ -150,6 +150,7 @@ def _decide(turn: Turn, event: Event) -> None:
             overlay.soon(turn)
         case PolicyRequested():
             bags.set_policy(turn, event)
+            overlay.soon(turn)
         case PurgeRequested():
             bags.purge(turn, event)
         case TokenIssued():

@@ -257,3 +257,10 @@ def test_no_text_becomes_python() -> None:
     assert parse(odd + " + " + '"__import__(\\"os\\")"').evaluate(Ad()) is UNDEFINED
     assert parse('__builtins__ ?: __import__("os")').evaluate(Ad()) is ERROR
     assert parse("ad ?: s ?: find ?: context").evaluate(Ad()) is UNDEFINED
+
+
+def test_names_of_the_root_are_not_those_of_the_ad_around_them() -> None:
+    inner = parse("[a = [b = .b; c = b]]")
+    assert dependencies(inner) == {"b"}
+    assert dependencies(inner, Ad({"b": 1})) == set()
+    assert dependencies(parse("[b = .x.y]")) == {"x.y"}

@@ -15,8 +15,9 @@ def _pattern(context: Context, text: str, options: str = "") -> Optional[Pattern
         context.spend(1000)
         context.reason = str(problem)
         return None
-    if (text, options) not in context.made:
-        context.once((text, options), None, found.cost)
+    key = (text, options) if options else text
+    if key not in context.made:
+        context.once(key, None, found.cost)
     context.spend(4)
     return found
 
@@ -90,8 +91,8 @@ def _bind(constants: Sequence[Any]) -> Optional[Callable[..., Value]]:
         pattern = made[0]
         if pattern is None or len(subject) > pattern.longest:
             raise ValueError("ask the general path")
-        if context is not None and (text, "") not in context.made:
-            context.once((text, ""), None, pattern.cost)
+        if context is not None and text not in context.made:
+            context.once(text, None, pattern.cost)
         return pattern.search(subject) is not None
 
     return call
