@@ -128,7 +128,8 @@ def counts(state: State, pilot: Pilot, bag: Bag) -> bool:
     sound: set[str] = set()
     for attempts in islice(bag.live.values(), MOST_LOOKED_AT):
         other = state.pilots[attempts[0].pilot]
-        if other is not pilot and not _failures(other, bag):
+        tally = bag.tallies.get(other.record.host)  # other pilots on that host may have failed
+        if other is not pilot and not _failures(other, bag) and (tally is None or not tally.row):
             sound.add(other.record.host)
             if len(sound) >= failing:
                 return False

@@ -78,7 +78,7 @@ def _ask(state: State, face: Face, kind: Kind, site: Ad, user: Ad) -> Match | No
 def kind_of(state: State, bag: Bag) -> Kind | None:
     """None where what is said to the bag is said to no other."""
     policy = bag.policy
-    if policy.plain or policy.inward or policy.erratic or bag.classify is not None:
+    if policy.plain or policy.inward or policy.erratic or len(bag.needs) != 1:
         return None
     kinds = state.scene.kinds
     kind = kinds.get(policy.said)

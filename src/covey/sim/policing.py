@@ -232,7 +232,20 @@ class Police:
                 raise Violation(f"the ban of {host} was over at {ban.until:.2f}, but {words}")
 
     def _check_broken(self, sending: Sending, notes: BagNotes) -> None:
-        if 0 < notes.spec.breaker <= BREAKER and notes.row >= MOST_FAILURES:
+        """Unless it may be the fault of hosts: as many work on it as fail."""
+        if not 0 < notes.spec.breaker <= BREAKER or notes.row < MOST_FAILURES:
+            return
+        bag, runs = sending.task[0], self._ledger.runs
+        failing = {
+            run.host.place.host
+            for task in runs
+            if task[0] == bag
+            for run in runs[task]
+            if run.outcome in OWN_FAILURES
+        }
+        live = self._ledger.live.values()
+        working = {one.life.place.host for one in live if one.task[0] == bag} - failing
+        if len(working) < len(failing):
             raise Violation(f"{sending} after {notes.row} failures in a row")
 
     # -- nothing breaks any more -----------------------------------------------------------
