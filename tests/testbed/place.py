@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -216,7 +217,7 @@ def _is_free(port: int) -> bool:
         return True
 
 
-class System:
+class System(ABC):
     """What a place is for. `within` are words before every command: whence it runs."""
 
     kind = ""
@@ -225,12 +226,12 @@ class System:
         self.within = tuple(within)
         self.place = Place(self.kind)
 
+    @abstractmethod
     def launch(self) -> None:
         """Chooses ports and starts daemons; returns when they have their ports."""
-        raise NotImplementedError
 
-    def is_ready(self) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def is_ready(self) -> bool: ...
 
     def wait_ready(self, seconds: float = 60) -> None:
         wait_until(self.is_ready, seconds, self.place.logs)
@@ -239,9 +240,9 @@ class System:
         """That something comes true here; if it does not, the logs may say why."""
         wait_until(condition, seconds, self.place.logs)
 
+    @abstractmethod
     def reset(self) -> None:
         """As new, for the next test."""
-        raise NotImplementedError
 
     def close(self) -> None:
         self.place.close()
