@@ -1,7 +1,7 @@
 """sites: real Slurm clusters and SSH, from an idle queue to the first task, and how full they are.
 
-The testbed of the tests is started: two Slurm clusters of 8 CPUs and a host by SSH, all on this
-machine.
+The testbed of the tests is started for each run (what a run leaves is ended after it): two Slurm
+clusters of 8 CPUs and a host by SSH, all on this machine.
 
 - *First task*: `sbatch` of a script that only says what time it is, and `covey run` of a task that
   does the same, on a server that has no pilot. They take turns; what covey needs beyond `sbatch` is
@@ -49,10 +49,8 @@ FILLING = (
 def run(where: rig.Rig) -> Report:
     rounds, tasks = (2, 100) if where.quick else (ROUNDS, TASKS)
     sweep()
-    alpha, beta, hosts = Slurm("alpha", cpus=CPUS), Slurm("beta", cpus=CPUS), SshHosts()
-    with running(alpha, beta, hosts):
-        first = where.repeat("sites, first task", lambda _: first_task(where, alpha, rounds), 1)
-        full = where.repeat("sites, filling", lambda _: filling(where, alpha, beta, hosts, tasks))
+    first = where.repeat("sites, first task", lambda _: first_task(where, rounds), 1)
+    full = where.repeat("sites, filling", lambda _: filling(where, tasks))
     verdicts = [
         at_most("first task, beyond sbatch, s", best_of(first, "more", min), 2.0),
         at_least("slots at work", best_of(full, "filling", max), 0.85),
@@ -64,10 +62,10 @@ def run(where: rig.Rig) -> Report:
 # -- the first task ------------------------------------------------------------------------
 
 
-def first_task(where: rig.Rig, slurm: Slurm, rounds: int) -> Row:
-    place = where.directory()
+def first_task(where: rig.Rig, rounds: int) -> Row:
+    place, slurm = where.directory(), Slurm("alpha", cpus=CPUS)
     text = describe("alpha", "slurm", 1, slurm.environment, place, idle='"1s"')
-    with configured(where, text), where.server() as server:
+    with running(slurm), configured(where, text), where.server() as server:
         theirs, ours = [], []
         for number in range(rounds):
             said = place / f"sbatch-{number}"
@@ -96,21 +94,21 @@ def when(said: Path) -> float:
 # -- filling -------------------------------------------------------------------------------
 
 
-def filling(where: rig.Rig, alpha: Slurm, beta: Slurm, hosts: SshHosts, tasks: int) -> Row:
+def filling(where: rig.Rig, tasks: int) -> Row:
     place = where.directory()
+    alpha, beta, hosts = Slurm("alpha", cpus=CPUS), Slurm("beta", cpus=CPUS), SshHosts()
     text = f'[serve]\nssh = "ssh -F {hosts.config}"\n'
     text += describe("alpha", "slurm", CPUS, alpha.environment, place)
     text += describe("beta", "slurm", CPUS, beta.environment, place)
     text += describe("hosts", "ssh", SSH_SLOTS, {}, place)
     text += f'[sites.hosts.options]\nhosts = ["login:{SSH_SLOTS}"]\n'
     slots = 2 * CPUS + SSH_SLOTS
-    with configured(where, text), where.server() as server:
+    with running(alpha, beta, hosts), configured(where, text), where.server() as server:
         bag = rig.submit(server.client, tasks, "sleep", str(SECONDS))
         rows = rig.stream(server.client, bag, tasks)
         rig.statuses(rows, tasks)
     first, last = min(row.started for row in rows), max(row.started for row in rows)
     busy = sum(min(row.ended, last) - row.started for row in rows)
-    wait(lambda: not alpha.squeue() and not beta.squeue())
     return {
         "slots": slots,
         "tasks": tasks,
