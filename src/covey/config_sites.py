@@ -137,10 +137,13 @@ class SiteTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, o
     ] = 0.0
     preference: Annotated[
         str,
-        Meta(description="What its owners prefer: an expression that ranks bags there."),
+        Meta(
+            description="What its owners prefer: an expression over Bag, User, Site and Queue; the "
+            'higher it is for a bag the earlier it goes: member(User.Name, {"ann", "bob"})'
+        ),
     ] = ""
     failover: Annotated[
-        bool, Meta(description="Only for tasks that failed elsewhere (a bag's failover_sites).")
+        bool, Meta(description="Only for tasks that failed too often elsewhere: one more chance.")
     ] = False
     shared: Annotated[
         bool,
@@ -309,12 +312,19 @@ def _check(where: str, spec: SiteSpec) -> None:
         if not owner or not owner.isprintable():
             raise BadConfig(f"{where}: users: {owner!r} is nobody's name")
     if spec.preference:
-        from covey.classad import ClassAdError, parse
+        _check_preference(where, spec.preference)
 
-        try:
-            parse(spec.preference)
-        except ClassAdError as error:
-            raise BadConfig(f"{where}: preference: {error}") from None
+
+def _check_preference(where: str, text: str) -> None:
+    from covey.core import preferring
+    from covey.core.errors import InvalidBag
+
+    try:
+        problem = preferring.problem(text)
+    except InvalidBag as error:
+        raise BadConfig(f"{where}: {error}") from None
+    if problem:
+        raise BadConfig(f"{where}: preference: {problem}")
 
 
 def _shown(value: object) -> str:

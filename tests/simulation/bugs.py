@@ -433,8 +433,8 @@ def trusts_at_once_after_a_ban(right: Callable[..., bool], *_: object) -> bool:
 
 @bug((blame, "withheld"), words="which is banned until")
 def bans_in_words_only(right: Callable[..., float], state: State, pilot: Pilot, bag: Bag) -> float:
-    rest = pilot.rests.get(bag.id)
-    return rest.until if rest is not None else 0.0
+    tally, rest = bag.tallies.get(pilot.record.host), pilot.rests.get(bag.id)
+    return max((one.until for one in (tally, rest) if one is not None), default=0.0)
 
 
 @bug((blame, "rate_elsewhere"), words="nobody else has done a task")

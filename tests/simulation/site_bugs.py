@@ -141,6 +141,11 @@ def places_pilots_whatever_policies_say(
     return dict.fromkeys(state.sites, True)
 
 
+@bug((sites, "owner_of"), words="and its pilot is there for")
+def lends_pilots_to_anybody(right: Callable[..., str], *_: object) -> str:
+    return ""
+
+
 @bug((ranking, "admits"), words="for whom")
 def lets_anybody_in(right: Callable[..., bool], *_: object) -> bool:
     return True

@@ -77,20 +77,26 @@ def stop(drain: bool, as_json: bool) -> None:
     client = places.running_client(config)
     if client is None:
         if as_json:
-            print_json({"stopped": False, "pilots": 0})
+            print_json({"stopped": False, "pilots": 0, "waiting": 0})
         else:
             say("no server runs here")
         return
     pid = client.server().pid
     if not config.server:
         note_stop(config.directory)
+    there = [site for site in client.sites() if site.driver != "local"]
+    waiting = {site.name: site.waiting for site in there if site.waiting}
     sent_home = client.stop(drain=drain)
     client.close()
     gone = bool(config.server) or _wait_until_gone(config.directory, drain)
     if as_json:
-        print_json({"stopped": gone, "pilots": sent_home})
+        print_json({"stopped": gone, "pilots": sent_home, "waiting": sum(waiting.values())})
     elif gone:
         click.echo(f"stopped the server (process {pid}) and {_pilots(sent_home)}")
+        if waiting:
+            many = "keeps its place" if sum(waiting.values()) == 1 else "keep their places"
+            say(f"{_pilots(sum(waiting.values()))} {many} in the queue of {', '.join(waiting)}")
+            say("without a server they end when they start; 'covey site drain' takes them back")
     else:
         say(f"the server (process {pid}) has not ended yet; look again, or: kill {pid}")
     leave(0 if gone else 1)

@@ -1,8 +1,9 @@
 """Whose fault is it: the host's, or the bag's?
 
 The rules, for each bag:
-- A run of `SUSPICIOUS` failures on a pilot makes it rest from the bag: for a moment, then longer
-  each time. Then it is tried with one task; a success makes it as good as new.
+- A run of `SUSPICIOUS` failures on a pilot, or on a host whatever pilots it has, makes it rest
+  from the bag: for a moment, then longer each time. Then it is tried with one task; a success makes
+  it as good as new.
 - A host is *banned* for all bags of the owner once the run of failures there would be less likely
   than `UNLIKELY` if the host were like the others: the rate at which the bag's tasks fail
   elsewhere, to the power of the run's length. Without a success elsewhere no host is banned.
@@ -11,7 +12,7 @@ The rules, for each bag:
 - Nobody rests or is banned when nobody else can do the bag's tasks: then it may be the bag that is
   broken, which the failures that go on will show.
 - They count against the bag, too, unless at least as many hosts work on it that have not failed as
-  there are where it fails: then no more than `SUSPICIOUS` of a pilot's do. So many in a row pause
+  there are where it fails: then no more than `SUSPICIOUS` of a host's do. So many in a row pause
   it (`ends`).
 - A task that took too long, or was lost with its pilot, says nothing about the host.
 
@@ -52,21 +53,26 @@ def note(turn: Turn, pilot: Pilot, bag: Bag, outcome: str) -> None:
     if outcome == OK:
         tally.done += 1
         bag.well += 1
-        tally.row = 0
+        if tally.failures:
+            tally.failures, tally.times, tally.until = 0, 0, 0.0
         if pilot.rests:
             pilot.rests.pop(bag.id, None)
         if turn.state.hosts[pilot.record.host].history.bans:
             _absolve(turn, pilot, bag)
         return
-    if not tally.row:
+    if not tally.failures:
         tally.since = turn.now
-    tally.row += 1
     rest = pilot.rests.setdefault(bag.id, Rest())
-    rest.failures += 1
-    if rest.failures >= SUSPICIOUS and turn.now >= rest.until:
-        _rest(turn, pilot, bag, rest)
-    unlikely = rate_elsewhere(bag, tally) ** tally.row < UNLIKELY
-    if tally.row >= SUSPICIOUS and unlikely and bag.well > tally.done:
+    own, all_ = _rests(turn, rest), _rests(turn, tally)
+    if own or all_:
+        several = all_ and len(turn.state.hosts[pilot.record.host].pilots) > 1
+        one = tally if all_ else rest
+        words = f"{one.failures} failures in a row there; it is tried again in"
+        words += f" {one.until - turn.now:.0f} s"
+        what = "host rests" if several else "pilot rests"
+        turn.note(Note(what, bag=bag.id, pilot=pilot.record.id, detail=words))
+    unlikely = rate_elsewhere(bag, tally) ** tally.failures < UNLIKELY
+    if tally.failures >= SUSPICIOUS and unlikely and bag.well > tally.done:
         _ban(turn, pilot, bag, tally)
 
 
@@ -86,13 +92,15 @@ def rate_elsewhere(bag: Bag, tally: Tally) -> float:
     return (max(0.0, failed) + PRIOR_RATE) / (bag.ended_weight - tally.weight + 1.0)
 
 
-def _rest(turn: Turn, pilot: Pilot, bag: Bag, rest: Rest) -> None:
+def _rests(turn: Turn, rest: Rest) -> bool:
+    """One more failure: whether a rest begins with it."""
+    rest.failures += 1
+    if rest.failures < SUSPICIOUS or turn.now < rest.until:
+        return False
     longest = 0.1 * turn.state.settings.ban_seconds
-    seconds = min(FIRST_REST * 2.0**rest.times, longest)
+    rest.until = turn.now + min(FIRST_REST * 2.0**rest.times, longest)
     rest.times += 1
-    rest.until = turn.now + seconds
-    words = f"{rest.failures} failures in a row there; it is tried again in {seconds:.0f} s"
-    turn.note(Note("pilot rests", bag=bag.id, pilot=pilot.record.id, detail=words))
+    return True
 
 
 def _ban(turn: Turn, pilot: Pilot, bag: Bag, tally: Tally) -> None:
@@ -108,7 +116,9 @@ def _ban(turn: Turn, pilot: Pilot, bag: Bag, tally: Tally) -> None:
     times = known.times + 1 if known is not None else 1
     host.history.bans[owner] = Ban(since, turn.now + seconds, times)
     turn.state.unsaved[host.name] = None
-    words = f"{record.host}: {tally.row} failures in a row, while others do well; {seconds:.0f} s"
+    words = (
+        f"{record.host}: {tally.failures} failures in a row, while others do well; {seconds:.0f} s"
+    )
     turn.note(Note("host banned", bag=bag.id, pilot=record.id, detail=words))
 
 
@@ -121,24 +131,20 @@ def _absolve(turn: Turn, pilot: Pilot, bag: Bag) -> None:
 
 def counts(state: State, pilot: Pilot, bag: Bag) -> bool:
     """Whether a failure there counts against the bag."""
-    if _failures(pilot, bag) <= SUSPICIOUS:
+    there = bag.tallies.get(pilot.record.host)
+    if there is None or there.failures <= SUSPICIOUS:
         return True
     tallies = islice(bag.tallies.values(), MOST_LOOKED_AT)
-    failing = sum(tally.row >= SUSPICIOUS for tally in tallies)
+    failing = sum(tally.failures >= SUSPICIOUS for tally in tallies)
     sound: set[str] = set()
     for attempts in islice(bag.live.values(), MOST_LOOKED_AT):
-        other = state.pilots[attempts[0].pilot]
-        tally = bag.tallies.get(other.record.host)  # other pilots on that host may have failed
-        if other is not pilot and not _failures(other, bag) and (tally is None or not tally.row):
-            sound.add(other.record.host)
+        host = state.pilots[attempts[0].pilot].record.host
+        tally = bag.tallies.get(host)
+        if tally is None or not tally.failures:
+            sound.add(host)
             if len(sound) >= failing:
                 return False
     return True
-
-
-def _failures(pilot: Pilot, bag: Bag) -> int:
-    rest = pilot.rests.get(bag.id)
-    return rest.failures if rest is not None else 0
 
 
 def share(turn: Turn, pilot: Pilot, bag: Bag, enough: int) -> int:
@@ -159,19 +165,21 @@ def withheld(state: State, pilot: Pilot, bag: Bag) -> float:
         found = bans[bag.spec.owner].until
     if pilot.rests and bag.id in pilot.rests:
         found = max(found, pilot.rests[bag.id].until)
-    return found
+    tally = bag.tallies.get(pilot.record.host)
+    return found if tally is None else max(found, tally.until)
 
 
 def is_tried(state: State, pilot: Pilot, bag: Bag) -> bool:
-    """Whether a task is there already, to see how it fares: one of the bag, or on a host that is
+    """Whether a task is there already, to see how it fares: one of the bag, or where the host is
     banned one of the owner's."""
     host = state.hosts[pilot.record.host]
-    if bag.spec.owner not in host.history.bans:
-        return any(attempt.bag == bag.id for attempt in pilot.attempts.values())
-    for id_ in host.pilots:
+    banned = bag.spec.owner in host.history.bans
+    tally = bag.tallies.get(host.name)
+    rests = tally is not None and tally.until > 0.0
+    for id_ in host.pilots if banned or rests else (pilot.record.id,):
         for attempt in state.pilots[id_].attempts.values():
-            other = state.bags.get(attempt.bag)
-            if other is not None and other.spec.owner == bag.spec.owner:
+            other = state.bags.get(attempt.bag) if banned else None
+            if attempt.bag == bag.id or (other and other.spec.owner == bag.spec.owner):
                 return True
     return False
 

@@ -17,17 +17,21 @@ import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Container, Iterable
+from itertools import islice
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
+from pyroaring import BitMap
 
-from covey.core.fitting import weight
+from covey.core.fitting import stretch, weight
 from covey.core.model import BagStatus, Need, PilotStatus
 from covey.core.state import Bag, Job, Pilot, State
 
 WORTH_SECONDS = 10.0  # of work that make a slot worth a pilot
 OFFERED_SECONDS = 2.0  # in which whoever stands idle has been offered what waits
 LATE_SECONDS = 120.0  # of waiting, after which a job is not counted on any more
+MOST_GROWN = 1000  # tasks with more time than others that are looked at
 _HERE = (PilotStatus.ACTIVE, PilotStatus.SUSPECTED)
 
 
@@ -66,6 +70,7 @@ class Row(Struct, eq=False):
     tasks: float
     seconds: float  # that one takes; 0: not known
     rescue: bool = False  # they have failed everywhere else
+    grown: bool = False  # they have more time than others of their class
     offered: bool = False  # whoever stands idle has been offered them
     missing: float = 0.0  # tasks that nothing there is will take
     late: float = 0.0  # … that are left to jobs which wait for long
@@ -81,16 +86,26 @@ class Row(Struct, eq=False):
         return self.need.limit_seconds or self.seconds
 
 
+def notice(state: State, now: float) -> None:
+    """Since when does each bag want slots?"""
+    for bag in state.bags.values():
+        bag.wanting = min(bag.wanting, now) if _wants(bag) else math.inf
+
+
+def _wants(bag: Bag) -> bool:
+    return bool(bag.unsent() or (bag.overdue and bag.status is BagStatus.RUNNING))
+
+
 def rows(state: State, now: float) -> list[Row]:
     found: list[Row] = []
-    for bag in state.bags.values():
-        if not bag.unsent() and not (bag.overdue and bag.status is BagStatus.RUNNING):
-            bag.wanting = math.inf
-            continue
-        bag.wanting = min(bag.wanting, now)
+    for bag in filter(_wants, state.bags.values()):
         old = now - bag.wanting >= OFFERED_SECONDS and bag.not_before <= state.durable
-        for kind, tasks in enumerate(_waiting(bag)):
-            if tasks:
+        waiting = _waiting(bag)
+        for kind, times, tasks in _long_ones(bag) if bag.grown else ():
+            waiting[kind] -= tasks
+            found.append(_row(bag, kind, tasks, offered=old, times=times))
+        for kind, tasks in enumerate(waiting):
+            if tasks > 0:
                 sent = bool(bag.ready[kind]) or bag.next < bag.mark or bool(bag.overdue)
                 found.append(_row(bag, kind, tasks, offered=old and sent))
         if bag.rescue:
@@ -99,10 +114,32 @@ def rows(state: State, now: float) -> list[Row]:
     return found
 
 
-def _row(bag: Bag, kind: int, tasks: int, *, offered: bool, rescue: bool = False) -> Row:
-    times = bag.times[kind]
-    seconds = max(times.mean, 1e-3) if times.count else 0.0
-    return Row(bag, kind, bag.needs[kind], tasks, seconds, rescue, offered)
+def _row(
+    bag: Bag, kind: int, tasks: int, *, offered: bool, rescue: bool = False, times: float = 1.0
+) -> Row:
+    """`times`: their limit is so many times that of the class."""
+    measured, need = bag.times[kind], bag.needs[kind]
+    seconds = max(measured.mean, 1e-3) if measured.count else 0.0
+    if times != 1.0:
+        limit = need.limit_seconds * times
+        need, seconds = replace(need, limit_seconds=limit), max(seconds, need.limit_seconds)
+    return Row(bag, kind, need, tasks, seconds, rescue, times != 1.0, offered)
+
+
+def _long_ones(bag: Bag) -> list[tuple[int, float, int]]:
+    """Tasks that wait and have more time than others of their class: the class, how many times as
+    much, and how many they are."""
+    found: Counter[tuple[int, float]] = Counter()
+    grown = BitMap(bag.overtimes)
+    for raised in bag.raised:
+        if raised.tasks is None:
+            grown.add_range(0, bag.next)
+        else:
+            grown |= BitMap(raised.tasks)
+    for kind, ready in enumerate(bag.ready):
+        if bag.needs[kind].limit_seconds:
+            found.update((kind, stretch(bag, task)) for task in islice(ready & grown, MOST_GROWN))
+    return [(*one, tasks) for one, tasks in sorted(found.items()) if one[1] != 1.0]
 
 
 def _waiting(bag: Bag) -> list[int]:
@@ -166,7 +203,7 @@ def supplies(state: State, now: float, lives: Lives) -> dict[Shape, Supply]:
                 asked.memory_mb,
                 asked.disk_mb,
                 asked.gpus,
-                "",
+                _owner(state, job),
                 lives(asked.wall_seconds or math.inf),
             )
             one = found.get(shape)
@@ -194,10 +231,15 @@ def _at_hand(pilot: Pilot) -> tuple[int, int]:
     return min(slots - busy, max(0, pilot.want - load)), busy
 
 
-def shape_of(job: Job, lives: Lives) -> Shape:
-    one = job.record
+def shape_of(state: State, job: Job, lives: Lives) -> Shape:
+    one, owner = job.record, _owner(state, job)
     life = lives(one.wall_seconds or math.inf)
-    return Shape(one.site, one.slots, one.memory_mb, one.disk_mb, one.gpus, "", life)
+    return Shape(one.site, one.slots, one.memory_mb, one.disk_mb, one.gpus, owner, life)
+
+
+def _owner(state: State, job: Job) -> str:
+    """As `sites.owner_of`, of a job at a site that is known."""
+    return "" if state.sites[job.record.site].record.spec.shared else job.record.wanted_by
 
 
 def is_to_come(state: State, job: Job) -> bool:

@@ -8,8 +8,8 @@ wait, the lowest number first, then running ones that may run twice (`offers`).
 
 from collections.abc import Iterator
 
-from covey.core import blame, matching, ranking
-from covey.core.fitting import admits, held_of, weight_on
+from covey.core import blame, matching, ranking, suiting
+from covey.core.fitting import admits, held_of, last_resorts, stretch, weight_on
 from covey.core.lookahead import reserve
 from covey.core.model import AttemptId, BagId, BagStatus, PilotId, PilotStatus, TaskNumber
 from covey.core.ranking import has_work
@@ -73,7 +73,7 @@ def _concurrency(candidate: Candidate, limit: int) -> tuple[int, bool]:
 def _candidates(turn: Turn, pilot: Pilot) -> Iterator[Candidate]:
     for one in ranking.candidates(turn.state, turn.now, pilot):
         bag = one.bag
-        if not one.barren or bag.overdue or bag.offers or _may_rescue(pilot, bag):
+        if not one.barren or bag.overdue or bag.offers or _may_rescue(turn.state, pilot, bag):
             yield one  # some of its tasks are looked at one by one
         elif bag.classify is not None:
             reserve(turn, bag, searching=True)
@@ -112,12 +112,13 @@ def _take_from(
     if bag.overdue:
         _take_again(turn, pilot, candidate, bag.overdue, enough, limit, taken)
     while pilot.load < enough and len(pilot.attempts) < limit:
-        kind = _next_class(bag, weights, pilot, enough)
+        kind = _next_class(turn, bag, weights, pilot, enough)
         if kind is None:
             break
         match = candidate.match(kind) or ANYWHERE
-        taken.append(_send(turn, pilot, bag, _next_task(bag, kind), kind, weights[kind], match))
-    if _may_rescue(pilot, bag):
+        task = _next_task(turn, bag, kind, pilot)
+        taken.append(_send(turn, pilot, bag, task, kind, weights[kind], match))
+    if _may_rescue(turn.state, pilot, bag):
         _rescue(turn, pilot, bag, enough, limit, taken)
     room = pilot.load < enough and len(pilot.attempts) < limit
     sorts = bag.classify is not None or bool(bag.set_aside)
@@ -126,18 +127,18 @@ def _take_from(
         _take_again(turn, pilot, candidate, bag.offers, enough, limit, taken)
 
 
-def _next_class(bag: Bag, weights: list[int], pilot: Pilot, enough: int) -> int | None:
+def _next_class(turn: Turn, bag: Bag, weights: list[int], pilot: Pilot, enough: int) -> int | None:
     """The class of the lowest number that this pilot can run. One that is larger than what is
     left of the pilot may go too if the pilot has nothing else: it will wait there for room."""
-    if bag.classify is None and len(weights) == 1:
+    if bag.classify is None and len(weights) == 1 and not bag.grown:
         there = weights[0] and (bag.ready[0] or bag.next < bag.mark)
         return 0 if there and _room_for(weights[0], pilot, enough) else None
     found: int | None = None
     lowest = 0
     for kind, ready in enumerate(bag.ready):
         if ready and weights[kind] and _room_for(weights[kind], pilot, enough):
-            least = ready.min()
-            if found is None or least < lowest:
+            least = _lowest(turn, bag, kind, pilot)
+            if least is not None and (found is None or least < lowest):
                 found, lowest = kind, least
     if found is None and bag.classify is None and bag.next < bag.mark and weights[0]:
         return 0 if _room_for(weights[0], pilot, enough) else None
@@ -148,11 +149,23 @@ def _room_for(taken: int, pilot: Pilot, enough: int) -> bool:
     return pilot.load + taken <= enough or pilot.load == 0
 
 
-def _next_task(bag: Bag, kind: int) -> TaskNumber:
-    ready = bag.ready[kind]
-    if ready:
-        task = ready.min()
-        ready.remove(task)
+def _lowest(turn: Turn, bag: Bag, kind: int, pilot: Pilot) -> int | None:
+    """Of those that are ready. One that took too long may need more time than the pilot has, if
+    others can have that much."""
+    ready, limit = bag.ready[kind], bag.needs[kind].limit_seconds
+    left = pilot.until - turn.now
+    lowest = ready.min() if ready else None
+    if lowest is None or not bag.grown or limit * stretch(bag, lowest) <= left:
+        return lowest
+    if left >= suiting.longest_life(turn.state, turn.now, bag, kind):
+        return lowest
+    return next((task for task in ready if limit * stretch(bag, task) <= left), None)
+
+
+def _next_task(turn: Turn, bag: Bag, kind: int, pilot: Pilot) -> TaskNumber:
+    task = _lowest(turn, bag, kind, pilot)
+    if task is not None:
+        bag.ready[kind].remove(task)
         return TaskNumber(task)
     bag.next += 1
     return TaskNumber(bag.next - 1)
@@ -192,8 +205,8 @@ def _is_reserve(state: State, pilot: Pilot) -> bool:
     return spec is not None and spec.failover
 
 
-def _may_rescue(pilot: Pilot, bag: Bag) -> bool:
-    return bool(bag.rescue) and pilot.record.site in bag.policy.spec.failover_sites
+def _may_rescue(state: State, pilot: Pilot, bag: Bag) -> bool:
+    return bool(bag.rescue) and pilot.record.site in last_resorts(state, bag)
 
 
 def _rescue(

@@ -20,10 +20,10 @@ from functools import partial
 
 from pyroaring import BitMap
 
-from covey.core import blame, history, recalling
+from covey.core import blame, history, recalling, suiting
 from covey.core.actions import CloseChunk, Note, RecordEnds, SaveBagStatus
 from covey.core.causes import cause_of
-from covey.core.fitting import serves
+from covey.core.fitting import last_resorts, serves
 from covey.core.following import Forgetting
 from covey.core.model import (
     AttemptId,
@@ -32,6 +32,7 @@ from covey.core.model import (
     EndRecord,
     FileRecord,
     PilotId,
+    SiteStatus,
     TaskNumber,
     Verdict,
 )
@@ -223,21 +224,24 @@ def _is_awaited(bag: Bag, task: TaskNumber) -> bool:
 
 
 def _has_last_chance(state: State, bag: Bag, task: TaskNumber, outcome: str) -> bool:
-    """On a fail-over site, once."""
-    return outcome in OWN_FAILURES and fails_over(state, bag) and task not in bag.rescued
-
-
-def fails_over(state: State, bag: Bag) -> bool:
-    """Whether one of the sites that it names for that lets its owner in."""
-    if not bag.spec.idempotent:
+    """On a fail-over site, once: one that is known must be on and well, let the owner in, and have
+    pilots for such a task."""
+    if outcome not in OWN_FAILURES or not bag.spec.idempotent or task in bag.rescued:
         return False
-    guarded = (state.guarded.get(name) for name in bag.policy.spec.failover_sites)
-    return any(one is None or not one.users or bag.spec.owner in one.users for one in guarded)
+    need, owner = bag.needs[bag.class_of(task)], bag.spec.owner
+    for name in last_resorts(state, bag):
+        site = state.sites.get(name)
+        if site is None:
+            return True
+        spec, well = site.record.spec, site.record.status is SiteStatus.ON and not site.failures
+        if well and (not spec.users or owner in spec.users) and suiting.holds(need, spec):
+            return True
+    return False
 
 
 def restore_last_chances(state: State, bag: Bag) -> None:
     """Of tasks that had failed too often before the server started: they have or had theirs."""
-    if fails_over(state, bag):
+    if bag.spec.idempotent and last_resorts(state, bag):
         spec = bag.spec
         bag.rescued |= BitMap(task for task, count in bag.tries.items() if count > spec.retries)
         late = (task for task, count in bag.overtimes.items() if count > spec.overtimes)

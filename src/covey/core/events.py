@@ -256,10 +256,11 @@ class SiteRemoved(Struct, frozen=True):
 
 
 class SiteTried(Struct, frozen=True):
-    """`covey site test`: one pilot there, whatever the demand."""
+    """`covey site test`: one pilot there, whatever the demand, for tasks of whoever asks."""
 
     request: RequestId
     site: str
+    owner: str = ""
 
 
 class TrialEnded(Struct, frozen=True):

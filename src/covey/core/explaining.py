@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from covey.classad import ERROR
-from covey.core import explaining_sites, matching
+from covey.core import explaining_sites, matching, preferring
 from covey.core.attributes import Task, can_see, live
 from covey.core.classes import classifier
 from covey.core.estimate import probably_running
 from covey.core.findings import BagAnswer, Chance, Reason, Replication, Running, TaskAnswer
-from covey.core.fitting import weight
+from covey.core.fitting import last_resorts, weight
 from covey.core.looking import (
     Case,
     View,
@@ -27,7 +27,7 @@ from covey.core.looking import (
     values_of,
     waiting_kinds,
 )
-from covey.core.model import BagStatus, Need, PilotStatus, SiteStatus
+from covey.core.model import BagId, BagStatus, Need, PilotStatus, SiteStatus
 from covey.core.rivals import before, behind
 from covey.core.sites import LOCAL, MANUAL
 from covey.core.state import Attempt, Bag, Site, State
@@ -137,6 +137,12 @@ def of_bag(state: State, now: float, bag: Bag, task: int | None = None) -> BagAn
     return answer
 
 
+def _bags(ids: list[BagId]) -> str:
+    named = ", ".join(map(str, ids[:FEW]))
+    more = f" and {len(ids) - FEW} more" if len(ids) > FEW else ""
+    return f"bag{'s' if len(ids) > 1 else ''} {named}{more}"
+
+
 def _cases(bag: Bag, task: int | None) -> list[Case]:
     values = values_of(bag, task) if task is not None else None
     if task is None or (values is None and bag.classify is not None):
@@ -186,9 +192,15 @@ def _besides(state: State, bag: Bag) -> Iterator[Reason]:
         words = f"{_tasks(len(bag.aside))} fitted nobody for a while and made place for others"
         yield Reason(kind="aside", text=words)
     if bag.rescue:
-        sites = ", ".join(bag.policy.spec.failover_sites)
+        sites = ", ".join(last_resorts(state, bag))
         words = f"{_tasks(len(bag.rescue))} that failed elsewhere may only go to {sites}"
         yield Reason(kind="failover", text=words)
+    for name in state.sites:
+        if better := preferring.ahead(state, name, bag):
+            words = (
+                f"{name} prefers {_bags(better)} (preference of its owners), which go first there"
+            )
+            yield Reason(kind="preference", text=words)
     if bag.overdue:
         words = f"{_tasks(len(bag.overdue))} past their deadline are offered to other hosts first"
         yield Reason(kind="deadline", text=words)
@@ -389,7 +401,7 @@ def of_task(state: State, now: float, bag: Bag, task: int) -> TaskAnswer:
         answer.summary = "it may be running with a pilot that was not heard of since the restart"
         return answer
     if not attempts:
-        answer.summary = _why_it_waits(bag, task)
+        answer.summary = _why_it_waits(state, bag, task)
         return answer
     answer.state = "running"
     places = ", ".join(one.host for one in answer.running)
@@ -400,9 +412,9 @@ def of_task(state: State, now: float, bag: Bag, task: int) -> TaskAnswer:
     return answer
 
 
-def _why_it_waits(bag: Bag, task: int) -> str:
+def _why_it_waits(state: State, bag: Bag, task: int) -> str:
     if task in bag.rescue:
-        sites = ", ".join(bag.policy.spec.failover_sites)
+        sites = ", ".join(last_resorts(state, bag))
         return f"it waits for a host of {sites}: it failed elsewhere"
     if task in bag.parked:
         return "it waits for its row to be read from a file"

@@ -66,6 +66,7 @@ def _pilots(state: State, site: Site) -> list[Pilot]:
 def _covered(state: State, now: float) -> tuple[list[Row], Allowed]:
     """What waits, and what of it nothing there is will take; and what may go where."""
     found = demand.rows(state, now)
+    suiting.shorten(state, now, found)
     allowed = suiting.allowed(state, now, found)
     demand.cover(
         found, demand.supplies(state, now, Lives(found)).values(), Serves(allowed, state.sites)
@@ -174,15 +175,16 @@ def _why_not(state: State, now: float, site: Site, row: Row, allowed: Allowed) -
     kept_out = _kept_out(state, now, site, row, allowed)
     if kept_out is not None:
         return kept_out
-    if not weight(row.need, Size(spec, row, spec.slots)):
+    if not weight(row.need, Size(spec, row.need, spec.slots)):
         return "resources", f"a task wants {_lacking(row, spec)}"
     if not suiting.fits(row, spec):
         words = "may take" if row.need.limit_seconds else "take"
         life = f"its pilots live for {spec.wall_seconds:,.0f} s (wall)"
         return "time", f"tasks {words} {row.life:,.0f} s, but {life}"
-    idle = sum(state.pilots[id_].record.site == spec.name for id_ in state.hungry)
-    if suiting.is_shunned(state, row, spec.name, {spec.name: idle}):
-        return "shunned", f"{_count(idle, 'pilot')} there had them offered, and took none"
+    idle = suiting.idle_at(state)
+    if suiting.is_shunned(state, row, spec.name, idle):
+        count = sum(many for (name, _), many in idle.items() if name == spec.name)
+        return "shunned", f"{_count(count, 'pilot')} there had them offered, and took none"
     return ABLE, "its pilots could run them" if not row.rescue else "it takes what failed elsewhere"
 
 
@@ -195,9 +197,12 @@ def _kept_out(
     if allowed[bag.id, row.rescue].get(spec.name):
         return None
     if row.rescue:
-        return "failover", "they failed elsewhere, and their failover_sites do not name it"
+        return (
+            "failover",
+            "they failed elsewhere, and it is none of the sites for such (failover_sites)",
+        )
     if spec.failover:
-        return "failover", "it is for tasks that failed elsewhere, and have it in failover_sites"
+        return "failover", "it is only for tasks that failed elsewhere (failover)"
     return "policy", _refusal(state, now, spec.name, row)
 
 

@@ -39,7 +39,21 @@ def admits(state: State, pilot: PilotRecord, bag: Bag) -> bool:
         return True
     if spec.users and bag.spec.owner not in spec.users:
         return False
-    return not spec.failover or bool(bag.rescue and spec.name in bag.policy.spec.failover_sites)
+    return not spec.failover or bool(bag.rescue and spec.name in last_resorts(state, bag))
+
+
+def last_resorts(state: State, bag: Bag) -> tuple[str, ...]:
+    """Sites where tasks of the bag that failed too often have one more chance: those that its
+    policy names for that or else, as far as it allows them, those that are there for nothing
+    else."""
+    policy = bag.policy.spec
+    if policy.failover_sites or not state.reserves:
+        return policy.failover_sites
+    return tuple(
+        name
+        for name in state.reserves
+        if (not policy.only_sites or name in policy.only_sites) and name not in policy.avoid_sites
+    )
 
 
 def weight_on(need: Need, pilot: Pilot, now: float) -> int:
@@ -76,18 +90,28 @@ def weight(need: Need, pilot: Roomy) -> int:
 def limits(bag: Bag, task: TaskNumber, need: Need, pilot: PilotRecord) -> tuple[int, float]:
     """The memory and the time that this attempt gets instead of its class's; 0 where nothing
     else than usual. Never more memory than the pilot has."""
-    memory, time = 1.0, 1.0
-    if bag.raised:
-        for raised in bag.raised:
-            if raised.tasks is None or task in raised.tasks:
-                memory *= raised.memory
-                time *= raised.time
-    if bag.short or bag.overtimes:
-        memory *= bag.spec.grow_memory ** bag.short.get(task, 0)
-        time *= bag.spec.grow_time ** bag.overtimes.get(task, 0)
+    memory, time = _growth(bag, task)
     memory_mb = 0
     if memory != 1.0 and need.memory_mb:
         memory_mb = max(1, round(need.memory_mb * memory))
         if pilot.memory_mb:
             memory_mb = min(memory_mb, pilot.memory_mb)
     return memory_mb, need.limit_seconds * time if time != 1.0 else 0.0
+
+
+def stretch(bag: Bag, task: int) -> float:
+    """By how much its time limit has grown."""
+    return _growth(bag, task)[1]
+
+
+def _growth(bag: Bag, task: int) -> tuple[float, float]:
+    """Of memory and time: people raised them, or the task ran out of them."""
+    memory, time = 1.0, 1.0
+    for raised in bag.raised:
+        if raised.tasks is None or task in raised.tasks:
+            memory *= raised.memory
+            time *= raised.time
+    if bag.short or bag.overtimes:
+        memory *= bag.spec.grow_memory ** bag.short.get(task, 0)
+        time *= bag.spec.grow_time ** bag.overtimes.get(task, 0)
+    return memory, time

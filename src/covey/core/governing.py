@@ -12,6 +12,7 @@ from pyroaring import BitMap
 
 from covey.core.classes import classifier, needs_of
 from covey.core.errors import InvalidBag
+from covey.core.fitting import last_resorts
 from covey.core.model import BagSpec, PolicySpec, Segment
 from covey.core.numbering import names_in
 from covey.core.policies import Compiled
@@ -103,8 +104,8 @@ def change(state: State, bag: Bag, policy: PolicySpec) -> None:
     bag.stamp += 1
     if before != bag.policy.parameters(bag.body.names):
         _sort_anew(bag)
-    if not policy.failover_sites:
-        _fail_over_no_more(bag)
+    if not last_resorts(state, bag):
+        bag.fail_over_no_more()
     noticed(state, bag)
 
 
@@ -117,14 +118,6 @@ def _sort_anew(bag: Bag) -> None:
     if was_plain and bag.classify is not None:  # until now numbers went out one after the other
         waiting.add_range(bag.next, bag.mark)
         bag.next = bag.mark
-    for task in waiting:
-        bag.free(task)
-
-
-def _fail_over_no_more(bag: Bag) -> None:
-    """Tasks that wait for a last chance have it anywhere: there is no other place for it now."""
-    waiting, bag.rescue = bag.rescue, BitMap()
-    bag.rescued.clear()
     for task in waiting:
         bag.free(task)
 

@@ -12,7 +12,7 @@ import math
 
 from msgspec.structs import replace
 
-from covey.core import demand, pilots, sites, suiting
+from covey.core import demand, pilots, preferring, sites, suiting, turns
 from covey.core.actions import (
     CancelJobs,
     Done,
@@ -58,9 +58,11 @@ def provide(turn: Turn, *, fewer: bool = False) -> None:
         return
     looks = len(state.pilots) + len(state.jobs) + len(state.bags) * len(state.sites)
     state.provide_at = turn.now + max(0, looks - FEW_LOOKS) / LOOKS
+    demand.notice(state, turn.now)
     found = demand.rows(state, turn.now)
     if not found and not state.jobs:
         return
+    suiting.shorten(state, turn.now, found)
     allowed = suiting.allowed(state, turn.now, found)
     lives = Lives(found)
     supply = demand.supplies(state, turn.now, lives)
@@ -68,6 +70,7 @@ def provide(turn: Turn, *, fewer: bool = False) -> None:
     _start_missing(turn, found, allowed, supply)
     if fewer:
         _take_back_all(turn, supply, lives)
+        _make_place(turn, found, allowed)
 
 
 def _take_back_all(turn: Turn, supply: dict[Shape, Supply], lives: Lives) -> None:
@@ -95,10 +98,7 @@ class Rooms:
             if (room := sites.room(state, now, site)) > 0:
                 self.free[name] = room
         self.late = {shape.site for shape, one in supply.items() if one.slow}
-        self.idle: dict[str, int] = {}
-        for id_ in state.hungry:
-            name = state.pilots[id_].record.site
-            self.idle[name] = self.idle.get(name, 0) + 1
+        self.idle = suiting.idle_at(state)
 
     def of(self, name: str, owner: str) -> int:
         key = (name, owner)
@@ -118,11 +118,28 @@ def _start_missing(
     if not short:
         return
     rooms = Rooms(turn.state, turn.now, supply)
-    for row in short:
+    for row in _first_served(turn.state, turn.now, short):
         if row.missing > 0:
             _share_out(turn, row, row.missing, rooms, allowed, every=True)
         if row.late > 0:
             _share_out(turn, row, row.late, rooms, allowed, every=False)
+
+
+def _first_served(state: State, now: float, short: list[Row]) -> list[Row]:
+    """Those have the first choice of all the room whom any site's owners prefer, then owners of
+    whom the least is there, then those who were served longest ago."""
+    names = [name for name, site in state.sites.items() if site.record.spec.preference]
+    worths = [preferring.worth(state, now, name) for name in names]
+    if not worths and len({row.bag.spec.owner for row in short}) == 1:
+        return short
+    held = turns.held(state, now)
+
+    def key(row: Row) -> tuple[float, int, float]:
+        owner = row.bag.spec.owner
+        worth = max((one.get(row.bag.id, 0.0) for one in worths), default=0.0)
+        return -worth, held[owner], state.asked_for.get(owner, 0.0)
+
+    return sorted(short, key=key)
 
 
 class _Able:
@@ -140,6 +157,7 @@ def _share_out(
     site, or of those only that do not keep us waiting."""
     able = _able(turn.state, row, rooms, allowed, every)
     able.sort(key=lambda one: (-one.slots, one.spec.name))
+    owner = row.bag.spec.owner
     places = tasks / max(1.0, row.in_time)
     whole = float(sum(one.slots for one in able))
     for one in able:
@@ -150,8 +168,8 @@ def _share_out(
         whole -= one.slots
         count = min(one.room, max(1, math.ceil(wanted / spec.slots - 1e-9)))
         slots = _slots(spec, row, taken, wanted) if count == 1 else spec.slots
-        _submit(turn, turn.state.sites[spec.name], count, slots, row)
-        rooms.use(spec.name, row.bag.spec.owner, count)
+        _submit(turn, turn.state.sites[spec.name], count, slots, owner, row)
+        rooms.use(spec.name, owner, count)
         places -= count * (slots // taken)
 
 
@@ -174,7 +192,7 @@ def _slots(spec: SiteSpec, row: Row, taken: int, wanted: float) -> int:
     if spec.driver == sites.LOCAL or spec.options.get("whole_nodes"):
         return spec.slots
     slots = min(spec.slots, max(taken, -(-math.ceil(wanted - 1e-9) // taken) * taken))
-    return slots if weight(row.need, Size(spec, row, slots)) else spec.slots
+    return slots if weight(row.need, Size(spec, row.need, slots)) else spec.slots
 
 
 def _wall(spec: SiteSpec, row: Row | None) -> float:
@@ -187,13 +205,14 @@ def _wall(spec: SiteSpec, row: Row | None) -> float:
 
 
 def _submit(
-    turn: Turn, site: Site, count: int, slots: int, row: Row | None = None
+    turn: Turn, site: Site, count: int, slots: int, owner: str, row: Row | None = None
 ) -> tuple[JobId, ...]:
-    """Without a row: for somebody to see."""
+    """Without a row: for the owner to see."""
     state, spec = turn.state, site.record.spec
     state.next_job += 1
+    state.asked_for[owner] = turn.now
     stem = f"{state.epoch}-{state.next_job}"
-    size = Size(spec, row, slots)
+    size = Size(spec, row.need if row is not None else None, slots)
     made = []
     for number in range(count):
         record = JobRecord(
@@ -206,7 +225,7 @@ def _submit(
             disk_mb=size.disk_mb,
             gpus=size.gpus,
             trial=row is None,
-            wanted_by=row.bag.spec.owner if row is not None else "",
+            wanted_by=owner,
         )
         state.jobs[record.id] = Job(record, turn.now)
         site.jobs[record.id] = None
@@ -225,14 +244,14 @@ def start(turn: Turn, ids: tuple[JobId, ...]) -> None:
         turn.actions.append(SubmitPilots(tuple(job.record for job in jobs)))
 
 
-def try_out(turn: Turn, request: RequestId, name: str) -> None:
+def try_out(turn: Turn, request: RequestId, name: str, owner: str) -> None:
     """One pilot, for somebody who wants to see whether that works."""
     site = turn.state.sites.get(name)
     if site is None or site.record.removed:
         turn.refuse(request, Problem.NOT_FOUND, f"there is no site {name}")
         return
     spec = site.record.spec  # as large as any: a small one may start where those do not
-    (id_,) = _submit(turn, site, 1, spec.slots)
+    (id_,) = _submit(turn, site, 1, spec.slots, owner)
     turn.when_durable(Replying(request, Tried(id_)))
 
 
@@ -256,7 +275,7 @@ def _take_back(turn: Turn, site: Site, spare: dict[Shape, float], lives: Lives) 
     state = turn.state
     waiting = [job for id_ in site.jobs if not (job := state.jobs[id_]).running]
     again = [job for job in waiting if 0.0 < job.cancelled <= turn.now - CANCEL_AGAIN]
-    surplus = _surplus(site, waiting, spare, lives)
+    surplus = _surplus(state, site, waiting, spare, lives)
     if not surplus:
         site.surplus_since = math.inf
     site.surplus_since = min(site.surplus_since, turn.now if surplus else math.inf)
@@ -267,18 +286,38 @@ def _take_back(turn: Turn, site: Site, spare: dict[Shape, float], lives: Lives) 
         cancel(turn, site.record.spec.name, (again + surplus)[:MOST_CANCELS])
 
 
-def _surplus(site: Site, waiting: list[Job], spare: dict[Shape, float], lives: Lives) -> list[Job]:
+def _surplus(
+    state: State, site: Site, waiting: list[Job], spare: dict[Shape, float], lives: Lives
+) -> list[Job]:
     if site.record.status is SiteStatus.DRAINING:
         return [job for job in waiting if not job.cancelled]
     found = []
     for job in reversed(waiting) if spare else ():
         if job.cancelled or job.record.trial:
             continue
-        shape = demand.shape_of(job, lives)
+        shape = demand.shape_of(state, job, lives)
         if spare.get(shape, 0.0) >= shape.slots - 1e-6:
             spare[shape] -= shape.slots
             found.append(job)
     return found
+
+
+def _make_place(turn: Turn, found: list[Row], allowed: Allowed) -> None:
+    """For owners who have nothing, where others have everything."""
+    state = turn.state
+    for row in turns.without(state, turn.now, found):
+        for name, site in state.sites.items():
+            may = allowed[row.bag.id, row.rescue].get(name) and suiting.fits(row, site.record.spec)
+            one = turns.who_goes(state, turn.now, site, row) if may else None
+            if isinstance(one, Job):
+                cancel(turn, name, [one])
+                break
+            if one is not None:
+                one.until = turn.now
+                state.signalled[one.record.id] = None
+                words = f"for tasks of {row.bag.spec.owner}, at {name}"
+                turn.note(Note("pilot makes place", pilot=one.record.id, detail=words))
+                break
 
 
 def cancel(turn: Turn, site: str, jobs: list[Job]) -> None:

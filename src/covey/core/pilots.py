@@ -92,7 +92,7 @@ def enrol(turn: Turn, event: PilotEnrolled) -> None:
         gpus=enrol_.gpus,
         machine=machine,
         boot=enrol_.boot,
-        owner=event.owner,
+        owner=event.owner or sites.owner_of(state, JobId(enrol_.job)),
     )
     if known is None:
         job = state.jobs.get(record.job)

@@ -202,15 +202,7 @@ class Compiled:
         return tuple(k for k, name in enumerate(names) if name.lower() in looked or "*" in looked)
 
     def _looks(self, names: Sequence[str]) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {}
-        for name in names:
-            for path in needs(as_node(self.ad[name]), self.ad)[0] if name in self.texts else ():
-                role, _, attribute = path.partition(".")
-                if not attribute and role not in _ROLES:
-                    role, attribute = "bag", role
-                role = "bag" if role == "bot" else role
-                found.setdefault(role, set()).add(attribute.partition(".")[0] or "*")
-        return found
+        return looks_of(self.ad, [name for name in names if name in self.texts])
 
     def _mentioned(self) -> frozenset[str]:
         """What it may see of a replica."""
@@ -224,6 +216,20 @@ class Compiled:
     def _calls(self, names: Sequence[str]) -> set[str]:
         there = [name for name in names if name in self.texts]
         return {call for name in there for call in needs(as_node(self.ad[name]), self.ad)[1]}
+
+
+def looks_of(ad: Ad, names: Sequence[str]) -> dict[str, set[str]]:
+    """At what those expressions of a bag's ad look, by role, all in small letters; "*": at all of
+    it."""
+    found: dict[str, set[str]] = {}
+    for name in names:
+        for path in needs(as_node(ad[name]), ad)[0]:
+            role, _, attribute = path.partition(".")
+            if not attribute and role not in _ROLES:
+                role, attribute = "bag", role
+            role = "bag" if role == "bot" else role
+            found.setdefault(role, set()).add(attribute.partition(".")[0] or "*")
+    return found
 
 
 def parsed(name: str, text: str) -> Expression:

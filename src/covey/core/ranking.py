@@ -2,7 +2,8 @@
 
 Between one owner's bags `Rank` decides, then age. Ranks of different owners are never compared: an
 owner's bags have the places in the order of age that they have together, the best ranked in the
-first. Whose turn it is between owners, and what a site prefers, will come before that.
+first. What a site's owners prefer comes before all that (`preferring`); whose turn it is between
+owners will come in between.
 
 An owner's order on a pilot is kept until something changes that its policies look at.
 """
@@ -11,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from operator import itemgetter
 
-from covey.core import matching
+from covey.core import matching, preferring
 from covey.core.fitting import admits
 from covey.core.model import BagId, BagStatus
 from covey.core.state import Bag, Candidate, Face, Pilot, Placed, State
@@ -23,6 +24,12 @@ _RANK = itemgetter(0)
 def candidates(state: State, now: float, pilot: Pilot) -> Iterator[Candidate]:
     """The best first; of some no task may be there to send, or to send there. Whether a bag may
     go is asked when its turn comes."""
+    found = _by_owners(state, now, pilot)
+    worth = preferring.worth(state, now, pilot.record.site)
+    return iter(sorted(found, key=lambda one: -worth.get(one.bag.id, 0.0))) if worth else found
+
+
+def _by_owners(state: State, now: float, pilot: Pilot) -> Iterator[Candidate]:
     if state.policies != state.scene.policies:
         matching.set_scene(state, now)
     if not state.scene.asking:

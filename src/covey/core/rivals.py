@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from covey.core import matching
+from covey.core import matching, preferring
 from covey.core.findings import Rival
 from covey.core.fitting import admits
 from covey.core.looking import View, cases
@@ -30,7 +30,8 @@ def _order(state: State, now: float, pilot: Pilot, ours: Bag) -> list[Candidate]
             ranks = _ranks(state, now, pilot, bag)
         if ranks or bag is ours:
             found.append(Candidate(bag, max(ranks or [0.0])))
-    return list(_in_turn(found))
+    worth = preferring.decided(state, pilot.record.site)
+    return sorted(_in_turn(found), key=lambda one: -worth.get(one.bag.id, 0.0))
 
 
 def _in_turn(found: list[Candidate]) -> Iterator[Candidate]:

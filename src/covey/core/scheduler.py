@@ -218,8 +218,8 @@ def _place(turn: Turn, event: Placing) -> None:
         case SiteRemoved():
             sites.remove(turn, event)
             overlay.tick(turn)
-        case SiteTried(request, site):
-            overlay.try_out(turn, request, site)
+        case SiteTried(request, site, owner):
+            overlay.try_out(turn, request, site, owner)
         case TrialEnded(request, job):
             overlay.end_trial(turn, request, job)
 

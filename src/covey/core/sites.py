@@ -12,9 +12,12 @@ the last failure delivers an end, or has stayed for `PROVEN_SECONDS`, all is wel
 from msgspec.structs import replace
 
 from covey.core.actions import DefineSites, Done, ForgetSite, Note, Problem, SaveSite
+from covey.core.errors import InvalidBag
 from covey.core.events import SiteRemoved, SiteSaved, SiteStatusRequested
+from covey.core.fitting import last_resorts
 from covey.core.following import Replying
 from covey.core.model import JobId, SiteRecord, SiteSpec, SiteStatus
+from covey.core.policies import parsed
 from covey.core.state import Job, Site, State
 from covey.core.turn import Turn
 
@@ -65,8 +68,13 @@ def _put(state: State, record: SiteRecord) -> None:
 
 
 def _guard(state: State) -> None:
-    specs = (site.record.spec for site in state.sites.values())
+    specs = [site.record.spec for site in state.sites.values()]
     state.guarded = {spec.name: spec for spec in specs if spec.users or spec.failover}
+    going = {name for name, site in state.sites.items() if site.record.removed}
+    state.reserves = tuple(one.name for one in specs if one.failover and one.name not in going)
+    for bag in state.bags.values():
+        if bag.rescued and not last_resorts(state, bag):
+            bag.fail_over_no_more()
 
 
 def define(turn: Turn) -> None:
@@ -109,7 +117,13 @@ def spec_problem(spec: SiteSpec) -> str:
         **{name: getattr(spec, name) for name in _NOT_NEGATIVE},
     }
     wrong = [name for name, value in numbers.items() if not 0 <= value < 2**53]
-    return f"{wrong[0]} cannot be {getattr(spec, wrong[0])}" if wrong else ""
+    if wrong:
+        return f"{wrong[0]} cannot be {getattr(spec, wrong[0])}"
+    try:
+        parsed("preference", spec.preference or "0")
+    except InvalidBag as error:
+        return str(error)
+    return ""
 
 
 _NOT_NEGATIVE = (
@@ -150,6 +164,7 @@ def remove(turn: Turn, event: SiteRemoved) -> None:
         turn.refuse(event.request, Problem.INVALID, words)
         return
     site.record = replace(site.record, status=SiteStatus.DRAINING, removed=True)
+    _guard(turn.state)
     turn.note(Note("site removed", detail=event.site))
     turn.write(SaveSite(site.record), Replying(event.request, Done(1)))
 
@@ -205,6 +220,16 @@ def _is_unproven(state: State, job: Job, now: float) -> bool:
         return False
     pilot = state.pilots.get(job.pilot) if job.pilot is not None else None
     return job.pilot is None or (pilot is not None and now - pilot.record.enrolled < PROVEN_SECONDS)
+
+
+def owner_of(state: State, id_: JobId) -> str:
+    """Whose tasks the job's pilot runs; nobody's name: anybody's. Only where each task is walled in
+    are a pilot's tasks those of several owners."""
+    job = state.jobs.get(id_)
+    site = state.sites.get(job.record.site) if job is not None else None
+    if job is None or (site is not None and site.record.spec.shared):
+        return ""
+    return job.record.wanted_by
 
 
 # -- rest -----------------------------------------------------------------------------------

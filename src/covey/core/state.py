@@ -14,7 +14,7 @@ from typing import TypeAlias
 from msgspec import Struct, field
 from pyroaring import BitMap
 
-from covey.classad import Ad
+from covey.classad import Ad, Policy
 from covey.core import calls
 from covey.core.actions import SavePilotStatus
 from covey.core.classes import Classify
@@ -98,12 +98,19 @@ class Suits(Struct, eq=False):
     sites: dict[str, bool] = field(default_factory=dict)
 
 
-class Tally(Struct):
-    """How tasks of one bag fare on one host."""
+class Rest(Struct):
+    """How tasks of one bag fare on a pilot, since one was last done well there."""
+
+    failures: int = 0
+    times: int = 0  # that it has rested
+    until: float = 0.0
+
+
+class Tally(Rest):
+    """How they fare on one host."""
 
     done: int = 0
-    row: int = 0  # failures since the last success there
-    since: float = 0.0  # when the first of these was
+    since: float = 0.0  # when the first of these failures was
     rate: float = 0.0  # part of them that fail, lately
     weight: int = 0  # ends that this is known from
 
@@ -240,6 +247,18 @@ class Bag(Struct, eq=False):
         else:
             self.ready[self.class_of(task)].add(task)
 
+    @property
+    def grown(self) -> bool:
+        """Whether some of its tasks have more time than their class."""
+        return bool(self.overtimes or self.raised)
+
+    def fail_over_no_more(self) -> None:
+        """Tasks that wait for a last chance have it anywhere: no other place is left for it."""
+        waiting, self.rescue = self.rescue, BitMap()
+        self.rescued.clear()
+        for task in waiting:
+            self.free(task)
+
     def hold(self, task: int) -> None:
         """This task must not go out, whether it was to or not."""
         self.parked.discard(task)
@@ -280,14 +299,6 @@ class Waiting(Struct):
     number: int
     since: float
     after: int
-
-
-class Rest(Struct):
-    """How a pilot fares with the tasks of one bag, since it last did one well."""
-
-    failures: int = 0
-    times: int = 0  # that it has rested
-    until: float = 0.0
 
 
 Value: TypeAlias = bool | int | float | str
@@ -456,6 +467,17 @@ class Job(Struct, eq=False):
     vanished: str = ""  # its site lists it no longer, but its pilot was heard
 
 
+class Preference(Struct, eq=False):
+    """What a site's owners prefer, ready to be asked, and what it said when it last was."""
+
+    text: str
+    policy: Policy
+    looks: dict[str, frozenset[str]]  # at what, by role
+    worth: dict[BagId, float] = field(default_factory=dict)
+    comings: int = -1
+    at: float = 0.0
+
+
 class Site(Struct, eq=False):
     """`ramp`: how many jobs may wait there now. `failures` in a row, since any of its pilots did
     some good; it rests until then."""
@@ -469,6 +491,7 @@ class Site(Struct, eq=False):
     rests_until: float = 0.0
     unanswered: str = ""  # why nothing can be had of it
     surplus_since: float = math.inf
+    preference: Preference | None = None
 
 
 class State:
@@ -496,6 +519,8 @@ class State:
         self.unsaved: dict[str, None] = {}  # hosts whose history has changed since
         self.sites: dict[str, Site] = {}
         self.guarded: dict[str, SiteSpec] = {}  # those that are not for every task
+        self.asked_for: dict[str, float] = {}  # owner -> when pilots were last asked for
+        self.reserves: tuple[str, ...] = ()  # … but for those that failed elsewhere
         self.defined = 0  # grows when sites come, go or change
         self.provide_at = 0.0  # how many pilots where is not asked again before, but for ticks
         self.site_histories: dict[str, History] = {}  # of all hosts of a site, taken together

@@ -2,20 +2,24 @@
 
 A site is out where its users or the bag's policy say so: `GridPolicy`, or requirements that are
 false whatever host it would be. What depends on a host is not known before there is a pilot; then
-it counts as yes. A fail-over site has only tasks that failed everywhere else, and these go to the
-sites alone that their bag names for that.
+it counts as yes. A fail-over site has only tasks that failed everywhere else, and these go to such
+sites alone (`fitting.last_resorts`).
 """
 
+import math
+from collections import Counter
 from itertools import islice
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from covey.classad import ERROR, Ad
 from covey.core import matching
 from covey.core.demand import Row
-from covey.core.fitting import weight
-from covey.core.model import SiteSpec
+from covey.core.fitting import last_resorts, weight
+from covey.core.model import Need, SiteSpec, SiteStatus
 from covey.core.policies import GRID
-from covey.core.sites import LOCAL
+from covey.core.sites import LOCAL, MANUAL
 from covey.core.state import Bag, State, Suits
 
 START_SECONDS = 30.0  # that a pilot takes before its first task, or less
@@ -36,7 +40,7 @@ def allowed(state: State, now: float, rows: list[Row]) -> Allowed:
         if key in found:
             continue
         if row.rescue:
-            named = bag.policy.spec.failover_sites
+            named = last_resorts(state, bag)
             found[key] = {name: name in named for name in state.sites}
         else:
             found[key] = everywhere if bag.policy.anywhere else suits(state, now, bag)
@@ -47,24 +51,54 @@ def allowed(state: State, now: float, rows: list[Row]) -> Allowed:
     return found
 
 
+def shorten(state: State, now: float, rows: list[Row]) -> None:
+    """Tasks that took too long have more time, but no more than a pilot can have anywhere."""
+    for row in rows:
+        if row.grown:
+            most = longest_life(state, now, row.bag, row.kind)
+            if most and row.need.limit_seconds > most:
+                row.need = replace(row.need, limit_seconds=most)
+
+
+def longest_life(state: State, now: float, bag: Bag, kind: int) -> float:
+    """Seconds that a pilot for such a task may have, at the site that gives most; 0: at none."""
+    need, found = replace(bag.needs[kind], limit_seconds=0.0), 0.0
+    wanted = suits(state, now, bag) if not bag.policy.anywhere else {}
+    for name, site in state.sites.items():
+        spec = site.record.spec
+        lets_in = not spec.failover and (not spec.users or bag.spec.owner in spec.users)
+        starts = spec.driver != MANUAL and site.record.status is SiteStatus.ON
+        if lets_in and starts and wanted.get(name, True) and holds(need, spec):
+            most = spec.wall_seconds or math.inf
+            found = max(found, most - min(START_SECONDS, most / 11.0) if most < math.inf else most)
+    return found
+
+
 def fits(row: Row, spec: SiteSpec) -> int:
     """How many slots of a pilot there a task takes; 0 if it cannot run there."""
-    if spec.wall_seconds and spec.wall_seconds < row.life + min(START_SECONDS, 0.1 * row.life):
-        return 0
-    return weight(row.need, Size(spec, row, spec.slots))
+    return weight(row.need, Size(spec, row.need, spec.slots)) if _lasts(spec, row.life) else 0
+
+
+def holds(need: Need, spec: SiteSpec) -> bool:
+    """Whether a task of that need can run there."""
+    return _lasts(spec, need.limit_seconds) and weight(need, Size(spec, need, spec.slots)) > 0
+
+
+def _lasts(spec: SiteSpec, life: float) -> bool:
+    return not spec.wall_seconds or spec.wall_seconds >= life + min(START_SECONDS, 0.1 * life)
 
 
 class Size:
     """A pilot of a site, with some of the slots that it could have. What a machine of our own has
     besides slots is not known before a pilot is there."""
 
-    def __init__(self, spec: SiteSpec, row: Row | None, slots: int) -> None:
+    def __init__(self, spec: SiteSpec, need: Need | None, slots: int) -> None:
         self.slots = slots
         self.memory_mb = -(-spec.memory_mb * slots // spec.slots)
         self.disk_mb = -(-spec.disk_mb * slots // spec.slots)
         self.gpus = -(-spec.gpus * slots // spec.slots)
-        if spec.driver == LOCAL and not spec.gpus and row is not None:
-            self.gpus = row.need.gpus
+        if spec.driver == LOCAL and not spec.gpus and need is not None:
+            self.gpus = need.gpus
 
 
 def _lets_in(state: State, site: str, row: Row) -> bool:
@@ -109,10 +143,17 @@ def _wants(state: State, now: float, bag: Bag, site: str) -> bool:
     )
 
 
-def is_shunned(state: State, row: Row, site: str, idle: dict[str, int]) -> bool:
+def idle_at(state: State) -> Counter[tuple[str, str]]:
+    """Pilots that wait for tasks, by site and owner."""
+    records = (state.pilots[id_].record for id_ in state.hungry)
+    return Counter((one.site, one.owner) for one in records)
+
+
+def is_shunned(state: State, row: Row, site: str, idle: Counter[tuple[str, str]]) -> bool:
     """Whether pilots stand idle there that have been offered these tasks, and nobody there runs
     any of the bag: more of them would stand there, too."""
-    if not row.offered or idle.get(site, 0) < ENOUGH_IDLE:
+    idle_there = idle[site, ""] + (idle[site, owner] if (owner := row.bag.spec.owner) else 0)
+    if not row.offered or idle_there < ENOUGH_IDLE:
         return False
     for attempts in islice(row.bag.live.values(), MOST_LOOKED_AT):
         if any(state.pilots[one.pilot].record.site == site for one in attempts):

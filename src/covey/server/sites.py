@@ -110,8 +110,8 @@ class SiteCalls:
 
     async def test(self, request: Request) -> TrialView:
         """One pilot, whatever the demand. It serves like any other, until it is taken back."""
-        name = request.path_params["site"]
-        tried = await self._asking.ask(lambda id_: SiteTried(id_, name))
+        name, owner = request.path_params["site"], caller_of(request).owner
+        tried = await self._asking.ask(lambda id_: SiteTried(id_, name, owner))
         assert isinstance(tried, Tried)
         return self._trial(name, tried.job)
 

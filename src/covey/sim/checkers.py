@@ -65,7 +65,7 @@ class Judge:
             if known is sending and notes is not None:
                 self._police.sent(sending, task.values)
                 need = needs_of(notes.spec)[task.need]
-                self._supervisor.sent(sending, need.limit_seconds)
+                self._supervisor.sent(sending, task.limit_seconds or need.limit_seconds)
                 self._ledger.sent.setdefault(named, []).append(sending)
 
     def restarted(self) -> None:
@@ -224,6 +224,7 @@ class Judge:
             and not self._out_of_reach(other.sending, other.host, run.sending.at)
         ]
         last = any(one.policy.failover_sites for one in self._ledger.bags[bag].rulings)
+        last |= self._supervisor.has_reserves()
         overtimes = failures.count(TIMEOUT)
         others = len(failures) - overtimes
         most, most_overtimes = spec.retries + 1 + last, _overtimes(spec) + 1 + last

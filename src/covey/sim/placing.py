@@ -13,6 +13,14 @@ from msgspec.structs import replace
 from covey.core.model import SiteSpec, SiteStatus
 from covey.sim.places import SITES
 
+PREFERENCES = (
+    "",
+    "",
+    'User.Name == "owner-1"',
+    'member(Bag.Owner, {"owner-0", "owner-2"}) ? 10 : Bag.Age / 1000',
+    "-Bag.JobsLeft",
+    "error",
+)
 KINDS = ("sound", "sound", "sound", "broken", "mute", "slow")
 
 
@@ -67,8 +75,14 @@ def draw(seed: int, calm_at: float, cores: int) -> Grounds:
     if random.random() < 0.25:  # a queue that can be flooded
         specs[names[1]] = SiteSpec(name=names[1], driver="virtual", running=0, queued=0, ramp=400)
         natures[names[1]] = Nature(capacity=2)
+    _say_whose(Random(f"{seed}/whose"), specs)
     added = {name for name in names if random.random() < 0.4}
     deeds = [deed for name in names for deed in _deeds(random, specs[name], name in added, calm_at)]
+    for name, spec in specs.items():
+        if spec.failover:  # whoever waits for a last chance there would wait for ever
+            natures[name] = replace(natures[name], kind="sound", wait=(0.2, 5.0))
+            specs[name] = replace(spec, slots=max(spec.slots, cores), wall_seconds=0.0)
+    deeds = [deed for deed in deeds if not specs[deed.site].failover]
     return Grounds(
         natures=natures,
         sites=tuple(specs[name] for name in names if name not in added),
@@ -76,6 +90,13 @@ def draw(seed: int, calm_at: float, cores: int) -> Grounds:
         deeds=tuple(sorted(deeds, key=lambda one: one.at)),
         placed=placed,
     )
+
+
+def _say_whose(random: Random, specs: dict[str, SiteSpec]) -> None:
+    """Whose tasks pilots run, and who goes first."""
+    for name, spec in specs.items():
+        shared, preference = random.random() < 0.4, random.choice(PREFERENCES)
+        specs[name] = replace(spec, shared=shared, preference=preference)
 
 
 def _nature(random: Random) -> Nature:

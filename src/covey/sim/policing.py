@@ -117,6 +117,7 @@ class Police:
             return False
         site = sending.life.place.site
         failover = any(site in one.failover_sites for one in policies)
+        failover |= self._supervisor.is_reserve(site)
         if not (failover and self._has_failed(sending.task)):
             raise Violation(f"{sending}, where {policies} does not let it run")
         return True
@@ -199,17 +200,17 @@ class Police:
             life is not sending.life
             and life.name not in bad
             and (life.place.host, notes.spec.owner) not in self._bans
-            and self._is_there(life, sending.at)
+            and self._is_there(life, notes.spec.owner, sending.at)
             and _surely_lets(notes, life)
             for life in self._ledger.lives.values()
         )
 
-    def _is_there(self, life: HostLife, now: float) -> bool:
-        """Surely it is known to the server as a pilot that anybody may use."""
+    def _is_there(self, life: HostLife, owner: str, now: float) -> bool:
+        """Surely it is known to the server as a pilot that this owner may use."""
         last = life.contacts[-1] if life.contacts else 0.0
         known = last > max(self._ledger.restarts[-1], life.dropped)
         here = known and now - last < self._settings.lease_seconds and _is_large(life)
-        return here and self._supervisor.is_open(life, now)
+        return here and self._supervisor.is_open(life, owner)
 
     def _note_passed(self, sending: Sending, notes: BagNotes) -> None:
         """Whoever was banned, and stands idle, must be tried before long."""
@@ -219,7 +220,9 @@ class Police:
                 continue
             lives = [one for one in self._ledger.lives.values() if one.place.host == host]
             alive = [one for one in lives if not one.died]
-            ready = [one for one in alive if self._is_there(one, now) and _surely_lets(notes, one)]
+            ready = [
+                one for one in alive if self._is_there(one, owner, now) and _surely_lets(notes, one)
+            ]
             idle = all(now - one.idle_since > TRY_SECONDS for one in alive)
             # With one that died there and that is still waited for, it is being tried.
             tried = any(one.life.place.host == host for one in self._ledger.live.values())
@@ -253,17 +256,15 @@ class Police:
     def calm(self, now: float, since: float) -> None:
         """Nobody waits for long for whom somebody waits."""
         bound = WAIT_SECONDS + self._settings.adopt_seconds
-        idle = [
-            life
-            for life in self._ledger.lives.values()
-            if now - life.idle_since > TRY_SECONDS and self._is_there(life, now)
-        ]
+        idle = [life for life in self._ledger.lives.values() if now - life.idle_since > TRY_SECONDS]
         for bag, notes in self._ledger.bags.items() if idle else ():
             waited = now - max(notes.touched, since)
-            if notes.status != "running" or waited < bound or notes.policy.failover_sites:
+            last_chances = notes.policy.failover_sites or self._supervisor.has_reserves()
+            if notes.status != "running" or waited < bound or last_chances:
                 continue
             for life in idle:
-                sound = _surely_lets(notes, life) and self._is_sound(life, now)
+                there = self._is_there(life, notes.spec.owner, now)
+                sound = there and _surely_lets(notes, life) and self._is_sound(life, now)
                 if sound and self._waits(bag, notes):
                     words = f"nothing of it was sent for {waited:.0f} s, while {life.name} is idle"
                     raise Violation(f"tasks of bag {bag} wait: {words}")

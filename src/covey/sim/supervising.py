@@ -196,21 +196,34 @@ class Supervisor:
         if specs and all(spec.users and owner not in spec.users for spec in specs):
             raise Violation(f"{sending} is {owner}'s, for whom {place} is not")
         job = self._jobs.get(JobId(sending.life.job))
+        whose = job.record.wanted_by if job is not None else owner
+        if whose != owner and specs and not any(spec.shared for spec in specs):
+            raise Violation(f"{sending} is {owner}'s, and its pilot is there for {whose}")
         if job is None or not job.record.wall_seconds or not limit or not sending.life.contacts:
             return
         until = sending.life.contacts[0] + job.record.wall_seconds
         if sending.decided + limit > until + 1.0:
             raise Violation(f"{sending} may take {limit:.0f} s, and its pilot ends at {until:.0f}")
 
-    def is_open(self, life: HostLife, now: float) -> bool:
-        """Surely anybody's task may run there, and its pilot has time for it."""
+    def is_open(self, life: HostLife, owner: str) -> bool:
+        """Surely the owner's tasks may run there, and its pilot has time for them."""
         ward, job = self._wards.get(life.place.site), self._jobs.get(JobId(life.job))
         if ward is not None and any(one.spec.users or one.spec.failover for one in ward.rules):
+            return False
+        if job is not None and job.record.wanted_by != owner:
             return False
         record = self.records.get(life.place.site)
         if record is not None and record.status is SiteStatus.DRAINING:
             return False
         return job is None or not job.record.wall_seconds
+
+    def is_reserve(self, site: str) -> bool:
+        """Whether tasks that failed elsewhere may have gone there for that."""
+        ward = self._wards.get(site)
+        return ward is not None and any(one.spec.failover for one in ward.rules)
+
+    def has_reserves(self) -> bool:
+        return any(map(self.is_reserve, self._wards))
 
     # -- what is asked ---------------------------------------------------------------------
 
@@ -249,7 +262,7 @@ class Supervisor:
             if notes.spec.owner == owner
             for policy in notes.in_force(now - SLACK_SECONDS, now)
         ]
-        if not any(_may_place(policy, name) for policy in policies):
+        if not self.is_reserve(name) and not any(_may_place(policy, name) for policy in policies):
             raise Violation(f"jobs at {name} are asked for, where {owner} has no bag: {policies}")
 
     def _check_limits(self, name: str, ward: _Ward, more: int, now: float) -> None:

@@ -32,7 +32,7 @@ class Worker:
 
 
 def a_worker(table: Table, name: str, slots: int = 1) -> Worker:
-    return Worker(table.enrol(slots, f"{name}-pilot"))
+    return Worker(table.enrol(slots, f"{name}-pilot", host=name))
 
 
 def spoil(worker: Worker, times: int = SUSPICIOUS) -> None:
@@ -85,6 +85,37 @@ def test_when_it_fails_everywhere_nobody_rests() -> None:
         spoil(one, 1)
         spoil(other, 1)
     assert table.scheduler.state.bags[BagId(bag)].status is BagStatus.PAUSED
+
+
+def test_pilots_of_one_host_rest_together() -> None:
+    """Nine of them on a host that fails everything would otherwise spoil three tasks each."""
+    table = Table()
+    table.submit(spec(99, retries=9, breaker=0))
+    bad = [Worker(table.enrol(1, f"bad-pilot-{number}", host="bad")) for number in range(9)]
+    good = Worker(table.enrol(1, "good-pilot", host="good"))
+    assert good.gets() == 1
+    for worker in bad[:SUSPICIOUS]:
+        spoil(worker, 1)
+    assert [worker.gets() for worker in bad] == [0] * 9
+    table.later(FIRST_REST)
+    assert sum(worker.gets() for worker in bad) == 1, "one is tried"
+    next(worker for worker in bad if worker.held).ends()
+    assert sum(worker.gets() for worker in bad) == 9, "and they are as good as new"
+
+
+def test_one_pilot_that_fails_rests_though_others_there_do_well() -> None:
+    table = Table()
+    table.submit(spec(99, retries=9))
+    bad = Worker(table.enrol(1, "bad-pilot", host="host"))
+    good = Worker(table.enrol(1, "good-pilot", host="host"))
+    for _ in range(SUSPICIOUS):
+        spoil(bad, 1)
+        assert good.gets() == 1
+        good.ends()
+    assert bad.gets() == 0
+    assert good.gets() == 1
+    table.later(FIRST_REST)
+    assert bad.gets() == 1, "what others do there does not keep it from being tried"
 
 
 def test_another_bag_is_not_concerned() -> None:

@@ -142,7 +142,7 @@ def test_rests_and_bans_have_an_end() -> None:
     spoil(bad)
     found = ask(table, bag)
     resting = next(reason for reason in found.reasons if reason.kind == "resting")
-    assert resting.hosts == ["host"]
+    assert resting.hosts == ["bad"]
     assert resting.until > table.now
     assert found.able == 1
     assert len(gets(good, 4)) == 4

@@ -1,11 +1,14 @@
 """Tasks that failed too often have a last chance on fail-over sites; those past their deadline,
 another one elsewhere."""
 
+import pytest
+
 from covey.core.actions import Write
-from covey.core.events import PolicyRequested
-from covey.core.model import BagId, PolicySpec, Snapshot
+from covey.core.events import PolicyRequested, SiteRemoved
+from covey.core.model import BagId, Need, PolicySpec, SiteSpec, Snapshot
 from covey.pilot.messages import Answer, End, Held
 from covey.store.memory import MemoryRecord
+from tests.unit.core.placing import Grounds, site
 from tests.unit.core.table import Hand, Table, end, replies, spec
 
 FAILOVER = PolicySpec(only_sites=("near",), failover_sites=("far",))
@@ -125,3 +128,63 @@ def test_failures_beside_one_that_is_stuck_use_up_chances() -> None:
     fail(third)
     assert BagId(bag) not in table.scheduler.state.bags
     assert stuck.sync(0, [late])  # too late for core; the record takes it
+
+
+# -- sites that are there for nothing else ---------------------------------------------------
+
+
+def test_a_site_for_last_chances_needs_not_be_named() -> None:
+    grounds = Grounds(site("near"), site("far", failover=True))
+    bag = grounds.submit(spec(1))
+    [job] = grounds.jobs
+    assert job.site == "near"
+    near = grounds.begin(job, want=0)
+    fail(near)
+    grounds.later(1)
+    [last] = [one for one in grounds.jobs if one.site == "far"]
+    assert gets(near) == []
+    far = grounds.begin(last, want=0)
+    fail(far)
+    assert BagId(bag) not in grounds.scheduler.state.bags
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        PolicySpec(only_sites=("near",)),
+        PolicySpec(avoid_sites=("far",)),
+        PolicySpec(failover_sites=("else",), only_sites=("near",)),
+    ],
+)
+def test_a_policy_decides_against_it(policy: PolicySpec) -> None:
+    grounds = Grounds(site("near"), site("far", failover=True))
+    grounds.submit(spec(1, policy=policy))
+    fail(grounds.begin(grounds.jobs[0], want=0))
+    assert not [one for one in grounds.jobs if one.site == "far"]
+
+
+@pytest.mark.parametrize(
+    "far",
+    [
+        site("far", failover=True, users=("eve",)),
+        site("far", failover=True, memory_mb=10),
+        site("far", failover=True, wall_seconds=20.0),
+    ],
+)
+def test_nobody_waits_for_one_that_cannot_have_them(far: SiteSpec) -> None:
+    grounds = Grounds(site("near"), far)
+    need = Need(memory_mb=100, limit_seconds=30.0)
+    bag = grounds.submit(spec(1, need=need))
+    fail(grounds.begin(grounds.jobs[0], want=0))
+    assert BagId(bag) not in grounds.scheduler.state.bags
+
+
+def test_when_it_is_removed_tasks_have_their_chance_anywhere() -> None:
+    grounds = Grounds(site("near"))
+    grounds.save(site("far", failover=True))
+    grounds.submit(spec(1))
+    near = grounds.begin(grounds.jobs[0], want=0)
+    fail(near)
+    assert gets(near) == []
+    grounds.handle(SiteRemoved(grounds.request(), "far"))
+    assert [one.task for one in gets(near)] == [0]

@@ -290,3 +290,21 @@ def test_a_site_whose_hosts_a_bag_does_not_want_is_not_filled_with_them() -> Non
                 grounds.begin(job)
         grounds.later(4)
     assert 2 <= len(grounds.jobs) <= 4
+
+
+# -- tasks that took too long ------------------------------------------------------------------
+
+
+def test_a_task_that_took_too_long_gets_a_pilot_that_lives_long_enough() -> None:
+    """With three times the limit, on the only site that has the time."""
+    grounds = Grounds(site("short", wall_seconds=200.0))
+    grounds.submit(spec(1, need=Need(limit_seconds=100.0)))
+    hand = grounds.begin(grounds.jobs[0], 0)
+    answer = hand.ask()
+    grounds.save(site("long", wall_seconds=2000.0))
+    hand.sync(1, [end(answer, outcome="timeout")])
+    assert not grounds.scheduler.state.pilots[PilotId(hand.pilot)].attempts
+    grounds.later(1)
+    [fresh] = [job for job in grounds.jobs if job.site == "long"]
+    assert fresh.wall_seconds >= 300.0
+    assert [task.limit_seconds for task in grounds.begin(fresh, 0).ask().tasks] == [300.0]

@@ -1,0 +1,76 @@
+"""Whose turn it is at sites that are full.
+
+A pilot runs the tasks of the owner it was asked for, unless its site is `shared`. So whoever comes
+late finds no room where others have it all. The rule: an owner who has nothing anywhere, and whose
+tasks could run at a site that is full, gets the place of one pilot there, of the owner who has most
+of them: of one that waits, else of one that stands idle or has been there for `TURN_SECONDS`. That
+one takes no more tasks, and leaves when its last has ended. One at a time, at each site.
+
+What share each owner should have is for fair share to say; this only sees to it that nobody has
+nothing.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from covey.core import sites
+from covey.core.demand import Row, is_late
+from covey.core.model import PilotStatus
+from covey.core.state import Job, Pilot, Site, State
+
+TURN_SECONDS = 60.0
+
+
+def held(state: State, now: float) -> Counter[str]:
+    """Jobs that each owner has, running or about to."""
+    found: Counter[str] = Counter()
+    for job in state.jobs.values():
+        late = job.pilot is None and job.record.site in state.sites and is_late(state, job, now)
+        if not job.cancelled and not late:
+            found[job.record.wanted_by] += 1
+    return found
+
+
+def without(state: State, now: float, found: Iterable[Row]) -> Iterator[Row]:
+    """Rows of owners who have nothing, one of each."""
+    seen = {one.record.owner for one in state.pilots.values() if _is_there(one, now)}
+    seen |= held(state, now).keys()
+    for row in found:
+        owner = row.bag.spec.owner
+        if owner not in seen and (row.missing > 0 or row.late > 0):
+            seen.add(owner)
+            yield row
+
+
+def who_goes(state: State, now: float, site: Site, row: Row) -> Job | Pilot | None:
+    """Who makes place for the row's owner there."""
+    spec = site.record.spec
+    ill = site.failures or sites.trouble(site, now)
+    if spec.shared or ill or sites.room(state, now, site):
+        return None
+    jobs = [state.jobs[id_] for id_ in site.jobs if not state.jobs[id_].record.trial]
+    if any(_goes(state, job, now) for job in jobs):
+        return None
+    owners = Counter(job.record.wanted_by for job in jobs)
+    if not owners or not sites.room_of(state, site, row.bag.spec.owner):
+        return None
+    richest = max(owners, key=lambda one: (owners[one], one))
+    theirs = [job for job in jobs if job.record.wanted_by == richest]
+    waiting = [job for job in theirs if not job.running and job.pilot is None]
+    if waiting:
+        return waiting[-1]
+    there = [state.pilots[job.pilot] for job in theirs if job.pilot in state.pilots]
+    ripe = [one for one in there if not one.attempts or now - one.record.enrolled >= TURN_SECONDS]
+    return min(ripe, key=lambda one: len(one.attempts), default=None)
+
+
+def _goes(state: State, job: Job, now: float) -> bool:
+    """Whether it is on its way out."""
+    if job.cancelled:
+        return True
+    pilot = state.pilots.get(job.pilot) if job.pilot is not None else None
+    return pilot is not None and now >= pilot.until
+
+
+def _is_there(pilot: Pilot, now: float) -> bool:
+    return pilot.status is PilotStatus.ACTIVE and now < pilot.until

@@ -1,0 +1,112 @@
+"""A pilot of a site is its owner's, unless the site is shared; nobody has nothing for long."""
+
+from covey.core.model import PilotId
+from covey.core.sites import local_site
+from covey.core.turns import TURN_SECONDS
+from covey.pilot.messages import Answer
+from tests.unit.core.placing import Grounds, asked, site, taken_back
+from tests.unit.core.table import Hand, end, replies, spec
+
+
+def tasks_of(hand: Hand, want: int = 1) -> list[int]:
+    answers = [*replies(hand.sync(want), Answer), *replies(hand.sync(0), Answer)]
+    return [task.bag for answer in answers for task in answer.tasks]
+
+
+def owner_of(grounds: Grounds, hand: Hand) -> str:
+    return grounds.scheduler.state.pilots[PilotId(hand.pilot)].record.owner
+
+
+def test_a_pilot_runs_the_tasks_of_whom_it_was_asked_for() -> None:
+    grounds = Grounds(site())
+    ann = grounds.submit(spec(1, owner="ann"))
+    [job] = grounds.jobs
+    bob = grounds.submit(spec(5, owner="bob"))
+    hand = grounds.begin(job, want=0)
+    assert owner_of(grounds, hand) == "ann"
+    assert tasks_of(hand, 3) == [ann]
+    others = [grounds.begin(one, want=0) for one in grounds.jobs[1:]]
+    assert {owner_of(grounds, one) for one in others} == {"bob"}
+    assert tasks_of(others[0]) == [bob]
+
+
+def test_where_tasks_are_walled_in_it_is_anybodys() -> None:
+    grounds = Grounds(site(shared=True))
+    grounds.submit(spec(1, owner="ann"))
+    [job] = grounds.jobs
+    grounds.submit(spec(1, owner="bob"))
+    assert len(grounds.jobs) == 2
+    hand = grounds.begin(job, want=0)
+    assert owner_of(grounds, hand) == ""
+    assert len(tasks_of(hand, 2)) == 1
+
+
+def test_what_waits_for_one_owner_covers_nothing_of_another() -> None:
+    grounds = Grounds(site())
+    grounds.submit(spec(2, owner="ann"))
+    assert [job.wanted_by for job in asked(grounds.actions)] == ["ann", "ann"]
+    grounds.submit(spec(2, owner="bob"))
+    assert sorted(job.wanted_by for job in grounds.jobs) == ["ann", "ann", "bob", "bob"]
+
+
+def test_of_what_waits_at_a_full_site_one_makes_place() -> None:
+    grounds = Grounds(site(running=3))
+    grounds.submit(spec(9, owner="ann"))
+    grounds.waits(*grounds.jobs)
+    latest = grounds.jobs[-1]
+    grounds.submit(spec(9, owner="bob"))
+    gone = taken_back(grounds.later(2))
+    assert gone == [latest.id], "one is enough, and on its way"
+    grounds.ends(latest)
+    assert sorted(job.wanted_by for job in grounds.jobs) == ["ann", "ann", "bob"]
+    assert not taken_back(grounds.later(5)), "bob has something now"
+
+
+def test_of_what_runs_one_makes_place_when_it_had_its_turn() -> None:
+    grounds = Grounds(local_site(1, 2))
+    grounds.submit(spec(99, owner="ann"))
+    [job] = grounds.jobs
+    hand = grounds.begin(job, want=0)
+    state = grounds.scheduler.state
+    pilot = state.pilots[PilotId(hand.pilot)]
+    assert len(tasks_of(hand, 2)) == 2
+    grounds.submit(spec(99, owner="bob"))
+    for _ in range(int(TURN_SECONDS) - 2):
+        grounds.later(1)
+        hand.sync(0)
+    assert pilot.until > grounds.now, "it is at work, and has not been there for long"
+    for _ in range(4):
+        grounds.later(1)
+        hand.sync(0)
+    assert pilot.until <= grounds.now
+    grounds.ends(job)
+    assert [one.wanted_by for one in grounds.jobs] == ["bob"]
+
+
+def test_one_that_stands_idle_makes_place_at_once() -> None:
+    grounds = Grounds(local_site(1, 1))
+    grounds.submit(spec(1, owner="ann"))
+    [job] = grounds.jobs
+    hand = grounds.begin(job, want=0)
+    [answer] = replies([*hand.sync(1), *hand.sync(0)], Answer)
+    hand.sync(1, [end(answer)])
+    pilot = grounds.scheduler.state.pilots[PilotId(hand.pilot)]
+    assert not pilot.attempts
+    grounds.submit(spec(5, owner="bob"))
+    grounds.later(1)
+    assert pilot.until <= grounds.now
+
+
+def test_nobody_makes_place_where_there_is_room_or_trouble() -> None:
+    grounds = Grounds(site(running=4))
+    grounds.submit(spec(3, owner="ann"))
+    grounds.waits(*grounds.jobs)
+    grounds.submit(spec(1, owner="bob"))
+    assert len(grounds.jobs) == 4
+    assert not taken_back(grounds.later(5))
+    full = Grounds(site(running=2))
+    full.submit(spec(3, owner="ann"))
+    full.waits(*full.jobs)
+    full.site().failures = 1
+    full.submit(spec(3, owner="bob"))
+    assert not taken_back(full.later(5)), "whoever probes a site is left alone"
