@@ -135,7 +135,7 @@ def counts(state: State, pilot: Pilot, bag: Bag) -> bool:
     if there is None or there.failures <= SUSPICIOUS:
         return True
     tallies = islice(bag.tallies.values(), MOST_LOOKED_AT)
-    failing = sum(tally.failures >= SUSPICIOUS for tally in tallies)
+    failing = sum(tally.failures > 0 for tally in tallies)
     sound: set[str] = set()
     for attempts in islice(bag.live.values(), MOST_LOOKED_AT):
         host = state.pilots[attempts[0].pilot].record.host

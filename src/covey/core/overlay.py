@@ -240,6 +240,8 @@ def _submit(
 def start(turn: Turn, ids: tuple[JobId, ...]) -> None:
     """They are durable."""
     jobs = [turn.state.jobs[id_] for id_ in ids if id_ in turn.state.jobs]
+    for job in jobs:
+        job.asked = True
     if jobs:
         turn.actions.append(SubmitPilots(tuple(job.record for job in jobs)))
 
@@ -273,7 +275,8 @@ def end_trial(turn: Turn, request: RequestId, id_: JobId) -> None:
 def _take_back(turn: Turn, site: Site, spare: dict[Shape, float], lives: Lives) -> None:
     """Those that wait and are not needed, the latest first."""
     state = turn.state
-    waiting = [job for id_ in site.jobs if not (job := state.jobs[id_]).running]
+    there = (state.jobs[id_] for id_ in site.jobs)
+    waiting = [job for job in there if job.asked and not job.running]
     again = [job for job in waiting if 0.0 < job.cancelled <= turn.now - CANCEL_AGAIN]
     surplus = _surplus(state, site, waiting, spare, lives)
     if not surplus:
@@ -378,6 +381,7 @@ def vanished(turn: Turn, id_: JobId, reason: str) -> None:
 
 
 def tick(turn: Turn) -> None:
+    mute: dict[str, list[Job]] = {}
     for id_, job in [
         (id_, job) for id_, job in turn.state.jobs.items() if job.vanished or job.pilot is None
     ]:
@@ -386,7 +390,9 @@ def tick(turn: Turn) -> None:
         elif job.record.trial and _forgotten(turn.now, job):
             cancel(turn, job.record.site, [job])
         elif _is_mute(turn, job):
-            _give_up(turn, job)
+            mute.setdefault(job.record.site, []).append(job)
+    for name, jobs in mute.items():
+        _give_up(turn, name, jobs)
     sites.look_for_good(turn)
     sites.forget_removed(turn)
     drain(turn)
@@ -398,14 +404,15 @@ def _is_mute(turn: Turn, job: Job) -> bool:
     return waits and turn.now - job.started >= MUTE_SECONDS
 
 
-def _give_up(turn: Turn, job: Job) -> None:
-    """It runs, and no pilot has come of it: others must not wait for that."""
-    site = turn.state.sites.get(job.record.site)
+def _give_up(turn: Turn, name: str, jobs: list[Job]) -> None:
+    """They run, and no pilot has come of them: others must not wait for that."""
+    site = turn.state.sites.get(name)
     if site is not None:
-        words = f"job {job.record.handle or job.record.id} runs, but its pilot has not called"
+        last = jobs[-1].record
+        words = f"job {last.handle or last.id} runs, but its pilot has not called"
         words += f" for {MUTE_SECONDS:.0f} s: can it reach the server?"
-        sites.failed(turn, site, job.record.submitted, words)
-        cancel(turn, job.record.site, [job])
+        sites.failed(turn, site, last.submitted, words)
+        cancel(turn, name, jobs[:MOST_CANCELS])
 
 
 def _forgotten(now: float, job: Job) -> bool:

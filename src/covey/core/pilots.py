@@ -22,7 +22,7 @@ from covey.core.model import (
     RequestId,
 )
 from covey.core.space import LARGEST_BAG
-from covey.core.state import Attempt, Bag, Pilot, Waiting
+from covey.core.state import Attempt, Bag, Pilot, State, Waiting
 from covey.core.tokens import end_of, read_hand_job
 from covey.core.transitions import step
 from covey.core.turn import Turn
@@ -72,6 +72,9 @@ def enrol(turn: Turn, event: PilotEnrolled) -> None:
     if known is not None and state.pilots[known].record.job != enrol_.job:
         turn.refuse(request, Problem.INVALID, "this key is that of another site job's pilot")
         return
+    if known is None and enrol_.job and not _is_known(state, JobId(enrol_.job)):
+        turn.refuse(request, Problem.NOT_FOUND, f"there is no site job {enrol_.job} any more")
+        return
     id_ = known if known is not None else PilotId(state.next_pilot)
     if known is None:
         state.next_pilot += 1
@@ -92,7 +95,7 @@ def enrol(turn: Turn, event: PilotEnrolled) -> None:
         gpus=enrol_.gpus,
         machine=machine,
         boot=enrol_.boot,
-        owner=event.owner or sites.owner_of(state, JobId(enrol_.job)),
+        owner=event.owner or _owner(state, known, JobId(enrol_.job)),
     )
     if known is None:
         job = state.jobs.get(record.job)
@@ -122,6 +125,15 @@ def enrol(turn: Turn, event: PilotEnrolled) -> None:
     )
     turn.write(_host(record, turn.now))
     turn.write(SavePilot(record), Replying(request, enrolled))
+
+
+def _is_known(state: State, job: JobId) -> bool:
+    return job in state.jobs or read_hand_job(job) is not None
+
+
+def _owner(state: State, known: PilotId | None, job: JobId) -> str:
+    """Of a pilot that is known, what it was: its job may be over by now."""
+    return sites.owner_of(state, job) if known is None else state.pilots[known].record.owner
 
 
 def _idle_seconds(turn: Turn, pilot: Pilot) -> float:

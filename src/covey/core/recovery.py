@@ -76,7 +76,7 @@ def _restore_jobs(state: State, snapshot: Snapshot, now: float) -> None:
     """What good they did an earlier server would know; so none of them counts against its site."""
     known = {pilot.job: pilot for pilot in snapshot.pilots if pilot.job}
     for record in snapshot.jobs:
-        job = state.jobs[record.id] = Job(record, now, useful=True)
+        job = state.jobs[record.id] = Job(record, now, useful=True, asked=True)
         pilot = known.get(record.id)
         if pilot is not None:
             job.pilot, job.running, job.started = pilot.id, True, pilot.enrolled

@@ -463,6 +463,7 @@ class Job(Struct, eq=False):
     running: bool = False
     started: float = 0.0  # when it began to run, as far as we know
     useful: bool = False  # its pilot has done some good, or nobody can say that it has not
+    asked: bool = False  # its site has been asked for it: it is durable
     cancelled: float = 0.0  # when that was last asked for
     vanished: str = ""  # its site lists it no longer, but its pilot was heard
 

@@ -56,7 +56,7 @@ def who_goes(state: State, now: float, site: Site, row: Row) -> Job | Pilot | No
         return None
     richest = max(owners, key=lambda one: (owners[one], one))
     theirs = [job for job in jobs if job.record.wanted_by == richest]
-    waiting = [job for job in theirs if not job.running and job.pilot is None]
+    waiting = [job for job in theirs if job.asked and not job.running and job.pilot is None]
     if waiting:
         return waiting[-1]
     there = [state.pilots[job.pilot] for job in theirs if job.pilot in state.pilots]

@@ -206,7 +206,7 @@ class SimPilot:
                 self._tries += 1
                 backoff = min(0.1 * 2 ** min(self._tries, 10), 30.0)
                 clock.after(max(backoff * self._random.uniform(0.5, 1.0), delay), self._enrol)
-            case Refuse(_, Problem.SUPERSEDED, _):
+            case Refuse(_, Problem.SUPERSEDED | Problem.NOT_FOUND, _):
                 self.kill()
             case _:
                 raise AssertionError(f"{self.name} enrolled and heard {outcome}")

@@ -3,9 +3,10 @@
 from covey.core.actions import Action, Done, Problem, RecordEnds, Refuse, SaveHost, SavePilotStatus
 from covey.core.events import DrainRequested, PilotDismissed, PilotEnrolled
 from covey.core.explaining import hindrance
-from covey.core.model import BagId, PilotId, SiteSpec
+from covey.core.model import BagId, JobId, JobRecord, PilotId, SiteSpec
 from covey.core.sites import local_site
-from covey.core.tokens import hand_job
+from covey.core.state import Job
+from covey.core.tokens import hand_job, read_hand_job
 from covey.pilot.messages import Answer, Enrol, Enrolled
 from tests.unit.core.table import Hand, Table, end, only, replies, spec, writes
 
@@ -21,6 +22,9 @@ def enrol(
     key: str = "",
 ) -> Hand:
     key = key or f"key-{table.requests:08}"
+    if job and read_hand_job(job) is None:
+        record = JobRecord(id=JobId(job), site="", slots=2, submitted=table.now)
+        table.scheduler.state.jobs.setdefault(record.id, Job(record, table.now))
     message = Enrol(key, host, 2, job=job, machine=machine, boot=boot)
     event = PilotEnrolled(table.request(), message, "word", "digest", owner)
     return Hand(table, only(table.handle(event), Enrolled).pilot)
@@ -189,3 +193,8 @@ def test_a_pilot_that_is_dismissed_gets_no_more_tasks_and_goes() -> None:
     last = only(pilot.sync(2, [end(first, 0)]), Answer)
     assert (last.leave, last.tasks) == (True, [])
     assert problem(table.handle(PilotDismissed(table.request(), PilotId(99)))) is Problem.NOT_FOUND
+
+
+def test_a_pilot_of_a_job_that_is_over_is_not_let_in() -> None:
+    """Nobody could say whose tasks it may run."""
+    assert refusal(Table(), "1-1", "key-of-it") is Problem.NOT_FOUND
