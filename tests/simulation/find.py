@@ -2,8 +2,8 @@
 
     python -m tests.simulation.find > tests/simulation/found.py
 
-The test of planted bugs begins with that world and searches on from the first if the bug is not seen
-there any more, so the table is never wrong, only slow when it is old.
+The test of planted bugs begins with that world, and searches on from the first if the bug is not
+seen there any more: the table is never wrong, only slow when it is old.
 """
 
 import sys

@@ -1,0 +1,37 @@
+"""Two people on one real server, whose machine has one slot: each task runs in a pilot of its
+owner."""
+
+from covey.client.client import Client
+from covey.core.model import BagSpec
+from covey.core.space import Axis, Range
+from covey.wire import ResultQuery
+from tests.faults.world import World, open_world, wait_until
+
+
+def client_of(world: World, owner: str) -> Client:
+    made = world.covey("token", "create", f"for {owner}", "--owner", owner)
+    assert made.returncode == 0, made.stderr
+    return Client(world.client().connection.endpoint.address, made.stdout.strip())
+
+
+def pilots_of(client: Client, bag: int, total: int) -> set[int]:
+    """Who ran its tasks, when all are done."""
+
+    def all_done() -> bool:
+        return len(client.results(bag, ResultQuery(limit=total + 1))) == total
+
+    wait_until(all_done, 60, lambda: f"{client.bag(bag)}")
+    return {row.pilot for row in client.results(bag, ResultQuery(limit=total + 1))}
+
+
+def test_a_pilot_of_this_machine_is_one_owners_and_makes_place_for_another() -> None:
+    with open_world() as world:
+        world.serve("--slots", "1", "--pilots", "1")
+        bag = BagSpec(argv=("true",), space=Axis("i", Range("0", "1", 5)))
+        ran: dict[str, set[int]] = {}
+        for owner in ("ann", "bob"):
+            client = client_of(world, owner)
+            ran[owner] = pilots_of(client, client.submit(bag).bag, 5)
+        owners = {one.id: one.owner for one in world.client().pilots(everyone=True)}
+        for owner, ids in ran.items():
+            assert {owners[id_] for id_ in ids} == {owner}
