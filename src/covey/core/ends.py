@@ -76,7 +76,8 @@ def settle(turn: Turn, pilot: Pilot, end: End) -> EndRecord | None:
         if attempt is not None:
             _forget_attempt(bag, attempt)
             blame.note(turn, pilot, bag, end.outcome)
-        verdict = _judge(turn, pilot, bag, end, expected)
+        kinds = [attempt.kind] if attempt is not None else list(range(len(bag.needs)))
+        verdict = _judge(turn, pilot, bag, end, expected, kinds)
     if attempt is not None and not (attempt.expired and end.outcome == LOST):
         times = bag.times[attempt.kind] if bag is not None else None
         history.note(turn, pilot.record, end, attempt.sent, times)
@@ -173,7 +174,10 @@ def _finished(turn: Turn, bag: Bag) -> SaveBagStatus:
     return SaveBagStatus(bag.id, BagStatus.FINISHED, turn.now, done, failed)
 
 
-def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, expected: bool) -> Verdict:
+def _judge(
+    turn: Turn, pilot: Pilot, bag: Bag, end: End, expected: bool, kinds: list[int]
+) -> Verdict:
+    """`kinds`: what it was sent as, or may have been."""
     task = TaskNumber(end.task)
     if not 0 <= task < bag.next or task in bag.done:
         return Verdict.WASTE
@@ -189,7 +193,7 @@ def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, expected: bool) -> Verd
     if _is_awaited(bag, task):
         if final:
             bag.offers.pop(task, None)
-    elif final and _has_last_chance(turn.state, bag, task, end.outcome):
+    elif final and _has_last_chance(turn.state, bag, task, end.outcome, kinds):
         bag.doubt.discard(task)
         bag.overdue.pop(task, None)
         if task not in bag.live:  # else when the one past its deadline has ended, too
@@ -223,18 +227,21 @@ def _is_awaited(bag: Bag, task: TaskNumber) -> bool:
     return any(not one.expired or not bag.spec.idempotent for one in attempts)
 
 
-def _has_last_chance(state: State, bag: Bag, task: TaskNumber, outcome: str) -> bool:
+def _has_last_chance(
+    state: State, bag: Bag, task: TaskNumber, outcome: str, kinds: list[int]
+) -> bool:
     """On a fail-over site, once: one that is known must be on and well, let the owner in, and have
     pilots for such a task."""
     if outcome not in OWN_FAILURES or not bag.spec.idempotent or task in bag.rescued:
         return False
-    need, owner = bag.needs[bag.class_of(task)], bag.spec.owner
+    needs, owner = [bag.needs[kind] for kind in kinds], bag.spec.owner
     for name in last_resorts(state, bag):
         site = state.sites.get(name)
         if site is None:
             return True
         spec, well = site.record.spec, site.record.status is SiteStatus.ON and not site.failures
-        if well and (not spec.users or owner in spec.users) and suiting.holds(need, spec):
+        lets_in = not spec.users or owner in spec.users
+        if well and lets_in and any(suiting.holds(need, spec) for need in needs):
             return True
     return False
 

@@ -191,14 +191,14 @@ class Police:
     def _others_can(self, sending: Sending, notes: BagNotes) -> bool:
         """Surely there is somebody else for this bag, of whom nothing bad is known."""
         bad = {
-            run.host.name
+            run.host.place.host
             for runs in self._ledger.runs.values()
             for run in runs
             if run.outcome not in ("", OK)
         }
         return any(
             life is not sending.life
-            and life.name not in bad
+            and life.place.host not in bad
             and (life.place.host, notes.spec.owner) not in self._bans
             and self._is_there(life, notes.spec.owner, sending.at)
             and _surely_lets(notes, life)
@@ -239,13 +239,9 @@ class Police:
         if not 0 < notes.spec.breaker <= BREAKER or notes.row < MOST_FAILURES:
             return
         bag, runs = sending.task[0], self._ledger.runs
-        failing = {
-            run.host.place.host
-            for task in runs
-            if task[0] == bag
-            for run in runs[task]
-            if run.outcome in OWN_FAILURES
-        }
+        ended = [run for task in runs if task[0] == bag for run in runs[task] if run.outcome]
+        last = {run.host.place.host: run for run in sorted(ended, key=lambda run: run.ended)}
+        failing = {host for host, run in last.items() if run.outcome in OWN_FAILURES}
         live = self._ledger.live.values()
         working = {one.life.place.host for one in live if one.task[0] == bag} - failing
         if len(working) < len(failing):
