@@ -11,7 +11,7 @@ from typing import Any
 
 from bench import processes, rig
 from bench.peers import misfortune
-from bench.peers.field import NOTE, RUN, TOOL, Field, best_rows, bound_again, ours
+from bench.peers.field import NOTE, RUN, TOOL, US, Field, best_rows, bound_again, ours
 from bench.peers.link import Link
 from bench.peers.misfortune import Schedule
 from bench.peers.peer import NotThere
@@ -252,8 +252,13 @@ def flaky(field: Field) -> Report:
     done = [row for row in rows if row.get("ok") == len(plan.durations)]
     best = best_rows(rows, "score", min)
     verdicts = [at_most("covey: tasks failed for good", ours(rows, "failed", min), 0, ".0f")]
-    if done:
-        verdicts.append(at_most("covey: of the bound", ours(done, "over", min), 1.5))
+    mine, others = ours(done, "over", min), [row["over"] for row in done if row["tool"] != US]
+    if mine is not None:
+        verdicts.append(at_most("covey: of the bound", mine, 1.3))
+    if mine is not None and others:
+        ahead = mine / min(others)
+        verdicts.append(at_most("covey: of the quickest other that ended all", ahead, 1.0))
+    notes.append(f"Runs of other tools in which no task was left: {len(others)}.")
     return Report("flaky", title, [Table(FLAKY_COLUMNS, rows + best)], verdicts, notes)
 
 
