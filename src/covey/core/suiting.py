@@ -17,6 +17,7 @@ from covey.core.model import SiteSpec
 from covey.core.policies import GRID
 from covey.core.sites import LOCAL
 from covey.core.state import Bag, State, Suits
+from covey.core.tokens import life_of
 
 START_SECONDS = 30.0  # that a pilot takes before its first task, or less
 ENOUGH_IDLE = 2  # pilots of a site that do not want a bag's tasks: the next one will not either
@@ -49,7 +50,8 @@ def allowed(state: State, now: float, rows: list[Row]) -> Allowed:
 
 def fits(row: Row, spec: SiteSpec) -> int:
     """How many slots of a pilot there a task takes; 0 if it cannot run there."""
-    if spec.wall_seconds and spec.wall_seconds < row.life + min(START_SECONDS, 0.1 * row.life):
+    least = row.life + min(START_SECONDS, 0.1 * row.life)
+    if spec.wall_seconds and life_of(spec.wall_seconds) < least:
         return 0
     return weight(row.need, Size(spec, row, spec.slots))
 
