@@ -1,10 +1,13 @@
 """What core may rely on, at every kind of site (docs/decisions/0014-pilots-by-demand.md)."""
 
+import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from covey.core.events import (
     JobEnded,
@@ -17,9 +20,13 @@ from covey.core.events import (
 )
 from covey.core.model import SiteSpec
 from covey.core.tokens import job_secret
+from covey.sites import plugins
 from covey.sites.driver import Driver
 from tests.contract.placing import ENDS, Field, job
 from tests.integration.sites.fake_batch import FAKE, FakeBatch
+from tests.testbed.gridengine import GridEngine
+from tests.testbed.slurm import Slurm
+from tests.testbed.ssh import SshHosts
 
 SCRIPTS = Path(__file__).parents[1] / "integration" / "sites"
 
@@ -68,11 +75,66 @@ KINDS = {
 }
 
 
-@pytest.fixture(params=KINDS)
-def field(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Field]:
-    made = KINDS[request.param](tmp_path)
+# -- real ones --------------------------------------------------------------------------------
+
+
+def real(folder: Path, driver: str, ssh: Sequence[str] = ("ssh",), **more: Any) -> Field:
+    """The queue has a name that no other has: these systems remember the jobs of other tests."""
+    spec = SiteSpec(
+        name="there",
+        driver=driver,
+        directory=str(folder / "site"),
+        interval_seconds=0.2,
+        pause_seconds=0.01,
+        **more,
+    )
+    return Field(folder, spec, installed, ssh, queue="q" + secrets.token_hex(4))
+
+
+def installed(spec: SiteSpec) -> Driver:
+    return plugins.driver_of(spec, plugins.find())
+
+
+def of_slurm(folder: Path, slurm: Slurm) -> Field:
+    return real(folder, "slurm", environment=slurm.environment)
+
+
+def of_gridengine(folder: Path, gridengine: GridEngine) -> Field:
+    """Its pilots have two slots, so they need the parallel environment."""
+    options = {"queue": gridengine.queue}
+    return real(folder, "gridengine", environment=gridengine.environment, options=options)
+
+
+def of_sshd(folder: Path, sshd: SshHosts) -> Field:
+    if "second" not in sshd.hosts:
+        sshd.add("second")
+    ssh = ("ssh", "-F", str(sshd.config))
+    return real(folder, "ssh", ssh, options={"hosts": ("login:4", "second:4")})
+
+
+REAL: dict[str, Callable[[Path, Any], Field]] = {  # by the fixture of the testbed
+    "slurm": of_slurm,
+    "gridengine": of_gridengine,
+    "sshd": of_sshd,
+}
+
+
+@pytest.fixture(params=[*KINDS, *REAL])
+def system(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def field(system: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Field]:
+    if system in REAL:
+        made = REAL[system](tmp_path, request.getfixturevalue(system))
+    else:
+        made = KINDS[system](tmp_path)
     yield made
     made.close()
+
+
+# -- what holds at all of them ----------------------------------------------------------------
 
 
 def test_a_job_becomes_a_pilot_and_ends(field: Field) -> None:
@@ -146,9 +208,13 @@ def test_a_new_server_finds_the_jobs_again(field: Field) -> None:
 
 
 def test_what_ended_while_nobody_looked_has_ended(field: Field) -> None:
+    """Lists may have forgotten it; by what the site called it accounts can tell."""
     one = job(1)
     before = field.manager()
     before.submit((one,))
+    submitted = field.wait(JobSubmitted, one)
+    assert isinstance(submitted, JobSubmitted)
+    one = replace(one, handle=submitted.handle)
     field.pilot(one)
     field.stop(before)
     field.send_home(one)

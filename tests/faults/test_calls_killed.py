@@ -121,7 +121,7 @@ def test_the_call_of_a_killed_slot_is_made_again(world: World, calls: Calls) -> 
     calls.append(CALLS)
     calls.wait_half()
     slot = parent(world.tasks()[0])
-    assert process_name(slot).startswith("covey slot")
+    assert process_name(slot).startswith("covey-slot")
     kill(slot)
     calls.finish()
     world.check_results(calls.bag, CALLS)

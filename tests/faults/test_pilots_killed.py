@@ -62,10 +62,10 @@ class Hunt:
         return [pid]
 
     def slot(self, pid: int) -> list[int]:
-        return self._of_kind(pid, "covey slot")[:1]
+        return self._of_kind(pid, "covey-slot")[:1]
 
     def keeper(self, pid: int) -> list[int]:
-        return self._of_kind(pid, "covey keeper")
+        return self._of_kind(pid, "covey-keeper")
 
     def everything(self, pid: int) -> list[int]:
         """Stopped first, so that nothing is started while we look: they die as one."""
@@ -144,3 +144,26 @@ def test_a_pilot_by_hand_that_is_killed_leaves_no_process(
     wait_until(lambda: not world.pilots())
     if not whole:
         wait_until(lambda: not place.exists())
+
+
+@pytest.mark.parametrize("pilot_first", [True, False])
+def test_a_signal_to_all_processes_of_a_job_is_no_tasks_fault(
+    world: World, seeded: random.Random, pilot_first: bool
+) -> None:
+    """So Slurm, PBS and LSF end a job. No task has a retry here."""
+    world.serve("--pilots", "0")
+    pilot = world.pilot("--slots", "4")
+    quick = world.root / "quick"
+    bag = world.submit(task_script(f"test -e {quick} || sleep 100"), 8)
+    wait_until(lambda: world.running() == 4)
+    quick.touch()
+    family = Hunt(world, seeded)._family(pilot.pid)
+    for pid in sorted(family, reverse=not pilot_first):
+        send(pid, signal.SIGTERM)
+    assert pilot.wait(15) == 0  # it waits for nobody
+    world.pilot("--slots", "4")
+    world.wait_over(bag)
+    world.check_results(bag, 8)
+    assert world.started() == 12
+    outcomes = Counter(OUTCOMES[code] for (code,) in world.rows("SELECT outcome FROM ends"))
+    assert outcomes == {OK: 8, LOST: 4}

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from covey.core.model import Need
+from covey.pilot.messages import LOST
+from covey.store.rows import OUTCOME_CODES
 from tests.faults.world import World, kill_process, task_script, wait_until
 from tests.testbed.fixtures import Firewalled, TwoSlurms
 from tests.testbed.gridengine import GridEngine
@@ -44,7 +47,7 @@ class Sites:
         **keys: object,
     ) -> None:
         place = str(self._world.root / f"site-{name}")
-        keys = {"directory": place, "interval": "1s", "wall": "10m", **keys}
+        keys = {"directory": place, "interval": "1s", "wall": "10m", "idle": "2s", **keys}
         text = f"[sites.{name}]\ndriver = {_quoted(driver)}\n{_lines(keys)}"
         if options:
             text += f"[sites.{name}.options]\n{_lines(options)}"
@@ -99,16 +102,16 @@ def test_one_bag_over_two_slurms_grid_engine_ssh_and_this_machine(
 ) -> None:
     sites.local(1)
     sites.serve(ssh=f"ssh -F {sshd.config}")
-    sites.add("alpha", "slurm", two_slurms.alpha.environment, slots=2)
-    sites.add("beta", "slurm", two_slurms.beta.environment, slots=2)
-    sites.add("grid", "gridengine", gridengine.environment, slots=1)
+    sites.add("alpha", "slurm", two_slurms.alpha.environment, slots=2, running=2)
+    sites.add("beta", "slurm", two_slurms.beta.environment, slots=2, running=2)
+    sites.add("grid", "gridengine", gridengine.environment, slots=2, running=2)
     sites.add("hosts", "ssh", options={"hosts": ["login:2"]}, slots=2)
     sites.write()
     world.serve()
-    bag = world.submit(task_script("sleep 1"), 120)
+    bag = world.submit(task_script("sleep 1"), 100)
     world.wait_over(bag, 120)
-    world.check_results(bag, 120)
-    world.check_once(bag, 120)
+    world.check_results(bag, 100)
+    world.check_once(bag, 100)
     assert set(by_site(world, bag)) == {"alpha", "beta", "grid", "hosts", "local"}
     # Nothing is left in any queue when there is nothing to do.
     wait_until(lambda: not two_slurms.alpha.squeue() and not two_slurms.beta.squeue(), 60)
@@ -118,18 +121,78 @@ def test_one_bag_over_two_slurms_grid_engine_ssh_and_this_machine(
 def test_preempted_and_timed_out_pilots_cost_no_task_anything(
     world: World, sites: Sites, slurm: Slurm
 ) -> None:
-    options: dict[str, object] = {"partition": "killable"}
-    sites.add("alpha", "slurm", slurm.environment, options, slots=8, running=1)
+    """One pilot's place is taken away, and another gets less time than it was promised. Tasks have
+    no retries here: one failure of their own would be the end of them."""
+    for name, partition in (("taken", "killable"), ("late", "main")):
+        options: dict[str, object] = {"partition": partition}
+        sites.add(name, "slurm", slurm.environment, options, slots=4, running=1)
     sites.write()
     world.serve()
-    bag = world.submit(task_script("sleep 12"), 16)
-    wait_until(lambda: world.running() >= 8, 60, world.log_tail)
-    urgent = slurm.submit("sleep 2", "--partition=urgent", "--ntasks=1", "--cpus-per-task=8")
-    slurm.wait_state(urgent, "COMPLETED", 90)
-    world.wait_over(bag, 120)
+    quick = world.root / "quick"
+    deaf = 'test $((COVEY_TASK % 2)) = 0 || trap "" TERM'  # the others end at the first signal
+    bag = world.submit(task_script(f"test -e {quick} || {{ {deaf}; sleep 100; }}"), 16)
+    wait_until(lambda: world.running() == 8, 60, world.log_tail)
+    quick.touch()  # from now on
+    job = dict(world.rows("SELECT site, handle FROM jobs"))
+    slurm.end_soon(job["late"])
+    urgent = slurm.submit("sleep 1", "--partition=urgent", "--ntasks=1", "--cpus-per-task=4")
+    slurm.wait_state(urgent, "COMPLETED", 60)
+    slurm.wait_state(job["late"], "TIMEOUT", 60)
+    world.wait_over(bag)
     world.check_results(bag, 16)
-    assert jobs(world, where="reason LIKE '%PREEMPTED%'") == 1
-    assert world.started() > 16, "all tasks ended in time: this tested nothing"
+    assert (world.started(), world.ended()) == (24, 16), "those eight were cut, and no others"
+    cut = world.rows("SELECT task, outcome, message FROM ends WHERE bag=? AND counted=0", bag)
+    assert {outcome for _, outcome, _ in cut} == {OUTCOME_CODES[LOST]}, cut
+    for why in ("PREEMPTED", "TIMEOUT"):
+        tasks = [task for task, _, message in cut if f"its site job ended: {why}" in message]
+        assert len(tasks) == 4, cut
+        told = world.covey("explain", str(bag), str(tasks[0])).stdout
+        assert f"its site job ended: {why}" in told
+        assert "does not count" in told
+
+
+def test_pilots_go_home_before_their_time_is_over(
+    world: World, sites: Sites, slurm: Slurm, gridengine: GridEngine
+) -> None:
+    """So no task is cut. Slurm would let them stay a little longer; Grid Engine would kill them to
+    the second, without a word."""
+    keys: dict[str, Any] = {"slots": 2, "running": 1, "wall": "10s", "idle": "1m"}
+    sites.add("alpha", "slurm", slurm.environment, **keys)
+    options: dict[str, object] = {"queue": gridengine.queue}
+    sites.add("grid", "gridengine", gridengine.environment, options, **keys)
+    sites.write()
+    world.serve()
+    bag = world.submit(task_script("sleep 0.5"), 80, need=Need(limit_seconds=2))
+    world.wait_over(bag)
+    world.check_results(bag, 80)
+    world.check_once(bag, 80)
+    wait_until(lambda: jobs(world, where="status <> 'ended'") == 0, 30, world.log_tail)
+    for site, well in (("alpha", "COMPLETED"), ("grid", "exit status 0")):
+        reasons = [why for (why,) in world.rows("SELECT reason FROM jobs WHERE site=?", site)]
+        assert reasons == [well] * len(reasons)
+    done = world.rows("SELECT DISTINCT site FROM pilots WHERE reason = 'its time is nearly over'")
+    assert sorted(done) == [("alpha",), ("grid",)], "they did not live long enough to tell"
+
+
+def test_the_slots_of_a_pilot_of_grid_engine_work_at_the_same_time(
+    world: World, sites: Sites, gridengine: GridEngine
+) -> None:
+    """Each task waits for another: one after the other they would never end."""
+    sites.add("grid", "gridengine", gridengine.environment, slots=2, running=1)
+    sites.write()
+    world.serve()
+    here = f"{world.root}/here"
+    mate = f"{here}.$((COVEY_TASK ^ 1))"
+    meets = f"touch {here}.$COVEY_TASK; until test -e {mate}; do sleep 0.1; done"
+    bag = world.submit(task_script(meets), 8)
+    world.wait_over(bag)
+    world.check_results(bag, 8)
+    world.check_once(bag, 8)
+    [(handle,)] = world.rows("SELECT handle FROM jobs")
+    number = handle.partition(".")[0]
+    gridengine.wait(lambda: gridengine.qacct(number))
+    [account] = gridengine.qacct(number)
+    assert (account["granted_pe"], account["slots"]) == ("smp", "2")
 
 
 def test_a_requeued_job_is_the_same_job_with_another_pilot(

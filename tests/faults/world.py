@@ -331,10 +331,14 @@ def nothing() -> str:
 def wait_until(
     condition: Callable[[], object], seconds: float = 30, tell: Callable[[], str] = nothing
 ) -> None:
-    until = time.monotonic() + seconds
+    """What takes long to find out is asked for less often: others need the processors, too."""
+    began = time.monotonic()
+    asked = began
     while not condition():
-        assert time.monotonic() < until, f"it did not happen within {seconds} s\n{tell()}"
-        time.sleep(0.02)
+        now = time.monotonic()
+        assert now < began + seconds, f"it did not happen within {seconds} s\n{tell()}"
+        time.sleep(max(0.02, min(3 * (now - asked), 0.5)))
+        asked = time.monotonic()
 
 
 def new_random() -> random.Random:

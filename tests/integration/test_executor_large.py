@@ -165,7 +165,7 @@ def test_it_survives_the_death_of_the_pilot() -> None:
             data = os.urandom(12 * MEGA)
             found = executor.submit(turned, data)
             wait_until(lambda: bool(files(connection)), SECONDS)
-            assert process_name(parent(pid)).startswith("covey slot")
+            assert process_name(parent(pid)).startswith("covey-slot")
             (pilot,) = world.pilots()
             kill(pilot)
             assert found.result(SECONDS) == data[::-1]

@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,8 +75,7 @@ def shared(
         yield process
     finally:
         process.terminate()
-        time.sleep(0.05)
-        process.terminate()
+        process.send_signal(signal.SIGINT)  # the impatient one
         process.wait(20)
         print((place / "log").read_text())
 
@@ -262,7 +260,7 @@ def test_without_walls_a_task_cannot_look_into_its_pilot(
         assert process.poll() is None
     lines = end.stdout.splitlines()
     assert lines[0] == "A=visible"
-    assert lines[1:5] == ["covey slot 0", "1", "covey keeper", "1"]
+    assert lines[1:5] == ["covey-slot-0", "1", "covey-keeper", "1"]
     assert lines[6:] == ["1"], lines
     assert "read" not in end.stdout
 

@@ -11,7 +11,7 @@ from covey.core.actions import Change, ForgetSite, SaveJob, SubmitPilots
 from covey.core.demand import Row
 from covey.core.events import SiteRemoved
 from covey.core.following import Starting, Then
-from covey.core.model import JobId, Need, SiteStatus, Snapshot
+from covey.core.model import JobId, SiteStatus, Snapshot
 from covey.core.state import Bag, Job, Pilot, Site, State
 from covey.core.turn import Turn
 from tests.simulation.bugs import BUGS, WORDS, bug, planted
@@ -152,8 +152,10 @@ def lets_anybody_in(right: Callable[..., bool], *_: object) -> bool:
 
 
 @bug((dispatch, "weight_on"), words="and its pilot ends at")
-def forgets_that_pilots_end(right: Callable[..., int], need: Need, pilot: Pilot, now: float) -> int:
-    return right(need, pilot, -1e9)
+def forgets_that_pilots_end(
+    right: Callable[..., int], bag: Bag, kind: int, pilot: Pilot, now: float
+) -> int:
+    return right(bag, kind, pilot, -1e9)
 
 
 @bug((sites, "remove"), words="is forgotten, with jobs")

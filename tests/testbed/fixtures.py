@@ -36,8 +36,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def asked_for(item: pytest.Item) -> list[str]:
-    """Systems, also those that others of its fixtures ask for."""
-    return [name for name in getattr(item, "fixturenames", ()) if name in MARKS]
+    """Systems, also those that others of its fixtures ask for, or that the parameter `system`
+    names, which such a fixture asks for when it is made."""
+    call = getattr(item, "callspec", None)
+    named = [call.params["system"]] if call is not None and "system" in call.params else []
+    return [name for name in (*getattr(item, "fixturenames", ()), *named) if name in MARKS]
 
 
 class TwoSlurms(NamedTuple):

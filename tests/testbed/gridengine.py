@@ -81,6 +81,8 @@ NONES = (
     " subordinate_list complex_values projects xprojects calendar"
 )
 LIMITS = ("rt", "cpu", "fsize", "data", "stack", "core", "rss", "vmem")
+# Of one host, for jobs of several slots: as Grid Engine brings it.
+PARALLEL = "smp"
 # Jobs in `low.q` are suspended while `all.q` runs something; `short.q` ends its jobs.
 QUEUES: dict[str, dict[str, str]] = {
     "low.q": {"seq_no": "20"},
@@ -206,11 +208,13 @@ class GridEngine(System):
         self.run("qconf", "-as", HOST)
         self._configure("-Ae", "host", EXECUTION_HOST.format(host=HOST))
         self._configure("-Ahgrp", "hosts", f"group_name @allhosts\nhostlist {HOST}\n")
+        self.run("qconf", "-Ap", str(SHARED / "util" / "resources" / "pe" / PARALLEL))
         stock = QUEUE + "".join(f"{name} NONE\n" for name in NONES.split())
         stock += "".join(f"{kind}_{name} INFINITY\n" for name in LIMITS for kind in "sh")
         for name, changes in QUEUES.items():
             head = f"qname {name}\nhostlist @allhosts\nslots {self.slots}\n"
-            self._configure("-Aq", name, head + _changed(stock, changes))
+            own = {"pe_list": PARALLEL, **changes}
+            self._configure("-Aq", name, head + _changed(stock, own))
         scheduler = self.run("qconf", "-ssconf")
         self._configure("-Msconf", "scheduler", _changed(scheduler, SCHEDULER))
 

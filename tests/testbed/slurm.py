@@ -8,6 +8,7 @@ What took us time to find out:
 - time limits are whole minutes (`end_soon` makes one pass earlier), and are looked at every 30 s; a
   GraceTime of preemption is too, so there is none here, and a job has KillWait to end in;
 - a job that was requeued is held for 120 s (`release` makes it sooner);
+- processes with a blank in their names are not seen, and so get no signal, nor do their children;
 - what a job has orphaned (setsid) outlives it here: only cgroups would find it;
 - where there is no address but 127.0.0.1 no daemon can bind; `ip netns exec` hides cgroups, and no
   node starts there: `nsenter --net=` does better.

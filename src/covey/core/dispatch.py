@@ -106,8 +106,8 @@ def _take_from(
         _rescue(turn, pilot, bag, enough, limit, taken)
         return
     weights = [
-        weight_on(need, pilot, turn.now) if candidate.match(kind) is not None else 0
-        for kind, need in enumerate(bag.needs)
+        weight_on(bag, kind, pilot, turn.now) if candidate.match(kind) is not None else 0
+        for kind in range(len(bag.needs))
     ]
     if bag.overdue:
         _take_again(turn, pilot, candidate, bag.overdue, enough, limit, taken)
@@ -190,7 +190,7 @@ def _take_again(
             break
         match = may_have(turn, pilot, bag, task, alike)
         kind = bag.live[task][0].kind
-        slots = weight_on(bag.needs[kind], pilot, turn.now)
+        slots = weight_on(bag, kind, pilot, turn.now)
         if match is not None and slots and _room_for(slots, pilot, enough):
             del tasks[task]
             attempt = _send(turn, pilot, bag, TaskNumber(task), kind, slots, match)
@@ -216,7 +216,7 @@ def _rescue(
     says of it otherwise."""
     for task in list(bag.rescue):
         kind = bag.class_of(task)
-        slots = weight_on(bag.needs[kind], pilot, turn.now)
+        slots = weight_on(bag, kind, pilot, turn.now)
         if pilot.load >= enough or len(pilot.attempts) >= limit:
             break
         if slots and _room_for(slots, pilot, enough):
@@ -301,7 +301,7 @@ def _suits(turn: Turn, bag: Bag | None, kind: int, idle: list[Pilot]) -> bool:
 def _could(turn: Turn, pilot: Pilot, bag: Bag, kind: int) -> bool:
     if not admits(turn.state, pilot.record, bag) or _is_reserve(turn.state, pilot):
         return False
-    if not weight_on(bag.needs[kind], pilot, turn.now):
+    if not weight_on(bag, kind, pilot, turn.now):
         return False
     if blame.withheld(turn.state, pilot, bag):
         return False

@@ -34,6 +34,7 @@ from covey.core.state import Attempt, Bag, Site, State
 from covey.core.verdicts import (
     ABLE,
     BANNED,
+    ENDING,
     FREE,
     FULL,
     LIMITED,
@@ -278,6 +279,7 @@ def _unserved(view: View, classes: list[Case], verdicts: list[Verdict]) -> Itera
 _WORDS = {
     SILENT: ("silent", "{hosts} {was} not heard of for a while"),
     SMALL: ("resources", "{hosts} {are} too small for them"),
+    ENDING: ("ending", "{hosts} end{s} before such a task could"),
     REFUSED: ("requirements", "JobRequirements keep them from {hosts}"),
     BANNED: ("banned", "{hosts} {are} banned for failures, while others do well"),
     RESTING: ("resting", "{hosts} rest{s} from this bag, because its tasks failed there"),
@@ -301,7 +303,7 @@ def _counted(verdicts: list[Verdict], now: float, answer: BagAnswer) -> Iterator
         yield from (_reason(kind, kinds[kind], now) for kind in (FULL, LIMITED) if kind in kinds)
     if answer.first:
         yield _rivals(answer)
-    for kind in (REFUSED, SMALL, BANNED, RESTING, TRIED, SILENT):
+    for kind in (REFUSED, SMALL, ENDING, BANNED, RESTING, TRIED, SILENT):
         if kind in kinds:
             yield _reason(kind, kinds[kind], now)
 

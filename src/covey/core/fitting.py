@@ -56,9 +56,14 @@ def last_resorts(state: State, bag: Bag) -> tuple[str, ...]:
     )
 
 
-def weight_on(need: Need, pilot: Pilot, now: float) -> int:
-    """As `weight`; 0 also where its time is over before that of such a task could be."""
-    if need.limit_seconds > pilot.until - now:
+def weight_on(bag: Bag, kind: int, pilot: Pilot, now: float) -> int:
+    """As `weight`, for a task of this class; 0 also where the pilot's time is over before that of
+    the task could be. Without a limit it is taken to be as long as others were, unless the pilot
+    never had so much time."""
+    need, left = bag.needs[kind], pilot.until - now
+    if need.limit_seconds > left:
+        return 0
+    if not need.limit_seconds and left < bag.times[kind].mean < pilot.until - pilot.record.enrolled:
         return 0
     return weight(need, pilot.record)
 

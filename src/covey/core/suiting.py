@@ -21,6 +21,7 @@ from covey.core.model import Need, SiteSpec, SiteStatus
 from covey.core.policies import GRID
 from covey.core.sites import LOCAL, MANUAL
 from covey.core.state import Bag, State, Suits
+from covey.core.tokens import life_of
 
 START_SECONDS = 30.0  # that a pilot takes before its first task, or less
 ENOUGH_IDLE = 2  # pilots of a site that do not want a bag's tasks: the next one will not either
@@ -69,8 +70,8 @@ def longest_life(state: State, now: float, bag: Bag, kind: int) -> float:
         lets_in = not spec.failover and (not spec.users or bag.spec.owner in spec.users)
         starts = spec.driver != MANUAL and site.record.status is SiteStatus.ON
         if lets_in and starts and wanted.get(name, True) and holds(need, spec):
-            most = spec.wall_seconds or math.inf
-            found = max(found, most - min(START_SECONDS, most / 11.0) if most < math.inf else most)
+            most = life_of(spec.wall_seconds) if spec.wall_seconds else math.inf
+            found = max(found, most - min(START_SECONDS, most / 11.0))
     return found
 
 
@@ -85,7 +86,8 @@ def holds(need: Need, spec: SiteSpec) -> bool:
 
 
 def _lasts(spec: SiteSpec, life: float) -> bool:
-    return not spec.wall_seconds or spec.wall_seconds >= life + min(START_SECONDS, 0.1 * life)
+    least = life + min(START_SECONDS, 0.1 * life)
+    return not spec.wall_seconds or life_of(spec.wall_seconds) >= least
 
 
 class Size:

@@ -24,6 +24,7 @@ MOST_TOKENS = 100_000
 MOST_NAME = 200
 ANYBODY = "*"
 HAND = "hand-"
+GOING_SECONDS = 30.0  # before its wall time is over a pilot goes home; or a tenth of that, if less
 _LATEST = 2.0**40  # seconds since 1970 that every part can show as a date
 
 
@@ -143,10 +144,15 @@ def read_hand_job(job: str) -> HandJob | None:
     return HandJob(owner, float(rest))
 
 
+def life_of(wall_seconds: float) -> float:
+    """What a pilot can use of its wall time. Its job began before it enrolled, and going home takes
+    a moment: some sites kill to the second, without a word."""
+    return wall_seconds - min(GOING_SECONDS, 0.1 * wall_seconds)
+
+
 def end_of(job: str, enrolled: float, wall_seconds: float) -> float:
-    """When the pilots of this job have to go; never, if somebody else sees to that. Of one with a
-    wall time it is an upper bound: it may have begun long before it enrolled."""
+    """When the pilots of this job have to go; never, if somebody else sees to that."""
     hand = read_hand_job(job)
     if hand is not None:
         return hand.expires
-    return enrolled + wall_seconds if wall_seconds else math.inf
+    return enrolled + life_of(wall_seconds) if wall_seconds else math.inf

@@ -1,5 +1,5 @@
 """What stands between a pilot and tasks that wait, in the order in which dispatch asks: is it heard
-of, large enough, let in by the policy, not banned, not full."""
+of, large enough, there for long enough, let in by the policy, not banned, not full."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -8,14 +8,14 @@ from covey.classad import unparse
 from covey.classad.nodes import Node
 from covey.core import blame, matching
 from covey.core.findings import Near
-from covey.core.fitting import held_of, weight
+from covey.core.fitting import held_of, weight, weight_on
 from covey.core.looking import Case, View
 from covey.core.model import Need, PilotRecord, PilotStatus
 from covey.core.state import Pilot, State
 
 MOST_NEAR = 5
-SILENT, SMALL, REFUSED, BANNED, RESTING, TRIED, FULL, LIMITED, FREE = (
-    "silent", "small", "refused", "banned", "resting", "tried", "full", "limited", "free",
+SILENT, SMALL, ENDING, REFUSED, BANNED, RESTING, TRIED, FULL, LIMITED, FREE = (
+    "silent", "small", "ending", "refused", "banned", "resting", "tried", "full", "limited", "free",
 )  # fmt: skip
 ABLE = (FULL, LIMITED, FREE)
 
@@ -39,6 +39,9 @@ def judge(state: State, now: float, view: View, pilot: Pilot, classes: list[Case
     if not fits:
         lacking = len(_too_small(bag.needs[classes[0].kind], record).missing)
         return Verdict(pilot, SMALL, lacking)
+    fits = [number for number in fits if weight_on(bag, classes[number].kind, pilot, now)]
+    if not fits:
+        return Verdict(pilot, ENDING)
     served, limit = [], float("inf")
     alike = "job" not in view.compiled.at_dispatch  # then one answer holds for all
     view.at(pilot, classes[fits[0]])

@@ -1,8 +1,8 @@
 """The pilot's half of the protocol, without any I/O: `messages.py` states its rules.
 
-News goes in through `answered`, `failed`, `refused`, `prepared`, `ended`, `drain`; `step(now)`
-returns what to do about it, and `next_start` hands out work as slots become free. The simulator
-runs this very class.
+News goes in through `answered`, `failed`, `refused`, `prepared`, `ended`, `abandon`, `drain`;
+`step(now)` returns what to do about it, and `next_start` hands out work as slots become free. The
+simulator runs this very class.
 
 How it behaves:
 - One sync is always open at the server, parked. Ends go out in a second one: at most every
@@ -15,6 +15,7 @@ How it behaves:
   and jitter, always the same numbers with the same ends. When the server says when to come
   again, it comes then.
 - A draining pilot gives back what it has not started, finishes and delivers the rest, then leaves.
+  What it has `abandon`ed is lost with it.
 """
 
 from collections import OrderedDict, deque
@@ -288,6 +289,10 @@ class Brain:
     def publish(self, tags: Dict[str, str]) -> None:
         """The next sync says this of our host."""
         self._tags, self._tags_due = tags, True
+
+    def abandon(self, key: str) -> None:
+        """It ended with us. Whoever hears that we leave gives up all that we were given."""
+        self._let_go(key)
 
     def drain(self, reason: str, now: float) -> None:
         if not self.draining:

@@ -95,7 +95,7 @@ def _prepare(kept: int) -> None:
             except OSError:
                 pass
     tree.become_subreaper()
-    tree.name_process("covey keeper")
+    tree.name_process("covey-keeper")
 
 
 class Keeper:
@@ -191,7 +191,7 @@ class Keeper:
                     other.orders.close()
                     other.control.close()
             os.setsid()
-            tree.name_process("covey slot {}".format(index))
+            tree.name_process("covey-slot-{}".format(index))
             if tree.signal_when_parent_dies(wake.PARENT, os.getppid()):
                 Slot(index, self.settings, orders, Line(mine.control), self.board).serve()
         except BaseException:

@@ -54,6 +54,8 @@ ENROL_SECONDS = 30.0
 OLD_PILOT = 426  # the status that tells a pilot to renew itself
 SLACK_SECONDS = 15.0  # beyond the time that the server parks a sync
 GOODBYE_SECONDS = 3.0
+ECHO_SECONDS = 2.0  # in which a batch system may repeat SIGTERM without meaning more
+GOING_SECONDS = 30.0  # before its time is over a pilot goes home; or a tenth of that, if less
 GARBAGE_THRESHOLD = 20000  # our records have no cycles: looking for them is mostly in vain
 
 
@@ -70,6 +72,8 @@ class Pilot:
         self.outbox = Outbox(self._courier, self.lines.wake)
         self.follower = Follower(self.slots.printed)
         self.signals = 0
+        self._terminated = -ECHO_SECONDS
+        self._home_at = _home_at(options.until)
         self.finished = False
         self.refused = False
         self.arrival = Arrival(options, options.version or __version__, self._say)
@@ -198,9 +202,12 @@ class Pilot:
             shutil.rmtree(self.options.directory, ignore_errors=True)
 
     def _catch_signals(self) -> None:
-        def caught(_number: int, _frame: Any) -> None:
-            self.signals += 1
-            self.lines.wake()
+        def caught(number: int, _frame: Any) -> None:
+            now = time.monotonic()
+            if number != signal.SIGTERM or now >= self._terminated + ECHO_SECONDS:
+                self.signals += 1
+                self._terminated = now
+                self.lines.wake()
 
         signal.signal(signal.SIGTERM, caught)
         signal.signal(signal.SIGINT, caught)
@@ -221,6 +228,7 @@ class Pilot:
 
     def _turn(self, now: float) -> None:
         if self.brain is not None:
+            self.work.leaving = self.signals > 0
             self.work.turn(self.brain, now)
         for reply in self.lines.replies():
             self._heard(reply, now)
@@ -228,6 +236,8 @@ class Pilot:
             self._enrol()
         self._obey_signals(now)
         if self.brain is not None:
+            if now >= self._home_at:
+                self.brain.drain("its time is nearly over", now)
             self._step(self.brain, now)
 
     def _step(self, brain: Brain, now: float) -> None:
@@ -415,6 +425,12 @@ class Pilot:
             sys.stderr.flush()
         except OSError:
             pass  # a full disk must not stop a pilot: its results are worth more than its words
+
+
+def _home_at(until: float) -> float:
+    """By the clock that does not jump. Some sites kill to the second, without a word."""
+    left = until - time.time()
+    return time.monotonic() + left - min(GOING_SECONDS, 0.1 * left) if until else float("inf")
 
 
 def _leave(_number: int, _frame: Any) -> None:

@@ -90,7 +90,8 @@ def signal_when_parent_dies(number: int, parent: int) -> bool:
 
 
 def name_process(name: str) -> None:
-    """What ``top`` and ``ps`` show (15 characters)."""
+    """What ``top`` and ``ps`` show (15 characters). Without blanks: Slurm's linuxproc does not see
+    processes that have some in their names, nor what comes from them."""
     _prctl(_SET_NAME, name.encode("ascii", "replace")[:15])
 
 

@@ -2,13 +2,29 @@
 
 The rule: every attempt that the brain has handed out comes back to it as exactly one end: when its
 slot is through and the files that it returns are at the server, or when it cannot be made here.
+
+But for one case: a site ends a job by a signal to all of its processes, tasks too, and these may
+hear it before the pilot does. So what fails once the pilot has been asked to end is not to blame:
+it is abandoned, and lost when the pilot leaves. Of one that such a signal has ended this is not
+known at once.
 """
 
+import signal
 import threading
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from covey.pilot.brain import Brain, Holding, Start, size_of
-from covey.pilot.messages import CANCELLED, HOST, OUTPUT, RETURNED, Body, End, OutputFile, Task
+from covey.pilot.messages import (
+    CANCELLED,
+    FAILED,
+    HOST,
+    OUTPUT,
+    RETURNED,
+    Body,
+    End,
+    OutputFile,
+    Task,
+)
 from covey.pilot.orders import Outcome
 from covey.pilot.outbox import Outbox, Sent
 from covey.pilot.readiness import Readiness
@@ -22,6 +38,8 @@ from covey.pilot.template import Template
 SWEEP_SECONDS = 5.0
 PLAN_SECONDS = 60.0  # that a plan is kept after its bag's last attempt
 TIDY_SECONDS = 3600.0
+DOUBT_SECONDS = 1.0  # within which a signal to all processes of a job reaches all of them
+ENDING = (signal.SIGTERM, signal.SIGINT)
 SETUP_ASK = Ask()
 
 
@@ -56,7 +74,9 @@ class Work:
         self._chosen: Optional[Tuple[Template, Ask, str]] = None
         self._last: Optional[Tuple[Task, List[OutputFile]]] = None
         self._sweep_at = self._tidy_at = 0.0
+        self._doubtful: List[Tuple[float, Outcome]] = []  # and until when they are
         self._draining = False
+        self.leaving = False  # somebody has asked the pilot to end
         self.stopping = ""
 
     # -- what happens ----------------------------------------------------------------------
@@ -69,10 +89,12 @@ class Work:
     def turn(self, brain: Brain, now: float) -> None:
         """Take what has come from slots and threads, and fill the slots again."""
         for outcome in self._parts.slots.read():
-            if outcome.key in self._setup_plans:
-                self._setup_over(outcome, now)
+            if outcome.kind == FAILED and not self.leaving and _told_to_end(outcome):
+                self._doubtful.append((now + DOUBT_SECONDS, outcome))
             else:
-                self._over(brain, outcome, now)
+                self._settle(brain, outcome, now)
+        if self._doubtful:
+            self._clear_up(brain, now)
         for sent in self._parts.outbox.sent():
             self._sent(brain, sent, now)
         self._parts.readiness.turn(now)
@@ -81,8 +103,23 @@ class Work:
         if now >= self._sweep_at:
             self._sweep(brain, now)
 
+    def _clear_up(self, brain: Brain, now: float) -> None:
+        doubtful, self._doubtful = self._doubtful, []
+        for until, outcome in doubtful:
+            if self.leaving or now >= until:
+                self._settle(brain, outcome, now)
+            else:
+                self._doubtful.append((until, outcome))
+
+    def _settle(self, brain: Brain, outcome: Outcome, now: float) -> None:
+        if outcome.key in self._setup_plans:
+            self._setup_over(outcome, now)
+        else:
+            self._over(brain, outcome, now)
+
     def wake_at(self, now: float) -> float:
-        return self._parts.readiness.wake_at(now)
+        due = self._parts.readiness.wake_at(now)
+        return min([due] + [until for until, _ in self._doubtful])
 
     def drain(self) -> None:
         """Nothing new is to begin: nobody will need a setup any more."""
@@ -204,6 +241,8 @@ class Work:
         number, body = self._setup_plans.pop(outcome.key)
         self._parts.room.give(outcome.key)
         self._parts.slots.forget(number)
+        if self.leaving and outcome.kind == FAILED:
+            outcome = outcome._replace(kind=CANCELLED)
         self._parts.readiness.setup_over(body.bag, outcome, now)
         if outcome.kind != "ok":
             self._parts.say("the setup of bag %d: %s" % (body.bag, outcome.message or outcome.kind))
@@ -216,6 +255,10 @@ class Work:
         parts.room.give(key)
         if task.inputs or body.inputs or body.setup:
             parts.readiness.forget(key, task.bag)
+        if self._is_cut(outcome):
+            parts.say("attempt %s was cut: %s" % (key, outcome.message or outcome.kind))
+            brain.abandon(key)
+            return
         if outcome.tags:
             parts.tags.said(body.owner, outcome.tags)
         end = self._end(holding, outcome)
@@ -228,16 +271,18 @@ class Work:
         self._last = (task, end.files)
         self._finish(brain, key, end, now, now)
 
+    def _is_cut(self, outcome: Outcome) -> bool:
+        if outcome.kind == CANCELLED:
+            return bool(self.stopping)
+        return self.leaving and outcome.kind in (FAILED, OUTPUT)
+
     def _end(self, holding: Holding, outcome: Outcome) -> End:
-        kind, message = outcome.kind, outcome.message
-        if kind == CANCELLED and self.stopping:
-            kind, message = HOST, self.stopping
         return End(
             holding.epoch,
             holding.task.sequence,
             holding.task.bag,
             holding.task.task,
-            kind,
+            outcome.kind,
             outcome.exit_code,
             outcome.signal,
             0.0,
@@ -249,7 +294,7 @@ class Work:
             outcome.stderr.decode("utf-8", "replace"),
             outcome.stdout_bytes,
             outcome.stderr_bytes,
-            message,
+            outcome.message,
             outcome.result,
         )
 
@@ -292,3 +337,8 @@ class Work:
             return False
         self._parts.slots.forget(number)
         return True
+
+
+def _told_to_end(outcome: Outcome) -> bool:
+    """By a signal that pilots obey, too; shells tell of it by their exit status."""
+    return outcome.signal in ENDING or outcome.exit_code - 128 in ENDING

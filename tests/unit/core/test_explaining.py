@@ -8,6 +8,7 @@ from covey.core import explaining
 from covey.core.events import CloseRequested, PauseRequested
 from covey.core.findings import BagAnswer, TaskAnswer
 from covey.core.model import BagId, Ban, Need
+from tests.unit.core.placing import Grounds, site
 from tests.unit.core.table import Table, spec
 from tests.unit.core.test_blame import a_worker, spoil
 from tests.unit.core.test_policies import draw, gets, policy
@@ -133,6 +134,17 @@ def test_other_bags_come_first_by_rank_and_by_age() -> None:
     assert [one.bag for one in ask(table, bobs).first] == [high, low]
     assert ask(table, high).reasons == []
     assert ask(table, high).summary.endswith("the next hosts that ask get them")
+
+
+def test_a_host_whose_time_is_nearly_over() -> None:
+    grounds = Grounds(site(wall_seconds=2000.0), lease_seconds=1e6)
+    bag = grounds.submit(spec(2, need=Need(limit_seconds=1000.0)))
+    grounds.begin(grounds.jobs[0], 0)
+    grounds.now += 1001
+    found = ask(grounds, bag)
+    assert kinds(found) == ["ending"]
+    assert found.reasons[0].text == "1 host ends before such a task could"
+    assert found.able == 0
 
 
 def test_rests_and_bans_have_an_end() -> None:

@@ -7,8 +7,9 @@ import pytest
 from covey.core.events import CancelRequested, PauseRequested
 from covey.core.model import BagId, Condition, Need, PilotId, PilotStatus, PolicySpec, Rule
 from covey.core.sites import local_site
+from covey.pilot.messages import Answer
 from tests.unit.core.placing import Grounds, asked, counted, site
-from tests.unit.core.table import end, spec
+from tests.unit.core.table import end, replies, spec
 
 SLOW = Need(limit_seconds=1000.0)
 
@@ -145,13 +146,35 @@ def test_a_task_is_not_sent_to_a_pilot_that_ends_before_it() -> None:
     assert not grounds.sent(hand)
 
 
+def test_a_task_without_a_limit_is_not_sent_where_others_like_it_would_be_cut() -> None:
+    grounds = Grounds(site(wall_seconds=2000.0), lease_seconds=1e6)
+    bag = grounds.submit(spec(3))
+    grounds.measure(bag, 1000.0)
+    first, second, _ = grounds.jobs
+    hand, other = grounds.begin(first, 0), grounds.begin(second, 0)
+    assert len(hand.ask().tasks) == 1
+    grounds.now += 1001
+    assert not grounds.sent(other)
+    assert asked(grounds.later(3)), "it covers none of them either"
+    grounds.measure(bag, 5000.0)  # on average more than it ever had
+    assert grounds.sent(other), "somebody may be quicker"
+
+
+def test_a_pilot_goes_home_before_its_site_would_end_it() -> None:
+    grounds = Grounds(site(wall_seconds=600.0), lease_seconds=1e6)
+    grounds.submit(spec(1))
+    hand = grounds.begin(grounds.jobs[0])
+    grounds.now += 571
+    assert [answer.leave for answer in replies(hand.sync(0), Answer)] == [True]
+
+
 def test_what_runs_longer_than_its_limit_gets_more_time_but_no_more_than_there_is() -> None:
     grounds = Grounds(site(wall_seconds=2000.0))
     grounds.submit(spec(1, need=SLOW, retries=3))
     hand = grounds.begin(grounds.jobs[0], 0)
     answer = hand.ask()
     again = hand.ask(1, [end(answer, 0, "timeout")])
-    assert [task.limit_seconds for task in again.tasks] == [2000.0]
+    assert [task.limit_seconds for task in again.tasks] == [1970.0], "it needs time to go home"
 
 
 # -- limits ----------------------------------------------------------------------------------

@@ -1,7 +1,10 @@
 """Attempts pass through, each to exactly one end."""
 
 from random import Random
+from signal import SIGINT, SIGTERM
 from typing import Any
+
+import pytest
 
 from covey.pilot.brain import Brain, Prepare, Start
 from covey.pilot.messages import Answer, Body, End, Input, Need, OutputFile, Task
@@ -9,7 +12,7 @@ from covey.pilot.orders import Link, Order, Outcome, Plan, Returned
 from covey.pilot.outbox import Sent
 from covey.pilot.readiness import Unable
 from covey.pilot.room import Room
-from covey.pilot.work import PLAN_SECONDS, SWEEP_SECONDS, Parts, Work
+from covey.pilot.work import DOUBT_SECONDS, PLAN_SECONDS, SWEEP_SECONDS, Parts, Work
 
 BODY = Body(1, ["run"], [])
 
@@ -60,6 +63,9 @@ class Readiness:
         return [Link("/cache/" + item.digest, item.path) for item in inputs]
 
     def turn(self, now: float) -> None: ...
+
+    def wake_at(self, now: float) -> float:
+        return now + 5.0
 
     def sweep(self, held: object) -> None: ...
 
@@ -123,7 +129,8 @@ class Desk:
         self.work.fill(self.brain, self.now)
 
     def end(self, key: str, kind: str = "ok", **more: Any) -> None:
-        self.slots.outcomes.append(Outcome(key, kind, 0, wall_seconds=0.5, started=1.0, **more))
+        fields = {"exit_code": 0, "wall_seconds": 0.5, "started": 1.0, **more}
+        self.slots.outcomes.append(Outcome(key, kind, **fields))
         self.turn()
 
     def turn(self, later: float = 0.0) -> None:
@@ -235,5 +242,38 @@ def test_stopping_ends_what_runs_and_what_is_being_sent() -> None:
     desk.outbox.done = [Sent("1.1", [], "")]  # too late
     desk.end("1.2", "cancelled")
     ends = {end.sequence: (end.outcome, end.message) for end in desk.ends()}
-    assert ends[1] == ("host", "its files had not all reached the server: asked to end")
-    assert ends[2] == ("host", "asked to end")
+    assert ends == {1: ("host", "its files had not all reached the server: asked to end")}
+    assert not desk.brain.holding, "the other is lost with the pilot"
+
+
+def test_what_a_signal_to_all_has_ended_is_lost_with_the_pilot() -> None:
+    """The pilot may hear it first, or the task."""
+    desk = Desk()
+    desk.give(Task(1, 1, 0, []), Task(2, 1, 1, []))
+    desk.end("1.1", "failed", signal=SIGTERM)
+    assert "1.1" in desk.brain.holding
+    desk.work.leaving = True
+    desk.end("1.2", "failed", message="exit code 1")
+    assert desk.ends() == []
+    assert not desk.brain.holding
+    assert not desk.work.busy()
+
+
+@pytest.mark.parametrize("how", [{"signal": SIGTERM}, {"signal": SIGINT}, {"exit_code": 143}])
+def test_who_ends_by_such_a_signal_while_the_pilot_stays_has_failed(how: dict[str, int]) -> None:
+    desk = Desk()
+    desk.give(Task(1, 1, 0, []))
+    desk.end("1.1", "failed", **how)
+    assert desk.ends() == []
+    assert desk.work.wake_at(desk.now) == desk.now + DOUBT_SECONDS
+    desk.turn(DOUBT_SECONDS)
+    assert [end.outcome for end in desk.ends()] == ["failed"]
+
+
+def test_what_ends_well_or_too_late_counts_although_the_pilot_is_asked_to_end() -> None:
+    desk = Desk()
+    desk.give(Task(1, 1, 0, []), Task(2, 1, 1, []))
+    desk.work.leaving = True
+    desk.end("1.1")
+    desk.end("1.2", "timeout", signal=SIGTERM)
+    assert [end.outcome for end in desk.ends()] == ["ok", "timeout"]
