@@ -157,8 +157,9 @@ def test_a_signal_to_all_processes_of_a_job_is_no_tasks_fault(
     bag = world.submit(task_script(f"test -e {quick} || sleep 100"), 8)
     wait_until(lambda: world.running() == 4)
     quick.touch()
-    family = Hunt(world, seeded)._family(pilot.pid)
-    for pid in sorted(family, reverse=not pilot_first):
+    tasks = set(world.tasks())  # a shell before what it waits for: it would go on
+    family = sorted(Hunt(world, seeded)._family(pilot.pid))
+    for pid in sorted(family, key=lambda one: (one in tasks) is pilot_first):
         send(pid, signal.SIGTERM)
     assert pilot.wait(15) == 0  # it waits for nobody
     world.pilot("--slots", "4")
