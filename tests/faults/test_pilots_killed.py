@@ -154,10 +154,10 @@ def test_a_signal_to_all_processes_of_a_job_is_no_tasks_fault(
     world.serve("--pilots", "0")
     pilot = world.pilot("--slots", "4")
     quick = world.root / "quick"
-    bag = world.submit(task_script(f"test -e {quick} || sleep 100"), 8)
+    bag = world.submit(task_script(f"test -e {quick} || exec sleep 100"), 8)
     wait_until(lambda: world.running() == 4)
     quick.touch()
-    tasks = set(world.tasks())  # a shell before what it waits for: it would go on
+    tasks = set(world.tasks())
     family = sorted(Hunt(world, seeded)._family(pilot.pid))
     for pid in sorted(family, key=lambda one: (one in tasks) is pilot_first):
         send(pid, signal.SIGTERM)

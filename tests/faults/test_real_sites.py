@@ -130,7 +130,7 @@ def test_preempted_and_timed_out_pilots_cost_no_task_anything(
     world.serve()
     quick = world.root / "quick"
     deaf = 'test $((COVEY_TASK % 2)) = 0 || trap "" TERM'  # the others end at the first signal
-    bag = world.submit(task_script(f"test -e {quick} || {{ {deaf}; sleep 100; }}"), 16)
+    bag = world.submit(task_script(f"test -e {quick} || {{ {deaf}; exec sleep 100; }}"), 16)
     wait_until(lambda: world.running() == 8, 60, world.log_tail)
     quick.touch()  # from now on
     job = dict(world.rows("SELECT site, handle FROM jobs"))
@@ -166,12 +166,12 @@ def test_pilots_go_home_before_their_time_is_over(
     world.wait_over(bag)
     world.check_results(bag, 80)
     world.check_once(bag, 80)
-    wait_until(lambda: jobs(world, where="status <> 'ended'") == 0, 30, world.log_tail)
-    for site, well in (("alpha", "COMPLETED"), ("grid", "exit status 0")):
-        reasons = [why for (why,) in world.rows("SELECT reason FROM jobs WHERE site=?", site)]
-        assert reasons == [well] * len(reasons)
-    done = world.rows("SELECT DISTINCT site FROM pilots WHERE reason = 'its time is nearly over'")
-    assert sorted(done) == [("alpha",), ("grid",)], "they did not live long enough to tell"
+    ended = "SELECT DISTINCT site, reason FROM jobs WHERE status = 'ended' ORDER BY site"
+    wait_until(lambda: len(world.rows(ended)) > 1, 30, world.log_tail)
+    assert world.rows(ended) == [("alpha", "COMPLETED"), ("grid", "exit status 0")]
+    # By its own clock or the server's, whichever is first; nobody was idle.
+    left = {why for (why,) in world.rows("SELECT reason FROM pilots WHERE status = 'left'")}
+    assert left <= {"its time is nearly over", "the server sends its pilots home"}
 
 
 def test_the_slots_of_a_pilot_of_grid_engine_work_at_the_same_time(
@@ -201,8 +201,10 @@ def test_a_requeued_job_is_the_same_job_with_another_pilot(
     sites.add("alpha", "slurm", slurm.environment, slots=2, running=1, queued=1)
     sites.write()
     world.serve()
-    bag = world.submit(task_script("sleep 3"), 6)
+    quick = world.root / "quick"
+    bag = world.submit(task_script(f"test -e {quick} || exec sleep 100"), 6)
     wait_until(lambda: world.running() >= 2, 60, world.log_tail)
+    quick.touch()  # from now on
     (job,) = slurm.squeue()
     slurm.requeue(job.id)
     slurm.wait_state(job.id, "PENDING")  # when it has ended, Slurm says for how long it waits
@@ -293,7 +295,7 @@ def test_a_server_killed_with_200_jobs_outstanding_doubles_and_loses_none(
     sites.add("alpha", "slurm", slurm.environment, slots=1, queued=200, running=200, ramp=200)
     sites.write()
     process = world.serve()
-    bag = world.submit(NAP, 240)
+    bag = world.submit(task_script("sleep 0.1"), 240)
     wait_until(lambda: len(slurm.squeue()) >= 100, 90, world.log_tail)  # in the midst of it
     kill_process(process)
     before = {job.name: job.id for job in slurm.squeue()}

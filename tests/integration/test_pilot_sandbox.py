@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,7 +76,8 @@ def shared(
         yield process
     finally:
         process.terminate()
-        process.send_signal(signal.SIGINT)  # the impatient one
+        time.sleep(0.05)
+        process.terminate()
         process.wait(20)
         print((place / "log").read_text())
 

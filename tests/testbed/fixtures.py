@@ -1,8 +1,9 @@
 """The testbed's systems as fixtures, for every test (`tests/conftest.py` names this module).
 
 A system is started when a test first asks for it and stays until the end; each worker of xdist has
-its own. What a test gets is *as new*: `reset` comes after each. Tests that ask for a system come
-first of all: the first worker has them, and others take work from the end of its list.
+its own. All that a test asks for are started before one of them is waited for. What a test gets is
+*as new*: `reset` comes after each. Tests that ask for a system come first of all: the first worker
+has them, and others take work from the end of its list.
 """
 
 from collections.abc import Iterator
@@ -69,35 +70,35 @@ def swept() -> None:
 @pytest.fixture(scope="session")
 def session_alpha(swept: None) -> Iterator[Slurm]:
     system = Slurm("alpha")
-    with running(system):
+    with running(system, ready=False):
         yield system
 
 
 @pytest.fixture(scope="session")
 def session_beta(swept: None) -> Iterator[Slurm]:
     system = Slurm("beta")
-    with running(system):
+    with running(system, ready=False):
         yield system
 
 
 @pytest.fixture(scope="session")
 def session_accounting(swept: None) -> Iterator[Slurm]:
     system = Slurm("gamma", accounting=True)
-    with running(system):
+    with running(system, ready=False):
         yield system
 
 
 @pytest.fixture(scope="session")
 def session_gridengine(swept: None) -> Iterator[GridEngine]:
     system = GridEngine()
-    with running(system):
+    with running(system, ready=False):
         yield system
 
 
 @pytest.fixture(scope="session")
 def session_sshd(swept: None) -> Iterator[SshHosts]:
     system = SshHosts()
-    with running(system):
+    with running(system, ready=False):
         yield system
 
 
@@ -114,12 +115,14 @@ def session_firewalled(swept: None) -> Iterator[Firewalled]:
 @pytest.fixture
 def slurm(session_alpha: Slurm) -> Iterator[Slurm]:
     """8 CPUs, partitions main, short, urgent, killable and requeue; no accounting."""
+    session_alpha.wait_ready()
     yield session_alpha
     session_alpha.reset()
 
 
 @pytest.fixture
 def two_slurms(slurm: Slurm, session_beta: Slurm) -> Iterator[TwoSlurms]:
+    session_beta.wait_ready()
     yield TwoSlurms(slurm, session_beta)
     session_beta.reset()
 
@@ -127,6 +130,7 @@ def two_slurms(slurm: Slurm, session_beta: Slurm) -> Iterator[TwoSlurms]:
 @pytest.fixture
 def slurm_accounting(session_accounting: Slurm) -> Iterator[Slurm]:
     """One whose `sacct` answers."""
+    session_accounting.wait_ready()
     yield session_accounting
     session_accounting.reset()
 
@@ -134,6 +138,7 @@ def slurm_accounting(session_accounting: Slurm) -> Iterator[Slurm]:
 @pytest.fixture
 def gridengine(session_gridengine: GridEngine) -> Iterator[GridEngine]:
     """16 slots, queues all.q, short.q and low.q."""
+    session_gridengine.wait_ready()
     yield session_gridengine
     session_gridengine.reset()
 
@@ -141,6 +146,7 @@ def gridengine(session_gridengine: GridEngine) -> Iterator[GridEngine]:
 @pytest.fixture
 def sshd(session_sshd: SshHosts) -> Iterator[SshHosts]:
     """The host `login`, and those that tests add."""
+    session_sshd.wait_ready()
     yield session_sshd
     session_sshd.reset()
 

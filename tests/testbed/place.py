@@ -249,13 +249,14 @@ class System(ABC):
 
 
 @contextmanager
-def running(*systems: System) -> Iterator[None]:
-    """All of them, started together, gone afterwards."""
+def running(*systems: System, ready: bool = True) -> Iterator[None]:
+    """All of them, started together, gone afterwards; `wait_ready` is for whoever uses them if that
+    is not waited for here."""
     try:
         for system in systems:
             with alone():
                 system.launch()
-        for system in systems:
+        for system in systems if ready else ():
             system.wait_ready()
         yield
     finally:

@@ -5,6 +5,7 @@ ports, and `SLURM_CONF` chooses. As root it runs everybody's jobs, as a plain us
 
 What took us time to find out:
 - a controller schedules nothing in its first 3 s; `wait_ready` waits for that;
+- commands try for a MessageTimeout to reach a controller that is away, so it is short here;
 - time limits are whole minutes (`end_soon` makes one pass earlier), and are looked at every 30 s; a
   GraceTime of preemption is too, so there is none here, and a job has KillWait to end in;
 - a job that was requeued is held for 120 s (`release` makes it sooner);
@@ -54,6 +55,7 @@ PropagateResourceLimits=NONE
 CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
 MpiDefault=none
 ReturnToService=2
+MessageTimeout=6
 KillWait={kill_wait_seconds}
 MinJobAge=300
 JobRequeue=1

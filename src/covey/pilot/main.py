@@ -54,7 +54,6 @@ ENROL_SECONDS = 30.0
 OLD_PILOT = 426  # the status that tells a pilot to renew itself
 SLACK_SECONDS = 15.0  # beyond the time that the server parks a sync
 GOODBYE_SECONDS = 3.0
-ECHO_SECONDS = 2.0  # in which a batch system may repeat SIGTERM without meaning more
 GOING_SECONDS = 30.0  # before its time is over a pilot goes home; or a tenth of that, if less
 GARBAGE_THRESHOLD = 20000  # our records have no cycles: looking for them is mostly in vain
 
@@ -72,7 +71,6 @@ class Pilot:
         self.outbox = Outbox(self._courier, self.lines.wake)
         self.follower = Follower(self.slots.printed)
         self.signals = 0
-        self._terminated = -ECHO_SECONDS
         self._home_at = _home_at(options.until)
         self.finished = False
         self.refused = False
@@ -202,12 +200,9 @@ class Pilot:
             shutil.rmtree(self.options.directory, ignore_errors=True)
 
     def _catch_signals(self) -> None:
-        def caught(number: int, _frame: Any) -> None:
-            now = time.monotonic()
-            if number != signal.SIGTERM or now >= self._terminated + ECHO_SECONDS:
-                self.signals += 1
-                self._terminated = now
-                self.lines.wake()
+        def caught(_number: int, _frame: Any) -> None:
+            self.signals += 1
+            self.lines.wake()
 
         signal.signal(signal.SIGTERM, caught)
         signal.signal(signal.SIGINT, caught)
