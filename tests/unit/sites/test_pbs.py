@@ -3,7 +3,7 @@
 import pytest
 
 from covey.core.errors import BadConfig
-from covey.sites.driver import Output, Refused, Seen, Shape, Stand, Unclear
+from covey.sites.driver import Output, Refused, Seen, Shape, Stand, Unclear, numbered
 from covey.sites.drivers.pbs import Pbs
 from tests.unit.sites.recordings import PREFIX, SCRIPT, batch, recorded, site
 
@@ -99,6 +99,43 @@ def test_the_list_of_torque() -> None:
         Seen("covey-q7-1-4", "272[0].batch.example.org", Stand.ENDED, "exit status 0"),
         Seen("covey-q7-1-5", "272[1].batch.example.org", Stand.WAITING),
     ]
+
+
+def test_what_others_recorded_of_pbs_pro() -> None:
+    """One has a function of the shell in its environment, over several lines."""
+    waiting, running = (
+        PBS.listed(SITE, "script", recorded(f"pbs/recorded-pbspro-{stand}.txt"))
+        for stand in ("waiting", "running")
+    )
+    assert waiting == [Seen("script.sh", "171389798.mycluster", Stand.WAITING)]
+    assert running == [Seen("script.sh", "171390152.mycluster", Stand.RUNNING)]
+
+
+def test_what_others_recorded_of_torque() -> None:
+    """Handles without a server; empty lines and others' words in the middle of a job."""
+    held, running, ended = PBS.listed(TORQUE, "", recorded("pbs/recorded-torque-hint.txt"))
+    assert held == Seen("somejob", "549159", Stand.WAITING)
+    assert running == Seen("somejob010", "556491", Stand.RUNNING)
+    assert ended == Seen("job_543984", "543984", Stand.ENDED, "signal 15")
+    (done,) = PBS.listed(TORQUE, "", recorded("pbs/recorded-torque-done.txt"))
+    assert done == Seen(
+        *("subtest.sh", "9.torque01.bcgsc.ca", Stand.ENDED),
+        "exit status 0 (Job started on Tue May 29 at 09:37)",
+    )
+
+
+def test_torque_adds_an_elements_number_to_its_name() -> None:
+    (seen,) = PBS.listed(TORQUE, "MA_mock", recorded("pbs/recorded-torque-array.txt"))
+    assert seen.name == numbered("MA_mock-A47933_batch-JT3CUggKXNStHcoFXYaGR3", 1)
+    assert (seen.handle, seen.stand) == ("48[1].torque01.bcgsc.ca", Stand.ENDED)
+    assert seen.reason.startswith("signal 15 (Job 48[].torque01.bcgsc.ca deleted because")
+
+
+def test_torque_counts_starts() -> None:
+    once = recorded("pbs/recorded-torque-hint.txt")
+    twice = once._replace(stdout=once.stdout.replace("start_count = 1", "start_count = 2"))
+    assert [seen.restarts for seen in PBS.listed(TORQUE, "", once)] == [0, 0, 0]
+    assert [seen.restarts for seen in PBS.listed(TORQUE, "", twice)] == [0, 1, 1]
 
 
 def test_nothing_is_a_list_and_words_are_none() -> None:

@@ -18,6 +18,7 @@ from msgspec import Meta, Struct
 
 from covey.core.model import SiteSpec
 from covey.sites.driver import (
+    Away,
     Batch,
     Command,
     Output,
@@ -40,6 +41,7 @@ STATES = {
 
 # The master may have heard us, though we did not hear it.
 UNCERTAIN = re.compile(r"still trying|timed? ?out|communication|lost connection", re.IGNORECASE)
+AWAY = re.compile(r"is down|not responding|non-LSF host", re.IGNORECASE)
 NOBODY = re.compile(r"\bno (unfinished |matching )?job\w* found|is not found", re.IGNORECASE)
 
 SUBMITTED = re.compile(r"^Job <([0-9]{1,18})> is submitted", re.MULTILINE)
@@ -126,7 +128,7 @@ class Lsf:
 def _refused(output: Output) -> NoReturn:
     """With status 255, which a lost SSH connection has, too: so the words decide."""
     if "Job not submitted" in output.stderr + output.stdout:
-        raise Refused(output.words)
+        raise Away(output.words) if AWAY.search(output.words) else Refused(output.words)
     common.not_submitted(output, UNCERTAIN)
 
 

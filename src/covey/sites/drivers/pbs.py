@@ -4,7 +4,8 @@ Torque. Not run for real: made after OpenPBS's manual and source, and tried with
 The list is `qstat -f -t`, whose layout all of them share: plain `qstat` cuts names, and JSON is
 spoilt by whatever another user has in his environment. qstat cannot choose by user and show full
 names at once, so it lists everybody's jobs, and ours are known by their names. The entry of an
-array as a whole (`12[].server`) stands for no job. Torque adds its number to an element's name.
+array as a whole (`12[].server`) stands for no job. Torque adds its number to an element's name, and
+counts starts by another name.
 
 Old versions allow 15 characters in a name (Torque, PBS Pro before 13) and cut or refuse more: give
 the queue a short id there.
@@ -183,7 +184,7 @@ def _seen(handle: str, facts: Mapping[str, str], dialect: str) -> Seen:
     name = numbered(title, int(element["index"])) if element else title
     stand = STATES.get(state, Stand.UNKNOWN)
     comment = facts.get("comment", "")
-    runs = common.whole(facts.get("run_count", ""))
+    runs = common.whole(facts.get("run_count") or facts.get("start_count") or "")
     if stand is Stand.ENDED:
         status = facts.get("Exit_status") or facts.get("exit_status") or ""
         return Seen(name, handle, stand, _ended(status, comment), max(0, runs - 1))
