@@ -87,8 +87,11 @@ def test_refused_or_lost() -> None:
     with pytest.raises(Refused, match="line 3"):
         CONDOR.submitted(SITE, batch(), Output(1, "", refused))
     lost = "\nERROR: Failed to commit job submission into the queue.\n"
-    with pytest.raises(Unclear):
-        CONDOR.submitted(SITE, batch(), Output(1, "", lost))
+    for words in (lost, lost + "ERROR: Connection closed by peer\n"):
+        with pytest.raises(Unclear):
+            CONDOR.submitted(SITE, batch(), Output(1, "", words))
+    with pytest.raises(Refused, match="no pilots here"):
+        CONDOR.submitted(SITE, batch(), Output(1, "", lost + "ERROR: no pilots here\n"))
 
 
 def test_the_list() -> None:

@@ -12,7 +12,7 @@ ever: it is removed, by an expression in its own description, and history says w
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 from msgspec import Meta, Struct
 
@@ -44,11 +44,13 @@ STATES = {
 }
 QUEUED = {**STATES, 3: Stand.UNKNOWN}
 
-# The schedd may have heard us, though we did not hear it.
+# The schedd may have heard us, though we did not hear it. Whether it refused can be told where it
+# says why: that stands on a line of its own, after the first.
 UNCERTAIN = re.compile(
     r"failed to commit|timed? ?out|communication|connection (closed|reset|lost)|disconnect",
     re.IGNORECASE,
 )
+WHY = re.compile(r"failed to commit job submission.*\n+ERROR: (.+)", re.IGNORECASE)
 
 SUBMITTED = re.compile(r"^([0-9]{1,18})\.0 - ([0-9]{1,18})\.([0-9]{1,9})$", re.MULTILINE)
 ATTRIBUTES = (
@@ -101,7 +103,7 @@ class HTCondor:
     def submitted(self, spec: SiteSpec, batch: Batch, output: Output) -> tuple[str, ...]:
         found = SUBMITTED.findall(output.stdout)
         if output.status != 0 or len(found) != 1:
-            common.not_submitted(output, UNCERTAIN)
+            _not_submitted(output)
         cluster, again, last = found[0]
         if cluster != again or int(last) != len(batch.names) - 1:
             raise Unclear(output.words)
@@ -133,6 +135,13 @@ class HTCondor:
         if output.status != 0:
             common.no_list(output)
         return _jobs(output.stdout, STATES)
+
+
+def _not_submitted(output: Output) -> NoReturn:
+    why = WHY.search(output.stderr)
+    if why and not UNCERTAIN.search(why[1]):
+        raise Refused(why[1].strip()[:300])
+    common.not_submitted(output, UNCERTAIN)
 
 
 def _where(options: HTCondorOptions) -> list[str]:
