@@ -101,7 +101,7 @@ def test_refused(name: str, words: str) -> None:
 def test_no_schedd() -> None:
     with pytest.raises(Away, match="find address of local schedd"):
         CONDOR.submitted(SITE, batch(), recorded("htcondor/condor_submit-schedd.txt", 1))
-    with pytest.raises(Unclear, match="^Error: Can't find address for schedd condor01$"):
+    with pytest.raises(Unclear, match=r"^Error: Can't find address for schedd condor01$"):
         CONDOR.listed(SITE, PREFIX, recorded("htcondor/condor_q-schedd.json", 1))
 
 

@@ -1,5 +1,5 @@
-"""HTCondor: condor_submit, condor_q, condor_rm, condor_history, as of 8.8. Run by hand with 23.9, and
-tested with what that said.
+"""HTCondor: condor_submit, condor_q, condor_rm, condor_history, as of 8.8. Run by hand with 23.9.6,
+and tested with what that said.
 
 Its jobs have no names; the batch's title is the cluster's JobBatchName. condor_submit reads a
 description, by arguments, and wants its executable in a file: the script holds secrets, and so is
