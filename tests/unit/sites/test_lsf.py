@@ -1,4 +1,4 @@
-"""LSF, with text in the form of Spectrum LSF 10.1; never run for real."""
+"""LSF, never run for real: with what others recorded, and text in the form of Spectrum LSF 10.1."""
 
 import json
 

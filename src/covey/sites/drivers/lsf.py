@@ -1,5 +1,5 @@
 """LSF: bsub, bjobs, bkill, as of 10.1 (Fix Pack 2, for `bjobs -json`). Not run for real: made after
-IBM's manual, and tried with text in the form that is published.
+IBM's manual, and tried with text that others recorded, or in the form that is published.
 
 Every batch is an array, also one of one job, whose index would be 0 otherwise. `bjobs -a` also
 tells of jobs that ended in the last hour (CLEAN_PERIOD), so there is no need of accounts. Where no
