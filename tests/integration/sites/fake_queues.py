@@ -1,4 +1,4 @@
-"""Stands in for the commands of PBS, LSF and HTCondor, which cannot be had here.
+"""Stands in for the commands of PBS, LSF and HTCondor, which tests cannot have.
 
 Called by one of their names it takes the options that their manuals have, and no others, starts the
 jobs at once as processes of this machine, and answers in the form of tests/data/sites. What it
@@ -17,8 +17,9 @@ from typing import Any, NoReturn
 
 FOLDER = "FAKE_QUEUES"
 RUN = '"$@"; echo $? >"$STATUS.new"; mv "$STATUS.new" "$STATUS"'
+KILLED = {"qdel": "271", "bkill": "137", "condor_rm": "-15"}  # below 0: removed, by this signal
 NAMES = (
-    *("qsub", "qstat", "qdel", "bsub", "bjobs", "bkill"),
+    *("qsub", "qselect", "qstat", "qdel", "bsub", "bjobs", "bkill"),
     *("condor_submit", "condor_q", "condor_rm", "condor_history"),
 )
 
@@ -85,7 +86,7 @@ def kill(job: str, first: str, last: str = "") -> bool:
         if str(one["job"]) == job and wanted and one["status"] is None:
             status = folder() / f"{job}.{one['index']}.status"
             os.killpg(one["pid"], signal.SIGKILL)
-            status.write_text("271" if "qdel" in sys.argv[0] else "137")
+            status.write_text(KILLED[Path(sys.argv[0]).name])
             hit = True
     return hit
 
@@ -98,7 +99,7 @@ def qsub(argv: list[str]) -> None:
     if rest or found["C"] != [""]:
         fail("usage: qsub", 2)
     if found.get("q") == ["nope"]:
-        fail("qsub: Unknown queue")
+        fail("qsub: Unknown queue", 170)
     span = re.fullmatch(r"0-([1-9][0-9]*)", found["J"][0]) if "J" in found else None
     if "J" in found and (span is None or found.get("r") == ["n"]):
         fail("qsub: illegal -J value")
@@ -109,18 +110,32 @@ def qsub(argv: list[str]) -> None:
     print(f"{job}[].fake" if span else f"{job}.fake")
 
 
+def is_array(job: int) -> bool:
+    return bool((folder() / f"{job}.array").read_text())
+
+
+def qselect(argv: list[str]) -> None:
+    """What is in the queue; an array until all its elements have ended."""
+    options(argv, "u")
+    for job in dict.fromkeys(one["job"] for one in jobs() if one["status"] is None):
+        print(f"{job}[].fake" if is_array(job) else f"{job}.fake")
+
+
 def qstat(argv: list[str]) -> None:
     found, rest = options(argv, "", "f t x")
-    ended = "x" in found
     for one in jobs():
-        array = (folder() / f"{one['job']}.array").read_text()
+        array = is_array(one["job"])
+        whole = f"{one['job']}[].fake"
         id_ = f"{one['job']}[{one['index']}].fake" if array else f"{one['job']}.fake"
         gone = one["status"] is not None
-        if (rest and id_ not in rest) or (gone and not ended and not array):
-            continue
-        state = ("F" if ended else "X") if gone else "R"
-        print(f"Job Id: {id_}\n    Job_Name = {one['title']}\n    job_state = {state}")
-        print(f"    Exit_status = {one['status']}\n" if gone else "    run_count = 1\n")
+        if id_ in rest or (array and whole in rest):
+            state = ("F" if "x" in found else "X") if gone else "R"
+            how = ("terminated by ann@fake" if one["status"] == 271 else "failed") if gone else ""
+            comment = f"Job run at Mon Nov 16 at 09:37 on (fake:ncpus=2){how and ' and '}{how}"
+            comment = comment if "x" in found or not gone else "Subjob finished"
+            print(f"Job Id: {id_}\n    Job_Name = {one['title']}\n    job_state = {state}")
+            print(f"    comment = {comment}\n    run_count = 1")
+            print(f"    Exit_status = {one['status']}\n" if gone else "")
 
 
 def qdel(argv: list[str]) -> None:
@@ -186,11 +201,18 @@ def condor_submit(argv: list[str]) -> None:
         fail("\nERROR: no queue")
     lines = dict(re.split(r" = ", line, maxsplit=1) for line in found["append"])
     if "nope" in lines.get("requirements", ""):
-        fail("\nERROR: Parse error in expression: \n\tRequirements = nope")
+        fail("ERROR: Parse error in expression: \n\tRequirements = (nope) && (TARGET.Disk)\n\t")
     variable = lines["environment"].strip('"').removesuffix("=$(Process)")
     count = int(rest[2])
     job = start(lines["batch_name"], range(count), [lines["executable"]], variable, b"")
     print(f"{job}.0 - {job}.{count - 1}")
+
+
+def ended(status: int) -> dict[str, Any]:
+    if status >= 0:
+        return {"ExitBySignal": False, "ExitCode": status, "JobStatus": 4}
+    why = "via condor_rm (by user ann)"
+    return {"ExitBySignal": True, "ExitSignal": -status, "JobStatus": 3, "RemoveReason": why}
 
 
 def condor_list(history: bool, wanted: list[str]) -> None:
@@ -199,10 +221,11 @@ def condor_list(history: bool, wanted: list[str]) -> None:
         id_ = f"{one['job']}.{one['index']}"
         if (one["status"] is not None) == history and (not wanted or id_ in wanted):
             ad = {"ClusterId": one["job"], "ProcId": one["index"], "JobBatchName": one["title"]}
-            ended = {"ExitBySignal": False, "ExitCode": one["status"]}
-            ads.append({**ad, "JobStatus": 4, **ended} if history else {**ad, "JobStatus": 2})
-    if ads:
-        print("[\n" + "\n,\n".join(json.dumps(ad, indent=2) for ad in ads) + "\n]")
+            now = ended(one["status"]) if history else {"ExitBySignal": False, "JobStatus": 2}
+            ads.append({**ad, **now, "NumJobStarts": int(history)})
+    if ads or history:  # a list of none, or nothing at all
+        words = (json.dumps(ad, indent=2, sort_keys=True) for ad in ads)
+        print("[\n" + "\n,\n".join(words) + ("\n]" if ads else "]"))
 
 
 def condor_q(argv: list[str]) -> None:
@@ -219,8 +242,11 @@ def condor_history(argv: list[str]) -> None:
 
 def condor_rm(argv: list[str]) -> None:
     gone = [word for word in argv if not kill(*word.split("."))]
+    for word in argv:
+        if word not in gone:
+            print(f"Job {word} marked for removal")
     if gone:
-        fail(f"Couldn't find/remove all jobs: {gone}")
+        fail("\n" + "\n".join(f"Job {word} not found" for word in gone))
 
 
 if __name__ == "__main__":

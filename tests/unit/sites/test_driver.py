@@ -26,6 +26,7 @@ from covey.sites.driver import (
     runs,
 )
 from covey.sites.drivers import common
+from covey.sites.drivers.pbs import OURS
 from tests.unit.sites.recordings import (
     BATCH_SYSTEMS,
     DATA,
@@ -176,7 +177,7 @@ def test_no_word_is_read_by_a_shell(driver: Driver) -> None:
     ]
     for command in commands:
         if command is not None and command.argv[0] == "/bin/sh":
-            assert command.argv[1:4] == ("-c", WRITE, "sh")
+            assert command.argv[1:] == ("-c", OURS) or command.argv[1:4] == ("-c", WRITE, "sh")
         elif command is not None:
             assert "sh" not in command.argv[0].split("/")
 

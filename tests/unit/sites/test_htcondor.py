@@ -1,4 +1,4 @@
-"""HTCondor, with text in the form of its source (25.x); never run for real."""
+"""HTCondor, with what HTCondor 23.9.6 said (tests/data/sites/README.md)."""
 
 import subprocess
 from itertools import pairwise
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from covey.sites.driver import Output, Refused, Seen, Shape, Stand, Unclear
+from covey.sites.driver import Away, Output, Refused, Seen, Shape, Stand, Unclear
 from covey.sites.drivers.htcondor import HTCondor
 from tests.unit.sites.recordings import PREFIX, SCRIPT, batch, recorded, site
 
@@ -75,33 +75,72 @@ def test_a_dollar_begins_no_macro() -> None:
 
 
 def test_handles() -> None:
-    handles = CONDOR.submitted(SITE, batch(3), recorded("htcondor/condor_submit.txt"))
-    assert handles == ("12.0", "12.1", "12.2")
-    assert CONDOR.cancel(SITE, handles).argv == ("condor_rm", "12.0", "12.1", "12.2")
+    handles = CONDOR.submitted(SITE, batch(4), recorded("htcondor/condor_submit-array.txt"))
+    assert handles == ("13.0", "13.1", "13.2", "13.3")
+    assert CONDOR.cancel(SITE, handles).argv == ("condor_rm", *handles)
+    one = recorded("htcondor/condor_submit-one.txt")
+    assert CONDOR.submitted(SITE, batch(), one) == ("14.0",)
     with pytest.raises(Unclear):
-        CONDOR.submitted(SITE, batch(2), recorded("htcondor/condor_submit.txt"))
+        CONDOR.submitted(SITE, batch(2), one)
 
 
-def test_refused_or_lost() -> None:
-    refused = "\nERROR: Failed to parse command file (line 3).\n"
-    with pytest.raises(Refused, match="line 3"):
-        CONDOR.submitted(SITE, batch(), Output(1, "", refused))
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("refused-requirements", r"Requirements = \(nope ==== 1\)"),
+        ("refused-policy", "^This pool does not want such jobs.$"),
+        ("refused-schedd", "unknown host nope"),
+    ],
+)
+def test_refused(name: str, words: str) -> None:
+    with pytest.raises(Refused, match=words) as refused:
+        CONDOR.submitted(SITE, batch(), recorded(f"htcondor/condor_submit-{name}.txt", 1))
+    assert not isinstance(refused.value, Away)
+
+
+def test_no_schedd() -> None:
+    with pytest.raises(Away, match="find address of local schedd"):
+        CONDOR.submitted(SITE, batch(), recorded("htcondor/condor_submit-schedd.txt", 1))
+    with pytest.raises(Unclear, match=r"^Error: Can't find address for schedd condor01$"):
+        CONDOR.listed(SITE, PREFIX, recorded("htcondor/condor_q-schedd.json", 1))
+
+
+def test_nobody_knows() -> None:
     lost = "\nERROR: Failed to commit job submission into the queue.\n"
-    with pytest.raises(Unclear):
-        CONDOR.submitted(SITE, batch(), Output(1, "", lost))
+    for words in (lost, lost + "ERROR: Connection closed by peer\n"):
+        with pytest.raises(Unclear):
+            CONDOR.submitted(SITE, batch(), Output(1, "", words))
 
 
 def test_the_list() -> None:
     argv = CONDOR.status(SITE, PREFIX).argv
     assert argv[:3] == (*("condor_q", "-constraint", 'substr(JobBatchName, 0, 9) == "covey-q7-"'),)
-    seen = CONDOR.listed(SITE, PREFIX, recorded("htcondor/condor_q.json"))
-    assert seen[:2] == [
-        Seen("covey-q7-1-4", "12.0", Stand.RUNNING, "", 1),
-        Seen("covey-q7-1-5", "12.1", Stand.WAITING, "", 0),
+    assert CONDOR.listed(SITE, PREFIX, recorded("htcondor/condor_q-array.json")) == [
+        Seen("covey-q7-1-4", "13.0", Stand.RUNNING),
+        Seen("covey-q7-1-5", "13.1", Stand.RUNNING),
+        Seen("covey-q7-1-6", "13.2", Stand.RUNNING),
+        Seen("covey-q7-1-7", "13.3", Stand.WAITING),
     ]
-    assert (seen[2].name, seen[2].stand) == ("covey-q7-1-6", Stand.STUCK)
-    assert seen[2].reason.startswith("held: Error from slot1@node3: Failed to open '/home/ann/out'")
-    assert (seen[3].name, seen[3].stand) == ("covey-q7-1-7", Stand.UNKNOWN)
+
+
+def test_a_held_job_is_stuck() -> None:
+    held, running, waiting = CONDOR.listed(SITE, PREFIX, recorded("htcondor/condor_q-held.json"))
+    assert (held.name, held.handle, held.stand) == ("covey-q7-1-45", "27.0", Stand.STUCK)
+    assert held.reason.startswith("held: Error from slot1_2@condor01: Failed to open '/nowhere/x'")
+    assert (running.stand, waiting.stand) == (Stand.RUNNING, Stand.WAITING)
+
+
+def test_what_was_held_and_released_is_held_no_more() -> None:
+    released = CONDOR.listed(SITE, PREFIX, recorded("htcondor/condor_q-released.json"))
+    assert released == [
+        Seen("covey-q7-1-30", "16.0", Stand.WAITING),
+        Seen("covey-q7-1-48", "25.0", Stand.RUNNING, "", 1),
+    ]
+
+
+def test_a_removed_job_that_is_still_there_may_run() -> None:
+    (seen,) = CONDOR.listed(SITE, PREFIX, recorded("htcondor/condor_q-removing.json"))
+    assert seen == Seen("covey-q7-1-70", "26.0", Stand.UNKNOWN)
 
 
 def test_nothing_is_a_list_if_all_went_well() -> None:
@@ -121,13 +160,28 @@ def test_history() -> None:
     command = CONDOR.accounting(SITE, ["12.0", "12.1"])
     assert command is not None
     assert command.argv[-4:] == ("-limit", "2", "12.0", "12.1")
+    assert CONDOR.accounted(SITE, recorded("htcondor/condor_history-unknown.json")) == []
     seen = CONDOR.accounted(SITE, recorded("htcondor/condor_history.json"))
-    assert [(one.name, one.stand, one.reason) for one in seen] == [
-        ("covey-q7-1-7", Stand.ENDED, "via condor_rm (by user ann)"),
-        ("covey-q7-1-4", Stand.ENDED, "exit status 3"),
-        ("covey-q7-1-5", Stand.ENDED, "signal 9"),
-        (
-            *("covey-q7-1-6", Stand.ENDED),
-            "held: Error from slot1@node3: Job has gone over cgroup memory limit.",
-        ),
+    assert {one.stand for one in seen} == {Stand.ENDED}
+    assert {one.handle: one.reason for one in seen} == {
+        "18.0": "exit status 3",
+        "19.0": "it ran for more than 10 s",
+        "20.0": "signal 9",
+        **{f"21.{index}": f"exit status {index}" for index in range(3)},
+        "22.0": "held: Error from slot1_3@condor01: Failed to open '/nowhere/x' as standard output:"
+        " No such file or directory (errno 2)",
+        "23.0": "via condor_rm (by user ann)",
+        "24.0": "held: submitted on hold at user's request",
+        "25.0": "via condor_rm (by user ann)",
+    }
+    assert {one.handle: one.restarts for one in seen if one.restarts} == {"25.0": 1}
+
+
+def test_history_of_an_array() -> None:
+    seen = CONDOR.accounted(SITE, recorded("htcondor/condor_history-array.json"))
+    assert [(one.name, one.reason) for one in seen if one.handle.startswith("13.")] == [
+        ("covey-q7-1-4", "exit status 3"),
+        ("covey-q7-1-7", "exit status 3"),
+        ("covey-q7-1-6", "via condor_rm (by user ann)"),
+        ("covey-q7-1-5", "via condor_rm (by user ann)"),
     ]

@@ -1,10 +1,10 @@
-"""LSF, with text in the form of Spectrum LSF 10.1; never run for real."""
+"""LSF, never run for real: with what others recorded, and text in the form of Spectrum LSF 10.1."""
 
 import json
 
 import pytest
 
-from covey.sites.driver import Output, Refused, Seen, Shape, Stand, Unclear
+from covey.sites.driver import Away, Output, Refused, Seen, Shape, Stand, Unclear
 from covey.sites.drivers.lsf import Lsf
 from tests.unit.sites.recordings import PREFIX, SCRIPT, batch, recorded, site
 
@@ -41,6 +41,9 @@ def test_refused_or_lost() -> None:
     refused = Output(255, "", "normal: No such queue. Job not submitted.\n")
     with pytest.raises(Refused, match="No such queue"):
         LSF.submitted(SITE, batch(), refused)
+    gone = "LSF is down. Please wait ...\nRequest from non-LSF host rejected. Job not submitted.\n"
+    with pytest.raises(Away, match="non-LSF"):
+        LSF.submitted(SITE, batch(), Output(255, "", gone))
     with pytest.raises(Unclear):
         LSF.submitted(SITE, batch(), Output(255, "", "Connection closed by remote host\n"))
     with pytest.raises(Unclear):
@@ -68,6 +71,32 @@ def test_the_list() -> None:
             "exit status 130 (TERM_RUNLIMIT: job killed after reaching LSF run time limit)",
         ),
     ]
+
+
+def test_what_others_recorded() -> None:
+    """Names are theirs; these fields are fewer than we ask for, and others."""
+    (running,) = LSF.listed(SITE, "/eng/", recorded("lsf/recorded-bjobs-a.json"))
+    assert running[1:] == ("5346451", Stand.RUNNING, "", 0)
+    assert running.name == "/eng/tools/cm/bin/BHstart --BHbld_sys lnx86_64_opt"
+    stands = [
+        (seen.handle, seen.stand)
+        for seen in LSF.listed(SITE, "sleep", recorded("lsf/recorded-bjobs-waiting.json"))
+    ]
+    assert stands == [
+        *((str(job), Stand.RUNNING) for job in range(217, 221)),
+        *((str(job), Stand.WAITING) for job in (221, 222)),
+    ]
+    ended = LSF.listed(SITE, "RoddyTest", recorded("lsf/recorded-bjobs-ended.json"))
+    assert {seen.stand for seen in ended} == {Stand.ENDED}
+    assert [seen.reason for seen in ended] == 3 * ["EXIT"] + 3 * ["exit status 0"]
+    assert LSF.submitted(SITE, batch(), recorded("lsf/recorded-bsub.txt")) == ("764254593[1]",)
+    assert LSF.listed(SITE, PREFIX, recorded("lsf/recorded-bjobs-unknown.txt", 255)) == []
+
+
+def test_a_job_by_itself_has_index_0() -> None:
+    record = {"JOBID": "321", "JOBINDEX": "0", "STAT": "RUN", "JOB_NAME": "covey-q7-1"}
+    output = Output(0, json.dumps({"RECORDS": [record]}), "")
+    assert LSF.listed(SITE, PREFIX, output) == [Seen("covey-q7-1", "321", Stand.RUNNING)]
 
 
 def test_lsf_may_ask_for_patience_first() -> None:

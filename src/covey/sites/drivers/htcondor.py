@@ -1,5 +1,5 @@
-"""HTCondor: condor_submit, condor_q, condor_rm, condor_history, as of 8.8. Not run for real: made
-after its manual and source, and tried with text in their form.
+"""HTCondor: condor_submit, condor_q, condor_rm, condor_history, as of 8.8. Run by hand with 23.9.6,
+and tested with what that said.
 
 Its jobs have no names; the batch's title is the cluster's JobBatchName. condor_submit reads a
 description, by arguments, and wants its executable in a file: the script holds secrets, and so is
@@ -12,7 +12,7 @@ ever: it is removed, by an expression in its own description, and history says w
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 from msgspec import Meta, Struct
 
@@ -44,11 +44,14 @@ STATES = {
 }
 QUEUED = {**STATES, 3: Stand.UNKNOWN}
 
-# The schedd may have heard us, though we did not hear it.
+# The schedd may have heard us, though we did not hear it. Whether it refused can be told where it
+# says why: that stands on a line of its own, after the first.
 UNCERTAIN = re.compile(
     r"failed to commit|timed? ?out|communication|connection (closed|reset|lost)|disconnect",
     re.IGNORECASE,
 )
+WHY = re.compile(r"failed to commit job submission.*\n+ERROR: (.+)", re.IGNORECASE)
+TOO_LONG = re.compile(r"PeriodicRemove expression .*JobCurrentStartDate > ([0-9]+)")
 
 SUBMITTED = re.compile(r"^([0-9]{1,18})\.0 - ([0-9]{1,18})\.([0-9]{1,9})$", re.MULTILINE)
 ATTRIBUTES = (
@@ -56,6 +59,7 @@ ATTRIBUTES = (
     "ProcId",
     "JobBatchName",
     "JobStatus",
+    "LastJobStatus",
     "NumJobStarts",
     "HoldReason",
     "LastHoldReason",
@@ -101,7 +105,7 @@ class HTCondor:
     def submitted(self, spec: SiteSpec, batch: Batch, output: Output) -> tuple[str, ...]:
         found = SUBMITTED.findall(output.stdout)
         if output.status != 0 or len(found) != 1:
-            common.not_submitted(output, UNCERTAIN)
+            _not_submitted(output)
         cluster, again, last = found[0]
         if cluster != again or int(last) != len(batch.names) - 1:
             raise Unclear(output.words)
@@ -115,8 +119,8 @@ class HTCondor:
         return Command(("condor_q", *_where(options), *wanted))
 
     def listed(self, spec: SiteSpec, prefix: str, output: Output) -> list[Seen]:
-        if output.status != 0:
-            common.no_list(output)
+        if output.status != 0:  # then it adds some guesses about the configuration
+            common.no_list(output._replace(stderr=output.stderr.partition("\nExtra Info")[0]))
         return [seen for seen in _jobs(output.stdout, QUEUED) if seen.name.startswith(prefix)]
 
     def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:
@@ -133,6 +137,13 @@ class HTCondor:
         if output.status != 0:
             common.no_list(output)
         return _jobs(output.stdout, STATES)
+
+
+def _not_submitted(output: Output) -> NoReturn:
+    why = WHY.search(output.stderr)
+    if why and not UNCERTAIN.search(why[1]):
+        raise Refused(why[1].strip()[:300])
+    common.not_submitted(output, UNCERTAIN)
 
 
 def _where(options: HTCondorOptions) -> list[str]:
@@ -217,6 +228,14 @@ def _seen(ad: Mapping[str, Any], states: Mapping[int, Stand]) -> Seen:
     return Seen(name, f"{cluster}.{process}", stand, _why(stand, ad)[:300], restarts)
 
 
+def _removed(why: str, held: object, before: object) -> str:
+    """Whether it was held when it was removed. A reason may be of an earlier time."""
+    if held and before == 5:
+        return f"held: {held}"
+    too_long = TOO_LONG.search(why)
+    return f"it ran for more than {too_long[1]} s" if too_long else why
+
+
 def _why(stand: Stand, ad: Mapping[str, Any]) -> str:
     held = ad.get("HoldReason") or ad.get("LastHoldReason")
     if stand is Stand.STUCK:
@@ -224,7 +243,7 @@ def _why(stand: Stand, ad: Mapping[str, Any]) -> str:
     if stand is not Stand.ENDED:
         return ""
     if ad["JobStatus"] == 3:
-        return f"held: {held}" if held else str(ad.get("RemoveReason") or "removed")
+        return _removed(str(ad.get("RemoveReason") or "removed"), held, ad.get("LastJobStatus"))
     if ad.get("ExitBySignal"):
         return f"signal {ad.get('ExitSignal', '')}".strip()
     return f"exit status {ad.get('ExitCode', 'unknown')}"

@@ -1,5 +1,5 @@
 """LSF: bsub, bjobs, bkill, as of 10.1 (Fix Pack 2, for `bjobs -json`). Not run for real: made after
-IBM's manual, and tried with text in the form that is published.
+IBM's manual, and tried with text that others recorded, or in the form that is published.
 
 Every batch is an array, also one of one job, whose index would be 0 otherwise. `bjobs -a` also
 tells of jobs that ended in the last hour (CLEAN_PERIOD), so there is no need of accounts. Where no
@@ -18,6 +18,7 @@ from msgspec import Meta, Struct
 
 from covey.core.model import SiteSpec
 from covey.sites.driver import (
+    Away,
     Batch,
     Command,
     Output,
@@ -40,6 +41,7 @@ STATES = {
 
 # The master may have heard us, though we did not hear it.
 UNCERTAIN = re.compile(r"still trying|timed? ?out|communication|lost connection", re.IGNORECASE)
+AWAY = re.compile(r"is down|not responding|non-LSF host", re.IGNORECASE)
 NOBODY = re.compile(r"\bno (unfinished |matching )?job\w* found|is not found", re.IGNORECASE)
 
 SUBMITTED = re.compile(r"^Job <([0-9]{1,18})> is submitted", re.MULTILINE)
@@ -126,7 +128,7 @@ class Lsf:
 def _refused(output: Output) -> NoReturn:
     """With status 255, which a lost SSH connection has, too: so the words decide."""
     if "Job not submitted" in output.stderr + output.stdout:
-        raise Refused(output.words)
+        raise Away(output.words) if AWAY.search(output.words) else Refused(output.words)
     common.not_submitted(output, UNCERTAIN)
 
 

@@ -1,10 +1,13 @@
 """PBS: qsub, qstat, qdel, of OpenPBS and PBS Professional; with `dialect = "torque"` those of
-Torque. Not run for real: made after OpenPBS's manual and source, and tried with text in their form.
+Torque. Run by hand with OpenPBS 23.06.06, and tested with what that said; of Torque, with what
+others recorded.
 
-The list is `qstat -f -t`, whose layout all of them share: plain `qstat` cuts names, and JSON is
-spoilt by whatever another user has in his environment. qstat cannot choose by user and show full
-names at once, so it lists everybody's jobs, and ours are known by their names. The entry of an
-array as a whole (`12[].server`) stands for no job. Torque adds its number to an element's name.
+The list is `qstat -f -t`, whose layout all of them share: plain `qstat` cuts names, and the JSON of
+old versions is spoilt by what is in an environment. So is this: a line of another user's
+environment may look like a job of ours. qstat cannot choose by user and show full names at once, so
+qselect chooses; on Torque, where that was never seen, everybody's jobs are listed. The entry of an
+array as a whole (`12[].server`) stands for no job. Torque adds its number to an element's name, and
+counts starts by another name.
 
 Old versions allow 15 characters in a name (Torque, PBS Pro before 13) and cut or refuse more: give
 the queue a short id there.
@@ -41,6 +44,11 @@ SUBMITTED = re.compile(r"^([0-9]{1,18})(\[\])?(\.\S+)?$", re.MULTILINE)
 ELEMENT = re.compile(r"(?P<job>[0-9]{1,18})\[(?P<index>[0-9]{1,9})\](?P<rest>(\.\S+)?)")
 HEAD = re.compile(r"^Job Id: (?P<id>[0-9]{1,18}(\[[0-9]{0,9}\])?(\.\S+)?)[ \t]*$", re.MULTILINE)
 FACT = re.compile(r"^ {4}([A-Za-z_]+(?:\.[\w.]+)?) = (.*)$", re.MULTILINE)
+USAGE = re.compile(r"\n\s*usage: .*", re.IGNORECASE | re.DOTALL)
+COMMENT = re.compile(r"Job (run at .*?( and (?P<how>[a-z].*))?|Array Began .*|started on .*)")
+FORGOTTEN = "Subjob finished"  # without a history: the exit status is the whole array's
+SAID = {"finished", "failed"}  # what the exit status says, too
+OURS = 'set -f; ids=$(qselect -u "$(id -un)") || exit; test -z "$ids" || exec qstat -f -t $ids'
 UNKNOWN_JOBS = re.compile(r"unknown job|has finished|not configured to maintain", re.IGNORECASE)
 
 
@@ -95,7 +103,7 @@ class Pbs:
     def submitted(self, spec: SiteSpec, batch: Batch, output: Output) -> tuple[str, ...]:
         found = SUBMITTED.findall(output.stdout)
         if output.status != 0 or len(found) != 1:
-            common.not_submitted(output, UNCERTAIN)
+            common.not_submitted(output._replace(stderr=USAGE.sub("", output.stderr)), UNCERTAIN)
         job, array, server = found[0]
         if bool(array) != (len(batch.names) > 1):
             raise Unclear(output.words)
@@ -104,10 +112,13 @@ class Pbs:
         return tuple(f"{job}[{index}]{server}" for index in range(len(batch.names)))
 
     def status(self, spec: SiteSpec, prefix: str) -> Command:
-        return Command(("qstat", "-f", "-t"), b"", 120.0)
+        torque = options_of(spec, PbsOptions).dialect == "torque"
+        argv = ("qstat", "-f", "-t") if torque else ("/bin/sh", "-c", OURS)
+        return Command(argv, b"", 120.0)
 
     def listed(self, spec: SiteSpec, prefix: str, output: Output) -> list[Seen]:
-        if output.status != 0:
+        """A job may have ended since it was chosen."""
+        if output.status != 0 and not _all_unknown(output.stderr):
             common.no_list(output)
         found = _jobs(output.stdout, options_of(spec, PbsOptions).dialect)
         return [seen for seen in found if seen.name.startswith(prefix)]
@@ -132,7 +143,7 @@ class Pbs:
 
     def accounted(self, spec: SiteSpec, output: Output) -> list[Seen]:
         """Jobs that it does not know make it fail, but it tells of the others."""
-        if output.status != 0 and not UNKNOWN_JOBS.search(output.stderr):
+        if output.status != 0 and not _all_unknown(output.stderr):
             common.no_list(output)
         return list(_jobs(output.stdout, options_of(spec, PbsOptions).dialect))
 
@@ -156,6 +167,12 @@ def _resources(options: PbsOptions, batch: Batch) -> list[str]:
     for wish in more:
         argv += ["-l", wish]
     return [*argv, "-n"] if torque and options.whole_nodes else argv
+
+
+def _all_unknown(errors: str) -> bool:
+    """Nothing went wrong, but that some of the jobs are no longer there."""
+    lines = [line for line in errors.splitlines() if line.strip()]
+    return bool(lines) and all(UNKNOWN_JOBS.search(line) for line in lines)
 
 
 def _jobs(text: str, dialect: str) -> Iterator[Seen]:
@@ -182,8 +199,10 @@ def _seen(handle: str, facts: Mapping[str, str], dialect: str) -> Seen:
         title = title.removesuffix(f"-{element['index']}")
     name = numbered(title, int(element["index"])) if element else title
     stand = STATES.get(state, Stand.UNKNOWN)
-    comment = facts.get("comment", "")
-    runs = common.whole(facts.get("run_count", ""))
+    comment = _comment(facts.get("comment", ""))
+    runs = common.whole(facts.get("run_count") or facts.get("start_count") or "")
+    if facts.get("comment") == FORGOTTEN:
+        return Seen(name, handle, stand, "it ended, and PBS does not say how")
     if stand is Stand.ENDED:
         status = facts.get("Exit_status") or facts.get("exit_status") or ""
         return Seen(name, handle, stand, _ended(status, comment), max(0, runs - 1))
@@ -193,10 +212,19 @@ def _seen(handle: str, facts: Mapping[str, str], dialect: str) -> Seen:
     return Seen(name, handle, stand, why, runs if stand is Stand.WAITING else max(0, runs - 1))
 
 
+def _comment(text: str) -> str:
+    """What it adds to what is known anyway."""
+    match = COMMENT.fullmatch(text)
+    if match is None:
+        return text
+    return "" if match["how"] in SAID else match["how"] or ""
+
+
 def _ended(status: str, comment: str) -> str:
-    """Above 255 it is 256 and a signal; below 0, PBS could not run it."""
+    """Above 255 it is 256 and a signal; below 0, PBS could not run it, or ended it. Who was deleted
+    before has none."""
     words = f" ({comment})" if comment else ""
     if not re.fullmatch(r"-?[0-9]{1,9}", status):
-        return comment or "it ended"
+        return comment or "it ended before it ran"
     number = int(status)
     return f"signal {number - 256}{words}" if number > 256 else f"exit status {number}{words}"
