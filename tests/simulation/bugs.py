@@ -26,6 +26,7 @@ from covey.core import (
 )
 from covey.core.actions import Change, SavePolicy
 from covey.core.events import RetryRequested, SegmentAppended
+from covey.core.faces import Match
 from covey.core.following import Answering, Replying, Then
 from covey.core.model import (
     BagId,
@@ -42,7 +43,7 @@ from covey.core.model import (
 )
 from covey.core.numbering import Numbering
 from covey.core.policies import Places
-from covey.core.state import Attempt, Bag, Match, Pilot, State, Tally
+from covey.core.state import Attempt, Bag, Pilot, State, Tally
 from covey.core.turn import Turn
 from covey.engine import Engine
 from covey.pilot.brain import Brain

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from covey.classad import Ad
 from covey.core import history, sites
+from covey.core.faces import Value
 from covey.core.fitting import admits, weight
 from covey.core.model import BagStatus, History, PilotStatus, SiteSpec
-from covey.core.state import Attempt, Bag, Host, Pilot, State, Value
+from covey.core.state import Attempt, Bag, Host, Pilot, State
 
 ALL = frozenset("*")
 NEVER = 1e9  # seconds since something that has not happened, or until something that will not

@@ -9,13 +9,14 @@ wait, the lowest number first, then running ones that may run twice (`offers`).
 from collections.abc import Iterator
 
 from covey.core import blame, matching, ranking, suiting
+from covey.core.faces import ANYWHERE, Match
 from covey.core.fitting import admits, held_of, last_resorts, stretch, weight_on
 from covey.core.lookahead import reserve
 from covey.core.model import AttemptId, BagId, BagStatus, PilotId, PilotStatus, TaskNumber
 from covey.core.ranking import has_work
 from covey.core.recalling import recall
 from covey.core.replication import may_have, watch
-from covey.core.state import ANYWHERE, Attempt, Bag, Candidate, Match, Pilot, State
+from covey.core.state import Attempt, Bag, Candidate, Pilot, State
 from covey.core.turn import Turn
 
 MOST_AHEAD = 10_000  # tasks that Concurrency may send to one pilot

@@ -13,8 +13,9 @@ from covey.classad import Ad
 from covey.classad.values import UNDEFINED
 from covey.core import attributes
 from covey.core.attributes import STATISTICS, TABLE, Task
+from covey.core.faces import ANYWHERE, Face, Found, Kind, Match
 from covey.core.policies import FACE, Compiled, Places
-from covey.core.state import ANYWHERE, Bag, Face, Found, Kind, Match, Pilot, State
+from covey.core.state import Bag, Pilot, State
 
 MOST_CONCURRENCY = 1_000_000
 REFRESH_SECONDS = 1.0

@@ -22,7 +22,7 @@ from covey.core.model import (
     RequestId,
 )
 from covey.core.space import LARGEST_BAG
-from covey.core.state import Attempt, Bag, Pilot, State, Waiting
+from covey.core.state import Attempt, Bag, Pilot, Waiting
 from covey.core.tokens import end_of, read_hand_job
 from covey.core.transitions import step
 from covey.core.turn import Turn
@@ -57,27 +57,15 @@ LARGEST = 2**53  # what every part of the system can count to
 
 def enrol(turn: Turn, event: PilotEnrolled) -> None:
     state, request, enrol_ = turn.state, event.request, event.enrol
-    problem = _enrol_problem(enrol_)
-    if problem:
-        turn.refuse(request, Problem.INVALID, problem)
-        return
     known = state.pilot_keys.get(enrol_.key)
-    if known is None and len(state.pilots) >= state.settings.most_pilots:
-        turn.refuse(request, Problem.TOO_MANY, f"{len(state.pilots)} pilots are enough")
-        return
-    if _is_fenced(turn, enrol_):
-        words = "another pilot with the same secret has taken its place; each needs its own"
-        turn.refuse(request, Problem.SUPERSEDED, words)
-        return
-    if known is not None and state.pilots[known].record.job != enrol_.job:
-        turn.refuse(request, Problem.INVALID, "this key is that of another site job's pilot")
-        return
-    if known is None and enrol_.job and not _is_known(state, JobId(enrol_.job)):
-        turn.refuse(request, Problem.NOT_FOUND, f"there is no site job {enrol_.job} any more")
+    problem, words = _enrol_refusal(turn, enrol_, known)
+    if words:
+        turn.refuse(request, problem, words)
         return
     id_ = known if known is not None else PilotId(state.next_pilot)
     if known is None:
         state.next_pilot += 1
+    before = state.pilots[known].record if known is not None else None
     machine = hosts.identify(turn, enrol_, id_)
     record = PilotRecord(
         id=id_,
@@ -95,7 +83,7 @@ def enrol(turn: Turn, event: PilotEnrolled) -> None:
         gpus=enrol_.gpus,
         machine=machine,
         boot=enrol_.boot,
-        owner=event.owner or _owner(state, known, JobId(enrol_.job)),
+        owner=event.owner or (before.owner if before else sites.owner_of(state, JobId(enrol_.job))),
     )
     if known is None:
         job = state.jobs.get(record.job)
@@ -127,13 +115,21 @@ def enrol(turn: Turn, event: PilotEnrolled) -> None:
     turn.write(SavePilot(record), Replying(request, enrolled))
 
 
-def _is_known(state: State, job: JobId) -> bool:
-    return job in state.jobs or read_hand_job(job) is not None
-
-
-def _owner(state: State, known: PilotId | None, job: JobId) -> str:
-    """Of a pilot that is known, what it was: its job may be over by now."""
-    return sites.owner_of(state, job) if known is None else state.pilots[known].record.owner
+def _enrol_refusal(turn: Turn, enrol_: Enrol, known: PilotId | None) -> tuple[Problem, str]:
+    """Why it is not let in; without words: it is."""
+    state, job = turn.state, JobId(enrol_.job)
+    if problem := _enrol_problem(enrol_):
+        return Problem.INVALID, problem
+    if known is None and len(state.pilots) >= state.settings.most_pilots:
+        return Problem.TOO_MANY, f"{len(state.pilots)} pilots are enough"
+    if _is_fenced(turn, enrol_):
+        words = "another pilot with the same secret has taken its place; each needs its own"
+        return Problem.SUPERSEDED, words
+    if known is not None and state.pilots[known].record.job != job:
+        return Problem.INVALID, "this key is that of another site job's pilot"
+    if known is None and not sites.knows(state, job):
+        return Problem.NOT_FOUND, f"there is no site job {job} any more"
+    return Problem.INVALID, ""
 
 
 def _idle_seconds(turn: Turn, pilot: Pilot) -> float:

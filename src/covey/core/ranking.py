@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from operator import itemgetter
 
 from covey.core import matching, preferring
+from covey.core.faces import Face, Placed
 from covey.core.fitting import admits
 from covey.core.model import BagId, BagStatus
-from covey.core.state import Bag, Candidate, Face, Pilot, Placed, State
+from covey.core.state import Bag, Candidate, Pilot, State
 
 LAST = -float("inf")  # where no class may run
 _RANK = itemgetter(0)

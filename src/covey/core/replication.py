@@ -19,9 +19,10 @@ from random import Random
 
 from covey.core import blame, history, matching
 from covey.core.actions import Note
+from covey.core.faces import Match
 from covey.core.fitting import admits
 from covey.core.model import AttemptId, BagStatus, PilotStatus
-from covey.core.state import Attempt, Bag, Draw, Match, Pilot, State
+from covey.core.state import Attempt, Bag, Draw, Pilot, State
 from covey.core.turn import Turn
 
 MOST_DRAWN = 1024  # tasks of one bag that are looked at in a cycle

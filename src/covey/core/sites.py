@@ -19,6 +19,7 @@ from covey.core.following import Replying
 from covey.core.model import JobId, SiteRecord, SiteSpec, SiteStatus
 from covey.core.policies import parsed
 from covey.core.state import Job, Site, State
+from covey.core.tokens import read_hand_job
 from covey.core.turn import Turn
 
 LOCAL, MANUAL = "local", "manual"  # drivers: this machine; people start the pilots
@@ -220,6 +221,11 @@ def _is_unproven(state: State, job: Job, now: float) -> bool:
         return False
     pilot = state.pilots.get(job.pilot) if job.pilot is not None else None
     return job.pilot is None or (pilot is not None and now - pilot.record.enrolled < PROVEN_SECONDS)
+
+
+def knows(state: State, job: JobId) -> bool:
+    """Whether pilots of this job may be let in: it lives, or a person started them."""
+    return not job or job in state.jobs or read_hand_job(job) is not None
 
 
 def owner_of(state: State, id_: JobId) -> str:

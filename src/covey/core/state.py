@@ -7,9 +7,8 @@ bitmaps, plus one `Attempt` for each task that is out with a pilot.
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from random import Random
-from typing import TypeAlias
 
 from msgspec import Struct, field
 from pyroaring import BitMap
@@ -19,6 +18,7 @@ from covey.core import calls
 from covey.core.actions import SavePilotStatus
 from covey.core.classes import Classify
 from covey.core.events import RetryRequested
+from covey.core.faces import ANYWHERE, Face, Kind, Match
 from covey.core.filling import Fill
 from covey.core.following import Then
 from covey.core.model import (
@@ -42,7 +42,7 @@ from covey.core.model import (
     TokenRecord,
 )
 from covey.core.numbering import Numbering
-from covey.core.policies import Compiled, Places
+from covey.core.policies import Compiled
 from covey.core.space import Scalar
 from covey.pilot.messages import Answer, Body, End, Followed
 
@@ -301,20 +301,6 @@ class Waiting(Struct):
     after: int
 
 
-Value: TypeAlias = bool | int | float | str
-
-
-class Match(Struct, frozen=True, gc=False):
-    """What a policy says of a class of tasks on a pilot."""
-
-    rank: float = 0.0
-    concurrency: int | None = None
-    deadline: float = 0.0
-
-
-ANYWHERE = Match()
-
-
 class Candidate(Struct, frozen=True, eq=False):
     """Classes of a bag that rank alike on a pilot. Without matches: all of them, whoever it is."""
 
@@ -330,51 +316,6 @@ class Candidate(Struct, frozen=True, eq=False):
             return None
         found = self.matches[kind]
         return found if found is not None and found.rank == self.rank else None
-
-
-class Kind(Struct, eq=False):
-    """Bags whose policies say the same and look at nothing of their own: what is said of a pilot
-    holds for all of them. Few objects, for a thousand different ones are asked in a row."""
-
-    evaluate: Callable[..., tuple[object, ...]]
-    places: Places
-    sees: frozenset[str]
-    outward: bool
-
-
-# A rank, the place of the bag among its owner's, and what is said of its classes.
-Placed: TypeAlias = tuple[float, int, list[Match | None] | None]
-
-
-class Face(Struct, eq=False):
-    """What the bags of one owner see of a pilot: its host's ad and its own, as far as policies look
-    at them, and what those said. `stamp` grows when the ads change."""
-
-    host: Ad
-    pilot: Ad
-    stamp: int = 0
-    changed: dict[str, int] = field(default_factory=dict)  # attribute -> the stamp it came with
-    latest: list[str] = field(default_factory=list)  # attributes that came with the last one
-    record: PilotRecord | None = None  # what it was made from
-    policies: int = -1  # … and for which count of changes
-    own: dict[str, Value] = field(default_factory=dict)  # what the owner's tasks say of the host
-    others: dict[str, Value] = field(default_factory=dict)  # … and what others do
-    at: float = 0.0  # when the host's statistics were last looked at
-    failures: int = 0  # in a row there, then
-    said: dict[Kind, list["Match | None"]] = field(default_factory=dict)
-    said_at: tuple[int, int] = (-1, -1)  # this stamp and the scene's, when all of that held
-    found: dict[BagId, "Found"] = field(default_factory=dict)
-    order: list[Placed] = field(default_factory=list)  # the owner's bags, the best first
-    order_at: tuple[int, ...] = ()  # the stamps for which that holds
-
-
-class Found(Struct):
-    """Of one bag, by class (None: not there), while the stamps are these."""
-
-    face: int
-    scene: int
-    bag: int
-    matches: list[Match | None]
 
 
 class Scene(Struct, eq=False):

@@ -5,9 +5,9 @@ from msgspec.structs import replace
 
 from covey.core import matching
 from covey.core.events import PolicyRequested
+from covey.core.faces import Match
 from covey.core.model import BagId, PilotId
 from covey.core.policies import Places
-from covey.core.state import Match
 from tests.unit.core.table import Hand, Table, end, spec
 from tests.unit.core.test_policies import gets, policy
 
