@@ -3,10 +3,10 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -205,8 +205,7 @@ def pilot(
     finally:
         if process.poll() is None:
             process.terminate()
-            time.sleep(0.01)
-            process.terminate()
+            process.send_signal(signal.SIGINT)  # two equal ones might arrive as one
         try:
             process.wait(20)
         except subprocess.TimeoutExpired:

@@ -223,7 +223,10 @@ def reached(address: str, port: int) -> bool:
 def answering(address: str, port: int = 0) -> Iterator[int]:
     with socket.create_server((address, port)) as server:
         threading.Thread(target=_answer, args=(server,), daemon=True).start()
-        yield server.getsockname()[1]
+        try:
+            yield server.getsockname()[1]
+        finally:
+            server.shutdown(socket.SHUT_RDWR)  # whoever waits in it would keep it open
 
 
 def _answer(server: socket.socket) -> None:
