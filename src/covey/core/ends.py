@@ -239,7 +239,8 @@ def _has_last_chance(
         site = state.sites.get(name)
         if site is None:
             return True
-        spec, well = site.record.spec, site.record.status is SiteStatus.ON and not site.failures
+        spec, ill = site.record.spec, bool(site.failures or site.unanswered)
+        well = site.record.status is SiteStatus.ON and not ill
         lets_in = not spec.users or owner in spec.users
         if well and lets_in and any(suiting.holds(need, spec) for need in needs):
             return True

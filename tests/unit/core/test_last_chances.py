@@ -188,3 +188,11 @@ def test_when_it_is_removed_tasks_have_their_chance_anywhere() -> None:
     assert gets(near) == []
     grounds.handle(SiteRemoved(grounds.request(), "far"))
     assert [one.task for one in gets(near)] == [0]
+
+
+def test_nobody_waits_for_one_of_which_nothing_is_heard() -> None:
+    grounds = Grounds(site("near"), site("far", failover=True))
+    bag = grounds.submit(spec(1))
+    grounds.site("far").unanswered = "nobody knows its name"
+    fail(grounds.begin(grounds.jobs[0], want=0))
+    assert BagId(bag) not in grounds.scheduler.state.bags
