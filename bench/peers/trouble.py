@@ -240,8 +240,8 @@ def flaky(field: Field) -> Report:
 
     rows = field.rounds("flaky", once)
     title = (
-        f"{len(plan.durations)} tasks, {plan.work:.0f} s of work, {plan.workers} workers of one"
-        f" slot: {plan.black} black holes, {plan.slow} slow, one of the others killed every few s"
+        f"{len(plan.durations)} tasks, {plan.work:.0f} s of work, {plan.workers} workers:"
+        f" {plan.black} black holes, {plan.slow} slow, one killed every few s"
     )
     notes = [
         f"Lower bound: {plan.bound:.1f} s = {plan.work:.0f} s of work / ({plan.healthy} + "
