@@ -194,6 +194,7 @@ def supplies(state: State, now: float, lives: Lives) -> dict[Shape, Supply]:
             one.idle += free
         else:
             one.free += free
+    shared = {name for name, site in state.sites.items() if site.record.spec.shared}
     for job in state.jobs.values():
         if job.pilot is None and is_to_come(state, job):
             asked = job.record
@@ -203,7 +204,7 @@ def supplies(state: State, now: float, lives: Lives) -> dict[Shape, Supply]:
                 asked.memory_mb,
                 asked.disk_mb,
                 asked.gpus,
-                _owner(state, job),
+                "" if asked.site in shared else asked.wanted_by,
                 lives(asked.wall_seconds or math.inf),
             )
             one = found.get(shape)
@@ -232,14 +233,10 @@ def _at_hand(pilot: Pilot) -> tuple[int, int]:
 
 
 def shape_of(state: State, job: Job, lives: Lives) -> Shape:
-    one, owner = job.record, _owner(state, job)
+    one = job.record
+    owner = "" if state.sites[one.site].record.spec.shared else one.wanted_by  # as sites.owner_of
     life = lives(one.wall_seconds or math.inf)
     return Shape(one.site, one.slots, one.memory_mb, one.disk_mb, one.gpus, owner, life)
-
-
-def _owner(state: State, job: Job) -> str:
-    """As `sites.owner_of`, of a job at a site that is known."""
-    return "" if state.sites[job.record.site].record.spec.shared else job.record.wanted_by
 
 
 def is_to_come(state: State, job: Job) -> bool:

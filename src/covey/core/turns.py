@@ -33,12 +33,18 @@ def held(state: State, now: float) -> Counter[str]:
 
 def without(state: State, now: float, found: Iterable[Row]) -> Iterator[Row]:
     """Rows of owners who have nothing, one of each."""
-    seen = {one.record.owner for one in state.pilots.values() if _is_there(one, now)}
-    seen |= held(state, now).keys()
-    for row in found:
+    short = [row for row in found if row.missing > 0 or row.late > 0]
+    wanting = dict.fromkeys(row.bag.spec.owner for row in short)
+    for pilot in state.pilots.values() if wanting else ():
+        if pilot.record.owner in wanting and _is_there(pilot, now):
+            del wanting[pilot.record.owner]
+            if not wanting:
+                return
+    served = held(state, now) if wanting else {}
+    for row in short:
         owner = row.bag.spec.owner
-        if owner not in seen and (row.missing > 0 or row.late > 0):
-            seen.add(owner)
+        if owner in wanting and owner not in served:
+            del wanting[owner]
             yield row
 
 
