@@ -38,7 +38,7 @@ FOUND: dict[str, int] = {
     "goes_by_the_old_policy": 18,
     "bans_for_ever": 2,
     "tries_nobody_after_a_ban": 74,
-    "trusts_at_once_after_a_ban": 6,
+    "trusts_at_once_after_a_ban": 134,
     "bans_in_words_only": 41,
     "blames_hosts_for_a_broken_bag": 1,
     "never_blames_a_bag": 14,
@@ -63,6 +63,6 @@ FOUND: dict[str, int] = {
     "places_pilots_whatever_policies_say": 6,
     "lends_pilots_to_anybody": 0,
     "lets_anybody_in": 28,
-    "forgets_that_pilots_end": 10,
+    "forgets_that_pilots_end": 36,
     "forgets_a_removed_site_at_once": 7,
 }
