@@ -1,6 +1,8 @@
 """Two people on one real server, whose machine has one slot: each task runs in a pilot of its
 owner."""
 
+import getpass
+
 from covey.client.client import Client
 from covey.core.model import BagSpec
 from covey.core.space import Axis, Range
@@ -35,3 +37,12 @@ def test_a_pilot_of_this_machine_is_one_owners_and_makes_place_for_another() -> 
         owners = {one.id: one.owner for one in world.client().pilots(everyone=True)}
         for owner, ids in ran.items():
             assert {owners[id_] for id_ in ids} == {owner}
+
+
+def test_a_trial_of_the_servers_own_admin_is_not_for_everybody() -> None:
+    with open_world() as world:
+        world.serve("--slots", "1", "--pilots", "1")
+        tried = world.covey("site", "test", "local")
+        assert tried.returncode == 0, tried.stderr
+        [pilot] = world.client().pilots(everyone=True)
+        assert pilot.owner == getpass.getuser()

@@ -69,7 +69,9 @@ def _looked(state: State, now: float, site: str, one: Preference) -> dict[BagId,
 def decided(state: State, site: str) -> Mapping[BagId, float]:
     """As `worth` last said."""
     known = state.sites.get(site)
-    return known.preference.worth if known is not None and known.preference else _ALL_ALIKE
+    if known is None or known.preference is None or not known.record.spec.preference:
+        return _ALL_ALIKE
+    return known.preference.worth
 
 
 def ahead(state: State, site: str, bag: Bag) -> list[BagId]:

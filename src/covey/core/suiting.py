@@ -21,7 +21,7 @@ from covey.core.model import Need, SiteSpec, SiteStatus
 from covey.core.policies import GRID
 from covey.core.sites import LOCAL, MANUAL
 from covey.core.state import Bag, State, Suits
-from covey.core.tokens import life_of
+from covey.pilot.messages import life_of
 
 START_SECONDS = 30.0  # that a pilot takes before its first task, or less
 ENOUGH_IDLE = 2  # pilots of a site that do not want a bag's tasks: the next one will not either

@@ -19,12 +19,12 @@ from covey.core.following import Replying
 from covey.core.model import TokenRecord
 from covey.core.state import State
 from covey.core.turn import Turn
+from covey.pilot.messages import life_of
 
 MOST_TOKENS = 100_000
 MOST_NAME = 200
 ANYBODY = "*"
 HAND = "hand-"
-GOING_SECONDS = 30.0  # before its wall time is over a pilot goes home; or a tenth of that, if less
 _LATEST = 2.0**40  # seconds since 1970 that every part can show as a date
 
 
@@ -142,12 +142,6 @@ def read_hand_job(job: str) -> HandJob | None:
     if not owner or not (rest.isascii() and rest.isdecimal()) or len(rest) > 12:
         return None
     return HandJob(owner, float(rest))
-
-
-def life_of(wall_seconds: float) -> float:
-    """What a pilot can use of its wall time. Its job began before it enrolled, and going home takes
-    a moment: some sites kill to the second, without a word."""
-    return wall_seconds - min(GOING_SECONDS, 0.1 * wall_seconds)
 
 
 def end_of(job: str, enrolled: float, wall_seconds: float) -> float:

@@ -37,6 +37,7 @@ from covey.pilot.messages import (
     Need,
     Printed,
     Task,
+    life_of,
 )
 from covey.pilot.options import CACHE_MB, Options
 from covey.pilot.outbox import Outbox
@@ -54,7 +55,6 @@ ENROL_SECONDS = 30.0
 OLD_PILOT = 426  # the status that tells a pilot to renew itself
 SLACK_SECONDS = 15.0  # beyond the time that the server parks a sync
 GOODBYE_SECONDS = 3.0
-GOING_SECONDS = 30.0  # before its time is over a pilot goes home; or a tenth of that, if less
 GARBAGE_THRESHOLD = 20000  # our records have no cycles: looking for them is mostly in vain
 
 
@@ -423,9 +423,9 @@ class Pilot:
 
 
 def _home_at(until: float) -> float:
-    """By the clock that does not jump. Some sites kill to the second, without a word."""
+    """By the clock that does not jump."""
     left = until - time.time()
-    return time.monotonic() + left - min(GOING_SECONDS, 0.1 * left) if until else float("inf")
+    return time.monotonic() + life_of(left) if until else float("inf")
 
 
 def _leave(_number: int, _frame: Any) -> None:

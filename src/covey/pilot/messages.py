@@ -42,6 +42,13 @@ OUTPUT = (
 SETUP = "setup"  # the bag's setup failed on this host
 PILOT_OUTCOMES = (OK, FAILED, TIMEOUT, CANCELLED, RETURNED, HOST, MEMORY, OUTPUT, SETUP)
 OWN_FAILURES = (FAILED, TIMEOUT, MEMORY, OUTPUT, SETUP)  # the task's own doing
+GOING_SECONDS = 30.0  # before its wall time is over a pilot goes home; or a tenth of that, if less
+
+
+def life_of(wall_seconds: float) -> float:
+    """What a pilot can use of its wall time, as both sides reckon. Its job began before it
+    enrolled, and going home takes a moment: some sites kill to the second, without a word."""
+    return wall_seconds - min(GOING_SECONDS, 0.1 * wall_seconds)
 
 
 class Enrol(NamedTuple):

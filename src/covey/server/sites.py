@@ -19,6 +19,7 @@ from covey.core.errors import BadConfig
 from covey.core.events import SiteRemoved, SiteSaved, SiteStatusRequested, SiteTried, TrialEnded
 from covey.core.model import JobId, Role, SiteSpec, SiteStatus
 from covey.core.state import Pilot, Site, State
+from covey.pilot.host import user
 from covey.server.asking import Asking, caller_of, deadline, number, order
 from covey.server.auth import MANAGE, SEE, Caller, Needs
 from covey.server.problems import HttpProblem
@@ -109,8 +110,9 @@ class SiteCalls:
     # -- trying --------------------------------------------------------------------------------
 
     async def test(self, request: Request) -> TrialView:
-        """One pilot, whatever the demand. It serves like any other, until it is taken back."""
-        name, owner = request.path_params["site"], caller_of(request).owner
+        """One pilot, whatever the demand. It serves like any other, until it is taken back: its
+        owner is whoever asks, or whose server it is."""
+        name, owner = request.path_params["site"], caller_of(request).owner or user()
         tried = await self._asking.ask(lambda id_: SiteTried(id_, name, owner))
         assert isinstance(tried, Tried)
         return self._trial(name, tried.job)
