@@ -1,11 +1,10 @@
 """Two people on one real server, whose machine has one slot: each task runs in a pilot of its
 owner."""
 
-import getpass
-
 from covey.client.client import Client
 from covey.core.model import BagSpec
 from covey.core.space import Axis, Range
+from covey.whoami import user
 from covey.wire import ResultQuery
 from tests.faults.world import World, open_world, wait_until
 
@@ -45,4 +44,4 @@ def test_a_trial_of_the_servers_own_admin_is_not_for_everybody() -> None:
         tried = world.covey("site", "test", "local")
         assert tried.returncode == 0, tried.stderr
         [pilot] = world.client().pilots(everyone=True)
-        assert pilot.owner == getpass.getuser()
+        assert pilot.owner == user()

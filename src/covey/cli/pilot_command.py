@@ -17,11 +17,11 @@ import msgspec
 from covey.cli import formats, places
 from covey.cli.base import Command, json_option, print_json, say, settings
 from covey.cli.purge import seconds_option
-from covey.cli.submission import user
 from covey.client.client import API, Client
 from covey.core.errors import CoveyError
 from covey.pilot.dial import open_socket, split
 from covey.replacing import PRIVATE_PROGRAM, replace
+from covey.whoami import user
 from covey.wire import Invitation
 
 CONNECT_SECONDS = 10.0

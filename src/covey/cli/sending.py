@@ -13,12 +13,12 @@ import msgspec
 from covey.bagfile import Found, Gathered
 from covey.cli import formats, places
 from covey.cli.base import say
-from covey.cli.submission import user
 from covey.client.client import Client, Submitted
 from covey.client.embedded import is_held
 from covey.client.upload import Upload
 from covey.core.errors import ServerAway
 from covey.core.model import Blob
+from covey.whoami import user
 
 if TYPE_CHECKING:
     from covey.config import Config

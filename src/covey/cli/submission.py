@@ -4,7 +4,6 @@ Every option is a key of a bag file, so both are read and checked by one set of 
 `covey.bagfile`; an option takes the place of what the file says.
 """
 
-import getpass
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -305,10 +304,3 @@ def _apply_variable(sheet: "Sheet", text: str) -> None:
         return
     sheet.drop("environment", name)
     sheet.add(("environment", "inherit"), name, f"--env {name}")
-
-
-def user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())

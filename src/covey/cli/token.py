@@ -8,8 +8,8 @@ import click
 from covey.cli import formats, places
 from covey.cli.base import Command, json_option, print_json, say, settings
 from covey.cli.purge import seconds_option
-from covey.cli.submission import user
 from covey.cli.tables import Column, render
+from covey.whoami import user
 
 ROLES = ("viewer", "user", "admin")
 COLUMNS = (

@@ -235,7 +235,7 @@ class _Shared:
             return self._connection
 
     def spec(self, options: Options) -> tuple[BagSpec, bytes]:
-        from covey.cli.submission import user
+        from covey.whoami import user
 
         spec = BagSpec(
             argv=program.argv(self._python),

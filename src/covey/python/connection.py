@@ -21,7 +21,6 @@ from covey.bagfile import Gathered, gather, read_draft
 from covey.cli import places
 from covey.cli.base import say
 from covey.cli.sending import add_all
-from covey.cli.submission import user
 from covey.client import embedded
 from covey.client.client import Client, Submitted
 from covey.client.http import Endpoint
@@ -32,6 +31,7 @@ from covey.pilot.dial import context_for
 from covey.python.bag import Bag
 from covey.python.keywords import BagKeywords, Groups, Name, Table, Words, read_keywords
 from covey.python.listing import Listing
+from covey.whoami import user
 from covey.wire import HostView, PilotView, ServerView
 
 if TYPE_CHECKING:

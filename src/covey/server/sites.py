@@ -19,11 +19,11 @@ from covey.core.errors import BadConfig
 from covey.core.events import SiteRemoved, SiteSaved, SiteStatusRequested, SiteTried, TrialEnded
 from covey.core.model import JobId, Role, SiteSpec, SiteStatus
 from covey.core.state import Pilot, Site, State
-from covey.pilot.host import user
 from covey.server.asking import Asking, caller_of, deadline, number, order
 from covey.server.auth import MANAGE, SEE, Caller, Needs
 from covey.server.problems import HttpProblem
 from covey.server.trials import OVER, Trials
+from covey.whoami import user
 from covey.wire import SiteExplanation, SiteView, TrialView
 
 PATH = "/api/v1/sites"

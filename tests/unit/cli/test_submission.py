@@ -14,6 +14,7 @@ from covey.cli.submission import OPTIONS, build
 from covey.core.errors import InvalidBag
 from covey.core.model import BagSpec, Need, PolicySpec
 from covey.core.space import Axis, Product, Range, Values, Zip
+from covey.whoami import user
 
 
 @pytest.fixture
@@ -245,4 +246,4 @@ def test_help_is_in_groups() -> None:
 
 def test_the_owner_is_who_submits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "ada")
-    assert submission.user() == "ada"
+    assert user() == "ada"
