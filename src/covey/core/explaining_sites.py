@@ -183,7 +183,7 @@ def _why_not(state: State, now: float, site: Site, row: Row, allowed: Allowed) -
         return "time", f"tasks {words} {row.life:,.0f} s, but {life}"
     idle = suiting.idle_at(state)
     if suiting.is_shunned(state, row, spec.name, idle):
-        count = sum(many for (name, _), many in idle.items() if name == spec.name)
+        count = suiting.idle_for(row, spec.name, idle)
         return "shunned", f"{_count(count, 'pilot')} there had them offered, and took none"
     return ABLE, "its pilots could run them" if not row.rescue else "it takes what failed elsewhere"
 

@@ -151,11 +151,15 @@ def idle_at(state: State) -> Counter[tuple[str, str]]:
     return Counter((one.site, one.owner) for one in records)
 
 
+def idle_for(row: Row, site: str, idle: Counter[tuple[str, str]]) -> int:
+    """Those of them at the site that may have the row's tasks."""
+    return sum(idle[site, owner] for owner in {"", row.bag.spec.owner})
+
+
 def is_shunned(state: State, row: Row, site: str, idle: Counter[tuple[str, str]]) -> bool:
     """Whether pilots stand idle there that have been offered these tasks, and nobody there runs
     any of the bag: more of them would stand there, too."""
-    idle_there = idle[site, ""] + (idle[site, owner] if (owner := row.bag.spec.owner) else 0)
-    if not row.offered or idle_there < ENOUGH_IDLE:
+    if not row.offered or idle_for(row, site, idle) < ENOUGH_IDLE:
         return False
     for attempts in islice(row.bag.live.values(), MOST_LOOKED_AT):
         if any(state.pilots[one.pilot].record.site == site for one in attempts):
