@@ -59,7 +59,7 @@ def test_signals(slots: Harness) -> None:
 def test_a_task_has_default_signals_and_three_descriptors(slots: Harness) -> None:
     script = (
         "import os;print(sorted(os.listdir('/proc/self/fd')));"
-        "print(os.getsid(0) == os.getpid(), os.readlink('/proc/self/fd/0'))"
+        "print(os.getpgid(0) == os.getpid(), os.readlink('/proc/self/fd/0'))"
     )
     # Not seen by a Python, which would ignore SIGPIPE itself.
     slots.offer("status", ["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"])

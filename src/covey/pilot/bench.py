@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from covey.pilot.sandbox import Sandbox
 
 
+_NOTHING_TOLD = ("", "")
+_NAMINGS = 8  # sets of names that tasks of a plan have of their own, and are remembered
+
+
 class Settings(NamedTuple):
     """``group`` begins the names of control groups that slots may make; none: they make none.
     With a ``sandbox`` tasks are walled in."""
@@ -61,8 +65,8 @@ class Recipe:
     """A plan made ready for many tasks. A ``bare`` one has nothing to do before and after them."""
 
     __slots__ = (
-        "ahead", "bare", "calls", "chdir", "check", "env", "links", "log_bytes", "makes",
-        "ok_codes", "optional", "output_bytes", "outputs", "path", "problem", "sees",
+        "_env", "_shared", "ahead", "bare", "calls", "chdir", "check", "links", "log_bytes",
+        "makes", "ok_codes", "optional", "output_bytes", "outputs", "path", "problem", "sees",
     )  # fmt: skip
 
     def __init__(self, plan: Plan, where: Paths, walled: bool = False) -> None:
@@ -70,7 +74,8 @@ class Recipe:
         if walled:
             env.setdefault("HOME", where.home)
         self.sees, self.makes = plan.sees, plan.makes
-        self.env = spawn.encoded_env(env)
+        self._env = env
+        self._shared: Dict[Tuple[str, ...], List[bytes]] = {}
         self.path = plan.env.get("PATH", os.defpath)
         self.chdir = plan.chdir
         self.calls = plan.calls
@@ -94,6 +99,17 @@ class Recipe:
         self.bare = not (
             plan.links or plan.outputs or plan.optional_outputs or plan.check or self.problem
         )
+
+    def environment(self, own: Dict[str, str]) -> List[bytes]:
+        """Of a task that has these variables of its ``own``."""
+        names = tuple(own)
+        shared = self._shared.get(names)
+        if shared is None:
+            rest = {name: value for name, value in self._env.items() if name not in own}
+            shared = spawn.variables(rest)
+            if len(self._shared) < _NAMINGS:
+                self._shared[names] = shared
+        return shared + spawn.variables(own)
 
 
 class Given(NamedTuple):
@@ -194,31 +210,25 @@ class Bench:
                 words = "cannot place the input {}: {}: {}"
                 raise Unready(words.format(path, source, error.strerror)) from error
 
-    def environment(self, given: Given) -> Dict[bytes, bytes]:
-        if not given.env:
-            return given.plan.env
-        env = given.plan.env.copy()
-        for name, value in given.env.items():
-            env[spawn.encoded(name)] = spawn.encoded(value)
-        return env
-
-    def start(self, given: Given, argv: List[str], env: Dict[bytes, bytes]) -> int:
+    def start(self, given: Given, argv: List[str], env: List[bytes]) -> int:
         """Start the command where the task runs and within its limits; its process id. Raises
         Unready, OSError and ValueError."""
-        chdir = given.plan.chdir
-        path = given.env.get("PATH", given.plan.path)
+        chdir, file = given.plan.chdir, argv[0]
         try:
             if chdir:
                 os.chdir(chdir)
-            file = self.commands.find(argv[0], path)
+            if "/" not in file:
+                file = self.commands.find(file, given.env.get("PATH", given.plan.path))
             if given.memory_mb or given.cores:
                 return self._start_confined(given, file, argv, env)
+            if self.settings.sandbox is None:
+                return spawn.start(file, argv, env)
             return self._spawn(given, file, argv, env)
         finally:
             if chdir and self._home:
                 self._home.enter()
 
-    def _spawn(self, given: Given, file: str, argv: List[str], env: Dict[bytes, bytes]) -> int:
+    def _spawn(self, given: Given, file: str, argv: List[str], env: List[bytes]) -> int:
         sandbox = self.settings.sandbox
         if sandbox is None or self._home is None:
             return spawn.start(file, argv, env)
@@ -228,11 +238,9 @@ class Bench:
         writes = (self._home.path, self.paths.told) + ((plan.makes,) if plan.makes else ())
         reads = (plan.sees,) if plan.sees else ()
         view = View(writes, reads, plan.makes or self._home.path)
-        return sandbox.start(view, file, argv, env)
+        return sandbox.start(view, file, argv, spawn.mapping(env))
 
-    def _start_confined(
-        self, given: Given, file: str, argv: List[str], env: Dict[bytes, bytes]
-    ) -> int:
+    def _start_confined(self, given: Given, file: str, argv: List[str], env: List[bytes]) -> int:
         if given.cores:
             self._cores = self._cores or confine.bound()
             try:
@@ -255,14 +263,16 @@ class Bench:
     def told(self, printed: bytes) -> Tuple[str, str]:
         """The task's result, and a remark if it gave one in vain. ``printed`` is the end of its
         standard output."""
-        remark = ""
         data = self.result.take()
+        if data is None and not printed:
+            return _NOTHING_TOLD
+        remark = ""
         if data is not None:
             try:
                 return object_text(data), ""
             except ValueError as error:
                 remark = "$COVEY_RESULT was ignored: {}".format(error)
-        return last_object(printed) if printed else "", remark
+        return last_object(printed), remark
 
     def find(self, given: Given) -> harvest.Found:
         """The files that it must return. Raises Unfit when it cannot be said to have ended well."""

@@ -327,7 +327,9 @@ def _try_write(folder: str, name: str, text: str) -> None:
 
 
 def _max_rss_kb() -> int:
-    return tree.Usage().plus(resource.getrusage(resource.RUSAGE_SELF)).memory_kb
+    usage = tree.Usage()
+    usage.count(resource.getrusage(resource.RUSAGE_SELF))
+    return usage.memory_kb
 
 
 def _own_data_bytes() -> int:

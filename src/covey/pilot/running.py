@@ -26,7 +26,7 @@ class Task:
         self.kill_at = 0.0
         self.verdict = ""
         self.status: Optional[int] = None
-        self.usage = tree.NOTHING
+        self.usage = tree.Usage()
 
     def renew(self, given: Given, now: float) -> None:
         """The same process has begun another order."""
@@ -34,4 +34,4 @@ class Task:
         self.started = now
         limit_seconds = given.limit_seconds
         self.deadline = now + limit_seconds if limit_seconds > 0 else 0.0
-        self.usage = tree.NOTHING
+        self.usage = tree.Usage()

@@ -113,7 +113,7 @@ class Bubblewrap:
         command, fd = self.command(view, file, argv, env)
         try:
             os.set_inheritable(fd, True)
-            return spawn.start(self._program, command, {})
+            return spawn.start(self._program, command, [])
         finally:
             os.close(fd)
 

@@ -21,6 +21,7 @@ _SPARE_BYTES = 64 << 20  # of output on disk, beyond what is kept of it in the e
 _MOVING_BYTES = 1 << 20
 _BLOCK = 1 << 16
 END_BYTES = 65537
+_NOTHING = (b"", 0, b"")  # was written
 
 
 class Space:
@@ -78,6 +79,9 @@ class Output:
         """What was written since the last time, the middle left out beyond ``limit`` bytes; its
         true size; and its end, of END_BYTES if it has as many."""
         size = os.lseek(self._reader, 0, os.SEEK_END)
+        flags = fcntl.fcntl(self.fd, fcntl.F_GETFL)
+        if not size and flags == self._flags:
+            return _NOTHING
         data = end = b""
         if size:
             if size <= limit:
@@ -87,7 +91,7 @@ class Output:
                 end = os.pread(self._reader, END_BYTES, max(0, size - END_BYTES))
             os.ftruncate(self.fd, 0)
         # The task shared our open file and may have changed its flags.
-        if fcntl.fcntl(self.fd, fcntl.F_GETFL) != self._flags:
+        if flags != self._flags:
             fcntl.fcntl(self.fd, fcntl.F_SETFL, self._flags)
             os.lseek(self.fd, 0, os.SEEK_SET)
         return data, size, end
@@ -149,11 +153,12 @@ class Home:
     def tidy(self) -> None:
         """After a task: make it as it was."""
         try:
-            found = os.stat(self.path)
-            # Whatever is made or removed in a directory, or done to it, changes its ctime, which
-            # nobody can set. It tells nothing while younger than the clock is coarse.
-            if found.st_ctime_ns == self._empty_since and found.st_ino == self._identity[0]:
+            # Whatever is made or removed in a directory, or done to it, moving included, changes
+            # its ctime, which nobody can set. It tells nothing while younger than the clock is
+            # coarse.
+            if os.stat(".").st_ctime_ns == self._empty_since:
                 return
+            found = os.stat(self.path)
             if (found.st_ino, found.st_dev, stat.S_IMODE(found.st_mode)) == self._identity:
                 old = time.time() - found.st_ctime > _CLOCK_SECONDS
                 if not empty(self.path) and old:

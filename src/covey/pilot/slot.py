@@ -23,7 +23,7 @@ import time
 from collections import deque
 from typing import Any, Deque, Dict, List, Optional, Set, Tuple
 
-from covey.pilot import judge, tree, wake
+from covey.pilot import judge, spawn, tree, wake
 from covey.pilot.bench import Bench, Given, Recipe, Settings, Unready, attempt
 from covey.pilot.board import Board
 from covey.pilot.caller import Caller
@@ -42,7 +42,7 @@ _LOOK_SECONDS = 0.005
 _KEEPER_SECONDS = 0.05  # between looks at whether the keeper lives, while only bells ring
 _STUCK_SECONDS = 0.05  # until a pilot that does not read is tried again
 _UNSENT_BYTES = 1 << 20  # with more than this unread, no further task is started
-_RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0)
+_RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 0.0)  # the last time is the last
 _CHECK_SECONDS = 60.0
 
 
@@ -65,6 +65,7 @@ class Slot:
         self.board = board
         self.keeper = os.getppid()
         self.adopting = tree.become_subreaper()
+        spawn.prepare()
         self.bench = Bench(settings, index)
         self.plans: Dict[int, Recipe] = {}
         self.waiting: Deque[Given] = deque()
@@ -215,14 +216,17 @@ class Slot:
 
     def settle(self, given: Given, outcome: Tuple[Any, ...]) -> None:
         """The order whose turn it was is over."""
-        self.last = max(self.last, given.number)
-        self.dropped.discard(given.number)
-        self._report(given.number, outcome)
+        number = given.number
+        if number > self.last:
+            self.last = number
+        if self.dropped:
+            self.dropped.discard(number)
+        self._report(number, outcome)
 
     # One task
 
     def _run(self, given: Given) -> None:
-        if not self._wait_for_room(given):
+        if self.cramped() and not self._wait_for_room(given):
             self.settle(given, Outcome(given.key, "returned"))
             return
         if given.plan.calls:
@@ -282,13 +286,14 @@ class Slot:
 
     def _wait_for_room(self, given: Given) -> bool:
         """False when the order is no longer wanted."""
-        while self.cramped():
+        while True:
             self._pause(1.0 if not self.orders.unsent else _STUCK_SECONDS)
             if given.number in self.dropped:
                 return False
             if not self.bench.ready:
                 self.bench.open()
-        return True
+            if not self.cramped():
+                return True
 
     def cramped(self) -> bool:
         """Whether no task should start now."""
@@ -299,8 +304,8 @@ class Slot:
         """The process id; 0 when it was dropped while the system could not fork."""
         if not argv:
             raise ValueError("no command")
-        env = self.bench.environment(given)
-        for seconds in (*_RETRY_SECONDS, 0.0):
+        env = given.plan.environment(given.env)
+        for seconds in _RETRY_SECONDS:
             try:
                 return self.bench.start(given, argv, env)
             except OSError as error:
@@ -395,18 +400,14 @@ class Slot:
                     if not self.adopting:
                         attempt(os.killpg, pid, signal.SIGKILL)
                 if pid:
-                    task.usage = task.usage.plus(rusage)
+                    task.usage.count(rusage)
                 elif task.status is None:
                     return False
                 else:
                     break
         except ChildProcessError:
             return True
-        more = tree.kill_all_children()
-        task.usage = tree.Usage(
-            task.usage.cpu_seconds + more.cpu_seconds,
-            max(task.usage.memory_kb, more.memory_kb),
-        )
+        tree.kill_all_children(task.usage)
         return True
 
     # Ending

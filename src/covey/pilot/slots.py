@@ -424,14 +424,13 @@ class Slots:
         keeper.close()
         self._keeper = None
         _wait_reaped([self._keeper_pid], _CLOSE_SECONDS)
-        tasks = list(self.running().values())
         for seat in self._seats:
             self._hear(seat)  # what they finished before is not lost
             self._disconnect(seat)
         pids = [seat.pid for seat in self._seats if seat.pid]
         _wait_reaped(pids, _CLOSE_SECONDS)
         # A slot that was killed with the keeper left its task to us.
-        strangers = tree.Strangers(pids + tasks, self._settings.directory)
+        strangers = tree.Strangers(pids, self._settings.directory)
         tree.kill_children(strangers, _CLOSE_SECONDS)
         for seat in self._seats:
             while seat.dying:

@@ -18,7 +18,7 @@ import gc
 import os
 import signal
 import time
-from typing import Any, Container, Iterable, List, NamedTuple, Optional
+from typing import Any, Container, Iterable, List, Optional
 
 _SET_PDEATHSIG = 1
 _SET_DUMPABLE = 4
@@ -29,19 +29,23 @@ _FROM_THE_TOP = 4  # passes before the whole tree is read
 _BLIND_SECONDS = 1.0
 
 
-class Usage(NamedTuple):
+class Usage:
     """What reaped processes used, as ``wait4`` counts it."""
 
-    cpu_seconds: float = 0.0
-    memory_kb: int = 0
+    __slots__ = ("cpu_seconds", "memory_kb")
 
-    def plus(self, rusage: Any) -> "Usage":
+    def __init__(self) -> None:
+        self.cpu_seconds = 0.0
+        self.memory_kb = 0
+
+    def count(self, rusage: Any) -> None:
+        """Of one more process."""
+        self.cpu_seconds += rusage.ru_utime + rusage.ru_stime
         memory = rusage.ru_maxrss if _RSS_IN_KB else rusage.ru_maxrss // 1024
-        cpu = self.cpu_seconds + rusage.ru_utime + rusage.ru_stime
-        return Usage(cpu, max(self.memory_kb, memory))
+        if memory > self.memory_kb:
+            self.memory_kb = memory
 
 
-NOTHING = Usage()
 _RSS_IN_KB = os.uname().sysname != "Darwin"
 
 
@@ -146,8 +150,8 @@ class Strangers:
     """Contains every process that shows no sign of being a task's or a slot's.
 
     For the pilot itself, which may have children of its own beside orphans of ours.
-    Ours are in a session that a task began, stand in our directory, or write there;
-    a daemon that gave up all three is not recognised.
+    Ours are in the session of a slot, stand in our directory, or write there; a daemon
+    that gave up all three is not recognised.
     """
 
     def __init__(self, sessions: Iterable[int], directory: str) -> None:
@@ -185,7 +189,7 @@ def send(pid: int, number: int) -> None:
 
 
 def signal_task(leader: int, number: int, walled: bool = False) -> None:
-    """Signal the task whose session leader is our unreaped child ``leader``, and
+    """Signal the task whose group is led by our unreaped child ``leader``, and
     everything that came of it. Of one that is ``walled`` in the leader is the wall: with that
     everything would be gone at once, so it is spared all but SIGKILL."""
     members = family(children(os.getpid()))
@@ -200,55 +204,55 @@ def signal_task(leader: int, number: int, walled: bool = False) -> None:
         send(leader, number)
 
 
-def kill_children(keep: Container[int] = (), patience_seconds: float = 1e9) -> Usage:
+def kill_children(
+    keep: Container[int] = (), patience_seconds: float = 1e9, usage: Optional[Usage] = None
+) -> None:
     """SIGKILL and reap all our children, and theirs, but those in ``keep``.
 
     Returns when none is left, or when patience is over (a process that hangs in the
-    kernel cannot be killed).
+    kernel cannot be killed). What they used is counted.
     """
-    usage = Usage()
+    usage = usage or Usage()
     give_up = time.monotonic() + patience_seconds
     passes = 0
     while True:
         pids = [pid for pid in children(os.getpid()) if pid not in keep]
         if not pids or time.monotonic() > give_up:
-            return usage
+            return
         for pid in pids if passes < _FROM_THE_TOP else family(pids):
             send(pid, signal.SIGKILL)
-        usage = _reap(pids, usage)
+        _reap(pids, usage)
         passes += 1
         if passes > 1:
             time.sleep(min(0.05, 0.0005 * passes))
 
 
-def _reap(pids: List[int], usage: Usage) -> Usage:
+def _reap(pids: List[int], usage: Usage) -> None:
     for pid in pids:
         try:
             reaped, _, rusage = os.wait4(pid, os.WNOHANG)
         except ChildProcessError:
             continue
         if reaped:
-            usage = usage.plus(rusage)
-    return usage
+            usage.count(rusage)
 
 
-def kill_all_children() -> Usage:
+def kill_all_children(usage: Optional[Usage] = None) -> None:
     """kill_children() until the kernel itself says that there are none."""
-    usage = Usage()
+    usage = usage or Usage()
     give_up: Optional[float] = None
     while True:
-        more = kill_children()
-        usage = Usage(usage.cpu_seconds + more.cpu_seconds, max(usage.memory_kb, more.memory_kb))
+        kill_children(usage=usage)
         try:
             reaped, _, rusage = os.wait4(-1, os.WNOHANG)
         except ChildProcessError:
-            return usage
+            return
         if reaped:
-            usage = usage.plus(rusage)
+            usage.count(rusage)
             continue
         # A child that /proc did not show: either it was just coming, or /proc is
         # not mounted and we cannot find it.
         give_up = give_up or time.monotonic() + _BLIND_SECONDS
         if time.monotonic() > give_up and not children(os.getpid()):
-            return usage
+            return
         time.sleep(0.001)

@@ -1,9 +1,14 @@
-"""How a slot process sleeps: no signal handlers, every signal blocked.
+"""How a slot process sleeps, and what wakes it: three signals, blocked until it waits.
 
-The rule: signals are picked up one by one, synchronously, where the loop waits. A
-handler that raises can lose the status ``wait4`` has just returned, and one that
-only sets a flag can miss the moment before ``wait4`` blocks, so that a cancel would
-wait for the end of a task of hours. With all of them blocked neither race exists.
+The rule: they are picked up one by one, synchronously, where the loop waits. A handler
+that raises can lose the status ``wait4`` has just returned, and one that only sets a
+flag can miss the moment before ``wait4`` blocks, so that a cancel would wait for the end
+of a task of hours. With the three blocked neither race exists. Only while a task is
+started they are let through, for it begins with our mask: what comes then is noted, and
+is what the next ``wait`` returns.
+
+Other signals, which sites and people send to whole jobs, do nothing to us. They are not
+ignored, which a task would inherit, but handled, which it does not.
 
 A socket can ring too: with ``O_ASYNC`` the kernel sends SIGIO when something
 arrives on it or its other end closes, so nobody ever has to signal a process id
@@ -21,32 +26,55 @@ import signal
 import time
 from typing import Any, Callable, List, Optional
 
+try:  # what ``signal`` wraps: that would make enums of all numbers, for each task
+    from _signal import pthread_sigmask  # type: ignore[import-not-found]
+except ImportError:
+    from signal import pthread_sigmask
+
 RING = int(signal.SIGIO)
 CHILD = int(signal.SIGCHLD)
 PARENT = int(signal.SIGUSR1)  # "see whether your parent still wants you"
 ANY = -1  # nobody knows what it was: look at everything
 
 _AWAITED = (CHILD, RING, PARENT)
-# Faults of our own must still kill us, and with a core where somebody wants one.
-_NEVER_BLOCKED = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
+_SUFFERED = (
+    signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR2, signal.SIGPIPE, signal.SIGALRM,
+    signal.SIGTERM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGXCPU, signal.SIGXFSZ,
+)  # fmt: skip
 _POLL_SECONDS = 0.005
+
+_SET = int(signal.SIG_SETMASK)
+
+_noted: List[int] = []
+
+
+def _note(number: int, frame: Any) -> None:
+    if number in _AWAITED:
+        _noted.append(number)
 
 
 def hold_signals() -> None:
-    """Give every signal its default effect, then block it.
-
-    Tasks inherit the dispositions (Python's own ignored SIGPIPE must not reach
-    them, nor nohup's SIGHUP) and get an empty mask when they are spawned.
-    """
+    """From now on only ``wait`` hears signals, and nothing but SIGKILL and faults of our own end
+    us. What others ignored for us (Python SIGPIPE, nohup SIGHUP) tasks do not inherit."""
     signal.set_wakeup_fd(-1)
-    mask = [n for n in range(1, 32) if n not in _NEVER_BLOCKED]
-    signal.pthread_sigmask(signal.SIG_BLOCK, mask)
+    pthread_sigmask(_SET, _AWAITED)
     for number in range(1, signal.NSIG):
         if number not in (signal.SIGKILL, signal.SIGSTOP):
+            heard = number in _AWAITED or number in _SUFFERED
             try:
-                signal.signal(number, signal.SIG_DFL)
+                signal.signal(number, _note if heard else signal.SIG_DFL)
             except (OSError, ValueError):
                 pass  # a number this system does not have, or keeps to itself
+
+
+def let_through() -> None:
+    """Until ``hold``, whoever is started has no signal blocked."""
+    pthread_sigmask(_SET, ())
+
+
+def hold() -> None:
+    """Every signal that came before this has been noted after it."""
+    pthread_sigmask(_SET, _AWAITED)
 
 
 def ring(fd: int, on: bool = True) -> None:
@@ -59,6 +87,8 @@ def ring(fd: int, on: bool = True) -> None:
 
 
 def _wait_native(timeout: Optional[float], fds: List[int]) -> int:
+    if _noted:
+        return _noted.pop()
     if timeout is None:
         return int(signal.sigwaitinfo(_AWAITED).si_signo)
     info = signal.sigtimedwait(_AWAITED, timeout if timeout > 0 else 0)
@@ -92,6 +122,8 @@ def _ctypes_wait() -> Callable[[Optional[float], List[int]], int]:
         libc.sigaddset(awaited, number)
 
     def wait(timeout: Optional[float], fds: List[int]) -> int:
+        if _noted:
+            return _noted.pop()
         seconds = 3600.0 if timeout is None else max(0.0, timeout)
         span = Timespec(int(seconds), int(seconds % 1 * 1e9))
         number = sigtimedwait(awaited, None, ctypes.byref(span))

@@ -1,7 +1,8 @@
-"""Commands are found as execvp finds them, and started alike by both ways."""
+"""Commands are found as execvp finds them, and started alike by all ways."""
 
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -51,15 +52,20 @@ def test_found_commands_are_remembered_per_path(tmp_path: Path) -> None:
     assert commands.forget()
     with pytest.raises(FileNotFoundError):
         commands.find("tool", str(tmp_path / "a"))
-    assert commands.find("./tool", "") == "./tool"
 
 
-@pytest.mark.parametrize("way", [spawn._by_posix_spawn, spawn._by_fork])
-def test_both_ways_start_and_refuse_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Callable[..., int]
-) -> None:
-    monkeypatch.setattr(spawn, "_start", way)
-    env = {"PATH": "/bin"}
+@pytest.fixture(autouse=True)
+def mask() -> Iterator[None]:
+    """Starting a task changes ours."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    yield
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@pytest.mark.parametrize("way", spawn.ways())
+def test_all_ways_start_and_refuse_alike(tmp_path: Path, way: Callable[..., int]) -> None:
+    spawn.prepare(way)
+    env = [b"PATH=/bin"]
     before = children(os.getpid())
 
     def code(path: Path, *words: str) -> int:
@@ -73,4 +79,22 @@ def test_both_ways_start_and_refuse_alike(
         code(executable(tmp_path / "text", mode=0o600))
     with pytest.raises(ValueError):
         code(tmp_path / "good", "\0")
+    assert code(tmp_path / "good") == 4
     assert children(os.getpid()) == before
+
+
+def test_a_python_with_another_fork_exec_starts_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def other(argv: object, path: object) -> int:
+        raise AssertionError("not with these arguments")
+
+    monkeypatch.setattr(spawn, "_fork_exec", other)
+    spawn.prepare()
+    for _ in range(2):
+        assert os.waitpid(spawn.start("/bin/true", ["true"], []), 0)[1] == 0
+    assert spawn._start is spawn._by_posix_spawn
+
+
+def test_this_python_has_the_quickest_way() -> None:
+    assert spawn.ways() == [spawn._by_vfork, spawn._by_posix_spawn, spawn._by_fork]

@@ -44,7 +44,8 @@ def test_kill_children_keeps_those_it_is_told_to() -> None:
     kept = sleeper(1)
     others = set(tree.children(os.getpid())) - {kept.pid}
     victim = sleeper(1)
-    usage = tree.kill_children(keep=others | {kept.pid})
+    usage = tree.Usage()
+    tree.kill_children(keep=others | {kept.pid}, usage=usage)
     assert usage.memory_kb > 0
     assert tree.parent_of(victim.pid) is None
     assert kept.poll() is None
