@@ -24,6 +24,7 @@ from tests.unit.pilot.standin import digest_of
 
 NOBODY = pwd.getpwnam("nobody")
 PYTHONS = ["/usr/bin/python3", "/usr/bin/pypy3"]
+LONG = 600 + os.getpid() / 1e7  # seconds; other tests may run beside these
 WAYS = ["bubblewrap", "namespaces"]
 
 
@@ -125,7 +126,7 @@ def test_what_a_task_sees(stand: Stand, place: Path, way: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_two_tasks_cannot_touch_each_other(stand: Stand, place: Path, way: str) -> None:
-    lurk = shell(1, "echo mine > file; echo $$; sleep 30 & sleep 30", owner="ana")
+    lurk = shell(1, f"echo mine > file; echo $$; sleep {LONG} & sleep {LONG}", owner="ana")
     script = f"""
         for d in {place}/desk/slot-*; do cat $d/file 2>/dev/null && echo read; done
         for d in {place}/desk/slot-*; do true > $d/planted 2>/dev/null; done
@@ -136,25 +137,25 @@ def test_two_tasks_cannot_touch_each_other(stand: Stand, place: Path, way: str) 
     with shared(stand, place, way):
         stand.most_tasks = 1
         (first,) = stand.give(lurk)
-        wait_until(lambda: len(_named("sleep")) >= 2)
-        lurkers = " ".join(map(str, _named("sleep")))
+        wait_until(lambda: len(_sleeping()) >= 2)
+        lurkers = " ".join(map(str, _sleeping()))
         evil = shell(2, script, owner="bob")
         evil = evil._replace(env={**evil.env, "LURKERS": lurkers})
         (end,) = stand.wait(stand.give(evil))
         assert (end.stdout, end.outcome) == ("done\n", "ok")
         assert first not in stand.ends
-        assert len(_named("sleep")) >= 2
-    assert not _named("sleep")
+        assert len(_sleeping()) >= 2
+    assert not _sleeping()
 
 
-def _named(name: str) -> list[int]:
-    """Processes of nobody's with this name."""
+def _sleeping() -> list[int]:
+    """Processes of nobody's that sleep LONG."""
     found = []
     for entry in os.listdir("/proc"):
         with contextlib.suppress(OSError):
             owner = os.stat(f"/proc/{entry}").st_uid if entry.isdigit() else -1
-            comm = Path(f"/proc/{entry}/comm")
-            if owner == NOBODY.pw_uid and comm.read_text().strip() == name:
+            command = Path(f"/proc/{entry}/cmdline")
+            if owner == NOBODY.pw_uid and command.read_text() == f"sleep\0{LONG}\0":
                 found.append(int(entry))
     return found
 
@@ -197,10 +198,12 @@ def test_everything_else_works_as_ever(stand: Stand, place: Path, way: str, pyth
 @pytest.mark.parametrize("way", WAYS)
 def test_limits_and_ends(stand: Stand, place: Path, way: str) -> None:
     """Its time is over, gently and then not; too much memory; orphans; programs that are not."""
-    gentle = shell(1, "trap 'echo bye; exit 3' TERM; sleep 20 & wait", needs=[Need(1, 0, 0, 0, 1)])
-    deaf = shell(2, "trap '' TERM; sleep 20; sleep 20", needs=[Need(1, 0, 0, 0, 1)])
+    gentle = shell(
+        1, f"trap 'echo bye; exit 3' TERM; sleep {LONG} & wait", needs=[Need(1, 0, 0, 0, 1)]
+    )
+    deaf = shell(2, f"trap '' TERM; sleep {LONG}; sleep {LONG}", needs=[Need(1, 0, 0, 0, 1)])
     greedy = shell(3, "/usr/bin/python3 -c 'x = bytearray(400 << 20)'", needs=[Need(1, 50)])
-    parent = shell(4, "(setsid sleep 600 >/dev/null 2>&1 &) ; echo left")
+    parent = shell(4, f"(setsid sleep {LONG} >/dev/null 2>&1 &) ; echo left")
     absent = Body(5, ["/home/x/no-such-program"], ["n"])
     hidden = Body(6, [str(place / "program")], ["n"])
     (place / "program").write_text("#!/bin/sh\necho no\n")
@@ -212,7 +215,7 @@ def test_limits_and_ends(stand: Stand, place: Path, way: str) -> None:
     bodies = [gentle, deaf, greedy, parent, absent, hidden, elsewhere, preload, stdout]
     with shared(stand, place, way):
         ends = [stand.wait(stand.give(body))[0] for body in bodies]
-        assert not _named("sleep")
+        assert not _sleeping()
     by_bag = {end.bag: end for end in ends}
     assert (by_bag[1].outcome, by_bag[1].stdout) == ("timeout", "bye\n")
     assert by_bag[2].outcome == "timeout"
@@ -233,10 +236,10 @@ def test_limits_and_ends(stand: Stand, place: Path, way: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_killed_without_a_word_it_leaves_nothing(stand: Stand, place: Path, way: str) -> None:
     with shared(stand, place, way) as process:
-        stand.give(shell(1, "sleep 500 & setsid sleep 500"), 2)
-        wait_until(lambda: len(_named("sleep")) >= 4)
+        stand.give(shell(1, f"sleep {LONG} & setsid sleep {LONG}"), 2)
+        wait_until(lambda: len(_sleeping()) >= 4)
         process.send_signal(signal.SIGKILL)
-        wait_until(lambda: not _named("sleep"))
+        wait_until(lambda: not _sleeping())
         wait_until(lambda: not (place / "desk" / "slot-0").exists())
 
 
