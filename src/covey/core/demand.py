@@ -48,7 +48,7 @@ class Shape(NamedTuple):
     life: float
 
 
-Key: TypeAlias = tuple[str, int, int, int, int, str, float]  # a shape, where thousands are made
+Key: TypeAlias = tuple[str, int, int, int, int, str, float]  # a shape, made faster
 
 
 class Supply(Struct, eq=False):
@@ -175,14 +175,14 @@ class Lives:
 def supplies(state: State, now: float, lives: Lives) -> dict[Shape, Supply]:
     """There may be thousands, so those that are alike are counted first."""
     found: dict[Key, Supply] = {}
-    for (key, hungry, (free, busy)), count in _here(state, now, lives).items():
+    for (key, hungry, (free, busy)), count in _pilots_alike(state, now, lives).items():
         one = _supply(found, key)
         one.busy += count * busy
         if hungry:
             one.idle += count * free
         else:
             one.free += count * free
-    for (key, late), count in _to_come(state, now, lives).items():
+    for (key, late), count in _jobs_alike(state, now, lives).items():
         one = _supply(found, key)
         if late:
             one.late += count * one.shape.slots
@@ -198,8 +198,10 @@ def _supply(found: dict[Key, Supply], key: Key) -> Supply:
     return found[key]
 
 
-def _here(state: State, now: float, lives: Lives) -> Counter[tuple[Key, bool, tuple[int, int]]]:
-    """Pilots that are alike: their shape, whether they wait for tasks, what they have at hand."""
+def _pilots_alike(
+    state: State, now: float, lives: Lives
+) -> Counter[tuple[Key, bool, tuple[int, int]]]:
+    """How many pilots have this shape, wait for tasks or do not, and have that much at hand."""
     hungry, wanted = state.hungry, lives.wanted
     return Counter(
         (
@@ -236,8 +238,8 @@ def _at_hand(pilot: Pilot) -> tuple[int, int]:
     return min(slots - load, max(0, pilot.want - load)), load
 
 
-def _to_come(state: State, now: float, lives: Lives) -> Counter[tuple[Key, bool]]:
-    """Jobs that are alike: the shape that their pilots will have, and whether they are late."""
+def _jobs_alike(state: State, now: float, lives: Lives) -> Counter[tuple[Key, bool]]:
+    """How many jobs are to have pilots of this shape, and are late or not."""
     shared = {name for name, site in state.sites.items() if site.record.spec.shared}
     return Counter(
         (key_of(job.record, job.record.site in shared, lives), is_late(state, job, now))
@@ -297,7 +299,7 @@ def cover(found: list[Row], supply: Iterable[Supply], serves: Serves) -> None:
     able: list[tuple[int, int, Row, list[tuple[Supply, int]]]] = []
     supply = list(supply)
     strange = serves.strange
-    theirs: dict[str, list[Supply]] = {}
+    theirs: dict[str, list[Supply]] = {}  # what an owner's tasks may use
     weights: dict[tuple[str, Need], list[tuple[Supply, int]]] = {}  # many rows need the same
     for number, row in enumerate(found):
         owner, need = row.bag.spec.owner, row.need
