@@ -162,14 +162,11 @@ def _waiting(bag: Bag) -> list[int]:
 
 
 class Lives:
-    """Lifetimes are told apart only as far as some row does: the longest life that a pilot is
-    good for."""
+    """Lifetimes are told apart only as far as some row does: the longest that a pilot is good for
+    is the last of those wanted that its own reaches."""
 
     def __init__(self, found: Iterable[Row]) -> None:
         self.wanted = [0.0, *sorted({row.life for row in found if row.life})]
-
-    def __call__(self, seconds: float) -> float:
-        return self.wanted[bisect_right(self.wanted, seconds) - 1]
 
 
 def supplies(state: State, now: float, lives: Lives) -> dict[Shape, Supply]:
