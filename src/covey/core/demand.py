@@ -18,14 +18,14 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Container, Iterable
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 from pyroaring import BitMap
 
 from covey.core.fitting import stretch, weight
-from covey.core.model import BagStatus, Need, PilotStatus
+from covey.core.model import BagStatus, JobRecord, Need, PilotStatus
 from covey.core.state import Bag, Job, Pilot, State
 
 WORTH_SECONDS = 10.0  # of work that make a slot worth a pilot
@@ -46,6 +46,9 @@ class Shape(NamedTuple):
     gpus: int
     owner: str
     life: float
+
+
+Key: TypeAlias = tuple[str, int, int, int, int, str, float]  # a shape, made faster
 
 
 class Supply(Struct, eq=False):
@@ -159,63 +162,62 @@ def _waiting(bag: Bag) -> list[int]:
 
 
 class Lives:
-    """Lifetimes are told apart only as far as some row does: the longest life that a pilot is
-    good for."""
+    """Lifetimes are told apart only as far as some row does: the longest that a pilot is good for
+    is the last of those wanted that its own reaches."""
 
     def __init__(self, found: Iterable[Row]) -> None:
-        self._wanted = [0.0, *sorted({row.life for row in found if row.life})]
-
-    def __call__(self, seconds: float) -> float:
-        return self._wanted[bisect_right(self._wanted, seconds) - 1]
+        self.wanted = [0.0, *sorted({row.life for row in found if row.life})]
 
 
 def supplies(state: State, now: float, lives: Lives) -> dict[Shape, Supply]:
-    found: dict[tuple[object, ...], Supply] = {}
-    hungry = state.hungry
-    for id_, pilot in state.pilots.items():
-        if pilot.status not in _HERE or now >= pilot.until:
-            continue
-        record = pilot.record
-        shape = (
-            record.site,
-            record.slots,
-            record.memory_mb,
-            record.disk_mb,
-            record.gpus,
-            record.owner,
-            lives(pilot.until - now),
-        )
-        one = found.get(shape)
-        if one is None:
-            one = found[shape] = Supply(Shape(*shape))
-        free, busy = _at_hand(pilot)
-        one.busy += busy
-        if id_ in hungry:
-            one.idle += free
+    """There may be thousands, so those that are alike are counted first."""
+    found: dict[Key, Supply] = {}
+    for (key, hungry, (free, busy)), count in _pilots_alike(state, now, lives).items():
+        one = _supply(found, key)
+        one.busy += count * busy
+        if hungry:
+            one.idle += count * free
         else:
-            one.free += free
-    shared = {name for name, site in state.sites.items() if site.record.spec.shared}
-    for job in state.jobs.values():
-        if job.pilot is None and is_to_come(state, job):
-            asked = job.record
-            shape = (
-                asked.site,
-                asked.slots,
-                asked.memory_mb,
-                asked.disk_mb,
-                asked.gpus,
-                "" if asked.site in shared else asked.wanted_by,
-                lives(asked.wall_seconds or math.inf),
-            )
-            one = found.get(shape)
-            if one is None:
-                one = found[shape] = Supply(Shape(*shape))
-            if is_late(state, job, now):
-                one.late += asked.slots
-                one.slow = True
-            else:
-                one.queued += asked.slots
+            one.free += count * free
+    for (key, late), count in _jobs_alike(state, now, lives).items():
+        one = _supply(found, key)
+        if late:
+            one.late += count * one.shape.slots
+            one.slow = True
+        else:
+            one.queued += count * one.shape.slots
     return {one.shape: one for one in found.values()}
+
+
+def _supply(found: dict[Key, Supply], key: Key) -> Supply:
+    if key not in found:
+        found[key] = Supply(Shape(*key))
+    return found[key]
+
+
+def _pilots_alike(
+    state: State, now: float, lives: Lives
+) -> Counter[tuple[Key, bool, tuple[int, int]]]:
+    """How many pilots have this shape, wait for tasks or do not, and have that much at hand."""
+    hungry, wanted = state.hungry, lives.wanted
+    return Counter(
+        (
+            (
+                one.site,
+                one.slots,
+                one.memory_mb,
+                one.disk_mb,
+                one.gpus,
+                one.owner,
+                wanted[bisect_right(wanted, pilot.until - now) - 1],
+            ),
+            id_ in hungry,
+            _at_hand(pilot),
+        )
+        for id_, pilot in state.pilots.items()
+        if pilot.status in _HERE and now < pilot.until
+        for one in (pilot.record,)
+    )
 
 
 def _at_hand(pilot: Pilot) -> tuple[int, int]:
@@ -228,15 +230,33 @@ def _at_hand(pilot: Pilot) -> tuple[int, int]:
         return slots, 0
     if not pilot.want:
         return 0, 0
-    busy = min(load, slots)
-    return min(slots - busy, max(0, pilot.want - load)), busy
+    if load >= slots:
+        return 0, slots
+    return min(slots - load, max(0, pilot.want - load)), load
 
 
-def shape_of(state: State, job: Job, lives: Lives) -> Shape:
-    one = job.record
-    owner = "" if state.sites[one.site].record.spec.shared else one.wanted_by  # as sites.owner_of
-    life = lives(one.wall_seconds or math.inf)
-    return Shape(one.site, one.slots, one.memory_mb, one.disk_mb, one.gpus, owner, life)
+def _jobs_alike(state: State, now: float, lives: Lives) -> Counter[tuple[Key, bool]]:
+    """How many jobs are to have pilots of this shape, and are late or not."""
+    shared = {name for name, site in state.sites.items() if site.record.spec.shared}
+    return Counter(
+        (key_of(job.record, job.record.site in shared, lives), is_late(state, job, now))
+        for job in state.jobs.values()
+        if job.pilot is None and is_to_come(state, job)
+    )
+
+
+def key_of(job: JobRecord, shared: bool, lives: Lives) -> Key:
+    """The shape that the job's pilot will have; whose it will be, `sites.owner_of` says as well."""
+    wanted = lives.wanted
+    return (
+        job.site,
+        job.slots,
+        job.memory_mb,
+        job.disk_mb,
+        job.gpus,
+        "" if shared else job.wanted_by,
+        wanted[bisect_right(wanted, job.wall_seconds or math.inf) - 1],
+    )
 
 
 def is_to_come(state: State, job: Job) -> bool:
@@ -276,18 +296,21 @@ def cover(found: list[Row], supply: Iterable[Supply], serves: Serves) -> None:
     able: list[tuple[int, int, Row, list[tuple[Supply, int]]]] = []
     supply = list(supply)
     strange = serves.strange
-    weights: dict[Need, list[tuple[Supply, int]]] = {}  # many rows need the same
+    theirs: dict[str, list[Supply]] = {}  # what an owner's tasks may use
+    weights: dict[tuple[str, Need], list[tuple[Supply, int]]] = {}  # many rows need the same
     for number, row in enumerate(found):
-        if row.need not in weights:
-            all_ = ((one, weight(row.need, one.shape)) for one in supply)
-            weights[row.need] = [one for one in all_ if one[1]]
+        owner, need = row.bag.spec.owner, row.need
+        if owner not in theirs:
+            theirs[owner] = [one for one in supply if one.shape.owner in ("", owner)]
+        if (owner, need) not in weights:
+            all_ = ((one, weight(need, one.shape)) for one in theirs[owner])
+            weights[owner, need] = [one for one in all_ if one[1]]
         life, served = row.life, serves.sites(row)
         fitting = [
             one
-            for one in weights[row.need]
+            for one in weights[owner, need]
             if (shape := one[0].shape).life >= life
             and (served[shape.site] if shape.site in served else strange(row, shape.site))
-            and (not shape.owner or shape.owner == row.bag.spec.owner)
         ]
         able.append((len(fitting), number, row, fitting))
     able.sort(key=lambda one: one[:2])

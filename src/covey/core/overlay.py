@@ -9,6 +9,7 @@ exist. Its end, as told by the site, is the surest news of a lost pilot.
 """
 
 import math
+from collections import defaultdict
 
 from msgspec.structs import replace
 
@@ -24,7 +25,7 @@ from covey.core.actions import (
     SubmitPilots,
     Tried,
 )
-from covey.core.demand import Lives, Row, Serves, Shape, Supply
+from covey.core.demand import Key, Lives, Row, Serves, Shape, Supply
 from covey.core.fitting import weight
 from covey.core.following import Replying, Starting
 from covey.core.model import JobId, JobRecord, PilotStatus, RequestId, SiteSpec, SiteStatus
@@ -75,13 +76,17 @@ def provide(turn: Turn, *, fewer: bool = False) -> None:
 
 def _take_back_all(turn: Turn, supply: dict[Shape, Supply], lives: Lives) -> None:
     state = turn.state
-    spare: dict[str, dict[Shape, float]] = {}
+    spare: dict[str, dict[Key, float]] = {}
     for shape, one in supply.items():
         if one.queued + one.late > 0:
             spare.setdefault(shape.site, {})[shape] = one.queued + one.late
+    waiting = defaultdict[str, list[Job]](list)
+    for job in state.jobs.values():
+        if job.asked and not job.running:
+            waiting[job.record.site].append(job)
     for name, site in state.sites.items():
         if site.jobs:
-            _take_back(turn, site, spare.get(name, {}), lives)
+            _take_back(turn, site, waiting[name], spare.get(name, {}), lives)
 
 
 # -- more -----------------------------------------------------------------------------------
@@ -272,13 +277,12 @@ def end_trial(turn: Turn, request: RequestId, id_: JobId) -> None:
 # -- fewer ----------------------------------------------------------------------------------
 
 
-def _take_back(turn: Turn, site: Site, spare: dict[Shape, float], lives: Lives) -> None:
+def _take_back(
+    turn: Turn, site: Site, waiting: list[Job], spare: dict[Key, float], lives: Lives
+) -> None:
     """Those that wait and are not needed, the latest first."""
-    state = turn.state
-    there = (state.jobs[id_] for id_ in site.jobs)
-    waiting = [job for job in there if job.asked and not job.running]
     again = [job for job in waiting if 0.0 < job.cancelled <= turn.now - CANCEL_AGAIN]
-    surplus = _surplus(state, site, waiting, spare, lives)
+    surplus = _surplus(site, waiting, spare, lives)
     if not surplus:
         site.surplus_since = math.inf
     site.surplus_since = min(site.surplus_since, turn.now if surplus else math.inf)
@@ -289,18 +293,16 @@ def _take_back(turn: Turn, site: Site, spare: dict[Shape, float], lives: Lives) 
         cancel(turn, site.record.spec.name, (again + surplus)[:MOST_CANCELS])
 
 
-def _surplus(
-    state: State, site: Site, waiting: list[Job], spare: dict[Shape, float], lives: Lives
-) -> list[Job]:
+def _surplus(site: Site, waiting: list[Job], spare: dict[Key, float], lives: Lives) -> list[Job]:
     if site.record.status is SiteStatus.DRAINING:
         return [job for job in waiting if not job.cancelled]
-    found = []
+    shared, found = site.record.spec.shared, []
     for job in reversed(waiting) if spare else ():
         if job.cancelled or job.record.trial:
             continue
-        shape = demand.shape_of(state, job, lives)
-        if spare.get(shape, 0.0) >= shape.slots - 1e-6:
-            spare[shape] -= shape.slots
+        key, slots = demand.key_of(job.record, shared, lives), job.record.slots
+        if spare.get(key, 0.0) >= slots - 1e-6:
+            spare[key] -= slots
             found.append(job)
     return found
 
@@ -383,7 +385,9 @@ def vanished(turn: Turn, id_: JobId, reason: str) -> None:
 def tick(turn: Turn) -> None:
     mute: dict[str, list[Job]] = {}
     for id_, job in [
-        (id_, job) for id_, job in turn.state.jobs.items() if job.vanished or job.pilot is None
+        (id_, job)
+        for id_, job in turn.state.jobs.items()
+        if job.vanished or (job.pilot is None and (job.running or job.record.trial))
     ]:
         if job.vanished:
             _end_vanished(turn, id_, job)

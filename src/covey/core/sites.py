@@ -191,6 +191,8 @@ def room(state: State, now: float, site: Site) -> int:
     spec = site.record.spec
     if trouble(site, now) or spec.driver == MANUAL:
         return 0
+    if not site.failures and 0 < spec.running <= len(site.jobs):
+        return 0  # as most are, most of the time: none of its jobs needs a look
     there = [state.jobs[id_] for id_ in site.jobs]
     if site.failures:  # one job finds out whether it is well again
         return 0 if any(_is_unproven(state, job, now) for job in there) else 1

@@ -120,18 +120,19 @@ def suits(state: State, now: float, bag: Bag) -> dict[str, bool]:
     if bag.suits is None or bag.suits.stamps != stamps or bag.policy.moody:
         bag.suits = Suits(stamps)
     found = bag.suits.sites
-    for site in state.sites if len(found) != len(state.sites) else ():
-        if site not in found:
-            found[site] = _wants(state, now, bag, site)
+    if len(found) != len(state.sites):
+        user = matching.user_ad(state, now, bag.spec.owner)
+        for site in state.sites:
+            if site not in found:
+                found[site] = _wants(state, now, bag, matching.site_ad(state, now, site), user)
     return found
 
 
-def _wants(state: State, now: float, bag: Bag, site: str) -> bool:
-    policy, scene, own = bag.policy, state.scene, bag.policy.ad
-    ad, user = matching.site_ad(state, now, site), matching.user_ad(state, now, bag.spec.owner)
+def _wants(state: State, now: float, bag: Bag, site: Ad, user: Ad) -> bool:
+    policy, queue, own = bag.policy, state.scene.queue, bag.policy.ad
     if GRID in policy.texts:
         policy.grid.context.now, policy.grid.context.random = now, state.random.random
-        around = (_NOTHING, _NOTHING, ad, _NOTHING, user, scene.queue, own, own)
+        around = (_NOTHING, _NOTHING, site, _NOTHING, user, queue, own, own)
         [value] = policy.grid.evaluate(*around)
         if value is False or value is ERROR:
             return False
@@ -139,10 +140,10 @@ def _wants(state: State, now: float, bag: Bag, site: str) -> bool:
     if place is None:
         return True
     evaluate = policy.dispatch.evaluate
-    return any(
-        evaluate(_NOTHING, _NOTHING, ad, job, user, scene.queue, own, own)[place] is not False
-        for job in bag.jobs
-    )
+    for job in bag.jobs:
+        if evaluate(_NOTHING, _NOTHING, site, job, user, queue, own, own)[place] is not False:
+            return True
+    return False
 
 
 def idle_at(state: State) -> Counter[tuple[str, str]]:

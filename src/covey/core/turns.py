@@ -23,12 +23,21 @@ TURN_SECONDS = 60.0
 
 def held(state: State, now: float) -> Counter[str]:
     """Jobs that each owner has, running or about to."""
-    found: Counter[str] = Counter()
-    for job in state.jobs.values():
-        late = job.pilot is None and job.record.site in state.sites and is_late(state, job, now)
-        if not job.cancelled and not late:
-            found[job.record.wanted_by] += 1
-    return found
+    return Counter(_owners(state, now))
+
+
+def _owners(state: State, now: float) -> Iterator[str]:
+    """Of each such job."""
+    return (
+        job.record.wanted_by
+        for job in state.jobs.values()
+        if not job.cancelled
+        and (
+            job.pilot is not None
+            or job.record.site not in state.sites
+            or not is_late(state, job, now)
+        )
+    )
 
 
 def without(state: State, now: float, found: Iterable[Row]) -> Iterator[Row]:
@@ -40,10 +49,14 @@ def without(state: State, now: float, found: Iterable[Row]) -> Iterator[Row]:
             del wanting[pilot.record.owner]
             if not wanting:
                 return
-    served = held(state, now) if wanting else {}
+    for owner in _owners(state, now) if wanting else ():
+        if owner in wanting:
+            del wanting[owner]
+            if not wanting:
+                return
     for row in short:
         owner = row.bag.spec.owner
-        if owner in wanting and owner not in served:
+        if owner in wanting:
             del wanting[owner]
             yield row
 

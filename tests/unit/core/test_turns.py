@@ -1,6 +1,9 @@
 """A pilot of a site is its owner's, unless the site is shared; nobody has nothing for long."""
 
-from covey.core.model import PilotId
+from covey.core.demand import LATE_SECONDS
+from covey.core.events import CancelRequested
+from covey.core.model import BagId, PilotId
+from covey.core.overlay import SURPLUS_SECONDS
 from covey.core.sites import local_site
 from covey.core.turns import TURN_SECONDS
 from covey.pilot.messages import Answer
@@ -49,6 +52,16 @@ def test_what_waits_for_one_owner_covers_nothing_of_another() -> None:
     assert sorted(job.wanted_by for job in grounds.jobs) == ["ann", "ann", "bob", "bob"]
 
 
+def test_what_waits_where_tasks_are_walled_in_covers_those_of_all() -> None:
+    grounds = Grounds(site(shared=True))
+    ann = grounds.submit(spec(2, owner="ann"))
+    grounds.waits(*grounds.jobs)
+    grounds.handle(CancelRequested(grounds.request(), BagId(ann)))
+    grounds.submit(spec(2, owner="bob"))
+    assert [job.wanted_by for job in grounds.jobs] == ["ann", "ann"]
+    assert not taken_back(grounds.later(2 * SURPLUS_SECONDS)), "bob has them"
+
+
 def test_of_what_waits_at_a_full_site_one_makes_place() -> None:
     grounds = Grounds(site(running=3))
     grounds.submit(spec(9, owner="ann"))
@@ -95,6 +108,22 @@ def test_one_that_stands_idle_makes_place_at_once() -> None:
     grounds.submit(spec(5, owner="bob"))
     grounds.later(1)
     assert pilot.until <= grounds.now
+
+
+def test_who_waits_elsewhere_for_long_has_nothing() -> None:
+    pond = site("pond", running=1, users=("bob",))
+    grounds = Grounds(site(running=2), pond, lease_seconds=1e6)
+    grounds.submit(spec(9, owner="ann"))
+    for job in grounds.jobs:
+        grounds.begin(job)
+    grounds.submit(spec(9, owner="bob"))
+    grounds.waits(grounds.jobs[-1])
+    assert [job.site for job in grounds.jobs] == ["lake", "lake", "pond"]
+    pilots = grounds.scheduler.state.pilots.values()
+    grounds.later(LATE_SECONDS - 1)
+    assert [one.until > grounds.now for one in pilots] == [True, True], "bob's will come"
+    grounds.later(1)
+    assert sorted(one.until > grounds.now for one in pilots) == [False, True]
 
 
 def test_nobody_makes_place_where_there_is_room_or_trouble() -> None:
