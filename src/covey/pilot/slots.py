@@ -64,12 +64,16 @@ class _Seat:
         """How many more orders it may hold now."""
         return self.depth - len(self.inside) if self.orders is not None else 0
 
-    def learn(self, outcome: Outcome) -> None:
-        if outcome.started:
-            self.mean_seconds += 0.2 * (outcome.wall_seconds - self.mean_seconds)
-            ahead = int(_AHEAD_SECONDS / max(self.mean_seconds, 1e-4))
-            most = _DEEP if self.mean_seconds > _INSTANT_SECONDS else _DEEPEST
-            self.depth = min(most, _SHALLOW + ahead)
+    def learn(self, outcomes: List[Outcome]) -> None:
+        """How long its tasks take, and so how many it should hold."""
+        mean = self.mean_seconds
+        for outcome in outcomes:
+            if outcome.started:
+                mean += 0.2 * (outcome.wall_seconds - mean)
+        self.mean_seconds = mean
+        ahead = int(_AHEAD_SECONDS / max(mean, 1e-4))
+        most = _DEEP if mean > _INSTANT_SECONDS else _DEEPEST
+        self.depth = min(most, _SHALLOW + ahead)
 
 
 class Slots:
@@ -265,10 +269,10 @@ class Slots:
         if seat.orders:
             if order.plan not in seat.plans:
                 seat.plans.add(order.plan)
-                seat.orders.send((PLAN,) + _plain(self._plans[order.plan]), later=True)
+                seat.orders.send(_plain(PLAN, self._plans[order.plan]), later=True)
             # A slot with plenty to do is sure to be heard before it needs this one:
             # several then go in one call.
-            seat.orders.send((seat.number,) + _plain(order), len(seat.inside) > _PLENTY)
+            seat.orders.send(_plain(seat.number, order), len(seat.inside) > _PLENTY)
 
     def cancel(self, key: str) -> None:
         """End the order: killed if it runs (``cancelled``), else ``returned``. One
@@ -320,28 +324,32 @@ class Slots:
         for value in seat.orders.receive():
             if isinstance(value, str):
                 seat.last_words = value
-            else:
-                for number, fields in value or ():
-                    outcome = Outcome(*fields)
-                    if outcome.files:
-                        outcome = outcome._replace(files=[Returned(*row) for row in outcome.files])
-                    self._over(seat, seat.inside.pop(number), outcome)
-                self._least = min(self._least, len(seat.inside))
+            elif value:
+                self._take(seat, value)
         seat.control.flush()
         seat.orders.flush()  # the rest of a long order, if the slot asked for MORE
         return not seat.orders.closed
 
-    def _over(self, seat: _Seat, order: Order, outcome: Outcome) -> None:
-        seat.learn(outcome)
-        del self._where[order.key]
-        moving = order.key in self._moving
-        self._moving.discard(order.key)
-        if moving and outcome.kind == "returned" and order.key not in self._unwanted:
-            target = self._emptiest()
-            if target is not None:
-                self._give(target, order)
-                return
-        self._unwanted.discard(order.key)
+    def _take(self, seat: _Seat, report: List[Tuple[int, Tuple[Any, ...]]]) -> None:
+        outcomes = [Outcome._make(fields) for _, fields in report]
+        for (number, _), outcome in zip(report, outcomes):
+            if outcome.files:
+                outcome = outcome._replace(files=[Returned(*row) for row in outcome.files])
+            self._over(seat.inside.pop(number), outcome)
+        seat.learn(outcomes)
+        self._least = min(self._least, len(seat.inside))
+
+    def _over(self, order: Order, outcome: Outcome) -> None:
+        key = order.key
+        del self._where[key]
+        if key in self._moving:
+            self._moving.discard(key)
+            if outcome.kind == "returned" and key not in self._unwanted:
+                target = self._emptiest()
+                if target is not None:
+                    self._give(target, order)
+                    return
+        self._unwanted.discard(key)
         self._ready.append(outcome)
 
     def _balance(self) -> None:
@@ -388,7 +396,7 @@ class Slots:
         """Nothing of a dead slot is left: report the orders it had."""
         for order, outcome in seat.dying.popleft() if seat.dying else ():
             self._clear_outbox(order.key)
-            self._over(seat, order, outcome)
+            self._over(order, outcome)
 
     def _clear_outbox(self, key: str) -> None:
         """Of what a slot took from a task, but did not live to tell."""
@@ -468,12 +476,12 @@ class Slots:
         return outcomes
 
 
-def _plain(row: Union[Plan, Order]) -> Tuple[Any, ...]:
-    """As it can cross a line: plain tuples all the way down."""
+def _plain(number: int, row: Union[Plan, Order]) -> Tuple[Any, ...]:
+    """As it can cross a line, behind a number: plain tuples all the way down."""
     if not row.links:
-        return tuple(row)
+        return (number,) + row
     links = [tuple(link) for link in row.links]
-    return tuple(links if value is row.links else value for value in row)
+    return (number,) + tuple(links if value is row.links else value for value in row)
 
 
 def _wait_reaped(pids: List[int], seconds: float) -> None:
