@@ -102,7 +102,9 @@ class Holding:
 
     __slots__ = ("bare", "epoch", "fetched", "started", "task", "weight")
 
-    def __init__(self, epoch: int, task: Task, fetched: float, weight: int, bare: bool) -> None:
+    def __init__(
+        self, epoch: int, task: Task, fetched: float, weight: int, bare: bool = True
+    ) -> None:
         self.epoch = epoch
         self.task = task
         self.fetched = fetched
@@ -171,7 +173,7 @@ class Brain:
         self.epoch = epoch
         self.slots = slots
         self.idle_seconds = idle_seconds
-        self.holding: "OrderedDict[str, Holding]" = OrderedDict()
+        self.holding: Dict[str, Holding] = {}
         self.weight = 0  # of all that we hold
         self.queue: Deque[str] = deque()
         self.unprepared: "OrderedDict[str, None]" = OrderedDict()

@@ -23,7 +23,7 @@ import socket
 import time
 import warnings
 import zlib
-from collections import OrderedDict, deque
+from collections import deque
 from typing import TYPE_CHECKING, Any, Deque, Dict, Iterable, List, Optional, Set, Tuple, Union
 
 from covey.pilot import tree
@@ -36,10 +36,10 @@ from covey.pilot.slot import CANCEL, FORGET, PLAN, RECALL
 if TYPE_CHECKING:
     from covey.pilot.sandbox import Sandbox
 
-_SHALLOW, _DEEP, _DEEPEST = 2, 128, 256
-_INSTANT_SECONDS = 0.0003  # no process: a call
+_SHALLOW, _DEEPEST = 2, 256
 _PLENTY = 8
-_AHEAD_SECONDS = 0.1  # about how much work a slot holds: more than a slot collects outcomes
+_AHEAD_SECONDS = 0.2  # about how much work a slot holds: more than it, and we, collect outcomes
+_REST_SECONDS = 0.05  # that reports may wait for others, while all slots have plenty to do
 _START_SECONDS = 60.0
 _CLOSE_SECONDS = 10.0
 
@@ -52,7 +52,7 @@ class _Seat:
         self.orders: Optional[Line] = None
         self.control: Optional[Line] = None
         self.pid = 0
-        self.inside: "OrderedDict[int, Order]" = OrderedDict()
+        self.inside: Dict[int, Order] = {}
         self.plans: Set[int] = set()  # that its process knows
         self.number = 0  # of the last order given; goes on when the slot is replaced
         self.mean_seconds = 1.0
@@ -64,6 +64,12 @@ class _Seat:
         """How many more orders it may hold now."""
         return self.depth - len(self.inside) if self.orders is not None else 0
 
+    def ease(self) -> float:
+        """Seconds for which it surely needs nothing: a third of what it has to do, for some of
+        its orders are over already."""
+        count = len(self.inside)
+        return count * self.mean_seconds / 3 if count > _PLENTY else 0.0
+
     def learn(self, outcomes: List[Outcome]) -> None:
         """How long its tasks take, and so how many it should hold."""
         mean = self.mean_seconds
@@ -72,8 +78,7 @@ class _Seat:
                 mean += 0.2 * (outcome.wall_seconds - mean)
         self.mean_seconds = mean
         ahead = int(_AHEAD_SECONDS / max(mean, 1e-4))
-        most = _DEEP if mean > _INSTANT_SECONDS else _DEEPEST
-        self.depth = min(most, _SHALLOW + ahead)
+        self.depth = min(_DEEPEST, _SHALLOW + ahead)
 
 
 class Slots:
@@ -105,6 +110,9 @@ class Slots:
         self._unwanted: Set[str] = set()
         self._ready: List[Outcome] = []
         self._poll = select.poll()
+        self._listened: List[int] = []
+        self._elsewhere = select.poll()  # for those alone
+        self._rung: Optional[List[Tuple[int, int]]] = None  # what ended the last wait
         self._keeper_pid = 0
         self._keeper: Optional[socket.socket] = None
         self._closing = False
@@ -154,6 +162,7 @@ class Slots:
         seat.pid = 0
         seat.orders, seat.control = Line(pairs[0][0]), Line(pairs[1][0])
         self._by_fd[seat.orders.fileno()] = seat
+        self._least = 0
         self._poll.register(seat.orders, select.POLLIN)
 
     # Orders in
@@ -182,11 +191,6 @@ class Slots:
                     seat.plans.discard(number)
                     # A worker that waits for more of its calls is to end now.
                     seat.orders.send((FORGET, number), later=not calls)
-
-    def filenos(self) -> List[int]:
-        """What to poll for reading; changes when a slot is replaced."""
-        fds = [seat.orders.fileno() for seat in self._seats if seat.orders]
-        return fds + [self._keeper.fileno()] if self._keeper else fds
 
     def free(self) -> int:
         """How many more orders can be offered now."""
@@ -298,12 +302,40 @@ class Slots:
 
     # Outcomes out
 
+    def listen(self, fd: int) -> None:
+        """Have this end a ``wait`` too, when there is something to read; until ``close``."""
+        self._listened.append(fd)
+        self._poll.register(fd, select.POLLIN)
+        self._elsewhere.register(fd, select.POLLIN)
+
+    def wait(self, seconds: float) -> None:
+        """Until a ``read`` finds something, or what we ``listen`` to has something to say.
+
+        Whoever wakes up for each of many short reports does little else. So while all slots have
+        plenty to do they are not heard at once, and then all together.
+        """
+        rest = min(seconds, self._ease())
+        if rest >= 0.001 and not self._elsewhere.poll(int(rest * 1000)):
+            seconds -= rest
+        self._rung = self._poll.poll(max(0.0, seconds) * 1000)
+
+    def _ease(self) -> float:
+        ease = _REST_SECONDS
+        for seat in self._seats:
+            ease = min(ease, seat.ease())
+            if not ease:
+                break
+        return ease
+
     def read(self, timeout: float = 0) -> List[Outcome]:
         """All outcomes that are there now; waits up to ``timeout`` seconds for one."""
         until = time.monotonic() + timeout
         while True:
             left = max(0.0, until - time.monotonic())
-            for fd, _ in self._poll.poll(0 if self._ready else int(left * 1000 + 0.999)):
+            rung, self._rung = self._rung, None
+            if rung is None:
+                rung = self._poll.poll(0 if self._ready else int(left * 1000 + 0.999))
+            for fd, _ in rung:
                 seat = self._by_fd.get(fd)
                 if seat is None:
                     self._hear_keeper()
@@ -354,11 +386,13 @@ class Slots:
 
     def _balance(self) -> None:
         """Take back what waits in one slot while another has nothing."""
+        if self._least > 0:
+            return
         idle = sum(1 for seat in self._seats if seat.orders and not seat.inside)
         for seat in self._seats if idle else ():
             if len(seat.inside) < 2 or not idle:
                 continue
-            number = next(reversed(seat.inside))
+            number = max(seat.inside)
             key = seat.inside[number].key
             if key not in self._moving and key not in self._unwanted:
                 self._moving.add(key)
@@ -456,6 +490,10 @@ class Slots:
         has not started is returned.
         """
         outcomes: List[Outcome] = []
+        while self._listened:
+            fd = self._listened.pop()
+            self._poll.unregister(fd)
+            self._elsewhere.unregister(fd)
         for key in list(self._where):
             self._tell(key, CANCEL if kill else RECALL)
         give_up = time.monotonic() + self._settings.grace_seconds + _CLOSE_SECONDS
