@@ -35,7 +35,7 @@ from covey.pilot.messages import (
     Task,
 )
 
-PACE_SECONDS = 0.1
+PACE_SECONDS = 0.2
 HORIZON_SECONDS = 0.3
 LONG_SECONDS = 1.0  # tasks that take longer are not prefetched
 MOST_PREFETCH = 512  # a slot
