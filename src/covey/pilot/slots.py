@@ -62,7 +62,7 @@ class _Seat:
 
     def room(self) -> int:
         """How many more orders it may hold now."""
-        return self.depth - len(self.inside) if self.orders is not None else 0
+        return max(0, self.depth - len(self.inside)) if self.orders is not None else 0
 
     def ease(self) -> float:
         """Seconds for which it surely needs nothing: a third of what it has to do, for some of
@@ -101,6 +101,7 @@ class Slots:
         self._seats = [_Seat(index) for index in range(count)]
         self._next_seat = 0
         self._least = 0  # no seat has fewer orders
+        self._free: Optional[int] = None  # what ``free`` says, while that is known
         self._warm: Optional[_Seat] = None  # took the last call: it has a worker
         self._plans: Dict[int, Plan] = {}
         self._forgotten: Set[int] = set()  # but still needed
@@ -162,7 +163,7 @@ class Slots:
         seat.pid = 0
         seat.orders, seat.control = Line(pairs[0][0]), Line(pairs[1][0])
         self._by_fd[seat.orders.fileno()] = seat
-        self._least = 0
+        self._least, self._free = 0, None
         self._poll.register(seat.orders, select.POLLIN)
 
     # Orders in
@@ -194,7 +195,9 @@ class Slots:
 
     def free(self) -> int:
         """How many more orders can be offered now."""
-        return sum(max(0, seat.room()) for seat in self._seats)
+        if self._free is None:
+            self._free = sum(seat.room() for seat in self._seats)
+        return self._free
 
     def running(self) -> Dict[str, int]:
         """Every order inside: the process id of those that run, 0 for the others."""
@@ -239,6 +242,8 @@ class Slots:
         if seat is None or len(seat.inside) >= seat.depth:
             return False
         self._give(seat, order)
+        if self._free is not None:
+            self._free -= 1
         return True
 
     def _emptiest(self) -> Optional[_Seat]:
@@ -369,7 +374,9 @@ class Slots:
                 outcome = outcome._replace(files=[Returned(*row) for row in outcome.files])
             self._over(seat.inside.pop(number), outcome)
         seat.learn(outcomes)
-        self._least = min(self._least, len(seat.inside))
+        self._free = None
+        if len(seat.inside) <= self._least:
+            self._least, self._next_seat = len(seat.inside), seat.index
 
     def _over(self, order: Order, outcome: Outcome) -> None:
         key = order.key
@@ -380,6 +387,7 @@ class Slots:
                 target = self._emptiest()
                 if target is not None:
                     self._give(target, order)
+                    self._free = None
                     return
         self._unwanted.discard(key)
         self._ready.append(outcome)
@@ -424,7 +432,7 @@ class Slots:
         )
         seat.inside.clear()
         seat.plans.clear()
-        self._least = 0
+        self._least, self._free = 0, None
 
     def _write_off(self, seat: _Seat) -> None:
         """Nothing of a dead slot is left: report the orders it had."""
