@@ -177,6 +177,7 @@ class Pilot:
             self._unfit = self.arrival.site_problem()
             tree.settle_memory()
             self.slots.start()
+            self.slots.listen(self.lines.wake_fd)
             self.arrival.tidy()
             if hasattr(gc, "set_threshold"):  # PyPy has its own ways
                 gc.set_threshold(GARBAGE_THRESHOLD)
@@ -215,11 +216,7 @@ class Pilot:
             until = min(until, self.follower.wake_at(now, self.brain.follow))
         if self._retry_enrol_at is not None:
             until = min(until, self._retry_enrol_at)
-        fds = [self.lines.wake_fd] + self.slots.filenos()
-        poll = select.poll()
-        for fd in fds:
-            poll.register(fd, select.POLLIN)
-        poll.poll(max(0.0, until - now) * 1000)
+        self.slots.wait(max(0.0, until - now))
 
     def _turn(self, now: float) -> None:
         if self.brain is not None:
@@ -300,7 +297,7 @@ class Pilot:
     def _send(self, send: Send, now: float) -> None:
         sync, ticket = send.sync, (send.sync.number, send.attempt)
         if sync.ends:  # this one is answered at once
-            sync = sync._replace(ends=[self.spool.fill(end) for end in sync.ends])
+            sync = sync._replace(ends=self.spool.filled(sync.ends))
             self._sent_at[ticket] = now
         self.lines.post(ticket, "/pilot/v1/sync", sync._asdict(), self.identity.credential)
 
@@ -457,5 +454,5 @@ _TASK_WIDTH = len(Task._fields)
 
 
 def _task(fields: List[Any]) -> Task:
-    task = Task(*fields[:_TASK_WIDTH])
+    task = Task._make(fields) if len(fields) == _TASK_WIDTH else Task(*fields[:_TASK_WIDTH])
     return task._replace(inputs=_rows(Input, task.inputs)) if task.inputs else task

@@ -93,9 +93,10 @@ class Room:
     def take(self, key: str, ask: Ask) -> Grant:
         """It is inside now, until `give`. Only for one that is admitted."""
         self._inside[key] = ask
-        self._cores_used += max(1, ask.cores)
         if ask is PLAIN:
+            self._cores_used += 1
             return NOTHING
+        self._cores_used += max(1, ask.cores)
         grant = NOTHING
         if ask.gpus or ask.pin:
             count = ask.cores if ask.pin else 0
@@ -111,9 +112,10 @@ class Room:
         ask = self._inside.pop(key, None)
         if ask is None:
             return
-        self._cores_used -= max(1, ask.cores)
         if ask is PLAIN:
+            self._cores_used -= 1
             return
+        self._cores_used -= max(1, ask.cores)
         self._count(ask, -1)
         grant = self._grants.pop(key, NOTHING)
         if grant is not NOTHING:

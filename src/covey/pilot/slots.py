@@ -23,7 +23,7 @@ import socket
 import time
 import warnings
 import zlib
-from collections import OrderedDict, deque
+from collections import deque
 from typing import TYPE_CHECKING, Any, Deque, Dict, Iterable, List, Optional, Set, Tuple, Union
 
 from covey.pilot import tree
@@ -36,10 +36,10 @@ from covey.pilot.slot import CANCEL, FORGET, PLAN, RECALL
 if TYPE_CHECKING:
     from covey.pilot.sandbox import Sandbox
 
-_SHALLOW, _DEEP, _DEEPEST = 2, 128, 256
-_INSTANT_SECONDS = 0.0003  # no process: a call
+_SHALLOW, _DEEPEST = 2, 256
 _PLENTY = 8
-_AHEAD_SECONDS = 0.1  # about how much work a slot holds: more than a slot collects outcomes
+_AHEAD_SECONDS = 0.2  # about how much work a slot holds: more than it, and we, collect outcomes
+_REST_SECONDS = 0.05  # that reports may wait for others, while all slots have plenty to do
 _START_SECONDS = 60.0
 _CLOSE_SECONDS = 10.0
 
@@ -52,7 +52,7 @@ class _Seat:
         self.orders: Optional[Line] = None
         self.control: Optional[Line] = None
         self.pid = 0
-        self.inside: "OrderedDict[int, Order]" = OrderedDict()
+        self.inside: Dict[int, Order] = {}
         self.plans: Set[int] = set()  # that its process knows
         self.number = 0  # of the last order given; goes on when the slot is replaced
         self.mean_seconds = 1.0
@@ -62,14 +62,23 @@ class _Seat:
 
     def room(self) -> int:
         """How many more orders it may hold now."""
-        return self.depth - len(self.inside) if self.orders is not None else 0
+        return max(0, self.depth - len(self.inside)) if self.orders is not None else 0
 
-    def learn(self, outcome: Outcome) -> None:
-        if outcome.started:
-            self.mean_seconds += 0.2 * (outcome.wall_seconds - self.mean_seconds)
-            ahead = int(_AHEAD_SECONDS / max(self.mean_seconds, 1e-4))
-            most = _DEEP if self.mean_seconds > _INSTANT_SECONDS else _DEEPEST
-            self.depth = min(most, _SHALLOW + ahead)
+    def ease(self) -> float:
+        """Seconds for which it surely needs nothing: a third of what it has to do, for some of
+        its orders are over already."""
+        count = len(self.inside)
+        return count * self.mean_seconds / 3 if count > _PLENTY else 0.0
+
+    def learn(self, outcomes: List[Outcome]) -> None:
+        """How long its tasks take, and so how many it should hold."""
+        mean = self.mean_seconds
+        for outcome in outcomes:
+            if outcome.started:
+                mean += 0.2 * (outcome.wall_seconds - mean)
+        self.mean_seconds = mean
+        ahead = int(_AHEAD_SECONDS / max(mean, 1e-4))
+        self.depth = min(_DEEPEST, _SHALLOW + ahead)
 
 
 class Slots:
@@ -92,6 +101,7 @@ class Slots:
         self._seats = [_Seat(index) for index in range(count)]
         self._next_seat = 0
         self._least = 0  # no seat has fewer orders
+        self._free: Optional[int] = None  # what ``free`` says, while that is known
         self._warm: Optional[_Seat] = None  # took the last call: it has a worker
         self._plans: Dict[int, Plan] = {}
         self._forgotten: Set[int] = set()  # but still needed
@@ -101,6 +111,9 @@ class Slots:
         self._unwanted: Set[str] = set()
         self._ready: List[Outcome] = []
         self._poll = select.poll()
+        self._listened: List[int] = []
+        self._elsewhere = select.poll()  # for those alone
+        self._rung: Optional[List[Tuple[int, int]]] = None  # what ended the last wait
         self._keeper_pid = 0
         self._keeper: Optional[socket.socket] = None
         self._closing = False
@@ -150,6 +163,7 @@ class Slots:
         seat.pid = 0
         seat.orders, seat.control = Line(pairs[0][0]), Line(pairs[1][0])
         self._by_fd[seat.orders.fileno()] = seat
+        self._least, self._free = 0, None
         self._poll.register(seat.orders, select.POLLIN)
 
     # Orders in
@@ -179,14 +193,11 @@ class Slots:
                     # A worker that waits for more of its calls is to end now.
                     seat.orders.send((FORGET, number), later=not calls)
 
-    def filenos(self) -> List[int]:
-        """What to poll for reading; changes when a slot is replaced."""
-        fds = [seat.orders.fileno() for seat in self._seats if seat.orders]
-        return fds + [self._keeper.fileno()] if self._keeper else fds
-
     def free(self) -> int:
         """How many more orders can be offered now."""
-        return sum(max(0, seat.room()) for seat in self._seats)
+        if self._free is None:
+            self._free = sum(seat.room() for seat in self._seats)
+        return self._free
 
     def running(self) -> Dict[str, int]:
         """Every order inside: the process id of those that run, 0 for the others."""
@@ -231,6 +242,8 @@ class Slots:
         if seat is None or len(seat.inside) >= seat.depth:
             return False
         self._give(seat, order)
+        if self._free is not None:
+            self._free -= 1
         return True
 
     def _emptiest(self) -> Optional[_Seat]:
@@ -265,10 +278,10 @@ class Slots:
         if seat.orders:
             if order.plan not in seat.plans:
                 seat.plans.add(order.plan)
-                seat.orders.send((PLAN,) + _plain(self._plans[order.plan]), later=True)
+                seat.orders.send(_plain(PLAN, self._plans[order.plan]), later=True)
             # A slot with plenty to do is sure to be heard before it needs this one:
             # several then go in one call.
-            seat.orders.send((seat.number,) + _plain(order), len(seat.inside) > _PLENTY)
+            seat.orders.send(_plain(seat.number, order), len(seat.inside) > _PLENTY)
 
     def cancel(self, key: str) -> None:
         """End the order: killed if it runs (``cancelled``), else ``returned``. One
@@ -294,12 +307,40 @@ class Slots:
 
     # Outcomes out
 
+    def listen(self, fd: int) -> None:
+        """Have this end a ``wait`` too, when there is something to read; until ``close``."""
+        self._listened.append(fd)
+        self._poll.register(fd, select.POLLIN)
+        self._elsewhere.register(fd, select.POLLIN)
+
+    def wait(self, seconds: float) -> None:
+        """Until a ``read`` finds something, or what we ``listen`` to has something to say.
+
+        Whoever wakes up for each of many short reports does little else. So while all slots have
+        plenty to do they are not heard at once, and then all together.
+        """
+        rest = min(seconds, self._ease())
+        if rest >= 0.001 and not self._elsewhere.poll(int(rest * 1000)):
+            seconds -= rest
+        self._rung = self._poll.poll(max(0.0, seconds) * 1000)
+
+    def _ease(self) -> float:
+        ease = _REST_SECONDS
+        for seat in self._seats:
+            ease = min(ease, seat.ease())
+            if not ease:
+                break
+        return ease
+
     def read(self, timeout: float = 0) -> List[Outcome]:
         """All outcomes that are there now; waits up to ``timeout`` seconds for one."""
         until = time.monotonic() + timeout
         while True:
             left = max(0.0, until - time.monotonic())
-            for fd, _ in self._poll.poll(0 if self._ready else int(left * 1000 + 0.999)):
+            rung, self._rung = self._rung, None
+            if rung is None:
+                rung = self._poll.poll(0 if self._ready else int(left * 1000 + 0.999))
+            for fd, _ in rung:
                 seat = self._by_fd.get(fd)
                 if seat is None:
                     self._hear_keeper()
@@ -320,37 +361,46 @@ class Slots:
         for value in seat.orders.receive():
             if isinstance(value, str):
                 seat.last_words = value
-            else:
-                for number, fields in value or ():
-                    outcome = Outcome(*fields)
-                    if outcome.files:
-                        outcome = outcome._replace(files=[Returned(*row) for row in outcome.files])
-                    self._over(seat, seat.inside.pop(number), outcome)
-                self._least = min(self._least, len(seat.inside))
+            elif value:
+                self._take(seat, value)
         seat.control.flush()
         seat.orders.flush()  # the rest of a long order, if the slot asked for MORE
         return not seat.orders.closed
 
-    def _over(self, seat: _Seat, order: Order, outcome: Outcome) -> None:
-        seat.learn(outcome)
-        del self._where[order.key]
-        moving = order.key in self._moving
-        self._moving.discard(order.key)
-        if moving and outcome.kind == "returned" and order.key not in self._unwanted:
-            target = self._emptiest()
-            if target is not None:
-                self._give(target, order)
-                return
-        self._unwanted.discard(order.key)
+    def _take(self, seat: _Seat, report: List[Tuple[int, Tuple[Any, ...]]]) -> None:
+        outcomes = [Outcome._make(fields) for _, fields in report]
+        for (number, _), outcome in zip(report, outcomes):
+            if outcome.files:
+                outcome = outcome._replace(files=[Returned(*row) for row in outcome.files])
+            self._over(seat.inside.pop(number), outcome)
+        seat.learn(outcomes)
+        self._free = None
+        if len(seat.inside) <= self._least:
+            self._least, self._next_seat = len(seat.inside), seat.index
+
+    def _over(self, order: Order, outcome: Outcome) -> None:
+        key = order.key
+        del self._where[key]
+        if key in self._moving:
+            self._moving.discard(key)
+            if outcome.kind == "returned" and key not in self._unwanted:
+                target = self._emptiest()
+                if target is not None:
+                    self._give(target, order)
+                    self._free = None
+                    return
+        self._unwanted.discard(key)
         self._ready.append(outcome)
 
     def _balance(self) -> None:
         """Take back what waits in one slot while another has nothing."""
+        if self._least > 0:
+            return
         idle = sum(1 for seat in self._seats if seat.orders and not seat.inside)
         for seat in self._seats if idle else ():
             if len(seat.inside) < 2 or not idle:
                 continue
-            number = next(reversed(seat.inside))
+            number = max(seat.inside)
             key = seat.inside[number].key
             if key not in self._moving and key not in self._unwanted:
                 self._moving.add(key)
@@ -382,13 +432,13 @@ class Slots:
         )
         seat.inside.clear()
         seat.plans.clear()
-        self._least = 0
+        self._least, self._free = 0, None
 
     def _write_off(self, seat: _Seat) -> None:
         """Nothing of a dead slot is left: report the orders it had."""
         for order, outcome in seat.dying.popleft() if seat.dying else ():
             self._clear_outbox(order.key)
-            self._over(seat, order, outcome)
+            self._over(order, outcome)
 
     def _clear_outbox(self, key: str) -> None:
         """Of what a slot took from a task, but did not live to tell."""
@@ -447,6 +497,10 @@ class Slots:
         has not started is returned.
         """
         outcomes: List[Outcome] = []
+        while self._listened:
+            fd = self._listened.pop()
+            self._poll.unregister(fd)
+            self._elsewhere.unregister(fd)
         for key in list(self._where):
             self._tell(key, CANCEL if kill else RECALL)
         give_up = time.monotonic() + self._settings.grace_seconds + _CLOSE_SECONDS
@@ -467,12 +521,12 @@ class Slots:
         return outcomes
 
 
-def _plain(row: Union[Plan, Order]) -> Tuple[Any, ...]:
-    """As it can cross a line: plain tuples all the way down."""
+def _plain(number: int, row: Union[Plan, Order]) -> Tuple[Any, ...]:
+    """As it can cross a line, behind a number: plain tuples all the way down."""
     if not row.links:
-        return tuple(row)
+        return (number,) + row
     links = [tuple(link) for link in row.links]
-    return tuple(links if value is row.links else value for value in row)
+    return (number,) + tuple(links if value is row.links else value for value in row)
 
 
 def _wait_reaped(pids: List[int], seconds: float) -> None:

@@ -6,7 +6,7 @@ lie there is kept in memory. The file is emptied as soon as everything in it is 
 
 import json
 import os
-from typing import Dict, NamedTuple, Tuple
+from typing import Dict, List, NamedTuple, Tuple
 
 from covey.pilot.messages import HOST, End, OutputFile
 
@@ -41,8 +41,11 @@ class Spool:
         )
         return end._replace(stdout="", stderr="", result="", files=[])
 
-    def fill(self, end: End) -> End:
-        """The end with its outputs, to be sent."""
+    def filled(self, ends: List[End]) -> List[End]:
+        """The ends with their outputs, to be sent."""
+        return [self._fill(end) for end in ends] if self._places else ends
+
+    def _fill(self, end: End) -> End:
         place = self._places.get((end.epoch, end.sequence))
         if place is None:
             return end

@@ -18,6 +18,8 @@ _WORD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 Part = Union[str, int]  # literal text, or the place of a value
 Parts = Tuple[Part, ...]
 
+_NONE: List[str] = []
+
 # Where the task's and the bag's own numbers are found among the values.
 _TASK, _BAG = -2, -1
 
@@ -39,6 +41,7 @@ class Template:
         self.body = body
         self._number = number
         self._words = [_parse(word, places) for word in body.argv]
+        self._argv = list(body.argv) if all(map(_constant, self._words)) else None
         self._needs = list(body.needs) or [Need()]
         self._asks = [_ask(need, body.pin) for need in self._needs]
         shared, self._class_environments = _class_environments(body, self._needs)
@@ -72,19 +75,21 @@ class Template:
         if self.plan.calls:
             order = self._call(key, task, grant, need, self._class_environments[kind])
             return order._replace(links=list(links)) if links else order
-        values: List[Scalar] = list(task.values)
-        values += [task.task, task.bag]
-        environment = self._environment(key, task, grant, self._class_environments[kind])
+        argv, outputs = self._argv, _NONE
+        if argv is None or self._outputs:
+            values: List[Scalar] = [*task.values, task.task, task.bag]
+            argv = [_render(parts, values) for parts in self._words]
+            outputs = [_render_pattern(parts, values) for parts in self._outputs]
         return Order(
             key,
             self._number,
-            [_render(parts, values) for parts in self._words],
-            environment,
+            argv,
+            self._environment(key, task, grant, self._class_environments[kind]),
             task.limit_seconds or need.limit_seconds,
             task.memory_mb or need.memory_mb,
-            list(grant.processors),
-            list(links),
-            [_render_pattern(parts, values) for parts in self._outputs],
+            grant.processors,
+            list(links) if links else [],
+            outputs,
         )
 
     def _call(self, key: str, task: Task, grant: Grant, need: Need, own: Dict[str, str]) -> Order:

@@ -251,17 +251,16 @@ class Work:
         parts, key = self._parts, outcome.key
         holding = brain.holding[key]
         task = holding.task
-        body = brain.bodies[task.bag]
         parts.room.give(key)
-        if task.inputs or body.inputs or body.setup:
+        if not holding.bare:
             parts.readiness.forget(key, task.bag)
-        if self._is_cut(outcome):
+        if (self.leaving or self.stopping) and self._is_cut(outcome):
             parts.say("attempt %s was cut: %s" % (key, outcome.message or outcome.kind))
             brain.abandon(key)
             return
         if outcome.tags:
-            parts.tags.said(body.owner, outcome.tags)
-        end = self._end(holding, outcome)
+            parts.tags.said(brain.bodies[task.bag].owner, outcome.tags)
+        end = _end(holding, outcome)
         if outcome.files:
             files = parts.outbox.put(key, outcome.files)
             if files is None:
@@ -275,28 +274,6 @@ class Work:
         if outcome.kind == CANCELLED:
             return bool(self.stopping)
         return self.leaving and outcome.kind in (FAILED, OUTPUT)
-
-    def _end(self, holding: Holding, outcome: Outcome) -> End:
-        return End(
-            holding.epoch,
-            holding.task.sequence,
-            holding.task.bag,
-            holding.task.task,
-            outcome.kind,
-            outcome.exit_code,
-            outcome.signal,
-            0.0,
-            round(outcome.wall_seconds, 6),
-            round(outcome.cpu_seconds, 6),
-            outcome.memory_kb,
-            0.0,
-            outcome.stdout.decode("utf-8", "replace"),
-            outcome.stderr.decode("utf-8", "replace"),
-            outcome.stdout_bytes,
-            outcome.stderr_bytes,
-            outcome.message,
-            outcome.result,
-        )
 
     def _sent(self, brain: Brain, sent: Sent, now: float) -> None:
         uploading = self._uploading.pop(sent.key, None)
@@ -337,6 +314,19 @@ class Work:
             return False
         self._parts.slots.forget(number)
         return True
+
+
+def _end(holding: Holding, outcome: Outcome) -> End:
+    """Without what the brain knows, and without files."""
+    sequence, bag, task = holding.task[:3]
+    _, kind, code, number, wall, cpu, memory_kb, _ = outcome[:8]
+    stdout, stderr, stdout_bytes, stderr_bytes, message, result = outcome[8:14]
+    return End(
+        holding.epoch, sequence, bag, task, kind, code, number,
+        0.0, round(wall, 6), round(cpu, 6), memory_kb, 0.0,
+        stdout.decode("utf-8", "replace"), stderr.decode("utf-8", "replace"),
+        stdout_bytes, stderr_bytes, message, result,
+    )  # fmt: skip
 
 
 def _told_to_end(outcome: Outcome) -> bool:

@@ -49,3 +49,16 @@ def test_what_was_sent_before_the_end_is_still_read() -> None:
 
 def test_an_outcome_needs_only_a_key_and_a_kind() -> None:
     assert Outcome("k", "returned")[2:] == (-1, 0, 0.0, 0.0, 0, 0.0, b"", b"", 0, 0, "", "", "", [])
+
+
+def test_what_is_left_for_later_goes_with_the_next() -> None:
+    ours, theirs = lines()
+    shared = ["same"]
+    for number in range(3):
+        ours.send((number, shared), later=True)
+    assert theirs.receive() == []
+    ours.send("now")
+    assert theirs.receive() == [(0, shared), (1, shared), (2, shared), "now"]
+    ours.send("last", later=True)
+    assert ours.flush()
+    assert theirs.receive() == ["last"]

@@ -14,7 +14,7 @@ def test_outputs_come_back_whole(tmp_path: Path) -> None:
     other = RICH._replace(sequence=9, stdout="x" * 10_000)
     kept = [spool.put(END), spool.put(other)]
     assert [(end.stdout, end.result, end.files) for end in kept] == [("", "", []), ("", "", [])]
-    assert [spool.fill(end) for end in kept] == [END, other]
+    assert spool.filled(kept) == [END, other]
     spool.delivered()
     assert list(tmp_path.iterdir()) == []
 
@@ -23,7 +23,7 @@ def test_an_end_without_output_needs_no_disk(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path / "spool"))
     silent = END._replace(stdout="", stderr="")
     assert spool.put(silent) is silent
-    assert spool.fill(silent) is silent
+    assert spool.filled([silent]) == [silent]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -36,7 +36,7 @@ def test_a_lost_file_is_said_so(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path / "spool"))
     kept, precious = spool.put(END), spool.put(RICH._replace(sequence=9))
     (tmp_path / "spool").unlink()
-    assert "lost on the host" in spool.fill(kept).stderr
-    assert spool.fill(kept).outcome == "ok"
-    assert spool.fill(precious).outcome == "host"
-    assert "lost on the host" in spool.fill(precious).message
+    assert "lost on the host" in spool.filled([kept])[0].stderr
+    assert spool.filled([kept])[0].outcome == "ok"
+    assert spool.filled([precious])[0].outcome == "host"
+    assert "lost on the host" in spool.filled([precious])[0].message
