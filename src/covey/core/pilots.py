@@ -5,6 +5,8 @@ releases an older parked one, with an empty answer. Every answer is kept until t
 it has processed it, so that a repeated number gets the same answer.
 """
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from covey.core import dispatch, ends, history, hosts, recovery, sites
@@ -245,19 +247,30 @@ def _sync_problem(turn: Turn, sync_: Sync) -> str:
         return f"want must be between 0 and a million, not {sync_.want}"
     if len(sync_.ends) > most:
         return f"at most {most} ends in a sync, not {len(sync_.ends)}"
-    for end in sync_.ends:
-        if end.outcome not in PILOT_OUTCOMES:
-            return f"outcome must be one of {', '.join(PILOT_OUTCOMES)}, not {end.outcome!r}"
-        numbers = (*end[:4], *end[5:12], end.stdout_bytes, end.stderr_bytes)
-        if min(numbers) < -LARGEST or max(numbers) > LARGEST or _no_attempt(end):
-            return f"a number in the end of attempt {end.epoch}.{end.sequence} is out of range"
-        problem = _files_problem(end) if end.files else ""
-        if problem or len(end.result) > MOST_RESULT:
-            return problem or f"a result of more than {MOST_RESULT} characters"
+    problem = _ends_problem(sync_.ends) if sync_.ends else ""
+    if problem:
+        return problem
     for one in sync_.held or ():
         if max(one) > LARGEST or _no_attempt(one):
             return "a number in held is out of range"
     return _tags_problem(sync_.tags) if sync_.tags is not None else ""
+
+
+def _ends_problem(ends_: list[End]) -> str:
+    """Looked at field by field: there are hundreds of them in a sync."""
+    columns: Any = End(*zip(*ends_, strict=True))
+    for outcome in columns.outcome:
+        if outcome not in PILOT_OUTCOMES:
+            return f"outcome must be one of {', '.join(PILOT_OUTCOMES)}, not {outcome!r}"
+    names = columns[:4]  # of attempt and task
+    numbers = (*names, *columns[5:12], columns.stdout_bytes, columns.stderr_bytes)
+    off = any(min(column) < -LARGEST or max(column) > LARGEST for column in numbers)
+    if off or min(map(min, names)) < 0 or max(columns.task) >= LARGEST_BAG:
+        return "a number in one of the ends is out of range"
+    if max(map(len, columns.result)) > MOST_RESULT:
+        return f"a result of more than {MOST_RESULT} characters"
+    problems = (_files_problem(end) for end in ends_) if any(columns.files) else ()
+    return next(filter(None, problems), "")
 
 
 def _files_problem(end: End) -> str:
@@ -271,7 +284,7 @@ def _files_problem(end: End) -> str:
     return ""
 
 
-def _no_attempt(one: End | Held) -> bool:
+def _no_attempt(one: Held) -> bool:
     """Numbers that no attempt ever had (and that no bitmap can hold)."""
     return min(one.epoch, one.sequence, one.bag, one.task) < 0 or one.task >= LARGEST_BAG
 
@@ -304,14 +317,13 @@ def _accept(turn: Turn, request: RequestId, pilot: Pilot, sync_: Sync) -> None:
         pilot.taken.pop(number, None)
     parked = [w for w in pilot.waiting.values() if not w.after]
     fresh = [end for end in sync_.ends if not again or (end.epoch, end.sequence) not in again]
-    records = [ends.settle(turn, pilot, end) for end in fresh]
+    rows = ends.settle(turn, pilot, fresh)
     if sync_.held is not None:
         recovery.adopt(turn, pilot, sync_.held)
     for waiting in parked:
         _release(turn, pilot, waiting, bool(sync_.ends))
     after = 0
     if sync_.ends:
-        rows = tuple(record for record in records if record is not None)
         then = Answering(pilot.record.id, sync_.number)
         after = turn.write(RecordEnds(pilot.record.id, sync_.number, rows), then)
         sites.did_good(turn.state, pilot.record.job)
