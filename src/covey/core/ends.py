@@ -65,9 +65,7 @@ def settle(turn: Turn, pilot: Pilot, ends: Iterable[End]) -> tuple[EndRecord, ..
     return tuple(record for record in records if record is not None)
 
 
-def _settle(
-    turn: Turn, pilot: Pilot, end: End, noted: list[history.Ended]
-) -> EndRecord | None:
+def _settle(turn: Turn, pilot: Pilot, end: End, noted: list[history.Ended]) -> EndRecord | None:
     state = turn.state
     attempt = pilot.drop((end.epoch, end.sequence))
     bag = state.bags.get(BagId(end.bag))

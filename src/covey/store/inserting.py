@@ -26,8 +26,7 @@ class Inserter:
         one = "(" + ", ".join("?" * columns) + ")"
         self._sizes = [size for size in _sizes() if size <= most]
         self._statements = [
-            f"{head} SELECT * FROM (VALUES {', '.join([one] * size)}) "
-            f"WHERE column1 >= 0 {tail}"
+            f"{head} SELECT * FROM (VALUES {', '.join([one] * size)}) WHERE column1 >= 0 {tail}"
             for size in self._sizes
         ]
 
