@@ -80,7 +80,7 @@ class BagView(Struct, kw_only=True):
         return self.status not in ("running", "paused")
 
 
-class ResultRow(Struct, kw_only=True):
+class ResultRow(Struct):
     """One ended attempt; in a bag's results, the one that counts for its task."""
 
     row: int  # grows with the order in which ends were recorded

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from covey import wire
-from covey.core import ends, pilots, ranking, recovery
+from covey.core import ends, hearing, pilots, ranking, recovery
 from covey.core.model import PilotId
 from covey.server import auth
 from covey.server import pilots as calls
@@ -60,7 +60,7 @@ def asks_for_no_secret(patch: pytest.MonkeyPatch) -> None:
 
 
 def reads_syncs_as_they_come(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(pilots, "_sync_problem", lambda *_: "")
+    patch.setattr(hearing, "sync_problem", lambda *_: "")
 
 
 def trips_over_bad_json(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,8 @@ import pytest
 from covey.client.client import Client
 from covey.core.errors import InvalidQuery, Refused, ServerAway
 from covey.core.model import BagId, BagSpec
-from covey.server import streaming
+from covey.core.space import Axis, Range
+from covey.server import pacing, streaming
 from covey.wire import FailureGroup, HostView, Output, ResultQuery, ReturnedFile
 from tests.integration.api_harness import API, TOKEN, Place, open_place
 from tests.unit.cli.builders import row
@@ -105,6 +106,34 @@ def test_waiting_for_results(place: Place, client: Client) -> None:
     client.cancel(1)
     place.shelf.rows = []
     assert client.results(1, ResultQuery(), wait_seconds=20) == [], "nothing comes of what is over"
+
+
+def test_pages_are_gathered_until_nothing_is_left_to_send(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pacing, "PAGE_SECONDS", 3600.0)
+    client, other = place.client(), place.client()
+    client.submit(BagSpec(argv=("true",), space=Axis("i", Range("0", "1", 3))))
+    pilot = place.enrol()
+    (task,) = pilot.sync(want=1)["tasks"]
+    pilot.sync(want=1, ends=[[pilot.epoch, task[0], 1, task[2], "ok"]])
+    place.shelf.rows = [row(0)]
+    follow = ResultQuery(after=0, by_row=True)
+    assert client.results(1, follow, wait_seconds=20) == [row(0)], "the first one comes at once"
+
+    pages: list[Any] = []
+    thread = threading.Thread(target=lambda: pages.append(other.results(1, follow, 20)))
+    thread.start()
+    wait_until(lambda: place.do(lambda: place.api.open_requests) == 1)
+    place.enrol()  # which is written, as an end would be
+    place.do(lambda: None)
+    assert [question[0] for question in place.shelf.asked].count("results") == 1
+    pilot.sync(want=3)
+    place.enrol()
+    thread.join(10)
+    assert pages == [[row(0)]]
+    client.close()
+    other.close()
 
 
 def test_an_export_flows_in_parts(place: Place, client: Client) -> None:

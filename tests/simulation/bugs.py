@@ -235,10 +235,15 @@ def closes_chunks_before_their_results(
 
 @bug((ends, "_judge"))
 def an_old_failure_settles_the_doubt(
-    right: Callable[..., Verdict], turn: Turn, pilot: Pilot, bag: Bag, end: End, expected: bool
+    right: Callable[..., Verdict],
+    turn: Turn,
+    pilot: Pilot,
+    bag: Bag,
+    end: End,
+    attempt: Attempt | None,
 ) -> Verdict:
-    verdict = right(turn, pilot, bag, end, expected)
-    if expected and end.task in bag.doubt:
+    verdict = right(turn, pilot, bag, end, attempt)
+    if end.task in bag.doubt:
         bag.doubt.discard(end.task)
         bag.free(end.task)
     return verdict

@@ -179,7 +179,8 @@ class Client:
     def results(
         self, bag: BagRef, query: ResultQuery, wait_seconds: float = 0.0
     ) -> list[ResultRow]:
-        """Counted results; with `wait_seconds`, answers as soon as there are any."""
+        """Counted results; with `wait_seconds`, answers as soon as there are any. By row, and while
+        much of the bag is still to come, that is a few times a second at most."""
         asked = _asked(query)
         if wait_seconds:
             asked["wait"] = wait_seconds

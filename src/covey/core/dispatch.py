@@ -164,7 +164,7 @@ def _lowest(turn: Turn, bag: Bag, kind: int, pilot: Pilot) -> int | None:
 
 
 def _next_task(turn: Turn, bag: Bag, kind: int, pilot: Pilot) -> TaskNumber:
-    task = _lowest(turn, bag, kind, pilot)
+    task = _lowest(turn, bag, kind, pilot) if bag.ready[kind] else None
     if task is not None:
         bag.ready[kind].remove(task)
         return TaskNumber(task)

@@ -16,6 +16,7 @@ The rules, in order:
 
 from base64 import b64decode
 from binascii import Error as BadBase64
+from collections.abc import Iterable
 from functools import partial
 
 from pyroaring import BitMap
@@ -52,43 +53,51 @@ from covey.pilot.messages import (
     End,
 )
 
+_EXPECTED = (OK, CANCELLED)  # no failures
+_COUNTS = Verdict.COUNTS  # to look it up in its class takes a while
 
-def settle(turn: Turn, pilot: Pilot, end: End) -> EndRecord | None:
-    """Take in one end; the row to record, or nothing if the attempt never started."""
+
+def settle(turn: Turn, pilot: Pilot, ends: Iterable[End]) -> tuple[EndRecord, ...]:
+    """Take in what has ended there; the rows to record. Of what never started there is none."""
+    noted: list[history.Ended] = []
+    records = [_settle(turn, pilot, end, noted) for end in ends]
+    history.note(turn, pilot.record, noted)
+    return tuple(record for record in records if record is not None)
+
+
+def _settle(turn: Turn, pilot: Pilot, end: End, noted: list[history.Ended]) -> EndRecord | None:
     state = turn.state
-    id_ = AttemptId(end.epoch, end.sequence)
-    attempt = pilot.drop(id_)
+    attempt = pilot.drop((end.epoch, end.sequence))
     bag = state.bags.get(BagId(end.bag))
-    if attempt is not None and (attempt.bag, attempt.task) != (end.bag, end.task):
-        turn.note(Note("end names another task", attempt=str(id_), pilot=pilot.record.id))
+    if attempt is not None and (attempt.bag != end.bag or attempt.task != end.task):
+        turn.note(Note("end names another task", attempt=str(attempt.id), pilot=pilot.record.id))
         end = end._replace(bag=attempt.bag, task=attempt.task)
         bag = state.bags.get(attempt.bag)
     elif attempt is None and not _may_have_been_given(turn, pilot, bag, end):
-        turn.note(Note("end of another's attempt", attempt=str(id_), pilot=pilot.record.id))
+        name = f"{end.epoch}.{end.sequence}"
+        turn.note(Note("end of another's attempt", attempt=name, pilot=pilot.record.id))
         return None
+    outcome = end.outcome
     if bag is None:
-        verdict = Verdict.LATE if end.outcome == OK else Verdict.WASTE
+        verdict = Verdict.LATE if outcome == OK else Verdict.WASTE
         if end.bag in state.loading:
             state.loading[BagId(end.bag)] = True
     else:
-        expected = attempt is not None or end.task in bag.doubt  # of which we forgot
         bag.dirty = True
         if attempt is not None:
             _forget_attempt(bag, attempt)
-            blame.note(turn, pilot, bag, end.outcome)
-        kinds = [attempt.kind] if attempt is not None else list(range(len(bag.needs)))
-        verdict = _judge(turn, pilot, bag, end, expected, kinds)
-    if attempt is not None and not (attempt.expired and end.outcome == LOST):
-        times = bag.times[attempt.kind] if bag is not None else None
-        history.note(turn, pilot.record, end, attempt.sent, times)
-    if attempt is not None and end.outcome == OK:
-        pilot.proven.add(attempt.bag)
-        if bag is not None:
-            bag.times[attempt.kind].add(end.wall_seconds)
-    state.ended[end.outcome] = state.ended.get(end.outcome, 0) + 1
-    if end.outcome == RETURNED:
+            blame.note(turn, pilot, bag, outcome)
+        verdict = _judge(turn, pilot, bag, end, attempt)
+    if attempt is not None:
+        if not (attempt.expired and outcome == LOST):
+            times = bag.times[attempt.kind] if bag is not None else None
+            noted.append((end, attempt.sent, times))
+        if outcome == OK:
+            pilot.proven.add(attempt.bag)
+    state.ended[outcome] = state.ended.get(outcome, 0) + 1
+    if outcome == RETURNED:
         return None
-    if end.outcome not in (OK, CANCELLED):
+    if outcome not in _EXPECTED:
         turn.note(_failure_note(pilot, end))
     only_of = pilot.record.owner if bag is None and attempt is None else ""
     return _record(pilot, end, attempt, verdict, turn.now, only_of)
@@ -110,14 +119,10 @@ def _may_have_been_given(turn: Turn, pilot: Pilot, bag: Bag | None, end: End) ->
 def lose(turn: Turn, pilot: Pilot, reason: str, attempts: list[Attempt] | None = None) -> None:
     """Give up attempts (by default all) of a pilot, and let their tasks go elsewhere."""
     chosen = list(pilot.attempts.values()) if attempts is None else attempts
-    records = []
-    for attempt in chosen:
-        end = End(*attempt.id, attempt.bag, attempt.task, LOST, message=reason)
-        record = settle(turn, pilot, end)
-        if record is not None:
-            records.append(record)
+    lost = [End(*one.id, one.bag, one.task, LOST, message=reason) for one in chosen]
+    records = settle(turn, pilot, lost)
     if records:
-        turn.write(RecordEnds(pilot.record.id, 0, tuple(records)))
+        turn.write(RecordEnds(pilot.record.id, 0, records))
 
 
 def lose_unknown(turn: Turn, bag: Bag, task: TaskNumber) -> None:
@@ -174,19 +179,18 @@ def _finished(turn: Turn, bag: Bag) -> SaveBagStatus:
     return SaveBagStatus(bag.id, BagStatus.FINISHED, turn.now, done, failed)
 
 
-def _judge(
-    turn: Turn, pilot: Pilot, bag: Bag, end: End, expected: bool, kinds: list[int]
-) -> Verdict:
-    """`kinds`: what it was sent as, or may have been."""
+def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, attempt: Attempt | None) -> Verdict:
+    """`attempt`: what it was sent as; None if we forgot."""
     task = TaskNumber(end.task)
     if not 0 <= task < bag.next or task in bag.done:
         return Verdict.WASTE
     if end.outcome == OK:
         return _succeed(turn, bag, task)
-    if not expected or task in bag.failed:
+    if (attempt is None and task not in bag.doubt) or task in bag.failed:
         return Verdict.WASTE
     if bag.status not in (BagStatus.RUNNING, BagStatus.PAUSED):
         return Verdict.WASTE
+    kinds = [attempt.kind] if attempt is not None else list(range(len(bag.needs)))
     turn.state.news += 1
     final = _is_final(turn, bag, task, end.outcome)
     verdict = Verdict.WASTE
@@ -285,10 +289,10 @@ def _succeed(turn: Turn, bag: Bag, task: TaskNumber) -> Verdict:
     forget_failures(bag, task)
     for loser in bag.live.get(task, ()):
         cancel(turn, loser)
-    if not replaces:
-        _count_down(turn, bag, task)
-    finish_if_over(turn, bag)
-    return Verdict.REPLACES if replaces else Verdict.COUNTS
+    if replaces:
+        return Verdict.REPLACES
+    _count_down(turn, bag, task)
+    return _COUNTS
 
 
 def forget_failures(bag: Bag, task: TaskNumber) -> None:
@@ -301,11 +305,10 @@ def forget_failures(bag: Bag, task: TaskNumber) -> None:
 def _give_up(turn: Turn, bag: Bag, task: TaskNumber) -> None:
     bag.failed.add(task)
     _count_down(turn, bag, task)
-    finish_if_over(turn, bag)
 
 
 def _count_down(turn: Turn, bag: Bag, task: TaskNumber) -> None:
-    """One task fewer to go in its chunk; the last one closes it."""
+    """One task fewer to go in its chunk; the last one closes it, and perhaps ends the bag."""
     first = bag.chunk_of(task)
     stop = bag.chunks.get(first)
     if stop is None:
@@ -321,6 +324,7 @@ def _count_down(turn: Turn, bag: Bag, task: TaskNumber) -> None:
         elif bag.spec.calls:
             bag.numbering.release(first, stop)
         turn.write_last(partial(CloseChunk, bag.id, first))
+        finish_if_over(turn, bag)
 
 
 def cancel(turn: Turn, attempt: Attempt) -> None:
@@ -344,35 +348,37 @@ def _forget_attempt(bag: Bag, attempt: Attempt) -> None:
 def _record(
     pilot: Pilot, end: End, attempt: Attempt | None, verdict: Verdict, now: float, only_of: str
 ) -> EndRecord:
-    ended = now - max(end.age_seconds, 0.0)
-    started = ended - max(end.wall_seconds, 0.0)
-    fetched = started - max(end.queued_seconds, 0.0)
+    """By place: with so many names it would cost more than all the rest of an end's way."""
+    age, wall, queued = end.age_seconds, end.wall_seconds, end.queued_seconds
+    ended = now - age if age > 0.0 else now
+    started = ended - wall if wall > 0.0 else ended
+    fetched = started - queued if queued > 0.0 else started
     return EndRecord(
-        bag=BagId(end.bag),
-        task=TaskNumber(end.task),
-        attempt=AttemptId(end.epoch, end.sequence),
-        pilot=pilot.record.id,
-        host=pilot.record.host,
-        outcome=end.outcome,
-        verdict=verdict,
-        exit_code=end.exit_code,
-        signal=end.signal,
-        sent=attempt.sent if attempt is not None else fetched,
-        fetched=fetched,
-        started=started,
-        ended=ended,
-        delivered=now,
-        cpu_seconds=end.cpu_seconds,
-        memory_kb=end.memory_kb,
-        stdout=end.stdout,
-        stderr=end.stderr,
-        stdout_bytes=end.stdout_bytes,
-        stderr_bytes=end.stderr_bytes,
-        message=end.message,
-        cause=cause_of(end) if end.outcome not in (OK, CANCELLED) else "",
-        result=end.result,
-        files=_files(end) if end.files else (),
-        only_of=only_of,
+        BagId(end.bag),
+        TaskNumber(end.task),
+        attempt.id if attempt is not None else AttemptId(end.epoch, end.sequence),
+        pilot.record.id,
+        pilot.record.host,
+        end.outcome,
+        verdict,
+        end.exit_code,
+        end.signal,
+        attempt.sent if attempt is not None else fetched,
+        fetched,
+        started,
+        ended,
+        now,
+        end.cpu_seconds,
+        end.memory_kb,
+        end.stdout,
+        end.stderr,
+        end.stdout_bytes,
+        end.stderr_bytes,
+        end.message,
+        cause_of(end) if end.outcome not in _EXPECTED else "",
+        end.result,
+        _files(end) if end.files else (),
+        only_of,
     )
 
 

@@ -13,6 +13,8 @@ The rules:
   takes with it are some seconds of statistics.
 """
 
+from typing import TypeAlias
+
 from msgspec.structs import replace
 
 from covey.core.actions import SaveHistory
@@ -30,6 +32,9 @@ MEASURED = 3  # tasks of a class, before one can be called fast
 FASTEST = 100.0
 MOST_SECONDS = 1e7  # of CPU that a pilot is believed for one task
 DAY = 86400.0
+
+Ended: TypeAlias = tuple[End, float, Times | None]
+"""An end, when its attempt was sent, and the times of its class, to which it is added."""
 
 
 def restore(state: State, histories: dict[str, History], now: float) -> None:
@@ -52,11 +57,12 @@ def host_of(state: State, record: PilotRecord) -> Host:
     return host
 
 
-def note(turn: Turn, record: PilotRecord, end: End, sent: float, times: Times | None) -> None:
-    """An attempt has ended there, of a class whose tasks took these times."""
-    outcome, now = end.outcome, turn.now
-    if outcome in (RETURNED, CANCELLED):
+def note(turn: Turn, record: PilotRecord, ended: list[Ended]) -> None:
+    """These attempts have ended there."""
+    told = [one for one in ended if one[0].outcome not in (RETURNED, CANCELLED)]
+    if not told:
         return
+    now = turn.now
     host = turn.state.hosts[record.host]
     found, fresh = host.history, host.fresh
     turn.state.unsaved[record.host] = None
@@ -65,26 +71,40 @@ def note(turn: Turn, record: PilotRecord, end: End, sent: float, times: Times | 
     day = int(now // DAY)
     if found.day != day:
         found.day, found.done_today, found.failed_today = day, 0, 0
-    if outcome == OK:
-        seconds = max(0.0, now - sent)
-        moved = found.turnaround + MOVING * (seconds - found.turnaround)
-        found.turnaround = moved if found.last_done else seconds
-        found.done += 1.0
-        found.done_today += 1
-        found.cpu_seconds += min(max(0.0, end.cpu_seconds), MOST_SECONDS)
-        found.row, found.last_done = 0, now
-        fresh.done += 1.0
-        if times is not None and times.count >= MEASURED:
-            speed = min(times.mean / max(end.wall_seconds, 1e-3), FASTEST)
-            found.speed += MOVING * (speed - found.speed)
-    elif outcome == LOST:
-        found.lost += 1.0
-        fresh.lost += 1.0
-    else:
-        found.failed += 1.0
-        found.failed_today += 1
-        found.row, found.last_failed = found.row + 1, now
-        fresh.failed += 1.0
+    well = [one for one in told if one[0].outcome == OK]
+    if well:
+        _note_successes(found, well, now)
+        fresh.done += len(well)
+    for end, _, _ in told if len(well) < len(told) else ():
+        if end.outcome == OK:
+            found.row = 0
+        elif end.outcome == LOST:
+            found.lost += 1.0
+            fresh.lost += 1.0
+        else:
+            found.failed += 1.0
+            found.failed_today += 1
+            found.row, found.last_failed = found.row + 1, now
+            fresh.failed += 1.0
+
+
+def _note_successes(found: History, well: list[Ended], now: float) -> None:
+    turnaround = found.turnaround if found.last_done else max(0.0, now - well[0][1])
+    speed, cpu_seconds = found.speed, found.cpu_seconds
+    for end, sent, times in well:
+        turnaround += MOVING * ((now - sent if now > sent else 0.0) - turnaround)
+        wall, cpu = end.wall_seconds, end.cpu_seconds
+        if cpu > 0.0:
+            cpu_seconds += cpu if cpu < MOST_SECONDS else MOST_SECONDS
+        if times is not None:
+            if times.count >= MEASURED:
+                ratio = times.mean / (wall if wall > 1e-3 else 1e-3)
+                speed += MOVING * ((ratio if ratio < FASTEST else FASTEST) - speed)
+            times.add(wall)
+    found.turnaround, found.speed, found.cpu_seconds = turnaround, speed, cpu_seconds
+    found.done += len(well)
+    found.done_today += len(well)
+    found.row, found.last_done = 0, now
 
 
 def note_late(turn: Turn, record: PilotRecord) -> None:

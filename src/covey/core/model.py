@@ -379,7 +379,7 @@ class FileRecord(Struct, frozen=True):
     executable: bool = False
 
 
-class EndRecord(Struct, frozen=True, kw_only=True):
+class EndRecord(Struct, frozen=True):
     """One ended attempt, and what core decided: whether it is its task's result."""
 
     bag: BagId

@@ -7,9 +7,8 @@ it has processed it, so that a repeated number gets the same answer.
 
 from msgspec.structs import replace
 
-from covey.core import dispatch, ends, history, hosts, recovery, sites
+from covey.core import dispatch, ends, hearing, history, hosts, recovery, sites
 from covey.core.actions import Done, Note, Problem, RecordEnds, SaveHost, SavePilot, SavePilotStatus
-from covey.core.checking import is_digest
 from covey.core.events import PilotEnrolled
 from covey.core.fitting import limits
 from covey.core.following import Answering, Replying
@@ -21,18 +20,14 @@ from covey.core.model import (
     PilotStatus,
     RequestId,
 )
-from covey.core.space import LARGEST_BAG
 from covey.core.state import Attempt, Bag, Pilot, Waiting
 from covey.core.tokens import end_of, read_hand_job
 from covey.core.transitions import step
 from covey.core.turn import Turn
 from covey.pilot.calling import CALL_FILE
 from covey.pilot.messages import (
-    PILOT_OUTCOMES,
-    PROTOCOL,
     Answer,
     Body,
-    End,
     Enrol,
     Enrolled,
     Followed,
@@ -45,14 +40,9 @@ from covey.pilot.messages import (
 )
 
 MOST_OPEN = 2  # syncs of one pilot that wait for durability
-MOST_SLOTS = 4096
-MOST_TAGS = 200
 MOST_FENCED = 10_000  # that are remembered
-MOST_FILES = 10_000  # that a task returns
-MOST_RESULT = 1 << 16
 FOLLOW_SECONDS = 30.0  # after the last time somebody asked
 FORGET_SECONDS = 24 * 3600.0
-LARGEST = 2**53  # what every part of the system can count to
 
 
 def enrol(turn: Turn, event: PilotEnrolled) -> None:
@@ -118,7 +108,7 @@ def enrol(turn: Turn, event: PilotEnrolled) -> None:
 def _enrol_refusal(turn: Turn, enrol_: Enrol, known: PilotId | None) -> tuple[Problem, str]:
     """Why it is not let in; without words: it is."""
     state, job = turn.state, JobId(enrol_.job)
-    if problem := _enrol_problem(enrol_):
+    if problem := hearing.enrol_problem(enrol_):
         return Problem.INVALID, problem
     if known is None and len(state.pilots) >= state.settings.most_pilots:
         return Problem.TOO_MANY, f"{len(state.pilots)} pilots are enough"
@@ -186,37 +176,12 @@ def _is_fenced(turn: Turn, enrol_: Enrol) -> bool:
     return any(one.last > 0 for one in others)
 
 
-def _enrol_problem(enrol_: Enrol) -> str:
-    if enrol_.protocol != PROTOCOL:
-        return f"this server speaks protocol {PROTOCOL}, the pilot {enrol_.protocol}"
-    if not 1 <= enrol_.slots <= MOST_SLOTS:
-        return f"slots must be between 1 and {MOST_SLOTS}, not {enrol_.slots}"
-    if not 8 <= len(enrol_.key) <= 128:
-        return "key must have 8 to 128 characters"
-    if not enrol_.host or len(enrol_.host) > 255:
-        return "host must have 1 to 255 characters"
-    if not min(enrol_.memory_mb, enrol_.disk_mb, enrol_.gpus) >= 0:
-        return "memory, disk and GPUs cannot be negative"
-    if max(enrol_.memory_mb, enrol_.disk_mb, enrol_.gpus) > LARGEST:
-        return "memory, disk or GPUs are out of range"
-    texts = (enrol_.site, enrol_.job, enrol_.version, enrol_.machine, enrol_.boot)
-    if max(map(len, texts)) > 1024:
-        return "no text may be longer than 1024 characters"
-    return _tags_problem(enrol_.tags)
-
-
-def _tags_problem(tags: dict[str, str]) -> str:
-    if len(tags) > MOST_TAGS or max(map(len, [*tags, *tags.values()]), default=0) > 1024:
-        return f"at most {MOST_TAGS} tags, and no text longer than 1024 characters"
-    return ""
-
-
 def sync(turn: Turn, request: RequestId, sync_: Sync) -> None:
     pilot = turn.state.pilots.get(PilotId(sync_.pilot))
     if pilot is None or sync_.epoch > turn.state.epoch:
         turn.refuse(request, Problem.UNKNOWN_PILOT, f"no pilot {sync_.pilot} here: enrol again")
         return
-    problem = _sync_problem(turn, sync_)
+    problem = hearing.sync_problem(sync_, turn.state.settings.most_ends)
     if problem:
         turn.refuse(request, Problem.INVALID, problem)
         return
@@ -235,45 +200,6 @@ def sync(turn: Turn, request: RequestId, sync_: Sync) -> None:
         turn.refuse(request, Problem.TOO_MANY, "wait for the answers to earlier syncs")
     else:
         _accept(turn, request, pilot, sync_)
-
-
-def _sync_problem(turn: Turn, sync_: Sync) -> str:
-    most = turn.state.settings.most_ends
-    if not 1 <= sync_.number <= LARGEST or not 0 <= sync_.received < sync_.number:
-        return f"number {sync_.number} and received {sync_.received} do not fit"
-    if not 0 <= sync_.want <= 1_000_000:
-        return f"want must be between 0 and a million, not {sync_.want}"
-    if len(sync_.ends) > most:
-        return f"at most {most} ends in a sync, not {len(sync_.ends)}"
-    for end in sync_.ends:
-        if end.outcome not in PILOT_OUTCOMES:
-            return f"outcome must be one of {', '.join(PILOT_OUTCOMES)}, not {end.outcome!r}"
-        numbers = (*end[:4], *end[5:12], end.stdout_bytes, end.stderr_bytes)
-        if min(numbers) < -LARGEST or max(numbers) > LARGEST or _no_attempt(end):
-            return f"a number in the end of attempt {end.epoch}.{end.sequence} is out of range"
-        problem = _files_problem(end) if end.files else ""
-        if problem or len(end.result) > MOST_RESULT:
-            return problem or f"a result of more than {MOST_RESULT} characters"
-    for one in sync_.held or ():
-        if max(one) > LARGEST or _no_attempt(one):
-            return "a number in held is out of range"
-    return _tags_problem(sync_.tags) if sync_.tags is not None else ""
-
-
-def _files_problem(end: End) -> str:
-    if len(end.files) > MOST_FILES:
-        return f"at most {MOST_FILES} files of a task, not {len(end.files)}"
-    for one in end.files:
-        if not 0 <= one.size <= LARGEST or not 0 < len(one.path) <= 4096:
-            return f"file {one.path[:100]!r} is malformed"
-        if one.digest and not is_digest(one.digest):
-            return f"file {one.path[:100]!r}: {one.digest[:100]!r} is no SHA-256"
-    return ""
-
-
-def _no_attempt(one: End | Held) -> bool:
-    """Numbers that no attempt ever had (and that no bitmap can hold)."""
-    return min(one.epoch, one.sequence, one.bag, one.task) < 0 or one.task >= LARGEST_BAG
 
 
 def _repeat(turn: Turn, request: RequestId, pilot: Pilot, number: int) -> None:
@@ -304,14 +230,13 @@ def _accept(turn: Turn, request: RequestId, pilot: Pilot, sync_: Sync) -> None:
         pilot.taken.pop(number, None)
     parked = [w for w in pilot.waiting.values() if not w.after]
     fresh = [end for end in sync_.ends if not again or (end.epoch, end.sequence) not in again]
-    records = [ends.settle(turn, pilot, end) for end in fresh]
+    rows = ends.settle(turn, pilot, fresh)
     if sync_.held is not None:
         recovery.adopt(turn, pilot, sync_.held)
     for waiting in parked:
         _release(turn, pilot, waiting, bool(sync_.ends))
     after = 0
     if sync_.ends:
-        rows = tuple(record for record in records if record is not None)
         then = Answering(pilot.record.id, sync_.number)
         after = turn.write(RecordEnds(pilot.record.id, sync_.number, rows), then)
         sites.did_good(turn.state, pilot.record.job)

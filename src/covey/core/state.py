@@ -354,7 +354,7 @@ class Pilot(Struct, eq=False):
     want: int = 0
     load: int = 0  # slots that its attempts take, or will
     following: tuple[Followed, ...] = ()  # what it was told to follow
-    attempts: dict[AttemptId, Attempt] = field(default_factory=dict)
+    attempts: dict[tuple[int, int], Attempt] = field(default_factory=dict)  # by their id
     waiting: dict[int, Waiting] = field(default_factory=dict)
     answers: dict[int, Answer] = field(default_factory=dict)
     taken: dict[int, list[End]] = field(default_factory=dict)  # ends it may send once more
@@ -369,7 +369,7 @@ class Pilot(Struct, eq=False):
         self.attempts[attempt.id] = attempt
         self.load += attempt.weight
 
-    def drop(self, id_: AttemptId) -> Attempt | None:
+    def drop(self, id_: tuple[int, int]) -> Attempt | None:
         attempt = self.attempts.pop(id_, None)
         if attempt is not None:
             self.load -= attempt.weight

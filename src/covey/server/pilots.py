@@ -24,8 +24,8 @@ import msgspec
 from covey import __version__
 from covey.core.actions import Refuse
 from covey.core.events import Event, PilotEnrolled, PilotLeft, SyncReceived
+from covey.core.hearing import LARGEST
 from covey.core.model import AttemptId, BagId, PilotId, RequestId
-from covey.core.pilots import LARGEST
 from covey.core.state import Pilot, State
 from covey.pilot.messages import Answer, Enrol, Enrolled, Leave, Left, Piece, Printed, Sync
 from covey.server.auth import CREDENTIAL_SECONDS, PilotSecrets

@@ -1,5 +1,6 @@
 """The API's results: tables and files of what has ended, and what is being printed just now."""
 
+import asyncio
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ from starlette.responses import Response
 from covey.core.events import FollowRequested
 from covey.core.model import BagId
 from covey.server.asking import Asking, choice, deadline, number
+from covey.server.pacing import Pace
 from covey.server.problems import HttpProblem
 from covey.server.streaming import Streams
 from covey.server.tails import Tails
@@ -29,6 +31,7 @@ class ResultCalls:
         self._tails = tails
         self._streams = Streams()
         self._unread = Unread()
+        self._pace = Pace()
 
     async def results(self, request: Request) -> list[ResultRow] | Response:
         bag = self._asking.bag_id(request)
@@ -42,6 +45,7 @@ class ResultCalls:
 
     async def _page(self, bag: BagId, query: ResultQuery, until: float) -> list[ResultRow]:
         while True:
+            await self._gather(bag, query, until)
             # As of before the reading.
             changed, state = self._asking.changed, self._asking.state()
             live = self._asking.live(bag)
@@ -51,8 +55,16 @@ class ResultCalls:
                 rows = await self._asking.read(lambda reader: reader.results(bag, query))
                 if state is not None:
                     self._unread.learn(state.epoch, durable, bag, query, rows)
+            if rows:
+                self._pace.answered(bag, asyncio.get_running_loop().time())
             if rows or live is None or not await self._asking.news(until, changed):
                 return rows
+
+    async def _gather(self, bag: BagId, query: ResultQuery, until: float) -> None:
+        """Let more results come, if there will be more in a moment."""
+        while due := self._pace.next_at(self._asking.live(bag), query):
+            if not await self._asking.news(min(due, until), self._asking.changed):
+                return
 
     def _export(self, bag: BagId, query: ResultQuery, form: str) -> Any:
         return self._asking.reader().export(bag, query, form)

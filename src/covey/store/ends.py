@@ -171,8 +171,8 @@ class Ends:
             end.memory_kb,
             end.stdout_bytes,
             end.stderr_bytes,
-            end.message or None,
-            last_line(stdout) if stdout else None,
+            end.message,
+            last_line(stdout) if stdout else "",
         )
         if end.result or end.files or (outcome != _OK and end.cause):
             self._rich += values

@@ -270,33 +270,36 @@ def site_from(text: str) -> SiteRecord:
 
 
 def result_from(row: tuple[Any, ...], values: Point) -> ResultRow:
-    task, started, ended = row[1], row[12], row[13]
+    """From RESULT_COLUMNS. By place: pages are long, and names would double what a row costs."""
+    number, task, outcome, counted, exit_code, signal, epoch, sequence, pilot, host = row[:10]
+    sent, fetched, started, ended, delivered, cpu, memory_kb, stdout, stderr = row[10:19]
+    message, output, cause, result, files = row[19:]
     return ResultRow(
-        row=row[0],
-        task=task,
-        values=values(task),
-        outcome=OUTCOMES[row[2]],
-        counted=bool(row[3]),
-        exit_code=row[4],
-        signal=row[5],
-        attempt=f"{row[6]}.{row[7]}",
-        pilot=row[8],
-        host=row[9],
-        sent=row[10],
-        fetched=row[11],
-        started=started,
-        ended=ended,
-        delivered=row[14],
-        wall_seconds=ended - started,
-        cpu_seconds=row[15],
-        memory_kb=row[16],
-        stdout_bytes=row[17],
-        stderr_bytes=row[18],
-        message=row[19] or "",
-        output=row[20] or "",
-        cause=row[21] or "",
-        result=reported(row[22]) or {} if row[22] else {},
-        files=row[23],
+        number,
+        task,
+        values(task),
+        OUTCOMES[outcome],
+        counted == 1,
+        exit_code,
+        signal,
+        f"{epoch}.{sequence}",
+        pilot,
+        host,
+        sent,
+        fetched,
+        started,
+        ended,
+        delivered,
+        ended - started,
+        cpu,
+        memory_kb,
+        stdout,
+        stderr,
+        message or "",
+        output or "",
+        cause or "",
+        reported(result) or {} if result else {},
+        files,
     )
 
 
