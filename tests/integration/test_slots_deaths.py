@@ -242,7 +242,7 @@ def test_a_host_that_cannot_fork(
 ) -> None:
     start, left = spawn.start, [refusals]
 
-    def refuse(path: str, argv: list[str], env: dict[str, str]) -> int:
+    def refuse(path: str, argv: list[str], env: list[bytes]) -> int:
         left[0] -= 1
         if left[0] >= 0:
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
