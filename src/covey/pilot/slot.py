@@ -37,7 +37,7 @@ PLAN, FORGET = 0, -1  # in the place of an order's number: this is a plan, or th
 MORE = None  # "send the rest of that order": half of it is here and nothing else to do
 
 _PACE_SECONDS = 0.04  # between reports, while orders wait here
-_MANY = 32  # outcomes are reported at once: calls are that short
+_MANY = 64  # outcomes are reported at once: calls are that short
 _LOOK_SECONDS = 0.005
 _KEEPER_SECONDS = 0.05  # between looks at whether the keeper lives, while only bells ring
 _STUCK_SECONDS = 0.05  # until a pilot that does not read is tried again
@@ -65,6 +65,7 @@ class Slot:
         self.board = board
         self.keeper = os.getppid()
         self.adopting = tree.become_subreaper()
+        self.offspring = tree.Offspring()
         spawn.prepare()
         self.bench = Bench(settings, index)
         self.plans: Dict[int, Recipe] = {}
@@ -401,6 +402,8 @@ class Slot:
                         attempt(os.killpg, pid, signal.SIGKILL)
                 if pid:
                     task.usage.count(rusage)
+                    if task.status is not None and self.offspring.none():
+                        return True
                 elif task.status is None:
                     return False
                 else:

@@ -121,6 +121,21 @@ def children(pid: int) -> List[int]:
     return found
 
 
+class Offspring:
+    """Whether this process has children. ``wait4`` knows, too, but saying that there are none is
+    an exception, which costs a short task more than all else that a slot looks at after it."""
+
+    def __init__(self) -> None:
+        self._file = -1
+        if _HAS_CHILDREN_FILE:
+            path = "/proc/self/task/{}/children".format(os.getpid())
+            self._file = os.open(path, os.O_RDONLY)
+
+    def none(self) -> bool:
+        """That there are none; False where that is not known."""
+        return self._file >= 0 and not os.pread(self._file, 1, 0)
+
+
 _HAS_CHILDREN_FILE = os.path.exists("/proc/self/task/{}/children".format(os.getpid()))
 
 

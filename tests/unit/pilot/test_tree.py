@@ -52,3 +52,13 @@ def test_kill_children_keeps_those_it_is_told_to() -> None:
     kept.kill()
     kept.communicate()
     victim.communicate()
+
+
+def test_whether_we_have_offspring() -> None:
+    offspring = tree.Offspring()
+    child = sleeper(1)
+    assert not offspring.none()
+    child.kill()
+    assert not offspring.none()  # it is dead, but not reaped
+    child.communicate()
+    assert offspring.none() is not bool(tree.children(os.getpid()))  # of other tests
