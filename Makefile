@@ -23,7 +23,7 @@ demo: env ## run a sweep: files in, files out, one table; functions; a second pi
 test: dev ## run every check and every test
 	tools/install-test-packages
 	$(MAKE) --no-print-directory lint types
-	HYPOTHESIS_PROFILE=ci $(BIN)/pytest -n 2 --dist worksteal
+	HYPOTHESIS_PROFILE=ci $(BIN)/pytest -n 3 --dist worksteal
 
 lint: dev ## style, import rules, and Python 3.6 for what runs on hosts
 	$(BIN)/ruff check

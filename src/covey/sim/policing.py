@@ -34,6 +34,7 @@ from covey.sim.supervising import Supervisor
 from covey.sim.workload import MOST_CORES
 from covey.wire import ResultQuery
 
+FEW_FAILURES = 5  # tell nothing yet
 MOST_FAILURES = 50  # in a row, until a bag is paused
 BREAKER = 30  # … if its owner allows no more than that
 TRY_SECONDS = 15.0  # after which one whose ban is over has been tried
@@ -235,8 +236,9 @@ class Police:
                 raise Violation(f"the ban of {host} was over at {ban.until:.2f}, but {words}")
 
     def _check_broken(self, sending: Sending, notes: BagNotes) -> None:
-        """Unless it may be the fault of hosts: as many work on it as fail."""
-        if not 0 < notes.spec.breaker <= BREAKER or notes.row < MOST_FAILURES:
+        """Unless it may be the fault of hosts: as many work on it as fail. What failed before such
+        a moment says nothing."""
+        if not 0 < notes.spec.breaker <= BREAKER or notes.row < FEW_FAILURES:
             return
         bag, runs = sending.task[0], self._ledger.runs
         ended = [run for task in runs if task[0] == bag for run in runs[task] if run.outcome]
@@ -244,7 +246,9 @@ class Police:
         failing = {host for host, run in last.items() if run.outcome in OWN_FAILURES}
         live = self._ledger.live.values()
         working = {one.life.place.host for one in live if one.task[0] == bag} - failing
-        if len(working) < len(failing):
+        if len(working) >= len(failing):
+            notes.row = 0
+        elif notes.row >= MOST_FAILURES:
             raise Violation(f"{sending} after {notes.row} failures in a row")
 
     # -- nothing breaks any more -----------------------------------------------------------
