@@ -122,7 +122,7 @@ class Yard:
     def __init__(self, when: str, *, sites: bool) -> None:
         self.now = 1_700_000_000.0
         self._requests = 0
-        self._when = when
+        self._when, self._sites = when, sites
         jobs = tuple(_job(number) for number in range(PILOTS)) if sites else ()
         snapshot = Snapshot(
             epoch=1, bags=(), pilots=(), jobs=jobs, next_bag=1, next_pilot=1, keys={}
@@ -134,6 +134,8 @@ class Yard:
             self._submit(number)
         for number in range(0, PILOTS, 2):
             self._enrol(number)
+        if len(self.scheduler.state.pilots) != PILOTS // 2:
+            raise rig.Broken(f"{len(self.scheduler.state.pilots)} pilots are enrolled")
         if when == "surplus":
             for bag in list(self.scheduler.state.bags):
                 self.handle(CancelRequested(self._request(), BagId(bag)))
@@ -182,8 +184,8 @@ class Yard:
             f"pilot-key-{number}",
             f"host{number}",
             job.slots,
-            job.site,
-            job.id,
+            job.site if self._sites else "",
+            job.id if self._sites else "",
             tags={"cpu_mhz": str(2000 + number % 7)},
             memory_mb=job.memory_mb,
         )
