@@ -191,13 +191,14 @@ def room(state: State, now: float, site: Site) -> int:
     spec = site.record.spec
     if trouble(site, now) or spec.driver == MANUAL:
         return 0
-    if not site.failures and 0 < spec.running <= len(site.jobs):
+    if 0 < spec.running <= len(site.jobs):
         return 0  # as most are, most of the time: none of its jobs needs a look
     there = [state.jobs[id_] for id_ in site.jobs]
     if site.failures:  # one job finds out whether it is well again
-        return 0 if any(_is_unproven(state, job, now) for job in there) else 1
-    running = sum([job.running for job in there])
-    found = min(site.ramp, spec.queued or MOST_WAITING) - (len(there) - running)
+        found = 0 if any(_is_unproven(state, job, now) for job in there) else 1
+    else:
+        running = sum([job.running for job in there])
+        found = min(site.ramp, spec.queued or MOST_WAITING) - (len(there) - running)
     if spec.running:
         found = min(found, spec.running - len(there))
     if spec.all_memory_mb and spec.memory_mb:

@@ -71,6 +71,7 @@ def who_goes(state: State, now: float, site: Site, row: Row) -> Job | Pilot | No
     if any(_goes(state, job, now) for job in jobs):
         return None
     owners = Counter(job.record.wanted_by for job in jobs)
+    del owners[row.bag.spec.owner]  # if he has any there, they are late
     if not owners or not sites.room_of(state, site, row.bag.spec.owner):
         return None
     richest = max(owners, key=lambda one: (owners[one], one))

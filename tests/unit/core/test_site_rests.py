@@ -1,8 +1,10 @@
 """Sites that fail rest, are probed, and recover; one that is slow or away slows nobody."""
 
+import pytest
+
 from covey.core import demand, overlay
 from covey.core.events import CancelRequested, JobRefused, PilotLeft, SiteAnswered, SiteFailed
-from covey.core.model import BagId
+from covey.core.model import BagId, SiteSpec
 from covey.pilot.messages import Leave
 from tests.unit.core.placing import Grounds, asked, counted, site, taken_back
 from tests.unit.core.table import end, spec
@@ -54,6 +56,23 @@ def test_one_job_probes_a_site_that_failed_until_it_is_well() -> None:
     hand.sync(1, [end(grounds.latest(), 0)])
     assert grounds.site().failures == 0
     assert len(asked(grounds.later(1))) == 4
+
+
+@pytest.mark.parametrize(
+    "limited", [site(ramp=3, running=2), site(ramp=3, all_memory_mb=2000, memory_mb=1000)]
+)
+def test_a_probe_is_within_the_limits_of_its_site(limited: SiteSpec) -> None:
+    grounds = Grounds(limited)
+    grounds.measure(grounds.submit(spec(100)), 3000.0)
+    for job in grounds.jobs:
+        hand = grounds.begin(job)
+        hand.sync(1, [end(grounds.latest(), 0)])
+    grounds.site().failures = 1
+    grounds.later(30)
+    assert len(grounds.jobs) == 2
+    grounds.ends(grounds.jobs[0])
+    grounds.later(30)
+    assert len(grounds.jobs) == 2
 
 
 def test_a_probe_that_stays_has_shown_enough() -> None:

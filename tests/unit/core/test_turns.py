@@ -126,6 +126,14 @@ def test_who_waits_elsewhere_for_long_has_nothing() -> None:
     assert sorted(one.until > grounds.now for one in pilots) == [False, True]
 
 
+def test_nobody_makes_place_for_himself() -> None:
+    grounds = Grounds(site(running=2), lease_seconds=1e6)
+    grounds.submit(spec(9, owner="ann"))
+    grounds.waits(*grounds.jobs)
+    assert not taken_back(grounds.later(LATE_SECONDS + 5)), "others would wait as long"
+    assert len(grounds.jobs) == 2
+
+
 def test_nobody_makes_place_where_there_is_room_or_trouble() -> None:
     grounds = Grounds(site(running=4))
     grounds.submit(spec(3, owner="ann"))
