@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from covey.pilot.sandbox import Sandbox
 
 
-_NOTHING_TOLD = ("", "")
 _NAMINGS = 8  # sets of names that tasks of a plan have of their own, and are remembered
 
 
@@ -221,8 +220,6 @@ class Bench:
                 file = self.commands.find(file, given.env.get("PATH", given.plan.path))
             if given.memory_mb or given.cores:
                 return self._start_confined(given, file, argv, env)
-            if self.settings.sandbox is None:
-                return spawn.start(file, argv, env)
             return self._spawn(given, file, argv, env)
         finally:
             if chdir and self._home:
@@ -265,7 +262,7 @@ class Bench:
         standard output."""
         data = self.result.take()
         if data is None and not printed:
-            return _NOTHING_TOLD
+            return "", ""
         remark = ""
         if data is not None:
             try:

@@ -21,7 +21,6 @@ _SPARE_BYTES = 64 << 20  # of output on disk, beyond what is kept of it in the e
 _MOVING_BYTES = 1 << 20
 _BLOCK = 1 << 16
 END_BYTES = 65537
-_NOTHING = (b"", 0, b"")  # was written
 
 
 class Space:
@@ -81,7 +80,7 @@ class Output:
         size = os.lseek(self._reader, 0, os.SEEK_END)
         flags = fcntl.fcntl(self.fd, fcntl.F_GETFL)
         if not size and flags == self._flags:
-            return _NOTHING
+            return b"", 0, b""
         data = end = b""
         if size:
             if size <= limit:

@@ -42,7 +42,7 @@ _LOOK_SECONDS = 0.005
 _KEEPER_SECONDS = 0.05  # between looks at whether the keeper lives, while only bells ring
 _STUCK_SECONDS = 0.05  # until a pilot that does not read is tried again
 _UNSENT_BYTES = 1 << 20  # with more than this unread, no further task is started
-_RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 0.0)  # the last time is the last
+_RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 0.0)  # 0.0: then it is given up
 _CHECK_SECONDS = 60.0
 
 

@@ -91,12 +91,16 @@ class Elsewhere:
         return []
 
 
-def test_reports_of_busy_slots_are_heard_together(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def elsewhere(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
+    """The desk is warm."""
     desk.warm_up()
-    elsewhere = Elsewhere()
-    monkeypatch.setattr(desk.slots, "_elsewhere", elsewhere)
+    made = Elsewhere()
+    monkeypatch.setattr(desk.slots, "_elsewhere", made)
+    return made
+
+
+def test_reports_of_busy_slots_are_heard_together(desk: Desk, elsewhere: Elsewhere) -> None:
     desk.report(0, 3)
     desk.report(1, 4)
     desk.slots.wait(1.0)
@@ -104,12 +108,7 @@ def test_reports_of_busy_slots_are_heard_together(
     assert len(desk.slots.read()) == 7
 
 
-def test_a_slot_with_little_to_do_is_heard_at_once(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desk.warm_up()
-    elsewhere = Elsewhere()
-    monkeypatch.setattr(desk.slots, "_elsewhere", elsewhere)
+def test_a_slot_with_little_to_do_is_heard_at_once(desk: Desk, elsewhere: Elsewhere) -> None:
     few = len(desk.slots._seats[1].inside) - 2
     desk.report(1, few)
     assert len(desk.slots.read()) == few
