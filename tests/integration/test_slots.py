@@ -380,3 +380,12 @@ def test_close_waits_or_kills(tmp_path: Path) -> None:
     assert hard.found["running"].kind == "cancelled"
     assert not alive(pid)
     assert hard.slots.close() == []
+
+
+def test_a_short_task_takes_no_less_than_its_cpu_time(slots: Harness) -> None:
+    """It may be over before its slot is back from starting it."""
+    keys = [f"t{number}" for number in range(100)]
+    for key in keys:
+        while not slots.slots.offer(Order(key, 0, ["/bin/true"])):
+            slots.note(slots.slots.read(0.1))
+    assert min(one.wall_seconds / one.cpu_seconds for one in slots.wait(*keys)) > 0.95

@@ -10,17 +10,18 @@ INSPECT_SECONDS = 1.0  # between looks at how much a task has printed
 
 
 class Task:
-    """``verdict`` is the kind of end that we gave it, if we did."""
+    """``verdict`` is the kind of end that we gave it, if we did. ``started`` is now, unless it is
+    given: a short task may be over before whoever started it is back."""
 
     __slots__ = (
         "deadline", "given", "inspect_at", "kill_at", "pid", "started", "status", "usage",
         "verdict",
     )  # fmt: skip
 
-    def __init__(self, given: Given, pid: int, limit_seconds: float) -> None:
+    def __init__(self, given: Given, pid: int, limit_seconds: float, started: float = 0.0) -> None:
         self.given = given
         self.pid = pid
-        self.started = now = time.monotonic()
+        self.started = now = started or time.monotonic()
         self.deadline = now + limit_seconds if limit_seconds > 0 else 0.0
         self.inspect_at = now + INSPECT_SECONDS
         self.kill_at = 0.0

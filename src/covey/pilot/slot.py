@@ -73,6 +73,7 @@ class Slot:
         self.dropped: Set[int] = set()
         self.last = 0  # the greatest number of an order that is over
         self.task: Optional[Task] = None
+        self.started = 0.0  # when we last began to start a process
         self.caller = Caller(self)
         self.done: List[Tuple[int, Tuple[Any, ...]]] = []
         self.done_since = 0.0
@@ -307,6 +308,7 @@ class Slot:
             raise ValueError("no command")
         env = given.plan.environment(given.env)
         for seconds in _RETRY_SECONDS:
+            self.started = time.monotonic()
             try:
                 return self.bench.start(given, argv, env)
             except OSError as error:
@@ -325,7 +327,7 @@ class Slot:
 
     def _watch(self, given: Given, pid: int, limit_seconds: float) -> Task:
         """Until the process has ended and nothing of it is left."""
-        task = self.task = Task(given, pid, limit_seconds)
+        task = self.task = Task(given, pid, limit_seconds, self.started)
         if given.memory_mb:
             task.inspect_at = task.started + self.bench.memory.pause()
         self.board.begin(self.index, given.number, pid)
