@@ -3,7 +3,7 @@ posted to the engine. The server fills these ports with threads, sockets and pro
 simulator with virtual ones.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
@@ -194,6 +194,10 @@ class Reader(Protocol):
 
     def attempts(self, bag: int, task: int) -> list[ResultRow]:
         """Every ended attempt of a task, oldest first."""
+        ...
+
+    def job_ends(self, pilots: Collection[int]) -> dict[int, str]:
+        """How the site jobs of these pilots ended: of each job that has, its last pilot."""
         ...
 
     def output(self, bag: int, task: int) -> Output | None:

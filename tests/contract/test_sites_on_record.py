@@ -2,9 +2,10 @@
 
 from msgspec.structs import replace
 
-from covey.core.actions import EndJob, ForgetSite, SaveJob, SaveSite
+from covey.core.actions import EndJob, ForgetSite, SaveJob, SavePilot, SaveSite
 from covey.core.model import JobId, JobRecord, SiteRecord, SiteSpec, SiteStatus
 from tests.contract.keeping import Kept
+from tests.unit.store.builders import pilot
 
 SPEC = SiteSpec(
     name="lake",
@@ -68,3 +69,19 @@ def test_what_a_site_calls_a_job_is_kept_once_it_is_known(kept: Kept) -> None:
     assert kept.reopen().jobs == (named, other), "in the order of their coming"
     kept.record.apply([EndJob(JOB.id, 9.5, "it ended")])
     assert kept.reopen().jobs == (other,)
+
+
+def test_how_the_jobs_of_pilots_ended(kept: Kept) -> None:
+    """A job that was requeued has several pilots, and its end is the last one's."""
+    other = replace(JOB, id=JobId("1-1.1"))
+    pilots = [
+        pilot(1, job=JOB.id),
+        pilot(2, job=JOB.id),
+        pilot(3, job=other.id),
+        pilot(4, job=JobId("")),
+    ]
+    kept.record.apply([SaveJob(JOB), SaveJob(other), *map(SavePilot, pilots)])
+    assert kept.reader.job_ends([1, 2, 3, 4, 99]) == {}
+    kept.record.apply([EndJob(JOB.id, 9.5, "PREEMPTED")])
+    assert kept.reader.job_ends([1, 2, 3, 4, 99]) == {2: "PREEMPTED"}
+    assert kept.reader.job_ends([1, 3]) == {}

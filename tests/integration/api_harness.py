@@ -7,7 +7,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -92,6 +92,7 @@ class Shelf:
         self.known_hosts: list[HostView] = []
         self.printed: Output | None = None
         self.wasted = WasteView()
+        self.job_ended = ""
         self.error: Exception | None = None
 
     def _note(self, *question: Any) -> None:
@@ -150,6 +151,10 @@ class Shelf:
     def attempts(self, bag: int, task: int) -> list[ResultRow]:
         self._note("attempts", bag, task)
         return self.rows
+
+    def job_ends(self, pilots: Collection[int]) -> dict[int, str]:
+        self._note("job_ends", *sorted(pilots))
+        return {pilot: self.job_ended for pilot in pilots if self.job_ended}
 
     def output(self, bag: int, task: int) -> Output | None:
         self._note("output", bag, task)

@@ -150,6 +150,10 @@ def test_what_is_over_is_told_from_the_record(place: Place, client: Client) -> N
     told = client.explain(bag, 0)
     assert told.summary == "it is done, by attempt 1.9 on n2; 1 more attempt did not count"
     assert len(told.attempts) == 2
+    place.shelf.rows[0].message = "its pilot left: asked to end"
+    place.shelf.job_ended = "PREEMPTED"
+    why = [attempt.message for attempt in client.explain(bag, 0).attempts]
+    assert why == ["its pilot left: asked to end (its site job ended: PREEMPTED)", ""]
     place.shelf.rows = [row(0, outcome="failed", cause="exit 1: bad")]
     assert client.explain(bag, 0).summary == "it was given up: exit 1: bad, on node1"
     place.shelf.rows = []

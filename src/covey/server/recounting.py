@@ -3,10 +3,12 @@ Without a server the record tells alone."""
 
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from covey.core import explaining
 from covey.core.errors import NotFound
 from covey.core.state import Bag, State
-from covey.pilot.messages import OK
+from covey.pilot.messages import LOST, OK
 from covey.ports import Reader
 from covey.wire import BagView, Explanation, ResultRow, WasteView
 
@@ -19,7 +21,21 @@ class Ended(NamedTuple):
 
 
 def ended(reader: Reader, bag: int, task: int) -> Ended:
-    return Ended(reader.attempts(bag, task) if task >= 0 else [], reader.waste(bag))
+    attempts = reader.attempts(bag, task) if task >= 0 else []
+    return Ended(_with_job_ends(reader, attempts), reader.waste(bag))
+
+
+def _with_job_ends(reader: Reader, attempts: list[ResultRow]) -> list[ResultRow]:
+    """A pilot that was told to go says so sooner than its site says why."""
+    lost = {row.pilot for row in attempts if row.outcome == LOST}
+    ends = reader.job_ends(lost) if lost else {}
+    told = []
+    for row in attempts:
+        why = ends.get(row.pilot, "") if row.outcome == LOST else ""
+        if why and why not in row.message:
+            row = replace(row, message=f"{row.message} (its site job ended: {why})")
+        told.append(row)
+    return told
 
 
 def explained(state: State, now: float, bag: Bag, task: int, past: Ended) -> Explanation:

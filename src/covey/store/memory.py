@@ -149,9 +149,10 @@ class MemoryRecord(MemoryReader):
                 self._sites[site.spec.name] = rows.site_text(site)
             case ForgetSite(name):
                 self._sites.pop(name, None)
-            case EndJob(id_, _, _):
+            case EndJob(id_, _, reason):
                 job = self._jobs[id_]
                 self._jobs[id_] = msgspec.structs.replace(job, status=JobStatus.ENDED)
+                self._job_ends[id_] = reason
             case _:
                 assert_never(change)
 

@@ -2,7 +2,7 @@
 way. Results are filtered and sorted as the rows that they are shown as.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import groupby
 
 import msgspec
@@ -15,6 +15,7 @@ from covey.core.model import (
     BagStatus,
     ChunkRecord,
     EndRecord,
+    JobId,
     PilotId,
     PilotRecord,
     PolicySpec,
@@ -103,6 +104,7 @@ class MemoryReader:
         self._pilots: dict[PilotId, PilotRecord] = {}
         self._changed: dict[PilotId, float] = {}
         self._reasons: dict[PilotId, str] = {}
+        self._job_ends: dict[JobId, str] = {}
         self._hosts: dict[str, HostView] = {}
 
     def bags(self) -> list[BagView]:
@@ -201,6 +203,11 @@ class MemoryReader:
             return []
         points = self._points(found)
         return [_result(found, row, points) for row in found.rows.get(task, ())]
+
+    def job_ends(self, pilots: Collection[int]) -> dict[int, str]:
+        last = {pilot.job: id_ for id_, pilot in sorted(self._pilots.items())}
+        ends = ((id_, self._job_ends.get(job)) for job, id_ in last.items() if id_ in pilots)
+        return {id_: reason for id_, reason in ends if reason is not None}
 
     def output(self, bag: int, task: int) -> Output | None:
         found = self._bags.get(BagId(bag))

@@ -3,8 +3,9 @@ no server at all. Every call is one short transaction and sees one state, but fo
 their pages does. Pages are found through indexes, never counted off.
 """
 
+import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -62,7 +63,11 @@ _FOREMOST = (
     _ALL_OF_TASK.format(columns="row, counted, epoch, sequence, outcome")
     + " ORDER BY counted DESC, row DESC LIMIT 1"
 )
-
+_JOB_ENDS = """
+    SELECT pilots.id, jobs.reason FROM pilots JOIN jobs ON jobs.id = pilots.job
+    WHERE pilots.id IN (SELECT value FROM json_each(?)) AND jobs.status = 'ended'
+    AND NOT EXISTS (SELECT 1 FROM pilots later WHERE later.job = jobs.id AND later.id > pilots.id)
+"""
 
 Kept = TypeVar("Kept")
 
@@ -194,6 +199,10 @@ class SqliteReader:
                 return []
             found = connection.execute(_ATTEMPTS, (bag, task)).fetchall()
             return [rows.result_from(row, points.values) for row in found]
+
+    def job_ends(self, pilots: Collection[int]) -> dict[int, str]:
+        with self._reading() as connection:
+            return dict(connection.execute(_JOB_ENDS, (json.dumps(sorted(pilots)),)).fetchall())
 
     def output(self, bag: int, task: int) -> Output | None:
         with self._reading() as connection:
