@@ -2,7 +2,11 @@
 
 import os
 import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 # The systems of the testbed are there for every test.
@@ -16,3 +20,15 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 # A shell that runs us in the background has SIGINT ignored, and so would all that we start.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MB."""
+    point = tmp_path / "disk"
+    point.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(point)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount")
+    yield point
+    subprocess.run(["umount", "--lazy", str(point)], check=True)

@@ -3,8 +3,6 @@ space again the record goes on.
 """
 
 import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,18 +15,6 @@ from covey.wire import ResultQuery
 from tests.unit.store.builders import BAG, a_bag_of, end, ends
 
 TOTAL = 20_000
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 2 MB."""
-    point = tmp_path / "disk"
-    point.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(point)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("needs the right to mount")
-    yield point
-    subprocess.run(["umount", "--lazy", str(point)], check=True)
 
 
 def fill(disk: Path) -> Path:

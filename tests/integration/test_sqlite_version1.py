@@ -1,6 +1,5 @@
 """A record of the first version becomes a current one, and loses nothing."""
 
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -11,18 +10,13 @@ from covey.core.model import BagStatus, Need, Reopening
 from covey.store.reading import SqliteReader
 from covey.store.sqlite import SqliteRecord
 from covey.wire import ResultQuery
+from tests.integration.old_records import record_of_version
 from tests.unit.store.builders import BAG, PILOT, end, ends
-
-DUMP = Path(__file__).parent / "record_version_1.sql"
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    made = tmp_path / "record.db"
-    connection = sqlite3.connect(made)
-    connection.executescript(DUMP.read_text())
-    connection.close()
-    return made
+    return record_of_version(1, tmp_path)
 
 
 def test_it_is_converted_by_a_server_only(path: Path) -> None:

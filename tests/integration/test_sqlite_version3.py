@@ -1,6 +1,5 @@
 """A record of the third version becomes a current one, and loses nothing."""
 
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -11,18 +10,13 @@ from covey.core.model import BagId, Ban, History, PolicySpec, Role, TokenRecord
 from covey.store.reading import SqliteReader
 from covey.store.sqlite import SqliteRecord
 from covey.wire import ResultQuery
+from tests.integration.old_records import record_of_version
 from tests.unit.store.builders import BAG, pilot
-
-DUMP = Path(__file__).parent / "record_version_3.sql"
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    made = tmp_path / "record.db"
-    connection = sqlite3.connect(made)
-    connection.executescript(DUMP.read_text())
-    connection.close()
-    return made
+    return record_of_version(3, tmp_path)
 
 
 def test_a_server_goes_on_with_it(path: Path) -> None:

@@ -1,6 +1,5 @@
 """A record of the fourth version becomes a current one, and loses nothing."""
 
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -21,19 +20,15 @@ from covey.core.model import (
 )
 from covey.store.reading import SqliteReader
 from covey.store.sqlite import SqliteRecord
+from tests.integration.old_records import record_of_version
 from tests.unit.store.builders import BAG, pilot
 
-DUMP = Path(__file__).parent / "record_version_4.sql"
 JOB = JobRecord(id=JobId("1-1"), site="local", slots=4, submitted=5.0)
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    made = tmp_path / "record.db"
-    connection = sqlite3.connect(made)
-    connection.executescript(DUMP.read_text())
-    connection.close()
-    return made
+    return record_of_version(4, tmp_path)
 
 
 def test_a_server_goes_on_with_it(path: Path) -> None:

@@ -7,6 +7,8 @@ import socket
 import threading
 from collections.abc import Iterator
 
+from tests.network.between import Between
+
 PORTAL = b"<html>Please log in to the guest network</html>"
 PORTAL_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n%b" % (
     len(PORTAL),
@@ -14,58 +16,26 @@ PORTAL_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 
 )
 
 
-class Proxy:
+class Proxy(Between):
     """Names are its own affair: all of them are this machine. `mood`: `well`, `portal` (answers
     everything itself), `html` (refuses with a page), `mute` (accepts and says nothing), `reset`
     (breaks a tunnel after `most` bytes from the server)."""
 
     def __init__(self, user: str = "") -> None:
+        super().__init__()
         self.user = user
         self.mood = "well"
         self.most = 0
         self.asked: list[str] = []  # targets
         self.denied = 0
         self.broken = 0
-        self._listening = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.port = self._listening.getsockname()[1]
-        self._open: set[socket.socket] = set()
 
     @property
     def url(self) -> str:
         who = f"{self.user}@" if self.user else ""
         return f"http://{who}127.0.0.1:{self.port}"
 
-    def run(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listening.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
-        self.drop()
-
-    def drop(self) -> None:
-        """End all tunnels."""
-        for one in list(self._open):
-            with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-
-    def _serve(self, near: socket.socket) -> None:
-        self._open.add(near)
-        try:
-            with near:
-                self._answer(near)
-        except OSError:
-            pass
-        finally:
-            self._open.discard(near)
-
-    def _answer(self, near: socket.socket) -> None:
+    def answer(self, near: socket.socket) -> None:
         head = b""
         while b"\r\n\r\n" not in head:
             data = near.recv(4096)

@@ -9,6 +9,8 @@ import struct
 import threading
 from collections.abc import Iterator
 
+from tests.network.between import Between
+
 ENDLESS = "something endless"
 PART = bytes(1 << 16)
 
@@ -48,20 +50,19 @@ ANSWERS = {
 }
 
 
-class Relay:
+class Relay(Between):
     """`mood`: a key of ANSWERS, or nothing: then all goes to the server. With `only`, others are
     spared whose connection begins with a request without that in its first line. `breaks`: so
     many connections are reset, once `most` bytes have gone `up` to the server, or `down`."""
 
     def __init__(self, port: int) -> None:
+        super().__init__()
         self.mood = ""
         self.only = b""
         self.answered = 0
         self.breaks, self.most, self.way = 0, 0, "up"
         self._server = port
-        self._listening = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.address = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
-        self._open: set[socket.socket] = set()
+        self.address = f"http://127.0.0.1:{self.port}"
 
     def say(self, mood: str, only: bytes = b"") -> None:
         """From now on, to those who are connected too."""
@@ -72,36 +73,7 @@ class Relay:
         self.breaks, self.way, self.most = times, way, most
         self.drop()
 
-    def run(self) -> None:
-        while True:
-            try:
-                caller, _ = self._listening.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(caller,), daemon=True).start()
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
-        self.drop()
-
-    def drop(self) -> None:
-        for one in list(self._open):
-            with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-
-    def _serve(self, caller: socket.socket) -> None:
-        self._open.add(caller)
-        try:
-            with caller:
-                self._pass_or_answer(caller)
-        except OSError:
-            pass
-        finally:
-            self._open.discard(caller)
-
-    def _pass_or_answer(self, caller: socket.socket) -> None:
+    def answer(self, caller: socket.socket) -> None:
         first = caller.recv(65536)
         if not first:
             return

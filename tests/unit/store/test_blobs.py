@@ -6,7 +6,6 @@ import re
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -275,17 +274,6 @@ def test_arrivals_are_bounded(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 # -- a full disk ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    point = tmp_path / "disk"
-    point.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(point)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("needs the right to mount")
-    yield point
-    subprocess.run(["umount", "--lazy", str(point)], check=True)
 
 
 def test_a_full_disk_keeps_a_reserve(disk: Path) -> None:
