@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from covey.pilot import tree
+
 # The systems of the testbed are there for every test.
 pytest_plugins = ["tests.testbed.fixtures"]
 
@@ -20,6 +22,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 # A shell that runs us in the background has SIGINT ignored, and so would all that we start.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Slots in this process make it one that orphans come to. Those of later tests would stay
+    zombies here, which others take for living processes."""
+    tree.become_subreaper(False)
 
 
 @pytest.fixture

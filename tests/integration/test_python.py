@@ -154,8 +154,11 @@ def test_results_are_followed_across_the_death_of_the_server(place: Place) -> No
 def test_a_server_that_was_stopped_is_not_started_by_those_who_wait(place: Place) -> None:
     bag = covey.submit("sleep 30")
     failed: list[BaseException] = []
+    attached = threading.Event()
 
     def wait() -> None:
+        bag.poll()  # who asks for the first time may start one
+        attached.set()
         try:
             bag.wait()
         except covey.ServerAway as error:
@@ -163,7 +166,7 @@ def test_a_server_that_was_stopped_is_not_started_by_those_who_wait(place: Place
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    time.sleep(0.5)
+    assert attached.wait(60)
     place.covey("stop")
     waiting.join(60)
     assert "the server was stopped" in str(failed[0])

@@ -61,9 +61,10 @@ def _prctl(option: int, argument: Any) -> bool:
         return False  # not Linux, or a Python without ctypes
 
 
-def become_subreaper() -> bool:
-    """Have orphaned descendants come to this process; False where that is unknown."""
-    return _prctl(_SET_CHILD_SUBREAPER, 1)
+def become_subreaper(yes: bool = True) -> bool:
+    """Have orphaned descendants come to this process, or no longer; False where that is
+    unknown."""
+    return _prctl(_SET_CHILD_SUBREAPER, int(yes))
 
 
 def hide_memory() -> bool:
