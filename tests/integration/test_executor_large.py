@@ -281,7 +281,7 @@ def test_a_call_whose_file_is_not_here_is_not_taken(server: Server) -> None:
 
 def test_somebody_elses_call_is_not_there(server: Server) -> None:
     blob = uploaded(server, b"secret of ann" * 50_000)
-    opened(server, calls.reference(blob), owner="ann")
+    bag = opened(server, calls.reference(blob), owner="ann")
     found = {}
     for owner in ("ann", "bob"):
         asked = {"name": owner, "role": Role.USER.value, "owner": owner, "seconds": 0.0}
@@ -293,3 +293,4 @@ def test_somebody_elses_call_is_not_there(server: Server) -> None:
             found[owner] = -1
         client.close()
     assert found == {"ann": blob.size, "bob": -1}
+    server.call("POST", f"{BAGS}/{bag}/cancel")

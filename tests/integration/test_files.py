@@ -63,16 +63,18 @@ def put(client: Client, data: bytes) -> str:
 
 
 def test_a_file_goes_there_and_back(client: Client) -> None:
-    assert client.missing([DIGEST]) == [DIGEST]
-    assert client.file_state(DIGEST) == Stored(size=0, complete=False)
-    assert client.put_piece(DIGEST, 0, len(DATA), DATA[:1000]).size == 1000
-    assert client.put_piece(DIGEST, 5000, len(DATA), DATA[5000:]).size == 1000
+    data = b"there and back" * 500
+    digest = digest_of(data)
+    assert client.missing([digest]) == [digest]
+    assert client.file_state(digest) == Stored(size=0, complete=False)
+    assert client.put_piece(digest, 0, len(data), data[:1000]).size == 1000
+    assert client.put_piece(digest, 5000, len(data), data[5000:]).size == 1000
     with pytest.raises(NotFound):
-        list(client.read_file(DIGEST))
-    assert client.put_piece(DIGEST, 1000, len(DATA), DATA[1000:]).complete
-    assert client.file_state(DIGEST) == Stored(size=len(DATA), complete=True)
-    assert client.missing([DIGEST]) == []
-    assert b"".join(client.read_file(DIGEST)) == DATA
+        list(client.read_file(digest))
+    assert client.put_piece(digest, 1000, len(data), data[1000:]).complete
+    assert client.file_state(digest) == Stored(size=len(data), complete=True)
+    assert client.missing([digest]) == []
+    assert b"".join(client.read_file(digest)) == data
 
 
 def get(server: Server, path: str, secret: str, wanted: str) -> tuple[int, bytes, str]:
