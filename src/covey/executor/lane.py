@@ -94,6 +94,8 @@ class Lane:
         self._large: queue.SimpleQueue[tuple[ResultRow, Future[Any]] | None] = queue.SimpleQueue()
         self._slots = 0
         self._seconds = -1.0  # that a call took lately; not known yet
+        self._answered = 0  # calls
+        self._heard = 0.0  # when some were, or one went out that was alone
         self._looked = 0.0
         self.bag = 0
         self.broken: BaseException | None = None
@@ -259,6 +261,8 @@ class Lane:
                     size += len(one.call)
                     if one.file is not None:
                         size += one.file.size >> UPLOAD_SHIFT
+            if batch and not self._out:
+                self._heard = time.monotonic()
             for one in batch:
                 self._out[self._sent] = one.future
                 if one.file is not None:
@@ -279,10 +283,14 @@ class Lane:
         return most - len(self._out)
 
     def _ahead(self) -> int:
+        """How many may be out. Calls that took little say little about those to come: so there are
+        few more than have been answered, and none when nothing has come for a while."""
+        few = max(FEW, 2 * self._slots)
         if self._seconds < 0:
-            return max(FEW, 2 * self._slots)
-        busy = self._slots * AHEAD_SECONDS / max(self._seconds, SHORTEST_SECONDS)
-        return max(FEW, 2 * self._slots, min(int(busy), MOST_OUT))
+            return few
+        silent = time.monotonic() - self._heard if self._out else 0.0
+        busy = self._slots * AHEAD_SECONDS / max(self._seconds, silent, SHORTEST_SECONDS)
+        return max(few, min(int(busy), 2 * self._answered, MOST_OUT))
 
     def _look(self, client: Client) -> None:
         self._slots = max(1, client.server().slots)
@@ -317,6 +325,8 @@ class Lane:
     def _take(self, rows: list[ResultRow]) -> None:
         seconds = sum(row.wall_seconds for row in rows) / len(rows)
         self._seconds = seconds if self._seconds < 0 else (self._seconds + seconds) / 2
+        self._answered += len(rows)
+        self._heard = time.monotonic()
         with self._news:
             # One with a file is out until its value is here; one that is not out has a second
             # result, a success that came after a failure.
