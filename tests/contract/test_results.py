@@ -511,7 +511,7 @@ def test_of_calls_the_table_has_nothing_that_only_programs_read(kept: Kept) -> N
     kept.record.apply([ends(end(0, result='{"value":"MTE="}'), end(1, result='{"value":"MTI="}'))])
     view = kept.reader.bag(BAG)
     assert view is not None
-    assert (view.names, view.result_names) == ([], [])
+    assert (view.calls, view.names, view.result_names) == (True, [], [])
     rows = kept.reader.results(BAG, ResultQuery(by_row=True))
     assert [row.values for row in rows] == [[], []]
     assert [row.result for row in rows] == [{"value": "MTE="}, {"value": "MTI="}], "for programs"

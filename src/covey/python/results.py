@@ -143,7 +143,10 @@ class Results(Sequence[Result]):
 
 
 def with_names(bag: BagView, rows: Sequence[ResultRow]) -> BagView:
-    """Also with the names of values that were reported since the bag was looked at."""
+    """Also with the names of values that were reported since the bag was looked at. Those of calls
+    are pickled: nobody can read them in a table."""
+    if bag.calls:
+        return bag
     known = dict.fromkeys(bag.result_names)
     for row in rows:
         known.update(dict.fromkeys(row.result))
