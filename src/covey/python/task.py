@@ -1,7 +1,7 @@
 """The tasks of a bag. Nothing of a task is kept here: each question is asked when it is put."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
 
 from covey.cli import tasks as listing
 from covey.client.client import Client
@@ -108,7 +108,8 @@ class Task:
 
 
 class Tasks:
-    """All tasks of a bag: `bag.tasks[17]`, `len(bag.tasks)`, `bag.tasks.where("failed")`."""
+    """All tasks of a bag: `bag.tasks[17]`, `bag.tasks[:5]`, `len(bag.tasks)`,
+    `bag.tasks.where("failed")`."""
 
     def __init__(self, bag: "Bag") -> None:
         self._bag = bag
@@ -116,12 +117,22 @@ class Tasks:
     def __len__(self) -> int:
         return self._bag.view().total
 
-    def __getitem__(self, number: int) -> Task:
+    @overload
+    def __getitem__(self, number: SupportsIndex) -> Task: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[Task]: ...
+
+    def __getitem__(self, number: SupportsIndex | slice) -> Task | list[Task]:
         """Raises IndexError beyond the last one."""
-        total = len(self)
-        if not -total <= number < total:
-            raise IndexError(f"bag {self._bag.id} has tasks 0 to {total - 1:,}; not {number}")
-        return Task(self._bag, number % total)
+        numbers = range(len(self))
+        if isinstance(number, slice):
+            return [Task(self._bag, one) for one in numbers[number]]
+        try:
+            return Task(self._bag, numbers[number])
+        except IndexError:
+            last = len(numbers) - 1
+            raise IndexError(f"bag {self._bag.id} has tasks 0 to {last:,}; not {number}") from None
 
     def __iter__(self) -> Iterator[Task]:
         return (Task(self._bag, number) for number in range(len(self)))

@@ -135,6 +135,17 @@ def test_what_the_server_finds_wrong_is_a_mistake_in_the_question(
         bag_of(server).results()
 
 
+def test_tasks_are_named_by_numbers_and_slices(server: Server) -> None:
+    tasks = bag_of(server).tasks
+    assert tasks[-1].number == 9
+    assert [task.number for task in tasks[1:3]] == [1, 2]
+    assert [task.number for task in tasks[:-20:-4]] == [9, 5, 1]
+    with pytest.raises(IndexError, match="has tasks 0 to 9; not 10"):
+        tasks[10]
+    with pytest.raises(TypeError, match="indices must be integers or slices, not str"):
+        tasks["failed"]  # type: ignore[call-overload]
+
+
 def test_only_calls_have_values(server: Server) -> None:
     with pytest.raises(CoveyError, match=r"bag 3 runs programs, not functions.*task\.result\(\)"):
         bag_of(server).tasks[0].value()
