@@ -227,6 +227,10 @@ def test_sorting(kept: Kept, sort: str, order: list[int]) -> None:
         ({"where": ("alpha > loss",)}, "not with another column"),
         ({"where": ("seconds > long",)}, "seconds is a number, 'long' is none"),
         ({"where": ("seconds > '5'",)}, "seconds is a number, '5' is none"),
+        ({"where": ("state = running",)}, "'state = running': a result is done or failed"),
+        ({"where": ("state != done or failed",)}, "a result is done or failed"),
+        ({"where": ("state in done,lost",)}, "a result is done or failed"),
+        ({"where": ("alpha in [0, 1.5]",)}, "without brackets"),
         ({"where": ("output > 5",)}, "output is text, and never more or less than a number"),
     ],
 )

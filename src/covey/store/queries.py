@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from covey.core.errors import InvalidQuery
-from covey.store.columns import FAILED, TEXTS, Column, Kind, find, scalar
+from covey.store.columns import DONE, FAILED, TEXTS, Column, Kind, find, scalar
 from covey.wire import ResultQuery
 
 PAGE = 1000  # rows, where nobody says
@@ -112,12 +112,12 @@ def _comparison(text: str, table: list[Column]) -> Comparison:
     value = match["value"].strip()
     op = "in" if match["in"] else "=" if match["op"] == "==" else match["op"]
     _check_value(text, op, value, table)
-    if op == "in":
-        return Comparison(column, "=", tuple(_literal(part.strip()) for part in value.split(",")))
-    literal = _literal(value)
-    if op in _ORDERED and column.kind is Kind.OWN:
-        _check_kind(text, column, literal)
-    return Comparison(column, op, (literal,))
+    parts = value.split(",") if op == "in" else [value]
+    literals = tuple(_literal(part.strip()) for part in parts)
+    found = Comparison(column, "=" if op == "in" else op, literals)
+    if column.kind is Kind.OWN:
+        _check_own(text, found)
+    return found
 
 
 def _no_comparison(text: str) -> InvalidQuery:
@@ -130,6 +130,8 @@ def _no_comparison(text: str) -> InvalidQuery:
 def _check_value(text: str, op: str, value: str, table: list[Column]) -> None:
     """Raises InvalidQuery for what can only be a mistake. Text may be anything, but nobody looks
     for what is more than 'm, n' without quotes."""
+    if op == "in" and value[:1] + value[-1:] in ("[]", "()", "{}"):
+        raise InvalidQuery(f"'{text}': write it without brackets, like 'state in done,failed'")
     if op != "in" and _is_quoted(value):
         wrong = re.search(rf"{value[0]}\s*{_JOINT}", value[1:-1])
     elif (op in _ORDERED and not value) or (op != "~" and _OPERATOR_FIRST.match(value)):
@@ -145,22 +147,29 @@ def _check_value(text: str, op: str, value: str, table: list[Column]) -> None:
     if wrong:
         raise InvalidQuery(
             f"'{text}': '{value}' is not one value. Several tests are a list, "
-            "where=['y > 1', 'x < 4'], or several --where, and all must hold; text that reads like "
-            "a test goes in quotes, as in 'cause = \"a < b\"'"
+            "where=['y > 1', 'x < 4'], or several --where, and all must hold; one of several "
+            "values is 'y in 1,2'; text that reads like a test goes in quotes: 'cause = \"a < b\"'"
         )
     if op in _ORDERED and any(value == column.name for column in table):
         raise InvalidQuery(f"'{text}': a column is compared with a value, not with another column")
 
 
-def _check_kind(text: str, column: Column, literal: Literal) -> None:
+def _check_own(text: str, comparison: Comparison) -> None:
     """Of our own columns it is known what is in them. Raises InvalidQuery."""
-    if column.key in TEXTS and literal.number is not None:
-        raise InvalidQuery(
-            f"'{text}': {column.name} is text, and never more or less than a number; "
-            f"in quotes {literal.text} is text, too"
-        )
-    if column.key not in TEXTS and literal.number is None:
-        raise InvalidQuery(f"'{text}': {column.name} is a number, '{literal.text}' is none")
+    column, literals = comparison.column, comparison.literals
+    if comparison.op in _ORDERED:
+        is_text, is_number = column.key in TEXTS, literals[0].number is not None
+        if is_text and is_number:
+            raise InvalidQuery(
+                f"'{text}': {column.name} is text, and never more or less than a number; "
+                f"in quotes {literals[0].text} is text, too"
+            )
+        if not is_text and not is_number:
+            raise InvalidQuery(f"'{text}': {column.name} is a number, '{literals[0].text}' is none")
+    elif column.key == "state" and comparison.op != "~":
+        for literal in literals:
+            if literal.text not in (DONE, FAILED):
+                raise InvalidQuery(f"'{text}': a result is {DONE} or {FAILED}")
 
 
 def _literal(text: str) -> Literal:
