@@ -160,6 +160,8 @@ def test_what_is_no_report_is_dropped(kept: Kept, text: str) -> None:
         ("cause > 'a, b'", [3]),
         ("output ~ a = b", []),
         ("host in 'n0', 'n9'", [0, 2, 3, 4]),
+        ("cause in 'exit 7: boom, twice', SIGKILL", [3, 6]),
+        ("exit in 7,", [3, 6]),
         ("model = <none>", []),
     ],
 )

@@ -33,6 +33,7 @@ Number: TypeAlias = int | float
 _COMPARISON = re.compile(
     r"\s*(?P<name>.*?)\s*(?:(?P<op>==|=|!=|<=|>=|<|>|~)|\s(?P<in>in)\s)(?P<value>.*)", re.DOTALL
 )
+_PART = re.compile(r"""\s*("[^"]*"|'[^']*'|[^,]*?)\s*,""")
 _ORDERED = ("<", "<=", ">", ">=")
 _OPERATOR = r"(?:[=!<>]=|[=<>~])"
 _JOINT = r"(?:\s(?:and|or)\s|&&|\|\||[,;])"
@@ -112,8 +113,8 @@ def _comparison(text: str, table: list[Column]) -> Comparison:
     value = match["value"].strip()
     op = "in" if match["in"] else "=" if match["op"] == "==" else match["op"]
     _check_value(text, op, value, table)
-    parts = value.split(",") if op == "in" else [value]
-    literals = tuple(_literal(part.strip()) for part in parts)
+    parts = _PART.findall(f"{value},") if op == "in" else [value]
+    literals = tuple(_literal(part) for part in parts)
     found = Comparison(column, "=" if op == "in" else op, literals)
     if column.kind is Kind.OWN:
         _check_own(text, found)
