@@ -265,7 +265,7 @@ def test_questions_that_make_no_sense(kept: Kept, query: dict[str, Any], words: 
         "state != done || good",
         "model = m < n",
         "model = 'm' and host = 'n0'",
-        'model = "m" or "n"',
+        'model = "m" OR "n"',
         "output ~ last and alpha > 1",
         "state in done,failed and alpha > 1",
         "state in done, alpha > 1",

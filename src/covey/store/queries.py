@@ -33,7 +33,7 @@ Number: TypeAlias = int | float
 _COMPARISON = re.compile(
     r"\s*(?P<name>.*?)\s*(?:(?P<op>==|=|!=|<=|>=|<|>|~)|\s(?P<in>in)\s)(?P<value>.*)", re.DOTALL
 )
-_PART = re.compile(r"""\s*("[^"]*"|'[^']*'|[^,]*?)\s*,""")
+_PART = re.compile(r"""\s*("[^"]*"\s*|'[^']*'\s*|[^,]*),""")
 _ORDERED = ("<", "<=", ">", ">=")
 _OPERATOR = r"(?:[=!<>]=|[=<>~])"
 _JOINT = r"(?:\s(?:and|or)\s|&&|\|\||[,;])"
@@ -114,7 +114,7 @@ def _comparison(text: str, table: list[Column]) -> Comparison:
     op = "in" if match["in"] else "=" if match["op"] == "==" else match["op"]
     _check_value(text, op, value, table)
     parts = _PART.findall(f"{value},") if op == "in" else [value]
-    literals = tuple(_literal(part) for part in parts)
+    literals = tuple(_literal(part.strip()) for part in parts)
     found = Comparison(column, "=" if op == "in" else op, literals)
     if column.kind is Kind.OWN:
         _check_own(text, found)
@@ -134,7 +134,7 @@ def _check_value(text: str, op: str, value: str, table: list[Column]) -> None:
     if op == "in" and value[:1] + value[-1:] in ("[]", "()", "{}"):
         raise InvalidQuery(f"'{text}': write it without brackets, like 'state in done,failed'")
     if op != "in" and _is_quoted(value):
-        wrong = re.search(rf"{value[0]}\s*{_JOINT}", value[1:-1])
+        wrong = re.search(rf"{value[0]}\s*{_JOINT}", value[1:-1], re.IGNORECASE)
     elif (op in _ORDERED and not value) or (op != "~" and _OPERATOR_FIRST.match(value)):
         raise _no_comparison(text)
     elif op in _ORDERED:
