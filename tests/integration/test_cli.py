@@ -253,6 +253,12 @@ def test_results_are_one_table(fits: Place) -> None:
     assert "did you mean 'energy'" in (
         fits.covey("results", "--where", "enrgy > 1", status=2).stderr
     )
+    joined = ["results", "--where", "energy > 1 and seed < 3"]
+    told = [fits.covey(*joined, *more, status=2).stderr for more in ([], ["--format", "csv"])]
+    fits.covey("stop")
+    told.append(fits.covey(*joined, status=2).stderr)
+    assert len(set(told)) == 1, "also without a server"
+    assert "several --where" in told[0]
 
 
 def test_ready_made_files_and_ours_are_the_same(fits: Place) -> None:

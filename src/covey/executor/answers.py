@@ -1,7 +1,9 @@
 """From a row of the results to what its future says."""
 
 import binascii
+from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from covey.client.client import Client
@@ -38,6 +40,16 @@ def settle(future: "Future[Any]", row: ResultRow, bag: int, data: bytes | None =
     future.set_exception(error)
     if isinstance(error, WorkerRefused) and str(error).startswith(INITIALIZER_FAILED):
         raise Broken(error)
+
+
+def value(row: ResultRow, bag: int, client: Callable[[], Client]) -> Any:
+    """For whoever has no future: what it would return, or raise. Raises CoveyError if a value that
+    came by file is not there any more."""
+    data = fetched(client(), bag, row) if row.outcome == OK and row.files else None
+    future: Future[Any] = Future()
+    with suppress(Broken):
+        settle(future, row, bag, data)
+    return future.result()
 
 
 def _error(row: ResultRow, bag: int) -> BaseException:
