@@ -12,8 +12,9 @@ import pytest
 from covey.executor.packing import Packer, exception, value
 from covey.pilot import calling
 from covey.worker import frames, main
-from covey.worker.calls import EACH, MOST_EXCEPTION, MOST_KEPT, ONE, PROTOCOL, Doer
+from covey.worker.calls import EACH, MOST_EXCEPTION, ONE, PROTOCOL, Doer
 from covey.worker.frames import ERROR, VALUE
+from covey.worker.loading import MOST_KEPT
 
 
 def call(function: Any, *args: Any, kind: int = ONE, **kwargs: Any) -> bytes:
@@ -78,7 +79,7 @@ def test_a_large_function_is_not_kept() -> None:
     data = bytes(2 * MOST_KEPT)
     one, large, small = doer(), call(lambda: len(data)), call(lambda: 0)
     assert [value(one.do(each)[1]) for each in (large, small, large)] == [len(data), 0, len(data)]
-    assert len(one._functions) == 1
+    assert len(one._loader._functions) == 1
 
 
 def test_an_exception_comes_with_words_and_traceback() -> None:
