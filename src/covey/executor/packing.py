@@ -19,6 +19,7 @@ import cloudpickle
 from covey.core import calls
 from covey.core.errors import CoveyError
 from covey.core.model import Blob
+from covey.executor import culprit
 from covey.executor.failures import CallTooLarge, RemoteTraceback
 from covey.executor.watching import Watched, unchanged, watch
 from covey.pilot.calling import MOST_CALL, MOST_FILE
@@ -54,15 +55,26 @@ class Packer:
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | Large:
         """As it travels. Raises CallTooLarge, and what pickling raises."""
-        if not kwargs and all(type(one) in SIMPLE for one in args):
-            given = pickle.dumps((args, kwargs), PROTOCOL)
-        else:
-            given = pickler.dumps((args, kwargs), PROTOCOL)
-        return _call(ONE, self.function(function), given)
+        try:
+            if not kwargs and all(type(one) in SIMPLE for one in args):
+                given = pickle.dumps((args, kwargs), PROTOCOL)
+            else:
+                given = pickler.dumps((args, kwargs), PROTOCOL)
+            packed = self.function(function)
+        except Exception as error:
+            culprit.tell(error, function, culprit.arguments(args, kwargs))
+            raise
+        return _call(ONE, packed, given)
 
     def calls(self, function: Any, chunk: list[tuple[Any, ...]]) -> str | Large:
         """One call of the function for each of these."""
-        return _call(EACH, self.function(function), pickler.dumps(chunk, PROTOCOL))
+        try:
+            packed, given = self.function(function), pickler.dumps(chunk, PROTOCOL)
+        except Exception as error:
+            each = (one for args in chunk for one in culprit.arguments(args, {}))
+            culprit.tell(error, function, each)
+            raise
+        return _call(EACH, packed, given)
 
     def function(self, function: Any) -> bytes:
         key, kept = id(function), self._kept

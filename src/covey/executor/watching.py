@@ -83,7 +83,7 @@ def watch(function: Any) -> Watched | None:
             continue
         seen.add(id(one))
         if isinstance(one, types.FunctionType):
-            names = tuple(_names(one.__code__))
+            names = tuple(names_in(one.__code__))
             parts = tuple(map(one.__globals__.get, names, _MISSINGS))
             own = one.__code__, one.__defaults__, one.__kwdefaults__, one.__dict__ or None
             meant = _without(function, parts)
@@ -162,12 +162,12 @@ def _look(one: Any) -> Look | None:
     return _LOOKS.get(kind)
 
 
-def _names(code: types.CodeType) -> list[str]:
+def names_in(code: types.CodeType) -> list[str]:
     """Of globals (and attributes, which does no harm), those of functions inside it too."""
     found = list(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found += _names(constant)
+            found += names_in(constant)
     return found
 
 

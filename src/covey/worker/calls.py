@@ -61,7 +61,7 @@ class Doer:
         except SystemExit as error:
             return _error("the function called sys.exit({!r})".format(error.code), error, None)
         except BaseException as error:
-            return _error(said(error), error, self._packed(error))
+            return self._raised(error)
         try:
             return VALUE, self._pickled(value)
         except BaseException as error:
@@ -71,13 +71,14 @@ class Doer:
     def _pickled(self, value: Any) -> bytes:
         return pickle.dumps(value, PROTOCOL) if type(value) in SIMPLE else self._dumps(value)
 
-    def _packed(self, error: BaseException) -> "bytes | None":
-        """None: it cannot travel."""
+    def _raised(self, error: BaseException) -> Answer:
+        words = said(error)
         try:
             packed = self._dumps(error)
-        except BaseException:
-            return None
-        return packed if len(packed) <= MOST_EXCEPTION else None
+        except BaseException as why:
+            words += " (the exception itself cannot be pickled: {})".format(said(why))
+            return _error(words, error, None)
+        return _error(words, error, packed if len(packed) <= MOST_EXCEPTION else None)
 
 
 def _read(path: str) -> Any:

@@ -22,7 +22,7 @@ def by_name(one: Any) -> bool:
     if module is None or not module_by_name(module):
         return False
     found: Any = module
-    for part in one.__qualname__.split("."):
+    for part in getattr(one, "__qualname__", "").split("."):
         found = getattr(found, part, None)
     return found is one
 

@@ -102,6 +102,26 @@ def test_an_exception_that_is_too_large_is_words_only(size: int) -> None:
     assert len(text) < 20_000
 
 
+def test_it_is_said_why_an_exception_does_not_come_as_itself() -> None:
+    class Holding(Exception):
+        def __init__(self) -> None:
+            super().__init__(threading.Lock())
+
+    class Demanding(Exception):
+        def __init__(self, one: int, two: int) -> None:
+            super().__init__("words")
+
+    def raises(kind: Any, *args: Any) -> None:
+        raise kind(*args)
+
+    words, raised, _ = failed(raises, Holding)
+    assert raised is None
+    assert "(the exception itself cannot be pickled: TypeError: cannot pickle '_thread" in words
+    words, raised, _ = failed(raises, Demanding, 1, 2)
+    assert raised is None
+    assert "words (the exception itself cannot be unpickled here: TypeError: " in words
+
+
 def test_an_exception_without_words_of_its_own_is_named() -> None:
     class Mute(Exception):
         def __str__(self) -> str:
