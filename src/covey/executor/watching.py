@@ -7,7 +7,7 @@ a function that reaches any other (an object, an array) may change where we cann
 
 import itertools
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -97,7 +97,7 @@ def watch(function: Any) -> Watched | None:
             cells.append((one, _without(function, parts)[0]))
         else:
             look = _look(one)
-            if look is None:
+            if look is None or (isinstance(one, Sized) and len(one) > MOST_PARTS):
                 return None
             parts = look(one)
             things.append(_Thing(one, look, _without(function, parts)))
@@ -136,8 +136,8 @@ def unchanged(function: Any, watched: Watched) -> bool:
         if found is not content and not (found is function and content is _ITSELF):
             return False
     for thing, look, meant in watched.things:
-        parts = _without(function, look(thing))
-        if len(parts) != len(meant) or not all(map(is_, parts, meant)):
+        parts = look(thing)
+        if len(parts) != len(meant) or not all(map(is_, _without(function, parts), meant)):
             return False
     return True
 

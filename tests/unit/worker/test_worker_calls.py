@@ -1,6 +1,7 @@
 """The worker's half of a call, without a process."""
 
 import binascii
+import functools
 import pickle
 import threading
 from pathlib import Path
@@ -183,6 +184,30 @@ def test_what_an_initializer_changes_is_there_for_functions_of_its_module() -> N
     elsewhere: dict[str, Any] = {"__name__": "elsewhere", "model": "its own"}
     exec("def look():\n    return model\n", elsewhere)  # noqa: S102
     assert value(one.do(call(elsewhere["look"]))[1]) == "its own"
+
+
+def test_what_an_initializer_changes_in_place_is_kept_and_nothing_else() -> None:
+    names: dict[str, Any] = {"__name__": "notebook", "threading": threading}
+    text = (
+        "models, cache, read = [], {}, [1]\n"
+        "def helper(): return len(read)\n"
+        "def load():\n models.append(helper())\n cache['lock'] = threading.Lock()\n"
+        "def look(): return models, len(cache), read, helper()\n"
+    )
+    exec(text, names)  # noqa: S102 # as a notebook does
+    one = doer()
+    one.prepare(cloudpickle.dumps((names["load"], ())))
+    assert value(one.do(call(names["look"]))[1]) == ([1], 1, [1], 1)
+    for changed in ("models", "read"):
+        names[changed].append(2)
+    assert value(one.do(call(names["look"]))[1]) == ([1], 1, [1, 2], 2)
+
+
+def test_objects_are_not_kept_with_their_methods() -> None:
+    one = doer()
+    for function in ([1].append, functools.partial([0].append, 1), functools.partial(pow, 2)):
+        one.do(call(function, 2))
+    assert len(one._loader._functions) == 1
 
 
 def test_another_python_is_refused_in_words() -> None:
