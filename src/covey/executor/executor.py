@@ -11,12 +11,11 @@ from concurrent import futures
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
-import cloudpickle
-
 from covey.core.model import BagSpec, Need, PolicySpec
 from covey.executor import program
 from covey.executor.lane import Connecting, Lane
 from covey.executor.packing import Packer
+from covey.worker import pickler
 from covey.worker.calls import PROTOCOL
 
 T = TypeVar("T")
@@ -223,7 +222,7 @@ class _Shared:
         self._python = python
         self._initializer = b""
         if initializer is not None:
-            self._initializer = cloudpickle.dumps((initializer, initargs), PROTOCOL)
+            self._initializer = pickler.dumps((initializer, initargs), PROTOCOL)
         self._path = [os.path.abspath(one) for one in sys.path]
 
     def connection(self) -> Connecting:

@@ -1,13 +1,15 @@
 """From a function and its arguments to the bytes of a call, and from an answer to a value.
 
-A function is pickled once, as long as nothing it looks at has changed: what travels by value holds
-the globals and the closure of that moment. So we keep, with the bytes, what these names meant; a
-function that looks at something that can change in itself (a list, say) is pickled every time.
+A function is pickled once, as long as nothing it looks at has changed (`watching`): what travels by
+value holds the globals and the closure of that moment.
 """
 
 import binascii
+import functools
 import hashlib
+import io
 import pickle
+import threading
 import types
 import weakref
 from typing import Any, NamedTuple
@@ -17,12 +19,15 @@ import cloudpickle
 from covey.core import calls
 from covey.core.errors import CoveyError
 from covey.core.model import Blob
+from covey.executor import culprit
 from covey.executor.failures import CallTooLarge, RemoteTraceback
+from covey.executor.watching import Watched, unchanged, watch
 from covey.pilot.calling import MOST_CALL, MOST_FILE
-from covey.worker.calls import EACH, ONE, PROTOCOL, SIMPLE
+from covey.worker import pickler
+from covey.worker.calls import EACH, ONE, PROTOCOL, said
+from covey.worker.loading import IN_BYTES, SETS_CLASS, SIMPLE
 
-CONSTANT = SIMPLE | {types.ModuleType, types.BuiltinFunctionType, range, type}
-MOST_DEPTH = 10
+MOST_KEPT = 1000  # functions; some hold themselves
 MOST_INLINE = 1 << 18  # bytes of a call that is not worth a file
 AROUND = 1 << 10  # more than a call has besides its function and arguments
 assert MOST_INLINE + AROUND <= MOST_CALL
@@ -36,19 +41,10 @@ class Large(NamedTuple):
     data: bytes
 
 
-class Watched(NamedTuple):
-    """What a name meant to a function: the one that was pickled (None: it must not be held), or
-    one that it uses."""
-
-    owner: Any
-    name: str | int | None  # of a global, or the number of a cell; None: its defaults
-    meant: object
-
-
 class _Kept(NamedTuple):
     function: "weakref.ref[Any]"
     packed: bytes
-    watched: tuple[Watched, ...]
+    watched: Watched | None  # None: it travels as a name
 
 
 class Packer:
@@ -59,31 +55,44 @@ class Packer:
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | Large:
         """As it travels. Raises CallTooLarge, and what pickling raises."""
-        if not kwargs and all(type(one) in SIMPLE for one in args):
-            given = pickle.dumps((args, kwargs), PROTOCOL)
-        else:
-            given = cloudpickle.dumps((args, kwargs), PROTOCOL)
-        return _call(ONE, self.function(function), given)
+        try:
+            if not kwargs and all(type(one) in SIMPLE for one in args):
+                given = pickle.dumps((args, kwargs), PROTOCOL)
+            else:
+                given = pickler.dumps((args, kwargs), PROTOCOL)
+            packed = self.function(function)
+        except Exception as error:
+            culprit.tell(error, function, culprit.arguments(args, kwargs))
+            raise
+        return _call(ONE, packed, given)
 
     def calls(self, function: Any, chunk: list[tuple[Any, ...]]) -> str | Large:
         """One call of the function for each of these."""
-        return _call(EACH, self.function(function), cloudpickle.dumps(chunk, PROTOCOL))
+        try:
+            packed, given = self.function(function), pickler.dumps(chunk, PROTOCOL)
+        except Exception as error:
+            each = (one for args in chunk for one in culprit.arguments(args, {}))
+            culprit.tell(error, function, each)
+            raise
+        return _call(EACH, packed, given)
 
     def function(self, function: Any) -> bytes:
-        key = id(function)
-        kept = self._kept.get(key)
-        if kept is not None and kept.function() is function:
-            if all(_look(function, one) is one.meant for one in kept.watched):
-                return kept.packed
-            del self._kept[key]
-        packed: bytes = cloudpickle.dumps(function, PROTOCOL)
+        key, kept = id(function), self._kept
+        found = kept.get(key)
+        if found is not None and found.function() is function:
+            if found.watched is None or unchanged(function, found.watched):
+                return found.packed
+            kept.pop(key, None)
         if not isinstance(function, types.FunctionType):
-            return packed
-        watched = watch(function) if b"cloudpickle" in packed else ()
-        if watched is not None:
-            known, kept_ones = weakref.ref(function), self._kept
-            kept_ones[key] = _Kept(known, packed, watched)
-            weakref.finalize(function, kept_ones.pop, key, None).atexit = False
+            return pickler.dumps(function, PROTOCOL)
+        by_name = pickler.by_name(function)
+        watched = None if by_name else watch(function)
+        packed = pickler.dumps(function, PROTOCOL)
+        if by_name or watched is not None:
+            if len(kept) >= MOST_KEPT:
+                kept.clear()
+            gone = weakref.ref(function, lambda _: kept.pop(key, None))
+            kept[key] = _Kept(gone, packed, watched)
         return packed
 
 
@@ -103,74 +112,54 @@ def _call(kind: int, function: bytes, given: bytes) -> str | Large:
     return binascii.b2a_base64(data, newline=False).decode("ascii")
 
 
-_MISSING, _ITSELF = object(), object()
-
-
-def _look(function: Any, one: Watched) -> object:
-    owner = function if one.owner is None else one.owner
-    found: object
-    if one.name is None:
-        found = owner.__defaults__
-    elif isinstance(one.name, str):
-        found = owner.__globals__.get(one.name, _MISSING)
-    else:
-        try:
-            found = (owner.__closure__ or ())[one.name].cell_contents
-        except (IndexError, ValueError):  # an empty one
-            found = _MISSING
-    return _ITSELF if found is function else found
-
-
-def watch(
-    function: types.FunctionType, owner: types.FunctionType | None = None, depth: int = 0
-) -> tuple[Watched, ...] | None:
-    """All that it looks at, or a function that it uses does (`owner`); None if some of that may
-    change in itself."""
-    one = function if owner is None else owner
-    if depth > MOST_DEPTH or one.__kwdefaults__ or one.__dict__:
-        return None
-    names: list[str | int | None] = [None, *_names(one.__code__)]
-    names += range(len(one.__closure__ or ()))
-    found = []
-    for name in names:
-        asked = Watched(owner, name, None)
-        found.append(asked._replace(meant=_look(function, asked)))
-    for each in list(found):
-        inner = _inside(each.meant, function, depth)
-        if inner is None:
-            return None
-        found += inner
-    return tuple(found)
-
-
-def _inside(value: object, function: types.FunctionType, depth: int) -> tuple[Watched, ...] | None:
-    if value is _MISSING or value is _ITSELF or type(value) in CONSTANT:
-        return ()
-    if isinstance(value, types.FunctionType):
-        return watch(function, value, depth + 1)
-    if isinstance(value, tuple) and depth < MOST_DEPTH:
-        parts = [_inside(one, function, depth + 1) for one in value]
-        return None if None in parts else tuple(one for part in parts for one in part or ())
-    return None
-
-
-def _names(code: types.CodeType) -> list[str]:
-    """Of globals (and attributes, which does no harm), those of functions inside it too."""
-    found = list(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            found += _names(constant)
-    return found
-
-
 class Unreadable(CoveyError):
     """What came cannot be unpickled here."""
+
+
+class _Unpickler(pickle.Unpickler):
+    """What comes of a class that travels by value brings it along, as it was on the host. One that
+    is known here stays as it is here."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(io.BytesIO(data))
+        self._known: list[type] = []
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name)
+        if module.startswith("cloudpickle"):
+            if name in ("_make_skeleton_class", "_make_skeleton_enum"):
+                return functools.partial(self._make, found)
+            if name == SETS_CLASS:
+                return functools.partial(self._set, found)
+        return found
+
+    def _make(self, make: Any, *args: Any) -> Any:
+        known = args[-2] in _CLASSES
+        made = make(*args)
+        if known:
+            self._known.append(made)
+        return made
+
+    def _set(self, setstate: Any, made: Any, state: Any) -> Any:
+        return made if any(made is one for one in self._known) else setstate(made, state)
+
+
+# By the ids that cloudpickle gives them. If another version has none of these, classes are changed.
+_CLASSES: Any = getattr(cloudpickle.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_ID", {})
+_classes_come = threading.RLock()  # one is known when it is begun: nobody else may see it then
+
+
+def _loaded(data: bytes) -> Any:
+    if IN_BYTES not in data:
+        return pickle.loads(data)  # noqa: S301 # from our own bag
+    with _classes_come:
+        return _Unpickler(data).load()
 
 
 def value(data: bytes) -> Any:
     """Raises Unreadable."""
     try:
-        return pickle.loads(data)  # noqa: S301 # from our own bag
+        return _loaded(data)
     except Exception as error:
         raise Unreadable(
             f"the value cannot be unpickled here: {type(error).__name__}: {error}"
@@ -186,8 +175,8 @@ def exception(data: bytes) -> tuple[str, BaseException | None, RemoteTraceback]:
     raised: BaseException | None = None
     if packed is not None:
         try:
-            found = pickle.loads(packed)  # noqa: S301
+            found = _loaded(packed)
             raised = found if isinstance(found, BaseException) else None
-        except Exception:
-            raised = None  # its class cannot be made from what it was made of, or is not here
+        except Exception as error:  # its class cannot be made of its arguments, or is not here
+            words += f" (the exception itself cannot be unpickled here: {said(error)})"
     return words, raised, RemoteTraceback(text)

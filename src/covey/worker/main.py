@@ -72,8 +72,8 @@ def _prepared() -> "Doer | str":
     if words:
         return words
     _extend_path(os.environ.pop(PATH, "").split(os.pathsep))
-    # It is in our own file, and may need a newer Python than we do.
-    doer = Doer(importlib.import_module("cloudpickle").dumps)
+    # It may need a newer Python than we do.
+    doer = Doer(importlib.import_module(".pickler", __package__).dumps)
     try:
         with zipfile.ZipFile(sys.argv[0]) as program:
             packed = program.read(INITIALIZER)

@@ -5,27 +5,26 @@ import gc
 import hashlib
 from typing import Any
 
-import cloudpickle
 import pytest
 
 from covey.core.model import Blob
 from covey.executor.failures import CallTooLarge
 from covey.executor.packing import MOST_INLINE, Large, Packer, Unreadable, value
 from covey.pilot.calling import MOST_CALL, MOST_FILE
+from covey.worker import pickler
 
 
 @pytest.fixture
 def pickled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Everything that is pickled, in order."""
     found: list[Any] = []
-    real = cloudpickle.dumps
+    real = pickler.dumps
 
     def dumps(what: Any, *rest: Any) -> bytes:
         found.append(what)
-        made: bytes = real(what, *rest)
-        return made
+        return real(what, *rest)
 
-    monkeypatch.setattr(cloudpickle, "dumps", dumps)
+    monkeypatch.setattr(pickler, "dumps", dumps)
     return found
 
 

@@ -1,6 +1,7 @@
 """The worker's half of a call, without a process."""
 
 import binascii
+import functools
 import pickle
 import threading
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 from covey.executor.packing import Packer, exception, value
 from covey.pilot import calling
 from covey.worker import frames, main
-from covey.worker.calls import EACH, MOST_EXCEPTION, MOST_KEPT, ONE, PROTOCOL, Doer
+from covey.worker.calls import EACH, MOST_EXCEPTION, ONE, PROTOCOL, Doer
 from covey.worker.frames import ERROR, VALUE
+from covey.worker.loading import MOST_KEPT
 
 
 def call(function: Any, *args: Any, kind: int = ONE, **kwargs: Any) -> bytes:
@@ -78,7 +80,7 @@ def test_a_large_function_is_not_kept() -> None:
     data = bytes(2 * MOST_KEPT)
     one, large, small = doer(), call(lambda: len(data)), call(lambda: 0)
     assert [value(one.do(each)[1]) for each in (large, small, large)] == [len(data), 0, len(data)]
-    assert len(one._functions) == 1
+    assert len(one._loader._functions) == 1
 
 
 def test_an_exception_comes_with_words_and_traceback() -> None:
@@ -99,6 +101,26 @@ def test_an_exception_that_is_too_large_is_words_only(size: int) -> None:
     assert words.startswith("ValueError: xxx")
     assert len(words) < 1000
     assert len(text) < 20_000
+
+
+def test_it_is_said_why_an_exception_does_not_come_as_itself() -> None:
+    class Holding(Exception):
+        def __init__(self) -> None:
+            super().__init__(threading.Lock())
+
+    class Demanding(Exception):
+        def __init__(self, one: int, two: int) -> None:
+            super().__init__("words")
+
+    def raises(kind: Any, *args: Any) -> None:
+        raise kind(*args)
+
+    words, raised, _ = failed(raises, Holding)
+    assert raised is None
+    assert "(the exception itself cannot be pickled: TypeError: cannot pickle '_thread" in words
+    words, raised, _ = failed(raises, Demanding, 1, 2)
+    assert raised is None
+    assert "words (the exception itself cannot be unpickled here: TypeError: " in words
 
 
 def test_an_exception_without_words_of_its_own_is_named() -> None:
@@ -162,6 +184,30 @@ def test_what_an_initializer_changes_is_there_for_functions_of_its_module() -> N
     elsewhere: dict[str, Any] = {"__name__": "elsewhere", "model": "its own"}
     exec("def look():\n    return model\n", elsewhere)  # noqa: S102
     assert value(one.do(call(elsewhere["look"]))[1]) == "its own"
+
+
+def test_what_an_initializer_changes_in_place_is_kept_and_nothing_else() -> None:
+    names: dict[str, Any] = {"__name__": "notebook", "threading": threading}
+    text = (
+        "models, cache, read = [], {}, [1]\n"
+        "def helper(): return len(read)\n"
+        "def load():\n models.append(helper())\n cache['lock'] = threading.Lock()\n"
+        "def look(): return models, len(cache), read, helper()\n"
+    )
+    exec(text, names)  # noqa: S102 # as a notebook does
+    one = doer()
+    one.prepare(cloudpickle.dumps((names["load"], ())))
+    assert value(one.do(call(names["look"]))[1]) == ([1], 1, [1], 1)
+    for changed in ("models", "read"):
+        names[changed].append(2)
+    assert value(one.do(call(names["look"]))[1]) == ([1], 1, [1, 2], 2)
+
+
+def test_objects_are_not_kept_with_their_methods() -> None:
+    one = doer()
+    for function in ([1].append, functools.partial([0].append, 1), functools.partial(pow, 2)):
+        one.do(call(function, 2))
+    assert len(one._loader._functions) == 1
 
 
 def test_another_python_is_refused_in_words() -> None:
