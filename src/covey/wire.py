@@ -140,8 +140,9 @@ class FailureGroup(Struct, kw_only=True):
 
 class WasteView(Struct, kw_only=True):
     """What a bag cost that is in none of its results: attempts that were stopped because another
-    one had ended well, those that ended well too late, and those that were lost with their host.
-    Seconds are a process's, but of lost ones: from sending until they were given up."""
+    one had ended well, those that ended well too late, and those that were lost with their host
+    or not begun there. Seconds are a process's, but of lost ones: from sending until they were
+    given up."""
 
     cancelled: int = 0
     cancelled_seconds: float = 0.0

@@ -30,7 +30,7 @@ from covey.core.looking import (
 from covey.core.model import BagId, BagStatus, Need, PilotStatus, SiteStatus
 from covey.core.rivals import before, behind
 from covey.core.sites import LOCAL, MANUAL
-from covey.core.state import Attempt, Bag, Site, State
+from covey.core.state import Attempt, Bag, Site, State, Trouble
 from covey.core.verdicts import (
     ABLE,
     BANNED,
@@ -51,6 +51,7 @@ from covey.core.verdicts import (
 
 MOST_TASKS = 200  # running ones that the policy is asked about
 FEW = 5  # hosts or bags that are named
+TROUBLE_SECONDS = 300.0  # in which an attempt that cannot be made ends, or is
 
 
 # -- the short answer --------------------------------------------------------------------------
@@ -58,7 +59,12 @@ FEW = 5  # hosts or bags that are named
 
 def hindrance(state: State, bag: Bag) -> str:
     """Why a bag that could go on does not, if no pilot that is here can run it."""
-    if bag.status is not BagStatus.RUNNING or bag.live:
+    if bag.status is not BagStatus.RUNNING:
+        return ""
+    trouble = _trouble(state, bag)
+    if trouble is not None:
+        return trouble.words
+    if bag.live:
         return ""
     waiting = [bag.needs[kind] for kind in waiting_kinds(bag)]
     obvious = _nobody(state, bag, waiting)
@@ -69,6 +75,18 @@ def hindrance(state: State, bag: Bag) -> str:
     if any(may_have(state, pilot, bag) is not False for pilot in can_see(state, bag)):
         return ""
     return f"no host that is here meets its requirements; see: covey explain {bag.id}"
+
+
+def _trouble(state: State, bag: Bag) -> Trouble | None:
+    """If its attempts could not be made lately wherever they are out, and none ended well since."""
+    found = bag.trouble
+    if found is None or found.ends != bag.ends or state.ticked - found.at > TROUBLE_SECONDS:
+        return None
+    for attempts in islice(bag.live.values(), MOST_TASKS):
+        tally = bag.tallies.get(state.pilots[attempts[0].pilot].record.host)
+        if tally is None or not tally.failures:
+            return None  # there it may be well
+    return found
 
 
 def _nobody(state: State, bag: Bag, waiting: Sequence[Need]) -> Reason | None:
@@ -160,7 +178,7 @@ def _summary(bag: Bag, answer: BagAnswer) -> str:
         return f"it is {bag.status.value}"
     out = f"{_tasks(answer.running)} {'is' if answer.running == 1 else 'are'} out with pilots"
     if not answer.waiting:
-        if not answer.running and answer.reasons:
+        if answer.reasons and (not answer.running or answer.reasons[0].kind == "host"):
             return answer.reasons[0].text
         return f"nothing waits: {out}"
     first = answer.reasons[0].text if answer.reasons else "the next hosts that ask get them"
@@ -178,6 +196,11 @@ def _stops(state: State, bag: Bag) -> Iterator[Reason]:
         yield Reason(kind="draining", text="the server is about to end, and sends nothing more")
     if bag.not_before > state.durable:
         yield Reason(kind="writing", text="the record of it is still being written")
+    trouble = _trouble(state, bag) if bag.status is BagStatus.RUNNING else None
+    if trouble is not None:
+        most = state.settings.most_losses
+        words = f"{trouble.words}; a task is given up when that has happened {most} times"
+        yield Reason(kind="host", text=words, hosts=[trouble.host])
 
 
 def _besides(state: State, bag: Bag) -> Iterator[Reason]:

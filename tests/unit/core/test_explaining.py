@@ -9,7 +9,7 @@ from covey.core.events import CloseRequested, PauseRequested
 from covey.core.findings import BagAnswer, TaskAnswer
 from covey.core.model import BagId, Ban, Need
 from tests.unit.core.placing import Grounds, site
-from tests.unit.core.table import Table, spec
+from tests.unit.core.table import Hand, Table, end, spec
 from tests.unit.core.test_blame import a_worker, spoil
 from tests.unit.core.test_policies import draw, gets, policy
 
@@ -51,6 +51,42 @@ def test_a_bag_without_any_pilot_or_with_those_of_others() -> None:
     words = "no pilot is here; start one with: covey pilot-command"
     assert ask(table, bag).summary == f"4 tasks wait, none is out: {words}"
     assert hindered(table, bag) == words
+
+
+def test_a_bag_whose_attempts_cannot_be_made_says_why_until_one_is_done() -> None:
+    table = Table()
+    bag = table.submit(spec(4))
+    bad, good = table.enrol(1, host="bad"), table.enrol(1, host="good")
+
+    def fail(hand: Hand) -> None:
+        words = "an input cannot be had: refused"
+        hand.sync(0, [end(hand.ask(1), outcome="host")._replace(message=words)])
+
+    fail(bad)
+    assert hindered(table, bag) == "an input cannot be had: refused"
+    held = bad.ask(1)
+    assert hindered(table, bag) == "an input cannot be had: refused"
+    (reason,) = [one for one in ask(table, bag).reasons if one.kind == "host"]
+    assert reason.hosts == ["bad"]
+    assert ask(table, bag).summary.endswith(reason.text)
+    assert reason.text.endswith("; a task is given up when that has happened 20 times")
+    other = good.ask(1)
+    assert hindered(table, bag) == ""  # there it may be well
+    good.sync(0, [end(other, outcome="failed")])
+    assert hindered(table, bag) == "an input cannot be had: refused"
+    bad.sync(0, [end(held)])
+    assert hindered(table, bag) == ""
+
+
+def test_a_trouble_is_not_told_for_ever() -> None:
+    table = Table(lease_seconds=1e9)
+    bag = table.submit(spec(4))
+    hand = table.enrol(1)
+    hand.sync(0, [end(hand.ask(1), outcome="host")._replace(message="no room")])
+    hand.ask(1)
+    assert hindered(table, bag) == "no room"
+    table.later(explaining.TROUBLE_SECONDS + 1.0)
+    assert hindered(table, bag) == ""
 
 
 def test_a_bag_too_large_for_everybody() -> None:
