@@ -51,6 +51,7 @@ from covey.core.verdicts import (
 
 MOST_TASKS = 200  # running ones that the policy is asked about
 FEW = 5  # hosts or bags that are named
+BY_HAND = "hand"  # the site of pilots that people start, if they name none
 TROUBLE_SECONDS = 300.0  # in which an attempt that cannot be made ends, or is
 
 
@@ -91,11 +92,14 @@ def _trouble(state: State, bag: Bag) -> Trouble | None:
 
 def _nobody(state: State, bag: Bag, waiting: Sequence[Need]) -> Reason | None:
     """What can be said without asking any policy."""
+    unknown = _unknown_site(state, bag)
+    if unknown is not None:
+        return unknown
     placing = [site for site in state.sites.values() if site.record.spec.driver != MANUAL]
     if not state.pilots and placing:
         failing = {site.record.spec.name: why for site in placing if (why := _failing(site))}
         if len(failing) < len(placing):
-            return None  # one is on its way
+            return _never(placing, bag, waiting)
         name, problem = next(iter(failing.items()))
         where = "on this machine" if name == LOCAL else f"at site {name}"
         words = f"pilots do not get to work {where}: {problem}"
@@ -111,6 +115,37 @@ def _nobody(state: State, bag: Bag, waiting: Sequence[Need]) -> Reason | None:
         return None
     words = f"no pilot that is here has {', '.join(_wants(waiting[0]))} for a task"
     return Reason(kind="resources", text=words)
+
+
+def _unknown_site(state: State, bag: Bag) -> Reason | None:
+    """Its policy names sites, of which there is none."""
+    wanted = bag.policy.spec.only_sites
+    if not wanted or not bag.unsent():
+        return None
+    known = {name.lower() for name in (*state.sites, BY_HAND)}
+    known |= {pilot.record.site.lower() for pilot in state.pilots.values()}
+    if any(name.lower() in known for name in wanted):
+        return None
+    there = f"there are: {', '.join(state.sites)}" if state.sites else "there is none"
+    words = f"there is no site {' or '.join(wanted)} ({there})"
+    return Reason(kind="unknown site", text=words)
+
+
+def _never(placing: list[Site], bag: Bag, waiting: Sequence[Need]) -> Reason | None:
+    """Whether a pilot is on its way for it, while there is none."""
+    if not bag.unsent() or bag.rescue:
+        return None
+    told = []
+    for site in placing:
+        spec = site.record.spec
+        if spec.users and bag.spec.owner not in spec.users:
+            continue
+        why = _failing(site) or explaining_sites.never(site, bag, waiting or bag.needs)
+        if not why:
+            return None
+        told.append(f"{spec.name}: {why}")
+    named = f": {'; '.join(told[:FEW])}" if told else ", whose owner no site lets in"
+    return Reason(kind="no site", text=f"no site can get a pilot for it{named}")
 
 
 def _failing(site: Site) -> str:
@@ -249,12 +284,11 @@ def _ask_pilots(
     answer.near = nearest(view, verdicts, classes)
     if not pilots:
         answer.sites = explaining_sites.for_bag(state, now, bag)
-    if not pilots and answer.sites:
-        answer.reasons.append(_coming(answer.sites))
-    elif obvious is not None:
+    named = obvious is not None and obvious.kind == "unknown site"
+    if obvious is not None and (named or pilots or not answer.sites):
         answer.reasons.append(obvious)
     elif not pilots:
-        answer.reasons.append(_coming([]))
+        answer.reasons.append(_coming(answer.sites))
     if obvious is not None or not pilots:
         return
     if able:

@@ -53,6 +53,41 @@ def test_a_bag_without_any_pilot_or_with_those_of_others() -> None:
     assert hindered(table, bag) == words
 
 
+def test_a_bag_that_no_site_could_get_a_pilot_for() -> None:
+    table = Grounds(site("lake", slots=2, wall_seconds=600.0), site("sea", users=("bob",)))
+    wide = table.submit(spec(4, need=Need(cores=1000)))
+    lake = "lake: a task wants 1,000 slots; its pilots have 2"
+    assert hindered(table, wide) == f"no site can get a pilot for it: {lake}"
+    assert ask(table, wide).reasons[0].text == hindered(table, wide)
+    long = table.submit(spec(4, need=Need(limit_seconds=3600.0)))
+    assert "lake: tasks may take 3,600 s" in hindered(table, long)
+    away = table.submit(spec(4, policy=policy(avoid_sites=("lake",))))
+    assert "lake: its policy avoids it" in hindered(table, away)
+    picky = table.submit(spec(4, policy=policy(requirements='Site.Name == "river"')))
+    table.later(2.0)
+    assert "lake: its policy does not want it" in hindered(table, picky)
+    assert hindered(table, table.submit(spec(4))) == ""  # one is on its way
+    kept = Grounds(site("sea", users=("bob",)))
+    words = "no site can get a pilot for it, whose owner no site lets in"
+    assert hindered(kept, kept.submit(spec(4))) == words
+
+
+def test_a_bag_for_a_site_that_there_is_not() -> None:
+    table = Grounds(site("lake"), site("sea"))
+    bag = table.submit(spec(4, policy=policy(only_sites=("nosuch",))))
+    words = "there is no site nosuch (there are: lake, sea)"
+    assert hindered(table, bag) == words
+    assert ask(table, bag).summary == f"4 tasks wait, none is out: {words}"
+    hand = table.enrol(1, host="a", site="lake")
+    hand.sync(1)
+    assert hindered(table, bag) == words
+    assert kinds(ask(table, bag)) == ["unknown site"]
+    other = table.submit(spec(4, policy=policy(only_sites=("nosuch", "Lake"))))
+    assert "nosuch" not in hindered(table, other)
+    table.enrol(1, host="b", site="nosuch")  # somebody started one there by hand
+    assert hindered(table, bag) == ""
+
+
 def test_a_bag_whose_attempts_cannot_be_made_says_why_until_one_is_done() -> None:
     table = Table()
     bag = table.submit(spec(4))
