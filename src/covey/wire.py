@@ -36,15 +36,16 @@ class Straggler(Struct, kw_only=True):
 
 
 class ClassView(Struct, kw_only=True):
-    """The tasks of a bag with equal needs, and how long those that ended well took."""
+    """The tasks of a bag with equal needs, and how long those that ended well took. The server
+    counts them while the bag runs, from its own start on: null, where it does not know of all."""
 
     cores: int
     memory_mb: int
     disk_mb: int
     gpus: int
     limit_seconds: float
-    ended: int = 0
-    mean_seconds: float = 0.0
+    ended: int | None = None
+    mean_seconds: float | None = None
 
 
 class BagView(Struct, kw_only=True):
