@@ -36,15 +36,16 @@ class Straggler(Struct, kw_only=True):
 
 
 class ClassView(Struct, kw_only=True):
-    """The tasks of a bag with equal needs, and how long those that ended well took."""
+    """The tasks of a bag with equal needs, and how long those that ended well took. The server
+    counts them while the bag runs, from its own start on: null, where it does not know of all."""
 
     cores: int
     memory_mb: int
     disk_mb: int
     gpus: int
     limit_seconds: float
-    ended: int = 0
-    mean_seconds: float = 0.0
+    ended: int | None = None
+    mean_seconds: float | None = None
 
 
 class BagView(Struct, kw_only=True):
@@ -141,8 +142,9 @@ class FailureGroup(Struct, kw_only=True):
 
 class WasteView(Struct, kw_only=True):
     """What a bag cost that is in none of its results: attempts that were stopped because another
-    one had ended well, those that ended well too late, and those that were lost with their host.
-    Seconds are a process's, but of lost ones: from sending until they were given up."""
+    one had ended well, those that ended well too late, and those that were lost with their host
+    or not begun there. Seconds are a process's, but of lost ones: from sending until they were
+    given up."""
 
     cancelled: int = 0
     cancelled_seconds: float = 0.0

@@ -74,7 +74,7 @@ def test_a_bag_is_shown_with_all_that_its_owner_said(kept: Kept) -> None:
     first, second = view.classes
     assert (first.cores, first.memory_mb, first.disk_mb, first.gpus) == (1, 100, 7, 0)
     assert (first.limit_seconds, second.limit_seconds) == (2.5, 0.0)
-    assert (second.cores, second.gpus, second.ended) == (4, 1, 0)
+    assert (second.cores, second.gpus, second.ended, second.mean_seconds) == (4, 1, None, None)
     assert (view.open, view.reason, view.result_names) == (False, "", [])
     assert kept.reopen().bags[0].bag == made
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from covey.client.client import Client
 from covey.core.errors import NotFound, Refused
@@ -11,6 +12,7 @@ from covey.core.events import PolicyRequested
 from covey.core.model import BagSpec, PolicySpec, Role
 from covey.core.policies import PRESETS
 from covey.core.space import Axis, Range
+from covey.whoami import user
 from tests.integration.api_harness import API, Place, open_place
 from tests.unit.cli.builders import bag as view
 from tests.unit.cli.builders import row
@@ -89,6 +91,18 @@ def test_checking(place: Place, client: Client) -> None:
     assert (own.hosts, own.meeting, own.parts[0].hosts) == (1, 0, 0)
     assert client.check_policy(PolicySpec(rank="Job.i"), bag).faults == []
     place.refuses(400, "POST", f"{API}/policy/check", {"rank": 3})
+
+
+def test_without_a_bag_it_is_tried_on_the_pilots_of_whoever_serves(
+    place: Place, client: Client
+) -> None:
+    place.enrol(tags={"cpu_mhz": "2000"})
+    state = place.asking.state()
+    assert state is not None
+    (pilot,) = state.pilots.values()
+    pilot.record = replace(pilot.record, owner=user())
+    report = client.check_policy(PolicySpec(requirements="Host.ErorRate < 0.1"))
+    assert (report.hosts, [one.kind for one in report.faults]) == (1, ["unknown", "never"])
 
 
 def test_attributes_have_examples_of_what_the_caller_may_see(place: Place, client: Client) -> None:

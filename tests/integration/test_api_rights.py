@@ -13,8 +13,9 @@ from starlette.routing import Route
 from covey.client.client import Client
 from covey.core.errors import NotFound, Refused
 from covey.core.events import BagSubmitted, TokenIssued
-from covey.core.model import BagSpec, Role
+from covey.core.model import BagId, BagSpec, Role
 from covey.core.space import Axis, Range
+from covey.core.state import Trouble
 from covey.core.tokens import hand_job
 from covey.server.auth import Needs
 from covey.server.pilots import SHOWN
@@ -215,15 +216,18 @@ def test_what_is_shown_of_others(place: Place, people: People) -> None:
         "space": Axis("w_name", Range("0", "1", 3)),
     }
     bag = submitted(place, people.bob, name="its name", **words)
+    trouble = Trouble("an input cannot be had: https://w-url", "host", place.clock.now(), 0)
+    place.do(lambda: setattr(place.asking.live(BagId(bag)), "trouble", trouble))
     own = place.call("GET", f"{API}/bags/{bag}", None, people.bob)
     other = place.call("GET", f"{API}/bags/{bag}", None, people.viewer)
-    assert own.body.count(b"w-") == 5, own.body
+    assert own.body.count(b"w-") == 6, own.body
     assert b"w_name" in own.body
     assert b"w-" not in other.body
     assert b"w_name" not in other.body
     shown = ("id", "name", "owner", "status", "total", "done", "failed", "running", "classes")
     assert [other.content[name] for name in shown] == [own.content[name] for name in shown]
     assert other.content["name"] == "its name"
+    assert other.content["reason"] == "an input cannot be had"
     assert place.call("GET", f"{API}/bags/{bag}", None, people.admin).body == own.body
 
 

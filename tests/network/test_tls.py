@@ -98,6 +98,16 @@ def test_the_wrong_authority_is_refused(world: World, tmp_path: Path) -> None:
     client.close()
 
 
+def test_plain_http_to_a_port_that_speaks_tls_is_said_so_at_once(world: World) -> None:
+    serve(world, "--listen", "0.0.0.0", "--pilots", "0")
+    port = record_of(world).address.rpartition(":")[2]
+    began = time.monotonic()
+    done = covey(world, f"http://127.0.0.1:{port}", None, "bags")
+    assert done.returncode == 1
+    assert "speaks TLS: use https://" in done.stderr
+    assert time.monotonic() - began < 10, "there is nothing to wait for"
+
+
 def test_what_would_be_unsafe_is_refused(world: World) -> None:
     done = world.covey("serve", "--listen", "0.0.0.0", COVEY_SERVE_TLS="off")
     assert done.returncode == 2

@@ -168,8 +168,9 @@ def _class(one: ClassView) -> str:
     if one.limit_seconds:
         parts.append(f"at most {formats.duration(one.limit_seconds)}")
     told = ", ".join(parts)
-    if one.ended:
-        told += f"; {one.ended:,} took {formats.duration(one.mean_seconds)} on average"
+    if one.mean_seconds is not None:
+        many = f"{one.ended:,}" if one.ended is not None else "the latest"
+        told += f"; {many} took {formats.duration(one.mean_seconds)} on average"
     return told
 
 

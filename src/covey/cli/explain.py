@@ -184,7 +184,7 @@ def _waste(waste: "WasteView", whole: bool) -> Iterator[tuple[str, str]]:
     parts = [
         (waste.cancelled, waste.cancelled_seconds, "stopped when another was first"),
         (waste.discarded, waste.discarded_seconds, "ended well too late"),
-        (waste.lost, waste.lost_seconds, "lost with their host"),
+        (waste.lost, waste.lost_seconds, "lost with their host, or not begun there"),
     ]
     told = [
         f"{formats.count(count, 'attempt')} {words} ({formats.duration(seconds)})"

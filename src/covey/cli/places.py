@@ -17,7 +17,7 @@ from covey.config import Config
 from covey.core.errors import BadConfig, NotFound
 from covey.core.findings import PolicyView
 from covey.core.model import PolicySpec
-from covey.pilot.dial import context_for
+from covey.pilot.dial import context_for, split
 from covey.wire import (
     BagView,
     FailureGroup,
@@ -88,6 +88,10 @@ def client(config: Config, options: Sequence[str] = ()) -> Client:
 
 
 def remote_client(config: Config) -> Client:
+    try:
+        split(config.server)
+    except ValueError as error:
+        raise BadConfig(f"server address {config.server!r}: {error}") from error
     if not config.token_file:
         raise BadConfig(
             f"server {config.server} needs a token: name its file with --token-file or "

@@ -302,7 +302,7 @@ def _tell(report: "Report", as_json: bool) -> None:
         say(note)
     if not report.faults:
         there = f"; it fits {report.meeting:,} of {report.hosts:,} hosts" if report.hosts else ""
-        say(f"nothing wrong was found{there}")
+        say(f"nothing {'else' if report.notes else 'wrong'} was found{there}")
 
 
 def _told(report: "Report") -> list[str]:

@@ -8,6 +8,7 @@ What a proxy or a portal says in the server's place is no answer.
 """
 
 import http.client
+import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ import msgspec
 
 from covey import __version__
 from covey.core.errors import BadConfig, NotFound, Refused, ServerAway
-from covey.pilot.dial import Line, kind_of, read_body
+from covey.pilot.dial import Line, kind_of, port_of, read_body, split
 from covey.wire import ProblemDocument
 
 NOTICEABLE_SECONDS = 2.0
@@ -29,6 +30,8 @@ MOST_BYTES = 256 << 20
 OTHER_NAME = (62, 64)  # what OpenSSL calls a host name, or an address, that does not match
 OTHER_TIME = (9, 10)  # not yet valid, and expired
 NOT_OURS = "what came is not an answer of a covey server"
+PROBE_SECONDS = 2.0
+_WITHOUT_A_WORD = (ConnectionResetError, http.client.BadStatusLine)
 STREAM_SECONDS = 60.0  # for a part of a long answer, while the server sorts, say
 
 
@@ -172,6 +175,10 @@ class Connection:
                     continue  # the server had closed an idle connection: a new one tells
                 if isinstance(error, ssl.SSLCertVerificationError) and self.find is None:
                     raise ServerAway(_distrust(self.endpoint, error)) from error
+                if self.find is None and _speaks_tls(self.endpoint, error):
+                    address = self.endpoint.address
+                    words = f"the server at {address} speaks TLS: use https://"
+                    raise ServerAway(words) from error
                 reason, pause = _reason(error), delay
             else:
                 if reply.status < 400:
@@ -285,6 +292,22 @@ def _distrust(endpoint: Endpoint, error: ssl.SSLCertVerificationError) -> str:
         f"the server at {endpoint.address} cannot prove who it is to {trusted}: {said}. Name the "
         "right one with --ca or COVEY_CA (the server keeps its own in tls/ca.pem)."
     )
+
+
+def _speaks_tls(endpoint: Endpoint, error: Exception) -> bool:
+    """Whether that is why a plain connection was ended without a word. Nothing is told to whoever
+    answers, so it does not matter who that is."""
+    if not endpoint.address.startswith("http://") or not isinstance(error, _WITHOUT_A_WORD):
+        return False
+    url = split(endpoint.address)
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        where = (url.hostname or "", port_of(url))
+        with socket.create_connection(where, PROBE_SECONDS) as plain, context.wrap_socket(plain):
+            return True
+    except OSError:
+        return False
 
 
 def _reason(error: Exception) -> str:

@@ -12,7 +12,7 @@ from covey.pilot.messages import FAILED, HOST, LOST, MEMORY, OUTPUT, SETUP, TIME
 LONGEST = 120
 _RAISED = '{"error":'
 
-_PATH = re.compile(r"(?:[A-Za-z]:)?(?:/[^\s/:'\",;()\[\]]+)+/?")
+_PATH = re.compile(r"https?://\S+|(?:[A-Za-z]:)?(?:/[^\s/:'\",;()\[\]]+)+/?")
 _NUMBER = re.compile(
     r"\b0[xX][0-9a-fA-F]+\b|(?<![A-Za-z_])[+-]?\d+(?:[.:,]\d+)*(?:[eE][+-]?\d+)?(?![A-Za-z_])|\d+"
 )
@@ -71,7 +71,8 @@ def normalised(words: str) -> str:
 
 
 def _last_part(match: "re.Match[str]") -> str:
-    return match.group().rstrip("/").rpartition("/")[2]
+    before, _, last = match.group().rstrip("/").rpartition("/")
+    return f"…/{last}" if "://" in before else last
 
 
 def last_line(text: str) -> str:

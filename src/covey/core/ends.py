@@ -37,7 +37,7 @@ from covey.core.model import (
     TaskNumber,
     Verdict,
 )
-from covey.core.state import Attempt, Bag, Pilot, State
+from covey.core.state import Attempt, Bag, Pilot, State, Trouble
 from covey.core.transitions import step
 from covey.core.turn import Turn
 from covey.pilot.messages import (
@@ -53,6 +53,7 @@ from covey.pilot.messages import (
     End,
 )
 
+LONGEST_TROUBLE = 300
 _EXPECTED = (OK, CANCELLED)  # no failures
 _COUNTS = Verdict.COUNTS  # to look it up in its class takes a while
 
@@ -192,6 +193,9 @@ def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, attempt: Attempt | None
         return Verdict.WASTE
     kinds = [attempt.kind] if attempt is not None else list(range(len(bag.needs)))
     turn.state.news += 1
+    if end.outcome == HOST and end.message:
+        words, host = end.message[:LONGEST_TROUBLE], pilot.record.host
+        bag.trouble = Trouble(words, host, turn.now, bag.ends)
     final = _is_final(turn, bag, task, end.outcome)
     verdict = Verdict.WASTE
     if _is_awaited(bag, task):

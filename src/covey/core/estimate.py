@@ -1,7 +1,7 @@
 """When a bag will be over, and which of its tasks hold it up.
 
 What is left is counted per class, each task at the mean time that its class took so far, and
-shared among the slots that work on the bag now. Tasks of milliseconds take longer to hand out
+shared among the slots that work on the bag. Tasks of milliseconds take longer to hand out
 than to run, so for those the rate at which they end is believed instead. The range comes from how
 much times differ, and from how few have been seen; it ends with a last wave of long ones.
 """
@@ -9,7 +9,7 @@ much times differ, and from how few have been seen; it ends with a last wave of 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from covey.core.model import BagStatus, Need
+from covey.core.model import BagStatus, Need, PilotId
 from covey.core.state import Attempt, Bag, State, Times
 
 SHORT_SECONDS = 2.0  # the rate is believed for tasks that take less
@@ -55,7 +55,7 @@ def estimate(state: State, bag: Bag, now: float) -> Estimate | None:
     if not known or left <= 0 or bag.status is not BagStatus.RUNNING:
         return None
     mean, deviation, seen = _mixture(bag, known)
-    slots = _slots(state, bag)
+    slots = min(_slots(state, bag), left)
     likely = left * mean / slots
     elapsed = now - bag.first_end
     if mean < SHORT_SECONDS and bag.ends > FEW and elapsed > 1.0:
@@ -100,8 +100,21 @@ def _mixture(bag: Bag, known: list[Times]) -> tuple[float, float, int]:
 
 
 def _slots(state: State, bag: Bag) -> int:
-    """Tasks of this bag that run at a time, as things are."""
-    return sum(1 for _ in probably_running(state, bag)) or state.slots() or 1
+    """Tasks of this bag that run at a time, as things are. Where no other bag has any, a slot that
+    is free is so for a moment."""
+    room: dict[PilotId, int] = {}
+    found = 0
+    for attempt in probably_running(state, bag):
+        found += 1
+        pilot = state.pilots[attempt.pilot]
+        room[attempt.pilot] = (pilot.record.slots - pilot.load) // attempt.weight
+    if "Concurrency" not in bag.policy.texts:
+        found += sum(more for id_, more in room.items() if more > 0 and _has_all(state, bag, id_))
+    return found or state.slots() or 1
+
+
+def _has_all(state: State, bag: Bag, pilot: PilotId) -> bool:
+    return all(one.bag == bag.id for one in state.pilots[pilot].attempts.values())
 
 
 def stragglers(state: State, bag: Bag, now: float, limit: int) -> list[Late]:

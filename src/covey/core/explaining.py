@@ -30,7 +30,7 @@ from covey.core.looking import (
 from covey.core.model import BagId, BagStatus, Need, PilotStatus, SiteStatus
 from covey.core.rivals import before, behind
 from covey.core.sites import LOCAL, MANUAL
-from covey.core.state import Attempt, Bag, Site, State
+from covey.core.state import Attempt, Bag, Site, State, Trouble
 from covey.core.verdicts import (
     ABLE,
     BANNED,
@@ -51,6 +51,8 @@ from covey.core.verdicts import (
 
 MOST_TASKS = 200  # running ones that the policy is asked about
 FEW = 5  # hosts or bags that are named
+BY_HAND = "hand"  # the site of pilots that people start, if they name none
+TROUBLE_SECONDS = 300.0  # in which an attempt that cannot be made ends, or is
 
 
 # -- the short answer --------------------------------------------------------------------------
@@ -58,7 +60,12 @@ FEW = 5  # hosts or bags that are named
 
 def hindrance(state: State, bag: Bag) -> str:
     """Why a bag that could go on does not, if no pilot that is here can run it."""
-    if bag.status is not BagStatus.RUNNING or bag.live:
+    if bag.status is not BagStatus.RUNNING:
+        return ""
+    trouble = _trouble(state, bag)
+    if trouble is not None:
+        return trouble.words
+    if bag.live:
         return ""
     waiting = [bag.needs[kind] for kind in waiting_kinds(bag)]
     obvious = _nobody(state, bag, waiting)
@@ -71,13 +78,28 @@ def hindrance(state: State, bag: Bag) -> str:
     return f"no host that is here meets its requirements; see: covey explain {bag.id}"
 
 
+def _trouble(state: State, bag: Bag) -> Trouble | None:
+    """If its attempts could not be made lately wherever they are out, and none ended well since."""
+    found = bag.trouble
+    if found is None or found.ends != bag.ends or state.ticked - found.at > TROUBLE_SECONDS:
+        return None
+    for attempts in islice(bag.live.values(), MOST_TASKS):
+        tally = bag.tallies.get(state.pilots[attempts[0].pilot].record.host)
+        if tally is None or not tally.failures:
+            return None  # there it may be well
+    return found
+
+
 def _nobody(state: State, bag: Bag, waiting: Sequence[Need]) -> Reason | None:
     """What can be said without asking any policy."""
+    unknown = _unknown_site(state, bag)
+    if unknown is not None:
+        return unknown
     placing = [site for site in state.sites.values() if site.record.spec.driver != MANUAL]
     if not state.pilots and placing:
         failing = {site.record.spec.name: why for site in placing if (why := _failing(site))}
         if len(failing) < len(placing):
-            return None  # one is on its way
+            return _never(placing, bag, waiting)
         name, problem = next(iter(failing.items()))
         where = "on this machine" if name == LOCAL else f"at site {name}"
         words = f"pilots do not get to work {where}: {problem}"
@@ -93,6 +115,37 @@ def _nobody(state: State, bag: Bag, waiting: Sequence[Need]) -> Reason | None:
         return None
     words = f"no pilot that is here has {', '.join(_wants(waiting[0]))} for a task"
     return Reason(kind="resources", text=words)
+
+
+def _unknown_site(state: State, bag: Bag) -> Reason | None:
+    """Its policy names sites, of which there is none."""
+    wanted = bag.policy.spec.only_sites
+    if not wanted or not bag.unsent():
+        return None
+    known = {name.lower() for name in (*state.sites, BY_HAND)}
+    known |= {pilot.record.site.lower() for pilot in state.pilots.values()}
+    if any(name.lower() in known for name in wanted):
+        return None
+    there = f"there are: {', '.join(state.sites)}" if state.sites else "there is none"
+    words = f"there is no site {' or '.join(wanted)} ({there})"
+    return Reason(kind="unknown site", text=words)
+
+
+def _never(placing: list[Site], bag: Bag, waiting: Sequence[Need]) -> Reason | None:
+    """Whether a pilot is on its way for it, while there is none."""
+    if not bag.unsent() or bag.rescue:
+        return None
+    told = []
+    for site in placing:
+        spec = site.record.spec
+        if spec.users and bag.spec.owner not in spec.users:
+            continue
+        why = _failing(site) or explaining_sites.never(site, bag, waiting or bag.needs)
+        if not why:
+            return None
+        told.append(f"{spec.name}: {why}")
+    named = f": {'; '.join(told[:FEW])}" if told else ", whose owner no site lets in"
+    return Reason(kind="no site", text=f"no site can get a pilot for it{named}")
 
 
 def _failing(site: Site) -> str:
@@ -160,7 +213,7 @@ def _summary(bag: Bag, answer: BagAnswer) -> str:
         return f"it is {bag.status.value}"
     out = f"{_tasks(answer.running)} {'is' if answer.running == 1 else 'are'} out with pilots"
     if not answer.waiting:
-        if not answer.running and answer.reasons:
+        if answer.reasons and (not answer.running or answer.reasons[0].kind == "host"):
             return answer.reasons[0].text
         return f"nothing waits: {out}"
     first = answer.reasons[0].text if answer.reasons else "the next hosts that ask get them"
@@ -178,6 +231,11 @@ def _stops(state: State, bag: Bag) -> Iterator[Reason]:
         yield Reason(kind="draining", text="the server is about to end, and sends nothing more")
     if bag.not_before > state.durable:
         yield Reason(kind="writing", text="the record of it is still being written")
+    trouble = _trouble(state, bag) if bag.status is BagStatus.RUNNING else None
+    if trouble is not None:
+        most = state.settings.most_losses
+        words = f"{trouble.words}; a task is given up when that has happened {most} times"
+        yield Reason(kind="host", text=words, hosts=[trouble.host])
 
 
 def _besides(state: State, bag: Bag) -> Iterator[Reason]:
@@ -226,12 +284,11 @@ def _ask_pilots(
     answer.near = nearest(view, verdicts, classes)
     if not pilots:
         answer.sites = explaining_sites.for_bag(state, now, bag)
-    if not pilots and answer.sites:
-        answer.reasons.append(_coming(answer.sites))
-    elif obvious is not None:
+    named = obvious is not None and obvious.kind == "unknown site"
+    if obvious is not None and (named or pilots or not answer.sites):
         answer.reasons.append(obvious)
     elif not pilots:
-        answer.reasons.append(_coming([]))
+        answer.reasons.append(_coming(answer.sites))
     if obvious is not None or not pilots:
         return
     if able:

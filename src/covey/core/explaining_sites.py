@@ -7,7 +7,7 @@ see of other owners' bags is left out: `owner` is whose bags are told of, None: 
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from covey.classad import unparse
 from covey.core import demand, sites, suiting
@@ -15,7 +15,7 @@ from covey.core.demand import Lives, Row, Serves
 from covey.core.findings import Chance, Limit, Reason, SiteAnswer, Wanting
 from covey.core.fitting import weight
 from covey.core.looking import Case, View, parts
-from covey.core.model import PilotStatus, SiteSpec, SiteStatus
+from covey.core.model import Need, PilotStatus, SiteSpec, SiteStatus
 from covey.core.policies import GRID
 from covey.core.sites import MANUAL, MOST_WAITING
 from covey.core.state import Bag, Job, Pilot, Site, State
@@ -23,6 +23,7 @@ from covey.core.suiting import Allowed, Size
 
 FEW = 3  # parts of a policy that are named
 ABLE = "able"
+LAST_RESORT = "it is only for tasks that failed elsewhere (failover)"
 # Expressions that may keep a bag from a site, by their attribute's name.
 _DECIDING = (GRID, "JobRequirements")
 
@@ -176,11 +177,10 @@ def _why_not(state: State, now: float, site: Site, row: Row, allowed: Allowed) -
     if kept_out is not None:
         return kept_out
     if not weight(row.need, Size(spec, row.need, spec.slots)):
-        return "resources", f"a task wants {_lacking(row, spec)}"
+        return "resources", f"a task wants {_lacking(row.need, spec)}"
     if not suiting.fits(row, spec):
         words = "may take" if row.need.limit_seconds else "take"
-        life = f"its pilots live for {spec.wall_seconds:,.0f} s (wall)"
-        return "time", f"tasks {words} {row.life:,.0f} s, but {life}"
+        return "time", f"tasks {words} {_outliving(row.life, spec)}"
     idle = suiting.idle_at(state)
     if suiting.is_shunned(state, row, spec.name, idle):
         count = suiting.idle_for(row, spec.name, idle)
@@ -202,17 +202,15 @@ def _kept_out(
             "they failed elsewhere, and it is none of the sites for such (failover_sites)",
         )
     if spec.failover:
-        return "failover", "it is only for tasks that failed elsewhere (failover)"
+        return "failover", LAST_RESORT
     return "policy", _refusal(state, now, spec.name, row)
 
 
 def _refusal(state: State, now: float, site: str, row: Row) -> str:
     """The part of the bag's policy that is false there, whatever host it would be."""
-    bag, said = row.bag, row.bag.policy.spec
-    if said.only_sites and site not in said.only_sites:
-        return f"its policy wants other sites: only_sites = {', '.join(said.only_sites)}"
-    if site in said.avoid_sites:
-        return f"its policy avoids it: avoid_sites = {', '.join(said.avoid_sites)}"
+    bag = row.bag
+    if said := _by_name(site, bag):
+        return said
     view = View(state, now, bag)
     view.at_site(site, Case(row.kind, bag.samples[row.kind]))
     for name in _DECIDING:
@@ -231,8 +229,22 @@ def _refusal(state: State, now: float, site: str, row: Row) -> str:
     return f"{' or '.join(_DECIDING)} is false there for all of its tasks"
 
 
-def _lacking(row: Row, spec: SiteSpec) -> str:
-    need, told = row.need, []
+def _by_name(site: str, bag: Bag) -> str:
+    """Why the lists of its policy keep the bag from there, if they do."""
+    said = bag.policy.spec
+    if said.only_sites and site not in said.only_sites:
+        return f"its policy wants other sites: only_sites = {', '.join(said.only_sites)}"
+    if site in said.avoid_sites:
+        return f"its policy avoids it: avoid_sites = {', '.join(said.avoid_sites)}"
+    return ""
+
+
+def _outliving(seconds: float, spec: SiteSpec) -> str:
+    return f"{seconds:,.0f} s, but its pilots live for {spec.wall_seconds:,.0f} s (wall)"
+
+
+def _lacking(need: Need, spec: SiteSpec) -> str:
+    told = []
     for wanted, there, unit in (
         (need.cores, spec.slots, "slots"),
         (need.gpus, spec.gpus, "GPUs"),
@@ -290,6 +302,21 @@ def _summary(answer: SiteAnswer) -> str:
 
 
 # -- a bag's ---------------------------------------------------------------------------------------
+
+
+def never(site: Site, bag: Bag, needs: Sequence[Need]) -> str:
+    """Why no pilot of the site would be for tasks of these needs, as far as it is known without
+    asking the bag's policy: what that said when pilots were last wanted is remembered."""
+    spec = site.record.spec
+    if spec.failover:
+        return LAST_RESORT
+    if bag.suits is not None and bag.suits.sites.get(spec.name) is False:
+        return _by_name(spec.name, bag) or f"its policy does not want it (covey explain {bag.id})"
+    if any(suiting.holds(need, spec) for need in needs):
+        return ""
+    if lacking := _lacking(needs[0], spec):
+        return f"a task wants {lacking}"
+    return f"tasks may take {_outliving(needs[0].limit_seconds, spec)}"
 
 
 def for_bag(state: State, now: float, bag: Bag) -> list[Chance]:

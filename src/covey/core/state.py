@@ -115,6 +115,15 @@ class Tally(Rest):
     weight: int = 0  # ends that this is known from
 
 
+class Trouble(Struct, frozen=True):
+    """Why an attempt of a bag could not be made, though it may be the next time."""
+
+    words: str
+    host: str
+    at: float
+    ends: int  # the bag's then: one more, and it is over
+
+
 class Bag(Struct, eq=False):
     """A bag that may still change. Every task number is in exactly one place: done, failed,
     ready, parked, aside, rescue, doubt, `live` (out with pilots), or not handed out yet
@@ -165,6 +174,7 @@ class Bag(Struct, eq=False):
     samples: list[list[Scalar] | None] = field(default_factory=list)  # by class: a task's values
     ends: int = 0  # successes in this epoch
     first_end: float = 0.0  # when the first of them came
+    trouble: Trouble | None = None  # the latest
     # What its policy sees and has brought about (`matching`, `replication`, `blame`):
     stamp: int = 0  # grows when its ads change
     dirty: bool = True  # they may no longer be true

@@ -17,11 +17,15 @@ CHUNK_BYTES = 1 << 18
 SYNC_BYTES = 1 << 20  # smaller ones are not worth the wait: after a crash their size is wrong
 # Nothing else: this process may read files that the task must not (its own, other owners').
 _URLS = ("http://", "https://")
-_GONE = (401, 403, 404, 410, 451)  # of a URL: asking again will not help
+_PASSING = (407, 408, 425, 429)  # of a URL: another time, or from elsewhere, it may be had
 
 
 class Missing(Exception):
     """It cannot be had; the words say why."""
+
+
+class Wrong(Missing):
+    """… nor anywhere else: it is the bag's fault."""
 
 
 class Unreachable(Exception):
@@ -117,7 +121,7 @@ def _refused(item: Input, response: http.client.HTTPResponse) -> None:
 
 def _from_url(item: Input, part: str, have: int, digest: Any) -> None:
     if not item.url.startswith(_URLS):
-        raise Missing("%s: %s is not http:// or https://" % (item.path, item.url))
+        raise Wrong("%s: %s is not http:// or https://" % (item.path, item.url))
     if not item.digest and have:  # whether it is still the same file nobody knows
         _discard(part)
         raise Unreachable("%s: begun anew" % item.path)
@@ -132,12 +136,13 @@ def _from_url(item: Input, part: str, have: int, digest: Any) -> None:
         if error.code == 416:  # all of it is here: the digest will tell
             return
         words = "%s: %s answers %d %s" % (item.path, item.url, error.code, error.reason)
-        raise (Missing if error.code in _GONE else Unreachable)(words) from error
+        refused = 400 <= error.code < 500 and error.code not in _PASSING
+        raise (Wrong if refused else Unreachable)(words) from error
     except urllib.error.URLError as error:
         words = "%s: cannot get %s: %s" % (item.path, item.url, error.reason)
         raise Unreachable(words) from error
-    except ValueError as error:
-        raise Missing("%s: %s: %s" % (item.path, item.url, error)) from error
+    except (ValueError, http.client.InvalidURL) as error:
+        raise Wrong("%s: %s: %s" % (item.path, item.url, error)) from error
     except (OSError, http.client.HTTPException) as error:
         raise Unreachable("%s: cannot get %s: %s" % (item.path, item.url, error)) from error
     with response:

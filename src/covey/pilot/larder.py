@@ -26,7 +26,7 @@ from collections import deque
 from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 
 from covey.pilot.courier import Courier
-from covey.pilot.fetching import Busy, Damaged, Missing, Unreachable, fetch
+from covey.pilot.fetching import Busy, Damaged, Missing, Unreachable, Wrong, fetch
 from covey.pilot.leases import Leases, lock
 from covey.pilot.messages import Input
 
@@ -41,10 +41,12 @@ TOUCH_SECONDS = 60.0
 
 
 class News(NamedTuple):
-    """The file is there now, or cannot be had: then `problem` says why."""
+    """The file is there now, or cannot be had: then `problem` says why, and `wrong` whether the
+    bag is at fault."""
 
     name: str
     problem: str
+    wrong: bool = False
 
 
 class _Wanted(NamedTuple):
@@ -189,13 +191,14 @@ class Larder:
         except Busy as error:
             self._again(wanted, error.delay)
         except Unreachable as error:
-            patient = not wanted.item.url and not isinstance(error, Damaged)
+            url, damaged = wanted.item.url, isinstance(error, Damaged)
+            patient = not url and not damaged
             if patient or wanted.tries + 1 < MOST_TRIES:
                 self._again(wanted, 0.0)
             else:
-                self._tell(wanted.name, str(error))
+                self._tell(wanted.name, str(error), wrong=bool(url) and damaged)
         except Missing as error:
-            self._tell(wanted.name, str(error))
+            self._tell(wanted.name, str(error), wrong=isinstance(error, Wrong))
         except OSError as error:
             if wanted.tries < 2:
                 self._make_room(max(wanted.item.size, 1 << 20))
@@ -210,8 +213,8 @@ class Larder:
         backoff *= random.uniform(0.5, 1.0)
         self._add(wanted._replace(tries=wanted.tries + 1), max(delay, backoff))
 
-    def _tell(self, name: str, problem: str) -> None:
-        self._news.append(News(name, problem))
+    def _tell(self, name: str, problem: str, wrong: bool = False) -> None:
+        self._news.append(News(name, problem, wrong))
         self._wake()
 
     def _fetched(self, wanted: _Wanted, courier: Courier) -> bool:

@@ -39,7 +39,7 @@ MEMORY = "memory"  # over its memory limit
 OUTPUT = (
     "output"  # it ended well, but its results did not pass: a file is missing, the check failed
 )
-SETUP = "setup"  # the bag's setup failed on this host
+SETUP = "setup"  # the bag's setup failed on this host, or nobody can have an input that it names
 PILOT_OUTCOMES = (OK, FAILED, TIMEOUT, CANCELLED, RETURNED, HOST, MEMORY, OUTPUT, SETUP)
 OWN_FAILURES = (FAILED, TIMEOUT, MEMORY, OUTPUT, SETUP)  # the task's own doing
 GOING_SECONDS = 30.0  # before its wall time is over a pilot goes home; or a tenth of that, if less

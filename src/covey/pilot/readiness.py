@@ -10,14 +10,14 @@ from collections import deque
 from typing import Deque, Dict, List, Mapping, NamedTuple, Sequence, Set
 
 from covey.pilot.brain import Holding, Start
-from covey.pilot.larder import Larder, name_of
+from covey.pilot.larder import Larder, News, name_of
 from covey.pilot.messages import HOST, SETUP, Body, Input
 from covey.pilot.orders import Link, Outcome
 from covey.pilot.setups import DONE, RUN, Setups, problem_of
 
 FILES_AGAIN_SECONDS = 5.0
 SETUP_AGAIN_SECONDS = 30.0
-MOST_ECHOES = 32  # attempts that a failed setup ends besides those that waited for it
+MOST_ECHOES = 32  # attempts that a bag's own fault ends besides those that waited
 LOOK_SECONDS = 0.25  # at a setup that another pilot runs
 VERIFY_SECONDS = 1.0
 
@@ -38,6 +38,8 @@ class Group:
         self.users: Set[str] = set()
         self.missing: Set[str] = set()
         self.problem = ""
+        self.wrong = False  # the problem is the bag's fault
+        self.echoes = 0
         self.again_at = 0.0
         self.verify_at = 0.0
 
@@ -118,7 +120,7 @@ class Readiness:
         """See what has come, and whose time to try again has."""
         for news in self._larder.news():
             for name in sorted(self._by_name.pop(news.name, ())):
-                self._arrived(name, news.name, news.problem, now)
+                self._arrived(name, news, now)
         for name in sorted(self._troubled):
             group = self._groups[name]
             if now >= group.again_at and self._waits(group):
@@ -188,13 +190,14 @@ class Readiness:
     def _waits(self, group: Group) -> bool:
         return any(key in self._waiting for key in group.users)
 
-    def _arrived(self, name: str, file: str, problem: str, now: float) -> None:
+    def _arrived(self, name: str, news: News, now: float) -> None:
         group = self._groups.get(name)
         if group is None:
             return
-        group.missing.discard(file)
-        if problem and not group.problem:
-            group.problem, group.again_at = problem, now + FILES_AGAIN_SECONDS
+        group.missing.discard(news.name)
+        if news.problem and not group.problem:
+            group.problem, group.wrong, group.echoes = news.problem, news.wrong, 0
+            group.again_at = now + (SETUP_AGAIN_SECONDS if news.wrong else FILES_AGAIN_SECONDS)
             self._troubled.add(name)
         if group.problem or not group.missing:
             for key in sorted(group.users):
@@ -203,7 +206,8 @@ class Readiness:
 
     def _look(self, start: Start, group: Group, now: float) -> None:
         if group.problem:
-            self._fail(start.key, HOST, "an input cannot be had: " + group.problem)
+            words = "an input cannot be had: " + group.problem
+            self._fail(start.key, SETUP if group.wrong else HOST, words)
         else:
             self._check(start, now)
 
@@ -217,6 +221,10 @@ class Readiness:
                 group.verify_at = now + VERIFY_SECONDS
                 lost = [n for n, item in group.items.items() if not self._larder.intact(item, n)]
                 self._request(name, group, lost)
+            if group.wrong and group.problem and group.echoes < MOST_ECHOES:
+                group.echoes += 1
+                self._look(start, group, now)
+                return
             if group.missing or group.problem:
                 return
         if start.body.setup and not self._set_up(start, now):

@@ -17,7 +17,7 @@ from covey.core.events import (
     RetryRequested,
     SegmentAppended,
 )
-from covey.core.model import BagId, BagSpec, Role, Segment
+from covey.core.model import BagId, BagSpec, BagStatus, Role, Segment
 from covey.core.space import LARGEST_BAG
 from covey.core.state import Bag
 from covey.server.admission import Admission
@@ -184,11 +184,14 @@ def _owned(spec: BagSpec, caller: Caller) -> BagSpec:
 
 
 def _seen_by(caller: Caller, view: BagView) -> BagView:
-    """How somebody else's bag gets on is for all to see; what is in it is not."""
+    """How somebody else's bag gets on is for all to see; what is in it is not. The details of a
+    problem may name it, such as the URL of an input."""
     if caller.owns(view.owner):
         return view
+    paused = view.status == BagStatus.PAUSED.value
     return replace(
         view,
+        reason=view.reason if paused else view.reason.partition(": ")[0],
         argv=[],
         names=[],
         labels={},

@@ -56,6 +56,7 @@ def bag_view(state: State, bag: Bag, now: float, result_names: list[str]) -> Bag
 
 
 def _classes(bag: Bag) -> list[ClassView]:
+    all_known = bag.ends >= len(bag.done)
     return [
         ClassView(
             cores=need.cores,
@@ -63,8 +64,8 @@ def _classes(bag: Bag) -> list[ClassView]:
             disk_mb=need.disk_mb,
             gpus=need.gpus,
             limit_seconds=need.limit_seconds,
-            ended=ended,
-            mean_seconds=mean_seconds,
+            ended=ended if all_known else None,
+            mean_seconds=mean_seconds if ended else None,
         )
         for need, ended, mean_seconds in estimate.classes(bag)
     ]

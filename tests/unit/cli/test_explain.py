@@ -57,7 +57,7 @@ def test_a_bag(look: Look, source: FakeSource) -> None:
         "tail      it is not in its tail",
         "replicas  no running task gets another attempt: it is open; 2 sent so far",
         "waste     2 attempts stopped when another was first (1 m 30 s); "
-        "1 attempt lost with their host (3.0 s)",
+        "1 attempt lost with their host, or not begun there (3.0 s)",
     ]
     assert source.told == [("explain", 3, -1)]
 

@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+from msgspec.structs import replace
 
 from covey.cli import places
 from covey.cli.failure import explain
@@ -55,6 +56,8 @@ def test_show_says_what_tasks_need_and_took(look: Look, source: FakeSource) -> N
     assert shown["class 1"] == (
         "4 cores, 2.0 GB memory, 10.0 MB disk, 1 GPU, at most 1 h 00 m; 7 took 1 m 30 s on average"
     )
+    source.view = bag(classes=[replace(one, mean_seconds=90.0)])
+    assert facts(look)["each task"] == "1 core; the latest took 1 m 30 s on average"
 
 
 def test_show_says_what_the_owner_said_and_what_comes(look: Look, source: FakeSource) -> None:

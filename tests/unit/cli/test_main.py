@@ -97,8 +97,9 @@ def test_version(tmp_path: Path) -> None:
         (["run", "--chdir", "nowhere", "--", "true"], 2, "no such directory"),
         (["run", "no-such-program"], 2, "no command 'no-such-program'"),
         (["retry"], 2, "covey retry --failed"),
-        (["bags", "--server", "localhost"], 2, "--token-file"),
-        (["bags", "--server", "localhost", "--token-file", "none"], 2, "No such file"),
+        (["bags", "--server", "foo"], 2, "server address 'foo': write it like http"),
+        (["bags", "--server", "https://localhost"], 2, "--token-file"),
+        (["bags", "--server", "https://localhost", "--token-file", "none"], 2, "No such file"),
     ],
 )
 def test_misuse_is_one_or_two_lines(

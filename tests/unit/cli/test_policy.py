@@ -220,3 +220,6 @@ def test_check_without_a_server(alone: Look) -> None:
     assert "did you mean" in alone("policy", "check", "rank=Tial", status=1).stdout
     assert "nothing wrong" in alone("policy", "check", "rank=Host.NumCpus").stderr
     assert "nothing wrong" in alone("policy", "check", "3").stderr
+    ran = alone("policy", "check", "rank=Host.NumCups")
+    assert "did you mean Host.NumCpus?" in ran.stderr
+    assert "nothing else was found" in ran.stderr

@@ -18,6 +18,7 @@ def failure(outcome: str = "failed", exit_code: int = 1, **fields: object) -> En
         ("segfault at 0x7fff12ab", "segfault at N"),
         ("step 3.5e-7 of 1,000,000 diverged", "step N of N diverged"),
         ("utf8 and x86_64 stay", "utfN and xN_N stay"),
+        ("https://example.org/run-7/in.dat answers 404 Not Found", "…/in.dat answers N Not Found"),
         ("a\tb   c", "a b c"),
     ],
 )

@@ -42,6 +42,29 @@ def test_equal_tasks_give_a_narrow_range_around_the_truth() -> None:
     assert found.high - found.low < 200
 
 
+def test_a_slot_that_is_free_for_a_moment_counts() -> None:
+    table = Table(chunk=1000)
+    bag = BagId(table.submit(spec(40)))
+    pilot = enrol(table, 2)
+    (answer,) = replies(pilot.sync(2), Answer)
+    table.now += 5.0
+    ended = [
+        End(pilot.epoch, one.sequence, one.bag, one.task, "ok", 0, wall_seconds=5.0)
+        for one in answer.tasks
+    ]
+    (answer,) = replies(pilot.sync(1, ended), Answer)
+    assert len(answer.tasks) == 1
+    state = table.scheduler.state
+    found = estimate(state, state.bags[bag], table.now)
+    assert found is not None
+    assert abs(found.likely - 38 * 5.0 / 2) < 1
+    bag_of_one = BagId(table.submit(spec(1)))
+    state.bags[bag_of_one].times[0].add(5.0)
+    single = estimate(state, state.bags[bag_of_one], table.now)
+    assert single is not None
+    assert single.likely == 5.0  # one task cannot be shared out
+
+
 def test_few_and_differing_tasks_give_a_wide_range() -> None:
     table = Table(chunk=1000)
     bag = BagId(table.submit(spec(100)))

@@ -9,7 +9,7 @@ from covey.core.events import CloseRequested, PauseRequested
 from covey.core.findings import BagAnswer, TaskAnswer
 from covey.core.model import BagId, Ban, Need
 from tests.unit.core.placing import Grounds, site
-from tests.unit.core.table import Table, spec
+from tests.unit.core.table import Hand, Table, end, spec
 from tests.unit.core.test_blame import a_worker, spoil
 from tests.unit.core.test_policies import draw, gets, policy
 
@@ -51,6 +51,77 @@ def test_a_bag_without_any_pilot_or_with_those_of_others() -> None:
     words = "no pilot is here; start one with: covey pilot-command"
     assert ask(table, bag).summary == f"4 tasks wait, none is out: {words}"
     assert hindered(table, bag) == words
+
+
+def test_a_bag_that_no_site_could_get_a_pilot_for() -> None:
+    table = Grounds(site("lake", slots=2, wall_seconds=600.0), site("sea", users=("bob",)))
+    wide = table.submit(spec(4, need=Need(cores=1000)))
+    lake = "lake: a task wants 1,000 slots; its pilots have 2"
+    assert hindered(table, wide) == f"no site can get a pilot for it: {lake}"
+    assert ask(table, wide).reasons[0].text == hindered(table, wide)
+    long = table.submit(spec(4, need=Need(limit_seconds=3600.0)))
+    assert "lake: tasks may take 3,600 s" in hindered(table, long)
+    away = table.submit(spec(4, policy=policy(avoid_sites=("lake",))))
+    assert "lake: its policy avoids it" in hindered(table, away)
+    picky = table.submit(spec(4, policy=policy(requirements='Site.Name == "river"')))
+    table.later(2.0)
+    assert "lake: its policy does not want it" in hindered(table, picky)
+    assert hindered(table, table.submit(spec(4))) == ""  # one is on its way
+    kept = Grounds(site("sea", users=("bob",)))
+    words = "no site can get a pilot for it, whose owner no site lets in"
+    assert hindered(kept, kept.submit(spec(4))) == words
+
+
+def test_a_bag_for_a_site_that_there_is_not() -> None:
+    table = Grounds(site("lake"), site("sea"))
+    bag = table.submit(spec(4, policy=policy(only_sites=("nosuch",))))
+    words = "there is no site nosuch (there are: lake, sea)"
+    assert hindered(table, bag) == words
+    assert ask(table, bag).summary == f"4 tasks wait, none is out: {words}"
+    hand = table.enrol(1, host="a", site="lake")
+    hand.sync(1)
+    assert hindered(table, bag) == words
+    assert kinds(ask(table, bag)) == ["unknown site"]
+    other = table.submit(spec(4, policy=policy(only_sites=("nosuch", "Lake"))))
+    assert "nosuch" not in hindered(table, other)
+    table.enrol(1, host="b", site="nosuch")  # somebody started one there by hand
+    assert hindered(table, bag) == ""
+
+
+def test_a_bag_whose_attempts_cannot_be_made_says_why_until_one_is_done() -> None:
+    table = Table()
+    bag = table.submit(spec(4))
+    bad, good = table.enrol(1, host="bad"), table.enrol(1, host="good")
+
+    def fail(hand: Hand) -> None:
+        words = "an input cannot be had: refused"
+        hand.sync(0, [end(hand.ask(1), outcome="host")._replace(message=words)])
+
+    fail(bad)
+    assert hindered(table, bag) == "an input cannot be had: refused"
+    held = bad.ask(1)
+    assert hindered(table, bag) == "an input cannot be had: refused"
+    (reason,) = [one for one in ask(table, bag).reasons if one.kind == "host"]
+    assert reason.hosts == ["bad"]
+    assert ask(table, bag).summary.endswith(reason.text)
+    assert reason.text.endswith("; a task is given up when that has happened 20 times")
+    other = good.ask(1)
+    assert hindered(table, bag) == ""  # there it may be well
+    good.sync(0, [end(other, outcome="failed")])
+    assert hindered(table, bag) == "an input cannot be had: refused"
+    bad.sync(0, [end(held)])
+    assert hindered(table, bag) == ""
+
+
+def test_a_trouble_is_not_told_for_ever() -> None:
+    table = Table(lease_seconds=1e9)
+    bag = table.submit(spec(4))
+    hand = table.enrol(1)
+    hand.sync(0, [end(hand.ask(1), outcome="host")._replace(message="no room")])
+    hand.ask(1)
+    assert hindered(table, bag) == "no room"
+    table.later(explaining.TROUBLE_SECONDS + 1.0)
+    assert hindered(table, bag) == ""
 
 
 def test_a_bag_too_large_for_everybody() -> None:

@@ -111,6 +111,7 @@ def test_a_file_that_the_server_does_not_have(world: Files, tmp_path: Path) -> N
     (news,) = shelf.hear()
     assert "in.csv" in news.problem
     assert "the server does not have the file abab" in news.problem
+    assert not news.wrong
 
 
 def test_what_has_another_digest_is_not_believed(
@@ -123,6 +124,7 @@ def test_what_has_another_digest_is_not_believed(
     shelf.ask(Input("in", digest, 5))
     (news,) = shelf.hear()
     assert digest_of(b"wrong") in news.problem
+    assert not news.wrong
     assert len(world.asked) == module.MOST_TRIES
     assert not Path(shelf.larder.path(digest)).exists()
 
@@ -194,11 +196,19 @@ def test_urls(world: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         (Input("e", url=local.as_uri()), "is not http:// or https://"),
         (Input("f", "00" * 32, url=url), "has the digest"),
         (Input("g", url="nonsense"), "nonsense"),
+        (Input("h", url="http://here:port/x"), "port"),
     ):
         shelf.ask(item)
         (news,) = shelf.hear()
         assert words in news.problem
         assert news.problem.startswith(item.path + ":")
+        assert news.wrong  # the bag is, wherever it runs
+    for status in (429, 500):
+        world.statuses = [status] * module.MOST_TRIES
+        shelf.ask(Input("i", url=f"{url}?{status}"))
+        (news,) = shelf.hear()
+        assert str(status) in news.problem
+        assert not news.wrong  # it may pass
 
 
 def test_a_url_is_fetched_anew_for_another_bag(world: Files, tmp_path: Path) -> None:

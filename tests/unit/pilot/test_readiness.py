@@ -122,6 +122,22 @@ def test_a_file_that_cannot_be_had(desk: Desk) -> None:
     assert desk.turn(here(ONE)) == ([again], [])
 
 
+def test_a_file_that_nobody_can_have_is_the_fault_of_its_bag(desk: Desk) -> None:
+    body = bag(1, ONE)
+    first = desk.prepare(body)
+    lost = News(ONE.digest, "a: it answers 404", wrong=True)
+    words = "an input cannot be had: a: it answers 404"
+    assert desk.turn(lost) == ([], [Unable(first, "setup", words)])
+    desk.readiness.forget(first, 1)
+    echoes = [desk.prepare(body) for _ in range(MOST_ECHOES)]
+    waiting = desk.prepare(body)
+    assert desk.turn() == ([], [Unable(key, "setup", words) for key in echoes])
+    assert desk.turn(later=SETUP_AGAIN_SECONDS - 1.0) == ([], [])
+    assert desk.larder.requests.count(ONE.digest) == 1
+    desk.turn(later=1.0)
+    assert desk.turn(here(ONE)) == ([waiting], [])
+
+
 def test_a_spoilt_file_is_got_again(desk: Desk) -> None:
     body = bag(1, ONE)
     desk.prepare(body)
