@@ -141,6 +141,27 @@ def test_a_reader_that_leaves_is_no_failure(tmp_path: Path) -> None:
     assert child.returncode == 0
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_failure_and_nothing_takes_their_place(
+    tmp_path: Path, closed: str
+) -> None:
+    code = (
+        "import os\nfrom covey.cli.main import covey, main\n"
+        "def look(**options):\n"
+        "    print('said'), print('told', file=__import__('sys').stderr)\n"
+        "    open('seen', 'w').write(str(os.open('seen', os.O_RDONLY) > 2))\n"
+        "covey.main = look\nmain()"
+    )
+    line = f'exec "$0" -P -c "$1" {closed}'
+    ran = subprocess.run(
+        ["sh", "-c", line, sys.executable, code],
+        cwd=tmp_path, text=True, capture_output=True, check=False,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout) == (0, "" if " >&-" in f" {closed}" else "said\n")
+    assert ran.stderr == ("" if "2>&-" in closed else "told\n")
+    assert (tmp_path / "seen").read_text() == "True"
+
+
 def test_flags_outrank_the_environment(tmp_path: Path) -> None:
     ran = run("config", "show", "--json", "--dir", "here", cwd=tmp_path, COVEY_DIR="there")
     shown = json.loads(ran.stdout)
