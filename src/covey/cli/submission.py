@@ -114,12 +114,17 @@ OPTIONS: list[Choice] = [
     _option(NEEDS, "resources.gpus", "--gpus", type=int, metavar="N", help="GPUs."),
     _option(
         NEEDS, "resources.time", "--limit", metavar="TIME",
-        help="A task that runs longer is stopped and has failed: 90, 90s, 5m, 2h.",
+        help="A task that runs longer is stopped, and run again with three times the time, up to "
+        "--overtimes times; then it has failed: 90, 90s, 5m, 2h.",
     ),
     _flag(NEEDS, "resources.pin", "--pin", help="Bind each task to cores of its own."),
     _option(
         FAILURES, "retries.count", "--retries", type=int, metavar="N",
         help="How often a failed task is tried again.  [default: 0]",
+    ),
+    _option(
+        FAILURES, "retries.overtimes", "--overtimes", type=int, metavar="N",
+        help="How often a task over its --limit is given more time.  [default: 3]",
     ),
     _option(
         FAILURES, "retries.memory", "--retry-memory", metavar="MORE",
