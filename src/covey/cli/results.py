@@ -15,7 +15,7 @@ from typing import IO, NamedTuple
 import click
 
 from covey.cli import columns, formats, parquet, places, writers
-from covey.cli.base import Command, bag_argument, json_option, leave, say, settings
+from covey.cli.base import FILE_NAME, Command, bag_argument, json_option, leave, say, settings
 from covey.cli.columns import Field
 from covey.cli.tables import terminal_width
 from covey.client.client import Client
@@ -65,7 +65,7 @@ class Request(NamedTuple):
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many.")
 @click.option("--page", type=click.IntRange(min=1), metavar="N", help="The Nth screenful.")
 @click.option("--follow", is_flag=True, help="Go on as results come, until the bag is over.")
-@click.option("-o", "--output", "path", metavar="FILE", help="Write to FILE.")
+@click.option("-o", "--output", "path", metavar="FILE", type=FILE_NAME, help="Write to FILE.")
 @json_option
 def results(
     bag: str,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from covey.cli import formats, places
-from covey.cli.base import Command, json_option, print_json, say, settings
+from covey.cli.base import FILE_NAME, Command, json_option, print_json, say, settings
 from covey.cli.site_trial import test
 from covey.cli.tables import Column, render
 from covey.core.errors import NotFound
@@ -204,6 +204,7 @@ words_argument = click.argument("words", nargs=-1, metavar="[KEY=VALUE]…")
 file_option = click.option(
     "--file",
     metavar="FILE",
+    type=FILE_NAME,
     help="The whole site, from a TOML file; KEY=VALUE come after it.",
 )
 

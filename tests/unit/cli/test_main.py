@@ -162,6 +162,29 @@ def test_closed_streams_are_no_failure_and_nothing_takes_their_place(
     assert (tmp_path / "seen").read_text() == "True"
 
 
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("covey run swe", "file"),
+        ("covey run -- python3 fi", "file"),
+        ("covey run --rows ca", "file"),
+        ("covey submit --chdir da", "dir"),
+        ("covey --dir da", "dir"),
+        ("covey results -o re", "file"),
+        ("covey pull -o re", "dir"),
+        ("covey classad fmt po", "file"),
+        ("covey resu", "plain"),
+    ],
+)
+def test_a_shell_completes_names_of_files(tmp_path: Path, line: str, kind: str) -> None:
+    words = line.split()
+    ran = run(
+        cwd=tmp_path, _COVEY_COMPLETE="bash_complete", COMP_WORDS=line,
+        COMP_CWORD=str(len(words) - 1),
+    )  # fmt: skip
+    assert {told.partition(",")[0] for told in ran.stdout.splitlines()} == {kind}
+
+
 def test_flags_outrank_the_environment(tmp_path: Path) -> None:
     ran = run("config", "show", "--json", "--dir", "here", cwd=tmp_path, COVEY_DIR="there")
     shown = json.loads(ran.stdout)
