@@ -176,5 +176,7 @@ def _say_what_is_left(bag: BagView, wanted: Wanted, shown: int, more: bool) -> N
         say(f"{left:,} more have {'failed' if wanted.failed else 'ended'}: {how}")
     elif not shown and wanted.ends_only:
         say(f"bag {bag.id} has no {'such ' if wanted.causes else ''}failed tasks")
+    elif not ended and bag.over:
+        say(f"bag {bag.id} is {bag.status}; none of its tasks has ended")
     elif not ended:
         say(f"no task of bag {bag.id} has ended yet; to see them live: covey logs -f {bag.id}")

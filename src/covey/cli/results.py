@@ -22,7 +22,15 @@ from covey.client.client import Client
 from covey.wire import BagView, ResultQuery, ResultRow
 
 FORMATS = ("table", "csv", "jsonl", "json", "parquet")
-ENDINGS = {"ndjson": "jsonl", "pq": "parquet"}
+ENDINGS = {
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".txt": "table",
+}
 READY_MADE = ("csv", "jsonl")
 PIPE_PAGE = 100
 SMALLEST_SCREEN = 10
@@ -101,9 +109,19 @@ def results(
 
 
 def _form_of(path: str | None) -> str:
-    ending = (path or "").rpartition(".")[2].lower()
-    form = ENDINGS.get(ending, ending)
-    return form if form in FORMATS else "table"
+    if path is None or path == "-" or _is_special(path):
+        return "table"
+    form = ENDINGS.get(os.path.splitext(path)[1].lower())
+    if form is None:
+        raise click.UsageError(
+            f"-o {path}: in which format? Call it {', '.join(ENDINGS)}, or say it with --format"
+        )
+    return form
+
+
+def _is_special(path: str) -> bool:
+    """As /dev/stdout is: what is written to it cannot be put there as a whole."""
+    return os.path.exists(path) and not os.path.isfile(path)
 
 
 def _check(request: Request, follow: bool) -> None:
@@ -153,19 +171,27 @@ def _destination(path: str | None, *, whole: bool = True) -> Iterator[IO[bytes]]
     """A file that is to be `whole` appears when it is, so that nobody takes a torn one for it."""
     if path is None:
         yield sys.stdout.buffer
-    elif not whole or (os.path.exists(path) and not os.path.isfile(path)):
+    elif not whole or _is_special(path):
         with open(path, "wb") as file:
             yield file
     else:
         part = f"{path}.part"
         try:
-            with open(part, "wb") as file:
+            with _created(part, path) as file:
                 yield file
             os.replace(part, path)
         except BaseException:
             with suppress(FileNotFoundError):
                 os.remove(part)
             raise
+
+
+def _created(part: str, path: str) -> IO[bytes]:
+    try:
+        return open(part, "wb")
+    except OSError as error:
+        error.filename = path  # the one that was asked for
+        raise
 
 
 # -- tables -------------------------------------------------------------------------------------
@@ -227,17 +253,23 @@ def _say_rest(bag: BagView, request: Request, first: int, count: int, left: bool
         page = f"--page {(request.page or 1) + 1}"
         say(f"{first + 1:,} to {first + count:,}{known}; next: {page}   all: -o FILE.csv")
     elif not count:
-        say(_why_none(bag, request, first))
+        say(_why_none(bag, request, first, ended))
     elif not bag.over and not request.narrowed:
         say(f"{bag.total - ended:,} of {bag.total:,} tasks have not ended yet")
 
 
-def _why_none(bag: BagView, request: Request, first: int) -> str:
-    if first:
-        return f"there are no {first + 1:,} results"
+def _why_none(bag: BagView, request: Request, first: int, ended: int) -> str:
+    if request.page and first:
+        pages = -(-ended // (first // (request.page - 1)))
+        known = "" if request.query.where or not ended else f"; the last one is --page {pages:,}"
+        return f"there is no page {request.page:,} of these results{known}"
     if request.query.where:
         return f"no result of bag {bag.id} is like that: {', '.join(request.query.where)}"
-    return f"bag {bag.id} has no {'failed tasks' if request.query.failed_only else 'results yet'}"
+    if request.query.failed_only:
+        return f"bag {bag.id} has no failed tasks"
+    if bag.over:
+        return f"bag {bag.id} is {bag.status}, and has no results"
+    return f"bag {bag.id} has no results yet"
 
 
 # -- as they come -------------------------------------------------------------------------------
