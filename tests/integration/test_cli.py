@@ -102,7 +102,7 @@ def test_failures_are_told_and_retried(place: Place) -> None:
     ran = place.covey("run", "-p", "n=1..3", "--", "python3", "fit.py", "{n}", status=1)
     assert "2 tasks done, 1 failed" in ran.stdout
     assert "task 1 (n=2) on " in ran.stderr
-    assert "exit 1: no fit for N" in ran.stderr
+    assert "exit 1: no fit for 2" in ran.stderr
     assert "no fit for 2" in ran.stderr
     assert "no fit for 2" in place.covey("logs", "--limit", "1").stdout
     assert [
@@ -238,7 +238,7 @@ def fits(place: Place) -> Place:
         "--", "python3", "fit.py", "{alpha}", "{seed}", str(place.here / "mended"), status=1,
     )  # fmt: skip
     assert "3 tasks, such as task 2 (alpha=0.0, seed=3) on " in ran.stderr
-    assert "exit 1: ValueError: no fit for N" in ran.stderr
+    assert "exit 1: ValueError: no fit for 0.0" in ran.stderr
     return place
 
 

@@ -5,7 +5,7 @@ import click
 from covey.cli import formats, places
 from covey.cli.base import Command, bag_argument, json_option, print_json, say, settings
 from covey.cli.progress import percent
-from covey.cli.tables import Column, render
+from covey.cli.tables import Column, clean_lines, render
 from covey.core.errors import NotFound
 from covey.wire import BagView, ClassView
 
@@ -82,7 +82,7 @@ def show(bag: str, as_json: bool) -> None:
         return
     facts = _facts(found)
     width = max(len(name) for name, _ in facts)
-    click.echo("\n".join(f"{name:<{width}}  {fact}" for name, fact in facts))
+    click.echo(clean_lines(f"{name:<{width}}  {fact}" for name, fact in facts))
     _say_paused([found])
     if found.failed and found.status != "paused":
         say(f"see: covey failures {found.id}   again: covey retry {found.id} --failed")

@@ -119,9 +119,19 @@ def _again(bag: BagView, group: FailureGroup, groups: Sequence[FailureGroup]) ->
 
 def quoted(text: str) -> str:
     """For a shell, in the quotes that are easiest to read."""
+    if not text.isprintable():
+        return f"$'{''.join(map(_escaped, text))}'"
     if "'" in text and not any(char in text for char in '"$`\\!'):
         return f'"{text}"'
     return shlex.quote(text)
+
+
+def _escaped(char: str) -> str:
+    if char in "'\\":
+        return f"\\{char}"
+    if char.isprintable():
+        return char
+    return f"\\x{ord(char):02x}" if ord(char) < 0x80 else f"\\U{ord(char):08x}"
 
 
 def short_cause(cause: str, causes: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from covey.cli.tables import clean
 from covey.core.space import Scalar
 from covey.wire import BagView, ResultRow, Straggler
 
@@ -139,7 +140,9 @@ def signal_name(number: int) -> str:
 
 
 def assignments(names: Sequence[str], values: Sequence[Scalar]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
+    """On one line, whatever the values are."""
+    told = (f"{name}={value}" for name, value in zip(names, values, strict=True))
+    return clean(", ".join(told))
 
 
 def task_title(names: Sequence[str], task: int, values: Sequence[Scalar]) -> str:

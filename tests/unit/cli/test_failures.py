@@ -2,7 +2,9 @@
 
 import json
 import shlex
+import subprocess
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,9 +96,19 @@ def test_a_cancelled_bag_is_no_success(look: Look, source: FakeSource) -> None:
     assert "6 not run" in look("watch", status=1).stdout
 
 
-@given(st.text(min_size=1))
+@given(st.text(min_size=1).filter(str.isprintable))
 def test_a_quoted_cause_is_one_word_of_a_shell(text: str) -> None:
     assert shlex.split(quoted(text)) == [text]
+
+
+@pytest.mark.parametrize("text", ["\x1b[31mit's \\ é\x7f", "tab\tand\nline", "\x9b1\u202e"])
+def test_a_quoted_cause_moves_no_cursor(text: str) -> None:
+    assert quoted(text).isprintable()
+    env = {"LC_ALL": "C.UTF-8"}
+    ran = subprocess.run(
+        ["bash", "-c", f"printf %s {quoted(text)}"], capture_output=True, check=True, env=env
+    )
+    assert ran.stdout.decode() == text
 
 
 def test_quotes_are_those_that_are_easiest_to_read() -> None:
