@@ -163,7 +163,7 @@ def _with_rows(
 def _argv(sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...]) -> tuple[str, ...]:
     given = [name for name in ("command", "script") if name in sheet.tree]
     if not given:
-        sheet.complain((), "there is no command: write command = '…' or script = '''…'''")
+        _complain_of_no_command(sheet)
     if len(given) == 2:
         sheet.complain(("script",), "there is a command already; a bag has one of the two")
     if "args" in sheet.tree and given == ["command"]:
@@ -182,6 +182,17 @@ def _argv(sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...]) -> t
         except InvalidBag as error:
             sheet.complain(at, str(error))
     return argv
+
+
+def _complain_of_no_command(sheet: Sheet) -> None:
+    """In TOML, a table goes on until the next one begins."""
+    for table, inner in sheet.tree.items():
+        for name in ("command", "script"):
+            if isinstance(inner, dict) and name in inner:
+                told = f"this belongs to [{table}], which it is under; write it above all tables"
+                sheet.complain((table, name), told)
+                return
+    sheet.complain((), "there is no command: write command = '…' or script = '''…'''")
 
 
 def _unused(
