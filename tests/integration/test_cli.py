@@ -196,6 +196,12 @@ def test_a_stopped_bag_goes_on_with_watch(place: Place) -> None:
     assert "6 tasks done" in place.covey("watch").stdout
 
 
+def test_stop_says_how_many_tasks_start_over(place: Place) -> None:
+    place.covey("submit", "--slots", "1", "-p", "x=1..3", "sh", "-c", "sleep 60; echo {x}")
+    wait_until(lambda: place.bag()["running"])
+    assert "1 task that ran will start over" in place.covey("stop").stderr
+
+
 def test_drain_lets_tasks_end(place: Place) -> None:
     place.covey("submit", "--slots", "1", "-p", "x=1..50", "sleep", "1")
     wait_until(lambda: place.bag()["running"])

@@ -32,8 +32,9 @@ def bags(limit: int | None, as_json: bool) -> None:
     covey bags
     covey bags --json | jq '.[] | select(.failed > 0) | .id'
     """
+    config = settings()
     try:
-        found = places.reader(settings()).bags()[:limit]
+        found = places.reader(config).bags()[:limit]
     except NotFound:
         found = []
     if as_json:
@@ -42,7 +43,7 @@ def bags(limit: int | None, as_json: bool) -> None:
         click.echo(render(COLUMNS, [_row(bag) for bag in found]))
         _say_paused(found)
     else:
-        say("no bags here yet; start with: covey run -- COMMAND")
+        say(places.no_bags(config.server or str(config.directory)))
 
 
 def _row(bag: BagView) -> list[str]:

@@ -47,7 +47,8 @@ LINE_SECONDS = 10.0
 @json_option
 def pull(bag: str, folder: str | None, layout: str, failed: bool, as_json: bool) -> None:
     """Get the files that tasks returned. What is there already is left alone, so it
-    may be interrupted and repeated, also while the bag runs.
+    may be interrupted and repeated, also while the bag runs. Of a failed task, only what
+    --optional-output names was returned.
 
     \b
     covey pull

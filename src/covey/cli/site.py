@@ -183,7 +183,10 @@ def _shown(one: "SiteView") -> Iterator[str]:
     facts = [
         ("site", f"{one.name} ({one.driver}), from {one.origin}"),
         ("status", _status(one) + (f": {one.trouble}" if one.trouble else "")),
-        ("pilots", f"{one.pilots:,} with {one.slots:,} slots, {one.busy:,} of them busy"),
+        (
+            "pilots",
+            f"{one.pilots:,} with {formats.count(one.slots, 'slot')}, {one.busy:,} of them busy",
+        ),
         ("jobs", f"{one.running:,} running, {one.waiting:,} waiting"),
         ("users", ", ".join(one.users) or "everybody"),
     ]

@@ -26,7 +26,8 @@ def test_no_bags_yet(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
         raise NotFound("")
 
     monkeypatch.setattr(places, "reader", nothing)
-    assert look("bags").stderr == "covey: no bags here yet; start with: covey run -- COMMAND\n"
+    told = look("bags", "--dir", "/none/there").stderr
+    assert told == "covey: no bags here yet (/none/there); start with: covey run -- COMMAND\n"
     assert json.loads(look("bags", "--json").stdout) == []
 
 
@@ -188,3 +189,10 @@ def test_hosts_by_tag(look: Look, source: FakeSource, test: str, found: list[str
 
 def test_a_test_that_is_none(look: Look, source: FakeSource) -> None:
     assert "NAME=VALUE" in look("hosts", "--where", "Linux", status=2).stderr
+
+
+def test_no_two_columns_of_tasks_are_called_the_same(look: Look, source: FakeSource) -> None:
+    source.view = bag(names=["host"], done=6)
+    assert look("tasks").stdout.split("\n")[0].split() == [
+        "task", "host", "state", "ended", "time", "covey_host",
+    ]  # fmt: skip

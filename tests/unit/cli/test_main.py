@@ -111,6 +111,14 @@ def test_misuse_is_one_or_two_lines(
     assert len(ran.stderr.splitlines()) <= 2
 
 
+@pytest.mark.parametrize("words", [[], ["site"], ["token"], ["config"], ["policy"]])
+def test_a_group_alone_prints_its_help(tmp_path: Path, words: list[str]) -> None:
+    ran = run(*words, cwd=tmp_path)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith(" ".join(["Usage: covey", *words]))
+    assert "Try '" not in ran.stderr
+
+
 def test_bad_settings_are_misuse_and_verbose_shows_where(tmp_path: Path) -> None:
     (tmp_path / "covey.toml").write_text("drr = 'x'")
     ran = run("bags", cwd=tmp_path)
