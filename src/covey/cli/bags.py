@@ -94,12 +94,18 @@ def _facts(bag: BagView) -> list[tuple[str, str]]:
         *_what(bag),
         *_state(bag),
         *_times(bag),
-        ("retries", str(bag.retries)),
+        ("retries", f"{bag.retries}{_overtimes(bag)}"),
         *_classes(bag),
     ]
     if not bag.idempotent:
         facts.append(("idempotent", "no: a task whose fate is unknown is not run again"))
     return facts
+
+
+def _overtimes(bag: BagView) -> str:
+    if not bag.overtimes or not bag.idempotent or not any(one.limit_seconds for one in bag.classes):
+        return ""
+    return f"; {formats.overtimes(bag.overtimes, bag.grow_time)}"
 
 
 def _what(bag: BagView) -> list[tuple[str, str]]:

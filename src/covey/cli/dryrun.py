@@ -150,6 +150,5 @@ def _retries(found: "Description") -> str:
     if limits.retries and limits.grow_memory > 1:
         told += f"; with x{limits.grow_memory:g} the memory after a lack of it"
     if limits.overtimes and any(one.limit_seconds for one in found.classes):
-        times = formats.count(limits.overtimes, "time")
-        told += f"; over its time limit a task gets x{limits.grow_time:g} the time, up to {times}"
+        told += f"; {formats.overtimes(limits.overtimes, limits.grow_time)}"
     return told

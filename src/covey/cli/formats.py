@@ -132,6 +132,10 @@ def explained(row: ResultRow) -> str:
     return ending(row) if exited or not row.message else row.message
 
 
+def overtimes(number: int, growth: float) -> str:
+    return f"over its time limit a task gets x{growth:g} the time, up to {count(number, 'time')}"
+
+
 def signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
