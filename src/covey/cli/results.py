@@ -125,6 +125,9 @@ def _is_special(path: str) -> bool:
 
 
 def _check(request: Request, follow: bool) -> None:
+    folder = os.path.dirname(request.path or "")
+    if folder and not os.path.isdir(folder):
+        raise click.UsageError(f"-o {request.path}: there is no directory {folder}")
     if request.form == "parquet":
         if request.path is None:
             raise click.UsageError("a Parquet file needs a name: -o results.parquet")
@@ -177,21 +180,13 @@ def _destination(path: str | None, *, whole: bool = True) -> Iterator[IO[bytes]]
     else:
         part = f"{path}.part"
         try:
-            with _created(part, path) as file:
+            with open(part, "wb") as file:
                 yield file
             os.replace(part, path)
         except BaseException:
             with suppress(FileNotFoundError):
                 os.remove(part)
             raise
-
-
-def _created(part: str, path: str) -> IO[bytes]:
-    try:
-        return open(part, "wb")
-    except OSError as error:
-        error.filename = path  # the one that was asked for
-        raise
 
 
 # -- tables -------------------------------------------------------------------------------------

@@ -261,11 +261,11 @@ def test_a_file_of_an_unknown_kind_is_refused(look: Look, tmp_path: Path, name: 
     look("results", "-o", "/dev/null")
 
 
-def test_a_folder_that_is_missing(look: Look, tmp_path: Path) -> None:
-    path = tmp_path / "none" / "r.csv"
-    ran = look("results", "-o", str(path), status=1)
-    assert isinstance(ran.exception, FileNotFoundError)
-    assert ran.exception.filename == str(path)
+@pytest.mark.parametrize("name", ["r.csv", "r.txt", "r.parquet"])
+def test_a_folder_that_is_missing(look: Look, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "none" / name
+    told = look("results", "-o", str(path), status=2).stderr
+    assert f"-o {path}: there is no directory {path.parent}" in told
 
 
 def test_a_bag_that_is_over_has_no_results_rather_than_none_yet(
