@@ -68,6 +68,8 @@ class BagView(Struct, kw_only=True):
     created: float
     ended: float = 0.0
     retries: int = 0
+    overtimes: int = 0  # how often a task over its limit gets …
+    grow_time: float = 1.0  # … so much more time
     classes: list[ClassView] = []
     idempotent: bool = True
     labels: dict[str, str] = {}

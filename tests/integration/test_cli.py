@@ -102,7 +102,7 @@ def test_failures_are_told_and_retried(place: Place) -> None:
     ran = place.covey("run", "-p", "n=1..3", "--", "python3", "fit.py", "{n}", status=1)
     assert "2 tasks done, 1 failed" in ran.stdout
     assert "task 1 (n=2) on " in ran.stderr
-    assert "exit 1: no fit for N" in ran.stderr
+    assert "exit 1: no fit for 2" in ran.stderr
     assert "no fit for 2" in ran.stderr
     assert "no fit for 2" in place.covey("logs", "--limit", "1").stdout
     assert [
@@ -196,6 +196,12 @@ def test_a_stopped_bag_goes_on_with_watch(place: Place) -> None:
     assert "6 tasks done" in place.covey("watch").stdout
 
 
+def test_stop_says_how_many_tasks_start_over(place: Place) -> None:
+    place.covey("submit", "--slots", "1", "-p", "x=1..3", "sh", "-c", "sleep 60; echo {x}")
+    wait_until(lambda: place.bag()["running"])
+    assert "1 task that ran will start over" in place.covey("stop").stderr
+
+
 def test_drain_lets_tasks_end(place: Place) -> None:
     place.covey("submit", "--slots", "1", "-p", "x=1..50", "sleep", "1")
     wait_until(lambda: place.bag()["running"])
@@ -238,7 +244,7 @@ def fits(place: Place) -> Place:
         "--", "python3", "fit.py", "{alpha}", "{seed}", str(place.here / "mended"), status=1,
     )  # fmt: skip
     assert "3 tasks, such as task 2 (alpha=0.0, seed=3) on " in ran.stderr
-    assert "exit 1: ValueError: no fit for N" in ran.stderr
+    assert "exit 1: ValueError: no fit for 0.0" in ran.stderr
     return place
 
 

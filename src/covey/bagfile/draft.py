@@ -7,7 +7,7 @@ inputs are, and what they hold) is for `gather`.
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,7 +19,15 @@ from covey.bagfile.parts import Environment, RowsFile, RuleOf, Wanted
 from covey.bagfile.policy import check_policy
 from covey.bagfile.rowsfile import read_names
 from covey.bagfile.sheet import Sheet, suggest
-from covey.bagfile.template import PLACEHOLDER, RESERVED, Tell, check_placeholders, placeholders
+from covey.bagfile.template import (
+    PLACEHOLDER,
+    RESERVED,
+    Tell,
+    check_placeholders,
+    placeholders,
+    seems_meant,
+    tell_unused,
+)
 from covey.core.errors import InvalidBag
 from covey.core.model import BagSpec, Need, PolicySpec, Rule, Segment
 from covey.core.space import Axis, Product, Space, Zip, check, names, size
@@ -59,7 +67,7 @@ def read_draft(sheet: Sheet, environ: Mapping[str, str], tell: Tell, retries: in
     found = read_at(BAG, sheet, (), sheet.tree)
     space, rows, parameters = _parameters(sheet, found)
     spec = BagSpec(
-        argv=_argv(sheet, found, parameters, tell),
+        argv=_argv(sheet, found, parameters),
         space=space,
         open=found.get("open", False),
         name=found.get("name", ""),
@@ -84,6 +92,9 @@ def read_draft(sheet: Sheet, environ: Mapping[str, str], tell: Tell, retries: in
     if sheet.faultless:
         check_policy(sheet, spec)
     sheet.settle()
+    if "command" in found and not spec.export:
+        unused = _unused(spec, found.get("inputs", ()), parameters, names(space))
+        tell_unused(spec.argv, parameters, unused, tell)
     here = sheet.origin(("command",)).base if "command" in found else sheet.base
     script = _script(found.get("script", ""), parameters, tell)
     return Draft(sheet, spec, parameters, rows, found.get("inputs", ()), script, here)
@@ -156,12 +167,10 @@ def _with_rows(
     return space, rows, (*columns, *own)
 
 
-def _argv(
-    sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...], tell: Tell
-) -> tuple[str, ...]:
+def _argv(sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...]) -> tuple[str, ...]:
     given = [name for name in ("command", "script") if name in sheet.tree]
     if not given:
-        sheet.complain((), "there is no command: write command = '…' or script = '''…'''")
+        _complain_of_no_command(sheet)
     if len(given) == 2:
         sheet.complain(("script",), "there is a command already; a bag has one of the two")
     if "args" in sheet.tree and given == ["command"]:
@@ -176,15 +185,36 @@ def _argv(
             return ("?",)
     if sheet.faultless:  # else the names may be incomplete
         try:
-            # a script has the values in its environment, and need not use them in its arguments
-            check_placeholders(argv, parameters, _ignore if "script" in given else tell)
+            check_placeholders(argv, parameters)
         except InvalidBag as error:
             sheet.complain(at, str(error))
     return argv
 
 
-def _ignore(text: str) -> None:
-    pass
+def _complain_of_no_command(sheet: Sheet) -> None:
+    """In TOML, a table goes on until the next one begins."""
+    for table, inner in sheet.tree.items():
+        for name in ("command", "script"):
+            if isinstance(inner, dict) and name in inner:
+                told = f"this belongs to [{table}], which it is under; write it above all tables"
+                sheet.complain((table, name), told)
+                return
+    sheet.complain((), "there is no command: write command = '…' or script = '''…'''")
+
+
+def _unused(
+    spec: BagSpec, inputs: Sequence[Wanted], parameters: Sequence[str], own: Sequence[str]
+) -> list[str]:
+    """Parameters that make no difference. Few tables are made for one bag alone: their columns are
+    told of only if all are unused, or if one seems meant."""
+    paths = [text for one in inputs for text in (one.source, one.url, one.to)]
+    used = set(placeholders([*spec.argv, *spec.outputs, *spec.optional_outputs, *paths]))
+    used.update(condition.name for rule in spec.rules for condition in rule.when)
+    policy = set(re.findall(r"\w+", str(spec.policy).lower()))  # Job.seed, in any case
+    unused = [name for name in parameters if name not in used and name.lower() not in policy]
+    columns = [name for name in parameters if name not in own]
+    all_unused = all(name in unused for name in columns)
+    return [name for name in unused if name in own or all_unused or seems_meant(spec.argv, name)]
 
 
 def _script(text: str, parameters: tuple[str, ...], tell: Tell) -> str:

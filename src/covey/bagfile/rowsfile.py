@@ -17,13 +17,16 @@ from covey.rowfiles.pieces import Pieces
 
 
 def read_names(rows: RowsFile) -> tuple[str, ...]:
-    """From the first row alone. Raises InvalidBag, with words, if that cannot be."""
+    """From the first rows alone. Raises InvalidBag, with words, if that cannot be."""
     with _opened(rows) as file:
         try:
-            names = clean_names(Pieces(file.fileno()).begin(rows.form).columns)
+            pieces = Pieces(file.fileno())
+            form = pieces.begin(rows.form)
+            names = clean_names(form.columns)
+            filled = any(count for _, count in pieces.counts(form))
         except InvalidBag as error:
             raise InvalidBag(f"{rows.told}: {error}") from None
-    if not names:
+    if not names or not filled:
         raise InvalidBag(f"{rows.told}: there are no rows in it")
     return names
 

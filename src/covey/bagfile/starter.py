@@ -1,4 +1,5 @@
-"""The file that `covey init` writes: it runs as it is, and shows most of what there is."""
+"""The file that `covey init` writes: it runs as it is, and shows every key there is, but for
+those of policies."""
 
 EXAMPLE = """\
 # A bag: many tasks that differ in their parameters. Every key is explained in docs/bagfile.md.
@@ -20,6 +21,7 @@ random.seed(seed)
 place = sum(random.choice((-1, 1)) for _ in range(steps))
 print(json.dumps({{"place": place}}))  # the last line: values for the table of results
 '''
+# args = "--fast {{seed}}"     # arguments of the script
 # Or a command, in which {{NAME}} stands for a value:
 # command = "python3 walk.py --steps {{steps}} --seed {{seed}}"
 
@@ -27,10 +29,32 @@ print(json.dumps({{"place": place}}))  # the last line: values for the table of 
 # inputs = ["walk.py", "data/", "cases/{{case}}.json"]
 
 # Files that come back; fetch them with 'covey pull'.
-# outputs = ["*.dat"]
+# outputs = ["*.dat"]             # each must be there, or the task has failed
+# optional_outputs = ["*.log"]    # need not; those of failed tasks come back, too
+# output_limit = "1 GB"           # the most that one task may return
+# log_limit = "64 kB"             # how much is kept of what it prints
 
 # Rows of a file as parameters: .csv, .jsonl, or .txt (one {{line}} each).
 # rows = "cases.csv"
+
+# Tasks may be added later, with 'covey append', until 'covey close'.
+# open = true
+
+# Run all tasks in this directory, instead of each in an empty one of its own.
+# chdir = "."
+
+# Every parameter is an environment variable, too; for a script it always is.
+# export = true
+
+# Run once on each host, before its first task; what it puts into $COVEY_SETUP stays for the tasks.
+# setup = "python3 -m venv $COVEY_SETUP/venv"
+# setup_time = "30m"
+
+# So many failures in a row, with no success, pause the bag; 0: never.
+# breaker = 30
+
+# Running a task twice would do harm: never do so without being told.
+# idempotent = false
 
 # Every combination is a task: here 3 x 5. Side by side instead: zip = ["steps", "seed"]
 [parameters]
@@ -48,6 +72,9 @@ kind = "example"
 cores = 1
 memory = "500 MB"
 time = "5m"
+# disk = "1 GB"
+# gpus = 1
+# pin = true     # bind each task to cores of its own
 
 # Other needs for some tasks.
 [[resources.when]]
@@ -57,7 +84,8 @@ memory = "1 GB"
 [retries]
 count = 1
 memory = "x2"  # after a lack of memory
-time = "x3"    # after the time limit
+time = "x3"    # after the time limit …
+overtimes = 3  # … so often
 
 # What decides where tasks run and when one runs twice: throughput (if nothing is said), fast-tail,
 # reliable-tail, frugal, or expressions of your own. docs/policies.md explains them.
@@ -66,6 +94,7 @@ time = "x3"    # after the time limit
 # requirements = "Host.Memory >= 4000"
 
 # [validate]
+# exit = [0, 3]
 # files = ["out.dat"]
 # check = "test -s out.dat"
 """

@@ -21,6 +21,7 @@ Tell = Callable[[str], None]
 RESERVED = ("task", "bag")  # their numbers
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")  # as in core.filling
 ALIKE = 0.75
+MOST_NAMES = 5  # in one note
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _OPTION = re.compile(r"(--?[A-Za-z][\w-]*=)(.+)", re.DOTALL)
@@ -46,21 +47,35 @@ def fill(text: str, values: Mapping[str, Scalar]) -> str:
     )
 
 
-def check_placeholders(argv: Sequence[str], names: Sequence[str], tell: Tell) -> None:
+def check_placeholders(argv: Sequence[str], names: Sequence[str]) -> None:
     """Raises InvalidBag for what looks like a misspelt parameter."""
     known = [*names, *RESERVED]
-    used = placeholders(argv)
-    for name in used:
+    for name in placeholders(argv):
         close = [] if name in known else _alike(name, known)
         if close:
             raise InvalidBag(
                 f"the command has {{{name}}}, but the parameter is called {close[0]}: "
                 f"write {{{close[0]}}}. (To pass {{{name}}} on as it is, rename the parameter.)"
             )
+
+
+def seems_meant(argv: Sequence[str], name: str) -> bool:
+    """Whether a word of the command is like this parameter: `$seed`, `--seed`."""
     words = list(dict.fromkeys(word for part in argv for word in _WORD.findall(part)))
-    for name in names:
-        if name not in used and _alike(name, words):
-            tell(f"note: the command does not use parameter {name}: write {{{name}}} for its value")
+    return bool(_alike(name, words))
+
+
+def tell_unused(
+    argv: Sequence[str], names: Sequence[str], unused: Sequence[str], tell: Tell
+) -> None:
+    """That tasks differ in what none of them sees; often the name in the command is wrong."""
+    if not unused:
+        return
+    what = "parameter" if len(unused) == 1 else "any of the parameters"
+    told = ", ".join([*unused[:MOST_NAMES], *(["…"] if unused[MOST_NAMES:] else [])])
+    strange = [name for name in placeholders(argv) if name not in (*names, *RESERVED)]
+    hint = f"; {{{strange[0]}}} in the command is no parameter" if strange else ""
+    tell(f"note: nothing uses {what} {told}: write {{{unused[0]}}} for its value{hint}")
 
 
 def _alike(name: str, known: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ import click
 from covey.cli import formats, places
 from covey.cli.base import Command, bag_argument, json_option, print_json, say, settings
 from covey.cli.progress import percent
-from covey.cli.tables import Column, render
+from covey.cli.tables import Column, clean_lines, render
 from covey.core.errors import NotFound
 from covey.wire import BagView, ClassView
 
@@ -32,8 +32,9 @@ def bags(limit: int | None, as_json: bool) -> None:
     covey bags
     covey bags --json | jq '.[] | select(.failed > 0) | .id'
     """
+    config = settings()
     try:
-        found = places.reader(settings()).bags()[:limit]
+        found = places.reader(config).bags()[:limit]
     except NotFound:
         found = []
     if as_json:
@@ -42,7 +43,7 @@ def bags(limit: int | None, as_json: bool) -> None:
         click.echo(render(COLUMNS, [_row(bag) for bag in found]))
         _say_paused(found)
     else:
-        say("no bags here yet; start with: covey run -- COMMAND")
+        say(places.no_bags(config.server or str(config.directory)))
 
 
 def _row(bag: BagView) -> list[str]:
@@ -82,7 +83,7 @@ def show(bag: str, as_json: bool) -> None:
         return
     facts = _facts(found)
     width = max(len(name) for name, _ in facts)
-    click.echo("\n".join(f"{name:<{width}}  {fact}" for name, fact in facts))
+    click.echo(clean_lines(f"{name:<{width}}  {fact}" for name, fact in facts))
     _say_paused([found])
     if found.failed and found.status != "paused":
         say(f"see: covey failures {found.id}   again: covey retry {found.id} --failed")
@@ -93,12 +94,18 @@ def _facts(bag: BagView) -> list[tuple[str, str]]:
         *_what(bag),
         *_state(bag),
         *_times(bag),
-        ("retries", str(bag.retries)),
+        ("retries", f"{bag.retries}{_overtimes(bag)}"),
         *_classes(bag),
     ]
     if not bag.idempotent:
         facts.append(("idempotent", "no: a task whose fate is unknown is not run again"))
     return facts
+
+
+def _overtimes(bag: BagView) -> str:
+    if not bag.overtimes or not bag.idempotent or not any(one.limit_seconds for one in bag.classes):
+        return ""
+    return f"; {formats.overtimes(bag.overtimes, bag.grow_time)}"
 
 
 def _what(bag: BagView) -> list[tuple[str, str]]:

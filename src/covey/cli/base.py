@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from covey.config import Config, Settled
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -15,6 +17,27 @@ F = TypeVar("F", bound=Callable[..., Any])
 _verbose = False
 _FLAGS = "covey.flags"
 _RANGE = re.compile(r"\s*\[[^\]]*<=?x[^\]]*\]|\s*\[x>=?[^\]]*\]")  # click's way to say N >= 1
+
+
+class PathName(click.ParamType[str]):
+    """Text for which a shell offers files or directories; what it must be is checked where it is
+    used."""
+
+    name = "text"
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type=self.kind)]
+
+
+FILE_NAME = PathName("file")
+DIR_NAME = PathName("dir")
 
 
 def is_verbose() -> bool:
@@ -35,6 +58,7 @@ COMMON: list[click.Parameter] = [
     click.Option(
         ["--dir"],
         metavar="DIR",
+        type=DIR_NAME,
         callback=_keep,
         expose_value=False,
         help="Where the bags are kept.  [default: .covey]",
@@ -49,6 +73,7 @@ COMMON: list[click.Parameter] = [
     click.Option(
         ["--token-file"],
         metavar="FILE",
+        type=FILE_NAME,
         callback=_keep,
         expose_value=False,
         help="File with the token for that server.",
@@ -56,6 +81,7 @@ COMMON: list[click.Parameter] = [
     click.Option(
         ["--ca"],
         metavar="FILE",
+        type=FILE_NAME,
         callback=_keep,
         expose_value=False,
         help="File with the authority to trust for that server.",

@@ -142,7 +142,7 @@ def _server_says(client: Client, where: str, other: str) -> Check:
     view = client.server()
     told = (
         f"{where}: process {view.pid}, covey {view.version}, {view.state}, "
-        f"{view.pilots} pilots with {view.slots} slots"
+        f"{formats.count(view.pilots, 'pilot')} with {formats.count(view.slots, 'slot')}"
     )
     if view.version != __version__:
         return Check("server", WARN, f"{told}; this is covey {__version__}: {other}")
@@ -165,7 +165,7 @@ def check_sites(tree: config.Config) -> Check:
 
 def check_cores(tree: config.Config) -> Check:
     usable, there = len(os.sched_getaffinity(0)), os.cpu_count() or 1
-    told = f"{usable} usable of {there}; {tree.local_slots} slots per local pilot"
+    told = f"{usable} usable of {there}; {formats.count(tree.local_slots, 'slot')} per local pilot"
     if tree.local_slots > usable:
         return Check("cores", WARN, f"{told}: more than cores")
     return Check("cores", OK, told)

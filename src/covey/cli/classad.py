@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from covey.cli.base import Command, json_option, leave, print_json, say
+from covey.cli.base import FILE_NAME, Command, json_option, leave, print_json, say
 
 if TYPE_CHECKING:
     from covey.classad import Ad, Context
@@ -31,10 +31,14 @@ def classad() -> None:
 
 
 ad_option = click.option(
-    "--ad", "ad_file", metavar="FILE", help="The ad it stands in; - reads standard input."
+    "--ad",
+    "ad_file",
+    metavar="FILE",
+    type=FILE_NAME,
+    help="The ad it stands in; - reads standard input.",
 )
 target_option = click.option(
-    "--target", "target_file", metavar="FILE", help="The other ad, which is TARGET."
+    "--target", "target_file", metavar="FILE", type=FILE_NAME, help="The other ad, which is TARGET."
 )
 
 
@@ -104,7 +108,10 @@ def evaluate(
 @classad.command(cls=Command, short_help="Look for mistakes, without evaluating.")
 @click.argument("expression", required=False)
 @click.option(
-    "--file", metavar="FILE", help="Check all of an ad in a file; - reads standard input."
+    "--file",
+    metavar="FILE",
+    type=FILE_NAME,
+    help="Check all of an ad in a file; - reads standard input.",
 )
 @ad_option
 @target_option
@@ -144,7 +151,7 @@ def check(
 
 
 @classad.command(cls=Command, short_help="Write ads as they should look.")
-@click.argument("files", nargs=-1, metavar="[FILE]...")
+@click.argument("files", nargs=-1, metavar="[FILE]...", type=FILE_NAME)
 @click.option(
     "-e", "--expression", metavar="EXPR", help="Format this expression instead of a file."
 )

@@ -8,7 +8,7 @@ import click
 from covey.cli import formats
 from covey.cli.base import print_json
 from covey.cli.sending import add_all, size
-from covey.cli.tables import Column, render
+from covey.cli.tables import Column, clean_lines, render
 from covey.core.model import PolicySpec
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def show(gathered: "Gathered", client: "Client | None", as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        click.echo("\n".join(lines_of(found)))
+        click.echo(clean_lines(lines_of(found)))
 
 
 def ask_known(found: "Description", gathered: "Gathered", client: "Client") -> None:
@@ -150,6 +150,5 @@ def _retries(found: "Description") -> str:
     if limits.retries and limits.grow_memory > 1:
         told += f"; with x{limits.grow_memory:g} the memory after a lack of it"
     if limits.overtimes and any(one.limit_seconds for one in found.classes):
-        times = formats.count(limits.overtimes, "time")
-        told += f"; over its time limit a task gets x{limits.grow_time:g} the time, up to {times}"
+        told += f"; {formats.overtimes(limits.overtimes, limits.grow_time)}"
     return told

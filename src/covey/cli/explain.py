@@ -7,6 +7,7 @@ import click
 
 from covey.cli import formats, places
 from covey.cli.base import Command, json_option, print_json, settings
+from covey.cli.tables import clean_lines
 from covey.core.errors import NotFound
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def explain(ctx: click.Context, bag: str, of: str | None, as_json: bool) -> None
     if as_json:
         print_json(found)
     else:
-        click.echo("\n".join(_lines(found, task)))
+        click.echo(clean_lines(_lines(found, task)))
 
 
 def _lines(found: "Explanation", task: int | None) -> Iterator[str]:
@@ -205,7 +206,7 @@ def explain_site(config: "Config", name: str, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        click.echo("\n".join(_site_lines(found)))
+        click.echo(clean_lines(_site_lines(found)))
 
 
 def _site_lines(found: "SiteExplanation") -> Iterator[str]:

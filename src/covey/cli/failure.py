@@ -44,6 +44,9 @@ def _is_misuse(error: BaseException) -> bool:
 
 
 def _usage(error: click.UsageError) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)  # which is the help
+        return MISUSE
     click.echo(f"covey: {error.format_message()}", err=True)
     if error.ctx is not None:
         click.echo(f"Try '{error.ctx.command_path} --help'.", err=True)

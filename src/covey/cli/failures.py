@@ -12,7 +12,8 @@ import click
 from covey.cli import formats, places
 from covey.cli.base import Command, bag_argument, json_option, print_json, say, settings
 from covey.cli.tables import clean, fit, terminal_width
-from covey.wire import BagView, FailureGroup
+from covey.core.causes import last_line, normalised
+from covey.wire import BagView, FailureGroup, ResultRow
 
 TOLD = 3  # groups at the end of `covey run`
 HOSTS = 3
@@ -68,10 +69,14 @@ def _block(
     source: places.Source, bag: BagView, group: FailureGroup, groups: Sequence[FailureGroup]
 ) -> list[str]:
     width = terminal_width() or 400
+    example = _example(source, bag, group)
+    words, cause = _words(group, example), group.cause if group.count > 1 else ""
     lines = [
-        f"{formats.count(group.count, 'task')}: {clean(group.cause)}",
-        f"    on {_hosts(group)}; for example {_example(source, bag, group)}:",
+        f"{formats.count(group.count, 'task')}: {clean(cause or words)}",
+        f"    on {_hosts(group)}; for example {_title(bag, group, example)}:",
     ]
+    if cause and words != cause:
+        lines.append(f"    {clean(words)}")
     log = formats.last_lines(group.log, LOG_LINES)
     lines += [f"    | {clean(line)}" for line in log] or ["    (it printed nothing)"]
     lines.append(f"    again: {_again(bag, group, groups)}")
@@ -83,10 +88,27 @@ def _hosts(group: FailureGroup) -> str:
     return formats.some(named, group.host_count) or "no host"
 
 
-def _example(source: places.Source, bag: BagView, group: FailureGroup) -> str:
+def _example(source: places.Source, bag: BagView, group: FailureGroup) -> ResultRow | None:
     attempts = source.attempts(bag.id, group.example)
-    values = attempts[-1].values if attempts else []
-    return formats.task_title(bag.names if attempts else [], group.example, values)
+    return next((row for row in attempts[::-1] if row.counted), None)
+
+
+def _title(bag: BagView, group: FailureGroup, example: ResultRow | None) -> str:
+    if example is None:
+        return f"task {group.example}"
+    return formats.task_title(bag.names, group.example, example.values)
+
+
+def _words(group: FailureGroup, example: ResultRow | None) -> str:
+    """The cause as the example has it: with its numbers and paths, which a cause leaves out."""
+    how, _, masked = group.cause.partition(": ")
+    message = example.message if example is not None else ""
+    if message and group.outcome in MORE:
+        return f"{group.cause}: {message}"
+    for words in (message, last_line(group.log)):
+        if masked and normalised(words) == masked:
+            return f"{how}: {' '.join(words.split())}"
+    return group.cause
 
 
 def _again(bag: BagView, group: FailureGroup, groups: Sequence[FailureGroup]) -> str:
@@ -97,9 +119,19 @@ def _again(bag: BagView, group: FailureGroup, groups: Sequence[FailureGroup]) ->
 
 def quoted(text: str) -> str:
     """For a shell, in the quotes that are easiest to read."""
+    if not text.isprintable():
+        return f"$'{''.join(map(_escaped, text))}'"
     if "'" in text and not any(char in text for char in '"$`\\!'):
         return f'"{text}"'
     return shlex.quote(text)
+
+
+def _escaped(char: str) -> str:
+    if char in "'\\":
+        return f"\\{char}"
+    if char.isprintable():
+        return char
+    return f"\\x{ord(char):02x}" if ord(char) < 0x80 else f"\\U{ord(char):08x}"
 
 
 def short_cause(cause: str, causes: Sequence[str]) -> str:
@@ -128,12 +160,13 @@ def tell(source: places.Source, bag: BagView) -> None:
 
 
 def _short(source: places.Source, bag: BagView, group: FailureGroup) -> list[str]:
-    title = _example(source, bag, group)
+    example = _example(source, bag, group)
+    title, words = _title(bag, group, example), _words(group, example)
     who = title if group.count == 1 else f"{group.count:,} tasks, such as {title}"
-    lines = [f"  {clean(who)} on {_hosts(group)}: {clean(group.cause)}"]
-    words = clean(formats.last_line(group.log))
-    if words and words not in group.cause:
-        lines.append(f"    | {words}")
+    lines = [f"  {clean(who)} on {_hosts(group)}: {clean(words)}"]
+    said = formats.last_line(group.log)
+    if said and " ".join(said.split()) not in words:
+        lines.append(f"    | {clean(said)}")
     return lines
 
 

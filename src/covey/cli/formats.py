@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from covey.cli.tables import clean
 from covey.core.space import Scalar
 from covey.wire import BagView, ResultRow, Straggler
 
@@ -131,6 +132,10 @@ def explained(row: ResultRow) -> str:
     return ending(row) if exited or not row.message else row.message
 
 
+def overtimes(number: int, growth: float) -> str:
+    return f"over its time limit a task gets x{growth:g} the time, up to {count(number, 'time')}"
+
+
 def signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
@@ -139,7 +144,9 @@ def signal_name(number: int) -> str:
 
 
 def assignments(names: Sequence[str], values: Sequence[Scalar]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
+    """On one line, whatever the values are."""
+    told = (f"{name}={value}" for name, value in zip(names, values, strict=True))
+    return clean(", ".join(told))
 
 
 def task_title(names: Sequence[str], task: int, values: Sequence[Scalar]) -> str:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import click
 
-from covey.cli.base import Command, json_option, print_json, say
+from covey.cli.base import FILE_NAME, Command, json_option, print_json, say
 
 
 @click.command(cls=Command)
-@click.argument("file", default="bag.toml", metavar="[FILE]")
+@click.argument("file", default="bag.toml", metavar="[FILE]", type=FILE_NAME)
 @json_option
 def init(file: str, as_json: bool) -> None:
     """Write an example of a bag file, with comments, that can be run as it is.

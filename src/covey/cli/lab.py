@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from covey.cli.base import Command, json_option, leave, print_json, say
+from covey.cli.base import DIR_NAME, FILE_NAME, Command, json_option, leave, print_json, say
 from covey.cli.tables import Column, render
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ def show(name: str, as_json: bool) -> None:
 
 
 @lab.command("run", cls=Command, short_help="Run a world, and print what came out.")
-@click.argument("world", metavar="NAME|FILE")
+@click.argument("world", metavar="NAME|FILE", type=FILE_NAME)
 @click.option("--seeds", type=click.IntRange(1, 1000), help="How often, with other luck each time.")
-@click.option("--out", metavar="DIR", help="Write NAME.json and NAME.md there, too.")
+@click.option("--out", metavar="DIR", type=DIR_NAME, help="Write NAME.json and NAME.md there, too.")
 @json_option
 def run(world: str, seeds: int | None, out: str | None, as_json: bool) -> None:
     """Run a world with each of its policies, and print what came out.

@@ -7,10 +7,13 @@ import click
 
 from covey.cli import formats, places
 from covey.cli.base import Command, bag_argument, json_option, print_json, say, settings
-from covey.cli.tail import Wanted, follow_bag, follow_task
+from covey.cli.tables import clean
+from covey.cli.tail import Wanted, as_printed, follow_bag, follow_task
 from covey.client.client import Client
 from covey.core.errors import NotFound
 from covey.wire import BagView, Output, ResultQuery, ResultRow
+
+REMOVED = "(what it printed was removed with 'covey purge')"
 
 
 @click.command(cls=Command)
@@ -97,6 +100,8 @@ def _several(
     for row, output in outputs:
         if output is not None:
             _print(_header(bag, row), output, wanted)
+            if _removed(row, output):
+                click.echo(REMOVED)
     _say_what_is_left(bag, wanted, len(rows), more)
 
 
@@ -106,13 +111,21 @@ def _one(source: places.Source, bag: BagView, task: int, wanted: Wanted, as_json
         raise NotFound(_why_none(bag, task))
     if as_json:
         print_json(_chosen(output, wanted))
-    elif wanted.only is not None:
+        return
+    attempts = source.attempts(bag.id, task)
+    shown = [row for row in attempts if row.attempt == output.attempt]
+    if wanted.only is not None:
         text = output.stdout if wanted.only == "stdout" else output.stderr
-        click.echo(_last(text, wanted.tail), nl=False)
+        as_printed(_last(text, wanted.tail))
     else:
-        attempts = source.attempts(bag.id, task)
-        shown = [row for row in attempts if row.attempt == output.attempt]
         _print(_header(bag, shown[-1]) if shown else f"task {task}", output, wanted)
+    if shown and _removed(shown[-1], output):
+        say(REMOVED)
+
+
+def _removed(row: ResultRow, output: Output) -> bool:
+    printed = row.stdout_bytes or row.stderr_bytes
+    return bool(printed and not output.stdout and not output.stderr)
 
 
 def _why_none(bag: BagView, task: int) -> str:
@@ -135,7 +148,7 @@ def _failed_first(source: places.Source, bag: BagView, wanted: Wanted) -> Iterat
 
 def _header(bag: BagView, row: ResultRow) -> str:
     title = formats.task_title(bag.names, row.task, row.values)
-    return f"{title}: {formats.explained(row)} on {row.host}"
+    return clean(f"{title}: {formats.explained(row)} on {row.host}")
 
 
 def _streams(output: Output, wanted: Wanted) -> Iterator[tuple[str, str]]:
@@ -176,5 +189,7 @@ def _say_what_is_left(bag: BagView, wanted: Wanted, shown: int, more: bool) -> N
         say(f"{left:,} more have {'failed' if wanted.failed else 'ended'}: {how}")
     elif not shown and wanted.ends_only:
         say(f"bag {bag.id} has no {'such ' if wanted.causes else ''}failed tasks")
+    elif not ended and bag.over:
+        say(f"bag {bag.id} is {bag.status}; none of its tasks has ended")
     elif not ended:
         say(f"no task of bag {bag.id} has ended yet; to see them live: covey logs -f {bag.id}")

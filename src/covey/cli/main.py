@@ -7,6 +7,7 @@ Exit status: 0 well, 1 failure, 2 misuse.
 """
 
 import importlib
+import os
 import sys
 from difflib import get_close_matches
 from typing import NamedTuple, NoReturn
@@ -124,8 +125,22 @@ def covey() -> None:
     """
 
 
+def _open_closed_streams() -> None:
+    """As in `covey run … >&-`: else the next file or socket, here or in a child, would take the
+    place of one, and get what is printed."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            os.set_inheritable(number, True)
+            setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: SIM115
+
+
 def main() -> NoReturn:
     """Run the command line and leave; whatever goes wrong is said in a line or two."""
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

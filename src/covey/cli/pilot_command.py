@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from covey.cli import formats, places
-from covey.cli.base import Command, json_option, print_json, say, settings
+from covey.cli.base import FILE_NAME, Command, json_option, print_json, say, settings
 from covey.cli.purge import seconds_option
 from covey.client.client import API, Client
 from covey.core.errors import CoveyError
@@ -94,7 +94,9 @@ class Shown(NamedTuple):
 )
 @click.option("--background", is_flag=True, help="Start it in the background.")
 @click.option("--python", is_flag=True, help="A line for hosts without curl.")
-@click.option("--file", "path", metavar="FILE", help="Write one file to copy there instead.")
+@click.option(
+    "--file", "path", metavar="FILE", type=FILE_NAME, help="Write one file to copy there instead."
+)
 @json_option
 def pilot_command(
     slots: int | None,

@@ -69,8 +69,13 @@ def reader(config: Config) -> Source:
     try:
         source: Source = open_reader(config.directory)
     except NotFound:
-        raise NotFound("no bags here yet; start with: covey run -- COMMAND") from None
+        raise NotFound(no_bags(str(config.directory))) from None
     return source
+
+
+def no_bags(place: str = "") -> str:
+    where = f" ({place})" if place else ""
+    return f"no bags here yet{where}; start with: covey run -- COMMAND"
 
 
 def running_client(config: Config) -> Client | None:
@@ -141,7 +146,7 @@ def find_bag(source: Source, reference: str) -> BagView:
 def _latest(source: Source) -> BagView:
     bag = source.bag("latest") if isinstance(source, Client) else next(iter(source.bags()), None)
     if bag is None:
-        raise NotFound("no bags here yet; start with: covey run -- COMMAND")
+        raise NotFound(no_bags())
     return bag
 
 

@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING
 import click
 
 from covey.cli import places
-from covey.cli.base import Command, bag_argument, json_option, leave, print_json, say, settings
+from covey.cli.base import (
+    FILE_NAME,
+    Command,
+    bag_argument,
+    json_option,
+    leave,
+    print_json,
+    say,
+    settings,
+)
 from covey.cli.tables import Column, render
 from covey.client.client import Client
 from covey.core.errors import NotFound
@@ -166,7 +175,10 @@ def presets(as_json: bool) -> None:
 
 words_argument = click.argument("words", nargs=-1, metavar="[BAG] [KEY=VALUE]…")
 file_option = click.option(
-    "--file", metavar="FILE", help="The whole policy, from a TOML file; KEY=VALUE come after it."
+    "--file",
+    metavar="FILE",
+    type=FILE_NAME,
+    help="The whole policy, from a TOML file; KEY=VALUE come after it.",
 )
 
 

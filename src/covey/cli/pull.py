@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from covey.cli import formats, places
-from covey.cli.base import Command, bag_argument, json_option, leave, print_json, say, settings
+from covey.cli.base import (
+    DIR_NAME,
+    Command,
+    bag_argument,
+    json_option,
+    leave,
+    print_json,
+    say,
+    settings,
+)
 from covey.cli.tables import clean
 from covey.wire import BagView, ResultQuery, ReturnedFile
 
@@ -25,7 +34,9 @@ LINE_SECONDS = 10.0
 
 @click.command(cls=Command)
 @bag_argument
-@click.option("-o", "--output", "folder", metavar="DIR", help="Where to.  [default: bag-BAG]")
+@click.option(
+    "-o", "--output", "folder", metavar="DIR", type=DIR_NAME, help="Where to.  [default: bag-BAG]"
+)
 @click.option(
     "--layout",
     default=LAYOUT,
@@ -36,7 +47,8 @@ LINE_SECONDS = 10.0
 @json_option
 def pull(bag: str, folder: str | None, layout: str, failed: bool, as_json: bool) -> None:
     """Get the files that tasks returned. What is there already is left alone, so it
-    may be interrupted and repeated, also while the bag runs.
+    may be interrupted and repeated, also while the bag runs. Of a failed task, only what
+    --optional-output names was returned.
 
     \b
     covey pull

@@ -15,14 +15,22 @@ from typing import IO, NamedTuple
 import click
 
 from covey.cli import columns, formats, parquet, places, writers
-from covey.cli.base import Command, bag_argument, json_option, leave, say, settings
+from covey.cli.base import FILE_NAME, Command, bag_argument, json_option, leave, say, settings
 from covey.cli.columns import Field
 from covey.cli.tables import terminal_width
 from covey.client.client import Client
 from covey.wire import BagView, ResultQuery, ResultRow
 
 FORMATS = ("table", "csv", "jsonl", "json", "parquet")
-ENDINGS = {"ndjson": "jsonl", "pq": "parquet"}
+ENDINGS = {
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".txt": "table",
+}
 READY_MADE = ("csv", "jsonl")
 PIPE_PAGE = 100
 SMALLEST_SCREEN = 10
@@ -65,7 +73,7 @@ class Request(NamedTuple):
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many.")
 @click.option("--page", type=click.IntRange(min=1), metavar="N", help="The Nth screenful.")
 @click.option("--follow", is_flag=True, help="Go on as results come, until the bag is over.")
-@click.option("-o", "--output", "path", metavar="FILE", help="Write to FILE.")
+@click.option("-o", "--output", "path", metavar="FILE", type=FILE_NAME, help="Write to FILE.")
 @json_option
 def results(
     bag: str,
@@ -101,12 +109,25 @@ def results(
 
 
 def _form_of(path: str | None) -> str:
-    ending = (path or "").rpartition(".")[2].lower()
-    form = ENDINGS.get(ending, ending)
-    return form if form in FORMATS else "table"
+    if path is None or path == "-" or _is_special(path):
+        return "table"
+    form = ENDINGS.get(os.path.splitext(path)[1].lower())
+    if form is None:
+        raise click.UsageError(
+            f"-o {path}: in which format? Call it {', '.join(ENDINGS)}, or say it with --format"
+        )
+    return form
+
+
+def _is_special(path: str) -> bool:
+    """As /dev/stdout is: what is written to it cannot be put there as a whole."""
+    return os.path.exists(path) and not os.path.isfile(path)
 
 
 def _check(request: Request, follow: bool) -> None:
+    folder = os.path.dirname(request.path or "")
+    if folder and not os.path.isdir(folder):
+        raise click.UsageError(f"-o {request.path}: there is no directory {folder}")
     if request.form == "parquet":
         if request.path is None:
             raise click.UsageError("a Parquet file needs a name: -o results.parquet")
@@ -153,7 +174,7 @@ def _destination(path: str | None, *, whole: bool = True) -> Iterator[IO[bytes]]
     """A file that is to be `whole` appears when it is, so that nobody takes a torn one for it."""
     if path is None:
         yield sys.stdout.buffer
-    elif not whole or (os.path.exists(path) and not os.path.isfile(path)):
+    elif not whole or _is_special(path):
         with open(path, "wb") as file:
             yield file
     else:
@@ -227,17 +248,23 @@ def _say_rest(bag: BagView, request: Request, first: int, count: int, left: bool
         page = f"--page {(request.page or 1) + 1}"
         say(f"{first + 1:,} to {first + count:,}{known}; next: {page}   all: -o FILE.csv")
     elif not count:
-        say(_why_none(bag, request, first))
+        say(_why_none(bag, request, first, ended))
     elif not bag.over and not request.narrowed:
         say(f"{bag.total - ended:,} of {bag.total:,} tasks have not ended yet")
 
 
-def _why_none(bag: BagView, request: Request, first: int) -> str:
-    if first:
-        return f"there are no {first + 1:,} results"
+def _why_none(bag: BagView, request: Request, first: int, ended: int) -> str:
+    if request.page and first:
+        pages = -(-ended // (first // (request.page - 1)))
+        known = "" if request.query.where or not ended else f"; the last one is --page {pages:,}"
+        return f"there is no page {request.page:,} of these results{known}"
     if request.query.where:
         return f"no result of bag {bag.id} is like that: {', '.join(request.query.where)}"
-    return f"bag {bag.id} has no {'failed tasks' if request.query.failed_only else 'results yet'}"
+    if request.query.failed_only:
+        return f"bag {bag.id} has no failed tasks"
+    if bag.over:
+        return f"bag {bag.id} is {bag.status}, and has no results"
+    return f"bag {bag.id} has no results yet"
 
 
 # -- as they come -------------------------------------------------------------------------------

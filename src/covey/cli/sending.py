@@ -93,7 +93,10 @@ def server_options(slots: int | None) -> Sequence[str]:
 def _tell_slots(client: Client, slots: int) -> None:
     have = client.server().slots
     if have != slots:
-        say(f"note: the server runs already, with {have} slots; for --slots, 'covey stop' it first")
+        slots_there = formats.count(have, "slot")
+        say(
+            f"note: the server runs already, with {slots_there}; for --slots, 'covey stop' it first"
+        )
 
 
 def size(count: int) -> str:

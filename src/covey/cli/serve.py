@@ -63,21 +63,22 @@ def serve(
 @click.option("--drain", is_flag=True, help="First let the tasks that run come to their end.")
 @json_option
 def stop(drain: bool, as_json: bool) -> None:
-    """Stop the server of this directory and its pilots. Nothing is lost: the next
-    'covey watch' or 'covey run' goes on with what is unfinished.
+    """Stop the server of this directory and its pilots. The next 'covey watch' or
+    'covey run' goes on with what is unfinished; tasks that run now then start over, unless
+    you wait for them with --drain.
 
     \b
     covey stop
     covey stop --drain
     """
-    from covey.cli import places
+    from covey.cli import formats, places
     from covey.client.embedded import note_stop
 
     config = settings()
     client = places.running_client(config)
     if client is None:
         if as_json:
-            print_json({"stopped": False, "pilots": 0, "waiting": 0})
+            print_json({"stopped": False, "pilots": 0, "waiting": 0, "interrupted": 0})
         else:
             say("no server runs here")
         return
@@ -86,26 +87,26 @@ def stop(drain: bool, as_json: bool) -> None:
         note_stop(config.directory)
     there = [site for site in client.sites() if site.driver != "local"]
     waiting = {site.name: site.waiting for site in there if site.waiting}
+    running = 0 if drain else sum(bag.running for bag in client.bags())
     sent_home = client.stop(drain=drain)
     client.close()
     gone = bool(config.server) or _wait_until_gone(config.directory, drain)
     if as_json:
-        print_json({"stopped": gone, "pilots": sent_home, "waiting": sum(waiting.values())})
+        facts = {"stopped": gone, "pilots": sent_home, "waiting": sum(waiting.values())}
+        print_json({**facts, "interrupted": running})
     elif gone:
-        click.echo(f"stopped the server (process {pid}) and {_pilots(sent_home)}")
+        click.echo(f"stopped the server (process {pid}) and {formats.count(sent_home, 'pilot')}")
+        if running:
+            told = f"{formats.count(running, 'task')} that ran will start over"
+            say(f"{told}; 'covey stop --drain' lets them end first")
         if waiting:
             many = "keeps its place" if sum(waiting.values()) == 1 else "keep their places"
-            say(f"{_pilots(sum(waiting.values()))} {many} in the queue of {', '.join(waiting)}")
+            pilots = formats.count(sum(waiting.values()), "pilot")
+            say(f"{pilots} {many} in the queue of {', '.join(waiting)}")
             say("without a server they end when they start; 'covey site drain' takes them back")
     else:
         say(f"the server (process {pid}) has not ended yet; look again, or: kill {pid}")
     leave(0 if gone else 1)
-
-
-def _pilots(count: int) -> str:
-    from covey.cli.formats import count as counted
-
-    return counted(count, "pilot")
 
 
 def _wait_until_gone(directory: Path, drain: bool) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from covey.cli import formats, places
-from covey.cli.base import Command, json_option, print_json, say, settings
+from covey.cli.base import FILE_NAME, Command, json_option, print_json, say, settings
 from covey.cli.site_trial import test
 from covey.cli.tables import Column, render
 from covey.core.errors import NotFound
@@ -183,7 +183,10 @@ def _shown(one: "SiteView") -> Iterator[str]:
     facts = [
         ("site", f"{one.name} ({one.driver}), from {one.origin}"),
         ("status", _status(one) + (f": {one.trouble}" if one.trouble else "")),
-        ("pilots", f"{one.pilots:,} with {one.slots:,} slots, {one.busy:,} of them busy"),
+        (
+            "pilots",
+            f"{one.pilots:,} with {formats.count(one.slots, 'slot')}, {one.busy:,} of them busy",
+        ),
         ("jobs", f"{one.running:,} running, {one.waiting:,} waiting"),
         ("users", ", ".join(one.users) or "everybody"),
     ]
@@ -204,6 +207,7 @@ words_argument = click.argument("words", nargs=-1, metavar="[KEY=VALUE]…")
 file_option = click.option(
     "--file",
     metavar="FILE",
+    type=FILE_NAME,
     help="The whole site, from a TOML file; KEY=VALUE come after it.",
 )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from covey.cli.base import Command, say
+from covey.cli.base import DIR_NAME, FILE_NAME, Command, say
 
 if TYPE_CHECKING:
     from covey.bagfile import Gathered, Sheet
@@ -63,20 +63,22 @@ PARAMETER_OPTIONS: list[Choice] = [
     ),
     _flag(TASKS, "", "--zip", "zipped", help="Take the parameters side by side, not combined."),
     _option(
-        TASKS, "", "--rows", metavar="FILE",
+        TASKS, "", "--rows", metavar="FILE", type=FILE_NAME,
         help="Parameters from the rows of a .csv, .jsonl or .txt file.",
     ),
-    _option(TASKS, "", "--lines", metavar="FILE", help="Each line of a file as {line}."),
+    _option(
+        TASKS, "", "--lines", metavar="FILE", type=FILE_NAME, help="Each line of a file as {line}.",
+    ),
 ]  # fmt: skip
 OPTIONS: list[Choice] = [
     _option(
-        TASKS, "", "-f", "--file", "file", metavar="FILE",
+        TASKS, "", "-f", "--file", "file", metavar="FILE", type=FILE_NAME,
         help="A bag file; 'covey init' writes one. Options come before what it says.",
     ),
     *PARAMETER_OPTIONS,
     _flag(TASKS, "open", "--open", help="Tasks may follow: covey append, covey close."),
     _option(
-        FILES, "inputs", "--input", "inputs", metavar="PATH", multiple=True,
+        FILES, "inputs", "--input", "inputs", metavar="PATH", type=FILE_NAME, multiple=True,
         help="A file, directory, pattern or URL for each task's directory; {NAME} in it "
         "makes it a file of the task's own.",
     ),
@@ -98,7 +100,7 @@ OPTIONS: list[Choice] = [
     ),
     _flag(FILES, "export", "--export", help="Every parameter is an environment variable too."),
     _option(
-        FILES, "chdir", "--chdir", metavar="DIR",
+        FILES, "chdir", "--chdir", metavar="DIR", type=DIR_NAME,
         help="Run all tasks in DIR, instead of each in an empty directory of its own.",
     ),
     _option(
@@ -114,12 +116,17 @@ OPTIONS: list[Choice] = [
     _option(NEEDS, "resources.gpus", "--gpus", type=int, metavar="N", help="GPUs."),
     _option(
         NEEDS, "resources.time", "--limit", metavar="TIME",
-        help="A task that runs longer is stopped and has failed: 90, 90s, 5m, 2h.",
+        help="A task that runs longer is stopped, and run again with three times the time, up to "
+        "--overtimes times; then it has failed: 90, 90s, 5m, 2h.",
     ),
     _flag(NEEDS, "resources.pin", "--pin", help="Bind each task to cores of its own."),
     _option(
         FAILURES, "retries.count", "--retries", type=int, metavar="N",
         help="How often a failed task is tried again.  [default: 0]",
+    ),
+    _option(
+        FAILURES, "retries.overtimes", "--overtimes", type=int, metavar="N",
+        help="How often a task over its --limit is given more time.  [default: 3]",
     ),
     _option(
         FAILURES, "retries.memory", "--retry-memory", metavar="MORE",
@@ -201,7 +208,7 @@ class SubmissionCommand(Command):
 def submission_options(function: F) -> F:
     """The command line of a submission; the function gets all of it as keywords."""
     function = click.argument(
-        "command", nargs=-1, type=click.UNPROCESSED, metavar="[FILE.toml | COMMAND...]"
+        "command", nargs=-1, type=FILE_NAME, metavar="[FILE.toml | COMMAND...]"
     )(function)
     for choice in reversed(OPTIONS):
         function = choice.decorate(function)

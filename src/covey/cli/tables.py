@@ -3,7 +3,7 @@
 import os
 import sys
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 GAP = "  "
@@ -27,6 +27,11 @@ def width_of(text: str) -> int:
 def clean(text: str) -> str:
     """On one line, and without what could move the cursor."""
     return "".join(char if char.isprintable() else "·" for char in text)
+
+
+def clean_lines(lines: Iterable[str]) -> str:
+    """As text to print; what is on several lines stays so."""
+    return "\n".join(map(clean, "\n".join(lines).split("\n")))
 
 
 def fit(text: str, width: int) -> str:
@@ -63,7 +68,7 @@ class Table:
         """A page of lines; the first page begins with the titles."""
         cleaned = [[clean(cell) for cell in row] for row in rows]
         if not self._widths:
-            titles = [column.title for column in self.columns]
+            titles = [clean(column.title) for column in self.columns]
             cleaned.insert(0, titles)
             self._widths = [max(map(width_of, cells)) for cells in zip(*cleaned, strict=True)]
         return [self._line(row) for row in cleaned]

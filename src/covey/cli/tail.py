@@ -16,6 +16,7 @@ import msgspec
 
 from covey.cli import formats, places
 from covey.cli.base import say
+from covey.cli.tables import clean
 from covey.client.client import Client
 from covey.pilot.messages import Piece
 from covey.wire import BagView, Output, ResultQuery, ResultRow
@@ -90,6 +91,11 @@ def parts_of(text: str, total: int) -> list[Part]:
     return [Part(0, text)] if text else []
 
 
+def as_printed(text: str) -> None:
+    """In bytes, of which nothing is left out on the way to a file, such as colours."""
+    click.echo(text.encode("utf-8", "backslashreplace"), nl=False)
+
+
 class Sink:
     """Prints text of tasks as it comes."""
 
@@ -127,7 +133,7 @@ class Sink:
 
     def write(self, task: int, attempt: str, stream: int, text: str) -> None:
         """Of one task: as it is."""
-        click.echo(text, nl=False)
+        as_printed(text)
 
 
 class Prefixed(Sink):
@@ -186,7 +192,7 @@ def follow_task(client: Client, bag: BagView, task: int, wanted: Wanted, as_json
 
 def _say_ended(bag: BagView, row: ResultRow) -> None:
     title = formats.task_title(bag.names, row.task, row.values)
-    say(f"{title}: {formats.explained(row)} on {row.host}")
+    say(clean(f"{title}: {formats.explained(row)} on {row.host}"))
 
 
 def follow_bag(client: Client, bag: BagView, wanted: Wanted, as_json: bool) -> None:

@@ -15,6 +15,13 @@ from covey.wire import BagView, ResultQuery, ResultRow, RunningRow
 
 STATES = ("done", "failed", "running", "waiting")
 MOST_RUNNING = 100_000
+COLUMNS = (
+    Column("task", right=True),
+    Column("state"),
+    Column("ended"),
+    Column("time", right=True),
+    Column("host"),
+)
 
 
 class Line(NamedTuple):
@@ -106,14 +113,12 @@ def _out(row: RunningRow) -> Line:
 
 
 def _columns(bag: BagView) -> list[Column]:
-    return [
-        Column("task", right=True),
-        *(Column(name, right=True) for name in bag.names),
-        Column("state"),
-        Column("ended"),
-        Column("time", right=True),
-        Column("host"),
-    ]
+    parameters = [Column(name, right=True) for name in bag.names]
+    first, *others = (
+        column._replace(title=f"covey_{column.title}") if column.title in bag.names else column
+        for column in COLUMNS
+    )
+    return [first, *parameters, *others]
 
 
 def _row(bag: BagView, line: Line) -> list[str]:

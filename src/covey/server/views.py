@@ -44,6 +44,8 @@ def bag_view(state: State, bag: Bag, now: float, result_names: list[str]) -> Bag
         in_doubt=len(bag.doubt),
         created=bag.created,
         retries=spec.retries,
+        overtimes=spec.overtimes,
+        grow_time=spec.grow_time,
         classes=_classes(bag),
         idempotent=spec.idempotent,
         labels=spec.labels,

@@ -366,6 +366,8 @@ def _view(bag: Bag) -> BagView:
         created=record.created,
         ended=bag.ended,
         retries=spec.retries,
+        overtimes=spec.overtimes,
+        grow_time=spec.grow_time,
         classes=class_views(spec),
         idempotent=spec.idempotent,
         labels=spec.labels,

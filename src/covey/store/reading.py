@@ -80,6 +80,8 @@ class _Head(Struct):
     argv: list[str]
     names: list[str]
     retries: int
+    overtimes: int
+    grow_time: float
     classes: list[ClassView]
     idempotent: bool
     labels: dict[str, str]
@@ -310,6 +312,8 @@ class SqliteReader:
             argv=list(spec.argv),
             names=[] if spec.calls else names_in(_first(spec)),
             retries=spec.retries,
+            overtimes=spec.overtimes,
+            grow_time=spec.grow_time,
             classes=class_views(spec),
             idempotent=spec.idempotent,
             labels=spec.labels,
@@ -364,6 +368,8 @@ class SqliteReader:
             created=created,
             ended=ended,
             retries=head.retries,
+            overtimes=head.overtimes,
+            grow_time=head.grow_time,
             classes=head.classes,
             idempotent=head.idempotent,
             labels=head.labels,

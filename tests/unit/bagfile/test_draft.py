@@ -209,3 +209,45 @@ def test_notes_on_what_has_no_effect() -> None:
 def test_an_open_bag_may_begin_without_tasks() -> None:
     found = draft("command = 'true'\nopen = true\n[parameters]\nx = []").spec
     assert found.space == Product((Axis("x", Values(())),))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "command = 'echo {x}'",
+        "command = 'echo'\nexport = true",
+        "command = 'echo'\noutputs = ['{x}.txt']",
+        "command = 'echo'\noptional_outputs = ['{x}.txt']",
+        "command = 'echo'\ninputs = ['{x}.txt']",
+        "command = 'echo'\n[validate]\ncheck = 'test $x'",
+        "command = 'echo'\n[resources]\nwhen = [{x = 1, memory = '1GB'}]",
+        "command = 'echo'\n[policy]\nrank = 'Job.X * Host.Memory'",
+        "script = 'echo $x'",
+    ],
+)
+def test_a_parameter_may_be_used_in_many_ways(text: str) -> None:
+    told: list[str] = []
+    draft(f"{text}\n[parameters]\nx = [1, 2]", None, told)
+    assert not told
+
+
+def test_a_parameter_that_nothing_uses_is_told_of() -> None:
+    told: list[str] = []
+    draft("command = 'echo {m}'\n[parameters]\nn = '1..3'\nk = 1", None, told)
+    assert told == [
+        "note: nothing uses any of the parameters n, k: write {n} for its value; {m} in the "
+        "command is no parameter"
+    ]
+
+
+def test_a_table_may_have_columns_that_nothing_uses(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("case,size,rate\na,1,2\n")
+    told: list[str] = []
+    draft("command = 'fit {case}'\nrows = 't.csv'", tmp_path, told)
+    assert not told
+    draft("command = 'fit {case} --size 3'\nrows = 't.csv'", tmp_path, told)
+    draft("command = 'fit'\nrows = 't.csv'", tmp_path, told)
+    assert [note.partition(":")[2].partition(":")[0] for note in told] == [
+        " nothing uses parameter size",
+        " nothing uses any of the parameters case, size, rate",
+    ]

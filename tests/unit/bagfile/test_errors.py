@@ -94,6 +94,11 @@ def complaint(text: str, here: Path | None = None) -> str:
             "did you mean 'model'?",
         ),
         ("name = 'x'", "bag.toml: there is no command: write command"),
+        (
+            "[parameters]\nx = '1..3'\ncommand = 'echo {x}'",
+            "bag.toml:3: parameters.command: this belongs to [parameters], which it is under; "
+            "write it above all tables",
+        ),
         ("command = ''", "bag.toml:1: command: the command is empty"),
         ("command = []", "the command is empty"),
         ("command = 3", "expected text, or a list of words, not 3"),

@@ -21,6 +21,7 @@ from covey.bagfile import (
     schema,
 )
 from covey.bagfile.keys import NEEDS, RESOURCES, RETRIES, TOP, VALIDATE
+from covey.bagfile.kinds import Key
 from covey.bagfile.policy import POLICY
 from covey.core import space
 from covey.core.checking import check_spec
@@ -167,8 +168,8 @@ def test_the_example_can_be_run(here: Path) -> None:
 def test_the_commented_parts_of_the_example_are_right(here: Path) -> None:
     """Every key that is commented out, one at a time."""
     text = example("x.toml")
-    commented = re.findall(r"^# ((?:inputs|outputs|rows|command) = .*)$", text, re.MULTILINE)
-    assert len(commented) == 4
+    commented = re.findall(r"^# ([a-z_]+ = .*)$", text, re.MULTILINE)
+    assert len(commented) == 24
     for line in commented:
         assert tomllib.loads(line)
     tables = re.findall(r"^# (\[\w+\]\n(?:# .*\n)+)", text, re.MULTILINE)
@@ -177,3 +178,11 @@ def test_the_commented_parts_of_the_example_are_right(here: Path) -> None:
         name, keys = next(iter(tomllib.loads(table.replace("# ", "")).items()))
         assert name in TOP
         assert keys
+
+
+@pytest.mark.parametrize("table", [TOP, RESOURCES, RETRIES, VALIDATE])
+def test_the_example_shows_every_key(table: dict[str, Key]) -> None:
+    text = example("x.toml")
+    for name in table:
+        shown = re.search(rf"\b{name} = |^(# )?\[+(\w+\.)?{name}\]", text, re.MULTILINE)
+        assert shown, name

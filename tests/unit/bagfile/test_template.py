@@ -10,6 +10,8 @@ from covey.bagfile.template import (
     check_placeholders,
     fill,
     placeholders,
+    seems_meant,
+    tell_unused,
 )
 from covey.core.errors import InvalidBag
 
@@ -45,24 +47,32 @@ def test_placeholders_are_plain_names() -> None:
         ["echo", "{elephant}"],
     ],
 )
-def test_other_braces_pass(argv: list[str], told: list[str]) -> None:
-    check_placeholders(argv, ["seed"], told.append)
-    assert not told
+def test_other_braces_pass(argv: list[str]) -> None:
+    check_placeholders(argv, ["seed"])
 
 
 @pytest.mark.parametrize("typo", ["{sed}", "{Seed}", "{seeds}", "{tasks}"])
-def test_typos_are_refused_with_the_right_name(typo: str, told: list[str]) -> None:
+def test_typos_are_refused_with_the_right_name(typo: str) -> None:
     with pytest.raises(InvalidBag, match=r"write \{(seed|task)\}"):
-        check_placeholders(["echo", typo], ["seed"], told.append)
+        check_placeholders(["echo", typo], ["seed"])
 
 
 @pytest.mark.parametrize("word", ["$seed", "--seed", "<seed>"])
-def test_an_unused_parameter_is_mentioned_only_if_it_seems_meant(
-    word: str, told: list[str]
-) -> None:
-    check_placeholders(["echo", word], ["seed", "rate"], told.append)
-    assert len(told) == 1
-    assert "{seed}" in told[0]
+def test_a_word_may_seem_to_mean_a_parameter(word: str) -> None:
+    assert seems_meant(["echo", word], "seed")
+    assert not seems_meant(["echo", word], "rate")
+
+
+def test_a_note_on_what_nothing_uses(told: list[str]) -> None:
+    tell_unused(["echo"], ["a", "b"], [], told.append)
+    assert not told
+    tell_unused(["echo", "{print}", "{b}"], ["a", "b"], ["a"], told.append)
+    tell_unused(["echo"], list("abcdefg"), list("abcdefg"), told.append)
+    assert told == [
+        "note: nothing uses parameter a: write {a} for its value; {print} in the command is no "
+        "parameter",
+        "note: nothing uses any of the parameters a, b, c, d, e, …: write {a} for its value",
+    ]
 
 
 def test_files_of_this_directory_become_absolute(here: Path, told: list[str]) -> None:

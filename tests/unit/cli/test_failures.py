@@ -2,12 +2,14 @@
 
 import json
 import shlex
+import subprocess
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from covey.cli.failures import SHORTEST_CAUSE, quoted, short_cause
-from tests.unit.cli.builders import bag
+from tests.unit.cli.builders import bag, row
 from tests.unit.cli.source import FakeSource, Look, group
 
 
@@ -58,6 +60,9 @@ def test_a_lack_of_memory_or_time_has_a_remedy(look: Look, source: FakeSource) -
     assert "again: covey retry 3 --cause 'memory limit' --memory x2" in ran.stdout
     assert "again: covey retry 3 --cause 'time limit' --time x2" in ran.stdout
     assert "covey: some ran out of time; with more: covey retry 3 --failed --time x2" in ran.stderr
+    source.rows[2] = row(2, outcome="memory", message="over its limit of 5 MB (used 7 MB)")
+    told = look("failures").stdout
+    assert "1 task: memory limit: over its limit of 5 MB (used 7 MB)\n" in told
 
 
 def test_watch_ends_with_the_causes(look: Look, source: FakeSource) -> None:
@@ -91,9 +96,19 @@ def test_a_cancelled_bag_is_no_success(look: Look, source: FakeSource) -> None:
     assert "6 not run" in look("watch", status=1).stdout
 
 
-@given(st.text(min_size=1))
+@given(st.text(min_size=1).filter(str.isprintable))
 def test_a_quoted_cause_is_one_word_of_a_shell(text: str) -> None:
     assert shlex.split(quoted(text)) == [text]
+
+
+@pytest.mark.parametrize("text", ["\x1b[31mit's \\ é\x7f", "tab\tand\nline", "\x9b1\u202e"])
+def test_a_quoted_cause_moves_no_cursor(text: str) -> None:
+    assert quoted(text).isprintable()
+    env = {"LC_ALL": "C.UTF-8"}
+    ran = subprocess.run(
+        ["bash", "-c", f"printf %s {quoted(text)}"], capture_output=True, check=True, env=env
+    )
+    assert ran.stdout.decode() == text
 
 
 def test_quotes_are_those_that_are_easiest_to_read() -> None:
@@ -109,3 +124,26 @@ def test_a_shortened_cause_means_one_cause(causes: list[str]) -> None:
         if short != cause:
             assert len(short) >= SHORTEST_CAUSE
             assert [other for other in causes if other.startswith(short)] == [cause]
+
+
+def test_a_person_reads_the_numbers_that_a_cause_leaves_out(look: Look, source: FakeSource) -> None:
+    source.view = bag(status="finished", total=4, failed=4, ended=1001.0)
+    source.rows = [
+        row(2, outcome="output", message="its 1 file has 1.9 MB"),
+        row(4, outcome="failed", exit_code=1, message="exit code 1"),
+    ]
+    output = group(cause="output: its N file has N MB", outcome="output", log="")
+    raised = group(cause="exit 1: no a.txt at N", count=3, example=4, log="no /tmp/a.txt at 17\n")
+    source.groups = [output, raised]
+    assert look("watch", status=1).stderr.splitlines()[:2] == [
+        "  task 2 (x=2) on node1: output: its 1 file has 1.9 MB",
+        "  3 tasks, such as task 4 (x=4) on node1: exit 1: no /tmp/a.txt at 17",
+    ]
+    told = look("failures").stdout.splitlines()
+    assert "1 task: output: its 1 file has 1.9 MB" in told
+    assert "    again: covey retry 3 --cause 'output: its N file has N MB'" in told
+    assert told[7:10] == [
+        "3 tasks: exit 1: no a.txt at N",
+        "    on node1; for example task 4 (x=4):",
+        "    exit 1: no /tmp/a.txt at 17",
+    ]

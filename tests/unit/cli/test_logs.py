@@ -54,6 +54,29 @@ def test_by_failure_and_cause(look: Look) -> None:
 def test_nothing_yet(look: Look, source: FakeSource) -> None:
     source.rows, source.view = [], bag()
     assert "to see them live: covey logs -f 3" in look("logs").stderr
+    source.view = bag(status="cancelled")
+    assert look("logs").stderr == "covey: bag 3 is cancelled; none of its tasks has ended\n"
+
+
+def test_one_stream_is_what_the_task_printed(look: Look, source: FakeSource) -> None:
+    source.stdout = "\x1b[31mred\x1b[0m\r\n\x00é"
+    assert look("logs", "3", "1", "--stdout").stdout_bytes == source.stdout.encode()
+
+
+def test_what_was_removed_is_not_taken_for_nothing(look: Look, source: FakeSource) -> None:
+    source.stdout = source.stderr = ""
+    source.rows[3].stdout_bytes = 0
+    assert (
+        look("logs", "3", "1").stderr == "covey: (what it printed was removed with 'covey purge')\n"
+    )
+    assert "removed" in look("logs", "3", "1", "--stdout").stderr
+    assert look("logs", "3", "3").stderr == ""
+    assert look("logs").stdout.count("removed") == 5
+
+
+def test_a_title_moves_no_cursor(look: Look, source: FakeSource) -> None:
+    source.rows[1] = row(1, values=["\x1b[2J\n"], message="\x1bX", outcome="timeout")
+    assert look("logs", "3", "1").stdout.startswith("==> task 1 (x=·[2J·): ·X on node1\n")
 
 
 # -- live ----------------------------------------------------------------------------------------

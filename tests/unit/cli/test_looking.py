@@ -27,7 +27,8 @@ def test_no_bags_yet(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
         raise NotFound("")
 
     monkeypatch.setattr(places, "reader", nothing)
-    assert look("bags").stderr == "covey: no bags here yet; start with: covey run -- COMMAND\n"
+    told = look("bags", "--dir", "/none/there").stderr
+    assert told == "covey: no bags here yet (/none/there); start with: covey run -- COMMAND\n"
     assert json.loads(look("bags", "--json").stdout) == []
 
 
@@ -45,13 +46,15 @@ def facts(look: Look) -> dict[str, str]:
 def test_show_says_what_tasks_need_and_took(look: Look, source: FakeSource) -> None:
     one = ClassView(cores=1, memory_mb=0, disk_mb=0, gpus=0, limit_seconds=0.0)
     source.view = bag(classes=[one])
-    assert facts(look)["each task"] == "1 core"
+    assert (facts(look)["each task"], facts(look)["retries"]) == ("1 core", "0")
     large = ClassView(
         cores=4, memory_mb=2048, disk_mb=10, gpus=1, limit_seconds=3600.0, ended=7,
         mean_seconds=90.0,
     )  # fmt: skip
-    source.view = bag(classes=[one, large])
+    source.view = bag(classes=[one, large], retries=1, overtimes=3, grow_time=3.0)
     shown = facts(look)
+    told = "1; over its time limit a task gets x3 the time, up to 3 times"
+    assert shown["retries"] == told
     assert shown["class 0"] == "1 core"
     assert shown["class 1"] == (
         "4 cores, 2.0 GB memory, 10.0 MB disk, 1 GPU, at most 1 h 00 m; 7 took 1 m 30 s on average"
@@ -191,3 +194,10 @@ def test_hosts_by_tag(look: Look, source: FakeSource, test: str, found: list[str
 
 def test_a_test_that_is_none(look: Look, source: FakeSource) -> None:
     assert "NAME=VALUE" in look("hosts", "--where", "Linux", status=2).stderr
+
+
+def test_no_two_columns_of_tasks_are_called_the_same(look: Look, source: FakeSource) -> None:
+    source.view = bag(names=["host"], done=6)
+    assert look("tasks").stdout.split("\n")[0].split() == [
+        "task", "host", "state", "ended", "time", "covey_host",
+    ]  # fmt: skip

@@ -112,6 +112,14 @@ def test_misuse_is_one_or_two_lines(
     assert len(ran.stderr.splitlines()) <= 2
 
 
+@pytest.mark.parametrize("words", [[], ["site"], ["token"], ["config"], ["policy"]])
+def test_a_group_alone_prints_its_help(tmp_path: Path, words: list[str]) -> None:
+    ran = run(*words, cwd=tmp_path)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith(" ".join(["Usage: covey", *words]))
+    assert "Try '" not in ran.stderr
+
+
 def test_bad_settings_are_misuse_and_verbose_shows_where(tmp_path: Path) -> None:
     (tmp_path / "covey.toml").write_text("drr = 'x'")
     ran = run("bags", cwd=tmp_path)
@@ -140,6 +148,50 @@ def test_a_reader_that_leaves_is_no_failure(tmp_path: Path) -> None:
         child.stdout.close()
         assert child.stderr.read() == b""
     assert child.returncode == 0
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_failure_and_nothing_takes_their_place(
+    tmp_path: Path, closed: str
+) -> None:
+    code = (
+        "import os\nfrom covey.cli.main import covey, main\n"
+        "def look(**options):\n"
+        "    print('said'), print('told', file=__import__('sys').stderr)\n"
+        "    open('seen', 'w').write(str(os.open('seen', os.O_RDONLY) > 2))\n"
+        "covey.main = look\nmain()"
+    )
+    line = f'exec "$0" -P -c "$1" {closed}'
+    ran = subprocess.run(
+        ["sh", "-c", line, sys.executable, code],
+        cwd=tmp_path, text=True, capture_output=True, check=False,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout) == (0, "" if " >&-" in f" {closed}" else "said\n")
+    assert ran.stderr == ("" if "2>&-" in closed else "told\n")
+    assert (tmp_path / "seen").read_text() == "True"
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("covey run swe", "file"),
+        ("covey run -- python3 fi", "file"),
+        ("covey run --rows ca", "file"),
+        ("covey submit --chdir da", "dir"),
+        ("covey --dir da", "dir"),
+        ("covey results -o re", "file"),
+        ("covey pull -o re", "dir"),
+        ("covey classad fmt po", "file"),
+        ("covey resu", "plain"),
+    ],
+)
+def test_a_shell_completes_names_of_files(tmp_path: Path, line: str, kind: str) -> None:
+    words = line.split()
+    ran = run(
+        cwd=tmp_path, _COVEY_COMPLETE="bash_complete", COMP_WORDS=line,
+        COMP_CWORD=str(len(words) - 1),
+    )  # fmt: skip
+    assert {told.partition(",")[0] for told in ran.stdout.splitlines()} == {kind}
 
 
 def test_flags_outrank_the_environment(tmp_path: Path) -> None:

@@ -144,7 +144,8 @@ def test_a_page_of_a_table(look: Look, source: FakeSource, monkeypatch: Any) -> 
     ran = look("results", "--page", "2")
     assert [line.split()[0] for line in ran.stdout.splitlines()] == ["task", "4", "5"]
     assert "next" not in ran.stderr
-    assert "there are no 9 results" in look("results", "--page", "3").stderr
+    told = look("results", "--page", "3").stderr
+    assert told == "covey: there is no page 3 of these results; the last one is --page 2\n"
 
 
 def test_a_terminal_gets_a_screenful(
@@ -249,3 +250,29 @@ def test_a_column_may_be_asked_for_by_its_prefixed_name() -> None:
     assert chosen.cell(row(values=["a"])) == "node1"
     with pytest.raises(click.UsageError):
         columns.choose(bag(), "covey_host")
+
+
+@pytest.mark.parametrize("name", ["r.xlsx", "r.tsv", "r", "csv"])
+def test_a_file_of_an_unknown_kind_is_refused(look: Look, tmp_path: Path, name: str) -> None:
+    ran = look("results", "-o", str(tmp_path / name), status=2)
+    assert "Call it .csv, .jsonl, .ndjson, .json, .parquet, .pq, .txt, or say it" in ran.stderr
+    assert not list(tmp_path.iterdir())
+    look("results", "-o", str(tmp_path / name), "--format", "table")
+    look("results", "-o", "/dev/null")
+
+
+@pytest.mark.parametrize("name", ["r.csv", "r.txt", "r.parquet"])
+def test_a_folder_that_is_missing(look: Look, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "none" / name
+    told = look("results", "-o", str(path), status=2).stderr
+    assert f"-o {path}: there is no directory {path.parent}" in told
+
+
+def test_a_bag_that_is_over_has_no_results_rather_than_none_yet(
+    look: Look, source: FakeSource
+) -> None:
+    source.rows = []
+    source.view = bag()
+    assert look("results").stderr == "covey: bag 3 has no results yet\n"
+    source.view = bag(status="cancelled")
+    assert look("results").stderr == "covey: bag 3 is cancelled, and has no results\n"

@@ -62,6 +62,7 @@ def test_every_option_arrives(here: Path) -> None:
         "--output", "p", "--optional-output", "q", "--output-limit", "2MB", "--env", "A=1=2",
         "--env", "PATH", "--export", "--setup", "make", "--cores", "2", "--memory", "1.5GB",
         "--disk", "1 GB", "--gpus", "1", "--limit", "5m", "--pin", "--retries", "3",
+        "--overtimes", "0",
         "--retry-memory", "+50%", "--ok-exit", "0", "--ok-exit", "2", "--check", "test -s o",
         "--breaker", "0", "--not-idempotent", "--name", "n", "--label", "a=b=c", "--notes", "t",
         "--", "python3", "fit.py",
@@ -71,7 +72,7 @@ def test_every_option_arrives(here: Path) -> None:
     assert (spec.need, spec.pin, spec.open, spec.export) == (need, True, True, True)
     assert (spec.outputs, spec.optional_outputs, spec.output_mb) == (("o*", "p"), ("q",), 2)
     assert spec.env["A"] == "1=2"
-    assert (spec.retries, spec.grow_memory, spec.breaker) == (3, 1.5, 0)
+    assert (spec.retries, spec.grow_memory, spec.overtimes, spec.breaker) == (3, 1.5, 0, 0)
     assert (spec.ok_codes, spec.check, spec.setup) == ((0, 2), "test -s o", "make")
     assert (spec.idempotent, spec.name, spec.labels) == (False, "n", {"a": "b=c"})
     assert (spec.notes, spec.argv) == ("t", ("python3", "fit.py"))

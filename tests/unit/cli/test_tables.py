@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from covey.cli import formats
-from covey.cli.tables import Column, Table, clean, fit, width_of
+from covey.cli.tables import Column, Table, clean, clean_lines, fit, width_of
 from tests.unit.cli.builders import row
 
 COLUMNS = (Column("task", right=True), Column("name"), Column("output"))
@@ -122,3 +122,11 @@ def test_values_and_lists() -> None:
     assert formats.some(["a", "b"], 2) == "a, b"
     assert formats.some(["a", "b"], 1002) == "a, b and 1,000 more"
     assert formats.last_lines("a\nb\nc\n\n", 2) == ["b", "c"]
+
+
+def test_titles_are_clean_too() -> None:
+    assert Table([Column("a\x1b[2J")]).lines([["b"]])[0] == "a·[2J"
+
+
+def test_lines_stay_lines() -> None:
+    assert clean_lines(["a\x1b", "b\nc\td"]) == "a·\nb\nc·d"
