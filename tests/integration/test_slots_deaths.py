@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -233,6 +235,28 @@ def test_a_slot_with_a_bug_says_what_it_was(
     harness = Harness(tmp_path / "slots", count=1)
     found = harness.run("true")
     assert (found.kind, found.message) == ("host", "its slot died: ZeroDivisionError: our bug")
+    harness.close()
+
+
+def test_what_cannot_run_is_told_and_the_next_runs_once_without_vfork(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Long enough for its slot to be back before exec fails.
+    real, late = spawn._fork_exec, partial(time.sleep, 0.1)
+    monkeypatch.setattr(spawn, "_fork_exec", lambda *words: real(*words[:-2], late, False))
+    script = tmp_path / "script"
+    script.write_text("echo by sh\n")
+    script.chmod(0o700)
+    harness = Harness(tmp_path / "slots", count=1)
+    harness.offer("missing", [str(tmp_path / "missing")])
+    harness.offer("call", [], plan=harness.plan(calls=[str(tmp_path / "missing")]), call="")
+    found = harness.wait("missing", "call")
+    assert [(one.kind, one.exit_code) for one in found] == [("failed", 127)] * 2
+    harness.sh("once", f"echo x >> {tmp_path}/runs; exit 255")
+    assert harness.wait("once")[0].exit_code == 255
+    harness.offer("script", [str(script)])
+    assert harness.wait("script")[0].stdout == b"by sh\n"
+    assert (tmp_path / "runs").read_text() == "x\n"
     harness.close()
 
 

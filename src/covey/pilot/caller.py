@@ -409,7 +409,9 @@ class Caller:
         self.hold()
         if self.worker is not worker:
             return
-        if not out and not worker.served and slot.waiting:
+        if task.unexecuted:
+            self._put_back(list(out))
+        elif not out and not worker.served and slot.waiting:
             out.append(slot.waiting.popleft())
         if out:
             given = out.popleft()

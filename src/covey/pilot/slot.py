@@ -241,7 +241,12 @@ class Slot:
         pid, failure = self.begin(given)
         outcome: Tuple[Any, ...]
         if pid:
-            outcome = self._finish(self._watch(given, pid, given.limit_seconds))
+            task = self._watch(given, pid, given.limit_seconds)
+            if task.unexecuted:
+                self.bench.tidy()
+                self._run(given)
+                return
+            outcome = self._finish(task)
         else:
             outcome = failure or Outcome(given.key, "returned")
         self.bench.tidy()
@@ -400,6 +405,8 @@ class Slot:
                 pid, status, rusage = os.wait4(-1, os.WNOHANG)
                 if pid == task.pid:
                     task.status = status
+                    if status == spawn.UNEXECUTED and not task.verdict:
+                        task.unexecuted = spawn.never_began()
                     if not self.adopting:
                         attempt(os.killpg, pid, signal.SIGKILL)
                 if pid:
@@ -474,6 +481,8 @@ class Slot:
         if not pid:
             return "cancelled", "cancelled"
         task = self._watch(given, pid, _CHECK_SECONDS)
+        if task.unexecuted:
+            return self._check(given)
         printed = b"".join(output.take(given.plan.log_bytes)[0] for output in self.bench.outputs)
         if given.memory_mb:
             self.bench.memory.end(0, False, b"")

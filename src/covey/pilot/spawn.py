@@ -10,6 +10,12 @@ There are three ways. ``vfork`` is the quickest, and is inside what ``subprocess
 CPython since 3.11; that is no public function, so one that takes other arguments is left
 alone. ``posix_spawn`` does not copy our memory either. Python 3.6, 3.7 and PyPy fork.
 
+Where the system refuses a vfork (too many processes, an emulator), ``fork_exec`` forks instead and
+is back before its child has called exec. So whether that failed is certain only when the child has
+ended: who reaps one that exited with UNEXECUTED asks ``never_began``, and starts it again. From
+then on it is forked here, until one has begun, for that tells at once. This holds because a slot
+has one such child at a time, and nobody else writes where it writes why.
+
 Commands are looked up in the PATH of the *order*, as execvp would, and a script
 without a first line ``#!`` is given to /bin/sh, as execvp does.
 """
@@ -32,6 +38,7 @@ if sys.platform == "linux" and sys.implementation.name == "cpython":
 _CACHE_SECONDS = 1.0  # a command installed in the middle of a bag is soon seen
 _CACHE_SIZE = 256
 _ERRNO = struct.Struct("=i")
+UNEXECUTED = 255 << 8  # the wait status
 
 
 class Commands:
@@ -80,13 +87,14 @@ def search(name: str, path: str) -> str:
 
 Way = Callable[[Any, List[Any], List[bytes]], int]
 
-
+_start: Way
 _words = _spare = -1
 
 
 def _by_vfork(path: Any, argv: List[Any], env: List[bytes]) -> int:
     """Returns when the child has called exec, or has written why it could not: into a file to
     which nobody else writes, so that its place there tells."""
+    os.lseek(_words, 0, os.SEEK_SET)  # one that was killed as it wrote there was not asked
     wake.let_through()
     try:
         pid: int = _fork_exec(
@@ -103,9 +111,27 @@ def _by_vfork(path: Any, argv: List[Any], env: List[bytes]) -> int:
 
 def _unexecuted() -> OSError:
     words = os.pread(_words, os.lseek(_words, 0, os.SEEK_CUR), 0)  # such as "OSError:2:"
-    os.lseek(_words, 0, os.SEEK_SET)
     number = int(words.split(b":")[1], 16) or errno.EINVAL
     return OSError(number, os.strerror(number))
+
+
+def never_began() -> bool:
+    """Whether the process that was started last, and has exited with UNEXECUTED, is one that could
+    not call exec. Then the next are started in a way that tells so at once."""
+    global _start
+    if _start is not _by_vfork or not os.lseek(_words, 0, os.SEEK_CUR):
+        return False
+    _start = _by_fork_again
+    return True
+
+
+def _by_fork_again(path: Any, argv: List[Any], env: List[bytes]) -> int:
+    """Until one has begun."""
+    global _start
+    pid = _by_fork(path, argv, env)
+    os.lseek(_words, 0, os.SEEK_SET)
+    _start = _by_vfork
+    return pid
 
 
 def _by_posix_spawn(path: Any, argv: List[Any], env: List[bytes]) -> int:
@@ -179,7 +205,7 @@ def ways() -> List[Way]:
     return found
 
 
-_start: Way = _by_fork
+_start = _by_fork
 
 
 def prepare(way: Optional[Way] = None) -> None:
