@@ -1,6 +1,7 @@
 """What a task does to its slot, and what the pilot hears of it."""
 
 import os
+import shutil
 import signal
 import stat
 import sys
@@ -214,6 +215,20 @@ def test_chdir(slots: Harness, tmp_path: Path) -> None:
     assert (nowhere.kind, nowhere.exit_code) == ("failed", 126)
     assert b"missing: No such file" in nowhere.stderr
     assert slots.run("pwd").stdout.startswith(str(slots.directory).encode())
+
+
+def test_a_task_elsewhere_runs_once_although_the_slots_directory_is_gone(tmp_path: Path) -> None:
+    harness = Harness(tmp_path / "slots", count=1)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    plan = harness.plan(chdir=str(elsewhere))
+    harness.run("true")
+    for round in range(3):
+        shutil.rmtree(tmp_path / "slots" / "slot-0")
+        assert harness.run("echo x >> runs", plan=plan).kind == "ok"
+        assert (elsewhere / "runs").read_text() == "x\n" * (round + 1)
+        assert harness.run("pwd").stdout == f"{tmp_path}/slots/slot-0\n".encode()
+    harness.close()
 
 
 def test_commands_that_cannot_run(slots: Harness, tmp_path: Path) -> None:

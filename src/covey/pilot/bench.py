@@ -222,8 +222,9 @@ class Bench:
                 return self._start_confined(given, file, argv, env)
             return self._spawn(given, file, argv, env)
         finally:
+            # Nothing that fails from here on may hide a process that was started.
             if chdir and self._home:
-                self._home.enter()
+                attempt(self._home.enter)  # if it is gone, ``tidy`` makes another
 
     def _spawn(self, given: Given, file: str, argv: List[str], env: List[bytes]) -> int:
         sandbox = self.settings.sandbox
@@ -251,9 +252,9 @@ class Bench:
             return self._spawn(given, file, argv, env)
         finally:
             if given.memory_mb:
-                self.memory.spawned()
+                attempt(self.memory.spawned)
             if given.cores and self._cores:
-                confine.bind(self._cores)
+                attempt(confine.bind, self._cores)
 
     # After a task
 
