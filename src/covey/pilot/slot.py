@@ -147,7 +147,9 @@ class Slot:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self.flush()
-            self.sleep(min(until - time.monotonic(), _STUCK_SECONDS if self.orders.unsent else 60))
+            most = _STUCK_SECONDS if self.orders.unsent else 60
+            number = self.sleep(min(until - time.monotonic(), most))
+            self.caller.idle(number)
             self.look()
 
     def _next(self) -> Given:
@@ -338,7 +340,8 @@ class Slot:
         self.board.begin(self.index, given.number, pid)
         while True:
             number = self.sleep(self.until(task))
-            if number in (wake.CHILD, wake.ANY) and self.reap(task):
+            # Whoever is told of no end looks for it all the same, now and then.
+            if number != wake.RING and self.reap(task):
                 break
             if number:
                 self.look()
