@@ -96,6 +96,18 @@ def test_a_worker_that_ends_while_its_slot_waits_for_room_is_replaced(
     harness.close()
 
 
+@pytest.mark.parametrize("ahead", [True, False])
+def test_what_a_worker_has_started_may_clean_up_when_a_call_takes_too_long(
+    tmp_path: Path, ahead: bool
+) -> None:
+    calls = Calls(Harness(tmp_path / "slots", 1, grace_seconds=20), ahead)
+    child = "trap 'sleep 0.2; echo saved; exit 0' TERM; while :; do sleep 0.02; done"
+    code = f"import subprocess, time; subprocess.Popen(['sh', '-c', {child!r}]); time.sleep(60)"
+    found = calls.do(code, limit_seconds=1)
+    assert (found.kind, found.signal, found.stdout) == ("timeout", signal.SIGTERM, b"saved\n")
+    calls.harness.close()
+
+
 def test_one_worker_does_call_after_call(calls: Calls) -> None:
     first = calls.do("import os; answer = b'v' + str(os.getpid()).encode()")
     assert (first.exit_code, first.signal, first.message) == (0, 0, "")

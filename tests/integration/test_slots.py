@@ -108,6 +108,23 @@ def test_a_task_may_clean_up_on_sigterm(slots: Harness) -> None:
     assert (polite.kind, polite.exit_code, polite.stdout) == ("timeout", 0, b"bye\n")
 
 
+def test_so_may_what_a_task_has_started(tmp_path: Path) -> None:
+    harness = Harness(tmp_path / "slots", count=1, grace_seconds=20)
+    child = "trap 'sleep 0.2; echo saved; exit 0' TERM; while :; do sleep 0.05; done"
+    found = harness.run(f'sh -c "{child}"; true', limit_seconds=0.3)
+    assert (found.kind, found.signal, found.stdout) == ("timeout", signal.SIGTERM, b"saved\n")
+    assert found.wall_seconds < 20
+    harness.close()
+
+
+def test_but_not_for_ever(slots: Harness) -> None:
+    child = f"trap '' TERM; while :; do sleep 0.1{os.getpid()}; done"
+    found = slots.run(f'sh -c "{child}"; true', limit_seconds=0.3)
+    assert (found.kind, found.signal) == ("timeout", signal.SIGTERM)
+    assert 0.8 <= found.wall_seconds < 5
+    assert not processes_with(f"0.1{os.getpid()}")
+
+
 def test_a_stopped_task_still_ends_at_its_limit(slots: Harness) -> None:
     stopped = slots.run("kill -STOP $$; sleep 600", limit_seconds=0.3)
     assert stopped.kind == "timeout"

@@ -341,7 +341,7 @@ class Slot:
         while True:
             number = self.sleep(self.until(task))
             # Whoever is told of no end looks for it all the same, now and then.
-            if number != wake.RING and self.reap(task):
+            if (number != wake.RING or task.status is not None) and self.reap(task):
                 break
             if number:
                 self.look()
@@ -370,7 +370,7 @@ class Slot:
                 return  # a call that has just ended
         if task.deadline and not task.verdict and now >= task.deadline:
             self.stop(task, "timeout")
-        if task.kill_at and now >= task.kill_at:
+        if task.kill_at and now >= task.kill_at and task.status is None:
             tree.signal_task(task.pid, signal.SIGKILL)
             task.kill_at = now + 0.05  # again: it may have forked meanwhile
         if self.orders.unsent or (self.done and now - self.done_since >= _PACE_SECONDS):
@@ -402,7 +402,7 @@ class Slot:
     def reap(self, task: Task) -> bool:
         """Collect the dead, adopted ones too. True when the task is over: then its
         remaining family is ended here, and the common case (no child at all) costs
-        one call."""
+        one call. Of a task that was told to end, they have the same time to do so."""
         try:
             while True:
                 pid, status, rusage = os.wait4(-1, os.WNOHANG)
@@ -422,6 +422,8 @@ class Slot:
                     break
         except ChildProcessError:
             return True
+        if time.monotonic() < task.kill_at:
+            return False
         tree.kill_all_children(task.usage)
         return True
 
