@@ -151,6 +151,12 @@ def test_output_flags_changed_by_a_task(slots: Harness) -> None:
         assert slots.run("printf b; printf c").stdout == b"bc"
 
 
+def test_every_task_writes_from_the_beginning(slots: Harness) -> None:
+    places = f"{sys.executable} -c 'import os; print(os.lseek(1, 0, 1), os.lseek(2, 0, 1))'"
+    slots.run("echo out; echo err >&2")
+    assert [slots.run(places).stdout for _ in range(2)] == [b"0 0\n"] * 2
+
+
 def test_a_daemon_dies_with_its_task(slots: Harness, tmp_path: Path) -> None:
     path = tmp_path / "pid"
     slots.offer("daemon", [sys.executable, "-c", DAEMON, str(path)])
@@ -272,6 +278,14 @@ def test_commands_that_cannot_run(slots: Harness, tmp_path: Path) -> None:
     }
     assert slots.found["missing"].stderr == b"covey: no-such-command: command not found\n"
     assert b"Permission denied" in slots.found["text"].stderr
+
+
+@pytest.mark.parametrize("name", ["", "A=B"])
+def test_a_variable_that_cannot_be_is_refused(slots: Harness, name: str) -> None:
+    found = slots.run("env", env={name: "x"})
+    assert (found.kind, found.exit_code) == ("failed", 126)
+    assert "environment" in found.message
+    assert slots.run("true", plan=slots.plan(env=dict(ENV, **{name: "x"}))).exit_code == 126
 
 
 def test_a_script_without_a_first_line_runs_in_sh(slots: Harness, tmp_path: Path) -> None:

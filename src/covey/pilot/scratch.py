@@ -89,10 +89,10 @@ class Output:
                 data = self._cut(size, limit)
                 end = os.pread(self._reader, END_BYTES, max(0, size - END_BYTES))
             os.ftruncate(self.fd, 0)
-        # The task shared our open file and may have changed its flags.
+        # The task shared our open file, and its place in it, and may have changed its flags.
         if flags != self._flags:
             fcntl.fcntl(self.fd, fcntl.F_SETFL, self._flags)
-            os.lseek(self.fd, 0, os.SEEK_SET)
+        os.lseek(self.fd, 0, os.SEEK_SET)
         return data, size, end
 
     def _cut(self, size: int, limit: int) -> bytes:

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -81,6 +83,24 @@ def test_all_ways_start_and_refuse_alike(tmp_path: Path, way: Callable[..., int]
         code(tmp_path / "good", "\0")
     assert code(tmp_path / "good") == 4
     assert children(os.getpid()) == before
+
+
+@pytest.mark.parametrize("way", range(len(spawn.ways())))
+def test_words_are_utf8_in_any_locale(tmp_path: Path, way: int) -> None:
+    executable(tmp_path / "bäre", '[ "$1" = é日 ] && [ "$V" = é日 ]\n')
+    code = f"""
+import os
+from covey.pilot import spawn
+spawn.prepare(spawn.ways()[{way}])
+path = spawn.search("b\\xe4re", {str(tmp_path)!r})
+pid = spawn.start(path, [path, "\\xe9\\u65e5"], spawn.variables({{"V": "\\xe9\\u65e5"}}))
+print(os.waitpid(pid, 0)[1])
+"""
+    small = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    found = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **small}, capture_output=True, check=True
+    )
+    assert found.stdout == b"0\n"
 
 
 def test_a_python_with_another_fork_exec_starts_all_the_same(
