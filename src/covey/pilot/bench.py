@@ -14,7 +14,7 @@ from covey.pilot import confine, furnish, harvest, spawn
 from covey.pilot.calling import VALUE_FILE
 from covey.pilot.orders import Plan, Returned
 from covey.pilot.scratch import Home, Output, Space, remove
-from covey.pilot.told import Result, Tags, last_object, object_text
+from covey.pilot.told import Folder, Result, Tags, last_object, object_text
 
 if TYPE_CHECKING:
     from covey.pilot.sandbox import Sandbox
@@ -140,6 +140,7 @@ class Bench:
         self.memory = confine.Memory(group_name(settings, index))
         self.result = Result(self.paths.result)
         self.tags = Tags(self.paths.tags)
+        self.folder = Folder(self.paths.told, self.result, self.tags)
         self.outputs: List[Output] = []
         self.ready = False
         self._home: Optional[Home] = None
@@ -153,7 +154,7 @@ class Bench:
             if not self.ready:
                 self._home = Home(self.paths.home)
             self.outputs = self.outputs or [Output(self.paths.out, 1), Output(self.paths.err, 2)]
-            self._open_told()
+            self.folder.open()
             self.ready = True
         except OSError:
             self.ready = False
@@ -162,18 +163,12 @@ class Bench:
     def recipe(self, plan: Plan) -> Recipe:
         return Recipe(plan, self.paths, self.settings.sandbox is not None)
 
-    def _open_told(self) -> None:
-        os.makedirs(self.paths.told, 0o700, exist_ok=True)
-        self.tags.open()
-        self.result.open()
-
     def tidy(self) -> None:
         """Have everything as it was before the task, or not be ``ready``."""
         try:
             if self._home:
                 self._home.tidy()
-            if self.result.stale:
-                self._open_told()
+            self.folder.tidy()
         except OSError:
             self.ready = False
 

@@ -16,7 +16,7 @@ from typing import List, Tuple
 _MODE = 0o700
 _MINIMUM_FREE_INODES = 16
 _LOOK_SECONDS = 0.1
-_CLOCK_SECONDS = 3.0  # coarser than the time stamps of any file system
+CLOCK_SECONDS = 3.0  # coarser than the time stamps of any file system
 _SPARE_BYTES = 64 << 20  # of output on disk, beyond what is kept of it in the end
 _MOVING_BYTES = 1 << 20
 _BLOCK = 1 << 16
@@ -159,7 +159,7 @@ class Home:
                 return
             found = os.stat(self.path)
             if (found.st_ino, found.st_dev, stat.S_IMODE(found.st_mode)) == self._identity:
-                old = time.time() - found.st_ctime > _CLOCK_SECONDS
+                old = time.time() - found.st_ctime > CLOCK_SECONDS
                 if not empty(self.path) and old:
                     self._empty_since = found.st_ctime_ns
                 return
