@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from covey.pilot import slot, spawn
+from covey.pilot import slot, spawn, tree
 from covey.pilot.running import Task
 from tests.integration.slots_harness import Harness, alive, processes_with, wait_until
 
@@ -235,6 +235,36 @@ def test_a_slot_with_a_bug_says_what_it_was(
     harness = Harness(tmp_path / "slots", count=1)
     found = harness.run("true")
     assert (found.kind, found.message) == ("host", "its slot died: ZeroDivisionError: our bug")
+    harness.close()
+
+
+def test_who_changed_his_user_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill, foreign = os.kill, tmp_path / "pid"
+
+    def refuse(pid: int, number: int) -> None:
+        if foreign.exists() and foreign.read_text() == f"{pid}\n":
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+        kill(pid, number)
+
+    monkeypatch.setattr(os, "kill", refuse)
+    monkeypatch.setattr(tree, "_FOREIGN_SECONDS", 2.0)
+    harness = Harness(tmp_path / "slots", count=1)
+    harness.sh("before", "echo fine")
+    harness.sh("leaves", f"sleep 600 & echo $! > {foreign}.new; mv {foreign}.new {foreign}")
+    harness.wait("before")
+    found = harness.wait("leaves")[0]
+    assert (found.kind, found.exit_code) == ("ok", 0)
+    left = int(foreign.read_text())
+    assert alive(left)
+    out = f"/proc/{left}/fd/1"
+    assert harness.run(f"echo mine; echo theirs > {out}").stdout == b"mine\n"
+    # Nor is it waited for again.
+    monkeypatch.undo()
+    assert all(harness.run("sleep 600 & true").wall_seconds < 2.0 for _ in range(3))
+    os.kill(left, signal.SIGKILL)
+    wait_until(lambda: not alive(left))
     harness.close()
 
 

@@ -143,6 +143,7 @@ class Bench:
         self.folder = Folder(self.paths.told, self.result, self.tags)
         self.outputs: List[Output] = []
         self.ready = False
+        self.haunted = False  # something that we could not end may still write to the outputs
         self._home: Optional[Home] = None
         self._cores: List[int] = []  # our own, once a task was bound to others
 
@@ -169,6 +170,10 @@ class Bench:
             if self._home:
                 self._home.tidy()
             self.folder.tidy()
+            if self.haunted:
+                for output in self.outputs:
+                    output.replace()
+                self.haunted = False
         except OSError:
             self.ready = False
 

@@ -74,6 +74,12 @@ class Output:
         self._reader = os.open(self.path, os.O_RDONLY)
         self._flags = fcntl.fcntl(self.fd, fcntl.F_GETFL)
 
+    def replace(self) -> None:
+        """Have another, to which nobody writes yet. Raises OSError."""
+        before = self._reader
+        self._open()
+        os.close(before)
+
     def take(self, limit: int) -> Tuple[bytes, int, bytes]:
         """What was written since the last time, the middle left out beyond ``limit`` bytes; its
         true size; and its end, of END_BYTES if it has as many."""

@@ -287,11 +287,15 @@ class Slot:
         return None
 
     def _breathe(self, given: Given) -> None:
-        """In the middle of something long: report, listen. Raises Gone and Unwanted."""
-        self.flush()
-        self.look()
+        """In the middle of something long. Raises Gone and Unwanted."""
+        self._listen()
         if given.number in self.dropped:
             raise Unwanted
+
+    def _listen(self) -> None:
+        """And report. Raises Gone."""
+        self.flush()
+        self.look()
 
     def _wait_for_room(self, given: Given) -> bool:
         """False when the order is no longer wanted."""
@@ -392,7 +396,7 @@ class Slot:
         task.inspect_at = now + pause
 
     def stop(self, task: Task, verdict: str) -> None:
-        if not task.verdict:
+        if not task.verdict and task.status is None:
             task.verdict = verdict
             task.kill_at = time.monotonic() + self.settings.grace_seconds
             walled = self.settings.sandbox is not None
@@ -424,7 +428,8 @@ class Slot:
             return True
         if time.monotonic() < task.kill_at:
             return False
-        tree.kill_all_children(task.usage)
+        if not tree.kill_all_children(task.usage, self._listen):
+            self.bench.haunted = True
         return True
 
     # Ending
