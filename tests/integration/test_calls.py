@@ -16,6 +16,7 @@ from covey.pilot import caller
 from covey.pilot.calling import CALL_FILE
 from covey.pilot.messages import Body, End, Input, Need
 from covey.pilot.orders import Link, Order, Outcome
+from covey.pilot.scratch import Space
 from tests.integration.pilot_stand import Stand, pilot, standing
 from tests.integration.slots_harness import ENV, Harness, alive, wait_until
 from tests.integration.test_pilot_sandbox import WAYS, place, shared
@@ -67,6 +68,44 @@ def calls(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Calls]:
     harness = Harness(tmp_path / "slots", 1, grace_seconds=0.3)
     yield Calls(harness, request.param == "ahead")
     harness.close()
+
+
+def test_a_worker_that_ends_while_its_slot_waits_for_room_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full, looked = tmp_path / "full", tmp_path / "looked"
+
+    def short(self: Space) -> bool:
+        if full.exists():
+            looked.touch()
+        return full.exists()
+
+    monkeypatch.setattr(Space, "short", short)
+    harness = Harness(tmp_path / "slots", 1, grace_seconds=0.3)
+    calls = Calls(harness, ahead=False)
+    # Its child holds the line open: nothing but its end tells.
+    code = f"import os, time; os.fork() or time.sleep(60); answer = b'v' + {PID}"
+    pid = int(value(calls.do(code)))
+    full.touch()
+    calls.give("next", "answer = b'vdone'")
+    wait_until(looked.exists)
+    os.kill(pid, signal.SIGKILL)
+    wait_gone(pid)
+    full.unlink()
+    assert value(harness.wait("next")[0]) == b"done"
+    harness.close()
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_what_a_worker_has_started_may_clean_up_when_a_call_takes_too_long(
+    tmp_path: Path, ahead: bool
+) -> None:
+    calls = Calls(Harness(tmp_path / "slots", 1, grace_seconds=20), ahead)
+    child = "trap 'sleep 0.2; echo saved; exit 0' TERM; while :; do sleep 0.02; done"
+    code = f"import subprocess, time; subprocess.Popen(['sh', '-c', {child!r}]); time.sleep(60)"
+    found = calls.do(code, limit_seconds=1)
+    assert (found.kind, found.signal, found.stdout) == ("timeout", signal.SIGTERM, b"saved\n")
+    calls.harness.close()
 
 
 def test_one_worker_does_call_after_call(calls: Calls) -> None:

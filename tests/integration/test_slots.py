@@ -1,6 +1,7 @@
 """What a task does to its slot, and what the pilot hears of it."""
 
 import os
+import shutil
 import signal
 import stat
 import sys
@@ -107,6 +108,23 @@ def test_a_task_may_clean_up_on_sigterm(slots: Harness) -> None:
     assert (polite.kind, polite.exit_code, polite.stdout) == ("timeout", 0, b"bye\n")
 
 
+def test_so_may_what_a_task_has_started(tmp_path: Path) -> None:
+    harness = Harness(tmp_path / "slots", count=1, grace_seconds=20)
+    child = "trap 'sleep 0.2; echo saved; exit 0' TERM; while :; do sleep 0.05; done"
+    found = harness.run(f'sh -c "{child}"; true', limit_seconds=0.3)
+    assert (found.kind, found.signal, found.stdout) == ("timeout", signal.SIGTERM, b"saved\n")
+    assert found.wall_seconds < 20
+    harness.close()
+
+
+def test_but_not_for_ever(slots: Harness) -> None:
+    child = f"trap '' TERM; while :; do sleep 0.1{os.getpid()}; done"
+    found = slots.run(f'sh -c "{child}"; true', limit_seconds=0.3)
+    assert (found.kind, found.signal) == ("timeout", signal.SIGTERM)
+    assert 0.8 <= found.wall_seconds < 5
+    assert not processes_with(f"0.1{os.getpid()}")
+
+
 def test_a_stopped_task_still_ends_at_its_limit(slots: Harness) -> None:
     stopped = slots.run("kill -STOP $$; sleep 600", limit_seconds=0.3)
     assert stopped.kind == "timeout"
@@ -131,6 +149,12 @@ def test_output_flags_changed_by_a_task(slots: Harness) -> None:
     slots.wait("one", "two")
     for _ in range(4):
         assert slots.run("printf b; printf c").stdout == b"bc"
+
+
+def test_every_task_writes_from_the_beginning(slots: Harness) -> None:
+    places = f"{sys.executable} -c 'import os; print(os.lseek(1, 0, 1), os.lseek(2, 0, 1))'"
+    slots.run("echo out; echo err >&2")
+    assert [slots.run(places).stdout for _ in range(2)] == [b"0 0\n"] * 2
 
 
 def test_a_daemon_dies_with_its_task(slots: Harness, tmp_path: Path) -> None:
@@ -216,6 +240,20 @@ def test_chdir(slots: Harness, tmp_path: Path) -> None:
     assert slots.run("pwd").stdout.startswith(str(slots.directory).encode())
 
 
+def test_a_task_elsewhere_runs_once_although_the_slots_directory_is_gone(tmp_path: Path) -> None:
+    harness = Harness(tmp_path / "slots", count=1)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    plan = harness.plan(chdir=str(elsewhere))
+    harness.run("true")
+    for round in range(3):
+        shutil.rmtree(tmp_path / "slots" / "slot-0")
+        assert harness.run("echo x >> runs", plan=plan).kind == "ok"
+        assert (elsewhere / "runs").read_text() == "x\n" * (round + 1)
+        assert harness.run("pwd").stdout == f"{tmp_path}/slots/slot-0\n".encode()
+    harness.close()
+
+
 def test_commands_that_cannot_run(slots: Harness, tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("echo no")
@@ -240,6 +278,14 @@ def test_commands_that_cannot_run(slots: Harness, tmp_path: Path) -> None:
     }
     assert slots.found["missing"].stderr == b"covey: no-such-command: command not found\n"
     assert b"Permission denied" in slots.found["text"].stderr
+
+
+@pytest.mark.parametrize("name", ["", "A=B"])
+def test_a_variable_that_cannot_be_is_refused(slots: Harness, name: str) -> None:
+    found = slots.run("env", env={name: "x"})
+    assert (found.kind, found.exit_code) == ("failed", 126)
+    assert "environment" in found.message
+    assert slots.run("true", plan=slots.plan(env=dict(ENV, **{name: "x"}))).exit_code == 126
 
 
 def test_a_script_without_a_first_line_runs_in_sh(slots: Harness, tmp_path: Path) -> None:

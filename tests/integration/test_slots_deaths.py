@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from covey.pilot import slot, spawn
+from covey.pilot import slot, spawn, tree
 from covey.pilot.running import Task
 from tests.integration.slots_harness import Harness, alive, processes_with, wait_until
 
@@ -233,6 +235,58 @@ def test_a_slot_with_a_bug_says_what_it_was(
     harness = Harness(tmp_path / "slots", count=1)
     found = harness.run("true")
     assert (found.kind, found.message) == ("host", "its slot died: ZeroDivisionError: our bug")
+    harness.close()
+
+
+def test_who_changed_his_user_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill, foreign = os.kill, tmp_path / "pid"
+
+    def refuse(pid: int, number: int) -> None:
+        if foreign.exists() and foreign.read_text() == f"{pid}\n":
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+        kill(pid, number)
+
+    monkeypatch.setattr(os, "kill", refuse)
+    monkeypatch.setattr(tree, "_FOREIGN_SECONDS", 2.0)
+    harness = Harness(tmp_path / "slots", count=1)
+    harness.sh("before", "echo fine")
+    harness.sh("leaves", f"sleep 600 & echo $! > {foreign}.new; mv {foreign}.new {foreign}")
+    harness.wait("before")
+    found = harness.wait("leaves")[0]
+    assert (found.kind, found.exit_code) == ("ok", 0)
+    left = int(foreign.read_text())
+    assert alive(left)
+    out = f"/proc/{left}/fd/1"
+    assert harness.run(f"echo mine; echo theirs > {out}").stdout == b"mine\n"
+    # Nor is it waited for again.
+    monkeypatch.undo()
+    assert all(harness.run("sleep 600 & true").wall_seconds < 2.0 for _ in range(3))
+    os.kill(left, signal.SIGKILL)
+    wait_until(lambda: not alive(left))
+    harness.close()
+
+
+def test_what_cannot_run_is_told_and_the_next_runs_once_without_vfork(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Long enough for its slot to be back before exec fails.
+    real, late = spawn._fork_exec, partial(time.sleep, 0.1)
+    monkeypatch.setattr(spawn, "_fork_exec", lambda *words: real(*words[:-2], late, False))
+    script = tmp_path / "script"
+    script.write_text("echo by sh\n")
+    script.chmod(0o700)
+    harness = Harness(tmp_path / "slots", count=1)
+    harness.offer("missing", [str(tmp_path / "missing")])
+    harness.offer("call", [], plan=harness.plan(calls=[str(tmp_path / "missing")]), call="")
+    found = harness.wait("missing", "call")
+    assert [(one.kind, one.exit_code) for one in found] == [("failed", 127)] * 2
+    harness.sh("once", f"echo x >> {tmp_path}/runs; exit 255")
+    assert harness.wait("once")[0].exit_code == 255
+    harness.offer("script", [str(script)])
+    assert harness.wait("script")[0].stdout == b"by sh\n"
+    assert (tmp_path / "runs").read_text() == "x\n"
     harness.close()
 
 

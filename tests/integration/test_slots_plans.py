@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from covey.pilot import slot
+from covey.pilot import slot, told
 from covey.pilot.orders import Link, Order, Plan
 from tests.integration.slots_harness import ENV, Harness, alive, wait_until
 
@@ -211,6 +211,34 @@ def test_odd_things_in_the_place_of_a_result(slots: Harness, harm: str) -> None:
     found = slots.run(f"rm $COVEY_RESULT; {harm} $COVEY_RESULT")
     assert (found.kind, found.result) == ("ok", "")
     assert slots.run("echo '{\"a\": 3}' >> $COVEY_RESULT").result == '{"a":3}'
+
+
+def test_a_result_that_was_moved_away_is_the_tasks(slots: Harness, tmp_path: Path) -> None:
+    write = "echo '{\"a\": 3}' > $COVEY_RESULT"
+    for round in range(3):
+        moved = tmp_path / f"moved-{round}"
+        assert slots.run(f"{write}; mv $COVEY_RESULT {moved}").kind == "ok"
+        assert slots.run(write).result == '{"a":3}'
+        assert moved.read_text() == '{"a": 3}\n'
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_every_task_finds_a_pipe_for_tags_an_empty_result_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settled: bool
+) -> None:
+    if settled:
+        monkeypatch.setattr(told, "CLOCK_SECONDS", 0.0)
+    harness = Harness(tmp_path / "slots", count=1)
+    for _ in range(2):
+        harness.run("sleep 0.05")
+        harness.run(
+            "cd $(dirname $COVEY_RESULT); rm tags; mkdir -p junk/x; mv result junk; touch tags"
+        )
+        harness.run("mv $(dirname $COVEY_RESULT) ./away; ln -s away $(dirname $COVEY_RESULT)")
+        found = harness.run("cd $(dirname $COVEY_RESULT); stat -c '%n %s %F' *; echo x=1 > tags")
+        assert found.stdout == b"result 0 regular empty file\ntags 0 fifo\n"
+        assert found.tags == "x=1\n"
+    harness.close()
 
 
 def test_tags(slots: Harness) -> None:

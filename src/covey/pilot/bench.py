@@ -14,7 +14,7 @@ from covey.pilot import confine, furnish, harvest, spawn
 from covey.pilot.calling import VALUE_FILE
 from covey.pilot.orders import Plan, Returned
 from covey.pilot.scratch import Home, Output, Space, remove
-from covey.pilot.told import Result, Tags, last_object, object_text
+from covey.pilot.told import Folder, Result, Tags, last_object, object_text
 
 if TYPE_CHECKING:
     from covey.pilot.sandbox import Sandbox
@@ -140,8 +140,10 @@ class Bench:
         self.memory = confine.Memory(group_name(settings, index))
         self.result = Result(self.paths.result)
         self.tags = Tags(self.paths.tags)
+        self.folder = Folder(self.paths.told, self.result, self.tags)
         self.outputs: List[Output] = []
         self.ready = False
+        self.haunted = False  # something that we could not end may still write to the outputs
         self._home: Optional[Home] = None
         self._cores: List[int] = []  # our own, once a task was bound to others
 
@@ -153,7 +155,7 @@ class Bench:
             if not self.ready:
                 self._home = Home(self.paths.home)
             self.outputs = self.outputs or [Output(self.paths.out, 1), Output(self.paths.err, 2)]
-            self._open_told()
+            self.folder.open()
             self.ready = True
         except OSError:
             self.ready = False
@@ -162,18 +164,16 @@ class Bench:
     def recipe(self, plan: Plan) -> Recipe:
         return Recipe(plan, self.paths, self.settings.sandbox is not None)
 
-    def _open_told(self) -> None:
-        os.makedirs(self.paths.told, 0o700, exist_ok=True)
-        self.tags.open()
-        self.result.open()
-
     def tidy(self) -> None:
         """Have everything as it was before the task, or not be ``ready``."""
         try:
             if self._home:
                 self._home.tidy()
-            if self.result.stale:
-                self._open_told()
+            self.folder.tidy()
+            if self.haunted:
+                for output in self.outputs:
+                    output.replace()
+                self.haunted = False
         except OSError:
             self.ready = False
 
@@ -222,8 +222,9 @@ class Bench:
                 return self._start_confined(given, file, argv, env)
             return self._spawn(given, file, argv, env)
         finally:
+            # Nothing that fails from here on may hide a process that was started.
             if chdir and self._home:
-                self._home.enter()
+                attempt(self._home.enter)  # if it is gone, ``tidy`` makes another
 
     def _spawn(self, given: Given, file: str, argv: List[str], env: List[bytes]) -> int:
         sandbox = self.settings.sandbox
@@ -251,9 +252,9 @@ class Bench:
             return self._spawn(given, file, argv, env)
         finally:
             if given.memory_mb:
-                self.memory.spawned()
+                attempt(self.memory.spawned)
             if given.cores and self._cores:
-                confine.bind(self._cores)
+                attempt(confine.bind, self._cores)
 
     # After a task
 

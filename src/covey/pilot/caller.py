@@ -220,7 +220,8 @@ class Caller:
             self._listen(worker, task)
             if self.worker is not worker:
                 break  # it was ended for what it said
-            if number in (wake.CHILD, wake.ANY) and slot.reap(task):
+            ended = number in (wake.CHILD, wake.ANY) or task.status is not None
+            if ended and slot.reap(task):
                 self._lost(task, worker)
                 break
             if worker.closed and not hang_at:  # most end with that
@@ -409,7 +410,9 @@ class Caller:
         self.hold()
         if self.worker is not worker:
             return
-        if not out and not worker.served and slot.waiting:
+        if task.unexecuted:
+            self._put_back(list(out))
+        elif not out and not worker.served and slot.waiting:
             out.append(slot.waiting.popleft())
         if out:
             given = out.popleft()

@@ -26,6 +26,7 @@ from collections import deque
 from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 
 from covey.pilot.courier import Courier
+from covey.pilot.crew import Crew
 from covey.pilot.fetching import Busy, Damaged, Missing, Unreachable, Wrong, fetch
 from covey.pilot.leases import Leases, lock
 from covey.pilot.messages import Input
@@ -90,7 +91,7 @@ class Larder:
         self._count = 0
         self._change = threading.Condition()
         self._disk = threading.Lock()  # around what we know of the disk, and the leases
-        self._threads: List[threading.Thread] = []
+        self._crew = Crew(self._run, THREADS, "larder")
         self._closed = False
 
     # -- for the main thread ---------------------------------------------------------------
@@ -103,10 +104,7 @@ class Larder:
         """Have it here, and keep it until `release`; news will come in any case."""
         self._lease(self._leases.hold, name)
         self._add(_Wanted(item, name, 0), 0.0)
-        while len(self._threads) < min(THREADS, self._count):
-            thread = threading.Thread(target=self._run, daemon=True, name="larder")
-            self._threads.append(thread)
-            thread.start()
+        self._crew.want(self._count)
 
     def release(self, name: str) -> None:
         self._lease(self._leases.drop, name)
@@ -135,6 +133,7 @@ class Larder:
         return True
 
     def news(self) -> List[News]:
+        self._crew.fill()
         found = []
         while self._news:
             found.append(self._news.popleft())

@@ -18,6 +18,7 @@ import time
 from collections import deque
 from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple
 
+from covey.pilot.crew import Crew
 from covey.pilot.dial import Line, hang_up, kind_of, read_body, retry_after
 from covey.pilot.messages import Answer, Enrolled
 
@@ -107,7 +108,7 @@ class Lines:
         self._requests: Any = getattr(queue, "SimpleQueue", queue.Queue)()
         self._replies: Deque[Reply] = deque()
         self._busy = 0
-        self._threads: List[threading.Thread] = []
+        self._crew = Crew(self._carry, MOST_LINES, "line")
         self._open: Dict[int, Tuple[Line, float]] = {}  # by thread: until when it may take
         self._lock = threading.Lock()
         self.wake_fd, self._wake_write = os.pipe()
@@ -125,11 +126,8 @@ class Lines:
     def post(self, ticket: Any, path: str, message: Dict[str, Any], secret: str) -> None:
         with self._lock:
             self._busy += 1
-            short = self._busy > len(self._threads)
-        if short and len(self._threads) < MOST_LINES:
-            thread = threading.Thread(target=self._carry, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            count = self._busy
+        self._crew.want(count)
         self._requests.put((ticket, path, message, secret))
 
     def replies(self) -> List[Reply]:
@@ -138,6 +136,7 @@ class Lines:
         except BlockingIOError:
             pass
         self._hang_up_overdue()
+        self._crew.fill()
         found = []
         while self._replies:
             found.append(self._replies.popleft())

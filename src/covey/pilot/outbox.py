@@ -16,6 +16,7 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from covey.pilot.courier import Courier
+from covey.pilot.crew import Crew
 from covey.pilot.messages import OutputFile
 from covey.pilot.orders import Returned
 
@@ -56,7 +57,7 @@ class Outbox:
         self._sent: Deque[Sent] = deque()
         self._change = threading.Condition()
         self._pending: Set[str] = set()
-        self._threads = 0
+        self._crew = Crew(self._run, THREADS, "outbox")
         self._closed = False
 
     def put(self, key: str, files: List[Returned]) -> Optional[List[OutputFile]]:
@@ -67,13 +68,12 @@ class Outbox:
             self._pending.add(key)
             self._loads.append(_Load(key, files))
             self._change.notify()
-            short = self._threads < min(THREADS, len(self._pending))
-            self._threads += short
-        if short:
-            threading.Thread(target=self._run, daemon=True, name="outbox").start()
+            count = len(self._pending)
+        self._crew.want(count)
         return None
 
     def sent(self) -> List[Sent]:
+        self._crew.fill()
         found = []
         while self._sent:
             found.append(self._sent.popleft())

@@ -14,8 +14,8 @@ class Task:
     given: a short task may be over before whoever started it is back."""
 
     __slots__ = (
-        "deadline", "given", "inspect_at", "kill_at", "pid", "started", "status", "usage",
-        "verdict",
+        "deadline", "given", "inspect_at", "kill_at", "pid", "started", "status", "unexecuted",
+        "usage", "verdict",
     )  # fmt: skip
 
     def __init__(self, given: Given, pid: int, limit_seconds: float, started: float = 0.0) -> None:
@@ -27,6 +27,7 @@ class Task:
         self.kill_at = 0.0
         self.verdict = ""
         self.status: Optional[int] = None
+        self.unexecuted = False  # it ended before it was the program that it should be
         self.usage = tree.Usage()
 
     def renew(self, given: Given, now: float) -> None:

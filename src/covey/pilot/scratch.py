@@ -16,7 +16,7 @@ from typing import List, Tuple
 _MODE = 0o700
 _MINIMUM_FREE_INODES = 16
 _LOOK_SECONDS = 0.1
-_CLOCK_SECONDS = 3.0  # coarser than the time stamps of any file system
+CLOCK_SECONDS = 3.0  # coarser than the time stamps of any file system
 _SPARE_BYTES = 64 << 20  # of output on disk, beyond what is kept of it in the end
 _MOVING_BYTES = 1 << 20
 _BLOCK = 1 << 16
@@ -74,6 +74,12 @@ class Output:
         self._reader = os.open(self.path, os.O_RDONLY)
         self._flags = fcntl.fcntl(self.fd, fcntl.F_GETFL)
 
+    def replace(self) -> None:
+        """Have another, to which nobody writes yet. Raises OSError."""
+        before = self._reader
+        self._open()
+        os.close(before)
+
     def take(self, limit: int) -> Tuple[bytes, int, bytes]:
         """What was written since the last time, the middle left out beyond ``limit`` bytes; its
         true size; and its end, of END_BYTES if it has as many."""
@@ -89,10 +95,10 @@ class Output:
                 data = self._cut(size, limit)
                 end = os.pread(self._reader, END_BYTES, max(0, size - END_BYTES))
             os.ftruncate(self.fd, 0)
-        # The task shared our open file and may have changed its flags.
+        # The task shared our open file, and its place in it, and may have changed its flags.
         if flags != self._flags:
             fcntl.fcntl(self.fd, fcntl.F_SETFL, self._flags)
-            os.lseek(self.fd, 0, os.SEEK_SET)
+        os.lseek(self.fd, 0, os.SEEK_SET)
         return data, size, end
 
     def _cut(self, size: int, limit: int) -> bytes:
@@ -159,7 +165,7 @@ class Home:
                 return
             found = os.stat(self.path)
             if (found.st_ino, found.st_dev, stat.S_IMODE(found.st_mode)) == self._identity:
-                old = time.time() - found.st_ctime > _CLOCK_SECONDS
+                old = time.time() - found.st_ctime > CLOCK_SECONDS
                 if not empty(self.path) and old:
                     self._empty_since = found.st_ctime_ns
                 return

@@ -147,7 +147,9 @@ class Slot:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self.flush()
-            self.sleep(min(until - time.monotonic(), _STUCK_SECONDS if self.orders.unsent else 60))
+            most = _STUCK_SECONDS if self.orders.unsent else 60
+            number = self.sleep(min(until - time.monotonic(), most))
+            self.caller.idle(number)
             self.look()
 
     def _next(self) -> Given:
@@ -241,7 +243,12 @@ class Slot:
         pid, failure = self.begin(given)
         outcome: Tuple[Any, ...]
         if pid:
-            outcome = self._finish(self._watch(given, pid, given.limit_seconds))
+            task = self._watch(given, pid, given.limit_seconds)
+            if task.unexecuted:
+                self.bench.tidy()
+                self._run(given)
+                return
+            outcome = self._finish(task)
         else:
             outcome = failure or Outcome(given.key, "returned")
         self.bench.tidy()
@@ -280,11 +287,15 @@ class Slot:
         return None
 
     def _breathe(self, given: Given) -> None:
-        """In the middle of something long: report, listen. Raises Gone and Unwanted."""
-        self.flush()
-        self.look()
+        """In the middle of something long. Raises Gone and Unwanted."""
+        self._listen()
         if given.number in self.dropped:
             raise Unwanted
+
+    def _listen(self) -> None:
+        """And report. Raises Gone."""
+        self.flush()
+        self.look()
 
     def _wait_for_room(self, given: Given) -> bool:
         """False when the order is no longer wanted."""
@@ -333,7 +344,8 @@ class Slot:
         self.board.begin(self.index, given.number, pid)
         while True:
             number = self.sleep(self.until(task))
-            if number in (wake.CHILD, wake.ANY) and self.reap(task):
+            # Whoever is told of no end looks for it all the same, now and then.
+            if (number != wake.RING or task.status is not None) and self.reap(task):
                 break
             if number:
                 self.look()
@@ -362,7 +374,7 @@ class Slot:
                 return  # a call that has just ended
         if task.deadline and not task.verdict and now >= task.deadline:
             self.stop(task, "timeout")
-        if task.kill_at and now >= task.kill_at:
+        if task.kill_at and now >= task.kill_at and task.status is None:
             tree.signal_task(task.pid, signal.SIGKILL)
             task.kill_at = now + 0.05  # again: it may have forked meanwhile
         if self.orders.unsent or (self.done and now - self.done_since >= _PACE_SECONDS):
@@ -384,7 +396,7 @@ class Slot:
         task.inspect_at = now + pause
 
     def stop(self, task: Task, verdict: str) -> None:
-        if not task.verdict:
+        if not task.verdict and task.status is None:
             task.verdict = verdict
             task.kill_at = time.monotonic() + self.settings.grace_seconds
             walled = self.settings.sandbox is not None
@@ -394,12 +406,14 @@ class Slot:
     def reap(self, task: Task) -> bool:
         """Collect the dead, adopted ones too. True when the task is over: then its
         remaining family is ended here, and the common case (no child at all) costs
-        one call."""
+        one call. Of a task that was told to end, they have the same time to do so."""
         try:
             while True:
                 pid, status, rusage = os.wait4(-1, os.WNOHANG)
                 if pid == task.pid:
                     task.status = status
+                    if status == spawn.UNEXECUTED and not task.verdict:
+                        task.unexecuted = spawn.never_began()
                     if not self.adopting:
                         attempt(os.killpg, pid, signal.SIGKILL)
                 if pid:
@@ -412,7 +426,10 @@ class Slot:
                     break
         except ChildProcessError:
             return True
-        tree.kill_all_children(task.usage)
+        if time.monotonic() < task.kill_at:
+            return False
+        if not tree.kill_all_children(task.usage, self._listen):
+            self.bench.haunted = True
         return True
 
     # Ending
@@ -474,6 +491,8 @@ class Slot:
         if not pid:
             return "cancelled", "cancelled"
         task = self._watch(given, pid, _CHECK_SECONDS)
+        if task.unexecuted:
+            return self._check(given)
         printed = b"".join(output.take(given.plan.log_bytes)[0] for output in self.bench.outputs)
         if given.memory_mb:
             self.bench.memory.end(0, False, b"")

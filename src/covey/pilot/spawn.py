@@ -10,6 +10,14 @@ There are three ways. ``vfork`` is the quickest, and is inside what ``subprocess
 CPython since 3.11; that is no public function, so one that takes other arguments is left
 alone. ``posix_spawn`` does not copy our memory either. Python 3.6, 3.7 and PyPy fork.
 
+Where the system refuses a vfork (too many processes, an emulator), ``fork_exec`` forks instead and
+is back before its child has called exec. So whether that failed is certain only when the child has
+ended: who reaps one that exited with UNEXECUTED asks ``never_began``, and starts it again. From
+then on it is forked here, until one has begun, for that tells at once. This holds because a slot
+has one such child at a time, and nobody else writes where it writes why.
+
+Whatever the locale, words are UTF-8 to a task, and bytes that are none are what they were.
+
 Commands are looked up in the PATH of the *order*, as execvp would, and a script
 without a first line ``#!`` is given to /bin/sh, as execvp does.
 """
@@ -32,6 +40,7 @@ if sys.platform == "linux" and sys.implementation.name == "cpython":
 _CACHE_SECONDS = 1.0  # a command installed in the middle of a bag is soon seen
 _CACHE_SIZE = 256
 _ERRNO = struct.Struct("=i")
+UNEXECUTED = 255 << 8  # the wait status
 
 
 class Commands:
@@ -66,11 +75,11 @@ def search(name: str, path: str) -> str:
     for folder in path.split(":") if name else []:
         candidate = os.path.join(folder or ".", name)
         try:
-            mode = os.stat(candidate).st_mode
+            mode = os.stat(encoded(candidate)).st_mode
         except OSError:
             continue
         if stat.S_ISREG(mode):
-            if os.access(candidate, os.X_OK):
+            if os.access(encoded(candidate), os.X_OK):
                 return candidate
             denied = True
     if denied:
@@ -78,19 +87,20 @@ def search(name: str, path: str) -> str:
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
 
 
-Way = Callable[[Any, List[Any], List[bytes]], int]
+Way = Callable[[bytes, List[bytes], List[bytes]], int]
 
-
+_start: Way
 _words = _spare = -1
 
 
-def _by_vfork(path: Any, argv: List[Any], env: List[bytes]) -> int:
+def _by_vfork(path: bytes, argv: List[bytes], env: List[bytes]) -> int:
     """Returns when the child has called exec, or has written why it could not: into a file to
     which nobody else writes, so that its place there tells."""
+    os.lseek(_words, 0, os.SEEK_SET)  # one that was killed as it wrote there was not asked
     wake.let_through()
     try:
         pid: int = _fork_exec(
-            argv, [encoded(path)], False, (), None, env, -1, -1, -1, -1, -1, -1,
+            argv, [path], False, (), None, env, -1, -1, -1, -1, -1, -1,
             _spare, _words, False, False, 0, None, None, None, -1, None, True,
         )  # fmt: skip
     finally:
@@ -103,17 +113,34 @@ def _by_vfork(path: Any, argv: List[Any], env: List[bytes]) -> int:
 
 def _unexecuted() -> OSError:
     words = os.pread(_words, os.lseek(_words, 0, os.SEEK_CUR), 0)  # such as "OSError:2:"
-    os.lseek(_words, 0, os.SEEK_SET)
     number = int(words.split(b":")[1], 16) or errno.EINVAL
     return OSError(number, os.strerror(number))
 
 
-def _by_posix_spawn(path: Any, argv: List[Any], env: List[bytes]) -> int:
+def never_began() -> bool:
+    """Whether the process that was started last, and has exited with UNEXECUTED, is one that could
+    not call exec. Then the next are started in a way that tells so at once."""
+    global _start
+    if _start is not _by_vfork or not os.lseek(_words, 0, os.SEEK_CUR):
+        return False
+    _start = _by_fork_again
+    return True
+
+
+def _by_fork_again(path: bytes, argv: List[bytes], env: List[bytes]) -> int:
+    """Until one has begun."""
+    global _start
+    pid = _by_fork(path, argv, env)
+    os.lseek(_words, 0, os.SEEK_SET)
+    _start = _by_vfork
+    return pid
+
+
+def _by_posix_spawn(path: bytes, argv: List[bytes], env: List[bytes]) -> int:
     return os.posix_spawn(path, argv, mapping(env), setpgroup=0, setsigmask=[])  # novm
 
 
-def _by_fork(path: Any, argv: List[Any], env: List[bytes]) -> int:
-    path, argv = _encoded_command(path, argv)
+def _by_fork(path: bytes, argv: List[bytes], env: List[bytes]) -> int:
     reader, writer = os.pipe()  # closed by a successful exec
     try:
         pid = os.fork()
@@ -135,7 +162,7 @@ def _by_fork(path: Any, argv: List[Any], env: List[bytes]) -> int:
     raise OSError(number, os.strerror(number))
 
 
-def _become(path: Any, argv: List[Any], env: Dict[bytes, bytes], writer: int) -> None:
+def _become(path: bytes, argv: List[bytes], env: Dict[bytes, bytes], writer: int) -> None:
     """In the child: never returns, and reports through the pipe why exec failed."""
     number = 0
     try:
@@ -157,16 +184,15 @@ def encoded(text: Any) -> bytes:
 
 
 def variables(env: Mapping[str, str]) -> List[bytes]:
-    """As exec takes them."""
+    """As exec takes them. Raises ValueError."""
+    for name in env:
+        if not name or "=" in name:
+            raise ValueError("no environment variable can have the name {!r}".format(name))
     return [(name + "=" + env[name]).encode("utf-8", "surrogateescape") for name in env]
 
 
 def mapping(env: List[bytes]) -> Dict[bytes, bytes]:
     return dict(variable.split(b"=", 1) for variable in env)
-
-
-def _encoded_command(path: Any, argv: List[Any]) -> Tuple[bytes, List[bytes]]:
-    return encoded(path), [encoded(word) for word in argv]
 
 
 def ways() -> List[Way]:
@@ -179,7 +205,7 @@ def ways() -> List[Way]:
     return found
 
 
-_start: Way = _by_fork
+_start = _by_fork
 
 
 def prepare(way: Optional[Way] = None) -> None:
@@ -197,14 +223,13 @@ def start(path: Any, argv: List[Any], env: List[bytes]) -> int:
     Raises OSError when the system refuses, ValueError for arguments that no system
     can pass on.
     """
+    path, argv = encoded(path), [encoded(word) for word in argv]
     try:
         return _start(path, argv, env)
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
-        return _start("/bin/sh", ["/bin/sh", path] + argv[1:], env)
-    except UnicodeEncodeError:  # a locale too small for these arguments
-        return _start(*_encoded_command(path, argv), env)
+        return _start(b"/bin/sh", [b"/bin/sh", path] + argv[1:], env)
     except TypeError:
         if _start is not _by_vfork:
             raise

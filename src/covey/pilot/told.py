@@ -1,6 +1,6 @@
 """What a task tells of itself: its result, and tags about its host.
 
-The rule: nothing here costs a task that uses none of it more than two system calls, and nothing
+The rule: nothing here costs a task that uses none of it more than three system calls, and nothing
 that a task writes, or does to these files, can harm its slot. The result is a file that is there,
 empty, before each task; the tags are a named pipe that the slot holds open, so that a task may
 open, write and close it at any time and hardly ever waits for a reader.
@@ -10,10 +10,11 @@ import json
 import os
 import select
 import stat
+import time
 from typing import Any, List, Optional
 
 from covey.pilot import wake
-from covey.pilot.scratch import remove
+from covey.pilot.scratch import CLOCK_SECONDS, remove
 
 RESULT_BYTES = 65536
 TAG_BYTES = 16384
@@ -46,12 +47,20 @@ class Result:
         if found.st_nlink == 1:
             if not found.st_size:
                 return None
-            data = os.pread(self._fd, RESULT_BYTES + 1, 0)
-            os.ftruncate(self._fd, 0)
-            return data
-        # Removed, or another file was moved there, as careful programs do.
+            if self._in_place(found):
+                data = os.pread(self._fd, RESULT_BYTES + 1, 0)
+                os.ftruncate(self._fd, 0)
+                return data
+        # Removed or moved, or another file was moved there, as careful programs do.
         self.stale = True
         return self._read_other()
+
+    def _in_place(self, found: os.stat_result) -> bool:
+        """Whether it is ours, still: one that was moved away is the task's."""
+        try:
+            return os.path.samestat(os.lstat(self.path), found)
+        except OSError:
+            return False
 
     def _read_other(self) -> Optional[bytes]:
         try:
@@ -119,6 +128,51 @@ class Tags:
         if len(kept) == TAG_BYTES:  # the last line may have been cut
             kept = kept[: kept.rfind(b"\n") + 1]
         return kept.decode("utf-8", "replace")
+
+
+class Folder:
+    """The directory of both. A task may do more there than write: then it is made anew."""
+
+    def __init__(self, path: str, result: Result, tags: Tags) -> None:
+        self.path = path
+        self._result = result
+        self._tags = tags
+        self._made: Any = None  # what there is to see of it
+        self._same_since = 0
+
+    def open(self) -> None:
+        """Have it there, with both and nothing else. Raises OSError."""
+        try:
+            remove(self.path)
+        except OSError:
+            pass  # something that nobody can remove: it stays
+        os.makedirs(self.path, 0o700, exist_ok=True)
+        self._tags.open()
+        self._result.open()
+        self._made = self._look(os.stat(self.path))
+        self._same_since = 0
+
+    def tidy(self) -> None:
+        """After a task. Raises OSError."""
+        if self._result.stale or self._changed():
+            self.open()
+
+    def _changed(self) -> bool:
+        try:
+            found = os.stat(self.path)
+            if found.st_ctime_ns == self._same_since:  # see ``Home.tidy``
+                return False
+            if self._look(found) != self._made:
+                return True
+        except OSError:
+            return True
+        if time.time() - found.st_ctime > CLOCK_SECONDS:
+            self._same_since = found.st_ctime_ns
+        return False
+
+    def _look(self, found: os.stat_result) -> Any:
+        entries = [(entry.name, entry.inode()) for entry in os.scandir(self.path)]
+        return found.st_ino, found.st_mode, sorted(entries)
 
 
 def object_text(data: bytes) -> str:

@@ -10,6 +10,9 @@ SIGKILL cannot hit a stranger; its own children then come to us and are next. On
 against families that grow faster than that (a fork storm) is the whole tree read
 from /proc and killed at once.
 
+A process that has changed its user (``sudo x &``) is not ours to kill: it is waited for, but not
+for ever.
+
 Elsewhere than on Linux there is no subreaper and perhaps no /proc: then a task's
 process group is all that is found.
 """
@@ -18,7 +21,7 @@ import gc
 import os
 import signal
 import time
-from typing import Any, Container, Iterable, List, Optional
+from typing import Any, Callable, Container, Iterable, List, Optional, Set
 
 _SET_PDEATHSIG = 1
 _SET_DUMPABLE = 4
@@ -27,6 +30,7 @@ _SET_CHILD_SUBREAPER = 36
 
 _FROM_THE_TOP = 4  # passes before the whole tree is read
 _BLIND_SECONDS = 1.0
+_FOREIGN_SECONDS = 5.0  # that processes of another user are waited for
 
 
 class Usage:
@@ -220,13 +224,21 @@ def signal_task(leader: int, number: int, walled: bool = False) -> None:
         send(leader, number)
 
 
+def _nothing() -> None:
+    pass
+
+
 def kill_children(
-    keep: Container[int] = (), patience_seconds: float = 1e9, usage: Optional[Usage] = None
+    keep: Container[int] = (),
+    patience_seconds: float = 1e9,
+    usage: Optional[Usage] = None,
+    breathe: Callable[[], None] = _nothing,
 ) -> None:
     """SIGKILL and reap all our children, and theirs, but those in ``keep``.
 
     Returns when none is left, or when patience is over (a process that hangs in the
-    kernel cannot be killed). What they used is counted.
+    kernel cannot be killed). What they used is counted. If it takes long, ``breathe`` is
+    called now and then.
     """
     usage = usage or Usage()
     give_up = time.monotonic() + patience_seconds
@@ -240,6 +252,7 @@ def kill_children(
         _reap(pids, usage)
         passes += 1
         if passes > 1:
+            breathe()
             time.sleep(min(0.05, 0.0005 * passes))
 
 
@@ -253,22 +266,49 @@ def _reap(pids: List[int], usage: Usage) -> None:
             usage.count(rusage)
 
 
-def kill_all_children(usage: Optional[Usage] = None) -> None:
-    """kill_children() until the kernel itself says that there are none."""
+_foreign: Set[int] = set()  # children of another user, for which we wait no longer
+
+
+def kill_all_children(
+    usage: Optional[Usage] = None, breathe: Callable[[], None] = _nothing
+) -> bool:
+    """kill_children() until the kernel itself says that there are none; False when some are left
+    that are another user's."""
     usage = usage or Usage()
-    give_up: Optional[float] = None
+    patient_until = time.monotonic() + _FOREIGN_SECONDS
+    blind_until = 0.0
+    if _foreign:
+        _foreign.intersection_update(_others(children(os.getpid())))
     while True:
-        kill_children(usage=usage)
+        kill_children(_foreign, _FOREIGN_SECONDS, usage, breathe)
         try:
             reaped, _, rusage = os.wait4(-1, os.WNOHANG)
         except ChildProcessError:
-            return
+            return True
         if reaped:
             usage.count(rusage)
             continue
+        left, now = children(os.getpid()), time.monotonic()
+        if now > patient_until:
+            _foreign.update(_others(left))
+        if left and _foreign.issuperset(left):
+            return False
         # A child that /proc did not show: either it was just coming, or /proc is
         # not mounted and we cannot find it.
-        give_up = give_up or time.monotonic() + _BLIND_SECONDS
-        if time.monotonic() > give_up and not children(os.getpid()):
-            return
+        blind_until = blind_until or now + _BLIND_SECONDS
+        if now > blind_until and not left:
+            return True
         time.sleep(0.001)
+
+
+def _others(pids: List[int]) -> List[int]:
+    """Those that we may not signal."""
+    found = []
+    for pid in pids:
+        try:
+            os.kill(pid, 0)
+        except PermissionError:
+            found.append(pid)
+        except OSError:
+            pass
+    return found

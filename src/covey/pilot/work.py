@@ -10,10 +10,10 @@ known at once.
 """
 
 import signal
-import threading
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from covey.pilot.brain import Brain, Holding, Start, size_of
+from covey.pilot.crew import started
 from covey.pilot.messages import (
     CANCELLED,
     FAILED,
@@ -305,8 +305,8 @@ class Work:
             if self._forgotten(bag, template.plan.number, now):
                 del self._templates[bag]
         if now >= self._tidy_at:
-            self._tidy_at = now + TIDY_SECONDS
-            threading.Thread(target=self._parts.setups.sweep, daemon=True, name="tidy").start()
+            begun = started(self._parts.setups.sweep, "tidy")
+            self._tidy_at = now + (TIDY_SECONDS if begun else SWEEP_SECONDS)
 
     def _forgotten(self, bag: int, number: int, now: float) -> bool:
         """Have the slots forget a plan whose bag has had nothing to do for a while."""

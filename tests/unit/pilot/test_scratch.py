@@ -119,7 +119,7 @@ def test_space_says_what_is_short(tmp_path: Path) -> None:
 
 def test_an_old_directory_is_still_emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(scratch, "_CLOCK_SECONDS", 0.05)
+    monkeypatch.setattr(scratch, "CLOCK_SECONDS", 0.05)
     path = tmp_path / "home"
     home = Home(str(path))
     time.sleep(0.1)

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -83,6 +85,24 @@ def test_all_ways_start_and_refuse_alike(tmp_path: Path, way: Callable[..., int]
     assert children(os.getpid()) == before
 
 
+@pytest.mark.parametrize("way", range(len(spawn.ways())))
+def test_words_are_utf8_in_any_locale(tmp_path: Path, way: int) -> None:
+    executable(tmp_path / "bäre", '[ "$1" = é日 ] && [ "$V" = é日 ]\n')
+    code = f"""
+import os
+from covey.pilot import spawn
+spawn.prepare(spawn.ways()[{way}])
+path = spawn.search("b\\xe4re", {str(tmp_path)!r})
+pid = spawn.start(path, [path, "\\xe9\\u65e5"], spawn.variables({{"V": "\\xe9\\u65e5"}}))
+print(os.waitpid(pid, 0)[1])
+"""
+    small = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    found = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **small}, capture_output=True, check=True
+    )
+    assert found.stdout == b"0\n"
+
+
 def test_a_python_with_another_fork_exec_starts_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -94,6 +114,41 @@ def test_a_python_with_another_fork_exec_starts_all_the_same(
     for _ in range(2):
         assert os.waitpid(spawn.start("/bin/true", ["true"], []), 0)[1] == 0
     assert spawn._start is spawn._by_posix_spawn
+
+
+def test_a_failed_exec_is_told_although_there_is_no_vfork(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = os.pipe()
+    real, wait = spawn._fork_exec, lambda: os.read(reader, 1)
+    monkeypatch.setattr(spawn, "_fork_exec", lambda *words: real(*words[:-2], wait, False))
+    spawn.prepare(spawn._by_vfork)
+
+    def status(path: str | Path) -> int:
+        pid = spawn.start(str(path), [str(path), "9"], [])
+        os.write(writer, b"x")
+        return os.waitpid(pid, 0)[1]
+
+    bare = executable(tmp_path / "bare", "exit $1\n")
+    for path in (tmp_path / "missing", bare):
+        assert status(path) == spawn.UNEXECUTED
+        assert spawn.never_began()
+        if path is bare:
+            assert status(path) == 9 << 8
+        else:
+            with pytest.raises(FileNotFoundError):
+                status(path)
+        assert status("/bin/true") == 0
+        assert not spawn.never_began()
+    os.close(reader)
+    os.close(writer)
+
+
+def test_an_unread_word_of_a_killed_child_is_not_the_next_ones() -> None:
+    spawn.prepare(spawn._by_vfork)
+    os.write(spawn._words, b"OSError:2:")
+    assert os.waitpid(spawn.start("/bin/sh", ["sh", "-c", "exit 255"], []), 0)[1] == 255 << 8
+    assert not spawn.never_began()
 
 
 def test_this_python_has_the_quickest_way() -> None:
