@@ -104,7 +104,7 @@ class Executor(futures.Executor):
         self._lane = Lane(shared.connection, lambda: shared.spec(options), self._max_workers)
         _lanes.add(self._lane)
         # Not at exit: what it waits for then is decided in _end.
-        weakref.finalize(self, self._lane.close).atexit = False
+        weakref.finalize(self, self._lane.forgotten).atexit = False
 
     def with_options(self, **changed: Any) -> "Executor":
         """For calls with other needs: `executor.with_options(cores=4, limit_seconds=60).submit(f)`.

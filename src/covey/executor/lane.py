@@ -16,13 +16,15 @@ Each thread has a line of its own to the server. They hold on to the lane, never
 one that is forgotten ends when its calls have.
 """
 
+import contextlib
+import logging
 import os
 import queue
 import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Future
 from typing import Any, NamedTuple, Protocol
 
@@ -53,6 +55,10 @@ MOST_OUT_BYTES = 1 << 30  # of large calls that are out, unless they are few
 AHEAD_SECONDS = 1.0  # of work that is out
 SHORTEST_SECONDS = 2e-5
 LOOK_SECONDS = 2.0  # between looks at how many slots there are
+FORGOTTEN_SECONDS = 5.0  # between looks whether we are, when nobody tells
+
+
+LOGGER = logging.getLogger("concurrent.futures")  # which tells of other callbacks
 
 
 class Connecting(Protocol):
@@ -143,8 +149,18 @@ class Lane:
             self._news.notify_all()
         for one in dropped:
             self._forget(one)
-            one.future.cancel()
+            with _heard(one.future):
+                one.future.cancel()
             one.future.set_running_or_notify_cancel()
+
+    def forgotten(self) -> None:
+        """Nobody can submit any more. For finalizers, which run anywhere, even in the middle of
+        what is done here: so nothing is waited for, and who is not told sees it himself."""
+        if os.getpid() == self._process:
+            self._closing = True
+            if self._news.acquire(blocking=False):
+                self._news.notify_all()
+                self._news.release()
 
     def abort(self) -> None:
         """Nothing is wanted any more, not even what runs."""
@@ -172,14 +188,14 @@ class Lane:
             client = self._connect().client()
             client.connection.patience_seconds = PATIENCE_SECONDS
             work(client)
-        except Exception as error:
+        except BaseException as error:
             self._break(error)
         finally:
             if client is not None:
                 client.close()
 
     def _break(self, error: BaseException) -> None:
-        """Nothing will come any more."""
+        """Nothing will come any more. A future is settled by whoever takes it out of our tables."""
         with self._news:
             if self.broken is None:
                 self.broken = error
@@ -192,7 +208,8 @@ class Lane:
         self._stock.clear()
         for future in futures:
             if future.running() or future.set_running_or_notify_cancel():
-                future.set_exception(_broken(error))
+                with _heard(future):
+                    future.set_exception(_broken(error))
 
     @property
     def _over(self) -> bool:
@@ -247,7 +264,7 @@ class Lane:
         with self._news:
             while not batch and not self._over:
                 if not self._waiting or self._room() <= 0:
-                    self._news.wait()
+                    self._news.wait(FORGOTTEN_SECONDS)
                     continue
                 size, room = 0, min(self._room(), MOST_BATCH)
                 while self._waiting and len(batch) < room and size < MOST_BATCH_CHARACTERS:
@@ -311,7 +328,7 @@ class Lane:
         """Nobody asks for results before there can be any: it would only hold up the calls."""
         with self._news:
             while not (self._out and next(iter(self._out)) < self._durable) and not self._over:
-                self._news.wait()
+                self._news.wait(FORGOTTEN_SECONDS)
             return not self._over
 
     def _take(self, rows: list[ResultRow]) -> None:
@@ -341,8 +358,10 @@ class Lane:
             answers.settle(future, row, self.bag, data)
         except answers.Broken as broken:
             self._break(broken.error)
-        except Exception as error:  # whatever came: nobody is to wait for it for ever
-            if not future.done():
+        except BaseException as error:  # whatever came: nobody is to wait for it for ever
+            with _heard(future):
+                if future.done():
+                    raise
                 words = f"its answer cannot be understood: {type(error).__name__}: {error}"
                 future.set_exception(answers.failed(row, self.bag, words))
 
@@ -364,17 +383,31 @@ class Lane:
                 continue
             row, future = given
             del given
+            data, lost = None, None
             try:
                 data = answers.fetched(client, self.bag, row)
             except CoveyError as error:
-                future.set_exception(answers.failed(row, self.bag, str(error)))
-            else:
-                self._settle(row, future, data)
-                del data
-            del future
+                lost = answers.failed(row, self.bag, str(error))
             with self._news:
-                self._out.pop(row.task, None)
+                if self._out.pop(row.task, None) is None:
+                    continue  # we are broken
                 self._news.notify_all()
+            if lost is None:
+                self._settle(row, future, data)
+            else:
+                with _heard(future):
+                    future.set_exception(lost)
+            del data, future
+
+
+@contextlib.contextmanager
+def _heard(future: "Future[Any]") -> Iterator[None]:
+    """While its callbacks are called. Exceptions are seen to by the future; what is none, such as
+    a `sys.exit`, must end neither our threads nor the news for others."""
+    try:
+        yield
+    except BaseException:
+        LOGGER.exception("exception calling callback for %r", future)
 
 
 def _broken(error: BaseException) -> BaseException:

@@ -1,6 +1,7 @@
 """Calls through a lane whose server is a list in this process."""
 
 import binascii
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,9 +16,10 @@ from covey.core import calls
 from covey.core.errors import InvalidBag, ServerAway
 from covey.core.model import BagSpec, Blob, PolicySpec, Segment
 from covey.core.space import Axis, Values
-from covey.executor import lane
+from covey.executor import answers, lane
 from covey.executor.executor import Executor
 from covey.executor.stock import Stock
+from covey.pilot.calling import MOST_INLINE
 from covey.wire import ResultQuery, ResultRow
 from covey.worker.calls import Doer
 from covey.worker.frames import VALUE
@@ -42,6 +44,7 @@ class Server:
         self.error: Exception | None = None
         self.uploaded: dict[str, bytes] = {}
         self.uploads: list[int] = []  # how many files each time
+        self.files: dict[int, bytes] = {}  # values that are too large for a row
         self._news = threading.Condition()
         self._kept: list[str] = []
 
@@ -93,6 +96,10 @@ class Server:
             given = binascii.a2b_base64(call) if file is None else self.uploaded[file.digest]
             kind, data = Doer(cloudpickle.dumps).do(given)
             ok = kind == VALUE
+            if ok and len(data) > MOST_INLINE:
+                self.files[len(self.rows)] = data
+                self.rows.append(row(len(self.rows), self.seconds, {}, ok, files=1))
+                continue
             answer = {"value" if ok else "error": binascii.b2a_base64(data).decode()}
             self.rows.append(row(len(self.rows), self.seconds, answer, ok))
         self._kept.clear()
@@ -115,7 +122,7 @@ class Server:
         return 1
 
 
-def row(number: int, seconds: float, answer: dict[str, str], ok: bool) -> ResultRow:
+def row(number: int, seconds: float, answer: dict[str, str], ok: bool, files: int = 0) -> ResultRow:
     return ResultRow(
         row=number,
         task=number,
@@ -140,6 +147,7 @@ def row(number: int, seconds: float, answer: dict[str, str], ok: bool) -> Result
         message="",
         output="",
         result=answer,
+        files=files,
     )
 
 
@@ -147,6 +155,7 @@ def row(number: int, seconds: float, answer: dict[str, str], ok: bool) -> Result
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     found = Server()
     monkeypatch.setattr(Stock, "send", lambda stock, client, blobs: found.upload(stock, blobs))
+    monkeypatch.setattr(answers, "fetched", lambda client, bag, row: found.files[row.task])
     return found
 
 
@@ -268,6 +277,71 @@ def test_abort_cancels_the_bag(server: Server) -> None:
         found.result(SECONDS)
     executor.shutdown()
     assert (server.cancelled, server.closed) == (1, 0)
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_abort_in_a_callback_ends_all_others(server: Server, size: int) -> None:
+    server.held = True
+    executor = Executor(server, 8)
+    found = [executor.submit(bytes, size + number) for number in range(12)]
+    eventually(lambda: server.total == 8)
+    found[0].add_done_callback(lambda _: executor.abort())
+    server.release()
+    assert not wait(found, SECONDS).not_done
+    assert found[0].result() == bytes(size)
+    assert isinstance(found[-1].exception(), CancelledError)
+    executor.shutdown()
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_a_callback_that_exits_harms_nobody(
+    executor: Executor, size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = [executor.submit(bytes, size) for _ in range(5)]
+    for one in found:
+        one.add_done_callback(lambda _: sys.exit(1))
+    assert [one.result(SECONDS) for one in found] == [bytes(size)] * 5
+    assert executor.submit(bytes, size).result(SECONDS) == bytes(size)
+    assert "SystemExit" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["abort", "shutdown"])
+def test_callbacks_that_exit_keep_nobody_from_hearing_of_the_end(server: Server, how: str) -> None:
+    server.held = True
+    executor = Executor(server, 2)
+    found = [executor.submit(abs, number) for number in range(6)]
+    for one in found:
+        one.add_done_callback(lambda _: sys.exit(1))
+    if how == "abort":
+        executor.abort()
+    else:
+        executor.shutdown(wait=False, cancel_futures=True)
+        eventually(lambda: server.total == 2)
+        server.release()
+    assert not wait(found, SECONDS).not_done
+    executor.shutdown()
+
+
+def test_an_executor_may_be_forgotten_in_the_middle_of_our_own_work(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The collector of garbage runs anywhere."""
+    monkeypatch.setattr(lane, "FORGOTTEN_SECONDS", 0.05)
+    executor = Executor(server)
+    assert executor.submit(abs, -5).result(SECONDS) == 5
+    ours, held = executor._lane, [executor]
+    del executor
+
+    def forget() -> None:
+        with ours._news:
+            held.clear()
+
+    thread = threading.Thread(target=forget, daemon=True)
+    thread.start()
+    thread.join(SECONDS)
+    assert not thread.is_alive()
+    ours.join()
+    assert server.closed == 1
 
 
 def test_a_forgotten_executor_ends_when_its_calls_have(server: Server) -> None:
