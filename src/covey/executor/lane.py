@@ -32,7 +32,7 @@ from msgspec.structs import replace
 
 from covey.client.client import Client
 from covey.client.upload import Upload
-from covey.core.errors import CoveyError
+from covey.core.errors import CoveyError, ServerStopped
 from covey.core.model import BagSpec, Blob, Placed, Segment
 from covey.core.space import Axis, Values
 from covey.executor import answers, program
@@ -167,12 +167,12 @@ class Lane:
         if os.getpid() == self._process:
             self._break(CancelledError("the executor was aborted"))
 
-    def join(self) -> None:
-        """Wait until all is done."""
+    def join(self, seconds: float | None = None) -> None:
+        """Wait until all is done, for each thread so long."""
         if os.getpid() == self._process:
             for thread in self._threads:
                 if thread is not threading.current_thread():
-                    thread.join()
+                    thread.join(seconds)
 
     def _start(self, work: Callable[[Client], None]) -> None:
         """A thread, unless it runs. The exit of the interpreter waits for it in its own way."""
@@ -413,6 +413,8 @@ def _heard(future: "Future[Any]") -> Iterator[None]:
 def _broken(error: BaseException) -> BaseException:
     if isinstance(error, BrokenExecutor | CancelledError):
         return error
-    found = BrokenExecutor(f"this executor can do nothing more: {error}")
+    stopped = isinstance(error, ServerStopped)
+    words = "the server was stopped; make a new Executor" if stopped else error
+    found = BrokenExecutor(f"this executor can do nothing more: {words}")
     found.__cause__ = error
     return found

@@ -1,185 +1,20 @@
 """Calls through a lane whose server is a list in this process."""
 
-import binascii
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, CancelledError, wait
-from types import SimpleNamespace
+from concurrent.futures import BrokenExecutor, CancelledError, Future, wait
 from typing import Any
 
-import cloudpickle
 import pytest
 
-from covey.core import calls
-from covey.core.errors import InvalidBag, ServerAway
-from covey.core.model import BagSpec, Blob, PolicySpec, Segment
-from covey.core.space import Axis, Values
-from covey.executor import answers, lane
+from covey.core.errors import ServerAway
+from covey.core.model import Blob
+from covey.executor import lane
 from covey.executor.executor import Executor
+from covey.executor.packing import Large
 from covey.executor.stock import Stock
-from covey.pilot.calling import MOST_INLINE
-from covey.wire import ResultQuery, ResultRow
-from covey.worker.calls import Doer
-from covey.worker.frames import VALUE
-
-SECONDS = 20.0
-
-
-class Server:
-    """Does every call when it is appended, unless it is held."""
-
-    def __init__(self) -> None:
-        self.connection = SimpleNamespace(patience_seconds=0.0)
-        self.batches: list[int] = []
-        self.rows: list[ResultRow] = []
-        self.specs: list[BagSpec] = []
-        self.held = False
-        self.slots = 2
-        self.seconds = 0.0
-        self.total = 0
-        self.closed = self.cancelled = 0
-        self.status = "running"
-        self.error: Exception | None = None
-        self.uploaded: dict[str, bytes] = {}
-        self.uploads: list[int] = []  # how many files each time
-        self.files: dict[int, bytes] = {}  # values that are too large for a row
-        self._news = threading.Condition()
-        self._kept: list[str] = []
-
-    def client(self) -> Any:
-        return self
-
-    def close(self) -> None:
-        pass
-
-    def missing(self, digests: Any) -> list[str]:
-        return []  # the worker's program is here
-
-    def upload(self, stock: Stock, blobs: list[Blob]) -> None:
-        """Stands for what a stock does with a real client."""
-        self.uploads.append(len(blobs))
-        for blob in blobs:
-            self.uploaded[blob.digest] = stock._kept[blob.digest].read(0, blob.size)
-            stock.drop(blob)
-
-    def server(self) -> Any:
-        return SimpleNamespace(slots=self.slots)
-
-    def submit(self, spec: BagSpec) -> Any:
-        self.specs.append(spec)
-        return SimpleNamespace(bag=7)
-
-    def append(self, bag: int, segment: Segment) -> Any:
-        if self.error is not None:
-            raise self.error
-        assert isinstance(segment.space, Axis)
-        assert isinstance(segment.space.values, Values)
-        given = [str(one) for one in segment.space.values.items]
-        self.batches.append(len(given))
-        self.total += len(given)
-        with self._news:
-            self._kept += given
-            if not self.held:
-                self._do()
-        return SimpleNamespace(total=self.total)
-
-    def release(self) -> None:
-        with self._news:
-            self.held = False
-            self._do()
-
-    def _do(self) -> None:
-        for call in self._kept:
-            file = calls.file_of(call)
-            given = binascii.a2b_base64(call) if file is None else self.uploaded[file.digest]
-            kind, data = Doer(cloudpickle.dumps).do(given)
-            ok = kind == VALUE
-            if ok and len(data) > MOST_INLINE:
-                self.files[len(self.rows)] = data
-                self.rows.append(row(len(self.rows), self.seconds, {}, ok, files=1))
-                continue
-            answer = {"value" if ok else "error": binascii.b2a_base64(data).decode()}
-            self.rows.append(row(len(self.rows), self.seconds, answer, ok))
-        self._kept.clear()
-        self._news.notify_all()
-
-    def results(self, bag: int, query: ResultQuery, seconds: float) -> list[ResultRow]:
-        with self._news:
-            self._news.wait_for(lambda: len(self.rows) > query.after + 1, min(seconds, 0.2))
-            return self.rows[query.after + 1 :]
-
-    def bag(self, bag: int) -> Any:
-        return SimpleNamespace(status=self.status, over=self.status != "running")
-
-    def close_bag(self, bag: int) -> int:
-        self.closed += 1
-        return 1
-
-    def cancel(self, bag: int) -> int:
-        self.cancelled += 1
-        return 1
-
-
-def row(number: int, seconds: float, answer: dict[str, str], ok: bool, files: int = 0) -> ResultRow:
-    return ResultRow(
-        row=number,
-        task=number,
-        values=[],
-        outcome="ok" if ok else "failed",
-        counted=True,
-        exit_code=0 if ok else 1,
-        signal=0,
-        attempt="1.1",
-        pilot=1,
-        host="n1",
-        sent=0.0,
-        fetched=0.0,
-        started=0.0,
-        ended=0.0,
-        delivered=0.0,
-        wall_seconds=seconds,
-        cpu_seconds=0.0,
-        memory_kb=0,
-        stdout_bytes=0,
-        stderr_bytes=0,
-        message="",
-        output="",
-        result=answer,
-        files=files,
-    )
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Server:
-    found = Server()
-    monkeypatch.setattr(Stock, "send", lambda stock, client, blobs: found.upload(stock, blobs))
-    monkeypatch.setattr(answers, "fetched", lambda client, bag, row: found.files[row.task])
-    return found
-
-
-@pytest.fixture
-def executor(server: Server) -> Iterator[Executor]:
-    with Executor(server) as found:
-        yield found
-    assert server.closed + server.cancelled == len(server.specs)
-
-
-def eventually(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < until
-        time.sleep(0.002)
-
-
-def test_what_makes_no_sense_is_refused_at_once(server: Server) -> None:
-    with pytest.raises(TypeError, match=r"covey\.connect"):
-        Executor("localhost:8300")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="initializer"):
-        Executor(server, initializer=3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="chunksize"):
-        Executor(server).map(abs, [1], chunksize=0)
+from tests.unit.executor.lane_server import SECONDS, Server, eventually
 
 
 def test_a_function_that_would_take_the_executor_along_is_told(executor: Executor) -> None:
@@ -358,26 +193,26 @@ def test_a_forgotten_executor_ends_when_its_calls_have(server: Server) -> None:
     assert server.closed == 1
 
 
-def test_other_options_are_another_bag(executor: Executor, server: Server) -> None:
-    other = executor.with_options(cores=2, env={"A": "b"})
-    assert other is executor.with_options(env={"A": "b"}, cores=2)
-    assert executor.submit(abs, -1).result(SECONDS) == 1
-    assert server.specs[0].need.cores == 1
-    server.total = 0
-    server.rows.clear()
-    assert other.submit(abs, -2).result(SECONDS) == 2
-    assert server.specs[1].need.cores == 2
-    assert server.specs[1].env["A"] == "b"
+def test_a_map_that_is_over_its_time_takes_back_what_it_waited_for(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.held = True
+    chunks: list[Future[Any]] = []
+    with Executor(server, 1) as executor:
+        first = executor.submit(abs, 1)
+        submit = executor._lane.submit
 
+        def remember(call: str | Large) -> Future[Any]:
+            chunks.append(submit(call))
+            return chunks[-1]
 
-def test_calls_have_a_policy(executor: Executor, server: Server) -> None:
-    there = executor.with_options(policy={"only_sites": ("lab",), "deadline": 60})
-    assert there is executor.with_options(policy={"deadline": 60, "only_sites": ["lab"]})
-    assert there.submit(abs, -1).result(SECONDS) == 1
-    assert server.specs[0].policy == PolicySpec(only_sites=("lab",), deadline="60")
-    assert Executor(server, policy="frugal")._options.policy == PolicySpec(preset="frugal")
-    with pytest.raises(InvalidBag, match=r"^Executor\(\): policy: there is no preset 'fast'"):
-        executor.with_options(policy="fast")
+        monkeypatch.setattr(executor._lane, "submit", remember)
+        found = executor.map(abs, range(4), timeout=0.05, chunksize=2)
+        with pytest.raises(TimeoutError):
+            next(found)
+        assert [one.cancelled() for one in chunks] == [True, True]
+        server.release()
+        first.result(SECONDS)
 
 
 # -- large calls --------------------------------------------------------------------------
