@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import cloudpickle
 
+from covey.cli.base import say
 from covey.core.model import BagSpec, Need
 from covey.executor import options, program
 from covey.executor.lane import Connecting, Lane
@@ -325,8 +326,6 @@ def _end() -> None:
 
 
 def _abandon(lanes: list[Lane]) -> None:
-    from covey.cli.base import say
-
     say("interrupted: calls that are not done are cancelled")
     until = time.monotonic() + ABANDON_SECONDS
     with contextlib.suppress(KeyboardInterrupt):

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from covey.cli.base import say
 from covey.client.client import Client
 from covey.client.upload import Upload
 from covey.core.errors import CoveyError, ServerStopped
@@ -39,7 +40,7 @@ from covey.executor import answers, program
 from covey.executor.packing import Large
 from covey.executor.stock import Dropped, Stock
 from covey.pilot.calling import CALL
-from covey.wire import ResultQuery, ResultRow
+from covey.wire import BagView, ResultQuery, ResultRow
 
 PACE_SECONDS = 0.005
 EACH_SECONDS, MOST_PACE_SECONDS = 2e-5, 0.02  # between questions for results
@@ -101,6 +102,7 @@ class Lane:
         self._slots = 0
         self._seconds = -1.0  # that a call took lately; not known yet
         self._looked = 0.0
+        self._said: set[str] = set()  # why nothing came
         self.bag = 0
         self.broken: BaseException | None = None
 
@@ -366,11 +368,16 @@ class Lane:
                 future.set_exception(answers.failed(row, self.bag, words))
 
     def _check_bag(self, client: Client, query: ResultQuery) -> None:
-        """Somebody else may have cancelled or purged it: then nothing will come."""
+        """Somebody else may have cancelled or purged it: then nothing will come. If there is a
+        reason why nothing comes, people should know."""
         view = client.bag(self.bag)
         if view is None or (view.over and not client.results(self.bag, query, 0.0)):
             status = "gone" if view is None else view.status
             raise CoveyError(f"bag {self.bag} of this executor is {status}")
+        words = _hindrance(view)
+        if words and words not in self._said:
+            self._said.add(words)
+            say(words)
 
     # -- the fetcher -------------------------------------------------------------------------
 
@@ -398,6 +405,14 @@ class Lane:
                 with _heard(future):
                     future.set_exception(lost)
             del data, future
+
+
+def _hindrance(view: BagView) -> str:
+    """Why its calls wait, if that is known."""
+    if view.status == "paused":
+        why = f" ({view.reason})" if view.reason else ""
+        return f"bag {view.id}, of an executor, is paused{why}; go on with: covey resume {view.id}"
+    return f"bag {view.id}, of an executor, waits: {view.reason}" if view.reason else ""
 
 
 @contextlib.contextmanager

@@ -34,7 +34,8 @@ class Server:
         self.seconds = 0.0
         self.total = 0
         self.closed = self.cancelled = 0
-        self.status = "running"
+        self.asked = 0  # for results
+        self.status, self.reason = "running", ""
         self.error: Exception | None = None
         self.uploaded: dict[str, bytes] = {}
         self.uploads: list[int] = []  # how many files each time
@@ -101,11 +102,13 @@ class Server:
 
     def results(self, bag: int, query: ResultQuery, seconds: float) -> list[ResultRow]:
         with self._news:
+            self.asked += 1
             self._news.wait_for(lambda: len(self.rows) > query.after + 1, min(seconds, 0.2))
             return self.rows[query.after + 1 :]
 
     def bag(self, bag: int) -> Any:
-        return SimpleNamespace(status=self.status, over=self.status != "running")
+        over = self.status not in ("running", "paused")
+        return SimpleNamespace(id=bag, status=self.status, over=over, reason=self.reason)
 
     def close_bag(self, bag: int) -> int:
         self.closed += 1

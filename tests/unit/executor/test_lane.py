@@ -102,6 +102,22 @@ def test_a_bag_that_is_over_before_its_calls_are_breaks_the_executor(server: Ser
     executor.shutdown()
 
 
+def test_why_calls_wait_is_told_once(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    server.held, server.reason = True, "no pilot that is here has 64 cores for a task"
+    with Executor(server) as executor:
+        found = executor.submit(abs, 1)
+        eventually(lambda: server.asked >= 3)
+        server.status, server.reason = "paused", ""
+        asked = server.asked
+        eventually(lambda: server.asked >= asked + 3)
+        server.release()
+        found.result(SECONDS)
+    assert capsys.readouterr().err.splitlines() == [
+        "covey: bag 7, of an executor, waits: no pilot that is here has 64 cores for a task",
+        "covey: bag 7, of an executor, is paused; go on with: covey resume 7",
+    ]
+
+
 def test_abort_cancels_the_bag(server: Server) -> None:
     server.held = True
     executor = Executor(server)
