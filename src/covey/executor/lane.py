@@ -374,7 +374,7 @@ class Lane:
         if view is None or (view.over and not client.results(self.bag, query, 0.0)):
             status = "gone" if view is None else view.status
             raise CoveyError(f"bag {self.bag} of this executor is {status}")
-        words = _hindrance(view)
+        words = _hindrance(client, view)
         if words and words not in self._said:
             self._said.add(words)
             say(words)
@@ -407,12 +407,17 @@ class Lane:
             del data, future
 
 
-def _hindrance(view: BagView) -> str:
-    """Why its calls wait, if that is known."""
+def _hindrance(client: Client, view: BagView) -> str:
+    """Why its calls wait, if that will not end by itself."""
     if view.status == "paused":
         why = f" ({view.reason})" if view.reason else ""
         return f"bag {view.id}, of an executor, is paused{why}; go on with: covey resume {view.id}"
-    return f"bag {view.id}, of an executor, waits: {view.reason}" if view.reason else ""
+    why = view.reason
+    if not why and not view.running:  # pilots may be on their way, or nobody can get one
+        answer = client.explain(view.id).answer
+        reasons = answer.reasons if answer is not None else []
+        why = next((one.text for one in reasons if one.kind == "no site"), "")
+    return f"bag {view.id}, of an executor, waits: {why}" if why else ""
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from typing import Any
 import cloudpickle
 
 from covey.core import calls
+from covey.core.findings import Reason
 from covey.core.model import BagSpec, Blob, Segment
 from covey.core.space import Axis, Values
 from covey.executor.stock import Stock
@@ -36,6 +37,7 @@ class Server:
         self.closed = self.cancelled = 0
         self.asked = 0  # for results
         self.status, self.reason = "running", ""
+        self.reasons: list[Reason] = []  # that it explains
         self.error: Exception | None = None
         self.uploaded: dict[str, bytes] = {}
         self.uploads: list[int] = []  # how many files each time
@@ -108,7 +110,10 @@ class Server:
 
     def bag(self, bag: int) -> Any:
         over = self.status not in ("running", "paused")
-        return SimpleNamespace(id=bag, status=self.status, over=over, reason=self.reason)
+        return SimpleNamespace(id=bag, status=self.status, over=over, reason=self.reason, running=0)
+
+    def explain(self, bag: int) -> Any:
+        return SimpleNamespace(answer=SimpleNamespace(reasons=self.reasons))
 
     def close_bag(self, bag: int) -> int:
         self.closed += 1

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from covey.core.errors import ServerAway
+from covey.core.findings import Reason
 from covey.core.model import Blob
 from covey.executor import lane
 from covey.executor.executor import Executor
@@ -103,17 +104,24 @@ def test_a_bag_that_is_over_before_its_calls_are_breaks_the_executor(server: Ser
 
 
 def test_why_calls_wait_is_told_once(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    def asked_again() -> None:
+        asked = server.asked
+        eventually(lambda: server.asked >= asked + 3)
+
     server.held, server.reason = True, "no pilot that is here has 64 cores for a task"
     with Executor(server) as executor:
         found = executor.submit(abs, 1)
-        eventually(lambda: server.asked >= 3)
-        server.status, server.reason = "paused", ""
-        asked = server.asked
-        eventually(lambda: server.asked >= asked + 3)
+        asked_again()
+        server.reason = ""
+        server.reasons = [Reason(kind="starting", text="soon"), Reason(kind="no site", text="none")]
+        asked_again()
+        server.status = "paused"
+        asked_again()
         server.release()
         found.result(SECONDS)
     assert capsys.readouterr().err.splitlines() == [
         "covey: bag 7, of an executor, waits: no pilot that is here has 64 cores for a task",
+        "covey: bag 7, of an executor, waits: none",
         "covey: bag 7, of an executor, is paused; go on with: covey resume 7",
     ]
 
