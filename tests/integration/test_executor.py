@@ -228,6 +228,25 @@ def test_an_initializer_runs_once_per_worker(connection: Connection, tmp_path: P
     assert len(list(tmp_path.iterdir())) <= 2
 
 
+def test_an_initializer_that_ends_its_process_breaks_the_executor(connection: Connection) -> None:
+    executor = Executor(connection, initializer=os._exit, initargs=(5,))
+    found = [executor.submit(abs, 1) for _ in range(5)]
+    for one in found:
+        with pytest.raises(BrokenExecutor, match=r"did not start: exit code 5.*initializer"):
+            one.result(SECONDS)
+    with pytest.raises(BrokenExecutor, match="did not start"):
+        executor.submit(abs, 1)
+    executor.shutdown()
+
+
+def test_a_python_that_no_host_has_is_named(connection: Connection) -> None:
+    with (
+        Executor(connection, python="python9.9") as executor,
+        pytest.raises(WorkerRefused, match=r"did not start: exit code 127: there is no python9\.9"),
+    ):
+        executor.submit(abs, 1).result(SECONDS)
+
+
 def test_an_initializer_that_fails_breaks_the_executor(connection: Connection) -> None:
     executor = Executor(connection, initializer=fails, initargs=(ValueError, "no licence"))
     found = [executor.submit(abs, 1) for _ in range(10)]

@@ -102,6 +102,7 @@ class Lane:
         self._slots = 0
         self._seconds = -1.0  # that a call took lately; not known yet
         self._looked = 0.0
+        self._prepares = False  # workers run an initializer
         self._said: set[str] = set()  # why nothing came
         self.bag = 0
         self.broken: BaseException | None = None
@@ -248,6 +249,7 @@ class Lane:
 
     def _open(self, client: Client) -> None:
         spec, initializer = self._spec()
+        self._prepares = bool(initializer)
         upload = Upload(client)
         blob = upload.add(program.program(initializer))
         upload.send()
@@ -357,7 +359,7 @@ class Lane:
 
     def _settle(self, row: ResultRow, future: "Future[Any]", data: bytes | None) -> None:
         try:
-            answers.settle(future, row, self.bag, data)
+            answers.settle(future, row, self.bag, data, prepares=self._prepares)
         except answers.Broken as broken:
             self._break(broken.error)
         except BaseException as error:  # whatever came: nobody is to wait for it for ever
