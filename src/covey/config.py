@@ -100,6 +100,13 @@ class Serve(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             "before it is run again."
         ),
     ] = 60.0
+    absent_seconds: Annotated[
+        Seconds,
+        Meta(
+            description="A program that has not waited for the values of its calls (Executor) this "
+            "long is gone: its bag is paused until it does."
+        ),
+    ] = 300.0
     pilot_idle_seconds: Annotated[
         Seconds, Meta(description="A pilot goes home after this long without work.")
     ] = 20.0

@@ -58,6 +58,7 @@ class BagView(Struct, kw_only=True):
     status: str  # running, paused, finished, cancelled
     reason: str = ""  # why it is paused
     open: bool = False
+    calls: bool = False  # of functions: what they are given and return is pickled
     total: int
     done: int
     failed: int

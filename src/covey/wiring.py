@@ -151,6 +151,7 @@ class _Parts:
             poll_seconds=serve_.poll_seconds,
             lease_seconds=serve_.lease_seconds,
             adopt_seconds=serve_.adopt_seconds,
+            absent_seconds=serve_.absent_seconds,
             idle_seconds=serve_.pilot_idle_seconds,
             ban_seconds=config.policy.ban_seconds,
             ban_growth=config.policy.ban_growth_seconds,

@@ -151,6 +151,18 @@ def test_what_is_no_report_is_dropped(kept: Kept, text: str) -> None:
         ("who ~ o", [4]),
         ("extra ~ null", [2]),
         ('a "b" > 4', [5]),
+        ("loss < 1e30", [0, 1, 2]),
+        ("loss > -1" + "0" * 30, [0, 1, 2]),
+        ("alpha != 1" + "0" * 400, [0, 1, 2, 3, 4, 5, 6, 7]),
+        ("cause = exit 7: boom, twice", [3]),
+        ('cause = "exit 7: boom, twice"', [3]),
+        ("cause != 'x < 4 && y > 1'", [0, 1, 2, 3, 4, 5, 6, 7]),
+        ("cause > 'a, b'", [3]),
+        ("output ~ a = b", []),
+        ("host in 'n0', 'n9'", [0, 2, 3, 4]),
+        ("cause in 'exit 7: boom, twice', SIGKILL", [3, 6]),
+        ("exit in 7,", [3, 6]),
+        ("model = <none>", []),
     ],
 )
 def test_comparisons(kept: Kept, where: str, found: list[int]) -> None:
@@ -211,6 +223,17 @@ def test_sorting(kept: Kept, sort: str, order: list[int]) -> None:
         ({"sort": "-los"}, "did you mean 'loss'?"),
         ({"where": ("alpha",)}, "'alpha' is not a comparison"),
         ({"where": ("= 5",)}, "'= 5' is not a comparison"),
+        ({"where": ("alpha >",)}, "'alpha >' is not a comparison"),
+        ({"where": ("alpha => 1",)}, "'alpha => 1' is not a comparison"),
+        ({"where": ("alpha <> 1",)}, "'alpha <> 1' is not a comparison"),
+        ({"where": ("alpha > loss",)}, "not with another column"),
+        ({"where": ("seconds > long",)}, "seconds is a number, 'long' is none"),
+        ({"where": ("seconds > '5'",)}, "seconds is a number, '5' is none"),
+        ({"where": ("state = running",)}, "'state = running': a result is done or failed"),
+        ({"where": ("state != done or failed",)}, "a result is done or failed"),
+        ({"where": ("state in done,lost",)}, "a result is done or failed"),
+        ({"where": ("alpha in [0, 1.5]",)}, "without brackets"),
+        ({"where": ("output > 5",)}, "output is text, and never more or less than a number"),
     ],
 )
 def test_questions_that_make_no_sense(kept: Kept, query: dict[str, Any], words: str) -> None:
@@ -221,6 +244,41 @@ def test_questions_that_make_no_sense(kept: Kept, query: dict[str, Any], words: 
     with pytest.raises(InvalidQuery):
         list(kept.reader.export(BAG, ResultQuery(**query), "csv"))
     assert len(kept.reader.results(BAG, ResultQuery())) == 8, "and all goes on"
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "loss > 1 and alpha < 4",
+        "loss > 1 AND alpha < 4",
+        "loss > 1 or alpha < 4",
+        "loss > 1 && alpha < 4",
+        "loss > 1 || alpha < 4",
+        "loss >= 1, alpha < 3",
+        "loss >= 1, 3",
+        "loss > 1 < 3",
+        "loss > 'a' and who = 'me'",
+        "state = done and alpha < 4",
+        "state = done and alpha<4",
+        "state = done, model = m",
+        "state == done && good",
+        "state != done || good",
+        "model = m < n",
+        "model = 'm' and host = 'n0'",
+        'model = "m" OR "n"',
+        "output ~ last and alpha > 1",
+        "state in done,failed and alpha > 1",
+        "state in done, alpha > 1",
+        "state = done and model in m,n",
+    ],
+)
+def test_several_comparisons_in_one(kept: Kept, where: str) -> None:
+    a_sweep(kept)
+    with pytest.raises(InvalidQuery) as caught:
+        tasks(kept, where)
+    assert "Several tests are a list, where=['y > 1', 'x < 4'], or several --where" in str(
+        caught.value
+    )
 
 
 def test_a_form_that_there_is_not(kept: Kept) -> None:
@@ -459,7 +517,7 @@ def test_of_calls_the_table_has_nothing_that_only_programs_read(kept: Kept) -> N
     kept.record.apply([ends(end(0, result='{"value":"MTE="}'), end(1, result='{"value":"MTI="}'))])
     view = kept.reader.bag(BAG)
     assert view is not None
-    assert (view.names, view.result_names) == ([], [])
+    assert (view.calls, view.names, view.result_names) == (True, [], [])
     rows = kept.reader.results(BAG, ResultQuery(by_row=True))
     assert [row.values for row in rows] == [[], []]
     assert [row.result for row in rows] == [{"value": "MTE="}, {"value": "MTI="}], "for programs"

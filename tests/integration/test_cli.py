@@ -253,6 +253,12 @@ def test_results_are_one_table(fits: Place) -> None:
     assert "did you mean 'energy'" in (
         fits.covey("results", "--where", "enrgy > 1", status=2).stderr
     )
+    joined = ["results", "--where", "energy > 1 and seed < 3"]
+    told = [fits.covey(*joined, *more, status=2).stderr for more in ([], ["--format", "csv"])]
+    fits.covey("stop")
+    told.append(fits.covey(*joined, status=2).stderr)
+    assert len(set(told)) == 1, "also without a server"
+    assert "several --where" in told[0]
 
 
 def test_ready_made_files_and_ours_are_the_same(fits: Place) -> None:
@@ -351,12 +357,15 @@ SLOW = "for n in 1 2 3 4; do echo {x} $n; sleep 0.4; done; echo done {x} >&2"
 
 
 def test_live_logs_of_one_task(place: Place) -> None:
-    place.covey("submit", "--slots", "2", "-p", "x=7,8", "sh", "-c", SLOW)
+    seen = place.here / "seen"
+    waits = f"until test -e {seen}; do sleep 0.1; done; {SLOW}"
+    place.covey("submit", "--slots", "2", "-p", "x=7,8", "sh", "-c", f"echo {{x}} 0; {waits}")
     wait_until(lambda: place.bag()["running"])
     child = place.start("logs", "-f", "1", "0")
     assert child.stdout is not None
+    assert child.stdout.readline() == "7 0\n"
+    seen.touch()
     assert child.stdout.readline() == "7 1\n"
-    assert place.bag()["done"] == 0, "it is live"
     out = child.stdout.read()  # not communicate(), which loses what readline() has read ahead
     _, err = child.communicate(timeout=30)
     assert out == "7 2\n7 3\n7 4\ndone 7\n"

@@ -94,6 +94,35 @@ def test_chunks_come_back_in_order(executor: Executor) -> None:
     assert list(executor.map(pow, range(100), [2] * 100, chunksize=7)) == [x**2 for x in range(100)]
 
 
+def test_a_value_is_there_for_whoever_asks_for_its_task(
+    connection: Connection, tmp_path: Path
+) -> None:
+    mended = tmp_path / "mended"
+
+    def half(number: int) -> float:
+        if number % 2 and not mended.exists():
+            raise LookupError(number)
+        return number / 2
+
+    with Executor(connection) as executor:
+        calls: list[tuple[Callable[..., object], int]]
+        calls = [(half, 4), (half, 5), (bytes, 100_000), (sys.exit, 3)]
+        wait([executor.submit(function, number) for function, number in calls], SECONDS)
+        bag = connection.bag(executor.bag)
+        assert bag.tasks[0].value() == 2.0
+        assert bag.tasks[2].value() == bytes(100_000)
+        with pytest.raises(LookupError) as caught:
+            bag.tasks[1].value()
+        assert isinstance(caught.value.__cause__, RemoteTraceback)
+        with pytest.raises(CallFailed, match=r"sys.exit\(3\)"):
+            bag.tasks[3].value()
+        mended.touch()
+        assert bag.retry(tasks=[1]) == 1
+    bag.wait(SECONDS)
+    assert bag.tasks[1].value() == 2.5
+    assert "value" not in bag.results().columns
+
+
 def test_a_hundred_megabytes_come_back(executor: Executor) -> None:
     found = executor.submit(lambda: b"covey" * 20_000_000).result(SECONDS)
     assert len(found) == 100_000_000

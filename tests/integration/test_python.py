@@ -36,6 +36,9 @@ def test_a_sweep_becomes_a_frame(place: Place) -> None:
     assert frame["square"].tolist() == [16, 9, 4, 1]
     assert frame["x"].tolist() == [4, 3, 2, 1]
     assert bag.results(where="square >= 9")[0].reported == {"square": 9}
+    assert bag.results(where=["square >= 4", "x < 4"]).column("x") == [2, 3]
+    with pytest.raises(covey.InvalidQuery, match="Several tests are a list"):
+        bag.results(where="square >= 4 and x < 4")
     assert bag.progress().status == "finished"
     assert len(bag.failures()) == 0
     assert bag.tasks[3].logs().stdout == '{"square": 16}\n'

@@ -30,6 +30,7 @@ from covey.core.events import (
     PilotEnrolled,
     PilotLeft,
     PolicyRequested,
+    ProgramHeard,
     RequestDropped,
     ResumeRequested,
     RetryRequested,
@@ -247,6 +248,10 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(bag=st.integers(1, 4), task=st.integers(-1, 5))
     def follow(self, bag: int, task: int) -> None:
         self.bench.handle(FollowRequested(BagId(bag), task))
+
+    @rule(bag=st.integers(1, 4))
+    def wait_for_calls(self, bag: int) -> None:
+        self.bench.handle(ProgramHeard(BagId(bag)))
 
     @rule()
     def read_rows(self) -> None:

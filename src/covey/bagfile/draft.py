@@ -107,8 +107,9 @@ def _parameters(
     for index, group in enumerate(found.get("zip", ())):
         missing = [name for name in group if name not in axes]
         for name in missing:
-            hint = suggest(name, axes)
-            sheet.complain(("zip", index), f"there is no parameter {name}{hint}")
+            if name not in _named(sheet):
+                hint = suggest(name, axes)
+                sheet.complain(("zip", index), f"there is no parameter {name}{hint}")
         if not missing:
             leaders[min(group, key=list(axes).index)] = group
             grouped.update(group)
@@ -131,11 +132,17 @@ def _parameters(
     return _with_rows(sheet, found, space)
 
 
+def _named(sheet: Sheet) -> list[str]:
+    """The parameters that there are, also those whose values make no sense: that has been told."""
+    table = sheet.tree.get("parameters")
+    return list(table) if isinstance(table, dict) else []
+
+
 def _with_rows(
     sheet: Sheet, found: dict[str, Any], space: Space
 ) -> tuple[Space, RowsFile | None, tuple[str, ...]]:
     rows: RowsFile | None = found.get("rows")
-    own = tuple(names(space))
+    own = tuple(dict.fromkeys((*names(space), *_named(sheet))))
     if rows is None:
         return space, None, own
     try:

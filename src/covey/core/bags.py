@@ -1,5 +1,7 @@
 """Bags: submitted, appended to, paused, cancelled, tried again."""
 
+import math
+
 from msgspec.structs import replace
 from pyroaring import BitMap
 
@@ -56,6 +58,8 @@ def submit(turn: Turn, request: RequestId, spec: BagSpec) -> None:
     record = BagRecord(id=id_, spec=spec, total=total, created=turn.now, open=spec.open)
     snapshot = BagSnapshot(bag=record, chunks=(), open_done=(), failed=(), tries={})
     bag = recovery.new_bag(snapshot)
+    if spec.calls:
+        bag.heard = turn.now
     state.bags[id_] = bag
     governing.noticed(state, bag)
     if spec.key:
@@ -88,6 +92,8 @@ def append(turn: Turn, event: SegmentAppended) -> None:
         return
     bag.numbering.append(segment)
     bag.large = bag.large or (bag.spec.calls and calls.has_files(segment))
+    if bag.spec.calls:
+        bag.heard = turn.now
     if event.key:
         bag.keys.add(event.key)
     turn.write(AppendSegment(bag.id, segment, bag.total, event.key))
@@ -161,11 +167,16 @@ def resume(turn: Turn, request: RequestId, id_: BagId) -> None:
     if bag is None or bag.status is not BagStatus.PAUSED:
         _done_or_unknown(turn, request, id_)
         return
+    go_on(turn, bag)
+    bag.heard = math.inf  # a person wants it
+    turn.when_durable(Replying(request, Done(1)))
+
+
+def go_on(turn: Turn, bag: Bag) -> None:
     _run_again(turn, bag)
     done, failed = len(bag.done), len(bag.failed)
-    bag.not_before = turn.write(SaveBagStatus(id_, bag.status, turn.now, done, failed))
-    turn.note(Note("bag resumed", bag=id_))
-    turn.when_durable(Replying(request, Done(1)))
+    bag.not_before = turn.write(SaveBagStatus(bag.id, bag.status, turn.now, done, failed))
+    turn.note(Note("bag resumed", bag=bag.id))
 
 
 def _run_again(turn: Turn, bag: Bag) -> None:
@@ -285,6 +296,7 @@ def _reopen(turn: Turn, bag: Bag, event: RetryRequested) -> None:
     tasks = None if chosen == bag.failed and not raised else event.tasks
     change = ReopenFailed(bag.id, turn.now, tasks, event.memory, event.time)
     bag.not_before = turn.write(change)
+    bag.heard = math.inf  # a person wants it
     _run_again(turn, bag)
     bag.failed -= chosen
     bag.rescued -= chosen

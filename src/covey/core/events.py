@@ -119,6 +119,12 @@ class FollowRequested(Struct, frozen=True):
     task: int
 
 
+class ProgramHeard(Struct, frozen=True):
+    """Somebody waits for the values of this bag's calls."""
+
+    bag: BagId
+
+
 class PilotEnrolled(Struct, frozen=True):
     """`credential` was drawn by the server (core has no secure randomness); only its digest is
     kept. `owner`: whose tasks it may run, by what it has shown; empty: anybody's."""
@@ -296,6 +302,7 @@ Event: TypeAlias = (
     | TokenRevoked
     | PilotDismissed
     | FollowRequested
+    | ProgramHeard
     | PilotEnrolled
     | SyncReceived
     | PilotLeft

@@ -453,6 +453,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     most_ends: int = 4096
     most_pilots: int = 100_000
     most_losses: int = 20
+    absent_seconds: float = 300.0  # without anybody who waits for the values of calls
     buffer_seconds: float = 30.0  # that a chunk which fits nobody stands in the way of others
     replicate_seconds: float = 1.0  # between two draws
     ban_seconds: float = 3600.0  # T: the longest

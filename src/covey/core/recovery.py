@@ -91,6 +91,8 @@ def restore(turn: Turn, snapshot: BagSnapshot) -> Bag:
     record = snapshot.bag
     bag = new_bag(snapshot)
     bag.status, bag.reason = record.status, record.reason
+    if record.spec.calls:
+        bag.heard = turn.now
     bag.recorded = max(1, turn.state.writes)
     bag.tries = dict(snapshot.tries)
     bag.overtimes = dict(snapshot.overtimes)

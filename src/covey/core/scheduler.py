@@ -15,6 +15,7 @@ from covey.core import (
     lookahead,
     overlay,
     pilots,
+    presence,
     recovery,
     replication,
     sites,
@@ -42,6 +43,7 @@ from covey.core.events import (
     PilotEnrolled,
     PilotLeft,
     PolicyRequested,
+    ProgramHeard,
     PurgeRequested,
     RequestDropped,
     ResumeRequested,
@@ -161,6 +163,8 @@ def _decide(turn: Turn, event: Event) -> None:
             pilots.dismiss(turn, request, pilot)
         case FollowRequested(bag, task):
             pilots.follow(turn, bag, task)
+        case ProgramHeard(bag):
+            presence.heard(turn, bag)
         case BagLoaded(request, bag, snapshot):
             bags.loaded(turn, request, bag, snapshot)
             overlay.soon(turn)
@@ -184,6 +188,7 @@ def _decide(turn: Turn, event: Event) -> None:
             turn.state.news += 1  # somebody's ban is over, some statistic has changed
             pilots.tick(turn)
             recovery.tick(turn)
+            presence.tick(turn)
             replication.tick(turn)
             dispatch.recall_surplus(turn)
             history.save(turn)

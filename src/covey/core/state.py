@@ -159,6 +159,7 @@ class Bag(Struct, eq=False):
     losses: dict[int, int] = field(default_factory=dict)  # failures of the infrastructure
     raised: list[Raised] = field(default_factory=list)
     streak: int = 0  # own failures since the last success
+    heard: float = math.inf  # when somebody waited for its calls; for ever: nobody has to
     times: list[Times] = field(default_factory=list)  # by class
     rules: list[int] = field(default_factory=list)  # by class: what pilots know it as
     samples: list[list[Scalar] | None] = field(default_factory=list)  # by class: a task's values

@@ -1,7 +1,9 @@
 """From a row of the results to what its future says."""
 
 import binascii
+from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from covey.client.client import Client
@@ -44,6 +46,16 @@ def settle(
     future.set_exception(error)
     if isinstance(error, WorkerRefused) and _in_initializer(row, prepares):
         raise Broken(error)
+
+
+def value(row: ResultRow, bag: int, client: Callable[[], Client]) -> Any:
+    """For whoever has no future: what it would return, or raise. Raises CoveyError if a value that
+    came by file is not there any more."""
+    data = fetched(client(), bag, row) if row.outcome == OK and row.files else None
+    future: Future[Any] = Future()
+    with suppress(Broken):
+        settle(future, row, bag, data)
+    return future.result()
 
 
 def _in_initializer(row: ResultRow, prepares: bool) -> bool:

@@ -101,6 +101,8 @@ class Lane:
         self._large: queue.SimpleQueue[tuple[ResultRow, Future[Any]] | None] = queue.SimpleQueue()
         self._slots = 0
         self._seconds = -1.0  # that a call took lately; not known yet
+        self._answered = 0  # calls
+        self._heard = 0.0  # when some were, or one went out that was alone
         self._looked = 0.0
         self._prepares = False  # workers run an initializer
         self._said: set[str] = set()  # why nothing came
@@ -152,7 +154,7 @@ class Lane:
             self._news.notify_all()
         for one in dropped:
             self._forget(one)
-            with _heard(one.future):
+            with _unharmed(one.future):
                 one.future.cancel()
             one.future.set_running_or_notify_cancel()
 
@@ -211,7 +213,7 @@ class Lane:
         self._stock.clear()
         for future in futures:
             if future.running() or future.set_running_or_notify_cancel():
-                with _heard(future):
+                with _unharmed(future):
                     future.set_exception(_broken(error))
 
     @property
@@ -280,6 +282,8 @@ class Lane:
                     size += len(one.call)
                     if one.file is not None:
                         size += one.file.size >> UPLOAD_SHIFT
+            if batch and not self._out:
+                self._heard = time.monotonic()
             for one in batch:
                 self._out[self._sent] = one.future
                 if one.file is not None:
@@ -300,10 +304,14 @@ class Lane:
         return most - len(self._out)
 
     def _ahead(self) -> int:
+        """How many may be out. Calls that took little say little about those to come: so there are
+        few more than have been answered, and none when nothing has come for a while."""
+        few = max(FEW, 2 * self._slots)
         if self._seconds < 0:
-            return max(FEW, 2 * self._slots)
-        busy = self._slots * AHEAD_SECONDS / max(self._seconds, SHORTEST_SECONDS)
-        return max(FEW, 2 * self._slots, min(int(busy), MOST_OUT))
+            return few
+        silent = time.monotonic() - self._heard if self._out else 0.0
+        busy = self._slots * AHEAD_SECONDS / max(self._seconds, silent, SHORTEST_SECONDS)
+        return max(few, min(int(busy), 2 * self._answered, MOST_OUT))
 
     def _look(self, client: Client) -> None:
         self._slots = max(1, client.server().slots)
@@ -338,6 +346,8 @@ class Lane:
     def _take(self, rows: list[ResultRow]) -> None:
         seconds = sum(row.wall_seconds for row in rows) / len(rows)
         self._seconds = seconds if self._seconds < 0 else (self._seconds + seconds) / 2
+        self._answered += len(rows)
+        self._heard = time.monotonic()
         with self._news:
             # One with a file is out until its value is here; one that is not out has a second
             # result, a success that came after a failure.
@@ -363,7 +373,7 @@ class Lane:
         except answers.Broken as broken:
             self._break(broken.error)
         except BaseException as error:  # whatever came: nobody is to wait for it for ever
-            with _heard(future):
+            with _unharmed(future):
                 if future.done():
                     raise
                 words = f"its answer cannot be understood: {type(error).__name__}: {error}"
@@ -404,7 +414,7 @@ class Lane:
             if lost is None:
                 self._settle(row, future, data)
             else:
-                with _heard(future):
+                with _unharmed(future):
                     future.set_exception(lost)
             del data, future
 
@@ -423,7 +433,7 @@ def _hindrance(client: Client, view: BagView) -> str:
 
 
 @contextlib.contextmanager
-def _heard(future: "Future[Any]") -> Iterator[None]:
+def _unharmed(future: "Future[Any]") -> Iterator[None]:
     """While its callbacks are called. Exceptions are seen to by the future; what is none, such as
     a `sys.exit`, must end neither our threads nor the news for others."""
     try:

@@ -10,7 +10,10 @@ How it behaves:
 - An attempt that needs files or its bag's setup waits aside until it is `prepared`, and holds up
   nobody.
 - It prefetches as much as keeps the slots busy for HORIZON_SECONDS, by measured run times, so
-  short tasks never wait for the network and long ones are never hoarded.
+  short tasks never wait for the network. Should long ones come after short ones, so that nothing
+  ends for LONG_SECONDS, it gives back what has not started: nothing is hoarded that others could
+  run, or that better tasks should overtake. But while the server is away it keeps what it has,
+  and always what it was sent without having asked for so much.
 - When the server is away it goes on, keeps every end, and asks again with exponential back-off
   and jitter, always the same numbers with the same ends. When the server says when to come
   again, it comes then.
@@ -192,6 +195,7 @@ class Brain:
         self._ends_sent = now - 1.0  # long ago
         self._busy = now
         self._mean_seconds: Optional[float] = None
+        self._asked = 0  # for so many at most; more than that are sent because a policy says so
         self._tags: Optional[Dict[str, str]] = None
         self._tags_due = False
         self._commands: List[Command] = []
@@ -323,6 +327,8 @@ class Brain:
         return start
 
     def step(self, now: float) -> List[Command]:
+        if min(self.weight, self._asked) > self.slots and now - self._busy > LONG_SECONDS:
+            self._share(now)
         self._send_what_is_due(now)
         self._depart_if_done(now)
         commands, self._commands = self._commands, []
@@ -409,6 +415,18 @@ class Brain:
         if started:
             self._commands.append(Recall(started))
 
+    def _share(self, now: float) -> None:
+        """What our slots are at is longer than what they did before."""
+        started = [key for key, holding in self.holding.items() if holding.started]
+        if self.away() or self.draining or not (self.queue or len(started) > self.slots):
+            return
+        self._asked = 0
+        self._mean_seconds = max(self._mean_seconds or 0.0, now - self._busy)
+        for key in list(self.queue):
+            self._give_back(key, now)
+        self._commands.append(Recall(started))
+        self._busy = now  # to look again if that was not all
+
     def _give_back_unstarted(self, now: float) -> None:
         for key in list(self.queue) + list(self.unprepared):
             self._give_back(key, now)
@@ -461,12 +479,14 @@ class Brain:
             # What does not fit into this sync must not look as if we had lost it.
             held += [Held(*one.end[:4]) for one in self._ends]
         rows = [_dated(one, now) for one in ends]
+        want = self._want()
+        self._asked = max(self._asked, want)
         sync = Sync(
             self.pilot,
             self.epoch,
             self._number,
             self._received,
-            self._want(),
+            want,
             rows,
             held,
             self._tags if self._tags_due else None,

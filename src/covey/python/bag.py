@@ -212,8 +212,9 @@ class Bag:
         limit: int | None = None,
     ) -> Results:
         """What has ended so far, in the order of tasks: a sequence of records; `.frame()` for
-        pandas. `where` are tests such as `"alpha >= 0.5"`, `sort` names a column (`"-energy"`:
-        the largest first). Raises InvalidQuery for a question that makes no sense."""
+        pandas. `where` is a test such as `"alpha >= 0.5"`, or several that all must hold, in a
+        list; `sort` names a column (`"-energy"`: the largest first). Raises InvalidQuery for a
+        question that makes no sense."""
         tests = (where,) if isinstance(where, str) else tuple(where)
         query = ResultQuery(failed_only=failed, where=tests, sort=sort)
         source = self.connection.reader()

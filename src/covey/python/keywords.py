@@ -60,6 +60,8 @@ def read_keywords(
     """What is not None among them. Raises InvalidBag for what has no meaning at all."""
     sheet = Sheet(told) if file is None else read_sheet(file)
     wanted = {name: plain(value) for name, value in given.items() if value is not None}
+    for name in ("script", *TEXTS):
+        _refuse_functions(name, wanted.get(name), told)
     if wanted.keys() & {"command", "script"}:
         for name in ("command", "script", "args"):
             sheet.drop(name)
@@ -92,6 +94,15 @@ def _say(sheet: Sheet, name: str, value: Any, told: str) -> None:
             sheet.add((name,), one, told, named=False)
     else:
         sheet.set((name,), value, told, named=False)
+
+
+def _refuse_functions(name: str, value: Any, told: str) -> None:
+    for one in value if isinstance(value, list) else [value]:
+        if callable(one):
+            raise InvalidBag(
+                f"{told}: {name}: {one!r:.60} is a function; a bag runs programs. For functions "
+                "there are covey.Executor and @covey.task"
+            )
 
 
 def _words(value: Any) -> Any:

@@ -53,7 +53,7 @@ class Result(Mapping[str, Any]):
         return self.row.wall_seconds
 
     def __getitem__(self, column: str) -> Any:
-        return self._fields[column].value(self.row)
+        return _field(self._fields, column).value(self.row)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)
@@ -99,9 +99,7 @@ class Results(Sequence[Result]):
 
     def column(self, name: str) -> list[Any]:
         """The values of one column. Raises KeyError if there is none of that name."""
-        if name not in self._fields:
-            raise KeyError(f"no column {name!r}; there are {', '.join(self._fields)}")
-        field = self._fields[name]
+        field = _field(self._fields, name)
         return [field.value(row) for row in self._rows]
 
     def frame(self) -> "pd.DataFrame":
@@ -142,8 +140,17 @@ class Results(Sequence[Result]):
         return html_table(self._titles(), self._cells(), len(self))
 
 
+def _field(fields: Mapping[str, table.Field], name: str) -> table.Field:
+    if name not in fields:
+        raise KeyError(f"no column {name!r}; there are {', '.join(fields)}")
+    return fields[name]
+
+
 def with_names(bag: BagView, rows: Sequence[ResultRow]) -> BagView:
-    """Also with the names of values that were reported since the bag was looked at."""
+    """Also with the names of values that were reported since the bag was looked at. Those of calls
+    are pickled: nobody can read them in a table."""
+    if bag.calls:
+        return bag
     known = dict.fromkeys(bag.result_names)
     for row in rows:
         known.update(dict.fromkeys(row.result))

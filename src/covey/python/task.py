@@ -1,11 +1,11 @@
 """The tasks of a bag. Nothing of a task is kept here: each question is asked when it is put."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
 
 from covey.cli import tasks as listing
 from covey.client.client import Client
-from covey.core.errors import NotFound
+from covey.core.errors import CoveyError, NotFound
 from covey.python.results import Result, Results
 from covey.wire import ResultRow
 
@@ -62,6 +62,25 @@ class Task:
         counted = [row for row in self.attempts() if row.counted]
         return Results(self.bag.known, counted)[-1] if counted else None
 
+    def value(self) -> Any:
+        """What a function returned, if the bag is one of calls (of an Executor, of `@covey.task`);
+        what it raised is raised. Of calls that were sent in chunks, a list of values. Raises
+        NotFound if it has not ended.
+
+        Values are pickled, and unpickling runs whatever code is in them: ask only for those of
+        people whose programs you would run."""
+        if not self.bag.known.calls:
+            raise CoveyError(
+                f"bag {self.bag.id} runs programs, not functions: what came of its tasks is in "
+                "task.result(), task.logs() and bag.pull()"
+            )
+        result = self.result()
+        if result is None:
+            raise self._not_there("has not ended yet")
+        from covey.executor import answers  # with cloudpickle
+
+        return answers.value(result.row, self.bag.id, self.bag.connection.client)
+
     def attempts(self) -> list[ResultRow]:
         """Every ended attempt, oldest first."""
         return self.bag.connection.reader().attempts(self.bag.id, self.number)
@@ -81,12 +100,16 @@ class Task:
             }
             if pieces or self.state() == "running":
                 return Logs(streams[OUT], streams[ERR], "running")
-        never = "never ran" if view.over else "has not begun yet; bag.wait() waits for it"
-        raise NotFound(f"task {self.number} of bag {view.id} {never}")
+        raise self._not_there("has not begun yet")
+
+    def _not_there(self, yet: str) -> NotFound:
+        words = "never ran" if self.bag.view().over else f"{yet}; bag.wait() waits for it"
+        return NotFound(f"task {self.number} of bag {self.bag.id} {words}")
 
 
 class Tasks:
-    """All tasks of a bag: `bag.tasks[17]`, `len(bag.tasks)`, `bag.tasks.where("failed")`."""
+    """All tasks of a bag: `bag.tasks[17]`, `bag.tasks[:5]`, `len(bag.tasks)`,
+    `bag.tasks.where("failed")`."""
 
     def __init__(self, bag: "Bag") -> None:
         self._bag = bag
@@ -94,12 +117,22 @@ class Tasks:
     def __len__(self) -> int:
         return self._bag.view().total
 
-    def __getitem__(self, number: int) -> Task:
+    @overload
+    def __getitem__(self, number: SupportsIndex) -> Task: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[Task]: ...
+
+    def __getitem__(self, number: SupportsIndex | slice) -> Task | list[Task]:
         """Raises IndexError beyond the last one."""
-        total = len(self)
-        if not -total <= number < total:
-            raise IndexError(f"bag {self._bag.id} has tasks 0 to {total - 1:,}; not {number}")
-        return Task(self._bag, number % total)
+        numbers = range(len(self))
+        if isinstance(number, slice):
+            return [Task(self._bag, one) for one in numbers[number]]
+        try:
+            return Task(self._bag, numbers[number])
+        except IndexError:
+            last = len(numbers) - 1
+            raise IndexError(f"bag {self._bag.id} has tasks 0 to {last:,}; not {number}") from None
 
     def __iter__(self) -> Iterator[Task]:
         return (Task(self._bag, number) for number in range(len(self)))

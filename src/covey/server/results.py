@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from covey.core.events import FollowRequested
+from covey.core.events import FollowRequested, ProgramHeard
 from covey.core.model import BagId
 from covey.server.asking import Asking, choice, deadline, number
 from covey.server.pacing import Pace
@@ -21,6 +21,7 @@ from covey.wire import FailureGroup, LiveOutput, Output, ResultQuery, ResultRow,
 MOST_ROWS = 10_000
 MOST_GROUPS = 1000
 MOST_FILES = 1000
+PRESENCE_SECONDS = 10.0
 LONGEST_FOLLOW = 20.0  # then whoever follows must say so again, or pilots stop sending
 KINDS = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl"}
 
@@ -40,8 +41,18 @@ class ResultCalls:
         if form != "json":
             make = partial(self._export, bag, query, form)
             return await self._streams.respond(make, KINDS[form])
-        page = replace(query, limit=min(query.limit, MOST_ROWS))
-        return await self._page(bag, page, deadline(request))
+        page, until = replace(query, limit=min(query.limit, MOST_ROWS)), deadline(request)
+        if query.by_row:
+            self._note_presence(bag, until)
+        return await self._page(bag, page, until)
+
+    def _note_presence(self, bag: BagId, until: float) -> None:
+        """Of a program that waits for its calls, now and then."""
+        live = self._asking.live(bag)
+        if live is None or until <= asyncio.get_running_loop().time():
+            return
+        if live.heard + PRESENCE_SECONDS < self._asking.clock.now():
+            self._asking.tell(ProgramHeard(bag))
 
     async def _page(self, bag: BagId, query: ResultQuery, until: float) -> list[ResultRow]:
         while True:

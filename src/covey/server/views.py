@@ -36,6 +36,7 @@ def bag_view(state: State, bag: Bag, now: float, result_names: list[str]) -> Bag
         status=(BagStatus.PAUSED if paused else BagStatus.RUNNING).value,
         reason=bag.reason if paused else explaining.hindrance(state, bag),
         open=bag.open,
+        calls=spec.calls,
         total=bag.total,
         done=len(bag.done),
         failed=len(bag.failed),

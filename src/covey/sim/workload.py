@@ -121,7 +121,11 @@ def draw(seed: int) -> Plan:
     grounds = placing.draw(seed, calm_at, MOST_CORES)
     return Plan(
         seed=seed,
-        settings=replace(_settings(random), sites=grounds.sites),
+        settings=replace(
+            _settings(random),
+            sites=grounds.sites,
+            absent_seconds=Random(f"{seed}/absent").uniform(10.0, 100.0),
+        ),
         bags=bags,
         hand_pilots=() if grounds.placed else tuple(sorted(pilots)),
         calm_at=calm_at,

@@ -33,6 +33,7 @@ BEFORE_REPORTED = (
     "cause",
 )
 BEHIND_REPORTED = ("files", "output")
+TEXTS = ("state", "host", "cause", "output")  # among these; the others are numbers
 
 
 class Kind(Enum):

@@ -359,6 +359,7 @@ def _view(bag: Bag) -> BagView:
         status=record.status,
         reason=record.reason,
         open=record.open,
+        calls=bag.calls,
         total=record.total,
         done=bag.done,
         failed=bag.failed,

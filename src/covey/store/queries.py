@@ -9,6 +9,9 @@ Numbers compare with numbers and text with text, so `alpha > 0.5` never finds te
 quotes, 5 is equal to the number 5 and to the text 5; in quotes it is text. An empty value is equal
 to none at all, and != is just the opposite of =.
 
+There is no other word in it, and an empty table says nothing about a question that was not
+understood: a value that reads like more of the question is refused, unless it is in quotes.
+
 Sorted by a column, numbers come before text, and what has no value comes last either way.
 """
 
@@ -20,7 +23,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from covey.core.errors import InvalidQuery
-from covey.store.columns import FAILED, Column, Kind, find, scalar
+from covey.store.columns import DONE, FAILED, TEXTS, Column, Kind, find, scalar
 from covey.wire import ResultQuery
 
 PAGE = 1000  # rows, where nobody says
@@ -30,7 +33,13 @@ Number: TypeAlias = int | float
 _COMPARISON = re.compile(
     r"\s*(?P<name>.*?)\s*(?:(?P<op>==|=|!=|<=|>=|<|>|~)|\s(?P<in>in)\s)(?P<value>.*)", re.DOTALL
 )
-_LARGEST = 2**63 - 1
+_PART = re.compile(r"""\s*("[^"]*"\s*|'[^']*'\s*|[^,]*),""")
+_ORDERED = ("<", "<=", ">", ">=")
+_OPERATOR = r"(?:[=!<>]=|[=<>~])"
+_JOINT = r"(?:\s(?:and|or)\s|&&|\|\||[,;])"
+_MORE = re.compile(rf"{_JOINT}|{_OPERATOR}", re.IGNORECASE)
+_MORE_THAN_TEXT = re.compile(rf"&&|\|\||\s{_OPERATOR}\s")
+_OPERATOR_FIRST = re.compile(rf"{_OPERATOR}(?:[-+.\d\s]|$)")
 
 
 class Literal(Struct, frozen=True):
@@ -99,29 +108,88 @@ def sort_key(found: Any) -> tuple[int, Any]:
 def _comparison(text: str, table: list[Column]) -> Comparison:
     match = _COMPARISON.fullmatch(text)
     if match is None or not match["name"]:
-        raise InvalidQuery(
-            f"'{text}' is not a comparison; write it like 'alpha >= 0.5', 'host = n1', "
-            "'output ~ error' or 'state in done,failed'"
-        )
+        raise _no_comparison(text)
     column = find(table, match["name"])
     value = match["value"].strip()
-    if match["in"]:
-        return Comparison(column, "=", tuple(_literal(part.strip()) for part in value.split(",")))
-    op = "=" if match["op"] == "==" else match["op"]
-    return Comparison(column, op, (_literal(value),))
+    op = "in" if match["in"] else "=" if match["op"] == "==" else match["op"]
+    _check_value(text, op, value, table)
+    parts = _PART.findall(f"{value},") if op == "in" else [value]
+    literals = tuple(_literal(part.strip()) for part in parts)
+    found = Comparison(column, "=" if op == "in" else op, literals)
+    if column.kind is Kind.OWN:
+        _check_own(text, found)
+    return found
+
+
+def _no_comparison(text: str) -> InvalidQuery:
+    return InvalidQuery(
+        f"'{text}' is not a comparison; write it like 'alpha >= 0.5', 'host = n1', "
+        "'output ~ error' or 'state in done,failed'"
+    )
+
+
+def _check_value(text: str, op: str, value: str, table: list[Column]) -> None:
+    """Raises InvalidQuery for what can only be a mistake. Text may be anything, but nobody looks
+    for what is more than 'm, n' without quotes."""
+    if op == "in" and value[:1] + value[-1:] in ("[]", "()", "{}"):
+        raise InvalidQuery(f"'{text}': write it without brackets, like 'state in done,failed'")
+    if op != "in" and _is_quoted(value):
+        wrong = re.search(rf"{value[0]}\s*{_JOINT}", value[1:-1], re.IGNORECASE)
+    elif (op in _ORDERED and not value) or (op != "~" and _OPERATOR_FIRST.match(value)):
+        raise _no_comparison(text)
+    elif op in _ORDERED:
+        wrong = _MORE.search(value)
+    else:
+        names = "|".join(re.escape(column.name) for column in table)
+        another = rf"{_JOINT}\s*(?:{names})\s*(?:{_OPERATOR}|\sin\s)"
+        wrong = re.search(another, value, re.IGNORECASE)
+        if op in ("=", "!="):
+            wrong = wrong or _MORE_THAN_TEXT.search(value)
+    if wrong:
+        raise InvalidQuery(
+            f"'{text}': '{value}' is not one value. Several tests are a list, "
+            "where=['y > 1', 'x < 4'], or several --where, and all must hold; one of several "
+            "values is 'y in 1,2'; text that reads like a test goes in quotes: 'cause = \"a < b\"'"
+        )
+    if op in _ORDERED and any(value == column.name for column in table):
+        raise InvalidQuery(f"'{text}': a column is compared with a value, not with another column")
+
+
+def _check_own(text: str, comparison: Comparison) -> None:
+    """Of our own columns it is known what is in them. Raises InvalidQuery."""
+    column, literals = comparison.column, comparison.literals
+    if comparison.op in _ORDERED:
+        is_text, is_number = column.key in TEXTS, literals[0].number is not None
+        if is_text and is_number:
+            raise InvalidQuery(
+                f"'{text}': {column.name} is text, and never more or less than a number; "
+                f"in quotes {literals[0].text} is text, too"
+            )
+        if not is_text and not is_number:
+            raise InvalidQuery(f"'{text}': {column.name} is a number, '{literals[0].text}' is none")
+    elif column.key == "state" and comparison.op != "~":
+        for literal in literals:
+            if literal.text not in (DONE, FAILED):
+                raise InvalidQuery(f"'{text}': a result is {DONE} or {FAILED}")
 
 
 def _literal(text: str) -> Literal:
-    if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
-        return Literal(text[1:-1], None)
+    return Literal(text[1:-1], None) if _is_quoted(text) else Literal(text, _number(text))
+
+
+def _is_quoted(text: str) -> bool:
+    return len(text) >= 2 and text[0] == text[-1] and text[0] in "'\""
+
+
+def _number(text: str) -> Number | None:
     for kind in (int, float):
         try:
             number = kind(text)
-        except ValueError:
+            if math.isfinite(number):
+                return number
+        except (ValueError, OverflowError):
             continue
-        if math.isfinite(number) and abs(number) <= _LARGEST:
-            return Literal(text, number)
-    return Literal(text, None)
+    return None
 
 
 def _says_failed(comparison: Comparison) -> bool:

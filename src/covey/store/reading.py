@@ -357,6 +357,7 @@ class SqliteReader:
             status=status,
             reason=reason,
             open=bool(open_),
+            calls=head.calls,
             total=total,
             done=done,
             failed=failed,

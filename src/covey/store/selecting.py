@@ -190,13 +190,14 @@ def _condition(comparison: Comparison) -> tuple[str, list[Any]]:
         if op in (">", ">="):
             return f"{value} {op} ?", [*named, first.text]
         return f"({value} {op} ? AND {value} >= '')", [*named, first.text, *named]
+    number = _storable(first.number)
     if op in ("<", "<="):
-        return f"{value} {op} ?", [*named, first.number]
-    return f"({value} {op} ? AND {value} < '')", [*named, first.number, *named]
+        return f"{value} {op} ?", [*named, number]
+    return f"({value} {op} ? AND {value} < '')", [*named, number, *named]
 
 
-def _readings(literal: Literal) -> list[str | int | float]:
-    return [literal.text] if literal.number is None else [literal.number, literal.text]
+def _readings(literal: Literal) -> list[str | int | float | None]:
+    return [literal.text] if literal.number is None else [_storable(literal.number), literal.text]
 
 
 def _expression(column: Column, own: dict[str, str] = OWN) -> tuple[str, list[Any]]:

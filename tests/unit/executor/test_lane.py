@@ -61,6 +61,21 @@ def test_no_more_is_out_than_keeps_the_slots_busy(executor: Executor, server: Se
     assert server.total == 100
 
 
+def test_a_few_quick_calls_say_little_about_those_to_come(
+    executor: Executor, server: Server
+) -> None:
+    for number in range(10):
+        executor.submit(abs, number).result(SECONDS)
+    server.held = True
+    found = [executor.submit(abs, number) for number in range(100)]
+    eventually(lambda: server.total >= 10 + 20)
+    time.sleep(0.05)
+    assert server.total == 10 + 20
+    assert found[-1].cancel()
+    server.release()
+    assert [one.result(SECONDS) for one in found[:-1]] == list(range(99))
+
+
 def test_max_workers_is_the_most_that_is_out(server: Server) -> None:
     server.held = True
     with Executor(server, 3) as executor:

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from covey.pilot.brain import (
     LAST_BACKOFF,
+    LONG_SECONDS,
     LONGEST_DELAY,
     MOST_ENDS,
     MOST_OUTPUT,
@@ -175,6 +176,56 @@ def test_short_tasks_are_prefetched_and_long_ones_are_not() -> None:
     slow.start_all()
     slow.end("1.1", wall=30.0)
     assert slow.sent()[0].want == 2
+
+
+def a_hoard(desk: Desk) -> None:
+    """Short tasks were measured, more were asked for, and these are long."""
+    desk.sent()
+    desk.work(1, 1)
+    desk.sent()
+    desk.start_all()
+    desk.end("1.1")
+    assert desk.sent()[0].want > 50
+    desk.brain.answered(3, Answer(1, 3), desk.now)
+    desk.work(2, *range(2, 10))
+    for _ in range(4):  # two that run, and two in the slots' pipes
+        assert desk.brain.next_start() is not None
+    desk.sent()
+
+
+def test_long_tasks_that_came_as_short_ones_are_given_back() -> None:
+    desk = Desk()
+    a_hoard(desk)
+    assert of_kind(desk.step(LONG_SECONDS), Recall) == []
+    commands = desk.step(0.01)
+    assert of_kind(commands, Recall) == [Recall(["1.2", "1.3", "1.4", "1.5"])]
+    (sync,) = [command.sync for command in of_kind(commands, Send)]
+    assert sync.want == 2
+    assert [(end.sequence, end.outcome) for end in sync.ends] == [
+        (number, "returned") for number in (6, 7, 8, 9)
+    ]
+    for key in ("1.4", "1.5"):
+        desk.end(key, 0.0, "returned")
+    desk.step()
+    assert of_kind(desk.step(5.0), Recall) == [], "nothing is left to share"
+
+
+def test_a_hoard_is_kept_while_the_server_is_away() -> None:
+    desk = Desk()
+    a_hoard(desk)
+    desk.brain.failed(4, 1, desk.now)
+    assert of_kind(desk.step(5.0), Recall) == []
+    assert len(desk.brain.queue) == 4
+
+
+def test_what_a_policy_sends_ahead_is_kept() -> None:
+    desk = Desk()
+    desk.sent()
+    desk.work(1, *range(1, 9))  # it had asked for two
+    desk.sent()
+    desk.start_all()
+    assert of_kind(desk.step(5.0), Recall) == []
+    assert len(desk.brain.holding) == 8
 
 
 def test_answers_are_processed_in_order() -> None:

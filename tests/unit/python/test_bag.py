@@ -1,6 +1,8 @@
 """Waiting, following and changing a bag, with a server of known answers."""
 
 import asyncio
+import base64
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from msgspec import structs
 
 from covey.core.errors import (
     BagPaused,
+    CoveyError,
     InvalidBag,
     InvalidQuery,
     NotFound,
@@ -130,6 +133,30 @@ def test_what_the_server_finds_wrong_is_a_mistake_in_the_question(
         bag_of(server).results(sort="z")
     with pytest.raises(Refused, match="not yours"):
         bag_of(server).results()
+
+
+def test_tasks_are_named_by_numbers_and_slices(server: Server) -> None:
+    tasks = bag_of(server).tasks
+    assert tasks[-1].number == 9
+    assert [task.number for task in tasks[1:3]] == [1, 2]
+    assert [task.number for task in tasks[:-20:-4]] == [9, 5, 1]
+    with pytest.raises(IndexError, match="has tasks 0 to 9; not 10"):
+        tasks[10]
+    with pytest.raises(TypeError, match="indices must be integers or slices, not str"):
+        tasks["failed"]  # type: ignore[call-overload]
+
+
+def test_only_calls_have_values(server: Server) -> None:
+    with pytest.raises(CoveyError, match=r"bag 3 runs programs, not functions.*task\.result\(\)"):
+        bag_of(server).tasks[0].value()
+    server.view = structs.replace(server.view, calls=True)
+    server.rows[0] = row(0, result={"value": base64.b64encode(pickle.dumps([1, 2])).decode()})
+    assert bag_of(server).tasks[0].value() == [1, 2]
+    with pytest.raises(NotFound, match="task 9 of bag 3 has not ended yet"):
+        bag_of(server).tasks[9].value()
+    server.view = structs.replace(server.view, status="cancelled")
+    with pytest.raises(NotFound, match="task 9 of bag 3 never ran"):
+        bag_of(server).tasks[9].value()
 
 
 def test_results_come_one_after_another_until_the_bag_is_over(server: Server) -> None:

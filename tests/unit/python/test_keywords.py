@@ -3,6 +3,7 @@
 import enum
 import inspect
 import os
+import re
 import typing
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,20 @@ def test_everything_wrong_is_told_at_once_in_the_words_of_a_bag_file() -> None:
     assert "write COVEY_NOT_SET = 'VALUE'" in told
     assert "submit(): parameters.x: a value is text or a number" in told
     assert len(told.splitlines()) >= 5
+
+
+def test_what_is_wrong_with_a_value_is_told_once() -> None:
+    rows = pd.DataFrame({"a": [1, None], "b": ["x", "y"]})
+    told = complaint(rows=rows, outputs="{a}.txt")
+    assert told == "submit(): parameters.a: nan is no value for a parameter; write it in quotes"
+
+
+@pytest.mark.parametrize("given", [{"command": print}, {"command": ["x", print]}, {"script": len}])
+def test_a_function_is_no_command(given: dict[str, Any]) -> None:
+    words = (
+        r"submit\(\): .*: <built-in function .*> is a function; .* covey\.Executor .*@covey\.task"
+    )
+    assert re.fullmatch(words, complaint(**given))
 
 
 def test_tables_are_dictionaries() -> None:

@@ -31,8 +31,9 @@ def test_a_result_is_a_record_by_column() -> None:
     assert dict(first)["host"] == "node1"
     assert len(first) == len(list(first))
     assert repr(first) == "<Result of task 0 (x=0): exit 0; energy=1.5>"
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="no column 'enrgy'; there are task, x"):
         first["enrgy"]
+    assert first.get("enrgy") is None
 
 
 def test_columns_are_those_of_the_files_with_what_was_reported_since() -> None:

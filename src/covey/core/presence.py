@@ -1,0 +1,38 @@
+"""Programs that wait for their calls.
+
+A bag of calls is for the program that made it: while calls are out it asks for their values all the
+time. If nobody has waited for any in `absent_seconds` the program is gone, and its bag is paused,
+so that it does not keep others from working. Nothing is lost: when somebody waits again (a laptop
+that slept) the bag goes on by itself, and a person may resume it, whoever waits.
+
+When a program was heard of last is not durable: after a restart all get that long again.
+"""
+
+import math
+
+from covey.core import bags, recalling
+from covey.core.model import BagId, BagStatus
+from covey.core.state import Bag
+from covey.core.turn import Turn
+
+ABSENT = "its program does not wait for its values any more; it goes on when that does"
+
+
+def heard(turn: Turn, id_: BagId) -> None:
+    bag = turn.state.bags.get(id_)
+    if bag is None or bag.heard == math.inf:
+        return
+    bag.heard = turn.now
+    if bag.status is BagStatus.PAUSED and bag.reason == ABSENT:
+        bags.go_on(turn, bag)
+
+
+def tick(turn: Turn) -> None:
+    since = turn.now - turn.state.settings.absent_seconds
+    for bag in turn.state.bags.values():
+        if bag.heard < since and bag.status is BagStatus.RUNNING and _has_calls(bag):
+            recalling.pause(turn, bag, ABSENT)
+
+
+def _has_calls(bag: Bag) -> bool:
+    return len(bag.done) + len(bag.failed) < bag.total
