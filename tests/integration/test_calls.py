@@ -232,6 +232,13 @@ def test_a_worker_that_says_nothing_is_given_up(
     harness.close()
 
 
+def test_a_worker_that_ends_before_it_says_anything_has_refused(calls: Calls) -> None:
+    words = "import os, sys; print('no licence', file=sys.stderr, flush=True); os._exit(5)"
+    outcome = calls.do("pass", calls.planned(BEFORE=words))
+    assert (outcome.kind, outcome.exit_code) == ("failed", 126)
+    assert outcome.message == "the worker did not start: exit code 5: no licence"
+
+
 def test_a_cancelled_call_ends_its_worker_and_waiting_ones_are_returned(calls: Calls) -> None:
     calls.give("runs", "import time; time.sleep(60)")
     calls.give("waits", "answer = b'v'")

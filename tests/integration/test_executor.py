@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from covey.client.embedded import note_stop
 from covey.executor import (
     CallFailed,
     CallTimeout,
@@ -256,6 +257,25 @@ def test_an_initializer_runs_once_per_worker(connection: Connection, tmp_path: P
     assert len(list(tmp_path.iterdir())) <= 2
 
 
+def test_an_initializer_that_ends_its_process_breaks_the_executor(connection: Connection) -> None:
+    executor = Executor(connection, initializer=os._exit, initargs=(5,))
+    found = [executor.submit(abs, 1) for _ in range(5)]
+    for one in found:
+        with pytest.raises(BrokenExecutor, match=r"did not start: exit code 5.*initializer"):
+            one.result(SECONDS)
+    with pytest.raises(BrokenExecutor, match="did not start"):
+        executor.submit(abs, 1)
+    executor.shutdown()
+
+
+def test_a_python_that_no_host_has_is_named(connection: Connection) -> None:
+    with (
+        Executor(connection, python="python9.9") as executor,
+        pytest.raises(WorkerRefused, match=r"did not start: exit code 127: there is no python9\.9"),
+    ):
+        executor.submit(abs, 1).result(SECONDS)
+
+
 def test_an_initializer_that_fails_breaks_the_executor(connection: Connection) -> None:
     executor = Executor(connection, initializer=fails, initargs=(ValueError, "no licence"))
     found = [executor.submit(abs, 1) for _ in range(10)]
@@ -395,6 +415,58 @@ def test_a_task_is_a_function_that_can_be_submitted(
     assert where.submit().result(SECONDS) != os.getpid()
     assert area.__name__ == "area"
     tasks.shared_executor().shutdown()
+
+
+def test_a_method_may_be_a_task(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Circle:
+        def __init__(self, radius: float) -> None:
+            self.radius = radius
+
+        @task
+        def times(self, count: int) -> float:
+            return count * self.radius
+
+        def twice(self) -> float:
+            return self.times(2)
+
+        @staticmethod
+        @task
+        def sides() -> int:
+            return 0
+
+    monkeypatch.setenv("COVEY_DIR", str(connection.config.directory))
+    monkeypatch.setattr(tasks, "_shared", {})
+    assert Circle(3).times(2) == 6
+    assert Circle.times(Circle(3), 2) == 6
+    assert Circle(3).times.submit(2).result(SECONDS) == 6
+    assert list(Circle(3).times.map([1, 2])) == [3, 6]
+    assert Circle.times.submit(self=Circle(3), count=4).result(SECONDS) == 12
+    assert Circle(3).sides.submit().result(SECONDS) == 0
+    assert tasks.shared_executor().submit(Circle(3).twice).result(SECONDS) == 6
+    tasks.shared_executor().shutdown()
+
+
+def test_tasks_go_on_after_their_server_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COVEY_DIR", str(tmp_path / ".covey"))
+    monkeypatch.setattr(tasks, "_shared", {})
+    assert where.submit().result(SECONDS) != os.getpid()
+    with connect(dir=tmp_path / ".covey") as connection:
+        note_stop(connection.config.directory)
+        connection.client().stop()
+    with pytest.raises(BrokenExecutor, match="the server was stopped; make a new Executor"):
+        where.submit().result(SECONDS)
+    assert where.submit().result(SECONDS) != os.getpid()
+    assert area.submit(2).result(SECONDS) == 12
+    tasks.shared_executor().shutdown()
+    with connect(dir=tmp_path / ".covey") as connection:
+        connection.client().stop()
+
+
+def test_a_task_is_told_of_wrong_options_at_once() -> None:
+    with pytest.raises(TypeError, match="no such option: limit"):
+        task(limit=3)
 
 
 def test_a_task_may_call_another_on_its_host(executor: Executor) -> None:

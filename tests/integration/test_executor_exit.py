@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import covey
 from covey.python.connection import Connection, connect
 
 SECONDS = 60
+SOURCE = str(Path(covey.__file__).parents[1])  # whatever is installed
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +30,11 @@ class Ran:
         done = subprocess.run(
             [sys.executable, script],
             cwd=folder,
-            env={"COVEY_DIR": str(connection.config.directory), "PATH": "/usr/bin:/bin"},
+            env={
+                "COVEY_DIR": str(connection.config.directory),
+                "PATH": "/usr/bin:/bin",
+                "PYTHONPATH": SOURCE,
+            },
             capture_output=True,
             text=True,
             timeout=SECONDS,
@@ -69,6 +75,72 @@ executor.shutdown(wait=False)
     ran = Ran(connection, tmp_path, text)
     assert (ran.status, ran.err) == (0, "")
     assert (tmp_path / "program.py.out").read_text() == "apple"
+
+
+INTERRUPTED = """
+import os, pathlib, signal, threading, time
+from covey import Executor
+from covey.executor import executor as ours
+
+began = pathlib.Path(__file__ + ".began")
+
+def slow(path):
+    path.touch()
+    time.sleep(600)
+
+def interrupt(when):
+    def wait():
+        while not (began.exists() and when()):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+    threading.Thread(target=wait, daemon=True).start()
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """
+interrupt(lambda: True)
+with Executor(name="interrupted") as executor:
+    list(executor.map(slow, [began] * 30))
+""",
+        """
+class Waits(Executor):
+    def shutdown(self, *given, **named):
+        interrupt(lambda: True)
+        super().shutdown(*given, **named)
+
+with Waits(name="interrupted") as executor:
+    executor.submit(slow, began)
+""",
+    ],
+    ids=["in the block", "at its end"],
+)
+def test_whoever_interrupts_a_program_does_not_wait_for_its_calls(
+    connection: Connection, tmp_path: Path, text: str
+) -> None:
+    ran = Ran(connection, tmp_path, INTERRUPTED + text)
+    assert ran.status != 0
+    assert ran.err.rstrip().endswith("KeyboardInterrupt")
+    assert "ignored" not in ran.err
+    assert _statuses(connection) == {"cancelled"}
+
+
+def test_a_program_that_waits_for_its_calls_at_its_end_can_be_interrupted(
+    connection: Connection, tmp_path: Path
+) -> None:
+    text = """
+interrupt(lambda: ours._interpreter_ends)
+Executor(name="interrupted").submit(slow, began)
+"""
+    ran = Ran(connection, tmp_path, INTERRUPTED + text)
+    assert ran.err == "covey: interrupted: calls that are not done are cancelled\n"
+    assert _statuses(connection) == {"cancelled"}
+
+
+def _statuses(connection: Connection) -> set[str]:
+    return {bag.status for bag in connection.client().bags() if bag.name == "interrupted"}
 
 
 def test_nothing_is_taken_when_the_interpreter_ends(connection: Connection, tmp_path: Path) -> None:

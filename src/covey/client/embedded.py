@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from covey.client.client import Client
 from covey.client.http import Connection, Endpoint, Tell, quiet
-from covey.core.errors import BadConfig, CoveyError, ServerAway
+from covey.core.errors import BadConfig, CoveyError, ServerAway, ServerStopped
 
 START_SECONDS = 20.0
 PING = "/api/v1/server"
@@ -116,7 +116,7 @@ def _find_again(directory: Path) -> Endpoint:
     """Where a client goes on asking; it never starts a server."""
     record = read_record(directory)
     if record is None or (_was_stopped(directory, record) and not is_held(directory)):
-        raise ServerAway("the server was stopped; 'covey watch' starts one and goes on")
+        raise ServerStopped("the server was stopped; 'covey watch' starts one and goes on")
     return record.endpoint
 
 

@@ -10,6 +10,7 @@
     │   ├── StoreNewer    written by a newer covey
     │   └── StoreFailed   a write failed (disk full, …); may work again later
     ├── ServerAway        no server answers
+    │   └── ServerStopped somebody has stopped it
     ├── BagPaused         a bag that was waited for is paused, and does not end by itself
     ├── StillRunning      a bag was not over in the time given; it goes on (a TimeoutError too)
     ├── Refused           the server understood and said no
@@ -69,6 +70,10 @@ class StoreFailed(StoreError):
 
 
 class ServerAway(CoveyError):
+    pass
+
+
+class ServerStopped(ServerAway):
     pass
 
 

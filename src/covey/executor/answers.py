@@ -10,12 +10,10 @@ from covey.client.client import Client
 from covey.core.errors import CoveyError
 from covey.executor import packing
 from covey.executor.failures import CallFailed, CallTimeout, WorkerRefused
-from covey.pilot.calling import VALUE_FILE
+from covey.pilot.calling import NOT_STARTED, REFUSED, VALUE_FILE
 from covey.pilot.messages import OK, TIMEOUT
 from covey.wire import ResultRow
 from covey.worker.main import INITIALIZER_FAILED
-
-REFUSED = 126  # the exit code of a call whose worker refused
 
 
 class Broken(Exception):
@@ -26,8 +24,16 @@ class Broken(Exception):
         self.error = error
 
 
-def settle(future: "Future[Any]", row: ResultRow, bag: int, data: bytes | None = None) -> None:
-    """`data` is the value if that came by file. Raises Broken, after all, if others fare alike."""
+def settle(
+    future: "Future[Any]",
+    row: ResultRow,
+    bag: int,
+    data: bytes | None = None,
+    *,
+    prepares: bool = False,
+) -> None:
+    """`data` is the value if that came by file; with `prepares` workers run an initializer. Raises
+    Broken, after all, if others fare alike."""
     if data is None and "value" in row.result:
         data = binascii.a2b_base64(row.result["value"])
     if row.outcome == OK and data is not None:
@@ -36,9 +42,9 @@ def settle(future: "Future[Any]", row: ResultRow, bag: int, data: bytes | None =
         except packing.Unreadable as unreadable:
             future.set_exception(failed(row, bag, str(unreadable)))
         return
-    error = _error(row, bag)
+    error = _error(row, bag, prepares)
     future.set_exception(error)
-    if isinstance(error, WorkerRefused) and str(error).startswith(INITIALIZER_FAILED):
+    if isinstance(error, WorkerRefused) and _in_initializer(row, prepares):
         raise Broken(error)
 
 
@@ -52,14 +58,21 @@ def value(row: ResultRow, bag: int, client: Callable[[], Client]) -> Any:
     return future.result()
 
 
-def _error(row: ResultRow, bag: int) -> BaseException:
+def _in_initializer(row: ResultRow, prepares: bool) -> bool:
+    """Where it failed; or may have, if its process ended."""
+    return row.message.startswith((INITIALIZER_FAILED, NOT_STARTED) if prepares else ())
+
+
+def _error(row: ResultRow, bag: int, prepares: bool) -> BaseException:
     if "error" in row.result:
         words, raised, where = packing.exception(binascii.a2b_base64(row.result["error"]))
         found = raised or failed(row, bag, words)
         found.__cause__ = where
         return found
     if row.exit_code == REFUSED and row.message:
-        return failed(row, bag, row.message, WorkerRefused)
+        ended = prepares and row.message.startswith(NOT_STARTED)
+        hint = " (perhaps its initializer ended it)" if ended else ""
+        return failed(row, bag, row.message + hint, WorkerRefused)
     words = row.message or f"the call ended with {row.outcome}"
     if row.outcome == TIMEOUT:
         return failed(row, bag, words, CallTimeout)

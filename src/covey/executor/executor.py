@@ -1,5 +1,6 @@
 """`covey.Executor`: what people use instead of a ProcessPoolExecutor."""
 
+import contextlib
 import itertools
 import os
 import sys
@@ -9,11 +10,13 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent import futures
 from concurrent.futures import Future
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from covey.core.model import BagSpec, Need, PolicySpec
-from covey.executor import program
+from covey.cli.base import say
+from covey.core.model import BagSpec, Need
+from covey.executor import options, program
 from covey.executor.lane import Connecting, Lane
+from covey.executor.options import Options
 from covey.executor.packing import Packer
 from covey.worker import pickler
 from covey.worker.calls import PROTOCOL
@@ -22,20 +25,7 @@ T = TypeVar("T")
 
 _lanes: "weakref.WeakSet[Lane]" = weakref.WeakSet()
 _interpreter_ends = False
-
-
-class Options(NamedTuple):
-    """What holds for every call of one bag."""
-
-    cores: int = 1
-    memory_mb: int = 0
-    disk_mb: int = 0
-    gpus: int = 0
-    limit_seconds: float = 0.0
-    retries: int = 0
-    idempotent: bool = True
-    env: tuple[tuple[str, str], ...] = ()
-    policy: PolicySpec = PolicySpec()
+ABANDON_SECONDS = 3.0  # in which the server can be told
 
 
 class Executor(futures.Executor):
@@ -71,7 +61,7 @@ class Executor(futures.Executor):
         limit_seconds: float = 0.0,
         retries: int = 0,
         idempotent: bool = True,
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, object] | None = None,
         policy: str | Mapping[str, object] | None = None,
     ) -> None:
         if isinstance(connection, int):  # Executor(5), as of others
@@ -84,51 +74,49 @@ class Executor(futures.Executor):
             raise TypeError("initializer must be a callable")
         self._shared = _Shared(connection, name, python, initializer, initargs)
         self._max_workers = max_workers
-        self._options = Options(
-            cores,
-            memory_mb,
-            disk_mb,
-            gpus,
-            limit_seconds,
-            retries,
-            idempotent,
-            tuple(sorted((env or {}).items())),
-            _policy(policy),
-        )
+        told = {
+            "cores": cores,
+            "memory_mb": memory_mb,
+            "disk_mb": disk_mb,
+            "gpus": gpus,
+            "limit_seconds": limit_seconds,
+            "retries": retries,
+            "idempotent": idempotent,
+            "env": env,
+            "policy": policy,
+        }
+        self._options = options.changed(options.DEFAULT, told)
         self._family: dict[Options, Executor] = {}
         self._open()
 
     def _open(self) -> None:
-        shared, options = self._shared, self._options
-        self._lane = Lane(shared.connection, lambda: shared.spec(options), self._max_workers)
+        self._ended = False  # by shutdown or abort
+        shared, wanted = self._shared, self._options
+        self._lane = Lane(shared.connection, lambda: shared.spec(wanted), self._max_workers)
         _lanes.add(self._lane)
         # Not at exit: what it waits for then is decided in _end.
-        weakref.finalize(self, self._lane.close).atexit = False
+        weakref.finalize(self, self._lane.forgotten).atexit = False
 
     def with_options(self, **changed: Any) -> "Executor":
         """For calls with other needs: `executor.with_options(cores=4, limit_seconds=60).submit(f)`.
         The same options give the same executor, with a bag of its own. It ends with this one, or
-        sooner by a shutdown of its own."""
-        known = changed.keys() - set(Options._fields)
-        if known:
-            raise TypeError(f"no such option: {', '.join(sorted(known))}")
-        if "env" in changed:
-            changed["env"] = tuple(sorted((changed["env"] or {}).items()))
-        if "policy" in changed:
-            changed["policy"] = _policy(changed["policy"])
-        options = self._options._replace(**changed)
-        if options == self._options:
+        sooner by a shutdown of its own; then, or when it is broken, there is a new one. Raises
+        TypeError and InvalidBag; RuntimeError when this one has ended."""
+        wanted = options.changed(self._options, changed)
+        if wanted == self._options:
             return self
         with self._shared.guard:
-            found = self._family.get(options)
-            if found is None:
-                found = object.__new__(Executor)
-                found._shared = self._shared
-                found._max_workers = self._max_workers
-                found._options = options
-                found._family = {}
-                found._open()
-                self._family[options] = found
+            if self._ended:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            found = self._family.get(wanted)
+            if found is None or not found._is_usable:
+                made = object.__new__(Executor)
+                made._shared = self._shared
+                made._max_workers = self._max_workers
+                made._options = wanted
+                made._family = found._family if found is not None else {}
+                made._open()
+                found = self._family[wanted] = made
         return found
 
     def __reduce__(self) -> str:
@@ -144,6 +132,10 @@ class Executor(futures.Executor):
     @property
     def _broken(self) -> BaseException | None:
         return self._lane.broken
+
+    @property
+    def _is_usable(self) -> bool:
+        return not self._ended and self._broken is None
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
         """What cannot be pickled, or is too large to be sent, fails its future. Large calls that
@@ -187,21 +179,39 @@ class Executor(futures.Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """No more calls. Those that are not yet with the server are done, or with `cancel_futures`
         cancelled; `wait` for all of them."""
-        with self._shared.guard:
-            family = [self, *self._family.values()]
-        for one in family:
-            one._lane.close(cancel=cancel_futures)
+        lanes = self._end_all()
+        for lane in lanes:
+            lane.close(cancel=cancel_futures)
         if wait:
-            for one in family:
-                one._lane.join()
+            for lane in lanes:
+                lane.join()
 
     def abort(self) -> None:
         """Stop what runs, and all that waits: its futures raise CancelledError, the bag is
         cancelled. Nothing can be submitted any more. Does not wait."""
+        for lane in self._end_all():
+            lane.abort()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """A shutdown. But whoever interrupts the program does not want to wait for its calls, nor
+        that they go on without it."""
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            self.abort()
+            return
+        try:
+            self.shutdown()
+        except KeyboardInterrupt:
+            self.abort()
+            raise
+
+    def _end_all(self) -> list[Lane]:
+        """Of this one, and of all that were made of it."""
         with self._shared.guard:
-            family = [self, *self._family.values()]
-        for one in family:
-            one._lane.abort()
+            ended = [self]
+            for one in ended:
+                one._ended = True
+                ended += one._family.values()
+        return [one._lane for one in ended]
 
 
 class _Shared:
@@ -215,7 +225,8 @@ class _Shared:
         initializer: Callable[..., object] | None,
         initargs: tuple[Any, ...],
     ) -> None:
-        self.guard = threading.Lock()
+        self.guard = threading.Lock()  # of who is made of whom
+        self._connecting = threading.Lock()
         self.packer = Packer()
         self._connection = connection
         self._name = name
@@ -226,14 +237,14 @@ class _Shared:
         self._path = [os.path.abspath(one) for one in sys.path]
 
     def connection(self) -> Connecting:
-        with self.guard:
+        with self._connecting:
             if self._connection is None:
                 from covey.python.connection import connect
 
                 self._connection = connect()
             return self._connection
 
-    def spec(self, options: Options) -> tuple[BagSpec, bytes]:
+    def spec(self, wanted: Options) -> tuple[BagSpec, bytes]:
         from covey.whoami import user
 
         spec = BagSpec(
@@ -242,31 +253,21 @@ class _Shared:
             open=True,
             name=self._name,
             owner=user(),
-            env={**program.environment(self._path), **dict(options.env)},
+            env={**program.environment(self._path), **dict(wanted.env)},
             need=Need(
-                cores=options.cores,
-                memory_mb=options.memory_mb,
-                disk_mb=options.disk_mb,
-                gpus=options.gpus,
-                limit_seconds=options.limit_seconds,
+                cores=wanted.cores,
+                memory_mb=wanted.memory_mb,
+                disk_mb=wanted.disk_mb,
+                gpus=wanted.gpus,
+                limit_seconds=wanted.limit_seconds,
             ),
-            retries=options.retries,
+            retries=wanted.retries,
             overtimes=0,
             breaker=0,
-            idempotent=options.idempotent,
-            policy=options.policy,
+            idempotent=wanted.idempotent,
+            policy=wanted.policy,
         )
         return spec, self._initializer
-
-
-def _policy(given: str | Mapping[str, object] | None) -> PolicySpec:
-    """Raises InvalidBag."""
-    if given is None:
-        return PolicySpec()
-    from covey.bagfile.policy import read_policy
-    from covey.python.keywords import plain
-
-    return read_policy(plain(given), "Executor()")
 
 
 def _failed(error: Exception) -> "Future[Any]":
@@ -289,7 +290,8 @@ def _in_order(chunks: "list[Future[list[T]]]", until: float | None) -> Iterator[
         try:
             while chunks:
                 left = None if until is None else until - time.monotonic()
-                found = chunks.pop().result(left)
+                found = chunks[-1].result(left)
+                chunks.pop()
                 found.reverse()
                 while found:
                     yield found.pop()
@@ -309,14 +311,27 @@ def _check_running() -> None:
 
 
 def _end() -> None:
-    """As other executors do: the program ends when its calls have."""
+    """As other executors do: the program ends when its calls have, or is interrupted once more."""
     global _interpreter_ends
-    _interpreter_ends = True
     lanes = list(_lanes)
-    for lane in lanes:
-        lane.close()
-    for lane in lanes:
-        lane.join()
+    try:
+        _interpreter_ends = True
+        for lane in lanes:
+            lane.close()
+        for lane in lanes:
+            lane.join()
+    except KeyboardInterrupt:
+        _abandon(lanes)
+
+
+def _abandon(lanes: list[Lane]) -> None:
+    say("interrupted: calls that are not done are cancelled")
+    until = time.monotonic() + ABANDON_SECONDS
+    with contextlib.suppress(KeyboardInterrupt):
+        for lane in lanes:
+            lane.abort()
+        for lane in lanes:
+            lane.join(max(0.0, until - time.monotonic()))
 
 
 # The threads must be waited for before the interpreter takes itself apart.

@@ -121,7 +121,7 @@ def _executor(key: tuple[Any, ...], most: int, options: dict[str, Any]) -> Execu
         idle = _idle.get(key, [])
         while idle:
             found = idle.pop()
-            if found._broken is None:
+            if found._is_usable:
                 return found
         _alive[key] = options
     return Executor(max_workers=most, **{"name": "joblib", **options})

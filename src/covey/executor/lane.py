@@ -16,28 +16,31 @@ Each thread has a line of its own to the server. They hold on to the lane, never
 one that is forgotten ends when its calls have.
 """
 
+import contextlib
+import logging
 import os
 import queue
 import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Future
 from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from covey.cli.base import say
 from covey.client.client import Client
 from covey.client.upload import Upload
-from covey.core.errors import CoveyError
+from covey.core.errors import CoveyError, ServerStopped
 from covey.core.model import BagSpec, Blob, Placed, Segment
 from covey.core.space import Axis, Values
 from covey.executor import answers, program
 from covey.executor.packing import Large
 from covey.executor.stock import Dropped, Stock
 from covey.pilot.calling import CALL
-from covey.wire import ResultQuery, ResultRow
+from covey.wire import BagView, ResultQuery, ResultRow
 
 PACE_SECONDS = 0.005
 EACH_SECONDS, MOST_PACE_SECONDS = 2e-5, 0.02  # between questions for results
@@ -53,6 +56,10 @@ MOST_OUT_BYTES = 1 << 30  # of large calls that are out, unless they are few
 AHEAD_SECONDS = 1.0  # of work that is out
 SHORTEST_SECONDS = 2e-5
 LOOK_SECONDS = 2.0  # between looks at how many slots there are
+FORGOTTEN_SECONDS = 5.0  # between looks whether we are, when nobody tells
+
+
+LOGGER = logging.getLogger("concurrent.futures")  # which tells of other callbacks
 
 
 class Connecting(Protocol):
@@ -97,6 +104,8 @@ class Lane:
         self._answered = 0  # calls
         self._heard = 0.0  # when some were, or one went out that was alone
         self._looked = 0.0
+        self._prepares = False  # workers run an initializer
+        self._said: set[str] = set()  # why nothing came
         self.bag = 0
         self.broken: BaseException | None = None
 
@@ -145,20 +154,30 @@ class Lane:
             self._news.notify_all()
         for one in dropped:
             self._forget(one)
-            one.future.cancel()
+            with _unharmed(one.future):
+                one.future.cancel()
             one.future.set_running_or_notify_cancel()
+
+    def forgotten(self) -> None:
+        """Nobody can submit any more. For finalizers, which run anywhere, even in the middle of
+        what is done here: so nothing is waited for, and who is not told sees it himself."""
+        if os.getpid() == self._process:
+            self._closing = True
+            if self._news.acquire(blocking=False):
+                self._news.notify_all()
+                self._news.release()
 
     def abort(self) -> None:
         """Nothing is wanted any more, not even what runs."""
         if os.getpid() == self._process:
             self._break(CancelledError("the executor was aborted"))
 
-    def join(self) -> None:
-        """Wait until all is done."""
+    def join(self, seconds: float | None = None) -> None:
+        """Wait until all is done, for each thread so long."""
         if os.getpid() == self._process:
             for thread in self._threads:
                 if thread is not threading.current_thread():
-                    thread.join()
+                    thread.join(seconds)
 
     def _start(self, work: Callable[[Client], None]) -> None:
         """A thread, unless it runs. The exit of the interpreter waits for it in its own way."""
@@ -174,14 +193,14 @@ class Lane:
             client = self._connect().client()
             client.connection.patience_seconds = PATIENCE_SECONDS
             work(client)
-        except Exception as error:
+        except BaseException as error:
             self._break(error)
         finally:
             if client is not None:
                 client.close()
 
     def _break(self, error: BaseException) -> None:
-        """Nothing will come any more."""
+        """Nothing will come any more. A future is settled by whoever takes it out of our tables."""
         with self._news:
             if self.broken is None:
                 self.broken = error
@@ -194,7 +213,8 @@ class Lane:
         self._stock.clear()
         for future in futures:
             if future.running() or future.set_running_or_notify_cancel():
-                future.set_exception(_broken(error))
+                with _unharmed(future):
+                    future.set_exception(_broken(error))
 
     @property
     def _over(self) -> bool:
@@ -231,6 +251,7 @@ class Lane:
 
     def _open(self, client: Client) -> None:
         spec, initializer = self._spec()
+        self._prepares = bool(initializer)
         upload = Upload(client)
         blob = upload.add(program.program(initializer))
         upload.send()
@@ -249,7 +270,7 @@ class Lane:
         with self._news:
             while not batch and not self._over:
                 if not self._waiting or self._room() <= 0:
-                    self._news.wait()
+                    self._news.wait(FORGOTTEN_SECONDS)
                     continue
                 size, room = 0, min(self._room(), MOST_BATCH)
                 while self._waiting and len(batch) < room and size < MOST_BATCH_CHARACTERS:
@@ -319,7 +340,7 @@ class Lane:
         """Nobody asks for results before there can be any: it would only hold up the calls."""
         with self._news:
             while not (self._out and next(iter(self._out)) < self._durable) and not self._over:
-                self._news.wait()
+                self._news.wait(FORGOTTEN_SECONDS)
             return not self._over
 
     def _take(self, rows: list[ResultRow]) -> None:
@@ -348,20 +369,27 @@ class Lane:
 
     def _settle(self, row: ResultRow, future: "Future[Any]", data: bytes | None) -> None:
         try:
-            answers.settle(future, row, self.bag, data)
+            answers.settle(future, row, self.bag, data, prepares=self._prepares)
         except answers.Broken as broken:
             self._break(broken.error)
-        except Exception as error:  # whatever came: nobody is to wait for it for ever
-            if not future.done():
+        except BaseException as error:  # whatever came: nobody is to wait for it for ever
+            with _unharmed(future):
+                if future.done():
+                    raise
                 words = f"its answer cannot be understood: {type(error).__name__}: {error}"
                 future.set_exception(answers.failed(row, self.bag, words))
 
     def _check_bag(self, client: Client, query: ResultQuery) -> None:
-        """Somebody else may have cancelled or purged it: then nothing will come."""
+        """Somebody else may have cancelled or purged it: then nothing will come. If there is a
+        reason why nothing comes, people should know."""
         view = client.bag(self.bag)
         if view is None or (view.over and not client.results(self.bag, query, 0.0)):
             status = "gone" if view is None else view.status
             raise CoveyError(f"bag {self.bag} of this executor is {status}")
+        words = _hindrance(client, view)
+        if words and words not in self._said:
+            self._said.add(words)
+            say(words)
 
     # -- the fetcher -------------------------------------------------------------------------
 
@@ -374,22 +402,51 @@ class Lane:
                 continue
             row, future = given
             del given
+            data, lost = None, None
             try:
                 data = answers.fetched(client, self.bag, row)
             except CoveyError as error:
-                future.set_exception(answers.failed(row, self.bag, str(error)))
-            else:
-                self._settle(row, future, data)
-                del data
-            del future
+                lost = answers.failed(row, self.bag, str(error))
             with self._news:
-                self._out.pop(row.task, None)
+                if self._out.pop(row.task, None) is None:
+                    continue  # we are broken
                 self._news.notify_all()
+            if lost is None:
+                self._settle(row, future, data)
+            else:
+                with _unharmed(future):
+                    future.set_exception(lost)
+            del data, future
+
+
+def _hindrance(client: Client, view: BagView) -> str:
+    """Why its calls wait, if that will not end by itself."""
+    if view.status == "paused":
+        why = f" ({view.reason})" if view.reason else ""
+        return f"bag {view.id}, of an executor, is paused{why}; go on with: covey resume {view.id}"
+    why = view.reason
+    if not why and not view.running:  # pilots may be on their way, or nobody can get one
+        answer = client.explain(view.id).answer
+        reasons = answer.reasons if answer is not None else []
+        why = next((one.text for one in reasons if one.kind == "no site"), "")
+    return f"bag {view.id}, of an executor, waits: {why}" if why else ""
+
+
+@contextlib.contextmanager
+def _unharmed(future: "Future[Any]") -> Iterator[None]:
+    """While its callbacks are called. Exceptions are seen to by the future; what is none, such as
+    a `sys.exit`, must end neither our threads nor the news for others."""
+    try:
+        yield
+    except BaseException:
+        LOGGER.exception("exception calling callback for %r", future)
 
 
 def _broken(error: BaseException) -> BaseException:
     if isinstance(error, BrokenExecutor | CancelledError):
         return error
-    found = BrokenExecutor(f"this executor can do nothing more: {error}")
+    stopped = isinstance(error, ServerStopped)
+    words = "the server was stopped; make a new Executor" if stopped else error
+    found = BrokenExecutor(f"this executor can do nothing more: {words}")
     found.__cause__ = error
     return found

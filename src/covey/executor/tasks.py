@@ -4,6 +4,7 @@ All tasks of a program share one executor, made when the first is submitted. It 
 program, which waits for what was submitted.
 """
 
+import copy
 import functools
 import os
 import threading
@@ -12,6 +13,7 @@ from concurrent.futures import Future
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from covey.executor.executor import Executor
+from covey.executor.options import DEFAULT, changed
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -31,11 +33,17 @@ class TaskFunction(Generic[P, T]):
         self._options = options
         functools.update_wrapper(self, function)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Here and now, as without the decorator."""
         return self._function(*args, **kwargs)
 
-    def submit(self, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+    def __get__(self, instance: object, owner: type | None = None) -> "TaskFunction[..., T]":
+        """As a method it is bound like any other; `submit` takes the instance along."""
+        bind = getattr(self._function, "__get__", None)
+        bound = self._function if bind is None else bind(instance, owner)
+        return self if bound is self._function else TaskFunction(bound, self._options)
+
+    def submit(self, /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
         return self._executor().submit(self._function, *args, **kwargs)
 
     def map(
@@ -48,8 +56,9 @@ class TaskFunction(Generic[P, T]):
         return shared_executor().with_options(**self._options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """On a host it is only the function: there is nowhere to submit to."""
-        return functools.partial, (self._function,)
+        """On a host it is only the function, which is its own copy: there is nowhere to submit
+        to."""
+        return copy.copy, (self._function,)
 
 
 @overload
@@ -71,6 +80,7 @@ def task(function: Callable[P, T] | None = None, /, **options: Any) -> Any:
 
     The options are those of `Executor.with_options`.
     """
+    changed(DEFAULT, options)  # what makes no sense is told here
     if function is not None:
         return TaskFunction(function, options)
     return lambda given: TaskFunction(given, options)
@@ -79,6 +89,6 @@ def task(function: Callable[P, T] | None = None, /, **options: Any) -> Any:
 def shared_executor() -> Executor:
     with _guard:
         found = _shared.get(os.getpid())
-        if found is None or found._broken is not None:
+        if found is None or not found._is_usable:
             found = _shared[os.getpid()] = Executor(name="tasks")
         return found

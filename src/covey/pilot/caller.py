@@ -25,6 +25,7 @@ from covey.pilot.calling import (
     MOST_INLINE,
     QUEUE,
     REFUSE,
+    REFUSED,
     START_SECONDS,
     VALUE,
 )
@@ -362,7 +363,7 @@ class Caller:
             outcome, message, files = self._file(given, body)
             code = 0 if outcome == "ok" else -1
         elif kind == REFUSE and not known:
-            outcome, code, message = "failed", 126, _words(body) or "its worker refused"
+            outcome, code, message = "failed", REFUSED, _words(body) or "its worker refused"
         else:
             known = False
             outcome, code, message = "failed", -1, "its worker answered what nobody understands"
@@ -441,6 +442,8 @@ class Caller:
                 kind, message = "memory", judge.over_memory(given.memory_mb, memory_kb)
         if shortage and kind == "failed":
             kind, message = "host", "{}; {}".format(message, shortage)
+        if kind == "failed" and not worker.greeted and not task.verdict:
+            code, message = REFUSED, judge.not_started(message, err)
         cpu_seconds = max(0.0, task.usage.cpu_seconds - worker.cpu_seconds)
         tags = bench.tags.take()
         self._hang_up(worker)

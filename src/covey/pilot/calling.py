@@ -62,7 +62,9 @@ The rules:
   up to MOST_INLINE bytes (an ERROR with more keeps its words alone). FILE is a returned file called
   `value`. An ERROR is a failed task (exit code 1), and its message is the words that come first in
   it, up to a NUL.
-- A worker that refuses fails its calls with those words.
+- A worker that refuses fails its calls with those words, and the exit code REFUSED. One that ends
+  before HELLO has refused, too: the words are NOT_STARTED, how it ended, and its last line on
+  standard error.
 
 A large call, of up to MOST_FILE bytes, travels as a file that is uploaded first, and `call` is
 `@DIGEST:SIZE`: its SHA-256, and nine digits. The server takes the call only if it has the file,
@@ -84,6 +86,8 @@ CALLS = "COVEY_CALLS"  # the variable that names the descriptor
 QUEUE = "COVEY_CALLS_AHEAD"  # … of the queue
 CALL = "call"  # the parameter
 HELLO, REFUSE, VALUE, FILE, ERROR = b"h", b"x", b"v", b"f", b"e"
+REFUSED = 126  # the exit code of a call whose worker refused
+NOT_STARTED = "the worker did not start: "
 VALUE_FILE = "value"  # as which a large value is returned
 MOST_INLINE = 40000  # bytes of a value that travels in the result; more go by file
 MOST_CALL = 1 << 20  # bytes of a call that is in its task

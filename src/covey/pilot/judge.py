@@ -10,7 +10,7 @@ import signal
 import time
 from typing import Container, List, NamedTuple, Optional
 
-from covey.pilot.calling import START_SECONDS
+from covey.pilot.calling import NOT_STARTED, START_SECONDS
 from covey.pilot.orders import Outcome
 
 HOST_ERRORS = (
@@ -57,6 +57,7 @@ def judge(
 
 
 SILENT = "its worker did not begin in {:g} s".format(START_SECONDS)
+ENDED = "its worker ended: "
 HUNG_UP = "hung up"  # a worker closed its line, and is ended for it
 
 
@@ -67,8 +68,14 @@ def of_worker(status: Optional[int], stopped: str, limit_seconds: float) -> Verd
         words = "its worker closed its line without an answer"
         return Verdict("failed", verdict.exit_code, verdict.signal, words)
     if verdict.kind == "failed":
-        return verdict._replace(message="its worker ended: " + verdict.message)
+        return verdict._replace(message=ENDED + verdict.message)
     return verdict
+
+
+def not_started(message: str, printed: bytes) -> str:
+    """What is said instead of a worker that ended before HELLO; ``printed`` is what it wrote."""
+    last = printed.decode("utf-8", "replace").strip().rpartition("\n")[2][-_TAIL_CHARACTERS:]
+    return NOT_STARTED + message[len(ENDED) :] + (": " + last if last else "")
 
 
 def over_memory(limit_mb: int, peak_kb: int) -> str:

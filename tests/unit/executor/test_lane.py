@@ -1,176 +1,21 @@
 """Calls through a lane whose server is a list in this process."""
 
-import binascii
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, CancelledError, wait
-from types import SimpleNamespace
+from concurrent.futures import BrokenExecutor, CancelledError, Future, wait
 from typing import Any
 
-import cloudpickle
 import pytest
 
-from covey.core import calls
-from covey.core.errors import InvalidBag, ServerAway
-from covey.core.model import BagSpec, Blob, PolicySpec, Segment
-from covey.core.space import Axis, Values
+from covey.core.errors import ServerAway
+from covey.core.findings import Reason
+from covey.core.model import Blob
 from covey.executor import lane
 from covey.executor.executor import Executor
+from covey.executor.packing import Large
 from covey.executor.stock import Stock
-from covey.wire import ResultQuery, ResultRow
-from covey.worker.calls import Doer
-from covey.worker.frames import VALUE
-
-SECONDS = 20.0
-
-
-class Server:
-    """Does every call when it is appended, unless it is held."""
-
-    def __init__(self) -> None:
-        self.connection = SimpleNamespace(patience_seconds=0.0)
-        self.batches: list[int] = []
-        self.rows: list[ResultRow] = []
-        self.specs: list[BagSpec] = []
-        self.held = False
-        self.slots = 2
-        self.seconds = 0.0
-        self.total = 0
-        self.closed = self.cancelled = 0
-        self.status = "running"
-        self.error: Exception | None = None
-        self.uploaded: dict[str, bytes] = {}
-        self.uploads: list[int] = []  # how many files each time
-        self._news = threading.Condition()
-        self._kept: list[str] = []
-
-    def client(self) -> Any:
-        return self
-
-    def close(self) -> None:
-        pass
-
-    def missing(self, digests: Any) -> list[str]:
-        return []  # the worker's program is here
-
-    def upload(self, stock: Stock, blobs: list[Blob]) -> None:
-        """Stands for what a stock does with a real client."""
-        self.uploads.append(len(blobs))
-        for blob in blobs:
-            self.uploaded[blob.digest] = stock._kept[blob.digest].read(0, blob.size)
-            stock.drop(blob)
-
-    def server(self) -> Any:
-        return SimpleNamespace(slots=self.slots)
-
-    def submit(self, spec: BagSpec) -> Any:
-        self.specs.append(spec)
-        return SimpleNamespace(bag=7)
-
-    def append(self, bag: int, segment: Segment) -> Any:
-        if self.error is not None:
-            raise self.error
-        assert isinstance(segment.space, Axis)
-        assert isinstance(segment.space.values, Values)
-        given = [str(one) for one in segment.space.values.items]
-        self.batches.append(len(given))
-        self.total += len(given)
-        with self._news:
-            self._kept += given
-            if not self.held:
-                self._do()
-        return SimpleNamespace(total=self.total)
-
-    def release(self) -> None:
-        with self._news:
-            self.held = False
-            self._do()
-
-    def _do(self) -> None:
-        for call in self._kept:
-            file = calls.file_of(call)
-            given = binascii.a2b_base64(call) if file is None else self.uploaded[file.digest]
-            kind, data = Doer(cloudpickle.dumps).do(given)
-            ok = kind == VALUE
-            answer = {"value" if ok else "error": binascii.b2a_base64(data).decode()}
-            self.rows.append(row(len(self.rows), self.seconds, answer, ok))
-        self._kept.clear()
-        self._news.notify_all()
-
-    def results(self, bag: int, query: ResultQuery, seconds: float) -> list[ResultRow]:
-        with self._news:
-            self._news.wait_for(lambda: len(self.rows) > query.after + 1, min(seconds, 0.2))
-            return self.rows[query.after + 1 :]
-
-    def bag(self, bag: int) -> Any:
-        return SimpleNamespace(status=self.status, over=self.status != "running")
-
-    def close_bag(self, bag: int) -> int:
-        self.closed += 1
-        return 1
-
-    def cancel(self, bag: int) -> int:
-        self.cancelled += 1
-        return 1
-
-
-def row(number: int, seconds: float, answer: dict[str, str], ok: bool) -> ResultRow:
-    return ResultRow(
-        row=number,
-        task=number,
-        values=[],
-        outcome="ok" if ok else "failed",
-        counted=True,
-        exit_code=0 if ok else 1,
-        signal=0,
-        attempt="1.1",
-        pilot=1,
-        host="n1",
-        sent=0.0,
-        fetched=0.0,
-        started=0.0,
-        ended=0.0,
-        delivered=0.0,
-        wall_seconds=seconds,
-        cpu_seconds=0.0,
-        memory_kb=0,
-        stdout_bytes=0,
-        stderr_bytes=0,
-        message="",
-        output="",
-        result=answer,
-    )
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Server:
-    found = Server()
-    monkeypatch.setattr(Stock, "send", lambda stock, client, blobs: found.upload(stock, blobs))
-    return found
-
-
-@pytest.fixture
-def executor(server: Server) -> Iterator[Executor]:
-    with Executor(server) as found:
-        yield found
-    assert server.closed + server.cancelled == len(server.specs)
-
-
-def eventually(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < until
-        time.sleep(0.002)
-
-
-def test_what_makes_no_sense_is_refused_at_once(server: Server) -> None:
-    with pytest.raises(TypeError, match=r"covey\.connect"):
-        Executor("localhost:8300")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="initializer"):
-        Executor(server, initializer=3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="chunksize"):
-        Executor(server).map(abs, [1], chunksize=0)
+from tests.unit.executor.lane_server import SECONDS, Server, eventually
 
 
 def test_a_function_that_would_take_the_executor_along_is_told(executor: Executor) -> None:
@@ -273,6 +118,29 @@ def test_a_bag_that_is_over_before_its_calls_are_breaks_the_executor(server: Ser
     executor.shutdown()
 
 
+def test_why_calls_wait_is_told_once(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    def asked_again() -> None:
+        asked = server.asked
+        eventually(lambda: server.asked >= asked + 3)
+
+    server.held, server.reason = True, "no pilot that is here has 64 cores for a task"
+    with Executor(server) as executor:
+        found = executor.submit(abs, 1)
+        asked_again()
+        server.reason = ""
+        server.reasons = [Reason(kind="starting", text="soon"), Reason(kind="no site", text="none")]
+        asked_again()
+        server.status = "paused"
+        asked_again()
+        server.release()
+        found.result(SECONDS)
+    assert capsys.readouterr().err.splitlines() == [
+        "covey: bag 7, of an executor, waits: no pilot that is here has 64 cores for a task",
+        "covey: bag 7, of an executor, waits: none",
+        "covey: bag 7, of an executor, is paused; go on with: covey resume 7",
+    ]
+
+
 def test_abort_cancels_the_bag(server: Server) -> None:
     server.held = True
     executor = Executor(server)
@@ -283,6 +151,71 @@ def test_abort_cancels_the_bag(server: Server) -> None:
         found.result(SECONDS)
     executor.shutdown()
     assert (server.cancelled, server.closed) == (1, 0)
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_abort_in_a_callback_ends_all_others(server: Server, size: int) -> None:
+    server.held = True
+    executor = Executor(server, 8)
+    found = [executor.submit(bytes, size + number) for number in range(12)]
+    eventually(lambda: server.total == 8)
+    found[0].add_done_callback(lambda _: executor.abort())
+    server.release()
+    assert not wait(found, SECONDS).not_done
+    assert found[0].result() == bytes(size)
+    assert isinstance(found[-1].exception(), CancelledError)
+    executor.shutdown()
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_a_callback_that_exits_harms_nobody(
+    executor: Executor, size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = [executor.submit(bytes, size) for _ in range(5)]
+    for one in found:
+        one.add_done_callback(lambda _: sys.exit(1))
+    assert [one.result(SECONDS) for one in found] == [bytes(size)] * 5
+    assert executor.submit(bytes, size).result(SECONDS) == bytes(size)
+    assert "SystemExit" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["abort", "shutdown"])
+def test_callbacks_that_exit_keep_nobody_from_hearing_of_the_end(server: Server, how: str) -> None:
+    server.held = True
+    executor = Executor(server, 2)
+    found = [executor.submit(abs, number) for number in range(6)]
+    for one in found:
+        one.add_done_callback(lambda _: sys.exit(1))
+    if how == "abort":
+        executor.abort()
+    else:
+        executor.shutdown(wait=False, cancel_futures=True)
+        eventually(lambda: server.total == 2)
+        server.release()
+    assert not wait(found, SECONDS).not_done
+    executor.shutdown()
+
+
+def test_an_executor_may_be_forgotten_in_the_middle_of_our_own_work(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The collector of garbage runs anywhere."""
+    monkeypatch.setattr(lane, "FORGOTTEN_SECONDS", 0.05)
+    executor = Executor(server)
+    assert executor.submit(abs, -5).result(SECONDS) == 5
+    ours, held = executor._lane, [executor]
+    del executor
+
+    def forget() -> None:
+        with ours._news:
+            held.clear()
+
+    thread = threading.Thread(target=forget, daemon=True)
+    thread.start()
+    thread.join(SECONDS)
+    assert not thread.is_alive()
+    ours.join()
+    assert server.closed == 1
 
 
 def test_a_forgotten_executor_ends_when_its_calls_have(server: Server) -> None:
@@ -299,26 +232,26 @@ def test_a_forgotten_executor_ends_when_its_calls_have(server: Server) -> None:
     assert server.closed == 1
 
 
-def test_other_options_are_another_bag(executor: Executor, server: Server) -> None:
-    other = executor.with_options(cores=2, env={"A": "b"})
-    assert other is executor.with_options(env={"A": "b"}, cores=2)
-    assert executor.submit(abs, -1).result(SECONDS) == 1
-    assert server.specs[0].need.cores == 1
-    server.total = 0
-    server.rows.clear()
-    assert other.submit(abs, -2).result(SECONDS) == 2
-    assert server.specs[1].need.cores == 2
-    assert server.specs[1].env["A"] == "b"
+def test_a_map_that_is_over_its_time_takes_back_what_it_waited_for(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.held = True
+    chunks: list[Future[Any]] = []
+    with Executor(server, 1) as executor:
+        first = executor.submit(abs, 1)
+        submit = executor._lane.submit
 
+        def remember(call: str | Large) -> Future[Any]:
+            chunks.append(submit(call))
+            return chunks[-1]
 
-def test_calls_have_a_policy(executor: Executor, server: Server) -> None:
-    there = executor.with_options(policy={"only_sites": ("lab",), "deadline": 60})
-    assert there is executor.with_options(policy={"deadline": 60, "only_sites": ["lab"]})
-    assert there.submit(abs, -1).result(SECONDS) == 1
-    assert server.specs[0].policy == PolicySpec(only_sites=("lab",), deadline="60")
-    assert Executor(server, policy="frugal")._options.policy == PolicySpec(preset="frugal")
-    with pytest.raises(InvalidBag, match=r"^Executor\(\): policy: there is no preset 'fast'"):
-        executor.with_options(policy="fast")
+        monkeypatch.setattr(executor._lane, "submit", remember)
+        found = executor.map(abs, range(4), timeout=0.05, chunksize=2)
+        with pytest.raises(TimeoutError):
+            next(found)
+        assert [one.cancelled() for one in chunks] == [True, True]
+        server.release()
+        first.result(SECONDS)
 
 
 # -- large calls --------------------------------------------------------------------------

@@ -240,3 +240,12 @@ def test_no_end_of_a_worker_is_an_answer() -> None:
     assert judge.of_worker(15, "timeout", 2.0).message == "over its limit of 2 s"
     assert judge.of_worker(15, "cancelled", 0.0).kind == "cancelled"
     assert judge.of_worker(None, "", 0.0).kind == "host"
+
+
+def test_a_worker_that_never_began_is_told_of_with_its_last_words() -> None:
+    ended = judge.of_worker(127 << 8, "", 0.0).message
+    told = "the worker did not start: exit code 127"
+    assert judge.not_started(ended, b"") == told
+    assert (
+        judge.not_started(ended, b"sh: 1\nthere is no python9\n") == told + ": there is no python9"
+    )

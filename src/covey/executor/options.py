@@ -1,0 +1,85 @@
+"""What holds for every call of one bag, and how it is told: what makes no sense is refused at once,
+by the rules of a bag file."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from covey.core.model import PolicySpec
+
+if TYPE_CHECKING:
+    from covey.bagfile.kinds import Kind
+    from covey.bagfile.sheet import Sheet
+
+MOST_MB = 900 << 20
+
+
+class Options(NamedTuple):
+    cores: int = 1
+    memory_mb: int = 0
+    disk_mb: int = 0
+    gpus: int = 0
+    limit_seconds: float = 0.0
+    retries: int = 0
+    idempotent: bool = True
+    env: tuple[tuple[str, str], ...] = ()
+    policy: PolicySpec = PolicySpec()
+
+
+DEFAULT = Options()
+
+
+def changed(options: Options, given: Mapping[str, Any]) -> Options:
+    """None is the default. Raises TypeError for a name that is none, InvalidBag."""
+    unknown = given.keys() - set(Options._fields)
+    if unknown:
+        raise TypeError(f"no such option: {', '.join(sorted(unknown))}")
+    found = {name: getattr(DEFAULT, name) for name in given}
+    told = {
+        name: value for name, value in given.items() if value is not None and value != found[name]
+    }
+    return options._replace(**{**found, **_read(told)}) if told else options._replace(**found)
+
+
+def _read(told: Mapping[str, Any]) -> dict[str, Any]:
+    # Most executors are told nothing, and need none of this.
+    from covey.bagfile.keys import NEEDS
+    from covey.bagfile.kinds import Flag, Time, Whole, read_at
+    from covey.bagfile.policy import PolicyOf
+    from covey.bagfile.sheet import Sheet
+    from covey.core.checking import MOST_RETRIES
+    from covey.python.keywords import plain
+
+    kinds: dict[str, Kind] = {
+        "cores": NEEDS["cores"].kind,
+        "memory_mb": Whole(0, MOST_MB),
+        "disk_mb": Whole(0, MOST_MB),
+        "gpus": NEEDS["gpus"].kind,
+        "limit_seconds": Time(),
+        "retries": Whole(0, MOST_RETRIES),
+        "idempotent": Flag(),
+        "policy": PolicyOf(),
+    }
+    sheet = Sheet("Executor()")
+    found = {
+        name: read_at(kinds[name], sheet, (name,), plain(value))
+        for name, value in told.items()
+        if name in kinds
+    }
+    if "env" in told:
+        found["env"] = _environment(sheet, plain(told["env"]))
+    sheet.settle()
+    return found
+
+
+def _environment(sheet: "Sheet", given: Any) -> tuple[tuple[str, str], ...]:
+    from covey.bagfile.kinds import Printable, is_text, read_at
+
+    if not isinstance(given, dict):
+        sheet.complain(("env",), f"expected a dictionary of names and values, not {given!r:.60}")
+        return ()
+    for name in given:
+        if not name or "=" in name or "\0" in name or not is_text(name):
+            sheet.complain(("env", name), "a variable's name is not empty and has no = in it")
+    return tuple(
+        (name, read_at(Printable(), sheet, ("env", name), given[name])) for name in sorted(given)
+    )
