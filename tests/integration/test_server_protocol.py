@@ -92,6 +92,8 @@ class Server:
             seen.append(self.call("GET", path).content)
         for pilot in seen[1]:
             pilot["heard"] = 0
+        for bag in seen[0]:
+            bag.pop("estimate", None)
         tables = self.world.rows("SELECT name FROM sqlite_master WHERE type = 'table'")
         columns = {"hosts": "id, name"}
         return seen + [
