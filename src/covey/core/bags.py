@@ -92,8 +92,6 @@ def append(turn: Turn, event: SegmentAppended) -> None:
         return
     bag.numbering.append(segment)
     bag.large = bag.large or (bag.spec.calls and calls.has_files(segment))
-    if bag.spec.calls:
-        bag.heard = turn.now
     if event.key:
         bag.keys.add(event.key)
     turn.write(AppendSegment(bag.id, segment, bag.total, event.key))
@@ -244,30 +242,35 @@ def retry(turn: Turn, event: RetryRequested) -> None:
         _retry(turn, event, bag)
     elif 0 < event.bag < turn.state.next_bag:
         turn.state.retrying[event.request] = event
-        _load(turn, event.request, event.bag)
+        if event.bag not in turn.state.loading:
+            _load(turn, event.request, event.bag)
     else:
         turn.refuse(event.request, Problem.NOT_FOUND, f"there is no bag {event.bag}")
 
 
 def _load(turn: Turn, request: RequestId, id_: BagId) -> None:
-    turn.state.loading.setdefault(id_, False)
+    turn.state.loading[id_] = False
     turn.actions.append(LoadBag(request, id_))
 
 
 def loaded(turn: Turn, request: RequestId, id_: BagId, snapshot: BagSnapshot | None) -> None:
-    """The record's copy of a bag that is over. If a late end was written while it was read, it
-    is read again: that end may be the success of a task we would otherwise repeat."""
-    bag = turn.state.bags.get(id_)
-    if bag is None and turn.state.loading.pop(id_, False):
+    """The record's copy of a bag that is over, for all who want tasks of it tried again. If a late
+    end was written while it was read, it is read again: that end may be the success of a task we
+    would otherwise repeat."""
+    state = turn.state
+    if state.loading.pop(id_):
         _load(turn, request, id_)
         return
-    event = turn.state.retrying.pop(request)
+    events = [event for event in state.retrying.values() if event.bag == id_]
+    for event in events:
+        del state.retrying[event.request]
+        if snapshot is None:
+            turn.refuse(event.request, Problem.NOT_FOUND, f"there is no bag {id_}")
     if snapshot is None:
-        turn.refuse(request, Problem.NOT_FOUND, f"there is no bag {id_}")
         return
-    if bag is None:
-        bag = recovery.restore(turn, snapshot)
-    _retry(turn, event, bag)
+    bag = recovery.restore(turn, snapshot)
+    for event in events:
+        _retry(turn, event, bag)
     if bag.status not in _ALIVE:
         turn.when_durable(Forgetting(bag.id))
 

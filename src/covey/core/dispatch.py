@@ -15,7 +15,7 @@ from covey.core.lookahead import reserve
 from covey.core.model import AttemptId, BagId, BagStatus, PilotId, PilotStatus, TaskNumber
 from covey.core.ranking import has_work
 from covey.core.recalling import recall
-from covey.core.replication import may_have, watch
+from covey.core.replication import may_have, may_run_twice, watch
 from covey.core.state import Attempt, Bag, Candidate, Pilot, State
 from covey.core.turn import Turn
 
@@ -189,6 +189,8 @@ def _take_again(
     for task in list(tasks):
         if pilot.load >= enough or len(pilot.attempts) >= limit:
             break
+        if not may_run_twice(bag, task):
+            continue
         match = may_have(turn, pilot, bag, task, alike)
         kind = bag.live[task][0].kind
         slots = weight_on(bag, kind, pilot, turn.now)

@@ -501,6 +501,8 @@ def tick(turn: Turn) -> None:
     if gap > 5.0:
         for pilot in state.pilots.values():
             pilot.heard = min(pilot.heard + gap, turn.now)
+        for bag in state.bags.values():
+            bag.heard += gap
     # One look at each: there may be thousands, and hardly ever is anything due.
     overdue, quiet = turn.now - settings.poll_seconds, turn.now - settings.lease_seconds
     late: list[tuple[Pilot, Waiting]] = []

@@ -5,7 +5,8 @@ time. If nobody has waited for any in `absent_seconds` the program is gone, and 
 so that it does not keep others from working. Nothing is lost: when somebody waits again (a laptop
 that slept) the bag goes on by itself, and a person may resume it, whoever waits.
 
-When a program was heard of last is not durable: after a restart all get that long again.
+Who was heard of when, and which bags a person has resumed, is not durable: after a restart all get
+that long again. Time in which the server itself was stopped does not count (`pilots.tick`).
 """
 
 import math

@@ -37,6 +37,7 @@ from covey.core.model import (
     TaskNumber,
 )
 from covey.core.numbering import Numbering, names_in
+from covey.core.recalling import recall
 from covey.core.state import Attempt, Bag, Job, Pilot, Raised, State, Times
 from covey.core.turn import Turn
 from covey.pilot.messages import Body, Held, Input
@@ -215,6 +216,10 @@ def adopt(turn: Turn, pilot: Pilot, held: list[Held]) -> None:
             _adopt_one(turn, pilot, id_, one)
         else:
             _signal_again(turn, pilot.attempts[id_])
+    for attempt in pilot.attempts.values():
+        bag = turn.state.bags.get(attempt.bag)
+        if bag is not None and bag.status is BagStatus.PAUSED:
+            recall(turn, attempt)
     if listed:
         turn.note(Note("adopted", pilot=pilot.record.id, detail=f"{len(listed)} attempts"))
     heard(turn, pilot.record.id)

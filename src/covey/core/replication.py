@@ -116,13 +116,20 @@ def go_on(turn: Turn) -> None:
     for task in draw.tasks[:SLICE]:
         if len(bag.offers) >= draw.wanted:
             return
-        running = task in bag.live and task not in bag.done and task not in bag.overdue
-        if running and not bag.spent(task) and matching.wants_replica(state, turn.now, bag, task):
+        offered = task not in bag.overdue and may_run_twice(bag, task)
+        if offered and not bag.spent(task) and matching.wants_replica(state, turn.now, bag, task):
             bag.offers[task] = None
             state.news += 1
     del draw.tasks[:SLICE]
     if draw.tasks:
         state.drawing.append(draw)
+
+
+def may_run_twice(bag: Bag, task: int) -> bool:
+    """It runs, its end is of use (of one that was given up a late success is, but nobody asks for
+    it), and its values are here."""
+    settled = task in bag.done or task in bag.failed
+    return task in bag.live and not settled and bag.chunk_of(task) not in bag.awaited
 
 
 def _room_for_offers(state: State, bag: Bag) -> int:

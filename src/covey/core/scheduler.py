@@ -124,6 +124,7 @@ class Scheduler:
                 if not dispatch.work_available(state):
                     break
                 pilots.answer_parked(turn, state.pilots[id_])
+        turn.flush()  # who gets tasks may find some that cannot be sent: these have ended
 
 
 def _decide(turn: Turn, event: Event) -> None:
@@ -139,6 +140,7 @@ def _decide(turn: Turn, event: Event) -> None:
             bags.cancel(turn, request, bag)
         case SegmentAppended():
             bags.append(turn, event)
+            presence.heard(turn, event.bag)
             overlay.soon(turn)
         case CloseRequested(request, bag):
             bags.close(turn, request, bag)

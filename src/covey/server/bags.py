@@ -17,7 +17,7 @@ from covey.core.events import (
     RetryRequested,
     SegmentAppended,
 )
-from covey.core.model import BagId, BagSpec, BagStatus, Role, Segment
+from covey.core.model import BagId, BagSpec, Role, Segment
 from covey.core.space import LARGEST_BAG
 from covey.core.state import Bag
 from covey.server.admission import Admission
@@ -136,7 +136,9 @@ class BagCalls:
         while True:
             changed = self._asking.changed
             live = self._asking.live(bag)
-            if live is None or len(live.done) + len(live.failed) != seen:
+            if live is None and self._asking.state() is not None:
+                break
+            if live is not None and len(live.done) + len(live.failed) != seen:
                 break
             if not await self._asking.news(until, changed):
                 break
@@ -185,13 +187,12 @@ def _owned(spec: BagSpec, caller: Caller) -> BagSpec:
 
 def _seen_by(caller: Caller, view: BagView) -> BagView:
     """How somebody else's bag gets on is for all to see; what is in it is not. The details of a
-    problem may name it, such as the URL of an input."""
+    problem, or of the failure that paused it, may name it, such as the URL of an input."""
     if caller.owns(view.owner):
         return view
-    paused = view.status == BagStatus.PAUSED.value
     return replace(
         view,
-        reason=view.reason if paused else view.reason.partition(": ")[0],
+        reason=view.reason.partition(": ")[0],
         argv=[],
         names=[],
         labels={},

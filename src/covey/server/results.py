@@ -68,7 +68,8 @@ class ResultCalls:
                     self._unread.learn(state.epoch, durable, bag, query, rows)
             if rows:
                 self._pace.answered(bag, asyncio.get_running_loop().time())
-            if rows or live is None or not await self._asking.news(until, changed):
+            over = live is None and state is not None  # without a state nobody knows
+            if rows or over or not await self._asking.news(until, changed):
                 return rows
 
     async def _gather(self, bag: BagId, query: ResultQuery, until: float) -> None:

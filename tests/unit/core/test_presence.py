@@ -112,3 +112,24 @@ def test_after_a_restart_all_get_as_long_again() -> None:
     assert said(bag) == RUNNING
     table.later(PATIENCE * 0.2)
     assert said(bag) == ABSENT
+
+
+def test_a_program_that_is_back_goes_on_by_appending() -> None:
+    table = Table(absent_seconds=PATIENCE)
+    bag = program(table, "a")
+    table.later(PATIENCE + 2.0)
+    assert said(bag) == ABSENT
+    segment = Segment(space=Axis(CALL, Values(("b",))))
+    table.handle(SegmentAppended(table.request(), bag.id, segment, ""))
+    assert said(bag) == RUNNING
+
+
+def test_a_server_that_was_stopped_itself_knows_of_nobody_who_is_gone() -> None:
+    table = Table(absent_seconds=PATIENCE)
+    bag = program(table, "a")
+    table.later(PATIENCE * 0.5)
+    table.now += 3 * PATIENCE  # a suspended machine
+    table.later(PATIENCE * 0.4)
+    assert said(bag) == RUNNING
+    table.later(PATIENCE * 0.2)
+    assert said(bag) == ABSENT

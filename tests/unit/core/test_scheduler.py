@@ -1,6 +1,7 @@
 """What the scheduler promises, one promise a test."""
 
 import pytest
+from msgspec.structs import replace
 
 from covey.core.actions import (
     CloseChunk,
@@ -10,15 +11,18 @@ from covey.core.actions import (
     Problem,
     RecordEnds,
     ReopenFailed,
+    Reply,
     SaveBag,
     SaveBagStatus,
     Submitted,
+    Write,
 )
 from covey.core.events import (
     BagLoaded,
     BagSubmitted,
     CancelRequested,
     Committed,
+    PauseRequested,
     PilotLeft,
     RequestDropped,
     RetryRequested,
@@ -33,6 +37,7 @@ from covey.core.model import (
     PilotId,
     PilotStatus,
     RequestId,
+    TaskInput,
     Verdict,
 )
 from covey.pilot.messages import Answer, End, Held, Leave
@@ -302,6 +307,50 @@ def test_a_success_that_crosses_the_loading_of_its_bag_is_not_run_again() -> Non
     slow.sync(1, [end(answer)], held=[])
     actions = table.handle(BagLoaded(RequestId(99), bag, stale))
     assert actions == [LoadBag(RequestId(99), bag)], "read again, with the success in it"
+
+
+def test_two_who_want_the_same_tried_again_have_it_read_once() -> None:
+    """Else the second would be told what was true before a success that the first waits for."""
+    table = Table(lease_seconds=30.0)
+    bag = BagId(table.submit(spec(1, idempotent=False)))
+    slow = table.enrol()
+    answer = slow.ask()
+    table.later(40)
+    stale = given_up(bag)
+    first, second = table.request(), table.request()
+    table.handle(RetryRequested(first, bag))
+    assert table.handle(RetryRequested(second, bag)) == []
+    assert only(slow.sync(), Answer).resync
+    slow.sync(1, [end(answer)], held=[])
+    assert table.handle(BagLoaded(first, bag, stale)) == [LoadBag(first, bag)]
+    actions = table.handle(BagLoaded(first, bag, replace(stale, failed=())))
+    told = {one.request: one.message for one in actions if isinstance(one, Reply)}
+    assert told == {first: Done(0), second: Done(0)}
+
+
+def test_tasks_that_cannot_be_sent_end_their_bag() -> None:
+    """Also when that is found out only as a waiting pilot is to get one."""
+    table = Table()
+    hand = table.enrol()
+    hand.sync(want=1)
+    inputs = (TaskInput(source="in{i}", path="x"),)
+    bag = BagId(table.submit(spec(1, task_inputs=inputs, manifest={})))
+    assert bag not in table.scheduler.state.bags
+    saved = [one.change for one in table.actions if isinstance(one, Write)]
+    assert [one.status for one in saved if isinstance(one, SaveBagStatus)] == [BagStatus.FINISHED]
+
+
+def test_what_was_prefetched_of_a_paused_bag_is_asked_back_whatever_was_lost() -> None:
+    table = Table()
+    bag = BagId(table.submit(spec(8)))
+    hand = table.enrol()
+    answer = hand.ask(6, [end(hand.ask())])
+    hand.sync(want=1)
+    (asked,) = replies(table.handle(PauseRequested(table.request(), bag, "")), Answer)
+    assert len(asked.recalls) == 6
+    held = [Held(1, task.sequence, bag, task.task) for task in answer.tasks]
+    again = only(hand.sync(0, held=held, number=hand.number + 3), Answer)
+    assert len(again.recalls) == 6, "that answer never arrived"
 
 
 def given_up(bag: BagId) -> BagSnapshot:
