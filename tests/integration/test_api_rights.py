@@ -229,6 +229,12 @@ def test_what_is_shown_of_others(place: Place, people: People) -> None:
     assert other.content["name"] == "its name"
     assert other.content["reason"] == "an input cannot be had"
     assert place.call("GET", f"{API}/bags/{bag}", None, people.admin).body == own.body
+    why = {"reason": "3 failures in a row, and no success; the last: exit 1: w-secret"}
+    place.call("POST", f"{API}/bags/{bag}/pause", why, people.bob)
+    own = place.call("GET", f"{API}/bags/{bag}", None, people.bob)
+    other = place.call("GET", f"{API}/bags/{bag}", None, people.viewer)
+    assert b"w-secret" in own.body
+    assert other.content["reason"] == "3 failures in a row, and no success"
 
 
 def test_a_bag_that_is_over_has_an_owner_still(place: Place, people: People) -> None:

@@ -71,7 +71,8 @@ def normalised(words: str) -> str:
 
 
 def _last_part(match: "re.Match[str]") -> str:
-    before, _, last = match.group().rstrip("/").rpartition("/")
+    path, _, _ = match.group().partition("?")  # what follows in a URL may be a secret
+    before, _, last = path.rstrip("/").rpartition("/")
     return f"…/{last}" if "://" in before else last
 
 

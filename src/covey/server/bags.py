@@ -192,7 +192,7 @@ def _seen_by(caller: Caller, view: BagView) -> BagView:
         return view
     return replace(
         view,
-        reason=view.reason.partition(": ")[0],
+        reason=view.reason.partition(": ")[0].removesuffix("; the last"),
         argv=[],
         names=[],
         labels={},

@@ -19,6 +19,7 @@ def failure(outcome: str = "failed", exit_code: int = 1, **fields: object) -> En
         ("step 3.5e-7 of 1,000,000 diverged", "step N of N diverged"),
         ("utf8 and x86_64 stay", "utfN and xN_N stay"),
         ("https://example.org/run-7/in.dat answers 404 Not Found", "…/in.dat answers N Not Found"),
+        ("https://s.org/in.dat?sig=w/x answers 403 Forbidden", "…/in.dat answers N Forbidden"),
         ("a\tb   c", "a b c"),
     ],
 )

@@ -240,6 +240,25 @@ def draw(table: Table) -> None:
         table.handle(DrawContinued())
 
 
+def test_what_was_given_up_is_not_run_twice() -> None:
+    """One attempt of it hangs, and another was its last."""
+    table = Table(lease_seconds=1e9, most_losses=1)
+    bag = table.submit(spec(2, breaker=0, policy=policy(replication="true", deadline="5")))
+    hands = [table.enrol(host=f"h{number}") for number in range(4)]
+    assert [gets(hand) for hand in hands[:2]] == [[(bag, 0)], [(bag, 1)]]
+    third = hands[2]
+    third.sync()
+    (answer,) = [one for one in replies(table.later(7.0), Answer) if one.tasks]
+    third.sync(0, [end(answer, outcome="host", exit_code=1)])
+    lost = answer.tasks[0].task
+    held = table.scheduler.state.bags[BagId(bag)]
+    assert (list(held.failed), lost in held.live) == ([lost], True)
+    for _ in range(5):
+        draw(table)
+    assert lost not in held.offers
+    assert (bag, lost) not in gets(hands[3])
+
+
 def test_replicas_only_in_the_tail_of_a_closed_bag_and_within_their_number() -> None:
     table = Table(lease_seconds=1e9)
     wanted = policy(replication="true", max_replicas="2")
