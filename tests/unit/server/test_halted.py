@@ -1,0 +1,57 @@
+"""Who waits for something while no core can tell: the disk is full, or the record is being read."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from starlette.datastructures import QueryParams
+
+from covey.server.bags import BagCalls
+from covey.server.results import ResultCalls
+
+
+class Halted:
+    """Asking, of nobody; it notes how long callers are willing to wait."""
+
+    changed = None
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+
+    def state(self) -> None:
+        return None
+
+    def live(self, bag: int) -> None:
+        return None
+
+    def bag_id(self, request: Any) -> int:
+        return 1
+
+    async def read(self, read: Any) -> Any:
+        view = SimpleNamespace(owner="", status="running")
+        return read(SimpleNamespace(results=lambda bag, query: [], bag=lambda bag: view))
+
+    async def news(self, until: float, *events: Any) -> bool:
+        self.waits.append(until - asyncio.get_running_loop().time())
+        return False
+
+
+def asked(halted: Halted, call: Any, words: str) -> float:
+    caller = SimpleNamespace(owns=lambda owner: True)
+    state = SimpleNamespace(caller=caller)
+    query = QueryParams(words)
+    asyncio.run(call(SimpleNamespace(path_params={}, query_params=query, state=state)))
+    (wait,) = halted.waits
+    return wait
+
+
+def test_results_are_waited_for() -> None:
+    halted = Halted()
+    calls: Any = ResultCalls(halted, None)  # type: ignore[arg-type]
+    assert asked(halted, calls.results, "order=row&after=-1&wait=10") > 5.0
+
+
+def test_news_of_a_bag_are_waited_for() -> None:
+    halted = Halted()
+    calls: Any = BagCalls(halted, None)  # type: ignore[arg-type]
+    assert asked(halted, calls.one, "seen=0&wait=10") > 5.0
