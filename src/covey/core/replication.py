@@ -14,7 +14,7 @@ A draw is cut into slices, so that nobody who asks for work waits for it: the en
 between requests while `state.drawing` holds something.
 """
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from random import Random
 
 from covey.core import blame, history, matching
@@ -22,7 +22,7 @@ from covey.core.actions import Note
 from covey.core.faces import Match
 from covey.core.fitting import admits
 from covey.core.model import AttemptId, BagStatus, PilotStatus
-from covey.core.state import Attempt, Bag, Draw, Pilot, State
+from covey.core.state import FEW_DEADLINES, Attempt, Bag, Draw, Pilot, State
 from covey.core.turn import Turn
 
 MOST_DRAWN = 1024  # tasks of one bag that are looked at in a cycle
@@ -32,7 +32,18 @@ SLICE = 32  # … without a pause
 def watch(state: State, attempt: Attempt, seconds: float) -> None:
     """It is to end within so many seconds."""
     attempt.deadline = attempt.sent + seconds
+    if len(state.deadlines) >= state.most_deadlines:
+        _forget_ended(state)
     heappush(state.deadlines, (attempt.deadline, attempt.id, attempt.bag, attempt.task))
+
+
+def _forget_ended(state: State) -> None:
+    """Most attempts end long before their deadline."""
+    state.deadlines = [
+        one for one in state.deadlines if _attempt(state.bags.get(one[2]), one[3], one[1])
+    ]
+    heapify(state.deadlines)
+    state.most_deadlines = max(FEW_DEADLINES, 2 * len(state.deadlines))
 
 
 def tick(turn: Turn) -> None:

@@ -46,6 +46,8 @@ from covey.core.policies import Compiled
 from covey.core.space import Scalar
 from covey.pilot.messages import Answer, Body, End, Followed
 
+FEW_DEADLINES = 1024
+
 
 class Attempt(Struct, eq=False):
     """One try of a task, out with a pilot."""
@@ -484,6 +486,7 @@ class State:
         self.policies = 0  # grows whenever some bag's policy comes, goes or changes
         self.comings = 0  # … whenever some bag does
         self.deadlines: list[tuple[float, AttemptId, BagId, TaskNumber]] = []  # a heap
+        self.most_deadlines = FEW_DEADLINES  # before those that do not matter any more go
         self.replicated = now  # when replicas were last drawn
         self.drawing: deque[Draw] = deque()  # running tasks that are not looked at yet
         self.followed: dict[Followed, float] = {}  # what people watch, and until when

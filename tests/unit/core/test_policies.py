@@ -230,6 +230,17 @@ def test_a_bag_that_must_not_be_repeated_is_not() -> None:
     assert gets(other) == []
 
 
+def test_deadlines_of_what_has_ended_are_forgotten() -> None:
+    table = Table(chunk=4096, lease_seconds=1e9)
+    table.submit(spec(5000, policy=policy(deadline="86400")))
+    hand = table.enrol(slots=50)
+    answer = hand.ask(50)
+    for _ in range(90):
+        ends = [end(answer, index) for index in range(50)]
+        answer = next(one for one in replies(hand.sync(50, ends), Answer) if one.tasks)
+    assert len(table.scheduler.state.deadlines) <= 1024
+
+
 # -- replicas ------------------------------------------------------------------------------
 
 
