@@ -6,6 +6,11 @@ sites and is not needed for `SURPLUS_SECONDS` is taken back, the latest first, s
 
 A site job is durable before it is submitted, so a restarted server knows of every pilot that may
 exist. Its end, as told by the site, is the surest news of a lost pilot.
+
+That a job was requeued may be told late, when its next pilot has already spoken: the news is of the
+pilot before that one. However often it was requeued since the last list, that is told once. So if a
+pilot has come after another, the next such news takes nobody's pilot. Should it have been news of
+something later, the pilot is found out as any other: it is silent, or another takes its place.
 """
 
 import math
@@ -363,14 +368,19 @@ def started(turn: Turn, id_: JobId) -> None:
 
 
 def requeued(turn: Turn, id_: JobId, reason: str) -> None:
-    """It waits again; whatever its pilot held has died with it."""
+    """It waits again; whatever its pilot held has died with it. Or that was so, and its next pilot
+    is there."""
     job = turn.state.jobs.get(id_)
     if job is None:
         return
+    turn.note(Note("site job requeued", job=id_, detail=reason))
+    if job.succeeded and job.pilot in turn.state.pilots:
+        job.succeeded, job.vanished = False, ""
+        return
     _lose_pilot(turn, job, f"its site job was requeued: {reason}")
     job.running, job.pilot, job.vanished = False, None, ""
+    job.voice, job.succeeded = "", False
     job.since, job.started = turn.now, 0.0
-    turn.note(Note("site job requeued", job=id_, detail=reason))
 
 
 def vanished(turn: Turn, id_: JobId, reason: str) -> None:

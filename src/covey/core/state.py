@@ -412,6 +412,8 @@ class Job(Struct, eq=False):
     record: JobRecord
     since: float  # when it was asked for, or began to wait again
     pilot: PilotId | None = None  # that it became; perhaps it has left
+    voice: str = ""  # key of the pilot that spoke last, since the job was known to wait
+    succeeded: bool = False  # … which came after another, and its site has not said why
     running: bool = False
     started: float = 0.0  # when it began to run, as far as we know
     useful: bool = False  # its pilot has done some good, or nobody can say that it has not
