@@ -407,6 +407,7 @@ def tick(turn: Turn) -> None:
             mute.setdefault(job.record.site, []).append(job)
     for name, jobs in mute.items():
         _give_up(turn, name, jobs)
+    _disown(turn)
     sites.look_for_good(turn)
     sites.forget_removed(turn)
     drain(turn)
@@ -427,6 +428,18 @@ def _give_up(turn: Turn, name: str, jobs: list[Job]) -> None:
         words += f" for {MUTE_SECONDS:.0f} s: can it reach the server?"
         sites.failed(turn, site, last.submitted, words)
         cancel(turn, name, jobs[:MOST_CANCELS])
+
+
+def _disown(turn: Turn) -> None:
+    """Should they be listed again they must go: others have been asked for in their place."""
+    state = turn.state
+    found: dict[str, list[JobRecord]] = {}
+    for record in state.given_up.values():
+        found.setdefault(record.site, []).append(record)
+    for records in found.values():
+        for record in records[:MOST_CANCELS]:
+            del state.given_up[record.id]
+        turn.actions.append(CancelJobs(tuple(records[:MOST_CANCELS])))
 
 
 def _forgotten(now: float, job: Job) -> bool:
@@ -452,6 +465,8 @@ def ended(turn: Turn, id_: JobId, reason: str, *, sure: bool = True) -> None:
         there = _lose_pilot(turn, job, f"its site job ended: {reason}")
     else:
         there = job.pilot in state.pilots
+        if not there:
+            state.given_up[id_] = job.record
     site = state.sites.get(job.record.site)
     if site is not None:
         site.jobs.pop(id_, None)

@@ -462,6 +462,7 @@ class State:
         self.pilot_keys: dict[str, PilotId] = {}
         self.fenced: dict[str, None] = {}  # keys of pilots whose place was taken
         self.jobs: dict[JobId, Job] = {}
+        self.given_up: dict[JobId, JobRecord] = {}  # over, though nobody saw them end
         self.hungry: dict[PilotId, None] = {}  # parked with room to spare, oldest first
         self.news = 0  # grows whenever there may be work for whoever found none
         self.offered = 0  # the news that all who are hungry have heard

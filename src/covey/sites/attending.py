@@ -6,8 +6,9 @@ site's sake. Nothing that a command or a driver does ends it. Orders may come fr
 only leave a word.
 
 Lists are asked for while there are jobs to tell of, or the site does not answer (then ever more
-rarely): that it answers again is news. A submission that failed tells of the site, not of the job,
-so the others that wait are given back rather than tried in vain.
+rarely): that it answers again is news; now and then, too, if all that is left has vanished, since
+it may be back. A submission that failed tells of the site, not of the job, so the others that wait
+are given back rather than tried in vain.
 """
 
 import hashlib
@@ -31,6 +32,7 @@ GRACE_SECONDS = 90.0  # in which a submission may arrive: longer than its comman
 CHECK_SECONDS = 60.0  # between two looks at credentials
 STAGE_SECONDS = 600.0  # between two looks at the directory
 SLOWEST_SECONDS = 60.0  # between two tries of a site that does not answer
+DOUBT_SECONDS = 600.0  # between two lists if all that is left has vanished
 MOST_CANCELLED = 100  # at once
 MOST_ACCOUNTED = 200
 HURRY_SECONDS = 30.0  # for small commands of our own
@@ -224,13 +226,17 @@ class Attendant:
             self._say([SiteAnswered(self.spec.name)])
 
     def _look_again(self) -> None:
+        self._look_at = self._due()
+
+    def _due(self) -> float:
         """When the next list is due, if any is needed."""
         interval = self.spec.interval_seconds
         if self._failures:
             slower = interval * 2.0 ** min(self._failures - 1, 10)
-            self._look_at = self._now() + min(slower, max(interval, SLOWEST_SECONDS))
-        else:
-            self._look_at = self._now() + interval if self._roll.waits() else math.inf
+            return self._now() + min(slower, max(interval, SLOWEST_SECONDS))
+        if self._roll.waits():
+            return self._now() + interval
+        return self._now() + max(interval, DOUBT_SECONDS) if self._roll.doubts() else math.inf
 
     # -- lists -----------------------------------------------------------------------------
 
@@ -277,8 +283,7 @@ class Attendant:
             self._ask(self._driver.cancel(self.spec, handles))
         except Exception as error:
             self._failed(error)
-        if self._look_at == math.inf:
-            self._look_again()
+        self._look_at = min(self._look_at, self._due())
 
     # -- submissions -----------------------------------------------------------------------
 
@@ -311,8 +316,7 @@ class Attendant:
             self._answered()
             since = self._now() + self.spec.interval_seconds
             self._say(self._roll.submitted(entries, handles, since))
-        if self._look_at == math.inf:
-            self._look_again()
+        self._look_at = min(self._look_at, self._due())
 
     def _give_back(self, entries: list[Entry], error: Exception) -> None:
         """These are surely not there, and others need not be tried now."""

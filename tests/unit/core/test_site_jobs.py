@@ -127,6 +127,27 @@ def test_a_vanished_job_is_over() -> None:
     assert not grounds.jobs
 
 
+def test_what_vanished_is_not_wanted_any_more_should_it_come_back() -> None:
+    grounds = Grounds(site())
+    grounds.submit(spec(150))
+    before = [job.id for job in grounds.jobs]
+    for id_ in before:
+        grounds.handle(JobVanished(id_, "not listed"))
+    assert [len(taken_back(grounds.later(1))) for _ in range(3)] == [100, 50, 0]
+
+
+def test_a_vanished_job_whose_pilot_is_lost_is_left_alone() -> None:
+    """It may come back."""
+    grounds = Grounds(site(), lease_seconds=30.0)
+    grounds.submit(spec(1))
+    [job] = grounds.jobs
+    grounds.begin(job)
+    grounds.handle(JobVanished(job.id, "not listed"))
+    grounds.later(40)
+    assert job.id not in {one.id for one in grounds.jobs}
+    assert not taken_back(grounds.actions)
+
+
 def test_a_pilot_that_is_heard_proves_a_list_wrong() -> None:
     grounds = Grounds(site(), lease_seconds=30.0)
     grounds.submit(spec(1))

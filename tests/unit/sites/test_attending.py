@@ -454,6 +454,37 @@ def test_without_accounts_a_job_has_vanished(stand: Attending) -> None:
     assert stand.heard()[1:] == [JobVanished(A.id, "its site lists it no longer")]
 
 
+def test_a_job_that_vanished_and_was_given_up_is_cancelled_when_it_is_back(
+    stand: Attending,
+) -> None:
+    stand.attendant.submit([A])
+    stand.turns(5)
+    there = dict(stand.world.jobs)
+    stand.world.jobs.clear()
+    stand.turns(40)
+    stand.attendant.cancel([A])
+    stand.turns(1000)
+    assert not stand.world.calls("cancel"), "as far as anybody knows it is not there"
+    assert len(stand.world.calls("list")) < 10
+    stand.world.jobs.update(there)
+    stand.turns(1000)
+    assert stand.world.calls("cancel") == [("1_0",)]
+    assert isinstance(stand.heard()[-1], JobEnded)
+
+
+def test_lists_go_on_as_usual_after_a_submission_though_jobs_have_vanished(
+    stand: Attending,
+) -> None:
+    stand.attendant.submit([A])
+    stand.turns(5)
+    stand.world.jobs.clear()
+    stand.turns(100)
+    stand.attendant.submit([B])
+    before = len(stand.world.calls("list"))
+    stand.turns(101)
+    assert len(stand.world.calls("list")) >= before + 9
+
+
 def test_accounts_that_cannot_be_had_are_no_failure_of_the_site(stand: Attending) -> None:
     stand.attendant.submit([A])
     stand.turns(5)
