@@ -1,9 +1,9 @@
 """One site whose jobs are submitted, listed and cancelled by commands, and the thread that does so.
 
 The thread does one thing after another, each time the most urgent: the list when it is due, then
-what is to be cancelled, then what is to be submitted. Between two commands it pauses, for the
-site's sake. Nothing that a command or a driver does ends it. Orders may come from any thread; they
-only leave a word.
+how missing jobs ended (but not twice in a row while others wait: accounts may be slow), what is to
+be cancelled, what is to be submitted. Between two commands it pauses, for the site's sake. Nothing
+that a command or a driver does ends it. Orders may come from any thread; they only leave a word.
 
 Lists are asked for while there are jobs to tell of, or the site does not answer (then ever more
 rarely): that it answers again is news; now and then, too, if all that is left has vanished, since
@@ -95,6 +95,7 @@ class Attendant:
         self._place = self._pilot = self._digest = ""
         self._failures = 0
         self._heard = False
+        self._accounted = False  # when it last did anything but look
         self._orders: deque[Callable[[], None]] = deque()
         self._awake = threading.Event()
         self._closed = False
@@ -189,11 +190,15 @@ class Attendant:
         return self.spec.pause_seconds
 
     def _act(self, now: float) -> bool:
+        missing, unwanted = self._roll.missing(), self._roll.unwanted()
+        others_first = self._accounted and bool(unwanted or self._batches)
         if now >= self._look_at:
             self._look()
-        elif missing := self._roll.missing():
+            return True
+        self._accounted = bool(missing) and not others_first
+        if self._accounted:
             self._account(missing)
-        elif unwanted := self._roll.unwanted():
+        elif unwanted:
             self._cancel(unwanted[:MOST_CANCELLED])
         elif self._batches:
             self._submit(self._roll.queued(self._batches.popleft()))
