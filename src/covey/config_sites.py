@@ -304,6 +304,9 @@ def _check(where: str, spec: SiteSpec) -> None:
             raise BadConfig(f"{where}: {name} = {text!r}: this is none")
     for each, whole in (("memory", "all_memory"), ("disk", "all_disk")):
         one, most = getattr(spec, KEYS[each].field), getattr(spec, KEYS[whole].field)
+        if most and not one:
+            words = f"{whole} limits nothing unless {each}, that of one pilot, is set"
+            raise BadConfig(f"{where}: {words}")
         if most and one > most:
             raise BadConfig(f"{where}: {whole} is less than the {each} of one pilot")
     if spec.interval_seconds <= 0:

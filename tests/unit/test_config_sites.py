@@ -84,6 +84,11 @@ def test_sizes(text: str, megabytes: int) -> None:
         ({"memory": 4096}, ["memory = 4096: a size needs its unit: 500M, 4G"]),
         ({"memory": "4"}, ["memory = '4': a size is such as"]),
         ({"memory": "2G", "all_memory": "1G"}, ["all_memory is less than the memory of one pilot"]),
+        (
+            {"all_memory": "1G"},
+            ["all_memory limits nothing unless memory, that of one pilot"],
+        ),
+        ({"all_disk": "1G"}, ["all_disk limits nothing unless disk, that of one pilot"]),
         ({"slots": 0}, ["slots = 0"]),
         ({"slots": "many"}, ["slots = 'many'", "int"]),
         ({"queued": -1}, ["queued = -1"]),

@@ -6,6 +6,11 @@ sites and is not needed for `SURPLUS_SECONDS` is taken back, the latest first, s
 
 A site job is durable before it is submitted, so a restarted server knows of every pilot that may
 exist. Its end, as told by the site, is the surest news of a lost pilot.
+
+That a job was requeued may be told late, when its next pilot has already spoken: the news is of the
+pilot before that one. However often it was requeued since the last list, that is told once. So if a
+pilot has come after another, the next such news takes nobody's pilot. Should it have been news of
+something later, the pilot is found out as any other: it is silent, or another takes its place.
 """
 
 import math
@@ -363,14 +368,19 @@ def started(turn: Turn, id_: JobId) -> None:
 
 
 def requeued(turn: Turn, id_: JobId, reason: str) -> None:
-    """It waits again; whatever its pilot held has died with it."""
+    """It waits again; whatever its pilot held has died with it. Or that was so, and its next pilot
+    is there."""
     job = turn.state.jobs.get(id_)
     if job is None:
         return
+    turn.note(Note("site job requeued", job=id_, detail=reason))
+    if job.succeeded and job.pilot in turn.state.pilots:
+        job.succeeded, job.vanished = False, ""
+        return
     _lose_pilot(turn, job, f"its site job was requeued: {reason}")
     job.running, job.pilot, job.vanished = False, None, ""
+    job.voice, job.succeeded = "", False
     job.since, job.started = turn.now, 0.0
-    turn.note(Note("site job requeued", job=id_, detail=reason))
 
 
 def vanished(turn: Turn, id_: JobId, reason: str) -> None:
@@ -397,6 +407,7 @@ def tick(turn: Turn) -> None:
             mute.setdefault(job.record.site, []).append(job)
     for name, jobs in mute.items():
         _give_up(turn, name, jobs)
+    _disown(turn)
     sites.look_for_good(turn)
     sites.forget_removed(turn)
     drain(turn)
@@ -417,6 +428,18 @@ def _give_up(turn: Turn, name: str, jobs: list[Job]) -> None:
         words += f" for {MUTE_SECONDS:.0f} s: can it reach the server?"
         sites.failed(turn, site, last.submitted, words)
         cancel(turn, name, jobs[:MOST_CANCELS])
+
+
+def _disown(turn: Turn) -> None:
+    """Should they be listed again they must go: others have been asked for in their place."""
+    state = turn.state
+    found: dict[str, list[JobRecord]] = {}
+    for record in state.given_up.values():
+        found.setdefault(record.site, []).append(record)
+    for records in found.values():
+        for record in records[:MOST_CANCELS]:
+            del state.given_up[record.id]
+        turn.actions.append(CancelJobs(tuple(records[:MOST_CANCELS])))
 
 
 def _forgotten(now: float, job: Job) -> bool:
@@ -442,6 +465,8 @@ def ended(turn: Turn, id_: JobId, reason: str, *, sure: bool = True) -> None:
         there = _lose_pilot(turn, job, f"its site job ended: {reason}")
     else:
         there = job.pilot in state.pilots
+        if not there:
+            state.given_up[id_] = job.record
     site = state.sites.get(job.record.site)
     if site is not None:
         site.jobs.pop(id_, None)

@@ -149,15 +149,21 @@ def _host(record: PilotRecord, now: float) -> SaveHost:
     return SaveHost(record.host, record.site, record.slots, now, record.tags, record.machine)
 
 
-def _take_place(turn: Turn, record: PilotRecord) -> None:
+def _take_place(turn: Turn, pilot: Pilot) -> None:
     """A site job that was requeued has a new pilot: whatever was there before is not it. It will
     not be heard again, and its tasks go elsewhere. This is certain when the new one speaks; that
     somebody enrols may be a late message of one that is dead."""
+    record, fenced = pilot.record, turn.state.fenced
     if not record.job:
         return
-    fenced = turn.state.fenced
-    if record.job in turn.state.jobs:
-        turn.state.jobs[record.job].pilot = record.id
+    job = turn.state.jobs.get(record.job)
+    if job is not None:
+        job.pilot = record.id
+        if job.voice not in ("", record.key):
+            job.succeeded, job.started = True, record.enrolled
+            if pilot.until > turn.now:  # by the clock of the job's earlier start
+                pilot.until = end_of(record.job, job.started, job.record.wall_seconds)
+        job.voice = record.key
     for other in list(turn.state.pilots.values()):
         if other.record.job == record.job and other.record.key != record.key:
             fenced[other.record.key] = None
@@ -219,7 +225,7 @@ def _repeat(turn: Turn, request: RequestId, pilot: Pilot, number: int) -> None:
 
 def _accept(turn: Turn, request: RequestId, pilot: Pilot, sync_: Sync) -> None:
     if not pilot.last:
-        _take_place(turn, pilot.record)
+        _take_place(turn, pilot)
     again = _start_over(turn, pilot) if sync_.held is not None else ()
     was_lost = pilot.status is PilotStatus.LOST
     _reinstate(turn, pilot)

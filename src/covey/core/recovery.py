@@ -81,6 +81,7 @@ def _restore_jobs(state: State, snapshot: Snapshot, now: float) -> None:
         pilot = known.get(record.id)
         if pilot is not None:
             job.pilot, job.running, job.started = pilot.id, True, pilot.enrolled
+            job.voice = pilot.key
         if record.site in state.sites:
             state.sites[record.site].jobs[record.id] = None
         else:

@@ -414,6 +414,8 @@ class Job(Struct, eq=False):
     record: JobRecord
     since: float  # when it was asked for, or began to wait again
     pilot: PilotId | None = None  # that it became; perhaps it has left
+    voice: str = ""  # key of the pilot that spoke last, since the job was known to wait
+    succeeded: bool = False  # … which came after another, and its site has not said why
     running: bool = False
     started: float = 0.0  # when it began to run, as far as we know
     useful: bool = False  # its pilot has done some good, or nobody can say that it has not
@@ -462,6 +464,7 @@ class State:
         self.pilot_keys: dict[str, PilotId] = {}
         self.fenced: dict[str, None] = {}  # keys of pilots whose place was taken
         self.jobs: dict[JobId, Job] = {}
+        self.given_up: dict[JobId, JobRecord] = {}  # over, though nobody saw them end
         self.hungry: dict[PilotId, None] = {}  # parked with room to spare, oldest first
         self.news = 0  # grows whenever there may be work for whoever found none
         self.offered = 0  # the news that all who are hungry have heard

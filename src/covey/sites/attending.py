@@ -1,13 +1,14 @@
 """One site whose jobs are submitted, listed and cancelled by commands, and the thread that does so.
 
 The thread does one thing after another, each time the most urgent: the list when it is due, then
-what is to be cancelled, then what is to be submitted. Between two commands it pauses, for the
-site's sake. Nothing that a command or a driver does ends it. Orders may come from any thread; they
-only leave a word.
+how missing jobs ended (but not twice in a row while others wait: accounts may be slow), what is to
+be cancelled, what is to be submitted. Between two commands it pauses, for the site's sake. Nothing
+that a command or a driver does ends it. Orders may come from any thread; they only leave a word.
 
 Lists are asked for while there are jobs to tell of, or the site does not answer (then ever more
-rarely): that it answers again is news. A submission that failed tells of the site, not of the job,
-so the others that wait are given back rather than tried in vain.
+rarely): that it answers again is news; now and then, too, if all that is left has vanished, since
+it may be back. A submission that failed tells of the site, not of the job, so the others that wait
+are given back rather than tried in vain.
 """
 
 import hashlib
@@ -31,6 +32,7 @@ GRACE_SECONDS = 90.0  # in which a submission may arrive: longer than its comman
 CHECK_SECONDS = 60.0  # between two looks at credentials
 STAGE_SECONDS = 600.0  # between two looks at the directory
 SLOWEST_SECONDS = 60.0  # between two tries of a site that does not answer
+DOUBT_SECONDS = 600.0  # between two lists if all that is left has vanished
 MOST_CANCELLED = 100  # at once
 MOST_ACCOUNTED = 200
 HURRY_SECONDS = 30.0  # for small commands of our own
@@ -93,6 +95,7 @@ class Attendant:
         self._place = self._pilot = self._digest = ""
         self._failures = 0
         self._heard = False
+        self._accounted = False  # when it last did anything but look
         self._orders: deque[Callable[[], None]] = deque()
         self._awake = threading.Event()
         self._closed = False
@@ -187,11 +190,15 @@ class Attendant:
         return self.spec.pause_seconds
 
     def _act(self, now: float) -> bool:
+        missing, unwanted = self._roll.missing(), self._roll.unwanted()
+        others_first = self._accounted and bool(unwanted or self._batches)
         if now >= self._look_at:
             self._look()
-        elif missing := self._roll.missing():
+            return True
+        self._accounted = bool(missing) and not others_first
+        if self._accounted:
             self._account(missing)
-        elif unwanted := self._roll.unwanted():
+        elif unwanted:
             self._cancel(unwanted[:MOST_CANCELLED])
         elif self._batches:
             self._submit(self._roll.queued(self._batches.popleft()))
@@ -224,13 +231,17 @@ class Attendant:
             self._say([SiteAnswered(self.spec.name)])
 
     def _look_again(self) -> None:
+        self._look_at = self._due()
+
+    def _due(self) -> float:
         """When the next list is due, if any is needed."""
         interval = self.spec.interval_seconds
         if self._failures:
             slower = interval * 2.0 ** min(self._failures - 1, 10)
-            self._look_at = self._now() + min(slower, max(interval, SLOWEST_SECONDS))
-        else:
-            self._look_at = self._now() + interval if self._roll.waits() else math.inf
+            return self._now() + min(slower, max(interval, SLOWEST_SECONDS))
+        if self._roll.waits():
+            return self._now() + interval
+        return self._now() + max(interval, DOUBT_SECONDS) if self._roll.doubts() else math.inf
 
     # -- lists -----------------------------------------------------------------------------
 
@@ -277,8 +288,7 @@ class Attendant:
             self._ask(self._driver.cancel(self.spec, handles))
         except Exception as error:
             self._failed(error)
-        if self._look_at == math.inf:
-            self._look_again()
+        self._look_at = min(self._look_at, self._due())
 
     # -- submissions -----------------------------------------------------------------------
 
@@ -311,8 +321,7 @@ class Attendant:
             self._answered()
             since = self._now() + self.spec.interval_seconds
             self._say(self._roll.submitted(entries, handles, since))
-        if self._look_at == math.inf:
-            self._look_again()
+        self._look_at = min(self._look_at, self._due())
 
     def _give_back(self, entries: list[Entry], error: Exception) -> None:
         """These are surely not there, and others need not be tried now."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from covey.core.errors import CoveyError
-from covey.core.events import JobEnded, JobRefused, JobVanished, SiteFailed
+from covey.core.events import JobEnded, JobRefused, JobSubmitted, JobVanished, SiteFailed
 from covey.core.model import JobId, JobRecord, SiteSpec
 from covey.ports import EngineEvent, Post
 from covey.sites import ssh
@@ -61,8 +61,9 @@ class Manager:
         ssh_command: Sequence[str] = ("ssh",),
     ) -> None:
         self._on_record: set[JobId] = set()
+        self._vanished: set[JobId] = set()  # of them; core may know better, or give them up
         self._given = desk
-        self._desk = desk._replace(post=self._hear, on_record=self._on_record.__contains__)
+        self._desk = desk._replace(post=self._hear, on_record=lambda job: job in self._on_record)
         self._local = local
         self._driver_of = driver_of
         self._ssh_command = ssh_command
@@ -98,8 +99,7 @@ class Manager:
 
     def watch(self, jobs: tuple[JobRecord, ...]) -> None:
         self._watched = True
-        self._on_record.clear()
-        self._on_record.update(job.id for job in jobs)
+        self._on_record = {job.id for job in jobs}
         here = tuple(job for job in jobs if job.site in self._here or self._local.holds(job))
         known = {job.id for job in here}
         self._local.watch(here)
@@ -110,6 +110,9 @@ class Manager:
                 self._desk.post(JobVanished(job.id, f"there is no site {job.site} any more"))
 
     def cancel(self, jobs: tuple[JobRecord, ...]) -> None:
+        given_up = self._vanished.intersection(job.id for job in jobs)
+        self._vanished -= given_up
+        self._on_record -= given_up
         site = jobs[0].site
         if site in self._places:
             self._places[site].cancel(jobs)
@@ -139,8 +142,13 @@ class Manager:
     # -- inside ----------------------------------------------------------------------------
 
     def _hear(self, event: EngineEvent) -> None:
-        if isinstance(event, JobEnded | JobRefused | JobVanished):
+        if isinstance(event, JobEnded | JobRefused):
+            self._vanished.discard(event.job)
             self._on_record.discard(event.job)
+        elif isinstance(event, JobVanished):
+            self._vanished.add(event.job)
+        elif isinstance(event, JobSubmitted):
+            self._vanished.discard(event.job)
         self._given.post(event)
 
     def _define(self, place: Place | None, spec: SiteSpec) -> None:

@@ -8,7 +8,8 @@ again.
 A job is *queued* until the command that submits it begins, *unsure* from then until the site has
 named it, and *there* until the site says that it ended, or it vanished. One that vanished after it
 had been there is kept for a while: its pilot may be heard, and if lists show it again, that is
-told. One that never was listed is forgotten; if it turns up, it is nobody's.
+told; if core has given it up, it is cancelled then. One that never was listed is forgotten; if it
+turns up, it is nobody's.
 """
 
 import math
@@ -90,6 +91,10 @@ class Roll:
         return bool(self._strays) or any(
             entry.phase in (Phase.UNSURE, Phase.THERE) for entry in self._entries.values()
         )
+
+    def doubts(self) -> bool:
+        """Whether a list might show one that vanished."""
+        return any(entry.phase is Phase.VANISHED for entry in self._entries.values())
 
     # -- what core asks for ----------------------------------------------------------------
 
@@ -271,6 +276,7 @@ class Roll:
             entry.handle
             for entry in self._entries.values()
             if entry.doomed and entry.handle and entry.cancelled_at is None
+            if entry.phase is not Phase.VANISHED
         ]
         return doomed + self.strays()
 

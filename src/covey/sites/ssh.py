@@ -259,8 +259,8 @@ class SshSite:
             for job in [job for job in self._waiting if job.id in ids]:
                 self._waiting.remove(job)
                 self._desk.post(JobEnded(job.id, "cancelled before it was started"))
-            for name, attendant in self._hosts.items():
-                attendant.cancel([job for job in self._jobs_of(name) if job.id in ids])
+            for attendant in self._hosts.values():  # one that vanished may be at any of them
+                attendant.cancel(jobs)
 
     def change(self, spec: SiteSpec) -> bool:
         try:

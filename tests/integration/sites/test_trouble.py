@@ -278,6 +278,31 @@ def test_two_sites_of_one_batch_system_leave_each_other_alone(cluster: Cluster) 
     assert (cluster.alive(one), cluster.alive(other)) == (True, True)
 
 
+def test_two_sites_of_one_batch_system_do_so_after_lists_that_lied(cluster: Cluster) -> None:
+    """A pilot may be heard, whatever they say: only core knows."""
+    cluster.others = (cluster.site("gpus"),)
+    one, other = job(1), job(2, site="gpus")
+    manager = cluster.manager()
+    manager.submit((one,))
+    manager.submit((other,))
+    cluster.pilot(one), cluster.pilot(other)
+    cluster.make("amnesia")
+    cluster.make("lost")
+    cluster.wait(JobVanished, one)
+    cluster.wait(JobVanished, other)
+    cluster.mend("lost")
+    manager.submit((job(3),))
+    manager.submit((job(4, site="gpus"),))
+    lists = len(cluster.calls("list"))
+    cluster.wait_until(lambda: len(cluster.calls("list")) >= lists + 6)
+    assert not cluster.notes
+    assert not cluster.calls("cancel")
+    assert (cluster.alive(one), cluster.alive(other)) == (True, True)
+    manager.cancel((one,))
+    cluster.wait(JobEnded | JobVanished, one, count=2)
+    assert cluster.alive(other)
+
+
 def test_sites_come_change_and_go(cluster: Cluster) -> None:
     manager = cluster.manager()
     manager.define((cluster.spec, cluster.site("new")))
@@ -453,6 +478,22 @@ def test_hosts_come_and_go(lab: Field) -> None:
     for third in jobs:
         lab.pilot(third)
     assert at(lab, "middle") == 2
+
+
+def test_the_jobs_of_a_host_that_was_away_for_a_while_go_on(lab: Field) -> None:
+    one, other = job(1), job(2)
+    manager = lab.manager()
+    manager.submit((one, other))
+    lab.pilot(one), lab.pilot(other)
+    lab.wait_until(lambda: len(lab.heard(JobStarted)) == 2)
+    manager.define((replace(lab.spec, options={"hosts": ("right:4",)}),))
+    lab.wait(JobVanished)
+    manager.define((lab.spec,))
+    third = job(3, slots=4)
+    manager.submit((third,))
+    lab.wait(JobStarted, third)
+    assert not lab.notes
+    assert (lab.alive(one), lab.alive(other)) == (True, True)
 
 
 def test_an_unknown_option_or_host_is_told_of(lab: Field) -> None:

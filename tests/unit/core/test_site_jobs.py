@@ -9,11 +9,13 @@ from covey.core.events import (
     JobRequeued,
     JobVanished,
     PauseRequested,
+    PilotLeft,
     SiteAnswered,
     SiteFailed,
     SiteTried,
 )
 from covey.core.model import BagId, JobId, JobRecord, PilotId
+from covey.pilot.messages import Leave
 from tests.unit.core.placing import Grounds, asked, counted, site, taken_back
 from tests.unit.core.table import only, refusal, spec
 
@@ -125,6 +127,27 @@ def test_a_vanished_job_is_over() -> None:
     assert not grounds.jobs
 
 
+def test_what_vanished_is_not_wanted_any_more_should_it_come_back() -> None:
+    grounds = Grounds(site())
+    grounds.submit(spec(150))
+    before = [job.id for job in grounds.jobs]
+    for id_ in before:
+        grounds.handle(JobVanished(id_, "not listed"))
+    assert [len(taken_back(grounds.later(1))) for _ in range(3)] == [100, 50, 0]
+
+
+def test_a_vanished_job_whose_pilot_is_lost_is_left_alone() -> None:
+    """It may come back."""
+    grounds = Grounds(site(), lease_seconds=30.0)
+    grounds.submit(spec(1))
+    [job] = grounds.jobs
+    grounds.begin(job)
+    grounds.handle(JobVanished(job.id, "not listed"))
+    grounds.later(40)
+    assert job.id not in {one.id for one in grounds.jobs}
+    assert not taken_back(grounds.actions)
+
+
 def test_a_pilot_that_is_heard_proves_a_list_wrong() -> None:
     grounds = Grounds(site(), lease_seconds=30.0)
     grounds.submit(spec(1))
@@ -163,6 +186,54 @@ def test_a_requeued_job_waits_again() -> None:
     assert not asked(grounds.later(5)), "it is to come"
     again = grounds.begin(job, 0, key="another key")
     assert again.ask().tasks
+
+
+def test_a_requeue_that_is_told_late_is_not_news_of_the_pilot_that_came_since() -> None:
+    grounds = Grounds(site())
+    grounds.submit(spec(1, idempotent=False, retries=3))
+    [job] = grounds.jobs
+    grounds.begin(job, 1)
+    new = grounds.begin(job, 1, key="another key")
+    before = grounds.scheduler.state.pilots[PilotId(new.pilot)]
+    grounds.handle(JobRequeued(job.id, "its site started it again"))
+    grounds.runs(job)
+    assert list(grounds.scheduler.state.pilots.values()) == [before]
+    grounds.handle(JobRequeued(job.id, "once more"))
+    assert not grounds.scheduler.state.pilots, "it was told of once"
+
+
+def test_a_late_requeue_of_a_pilot_that_left_spares_the_next_one() -> None:
+    """Whoever is preempted may say goodbye first."""
+    grounds = Grounds(site())
+    grounds.submit(spec(1))
+    [job] = grounds.jobs
+    old = grounds.begin(job)
+    grounds.handle(PilotLeft(grounds.request(), Leave(old.pilot, 1, "preempted")))
+    new = grounds.begin(job, key="another key")
+    grounds.handle(JobRequeued(job.id, "its site started it again"))
+    assert list(grounds.scheduler.state.pilots) == [new.pilot]
+
+
+def test_a_pilot_that_enrols_again_hides_no_requeue() -> None:
+    grounds = Grounds(site())
+    grounds.submit(spec(1))
+    [job] = grounds.jobs
+    grounds.begin(job)
+    again = Grounds(site(), snapshot=grounds.after())
+    again.begin(job).sync(1, held=[])
+    again.handle(JobRequeued(job.id, "preempted"))
+    assert not again.scheduler.state.pilots
+
+
+def test_the_pilot_of_a_job_that_was_started_again_has_all_of_its_time() -> None:
+    grounds = Grounds(site(wall_seconds=3600.0))
+    grounds.submit(spec(1))
+    [job] = grounds.jobs
+    old = grounds.begin(job)
+    until = grounds.scheduler.state.pilots[PilotId(old.pilot)].until
+    grounds.later(20)
+    new = grounds.begin(job, key="another key")
+    assert grounds.scheduler.state.pilots[PilotId(new.pilot)].until == until + 20
 
 
 def test_news_of_unknown_jobs_and_sites_change_nothing() -> None:

@@ -27,7 +27,7 @@ from covey.sites.shell import PUT, Unreached
 
 class World:
     """A batch system, the shell to it, its driver and a clock. `trouble` is raised by commands of a
-    kind, before they do anything; `deaf` after."""
+    kind, before they do anything; `deaf` after. `slow`: seconds that they take."""
 
     def __init__(self) -> None:
         self.at = 1000.0
@@ -35,6 +35,7 @@ class World:
         self.asked: list[tuple[float, tuple[str, ...]]] = []
         self.trouble: dict[str, Exception] = {}
         self.deaf: dict[str, Exception] = {}
+        self.slow: dict[str, float] = {}
         self.accounts: dict[str, Seen] | None = None
         self.last = 0
         self.staged = False
@@ -50,6 +51,7 @@ class World:
         if words[0] == "/bin/sh":
             words = ({STAGE: "stage", PUT: "put", CREDENTIALS: "credentials"}[words[2]], *words[3:])
         self.asked.append((self.at, words))
+        self.at += self.slow.get(words[0], 0.0)
         if words[0] in self.trouble:
             raise self.trouble[words[0]]
         output = getattr(self, f"do_{words[0]}")(*words[1:])
@@ -452,6 +454,53 @@ def test_without_accounts_a_job_has_vanished(stand: Attending) -> None:
     stand.world.jobs.clear()
     stand.turns(40)
     assert stand.heard()[1:] == [JobVanished(A.id, "its site lists it no longer")]
+
+
+def test_a_job_that_vanished_and_was_given_up_is_cancelled_when_it_is_back(
+    stand: Attending,
+) -> None:
+    stand.attendant.submit([A])
+    stand.turns(5)
+    there = dict(stand.world.jobs)
+    stand.world.jobs.clear()
+    stand.turns(40)
+    stand.attendant.cancel([A])
+    stand.turns(1000)
+    assert not stand.world.calls("cancel"), "as far as anybody knows it is not there"
+    assert len(stand.world.calls("list")) < 10
+    stand.world.jobs.update(there)
+    stand.turns(1000)
+    assert stand.world.calls("cancel") == [("1_0",)]
+    assert isinstance(stand.heard()[-1], JobEnded)
+
+
+def test_lists_go_on_as_usual_after_a_submission_though_jobs_have_vanished(
+    stand: Attending,
+) -> None:
+    stand.attendant.submit([A])
+    stand.turns(5)
+    stand.world.jobs.clear()
+    stand.turns(100)
+    stand.attendant.submit([B])
+    before = len(stand.world.calls("list"))
+    stand.turns(101)
+    assert len(stand.world.calls("list")) >= before + 9
+
+
+def test_slow_accounts_that_tell_nothing_hold_nobody_up(stand: Attending) -> None:
+    """Each takes longer than the time between two lists, and pilots end all the time."""
+    stand.world.accounts, stand.world.slow["account"] = {}, 15.0
+    stand.attendant.submit([job(1, part) for part in range(20)])
+    stand.turns(30)
+    for index in range(10):
+        del stand.world.jobs[f"1_{index}"]
+        stand.turns(20)
+        if index == 4:
+            assert stand.world.calls("account")
+            stand.attendant.cancel([job(1, 19)])
+            stand.attendant.submit([A])
+    assert stand.world.calls("cancel") == [("1_19",)]
+    assert JobSubmitted(A.id, "2_0") in stand.heard()
 
 
 def test_accounts_that_cannot_be_had_are_no_failure_of_the_site(stand: Attending) -> None:
