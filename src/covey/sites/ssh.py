@@ -94,20 +94,26 @@ for file in $(grep -lsF -e "$d/jobs/$2" /proc/[0-9]*/cmdline); do
   case $gone in *" $name "*) gone="${gone%% $name *} ${gone#* $name }";; esac
 done
 for name in $gone; do
-  echo "ended $name $(tail -n 1 "$d/jobs/$name/log" 2>/dev/null | cut -c 1-300)"
+  echo "ended $name $(tail -n 1 "$d/jobs/$name/log" 2>/dev/null |
+    tr -d '\\000-\\037' | cut -c 1-300)"
   test -z "$(find "$d/jobs/$name/log" -mmin +60 2>/dev/null)" || rm -rf "$d/jobs/$name"
 done
 echo end
 """
 )
-# $1 the host's folder, then names. What a pilot has forked ends with it.
+# $1 the host's folder, then names. What a pilot has forked ends with it. A script waits for what it
+# runs before it ends, so all of its session's first group is told.
 CANCEL = (
     PLACE
     + LIVES
     + """
 shift
 for name; do
-  if lives "$d/jobs/$name"; then kill -TERM "$pid"; fi
+  lives "$d/jobs/$name" || continue
+  case $(tr '\\0' ' ' 2>/dev/null <"/proc/$pid/cmdline") in
+  */script" ") kill -s TERM -- "-$pid";;
+  *) kill -s TERM "$pid";;
+  esac
 done
 true
 """
@@ -153,11 +159,11 @@ class Processes:
         return _sh(LIST, b"", self._place(spec), prefix)
 
     def listed(self, spec: SiteSpec, prefix: str, output: Output) -> list[Seen]:
-        lines = output.stdout.splitlines()
-        if output.status or lines[-1:] != ["end"]:
+        lines = output.stdout.split("\n")
+        if output.status or lines[-2:] != ["end", ""]:
             raise Unclear(f"no list of processes: {output.words}")
         found: dict[str, Seen] = {}
-        for line in lines[:-1]:
+        for line in lines[:-2]:
             what, _, rest = line.partition(" ")
             name, _, reason = rest.partition(" ")
             stand = _STANDS.get(what)
