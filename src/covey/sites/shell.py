@@ -11,7 +11,7 @@ Over SSH there is one connection for each host, OpenSSH's own (ControlMaster). I
 before each command and made anew when it is gone; no command can make one of its own. It ends by
 itself when nobody uses it for a while, so that a server that was killed leaves none behind for
 long. Nobody is ever asked for a password. The login shell there reads our line, so words are
-quoted; what it prints of its own before our command starts is cut off.
+quoted, for any kind of shell; what it prints of its own before our command starts is cut off.
 """
 
 import contextlib
@@ -34,6 +34,10 @@ IDLE_SECONDS = 300  # after which a connection that nobody uses ends
 MOST_BYTES = 64 << 20  # of what a command says
 MOST_FOLDER = 50  # letters: a socket's path has 107 at most, and ssh adds 17 for a moment
 MARK = "covey-says-4b1f"
+# For `sh`: say that we are there, then become the command that is the first word.
+BECOME = f'echo {MARK}; echo {MARK} >&2; eval "exec $(printf %b "$1")"'
+# What not every login shell leaves alone between quotes, or cannot be there.
+ESCAPES = {ord(letter): f"\\0{ord(letter):03o}" for letter in "\\\n!'"}
 PUT = (
     'umask 077; cat >"$1.$$" && test "$(wc -c <"$1.$$")" -eq "$2" && mv -f "$1.$$" "$1" '
     '|| { rm -f "$1.$$"; exit 1; }'
@@ -103,7 +107,8 @@ class SshShell:
             raise Unclear(f"the connection to {self._host} broke: {output.words}")
         if not mark:
             raise Unreached(f"{self._host} lets nobody run commands: {output.words}")
-        return Output(output.status, said, output.stderr)
+        greeting, mark, complained = output.stderr.partition(MARK + "\n")
+        return Output(output.status, said, complained if mark else greeting)
 
     def close(self) -> None:
         if self._path.exists():
@@ -139,9 +144,10 @@ def socket_folder() -> Path:
 
 
 def remote_line(argv: Sequence[str], environment: Mapping[str, str]) -> str:
-    """For a login shell: say that we are there, then become the command."""
+    """For a login shell, be it sh or csh: say that we are there, then become the command."""
     settings = [f"{name}={value}" for name, value in environment.items()]
-    return f"echo {MARK}; exec {shlex.join(['env', *settings, *argv])}"
+    line = shlex.join(["env", *settings, *argv]).translate(ESCAPES)
+    return f"exec /bin/sh -c '{BECOME}' sh '{line}'"
 
 
 def _run(

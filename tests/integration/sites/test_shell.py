@@ -1,6 +1,7 @@
 """Commands run for real, here and over an `ssh` without a network."""
 
 import os
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -8,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from covey.sites.driver import Command, Unclear
-from covey.sites.shell import LocalShell, Shell, SshShell, Unreached, put, socket_folder
+from covey.sites.shell import (
+    MARK,
+    LocalShell,
+    Shell,
+    SshShell,
+    Unreached,
+    put,
+    remote_line,
+    socket_folder,
+)
 
 FAKE_SSH = str(Path(__file__).parent / "fake-ssh")
 ODD = ["", " ", "$HOME", "`id`", "a'b\"c", "\\", "*", "-n", "two\nlines", "é", ";", "#", "~", "!"]
@@ -141,6 +151,16 @@ def test_a_host_that_lets_nobody_run_commands(far: Far, tmp_path: Path) -> None:
     shell = SshShell("far", tmp_path / "socket", (str(liar),))
     with pytest.raises(Unreached, match="lets nobody run commands"):
         shell.run(Command(("true",)), {})
+
+
+@pytest.mark.parametrize("login", ["sh", "bash", "dash", "tcsh"])
+def test_any_login_shell_will_do(login: str) -> None:
+    words = [*ODD, "a!b", "c ! d", "!!", "\\0134", "ends in\n", "x" * 20_000]
+    line = remote_line(("/bin/sh", "-c", f"cat; {PRINT[2]}", "sh", *words), {"ODD": "it's !"})
+    done = subprocess.run([login, "-c", line], input=b"read", capture_output=True, timeout=60)
+    wanted = "".join(f"<{word}>" for word in words)
+    assert done.stdout.decode() == f"{MARK}\nread{wanted}"
+    assert (done.returncode, done.stderr.decode()) == (0, f"{MARK}\n")
 
 
 @pytest.mark.parametrize("host", ["", "-oProxyCommand=id"])
