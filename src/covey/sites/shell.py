@@ -8,10 +8,11 @@ A command is a list of words that no shell of ours reads. Its output goes to fil
 daemon that it leaves behind may keep them open for ever. (Over SSH the server there waits for it.)
 
 Over SSH there is one connection for each host, OpenSSH's own (ControlMaster). It is looked at
-before each command and made anew when it is gone; no command can make one of its own. It ends by
-itself when nobody uses it for a while, so that a server that was killed leaves none behind for
-long. Nobody is ever asked for a password. The login shell there reads our line, so words are
-quoted, for any kind of shell; what it prints of its own before our command starts is cut off.
+before each command and made anew when it is gone; no command can make one of its own. A command
+that hangs takes it along: a connection has room for a few only. It ends by itself when nobody uses
+it for a while, so that a server that was killed leaves none behind for long. Nobody is ever asked
+for a password. The login shell there reads our line, so words are quoted, for any kind of shell;
+what it prints of its own before our command starts is cut off.
 """
 
 import contextlib
@@ -19,6 +20,7 @@ import os
 import select
 import shlex
 import signal
+import stat
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -101,7 +103,12 @@ class SshShell:
         # Without our connection it shall fail, not make one: its proxy is a program that gives up.
         ssh = [*self._ssh, "-o", "ControlMaster=no", "-o", "ProxyCommand=false"]
         words = [*ssh, "--", self._host, remote_line(command.argv, environment)]
-        output = _run(words, command.stdin, command.seconds, {})
+        try:
+            output = _run(words, command.stdin, command.seconds, {})
+        except Unclear:
+            self.close()
+            self._path.unlink(missing_ok=True)
+            raise
         _, mark, said = output.stdout.partition(MARK + "\n")
         if output.status == 255 or output.status < 0:
             raise Unclear(f"the connection to {self._host} broke: {output.words}")
@@ -116,6 +123,7 @@ class SshShell:
                 self._control("exit")
 
     def _connect(self) -> None:
+        self._keep_folder()
         if self._path.exists():
             with contextlib.suppress(Unclear):
                 if self._control("check").status == 0:
@@ -131,6 +139,17 @@ class SshShell:
             raise Unreached(f"cannot connect to {self._host}: {error}") from error
         if output.status:
             raise Unreached(f"cannot connect to {self._host}: {output.words}")
+
+    def _keep_folder(self) -> None:
+        """Temporary directories are swept now and then, and then anybody may have the name."""
+        folder = self._path.parent
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            found = folder.lstat()
+        except OSError as error:
+            raise Unreached(f"there is no place for connections: {error}") from error
+        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+            raise Unreached(f"there is no place for connections: {folder} is not ours alone")
 
     def _control(self, order: str) -> Output:
         return _run([*self._ssh, "-O", order, "--", self._host], b"", CHECK_SECONDS, {})

@@ -1,6 +1,7 @@
 """Commands run for real, here and over an `ssh` without a network."""
 
 import os
+import shutil
 import subprocess
 import threading
 import time
@@ -34,11 +35,11 @@ PRINT = ("/bin/sh", "-c", 'for word; do printf "<%s>" "$word"; done', "sh")
 class Far:
     """A host behind `fake-ssh`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, sockets: str = "") -> None:
         self.network = folder / "network"
         self.network.mkdir()
         self.shell = SshShell(
-            "far", folder / "s", ("env", f"FAKE_NETWORK={self.network}", FAKE_SSH)
+            "far", folder / sockets / "s", ("env", f"FAKE_NETWORK={self.network}", FAKE_SSH)
         )
 
     def calls(self) -> list[str]:
@@ -134,6 +135,27 @@ def test_a_broken_connection_is_made_again(far: Far) -> None:
             far.shell.run(Command(("true",)), {})
     down.unlink()
     assert far.shell.run(Command(("echo", "there")), {}).stdout == "there\n"
+
+
+def test_a_command_that_hangs_takes_its_connection_along(far: Far) -> None:
+    with pytest.raises(Unclear, match="took longer"):
+        far.shell.run(Command(("sleep", "600"), b"", 0.5), {})
+    assert far.shell.run(Command(("echo", "there")), {}).stdout == "there\n"
+    assert [call for call in far.calls() if "check" not in call] == [
+        *("far yes ", "far no ", "far no exit", "far yes ", "far no "),
+    ]
+
+
+def test_a_folder_for_connections_that_was_swept_is_made_again(tmp_path: Path) -> None:
+    far = Far(tmp_path, "swept")
+    for _ in range(2):
+        assert far.shell.run(Command(("echo", "there")), {}).stdout == "there\n"
+        assert (tmp_path / "swept").stat().st_mode & 0o777 == 0o700
+        shutil.rmtree(tmp_path / "swept")
+    (tmp_path / "swept").mkdir()
+    (tmp_path / "swept").chmod(0o755)
+    with pytest.raises(Unreached, match="is not ours alone"):
+        far.shell.run(Command(("true",)), {})
 
 
 def test_a_command_whose_connection_breaks_may_have_run(far: Far, tmp_path: Path) -> None:
