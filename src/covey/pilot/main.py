@@ -155,7 +155,7 @@ class Pilot:
     # -- life ------------------------------------------------------------------------------
 
     def run(self) -> int:
-        """The exit status: 0 unless the host or the server would not have this pilot."""
+        """The exit status: 0 unless the host or the server did not have this pilot."""
         tree.hide_memory()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _leave)
@@ -231,6 +231,8 @@ class Pilot:
             if now >= self._home_at:
                 self.brain.drain("its time is nearly over", now)
             self._step(self.brain, now)
+        elif not self.finished:
+            self._mind_arrival(now)
 
     def _step(self, brain: Brain, now: float) -> None:
         self.work.fill(brain, now)  # tasks before messages: a slot may be idle
@@ -368,6 +370,19 @@ class Pilot:
             self._enrol_tries += 1
             delay = min(0.1 * 2 ** min(self._enrol_tries, 10), 30.0) * random.uniform(0.5, 1.0)
             self._retry_enrol_at = now + max(delay, reply.retry_after)
+
+    def _mind_arrival(self, now: float) -> None:
+        """Nor does anybody who has not got there."""
+        if self._away_since is None:
+            return
+        away = now - self._away_since
+        if now >= self._home_at:
+            self._say("its time is nearly over, and the server has not had it: giving up")
+        elif away > self.options.patience_seconds:
+            self._say("the server has been away for %.0f s: giving up" % away)
+        else:
+            return
+        self.refused = self.finished = True
 
     def _mind_outage(self, brain: Brain, now: float) -> None:
         """Nobody waits for ever for a server that does not come back."""

@@ -89,13 +89,17 @@ class Batch(NamedTuple):
     directory: str
 
 
-WRITE = 'file=$1; shift; umask 077; cat >"$file" && chmod 700 "$file" || exit 126; exec "$@"'
+WRITE = (
+    'file=$1 size=$2; shift 2; umask 077; cat >"$file" && test "$(wc -c <"$file")" -eq "$size" '
+    '&& chmod 700 "$file" || exit 126; exec "$@"'
+)
 
 
 def after_writing(path: str, script: str, argv: Sequence[str]) -> Command:
     """For systems that want a file: the script arrives by standard input, as it holds secrets, and
-    goes into a private file; then this command is run. Status 126: it was not."""
-    return Command(("/bin/sh", "-c", WRITE, "sh", path, *argv), script.encode())
+    goes into a private file; if all of it did, this command is run. Status 126: it was not."""
+    data = script.encode()
+    return Command(("/bin/sh", "-c", WRITE, "sh", path, str(len(data)), *argv), data)
 
 
 def numbered(title: str, index: int) -> str:

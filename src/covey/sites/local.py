@@ -96,7 +96,8 @@ class LocalSite:
                 self._post(JobSubmitted(job.id))
                 self._post(JobStarted(job.id))
             if not known:
-                self._watch_rest(job.id, "its process is gone", first=True)
+                left = _processes_of(self._folder / job.id / START_FILE)
+                self._watch_rest(job.id, "its process is gone", left, first=True)
         self._clear({job.id for job in jobs})
 
     def cancel(self, jobs: tuple[JobRecord, ...]) -> None:
@@ -215,23 +216,34 @@ class LocalSite:
                     os.read(self._wake_read, 4096)
             for pid, one in watched.items():
                 if _over(pid, one.fd):
-                    self._reap(pid, one)
+                    self._try_reaping(pid, one)
+
+    def _try_reaping(self, pid: int, watched: Watched) -> None:
+        """Again later, if it fails: nobody else would tell of the others' ends."""
+        try:
+            self._reap(pid, watched)
+        except Exception as error:
+            words = f"{watched.job}: {type(error).__name__}: {error}"
+            self._note(Note("the end of a pilot cannot be looked at", detail=words))
+            time.sleep(POLL_MS / 1000)
 
     def _reap(self, pid: int, watched: Watched) -> None:
         reason = watched.reason or "its process ended"
         with contextlib.suppress(ChildProcessError):
             _, status = os.waitpid(pid, 0)
             code = os.waitstatus_to_exitcode(status)
-            reason = f"exit status {code}" if code >= 0 else signal.Signals(-code).name
+            reason = f"exit status {code}" if code >= 0 else _signal_name(-code)
+            with self._lock:  # it cannot be asked twice
+                self._watched[pid] = watched._replace(reason=reason)
+        left = _processes_of(self._folder / watched.job / START_FILE)
         if watched.fd >= 0:
             os.close(watched.fd)
         with self._lock:
             del self._watched[pid]
-        self._watch_rest(watched.job, reason)
+        self._watch_rest(watched.job, reason, left)
 
-    def _watch_rest(self, job: JobId, reason: str, first: bool = False) -> None:
+    def _watch_rest(self, job: JobId, reason: str, left: list[int], first: bool = False) -> None:
         """Go on with what is left of the job, if only for the time that it takes to tidy up."""
-        left = _processes_of(self._folder / job / START_FILE)
         if left:
             self._watch(left[0], job, "" if first else reason)
         else:
@@ -245,6 +257,13 @@ class LocalSite:
                 reason += f" ({words[-1].lstrip(' -')[:200]})" if words else ""
         shutil.rmtree(folder, ignore_errors=True)
         self._post(JobEnded(job, reason))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # real-time signals have none
+        return f"signal {number}"
 
 
 def _signal(pid: int, number: int) -> None:

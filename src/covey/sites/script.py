@@ -6,7 +6,8 @@ are the pilot's and its tasks', and then *is* the pilot (`exec`): a signal that 
 to its job reaches the pilot once, and it drains. The pilot removes the directory.
 
 The pilot file was put at the site once; where a node cannot read it, it is fetched from the server.
-The wall time counts from the script's start, by the node's own clock.
+The wall time counts from the script's start, by the node's own clock. What is needed after `setup`
+has names that it will not use: one of them is removed at the end.
 
 An array has one script for all its elements: `index` is the shell's word for the element's number,
 which finds the job's own name and secret.
@@ -52,20 +53,20 @@ with open(path, "wb") as file:
 SCRIPT = """\
 #!/bin/sh
 # Becomes a pilot of covey. It holds the secret of its job: show it to nobody.
-before=$(umask)
+covey_mask=$(umask)
 umask 077
-here=$(mktemp -d "${TMPDIR:-/tmp}/covey-pilot-XXXXXXXX") || exit 1
-trap 'rm -rf "$here"' EXIT
+covey_ends=@until
+covey_here=$(mktemp -d "${TMPDIR:-/tmp}/covey-pilot-XXXXXXXX") || exit 1
+trap 'rm -rf "$covey_here"' EXIT
 trap 'exit 143' HUP INT TERM
 fail() { echo "covey: $1" >&2; exit 1; }
-case $here in *[\\\\\\"]*) fail "TMPDIR has quotes in its name: $here";; esac
+case $covey_here in *[\\\\\\"]*) fail "TMPDIR has quotes in its name: $covey_here";; esac
 @setup
 @choice
-ends=@until
-start=${@folder:-$here}/start.json
+start=${@folder:-$covey_here}/start.json
 {
   printf '{"directory": "%s", "until": %s, "job": "%s", "secret": "%s", ' \\
-    "$here" "$ends" "$job" "$secret"
+    "$covey_here" "$covey_ends" "$job" "$secret"
   cat <<'COVEY'
 @start
 COVEY
@@ -75,13 +76,13 @@ case $python in "~/"*) python=$HOME/${python#"~/"};; esac
 command -v "$python" >/dev/null 2>&1 || fail "there is no $python here: say 'python' at the site"
 pilot=@pilot
 if ! test -r "$pilot"; then
-  pilot=$here/pilot.pyz
+  pilot=$covey_here/pilot.pyz
   "$python" - "$start" "$pilot" @digest <<'COVEY' || exit 1
 @fetch
 COVEY
 fi
 unset secret
-umask "$before"
+umask "$covey_mask"
 exec "$python" "$pilot" "$start" </dev/null
 """
 

@@ -8,10 +8,11 @@ A command is a list of words that no shell of ours reads. Its output goes to fil
 daemon that it leaves behind may keep them open for ever. (Over SSH the server there waits for it.)
 
 Over SSH there is one connection for each host, OpenSSH's own (ControlMaster). It is looked at
-before each command and made anew when it is gone; no command can make one of its own. It ends by
-itself when nobody uses it for a while, so that a server that was killed leaves none behind for
-long. Nobody is ever asked for a password. The login shell there reads our line, so words are
-quoted; what it prints of its own before our command starts is cut off.
+before each command and made anew when it is gone; no command can make one of its own. A command
+that hangs takes it along: a connection has room for a few only. It ends by itself when nobody uses
+it for a while, so that a server that was killed leaves none behind for long. Nobody is ever asked
+for a password. The login shell there reads our line, so words are quoted, for any kind of shell;
+what it prints of its own before our command starts is cut off.
 """
 
 import contextlib
@@ -19,6 +20,7 @@ import os
 import select
 import shlex
 import signal
+import stat
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -34,6 +36,10 @@ IDLE_SECONDS = 300  # after which a connection that nobody uses ends
 MOST_BYTES = 64 << 20  # of what a command says
 MOST_FOLDER = 50  # letters: a socket's path has 107 at most, and ssh adds 17 for a moment
 MARK = "covey-says-4b1f"
+# For `sh`: say that we are there, then become the command that is the first word.
+BECOME = f'echo {MARK}; echo {MARK} >&2; eval "exec $(printf %b "$1")"'
+# What not every login shell leaves alone between quotes, or cannot be there.
+ESCAPES = {ord(letter): f"\\0{ord(letter):03o}" for letter in "\\\n!'"}
 PUT = (
     'umask 077; cat >"$1.$$" && test "$(wc -c <"$1.$$")" -eq "$2" && mv -f "$1.$$" "$1" '
     '|| { rm -f "$1.$$"; exit 1; }'
@@ -97,13 +103,19 @@ class SshShell:
         # Without our connection it shall fail, not make one: its proxy is a program that gives up.
         ssh = [*self._ssh, "-o", "ControlMaster=no", "-o", "ProxyCommand=false"]
         words = [*ssh, "--", self._host, remote_line(command.argv, environment)]
-        output = _run(words, command.stdin, command.seconds, {})
+        try:
+            output = _run(words, command.stdin, command.seconds, {})
+        except Unclear:
+            self.close()
+            self._path.unlink(missing_ok=True)
+            raise
         _, mark, said = output.stdout.partition(MARK + "\n")
         if output.status == 255 or output.status < 0:
             raise Unclear(f"the connection to {self._host} broke: {output.words}")
         if not mark:
             raise Unreached(f"{self._host} lets nobody run commands: {output.words}")
-        return Output(output.status, said, output.stderr)
+        greeting, mark, complained = output.stderr.partition(MARK + "\n")
+        return Output(output.status, said, complained if mark else greeting)
 
     def close(self) -> None:
         if self._path.exists():
@@ -111,6 +123,7 @@ class SshShell:
                 self._control("exit")
 
     def _connect(self) -> None:
+        self._keep_folder()
         if self._path.exists():
             with contextlib.suppress(Unclear):
                 if self._control("check").status == 0:
@@ -127,6 +140,17 @@ class SshShell:
         if output.status:
             raise Unreached(f"cannot connect to {self._host}: {output.words}")
 
+    def _keep_folder(self) -> None:
+        """Temporary directories are swept now and then, and then anybody may have the name."""
+        folder = self._path.parent
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            found = folder.lstat()
+        except OSError as error:
+            raise Unreached(f"there is no place for connections: {error}") from error
+        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+            raise Unreached(f"there is no place for connections: {folder} is not ours alone")
+
     def _control(self, order: str) -> Output:
         return _run([*self._ssh, "-O", order, "--", self._host], b"", CHECK_SECONDS, {})
 
@@ -139,9 +163,10 @@ def socket_folder() -> Path:
 
 
 def remote_line(argv: Sequence[str], environment: Mapping[str, str]) -> str:
-    """For a login shell: say that we are there, then become the command."""
+    """For a login shell, be it sh or csh: say that we are there, then become the command."""
     settings = [f"{name}={value}" for name, value in environment.items()]
-    return f"echo {MARK}; exec {shlex.join(['env', *settings, *argv])}"
+    line = shlex.join(["env", *settings, *argv]).translate(ESCAPES)
+    return f"exec /bin/sh -c '{BECOME}' sh '{line}'"
 
 
 def _run(

@@ -8,13 +8,16 @@ started it and whenever; and a pilot that was killed has ended when the processe
 have. A host is one machine, not a name for several.
 
 Jobs wait here until a host has room: nobody else keeps a queue for these hosts. The site answers
-while one of its hosts does. A job of which only its name is known is asked for everywhere.
+while one of its hosts does. A job of which only its name is known is asked for everywhere. It is
+gone when no host has it but those that have failed for long: else one dead host would keep all jobs
+on record that it never had. If it has one, that is not on record when it answers again.
 """
 
+import math
 import re
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
@@ -94,20 +97,26 @@ for file in $(grep -lsF -e "$d/jobs/$2" /proc/[0-9]*/cmdline); do
   case $gone in *" $name "*) gone="${gone%% $name *} ${gone#* $name }";; esac
 done
 for name in $gone; do
-  echo "ended $name $(tail -n 1 "$d/jobs/$name/log" 2>/dev/null | cut -c 1-300)"
+  echo "ended $name $(tail -n 1 "$d/jobs/$name/log" 2>/dev/null |
+    tr -d '\\000-\\037' | cut -c 1-300)"
   test -z "$(find "$d/jobs/$name/log" -mmin +60 2>/dev/null)" || rm -rf "$d/jobs/$name"
 done
 echo end
 """
 )
-# $1 the host's folder, then names. What a pilot has forked ends with it.
+# $1 the host's folder, then names. What a pilot has forked ends with it. A script waits for what it
+# runs before it ends, so all of its session's first group is told.
 CANCEL = (
     PLACE
     + LIVES
     + """
 shift
 for name; do
-  if lives "$d/jobs/$name"; then kill -TERM "$pid"; fi
+  lives "$d/jobs/$name" || continue
+  case $(tr '\\0' ' ' 2>/dev/null <"/proc/$pid/cmdline") in
+  */script" ") kill -s TERM -- "-$pid";;
+  *) kill -s TERM "$pid";;
+  esac
 done
 true
 """
@@ -153,11 +162,11 @@ class Processes:
         return _sh(LIST, b"", self._place(spec), prefix)
 
     def listed(self, spec: SiteSpec, prefix: str, output: Output) -> list[Seen]:
-        lines = output.stdout.splitlines()
-        if output.status or lines[-1:] != ["end"]:
+        lines = output.stdout.split("\n")
+        if output.status or lines[-2:] != ["end", ""]:
             raise Unclear(f"no list of processes: {output.words}")
         found: dict[str, Seen] = {}
-        for line in lines[:-1]:
+        for line in lines[:-2]:
             what, _, rest = line.partition(" ")
             name, _, reason = rest.partition(" ")
             stand = _STANDS.get(what)
@@ -209,10 +218,12 @@ class SshSite:
         self._slots = hosts_of(spec)
         self._hosts = {name: self._attend(name) for name in self._slots}
         self._failed: dict[str, str] = {}
+        self._failed_at: dict[str, float] = {}
         self._heard = False
         self._waiting: deque[JobRecord] = deque()
         self._jobs: dict[JobId, JobRecord] = {}  # at a host, or perhaps at one
         self._at: dict[JobId, str] = {}
+        self._used: Counter[str] = Counter()  # slots, by host
         self._asked: dict[JobId, set[str]] = {}  # hosts that may have it
         for attendant in self._hosts.values():
             attendant.start()
@@ -242,10 +253,11 @@ class SshSite:
             waiting = {job.id for job in self._waiting}
             self._jobs = {job.id: job for job in jobs if job.id not in waiting}
             self._at, self._asked = {}, {}
+            self._used.clear()
             for job in list(self._jobs.values()):
                 host = job.handle.rpartition(":")[0]
                 if host in self._hosts:
-                    self._at[job.id] = host
+                    self._put(job, host)
                 elif host:
                     self._gone(job.id, f"host {host} is none of {self.spec.name} any more")
                 else:
@@ -272,6 +284,7 @@ class SshSite:
             for name in [name for name in self._hosts if name not in slots]:
                 self._hosts.pop(name).close()
                 self._failed.pop(name, None)
+                self._failed_at.pop(name, None)
                 for job in self._jobs_of(name):
                     self._lost_sight(name, job.id, f"host {name} is none of {spec.name} any more")
             for name in slots:
@@ -305,8 +318,7 @@ class SshSite:
         return found
 
     def _free(self, host: str) -> int:
-        used = sum(self._jobs[id_].slots for id_, at in self._at.items() if at == host)
-        return self._slots[host] - used
+        return self._slots[host] - self._used[host]
 
     def _fill(self) -> None:
         """Start what waits, where there is most room."""
@@ -317,17 +329,24 @@ class SshSite:
             if self._free(host) < job.slots:
                 return
             self._waiting.popleft()
-            self._jobs[job.id], self._at[job.id] = job, host
+            self._put(job, host)
             self._hosts[host].submit([job])
+
+    def _put(self, job: JobRecord, host: str) -> None:
+        self._forget(job.id)
+        self._jobs[job.id], self._at[job.id] = job, host
+        self._used[host] += job.slots
 
     def _gone(self, job: JobId, reason: str) -> None:
         self._forget(job)
         self._desk.post(JobVanished(job, reason))
 
     def _forget(self, job: JobId) -> JobRecord | None:
-        self._at.pop(job, None)
         self._asked.pop(job, None)
-        return self._jobs.pop(job, None)
+        record, host = self._jobs.pop(job, None), self._at.pop(job, None)
+        if record is not None and host is not None:
+            self._used[host] -= record.slots
+        return record
 
     # -- what hosts tell -------------------------------------------------------------------
 
@@ -357,6 +376,9 @@ class SshSite:
 
     def _host_failed(self, host: str, reason: str) -> None:
         known, self._failed[host] = self._failed.get(host), reason
+        self._failed_at.setdefault(host, self._desk.now())
+        for job in list(self._asked):
+            self._give_up_on(job, f"{host}: {reason}")
         if len(self._failed) < len(self._hosts):
             if known != reason:
                 words = f"{host} of {self.spec.name}: {reason}"
@@ -369,6 +391,7 @@ class SshSite:
 
     def _host_answered(self, host: str) -> None:
         self._failed.pop(host, None)
+        self._failed_at.pop(host, None)
         if not self._heard:
             self._heard = True
             self._desk.post(SiteAnswered(self.spec.name))
@@ -379,13 +402,25 @@ class SshSite:
         for other in self._asked.pop(job, set()) - {host}:
             self._hosts[other].forget([job])
         if job in self._jobs:
-            self._at[job] = host
+            self._put(self._jobs[job], host)
 
     def _lost_sight(self, host: str, job: JobId, reason: str) -> None:
         """Gone, when no host is left that may have it."""
         asked = self._asked.get(job, set())
         asked.discard(host)
         if not asked:
+            self._gone(job, reason)
+        else:
+            self._give_up_on(job, reason)
+
+    def _give_up_on(self, job: JobId, reason: str) -> None:
+        """If only hosts may have it that have failed for long, and others do not."""
+        asked, long_ago = self._asked[job], self._desk.now() - self._desk.grace_seconds
+        if len(asked) < len(self._hosts) and all(
+            self._failed_at.get(host, math.inf) <= long_ago for host in asked
+        ):
+            for host in asked:
+                self._hosts[host].forget([job])
             self._gone(job, reason)
 
     def _refused(self, host: str, job: JobId, reason: str) -> None:

@@ -131,6 +131,24 @@ def test_what_the_setup_sets_is_the_pilots(node: Node) -> None:
     assert environment["greeting"] == "it's @python"
 
 
+def test_the_time_counts_from_before_the_setup(node: Node) -> None:
+    before = time.time()
+    one = job("1-1", wall_seconds=600.0)
+    done = node.run(job_script(spec(setup="date() { echo 0; }"), [one], "0", node.told()))
+    assert done.returncode == 0, done.stderr
+    assert float(str(node.found()["until"])) > before + 590
+
+
+def test_what_the_setup_sets_is_not_mistaken_for_ours(node: Node, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    setup = f"here={theirs} before=777 ends=1"
+    nowhere = SiteSpec(name="there", driver="slurm", python="python9", setup=setup)
+    assert node.run(job_script(nowhere, [job("1-1")], "0", node.told())).returncode == 1
+    assert theirs.is_dir()
+    assert list(node.tmp.iterdir()) == []
+
+
 @pytest.mark.parametrize("setup", ["false", "if", "exit 3"])
 def test_a_setup_that_fails_ends_the_job(node: Node, setup: str) -> None:
     done = node.run(job_script(spec(setup=setup), [job("1-1")], "0", node.told()))

@@ -1,6 +1,8 @@
 """Commands run for real, here and over an `ssh` without a network."""
 
 import os
+import shutil
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -8,7 +10,16 @@ from pathlib import Path
 import pytest
 
 from covey.sites.driver import Command, Unclear
-from covey.sites.shell import LocalShell, Shell, SshShell, Unreached, put, socket_folder
+from covey.sites.shell import (
+    MARK,
+    LocalShell,
+    Shell,
+    SshShell,
+    Unreached,
+    put,
+    remote_line,
+    socket_folder,
+)
 
 FAKE_SSH = str(Path(__file__).parent / "fake-ssh")
 ODD = ["", " ", "$HOME", "`id`", "a'b\"c", "\\", "*", "-n", "two\nlines", "é", ";", "#", "~", "!"]
@@ -24,11 +35,11 @@ PRINT = ("/bin/sh", "-c", 'for word; do printf "<%s>" "$word"; done', "sh")
 class Far:
     """A host behind `fake-ssh`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, sockets: str = "") -> None:
         self.network = folder / "network"
         self.network.mkdir()
         self.shell = SshShell(
-            "far", folder / "s", ("env", f"FAKE_NETWORK={self.network}", FAKE_SSH)
+            "far", folder / sockets / "s", ("env", f"FAKE_NETWORK={self.network}", FAKE_SSH)
         )
 
     def calls(self) -> list[str]:
@@ -126,6 +137,27 @@ def test_a_broken_connection_is_made_again(far: Far) -> None:
     assert far.shell.run(Command(("echo", "there")), {}).stdout == "there\n"
 
 
+def test_a_command_that_hangs_takes_its_connection_along(far: Far) -> None:
+    with pytest.raises(Unclear, match="took longer"):
+        far.shell.run(Command(("sleep", "600"), b"", 0.5), {})
+    assert far.shell.run(Command(("echo", "there")), {}).stdout == "there\n"
+    assert [call for call in far.calls() if "check" not in call] == [
+        *("far yes ", "far no ", "far no exit", "far yes ", "far no "),
+    ]
+
+
+def test_a_folder_for_connections_that_was_swept_is_made_again(tmp_path: Path) -> None:
+    far = Far(tmp_path, "swept")
+    for _ in range(2):
+        assert far.shell.run(Command(("echo", "there")), {}).stdout == "there\n"
+        assert (tmp_path / "swept").stat().st_mode & 0o777 == 0o700
+        shutil.rmtree(tmp_path / "swept")
+    (tmp_path / "swept").mkdir()
+    (tmp_path / "swept").chmod(0o755)
+    with pytest.raises(Unreached, match="is not ours alone"):
+        far.shell.run(Command(("true",)), {})
+
+
 def test_a_command_whose_connection_breaks_may_have_run(far: Far, tmp_path: Path) -> None:
     (far.network / "far.cut").write_text("0.3")
     mark = tmp_path / "mark"
@@ -141,6 +173,16 @@ def test_a_host_that_lets_nobody_run_commands(far: Far, tmp_path: Path) -> None:
     shell = SshShell("far", tmp_path / "socket", (str(liar),))
     with pytest.raises(Unreached, match="lets nobody run commands"):
         shell.run(Command(("true",)), {})
+
+
+@pytest.mark.parametrize("login", ["sh", "bash", "dash", "tcsh"])
+def test_any_login_shell_will_do(login: str) -> None:
+    words = [*ODD, "a!b", "c ! d", "!!", "\\0134", "ends in\n", "x" * 20_000]
+    line = remote_line(("/bin/sh", "-c", f"cat; {PRINT[2]}", "sh", *words), {"ODD": "it's !"})
+    done = subprocess.run([login, "-c", line], input=b"read", capture_output=True, timeout=60)
+    wanted = "".join(f"<{word}>" for word in words)
+    assert done.stdout.decode() == f"{MARK}\nread{wanted}"
+    assert (done.returncode, done.stderr.decode()) == (0, f"{MARK}\n")
 
 
 @pytest.mark.parametrize("host", ["", "-oProxyCommand=id"])

@@ -443,6 +443,34 @@ def test_when_all_hosts_are_down_the_site_is(lab: Field) -> None:
     lab.pilot(job(2))
 
 
+def test_a_dead_host_keeps_no_job_on_record_that_others_do_not_have(lab: Field) -> None:
+    cut(lab, "left.down")
+    lab.manager((job(1),))
+    lab.wait(JobVanished, job(1))
+
+
+def test_a_job_that_a_dead_host_had_after_all_is_ended_there(lab: Field) -> None:
+    one = job(1)
+    before = lab.manager()
+    before.submit((one,))
+    lab.pilot(one)
+    lab.stop(before)
+    host = "left" if at(lab, "left") else "right"
+    cut(lab, f"{host}.down")
+    lab.manager((one,))
+    lab.wait(JobVanished, one)
+    mend(lab, f"{host}.down")
+    lab.wait_until(lambda: not lab.alive(one))
+
+
+def test_no_job_is_gone_while_no_host_answers(lab: Field) -> None:
+    cut(lab, "left.down")
+    cut(lab, "right.down")
+    lab.manager((job(1),))
+    lab.wait(SiteFailed, count=12)  # for longer than the time that a job has to appear
+    assert not lab.heard(JobVanished)
+
+
 def test_a_cut_connection_does_not_double_a_job(lab: Field) -> None:
     lab.spec = replace(lab.spec, options={"hosts": ("left:4",)})
     manager = lab.manager()

@@ -5,6 +5,7 @@ import shlex
 import subprocess
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,7 @@ from covey.sites.driver import (
     Shape,
     Stand,
     Unclear,
+    after_writing,
     numbered,
     runs,
 )
@@ -161,8 +163,17 @@ def test_a_script_is_handed_on_untouched(driver: Driver, script: str) -> None:
     """By standard input: arguments are for all to see."""
     command = driver.submit(site(driver.name), batch(2)._replace(script=script))
     assert command.stdin == script.encode()
-    plain = driver.submit(site(driver.name), batch(2)._replace(script=""))
+    other = "x" * len(command.stdin)
+    plain = driver.submit(site(driver.name), batch(2)._replace(script=other))
     assert command.argv == plain.argv
+
+
+def test_a_script_that_arrives_in_part_is_not_submitted(tmp_path: Path) -> None:
+    command = after_writing(str(tmp_path / "script"), SCRIPT, ("echo", "submitted"))
+    whole = subprocess.run(command.argv, input=command.stdin, capture_output=True)
+    assert (whole.returncode, whole.stdout) == (0, b"submitted\n")
+    part = subprocess.run(command.argv, input=command.stdin[:-1], capture_output=True)
+    assert (part.returncode, part.stdout) == (126, b"")
 
 
 @each_driver

@@ -1,14 +1,19 @@
 """A pilot gets what it needs to know in its start file, and nobody else can read it."""
 
 import json
+import os
 import stat
 import sys
 import threading
 from pathlib import Path
 
+import pytest
+
+from covey.core.actions import Note
 from covey.core.events import JobEnded, JobStarted, JobSubmitted
 from covey.core.model import JobId, JobRecord
 from covey.core.tokens import job_secret
+from covey.sites import local
 from covey.sites.local import LocalSite
 
 COPY = "import shutil, sys; shutil.copy2(sys.argv[1], '../../copy')"
@@ -57,3 +62,53 @@ def test_the_start_file(tmp_path: Path) -> None:
 def test_options_are_the_pilots(tmp_path: Path) -> None:
     found = started(tmp_path, {"memory_mb": 500, "gpus": ["0"], "cache": "/elsewhere"})
     assert (found["memory_mb"], found["gpus"], found["cache"]) == (500, ["0"], "/elsewhere")
+
+
+class Ends:
+    """A site whose pilots are these programs, and what is said of their ends."""
+
+    def __init__(self, folder: Path, program: str) -> None:
+        self.notes: list[Note] = []
+        self._ends: dict[str, str] = {}
+        self._news = threading.Condition()
+        command = [sys.executable, "-c", program]
+        self.site = LocalSite(
+            folder / "pilots", folder / "no", "master", command, self._post, note=self.notes.append
+        )
+
+    def _post(self, event: object) -> None:
+        if isinstance(event, JobEnded):
+            with self._news:
+                self._ends[event.job] = event.reason
+                self._news.notify_all()
+
+    def of(self, number: int) -> str:
+        """Start a job, and wait for its end."""
+        id_ = JobId(f"1-{number}")
+        self.site.submit((JobRecord(id=id_, site="local", slots=1, submitted=0.0),))
+        with self._news:
+            assert self._news.wait_for(lambda: id_ in self._ends, 20), self.notes
+        return self._ends[id_]
+
+
+def test_a_signal_without_a_name_ends_one_pilot_and_not_the_watch(tmp_path: Path) -> None:
+    ends = Ends(tmp_path, "import os; os.kill(os.getpid(), 40)")
+    assert [ends.of(1), ends.of(2)] == ["signal 40", "signal 40"]
+    ends.site.close()
+
+
+def test_an_end_that_cannot_be_looked_at_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, fails = local._processes_of, [OSError("too many open files")]
+
+    def seldom(start_file: Path) -> list[int]:
+        if fails:
+            raise fails.pop()
+        return look(start_file)
+
+    monkeypatch.setattr(local, "_processes_of", seldom)
+    ends = Ends(tmp_path, f"import os; os._exit({os.EX_CONFIG})")
+    assert ends.of(1) == f"exit status {os.EX_CONFIG}"
+    assert [note.what for note in ends.notes] == ["the end of a pilot cannot be looked at"]
+    ends.site.close()

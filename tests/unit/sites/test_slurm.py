@@ -130,6 +130,19 @@ def test_nothing_is_a_list_and_words_are_none() -> None:
             SLURM.listed(SITE, PREFIX, output)
 
 
+@pytest.mark.parametrize("title", ["a\nb", "a\n12", "a\n\nb", "a\rb", "a\x85b"])
+def test_line_breaks_in_the_names_of_other_jobs_spoil_no_list(title: str) -> None:
+    text = line("11", "RUNNING", title) + line("12", "RUNNING", "covey-q7-1-4")
+    assert SLURM.listed(SITE, PREFIX, Output(0, text, "")) == [
+        Seen("covey-q7-1-4", "12", Stand.RUNNING)
+    ]
+
+
+def test_a_greeting_spoils_no_list() -> None:
+    output = Output(0, line("12", "RUNNING", "covey-q7-1-4"), "Questions? Contact help@uni\n")
+    assert len(SLURM.listed(SITE, PREFIX, output)) == 1
+
+
 def test_elements_of_an_array_are_cancelled_with_one_call() -> None:
     handles = ["7_4", "7_5", "7_9", "8", "9_0", "7_6"]
     assert SLURM.cancel(SITE, handles).argv == (*("scancel", "--quiet", "8", "7_[4-6,9]", "9_[0]"),)

@@ -83,7 +83,10 @@ UNCERTAIN = re.compile(
 )
 
 # Where this was said the rest may be missing, though the status is 0; other errors are of plugins.
-LOST = re.compile(r"slurm_load|contact|timed out|connection|persist", re.IGNORECASE)
+LOST = re.compile(
+    r"^(?=.*error:).*(slurm_load|contact|timed out|connection|persist)",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 ELEMENT = re.compile(r"(?P<job>[0-9]{1,18})_(?P<index>[0-9]{1,9})")
 HANDLE = re.compile(r"[0-9]{1,18}(_[0-9]{1,9})?")
@@ -162,13 +165,17 @@ class Slurm:
     def listed(self, spec: SiteSpec, prefix: str, output: Output) -> list[Seen]:
         if output.status != 0 or LOST.search(output.stderr):
             common.no_list(output)
-        found = []
-        for line in output.stdout.splitlines():
+        found: list[Seen] = []
+        good = False
+        for line in output.stdout.split("\n"):
             if not line.strip() or line.startswith("CLUSTER: "):
                 continue
             handle, state, restarts, title, reason = _columns(line)
             if not HANDLE.fullmatch(handle) or not state:
+                if good:  # names of other jobs may have line breaks
+                    continue
                 raise Unclear(f"no line of squeue: {line.strip()[:100]!r}")
+            good = True
             if title.startswith(prefix):
                 stand, why = _stand(state, reason)
                 found.append(Seen(_name(title, handle), handle, stand, why, common.whole(restarts)))
