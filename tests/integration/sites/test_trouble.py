@@ -457,8 +457,9 @@ def test_a_job_that_a_dead_host_had_after_all_is_ended_there(lab: Field) -> None
     lab.stop(before)
     host = "left" if at(lab, "left") else "right"
     cut(lab, f"{host}.down")
-    lab.manager((one,))
+    manager = lab.manager((one,))
     lab.wait(JobVanished, one)
+    manager.cancel((one,))  # so core does, when it gives up a job without a pilot
     mend(lab, f"{host}.down")
     lab.wait_until(lambda: not lab.alive(one))
 
