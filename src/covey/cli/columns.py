@@ -14,6 +14,7 @@ import click
 
 from covey.cli import formats
 from covey.cli.tables import Column
+from covey.pilot.judge import signal_name
 from covey.wire import BagView, ResultRow
 
 
@@ -43,7 +44,7 @@ def _own(
 def _exit_cell(row: ResultRow) -> str:
     """The exit status, or the signal, which has no column of its own on the screen."""
     if row.signal:
-        return formats.signal_name(row.signal)
+        return signal_name(row.signal)
     return "" if row.exit_code < 0 else str(row.exit_code)
 
 

@@ -1,7 +1,6 @@
 """How numbers, times and tasks look to people: short, and the same everywhere."""
 
 import shlex
-import signal
 import time
 from collections.abc import Sequence
 
@@ -9,6 +8,7 @@ import msgspec
 
 from covey.cli.tables import clean
 from covey.core.space import Scalar
+from covey.pilot.judge import signal_name
 from covey.wire import BagView, ResultRow, Straggler
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
@@ -134,13 +134,6 @@ def explained(row: ResultRow) -> str:
 
 def overtimes(number: int, growth: float) -> str:
     return f"over its time limit a task gets x{growth:g} the time, up to {count(number, 'time')}"
-
-
-def signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def assignments(names: Sequence[str], values: Sequence[Scalar]) -> str:

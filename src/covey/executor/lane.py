@@ -58,7 +58,6 @@ SHORTEST_SECONDS = 2e-5
 LOOK_SECONDS = 2.0  # between looks at how many slots there are
 FORGOTTEN_SECONDS = 5.0  # between looks whether we are, when nobody tells
 
-
 LOGGER = logging.getLogger("concurrent.futures")  # which tells of other callbacks
 
 
@@ -305,7 +304,7 @@ class Lane:
 
     def _ahead(self) -> int:
         """How many may be out. Calls that took little say little about those to come: so there are
-        few more than have been answered, and none when nothing has come for a while."""
+        few more than have been answered, and only a few when nothing has come for a while."""
         few = max(FEW, 2 * self._slots)
         if self._seconds < 0:
             return few

@@ -81,11 +81,11 @@ def test_small_words() -> None:
 def test_endings() -> None:
     assert formats.ending(row(exit_code=3, outcome="failed")) == "exit 3"
     assert formats.ending(row(exit_code=-1, signal=9, outcome="failed")) == "SIGKILL"
+    assert formats.ending(row(exit_code=-1, signal=99, outcome="failed")) == "signal 99"
     assert formats.ending(row(exit_code=-1, signal=9, outcome="timeout")) == "timeout"
     stopped = row(exit_code=-1, signal=9, outcome="timeout", message="over its limit of 5 s")
     assert formats.explained(stopped) == "over its limit of 5 s"
     assert formats.explained(row(message="exit code 1", exit_code=1, outcome="failed")) == "exit 1"
-    assert formats.signal_name(99) == "signal 99"
     assert formats.task_title(["x"], 5, [0.5]) == "task 5 (x=0.5)"
     assert formats.task_title([], 5, []) == "task 5"
 

@@ -295,12 +295,18 @@ def test_retry_of_a_bag_that_is_over_loads_it() -> None:
     assert any(isinstance(action, LoadBag) for action in actions)
 
 
-def test_a_success_that_crosses_the_loading_of_its_bag_is_not_run_again() -> None:
-    table = Table(lease_seconds=30.0)
+def given_up_too_soon(table: Table) -> tuple[BagId, Hand, Answer]:
+    """A bag that is over, and the pilot that may yet bring its task's success."""
     bag = BagId(table.submit(spec(1, idempotent=False)))
     slow = table.enrol()
     answer = slow.ask()
     table.later(40)
+    return bag, slow, answer
+
+
+def test_a_success_that_crosses_the_loading_of_its_bag_is_not_run_again() -> None:
+    table = Table(lease_seconds=30.0)
+    bag, slow, answer = given_up_too_soon(table)
     stale = given_up(bag)
     table.handle(RetryRequested(table.request(), bag))
     assert only(slow.sync(), Answer).resync
@@ -312,10 +318,7 @@ def test_a_success_that_crosses_the_loading_of_its_bag_is_not_run_again() -> Non
 def test_two_who_want_the_same_tried_again_have_it_read_once() -> None:
     """Else the second would be told what was true before a success that the first waits for."""
     table = Table(lease_seconds=30.0)
-    bag = BagId(table.submit(spec(1, idempotent=False)))
-    slow = table.enrol()
-    answer = slow.ask()
-    table.later(40)
+    bag, slow, answer = given_up_too_soon(table)
     stale = given_up(bag)
     first, second = table.request(), table.request()
     table.handle(RetryRequested(first, bag))
