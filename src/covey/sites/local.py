@@ -26,7 +26,6 @@ from covey.core.actions import Note
 from covey.core.events import JobEnded, JobRefused, JobStarted, JobSubmitted
 from covey.core.model import JobId, JobRecord, SiteSpec
 from covey.core.tokens import job_secret
-from covey.pilot.judge import signal_name
 from covey.ports import Post
 
 POLL_MS = 500  # where there is no pidfd
@@ -233,7 +232,7 @@ class LocalSite:
         with contextlib.suppress(ChildProcessError):
             _, status = os.waitpid(pid, 0)
             code = os.waitstatus_to_exitcode(status)
-            reason = f"exit status {code}" if code >= 0 else signal_name(-code)
+            reason = f"exit status {code}" if code >= 0 else _signal_name(-code)
             with self._lock:  # it cannot be asked twice
                 self._watched[pid] = watched._replace(reason=reason)
         left = _processes_of(self._folder / watched.job / START_FILE)
@@ -258,6 +257,13 @@ class LocalSite:
                 reason += f" ({words[-1].lstrip(' -')[:200]})" if words else ""
         shutil.rmtree(folder, ignore_errors=True)
         self._post(JobEnded(job, reason))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # real-time signals have none
+        return f"signal {number}"
 
 
 def _signal(pid: int, number: int) -> None:
