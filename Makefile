@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 DEMO   := examples/epidemic/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help env dev demo test lint types bench bench-peers fuzz sim wheel lock clean
+.PHONY: help env dev demo test test-again lint types bench bench-peers fuzz soak audit sim wheel lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13
@@ -24,6 +24,10 @@ test: dev ## run every check and every test
 	tools/install-test-packages
 	$(MAKE) --no-print-directory lint types
 	HYPOTHESIS_PROFILE=ci $(BIN)/pytest -n 3 --dist worksteal
+
+test-again: dev ## run the tests 20 times, shuffled, on a busy machine, until a run fails (RUNS, BUSY)
+	tools/install-test-packages
+	tools/test-again
 
 lint: dev ## style, import rules, and Python 3.6 for what runs on hosts
 	$(BIN)/ruff check
@@ -42,6 +46,14 @@ bench-peers: dev ## measure covey and its peers: hours (see docs/benchmarks.md)
 
 fuzz: dev ## ask our ClassAd engine and HTCondor's a million random questions: a quarter of an hour
 	$(BIN)/python -m tests.classad_reference.fuzz
+
+soak: dev ## memory of server and pilot over an hour of bags (SOAK_SECONDS), then hostile requests (FUZZ_SECONDS)
+	$(BIN)/python -m tests.soak $${SOAK_SECONDS:-3600}
+	FUZZ_SECONDS=$${FUZZ_SECONDS:-1200} FUZZ_SEED=$${FUZZ_SEED:-$$(date +%s)} \
+		$(BIN)/pytest -q -s tests/fuzz/test_hostile.py
+
+audit: ## look up known vulnerabilities of the locked versions (needs a way out to their lists)
+	tools/audit
 
 sim: env ## a short run of the simulated world
 	$(BIN)/python -m covey.sim

@@ -122,7 +122,7 @@ class Talker:
         self.line.lost = self.crowd.dropped
 
     def enrol(self) -> None:
-        enrol = Enrol(f"talker-{self.place:08d}", f"host{self.place}", 1, job=self.job)
+        enrol = Enrol(f"talker-{self.place:08d}", f"host{self.place}", 1, job=self.job, shared=True)
         self._post("enrol", json.dumps(enrol._asdict()).encode())
 
     def sync(self, ends: list[End], want: int = 1) -> None:

@@ -5,12 +5,14 @@ from covey.core.errors import (
     BadFile,
     BagPaused,
     CoveyError,
+    InsideTask,
     InvalidBag,
     InvalidQuery,
     NotFound,
     Refused,
     ServerAway,
     StillRunning,
+    Unconfirmed,
 )
 from covey.executor import Executor, task
 from covey.python.bag import Bag, Progress
@@ -27,6 +29,7 @@ __all__ = [
     "CoveyError",
     "Executor",
     "Failures",
+    "InsideTask",
     "InvalidBag",
     "InvalidQuery",
     "Logs",
@@ -39,6 +42,7 @@ __all__ = [
     "StillRunning",
     "Task",
     "Tasks",
+    "Unconfirmed",
     "__version__",
     "connect",
     "submit",

@@ -7,7 +7,9 @@ setting is described here, next to its default; `docs/configuration.md` is made 
 """
 
 import os
-from collections.abc import Iterator, Mapping
+import shlex
+import stat
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import (
@@ -28,6 +30,8 @@ from covey import config_sites
 from covey.core.errors import BadConfig
 from covey.core.model import SiteSpec
 
+RECORD = "covey.db"  # in the directory
+_IN_TASK = {"COVEY_BAG", "COVEY_TASK"}  # variables of tasks; workers and setups have the first
 Path_ = Annotated[str, Meta(min_length=1)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 
@@ -50,71 +54,79 @@ class Serve(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     public: Annotated[
         str,
         Meta(
-            description="Address that others use to reach this server, where it is not the one "
-            "it listens on (a proxy), such as https://covey.example.org."
+            description="Address that others use to reach this server, if it is not the address "
+            "it listens on (behind a proxy), such as https://covey.example.org; plain http:// "
+            "works on this machine only."
         ),
     ] = ""
     tls: Annotated[
         Literal["auto", "own", "off"],
         Meta(
-            description="own: certificates of our own authority, kept in tls/ of the directory; "
-            "auto: the certificate given, else own, except on 127.0.0.1 and ::1; off: none."
+            description="own: covey makes its own certificates and keeps them in tls/ of the "
+            "directory; auto: the given certificate, else own, except on 127.0.0.1 and ::1; off: "
+            "no TLS."
         ),
     ] = "auto"
     certificate: Annotated[
         str,
         Meta(
-            description="PEM file with the server's certificate and those above it; read again "
-            "when it changes."
+            description="PEM file with the server's certificate and its chain; read again when "
+            "it changes."
         ),
     ] = ""
     key: Annotated[str, Meta(description="PEM file with the key of that certificate.")] = ""
     ca: Annotated[
         str,
         Meta(
-            description="PEM file with the authority that pilots are told to trust, where their "
-            "system does not know it: that of the certificate, or of the proxy in front."
+            description="PEM file with the certificate authority that pilots must trust, if "
+            "their system does not know it: the authority of the certificate, or of the proxy in "
+            "front."
         ),
     ] = ""
     names: Annotated[
         str,
         Meta(
-            description="More names and addresses for our own certificate, with commas between "
-            "them; this host's own are in it."
+            description="More names and addresses for covey's own certificate, with commas "
+            "between them; it always has those of this host."
         ),
     ] = ""
     idle_exit_seconds: Annotated[
         Seconds,
-        Meta(description="An embedded server ends this long after the last bag and client."),
+        Meta(
+            description="An embedded server ends this long after the last bag has finished and "
+            "the last client has left."
+        ),
     ] = 30.0
     poll_seconds: Annotated[
-        Seconds, Meta(description="How long a pilot's question may wait for an answer.")
+        Seconds, Meta(description="The longest that a pilot's request waits for an answer.")
     ] = 25.0
     lease_seconds: Annotated[
-        Seconds, Meta(description="A pilot that is silent this long is lost; its tasks run again.")
+        Seconds,
+        Meta(description="A pilot that sends nothing for this long is lost; its tasks run again."),
     ] = 60.0
     adopt_seconds: Annotated[
         Seconds,
         Meta(
-            description="After a restart, how long earlier pilots may take to say what they run "
-            "before it is run again."
+            description="After a restart, how long earlier pilots have to report their tasks "
+            "before these are run again."
         ),
     ] = 60.0
     absent_seconds: Annotated[
         Seconds,
         Meta(
-            description="A program that has not waited for the values of its calls (Executor) this "
-            "long is gone: its bag is paused until it does."
+            description="If a program with an Executor has not asked for the values of its calls "
+            "for this long, its bag is paused until the program asks again."
         ),
     ] = 300.0
     pilot_idle_seconds: Annotated[
-        Seconds, Meta(description="A pilot goes home after this long without work.")
+        Seconds, Meta(description="A pilot ends after this long without work.")
     ] = 20.0
     ssh: Annotated[
         str,
         Meta(
             min_length=1,
-            description="How SSH to sites is called, such as ssh -F FILE; it must ask nobody.",
+            description="The SSH command for sites, such as ssh -F FILE; it must not ask for a "
+            "password.",
         ),
     ] = "ssh"
     keep_logs_days: Annotated[
@@ -126,7 +138,10 @@ class Serve(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ] = 0.0
     keep_files_days: Annotated[
         float,
-        Meta(ge=0, description="Days that the files its tasks returned are kept; 0: for ever."),
+        Meta(
+            ge=0,
+            description="Days after a bag's end that the files of its tasks are kept; 0: for ever.",
+        ),
     ] = 0.0
 
 
@@ -137,18 +152,26 @@ class Local(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         int, Meta(ge=0, description="Tasks run at once by each pilot; 0: one per usable core.")
     ] = 0
     pilots: Annotated[
-        int, Meta(ge=0, description="Pilots on this machine; 0: none, others bring them.")
+        int,
+        Meta(
+            ge=0,
+            description="Pilots on this machine; 0: none. Once other people have tokens, these "
+            "pilots run only the tasks of the server's own user, unless shared is set.",
+        ),
     ] = 1
     memory_mb: Annotated[
         int,
         Meta(
             ge=0,
-            description="Memory that pilots here hand out to tasks, all together; 0: all there is.",
+            description="Memory that all pilots here together give to tasks; 0: all of it.",
         ),
     ] = 0
     gpus: Annotated[
         str,
-        Meta(description="GPUs that a pilot hands out, such as 0,1; none; empty: all it finds."),
+        Meta(
+            description="GPUs that a pilot gives to tasks, such as 0,1, or none; empty: all "
+            "that it finds."
+        ),
     ] = ""
     cache_mb: Annotated[
         int,
@@ -157,8 +180,8 @@ class Local(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     shared: Annotated[
         bool,
         Meta(
-            description="Tasks of several owners run here, each walled in (bubblewrap or user "
-            "namespaces); where that cannot be, or for root, pilots do not start."
+            description="Tasks of several owners run here, isolated from each other (bubblewrap "
+            "or user namespaces); if that is impossible, or as root, pilots do not start."
         ),
     ] = False
     setup: Annotated[
@@ -167,8 +190,8 @@ class Local(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     check: Annotated[
         str,
         Meta(
-            description="A shell command that says, by exit status 0, that this machine is well: "
-            "else a pilot takes no task."
+            description="A shell command that checks this machine: if its exit status is not 0, "
+            "a pilot takes no tasks."
         ),
     ] = ""
 
@@ -178,7 +201,10 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     retries: Annotated[
         int,
-        Meta(ge=0, description="How often a task that failed is tried again, unless told."),
+        Meta(
+            ge=0,
+            description="How often a failed task is tried again, unless the bag says otherwise.",
+        ),
     ] = 0
 
 
@@ -188,26 +214,33 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ban_seconds: Annotated[
         Seconds,
         Meta(
-            description="The longest that a host on which an owner's tasks fail gets none of them; "
-            "the first ban is a tenth of it."
+            description="The longest ban: a host on which an owner's tasks fail gets no tasks of "
+            "that owner for this time. The first ban is a tenth of it."
         ),
     ] = 3600.0
     ban_growth_seconds: Annotated[
-        Seconds, Meta(description="How fast bans become longer: two thirds of the way in this.")
+        Seconds,
+        Meta(
+            description="How fast bans become longer: after this time a ban has two "
+            "thirds of its full length."
+        ),
     ] = 650.0
     replicate_seconds: Annotated[
         Seconds,
-        Meta(description="Between two looks for running tasks that should get another attempt."),
+        Meta(
+            description="Time between two searches for running tasks that should get another "
+            "attempt."
+        ),
     ] = 1.0
     buffer_seconds: Annotated[
         Seconds,
-        Meta(description="How long tasks that no host may run stand in the way of those behind."),
+        Meta(description="How long tasks that no host may run keep the tasks behind them waiting."),
     ] = 30.0
     batch: Annotated[
         bool,
         Meta(
-            description="When work comes, give it first to those hosts that its policy ranks best, "
-            "not to those that have waited longest."
+            description="Give new tasks first to the hosts that their policy ranks best, not to "
+            "the hosts that have waited longest."
         ),
     ] = False
 
@@ -228,8 +261,8 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ca: Annotated[
         str,
         Meta(
-            description="PEM file with the authority to trust for that server (its tls/ca.pem); "
-            "empty: those of the system."
+            description="PEM file with the certificate authority to trust for that server (its "
+            "tls/ca.pem); empty: the authorities of this system."
         ),
     ] = ""
     serve: Serve = Serve()
@@ -237,6 +270,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     policy: Policy = Policy()
     run: Run = Run()
     sites: tuple[SiteSpec, ...] = ()  # beside this machine: [sites.NAME], in their order
+    stranger: str = ""  # why the token must not be shown to that server; empty: it may be
 
     @property
     def directory(self) -> Path:
@@ -265,6 +299,7 @@ class Settled(NamedTuple):
 
     config: Config
     origins: dict[str, str]
+    above: str = ""  # the .covey of a directory above, if that is used
 
 
 class Source(NamedTuple):
@@ -289,14 +324,19 @@ def _leaves(tree: type[Struct], prefix: str = "") -> Iterator[Setting]:
 SETTINGS: dict[str, Setting] = {setting.key: setting for setting in _leaves(Config)}
 SECTIONS = tuple(dict.fromkeys(key.partition(".")[0] for key in SETTINGS if "." in key))
 SITES = "sites"  # tables of tables, which are no settings
+_RUNS_HERE = ("serve.", "local.")  # settings with commands, and of who may send some
+_OWN_FILE = "~/.config/covey/covey.toml"
 
 
 def load(
     flags: Mapping[str, object] | None = None,
     environ: Mapping[str, str] | None = None,
     here: Path | None = None,
+    *,
+    has_token: bool = False,
 ) -> Settled:
-    """Read everything once. `flags` are dotted keys; a None among them was not given."""
+    """Read everything once. `flags` are dotted keys; a None among them was not given. `has_token`:
+    the caller was given a token directly, so it is not read from a file."""
     environ = os.environ if environ is None else environ
     here = Path.cwd() if here is None else here
     sources = [
@@ -305,6 +345,7 @@ def load(
         _from_file(here / "covey.toml"),
         _from_file(user_file(environ)),
     ]
+    _check_author(here / "covey.toml", sources[2])
     values: dict[str, object] = {}
     origins = dict.fromkeys(SETTINGS, "default")
     for source in reversed(sources):
@@ -317,7 +358,101 @@ def load(
             sites[spec.name] = spec
             origins[f"{SITES}.{spec.name}"] = source.place[SITES]
     config = msgspec.convert(_nested(values), Config)
-    return Settled(msgspec.structs.replace(config, sites=tuple(sites.values())), origins)
+    above = ""
+    if origins["dir"] == "default" and not config.server and not _IN_TASK & environ.keys():
+        _check_owner(here / config.dir)
+        above = directory_above(here, config.dir)
+    if above:
+        config = msgspec.structs.replace(config, dir=above)
+        origins["dir"] = "a parent directory"
+    stranger = _stranger(sources, config, here, has_token)
+    config = msgspec.structs.replace(config, sites=tuple(sites.values()), stranger=stranger)
+    return Settled(config, origins, above)
+
+
+def directory_above(here: Path, name: str) -> str:
+    """The nearest `.covey` above, as git finds its own; empty if there is one here, or none. It
+    must be the user's own: who else could write to it could say what runs here."""
+    try:
+        if (here / name).exists():
+            return ""
+        device = here.stat().st_dev
+        for folder in here.resolve().parents:
+            if folder.stat().st_dev != device:
+                return ""
+            found = folder / name
+            if (found / RECORD).is_file() and _is_own(found):
+                return str(found)
+    except OSError:
+        pass
+    return ""
+
+
+def _check_owner(folder: Path) -> None:
+    """Raises BadConfig if the `.covey` of the current directory is another user's, as it may be in
+    /tmp: its record says which commands run, and they would run as the user who looks at it."""
+    if _is_anothers(folder):
+        raise BadConfig(
+            f"{folder} belongs to another user, who could have put commands into it that would run "
+            f"as you. If you trust it, name it: --dir {shlex.quote(str(folder))}"
+        )
+
+
+def _check_author(file: Path, project: Source) -> None:
+    """Raises BadConfig if another user's `covey.toml` says what runs here, or where the record
+    is."""
+    named = [key for key in project.values if key == "dir" or key.startswith(_RUNS_HERE)]
+    named += [f"{SITES}.{site.name}" for site in project.sites]
+    if named and _is_anothers(file):
+        raise BadConfig(
+            f"{file} belongs to another user, and {named[0]} in it could run commands as you. If "
+            "you trust it, make a copy of your own"
+        )
+
+
+def _is_anothers(path: Path) -> bool:
+    """Neither this user's nor root's; of a link, the link or what it leads to."""
+    try:
+        owners = {path.lstat().st_uid, path.stat().st_uid}
+    except OSError:
+        return False
+    return bool(owners - {os.geteuid(), 0})
+
+
+def _is_own(folder: Path) -> bool:
+    about = folder.lstat()
+    return (
+        stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid() and not about.st_mode & 0o022
+    )
+
+
+def _stranger(sources: Sequence[Source], config: Config, here: Path, has_token: bool) -> str:
+    """A covey.toml in the current directory may be anybody's: it came with what was downloaded. It
+    must not send the user's own token to a server, or past an authority, that the user did not
+    name; nor may it pick a token from the user's other files."""
+    flags, environment, project, own = (source.values for source in sources)
+    users: dict[str, object] = {**own, **environment, **flags}
+    file = here / "covey.toml"
+    if not config.server:
+        return ""
+    if has_token or "token_file" in users or "token_file" not in project:
+        named = [name for name in ("server", "ca") if name in project]
+        changed = [name for name in named if getattr(config, name) != users.get(name, "")]
+        if not changed:
+            return ""
+        return (
+            f"{file} names the {changed[0]} {getattr(config, changed[0])!r}, but your token is not "
+            "from that file: a token is shown only to the server that it was set up with. If you "
+            f"trust this server, name it yourself: --{changed[0]}, or in {_OWN_FILE}"
+        )
+    path = os.path.realpath(here / os.path.expanduser(config.token_file))
+    if os.path.commonpath([path, os.path.realpath(here)]) == os.path.realpath(here):
+        return ""
+    return (
+        f"{file} names the token_file {config.token_file}, which is not in this directory: a file "
+        "that may be somebody else's cannot choose which of your tokens is shown. Name it with "
+        f"--token-file, COVEY_TOKEN_FILE, or in {_OWN_FILE}"
+    )
 
 
 def value_of(config: Config, key: str) -> object:
@@ -355,6 +490,19 @@ def _from_environment(environ: Mapping[str, str]) -> Source:
         elif name.startswith(prefixes):
             raise BadConfig(f"environment: unknown setting {name}{_suggest(name, list(known))}")
     return Source(_checked(found, place), place)
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """What to tell about names that begin with COVEY_ and mean nothing to us. Inside a task there
+    are others, which are not for us."""
+    if "COVEY_BAG" in environ:
+        return []
+    known = [setting.variable for setting in SETTINGS.values()]
+    return [
+        f"unknown variable {name} is ignored{_suggest(name, known)}"
+        for name in sorted(environ)
+        if name.startswith("COVEY_") and name not in known
+    ]
 
 
 def _from_file(path: Path) -> Source:
@@ -408,7 +556,7 @@ def _suggest(name: str, known: list[str]) -> str:
     ]
     if close:
         return f"; did you mean {close[0]!r}?"
-    return "; 'covey config show' lists what there is"
+    return "; 'covey config show' lists all settings"
 
 
 def _checked(values: Mapping[str, object], place: Mapping[str, str]) -> dict[str, object]:

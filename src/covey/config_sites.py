@@ -16,6 +16,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_type_hin
 import msgspec
 from msgspec import Meta, Struct
 
+from covey.core import time_spans
 from covey.core.errors import BadConfig
 from covey.core.model import Option, SiteSpec
 
@@ -25,39 +26,43 @@ Most = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
 class SiteTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """A site, in the keys of `[sites.NAME]`: times are seconds or 90s, 5m, 2h; sizes 500M, 4G."""
+    """A site, in the keys of `[sites.NAME]`: times are seconds or 90s, 1h30m; sizes 500M, 4G."""
 
     driver: Annotated[
         str,
         Meta(
             min_length=1,
-            description="What kind of site it is: slurm, gridengine, pbs, lsf, htcondor, ssh, "
-            "manual, or one that a plugin brings.",
+            description="The kind of site: slurm, gridengine, pbs, lsf, htcondor, ssh, manual, "
+            "or the driver of a plugin.",
         ),
     ]
     host: Annotated[
         str,
         Meta(
-            description="Where its commands run, by SSH: a name that your ssh knows; empty: here, "
-            "on the server's machine."
+            description="Host on which the site's commands run, by SSH: a name that your ssh "
+            "knows; empty: the server's machine."
         ),
     ] = ""
     options: Annotated[
         dict[str, Option],
-        Meta(description="The driver's own, such as partition, queue or account (docs/sites.md)."),
+        Meta(
+            description="Options of the driver, such as partition, queue or account "
+            "(docs/sites.md)."
+        ),
     ] = {}
     environment: Annotated[
-        dict[str, str], Meta(description="Variables for its commands, such as SLURM_CONF.")
+        dict[str, str],
+        Meta(description="Environment variables for the site's commands, such as SLURM_CONF."),
     ] = {}
     directory: Annotated[
         str,
         Meta(
-            description="Where pilots and their output go, there; shared by all of its hosts. "
-            "Empty: ~/.covey/sites/NAME."
+            description="Directory at the site for pilots and their output; all hosts of the "
+            "site must share it. Empty: ~/.covey/sites/NAME."
         ),
     ] = ""
     python: Annotated[
-        str, Meta(min_length=1, description="The Python that pilots run with, there: 3.6 or later.")
+        str, Meta(min_length=1, description="The Python of the site's pilots: 3.6 or later.")
     ] = "python3"
     setup: Annotated[
         str,
@@ -66,25 +71,26 @@ class SiteTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, o
     check: Annotated[
         str,
         Meta(
-            description="A shell command that says, by exit status 0, that a host is well: else "
-            "its pilot takes no task."
+            description="A shell command that checks a host: if its exit status is not 0, the "
+            "pilot takes no tasks."
         ),
     ] = ""
     slots: Annotated[
         int, Meta(ge=1, le=4096, description="Tasks that a pilot runs at once, at most.")
     ] = 1
     memory: Annotated[
-        str, Meta(description="Memory of a pilot, all slots together; empty: nothing is asked for.")
+        str,
+        Meta(description="Memory of a pilot, all slots together; empty: no memory is requested."),
     ] = ""
-    disk: Annotated[str, Meta(description="Disk of a pilot; empty: nothing is asked for.")] = ""
+    disk: Annotated[str, Meta(description="Disk of a pilot; empty: no disk is requested.")] = ""
     gpus: Annotated[int, Meta(ge=0, le=10_000, description="GPUs of a pilot.")] = 0
-    wall: Annotated[
-        Time, Meta(description="The longest that a pilot lives; 0: as long as it likes.")
-    ] = "1h"
+    wall: Annotated[Time, Meta(description="The longest time that a pilot runs; 0: no limit.")] = (
+        "1h"
+    )
     idle: Annotated[
         Time,
         Meta(
-            description="A pilot goes home after this long without work; 0: as "
+            description="A pilot ends after this long without work; 0: as "
             "serve.pilot_idle_seconds says."
         ),
     ] = 0.0
@@ -95,7 +101,10 @@ class SiteTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, o
         Most, Meta(description="Pilots that may run or wait there, at most; 0: any number.")
     ] = 100
     per_user: Annotated[
-        Most, Meta(description="… of these, for the tasks of one owner; 0: any number.")
+        Most,
+        Meta(
+            description="Pilots that may run or wait there for one owner, at most; 0: any number."
+        ),
     ] = 0
     all_memory: Annotated[
         str, Meta(description="Memory of all pilots there together, at most; empty: any.")
@@ -108,48 +117,57 @@ class SiteTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, o
         Meta(
             ge=1,
             le=1_000_000,
-            description="Pilots that may wait at first; twice as many with each that starts, half "
-            "with each that fails.",
+            description="Pilots that may wait at first; the number doubles with each pilot that "
+            "starts, and halves with each that fails.",
         ),
     ] = 4
-    interval: Annotated[Time, Meta(description="Between two looks at its list of jobs.")] = "10s"
-    pause: Annotated[Time, Meta(description="Between two commands, to be kind to it.")] = "0.2s"
+    interval: Annotated[Time, Meta(description="Time between two queries of its list of jobs.")] = (
+        "10s"
+    )
+    pause: Annotated[
+        Time, Meta(description="Time between two commands, to limit the load on the site.")
+    ] = "0.2s"
     credentials: Annotated[
         tuple[str, ...],
         Meta(
-            description="Files that must be readable where its commands run: without them the site "
-            "is left out, and says so."
+            description="Files that must be readable where its commands run; without them the "
+            "site is not used, and says so."
         ),
     ] = ()
     credential_check: Annotated[
         str,
         Meta(
-            description="A shell command, run where the site's commands run, that says by exit "
-            "status 0 that credentials are valid: klist -s."
+            description="A shell command, run where the site's commands run, whose exit status "
+            "is 0 if credentials are valid: klist -s."
         ),
     ] = ""
     users: Annotated[
         tuple[str, ...],
-        Meta(description="Owners whose tasks may run there; none named: everybody's."),
+        Meta(description="Owners whose tasks may run there; empty: all owners."),
     ] = ()
     price: Annotated[
-        float, Meta(ge=0, description="Of an hour of a slot, in whatever you count in.")
+        float, Meta(ge=0, description="Price of one slot for an hour, in any unit.")
     ] = 0.0
     preference: Annotated[
         str,
         Meta(
-            description="What its owners prefer: an expression over Bag, User, Site and Queue; the "
-            'higher it is for a bag the earlier it goes: member(User.Name, {"ann", "bob"})'
+            description="What the site's owners prefer: an expression over Bag, User, Site and "
+            'Queue. Bags with a higher value go first: member(User.Name, {"ann", "bob"})'
         ),
     ] = ""
     failover: Annotated[
-        bool, Meta(description="Only for tasks that failed too often elsewhere: one more chance.")
+        bool,
+        Meta(
+            description="The site is only for tasks that failed too often elsewhere; they "
+            "get one more attempt here."
+        ),
     ] = False
     shared: Annotated[
         bool,
         Meta(
-            description="Its pilots run tasks of several owners, each walled in; where that cannot "
-            "be, they do not start."
+            description="Its pilots run tasks of several owners, isolated from each other; if "
+            "that is impossible, they do not start. Without it, a site serves one owner once "
+            "tokens exist."
         ),
     ] = False
 
@@ -166,9 +184,7 @@ class Key(NamedTuple):
 
 _SECONDS = ("wall", "idle", "interval", "pause")
 _SIZES = ("memory", "disk", "all_memory", "all_disk")
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _MEGABYTES = {"m": 1.0, "g": 1024.0, "t": 1024.0**2}
-_TIME = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smhd]?)")
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([mgt])(?:i?b)?", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -252,20 +268,15 @@ def _suggest(key: str) -> str:
         return f"; there are {', '.join(KEYS)}"
     meant = _MEANT.get(key) or (close[0] if close[0] in KEYS else _MEANT[close[0]])
     table, dot, _ = meant.partition(".")
-    more = f" (what belongs to the driver stands in its {table})" if dot else ""
+    more = f" (a key that belongs to the driver goes into {table})" if dot else ""
     return f"; did you mean {meant!r}?{more}"
 
 
 def _seconds(value: Time) -> float:
-    told = "a time is seconds, or 90s, 5m, 2h, 1d"
-    if isinstance(value, str):
-        match = _TIME.fullmatch(value.strip())
-        if match is None:
-            raise ValueError(told)
-        value = float(match[1]) * _UNITS[match[2]]
-    if not 0 <= value <= _MOST_SECONDS:
-        raise ValueError(told)
-    return float(value)
+    seconds = time_spans.parse_seconds(value) if isinstance(value, str) else float(value)
+    if seconds is None or not 0 <= seconds <= _MOST_SECONDS:
+        raise ValueError(f"a time is seconds, or {time_spans.EXAMPLES}")
+    return seconds
 
 
 def _megabytes(value: str) -> int:
@@ -280,7 +291,7 @@ def _megabytes(value: str) -> int:
 def _check_environment(where: str, table: Mapping[Any, object]) -> None:
     for name, value in table.items():
         if not _VARIABLE.fullmatch(str(name)):
-            raise BadConfig(f"{where}: environment: {name!r} is no name of a variable")
+            raise BadConfig(f"{where}: environment: {name!r} is not the name of a variable")
         if not isinstance(value, str) or "\0" in value:
             raise BadConfig(
                 f"{where}: environment.{name} = {_shown(value)}: write a text in quotes"
@@ -301,19 +312,22 @@ def _check(where: str, spec: SiteSpec) -> None:
     for name in ("host", "directory", "python"):
         text: str = getattr(spec, name)
         if text.startswith("-") or not text.isprintable() or (name == "host" and " " in text):
-            raise BadConfig(f"{where}: {name} = {text!r}: this is none")
+            rule = "must not begin with '-' or contain control characters"
+            if name == "host":
+                rule = "must not begin with '-' or contain spaces or control characters"
+            raise BadConfig(f"{where}: {name} = {text!r}: the value {rule}")
     for each, whole in (("memory", "all_memory"), ("disk", "all_disk")):
         one, most = getattr(spec, KEYS[each].field), getattr(spec, KEYS[whole].field)
         if most and not one:
-            words = f"{whole} limits nothing unless {each}, that of one pilot, is set"
+            words = f"{whole} has no effect unless {each} (of one pilot) is set"
             raise BadConfig(f"{where}: {words}")
         if most and one > most:
             raise BadConfig(f"{where}: {whole} is less than the {each} of one pilot")
     if spec.interval_seconds <= 0:
-        raise BadConfig(f"{where}: interval = 0: the site would be asked without a pause")
+        raise BadConfig(f"{where}: interval = 0: the site would be queried without a pause")
     for owner in spec.users:
         if not owner or not owner.isprintable():
-            raise BadConfig(f"{where}: users: {owner!r} is nobody's name")
+            raise BadConfig(f"{where}: users: {owner!r} is not a user name")
     if spec.preference:
         _check_preference(where, spec.preference)
 

@@ -4,8 +4,12 @@ class; it has no thread, no clock and no socket of its own.
 When a commit fails nothing since the last one happened: the engine drops the scheduler with
 everything it decided, tells whoever waits that the server is unavailable, and opens the store
 again until that works. Then it goes on as after a restart: pilots are heard, their work adopted.
+
+When core raises, its state may be half changed, and the same is done. The bag that core was busy
+with is quarantined in the new scheduler (docs/decisions/0018-quarantine.md).
 """
 
+from collections import deque
 from typing import assert_never
 
 from covey.core.actions import (
@@ -15,11 +19,13 @@ from covey.core.actions import (
     LoadBag,
     LoadRows,
     Note,
+    Problem,
     Refuse,
     Reply,
     SubmitPilots,
     Write,
 )
+from covey.core.demand import Row
 from covey.core.events import (
     BagLoaded,
     BagSubmitted,
@@ -45,8 +51,10 @@ from covey.core.events import (
     TokenRevoked,
     TrialEnded,
 )
-from covey.core.model import Settings, Snapshot
+from covey.core.model import BagId, Settings, Snapshot
 from covey.core.scheduler import Scheduler
+from covey.core.state import Bag, Candidate
+from covey.core.suspects import Suspect, brief, suspect, trace
 from covey.ports import (
     Clock,
     CommitFailed,
@@ -61,6 +69,7 @@ from covey.ports import (
 )
 
 REOPEN_SECONDS = 1.0
+ERROR_SECONDS = 60.0
 
 Request = (
     BagSubmitted
@@ -98,7 +107,10 @@ class Engine:
         clock: Clock,
         log: Log,
         settings: Settings,
+        most_errors: int = 0,
     ) -> None:
+        """`most_errors`: so many exceptions of core within `ERROR_SECONDS` are survived; one more
+        is raised. 0, as in tests and the simulator: every one is."""
         self._store = store
         self._tables = tables
         self._replies = replies
@@ -107,6 +119,9 @@ class Engine:
         self._log = log
         self._settings = settings
         self._reopen_at = 0.0
+        self._most_errors = most_errors
+        self._errors: deque[float] = deque()  # when they were
+        self._suspects: dict[BagId, Suspect] = {}
         self.scheduler: Scheduler | None = None
         self.trouble = "the store is being opened"
 
@@ -122,7 +137,7 @@ class Engine:
             case CommitFailed(reason):
                 self._halt(f"the store cannot be written: {reason}")
             case _ if self.scheduler is not None:
-                self._carry_out(self.scheduler.handle(event, self._clock.now()))
+                self._decide(self.scheduler, event)
             case Ticked():
                 if self._reopen_at and self._clock.now() >= self._reopen_at:
                     self._reopen_at = 0.0
@@ -130,13 +145,54 @@ class Engine:
             case _:
                 self._turn_away(event)
 
+    def _decide(self, scheduler: Scheduler, event: Event) -> None:
+        try:
+            actions = scheduler.handle(event, self._clock.now())
+        except Exception as error:
+            self._start_over(event, error)
+        else:
+            self._carry_out(actions)
+
+    def _start_over(self, event: Event, error: Exception) -> None:
+        """Core has a bug, and nothing of what it has decided in this turn was done. Whoever asked
+        is refused, everybody else comes again, and the record is read anew."""
+        now = self._clock.now()
+        self._errors.append(now)
+        while self._errors and self._errors[0] <= now - ERROR_SECONDS:
+            self._errors.popleft()
+        if len(self._errors) > self._most_errors:
+            raise error
+        self._log.note(Note("internal error", detail=trace(error)))
+        bag = _bag_at_hand(error)
+        if bag is not None:
+            self._suspects[bag] = suspect("the server could not handle it", error)
+        if isinstance(event, Request):
+            words = f"the server could not handle this: {brief(error)}; see its log"
+            self._replies.refuse(Refuse(event.request, Problem.INTERNAL, words))
+        self._halt(f"internal error: {brief(error)}")
+        self._reopen_at = 0.0
+        self._store.open()
+
     def _resume(self, snapshot: Snapshot) -> None:
         now = self._clock.now()
-        self.scheduler, actions = Scheduler.recover(snapshot, self._settings, now)
+        self.scheduler, actions = self._recovered(snapshot, now)
+        self._suspects = {}
         self.trouble = ""
         self._log.note(Note("server ready", detail=f"epoch {snapshot.epoch}"))
         self._carry_out(actions)
         self._sites.watch(snapshot.jobs)
+
+    def _recovered(self, snapshot: Snapshot, now: float) -> tuple[Scheduler, list[Action]]:
+        """One bag that cannot be handled must not keep all others from being worked on."""
+        while True:
+            try:
+                return Scheduler.recover(snapshot, self._settings, now, self._suspects)
+            except Exception as error:
+                bag = _bag_at_hand(error)
+                if not self._most_errors or bag is None or bag in self._suspects:
+                    raise
+                self._log.note(Note("internal error", detail=trace(error)))
+                self._suspects[bag] = suspect("the server could not handle it", error)
 
     def _halt(self, trouble: str) -> None:
         self.scheduler = None
@@ -176,3 +232,15 @@ class Engine:
                     self._log.note(action)
                 case _:
                     assert_never(action)
+
+
+def _bag_at_hand(error: Exception) -> BagId | None:
+    """The bag that core was busy with: that of the innermost call that has one."""
+    found, place = None, error.__traceback__
+    while place is not None:
+        for value in place.tb_frame.f_locals.values():
+            bag = value.bag if isinstance(value, Candidate | Row) else value
+            if isinstance(bag, Bag):
+                found = bag.id
+        place = place.tb_next
+    return found

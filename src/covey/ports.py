@@ -32,6 +32,17 @@ from covey.wire import (
 )
 
 
+class NamedFiles(Struct, frozen=True):
+    """The digests of all files that the record names, by the owner of the bag: those that bags
+    need, and those that their tasks returned."""
+
+    bags: dict[str, set[str]] = {}
+    returned: dict[str, set[str]] = {}
+
+    def of(self, owner: str) -> set[str]:
+        return self.bags.get(owner, set()) | self.returned.get(owner, set())
+
+
 class StoreOpened(Struct, frozen=True):
     """The record is ours, under a new durable epoch."""
 
@@ -137,6 +148,15 @@ class Record(Protocol):
         """All of these changes, durably, or none."""
         ...
 
+    def tidy(self) -> float | None:
+        """Do one short piece of what is left to be done after purges, durably: to remove rows, to
+        give space back to the disk. In how many seconds to call again; None: nothing is left."""
+        ...
+
+    def removing(self) -> frozenset[BagId]:
+        """Purged bags of which something is still there."""
+        ...
+
     def load(self, bag: BagId) -> BagSnapshot | None: ...
 
     def close(self) -> None: ...
@@ -184,12 +204,15 @@ class Reader(Protocol):
         """Those heard of last come first."""
         ...
 
-    def digests(self) -> set[str]:
-        """Of all files that the record names: those of bags, and those that tasks returned."""
+    def named_files(self) -> NamedFiles: ...
+
+    def host_owners(self) -> dict[str, set[str]]:
+        """Whose pilots have been on each host; an owner of "" stands for everybody."""
         ...
 
-    def names_file(self, owner: str, digest: str) -> bool:
-        """Whether a bag of this owner names the file, or a task of one returned it."""
+    def unfinished(self, bag: int, after: int = -1, limit: int = 1000) -> list[int]:
+        """The next tasks without a result, in order. The time does not grow with how many have
+        one."""
         ...
 
     def attempts(self, bag: int, task: int) -> list[ResultRow]:
@@ -206,4 +229,13 @@ class Reader(Protocol):
 
     def pilots(self, limit: int = 1000) -> list[PilotView]:
         """Newest first."""
+        ...
+
+    def stop(self) -> None:
+        """Give up what another thread is reading here: that call raises TookTooLong. Nothing
+        happens if nobody reads at this moment."""
+        ...
+
+    def close(self) -> None:
+        """Give back what is open. The reader may be used again."""
         ...

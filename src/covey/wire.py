@@ -10,8 +10,9 @@ import msgspec
 from msgspec import Struct
 
 from covey.core.findings import BagAnswer, SiteAnswer, TaskAnswer
-from covey.core.model import SiteSpec
+from covey.core.model import SiteSpec, UnkeptFiles
 from covey.core.space import Scalar
+from covey.core.suspects import MARK
 from covey.pilot.messages import Answer, Enrol, Enrolled, Leave, Left, Piece, Printed, Sync
 
 Message = TypeVar("Message", Enrol, Sync, Leave, Printed)
@@ -49,13 +50,16 @@ class ClassView(Struct, kw_only=True):
 
 
 class BagView(Struct, kw_only=True):
-    """A bag as its owner sees it. Without a server `running` and what follows from it is 0."""
+    """A bag as its owner sees it. Every task is in one state: done, failed, running (it has a slot
+    of a pilot), sent (a pilot has it, and it waits there for a slot), in doubt, or waiting (all the
+    others). Without a server `running`, `sent` and what follows from them is 0."""
 
     id: int
     name: str
     owner: str
     argv: list[str]
     names: list[str]
+    readings: list[str] = []  # how each parameter is read: value or text (core.scalars)
     status: str  # running, paused, finished, cancelled
     reason: str = ""  # why it is paused
     open: bool = False
@@ -64,6 +68,7 @@ class BagView(Struct, kw_only=True):
     done: int
     failed: int
     running: int = 0
+    sent: int = 0
     in_doubt: int = 0
     created: float
     ended: float = 0.0
@@ -75,13 +80,21 @@ class BagView(Struct, kw_only=True):
     labels: dict[str, str] = {}
     notes: str = ""
     outputs: list[str] = []
+    ignored_results: list[str] = []  # why values that tasks reported were not kept; few
     result_names: list[str] = []  # of the values that tasks reported, in order of appearance
+    unkept: UnkeptFiles = UnkeptFiles()  # files that tasks left and no output pattern names
+    silent: bool = False  # finished, and no task printed, reported or returned anything
     estimate: Estimate | None = None
     stragglers: list[Straggler] = []
 
     @property
     def over(self) -> bool:
         return self.status not in ("running", "paused")
+
+    @property
+    def quarantined(self) -> bool:
+        """Whether the server paused this bag because it cannot handle it; `reason` says why."""
+        return self.status == "paused" and self.reason.startswith(MARK.rstrip(": "))
 
 
 class ResultRow(Struct):
@@ -191,6 +204,7 @@ class HostView(Struct, kw_only=True):
     slots: int  # of the pilots that are there now; of the last one if none is
     pilots: int
     running: int
+    sent: int = 0
     first: float
     heard: float
     done: int
@@ -199,6 +213,7 @@ class HostView(Struct, kw_only=True):
     machine: str = ""
     error_rate: float | None = None  # lately; only a server that runs knows
     banned: dict[str, float] = {}  # owner -> until when none of their tasks go there
+    shortage: str = ""  # why it can start no task now: too little disk space
 
 
 class TokenView(Struct, kw_only=True):
@@ -247,9 +262,10 @@ class Stored(Struct, kw_only=True):
 
 
 class RunningRow(Struct, kw_only=True):
-    """A task that is out with a pilot."""
+    """An attempt that a pilot has: it is running, or sent and waits there for a slot."""
 
     task: int
+    state: str = "running"
     values: list[Scalar]
     attempt: str
     pilot: int
@@ -273,6 +289,7 @@ class PilotView(Struct, kw_only=True):
     slots: int
     status: str
     running: int
+    sent: int = 0
     enrolled: float
     heard: float
     tags: dict[str, str]
@@ -281,6 +298,7 @@ class PilotView(Struct, kw_only=True):
     gpus: int = 0
     owner: str = ""  # whose tasks it runs; empty: anybody's
     reason: str = ""  # why it is not here any more
+    shortage: str = ""  # why its host can start no task now: too little disk space
 
 
 class SiteView(Struct, kw_only=True):
@@ -290,7 +308,7 @@ class SiteView(Struct, kw_only=True):
     driver: str
     status: str  # on, paused, draining, removed
     origin: str  # covey.toml, or `added` while the server ran
-    trouble: str = ""  # why nothing is started there now, if nothing is
+    trouble: str = ""  # why nothing is started there now, or only one pilot as a test
     rests_until: float = 0.0
     failures: int = 0  # in a row
     waiting: int = 0  # site jobs that wait there
@@ -332,7 +350,9 @@ class SiteExplanation(Struct, kw_only=True):
 
 
 class TrialStep(Struct, kw_only=True):
-    """`kind`: asked, submitted, started, requeued, enrolled, refused, vanished, ended."""
+    """`kind`: asked, submitted, started, requeued, enrolled, ready, left, refused, vanished,
+    ended. With `ready` the pilot has asked for work, so the site works. `left`: the pilot has said
+    goodbye, with its reason."""
 
     kind: str
     at: float
@@ -352,7 +372,18 @@ class TrialView(Struct, kw_only=True):
     address: str = ""  # of the server, as pilots are told
 
 
+class Refused(Struct, kw_only=True):
+    """Requests that were refused in the last ten minutes. `owner` is empty for strangers: whoever
+    showed no valid token, secret or credential."""
+
+    owner: str
+    kind: str  # unauthorized, too-large, over-share, unavailable, invalid, connection
+    count: int
+
+
 class ServerView(Struct, kw_only=True):
+    """`refused` names strangers and the caller's own; for administrators, everybody."""
+
     version: str
     epoch: int
     pid: int
@@ -362,6 +393,11 @@ class ServerView(Struct, kw_only=True):
     bags: int
     pilots: int
     slots: int
+    quarantined: int = 0  # bags that cannot be handled
+    overruns: int = 0  # how often policies of an owner needed more work than they may
+    refused: list[Refused] = []
+    disk_free_bytes: int = 0  # where the record is kept
+    certificate_expires: float = 0.0  # seconds since 1970; 0: it has none
 
 
 class ProblemDocument(Struct, kw_only=True):

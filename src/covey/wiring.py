@@ -13,52 +13,65 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, get_args, get_type_hints
+from weakref import WeakSet
 
 import msgspec
 from msgspec import Struct
 
 from covey import __version__
-from covey.client.embedded import prepare
-from covey.config import Config, Serve
+from covey.client.embedded import prepare, refuse_inside_task
+from covey.config import RECORD, Config, Serve
+from covey.core import receipts
 from covey.core.actions import Note
-from covey.core.errors import BadConfig, NotFound
+from covey.core.errors import BadConfig, NotFound, StoreHeld
 from covey.core.model import Settings, SiteSpec
 from covey.core.sites import local_site
-from covey.pilot.dial import context_for
+from covey.pilot.dial import context_for, split
 from covey.ports import Post, Reader
 from covey.replacing import PROGRAM, replace
 from covey.sites import plugins, ssh
 from covey.sites.attending import Desk
 from covey.sites.local import LocalSite
+from covey.sites.local import end_orphans as end_local_orphans
 from covey.sites.manager import SSH, Manager
-from covey.store import filesystem
+from covey.store import filesystem, integrity
 from covey.store.blobs import Blobs
+from covey.store.holdings import Holdings
 from covey.store.lock import Lock
-from covey.store.reading import SqliteReader
+from covey.store.reading import SqliteReader, is_old
 from covey.store.sqlite import SqliteRecord
 from covey.store.tables import RowLoader, TableFiles
 from covey.store.writer import Writer
+from covey.whoami import user
 from covey.wire import DriverView, Explanation, OptionView
 
 if TYPE_CHECKING:
     from covey.server.listening import Door
     from covey.server.tls import Tls
 
-STORE = "covey.db"
+CONVERT_SECONDS = 60.0  # that a server may take to convert a record
 FILES = "files"
 CACHE = "cache"
 SERVER = "server.json"
 SECRETS = "secrets.json"
 PILOT_FILE = "pilot.pyz"
 PILOT_MAIN = "import sys\nfrom covey.pilot.__main__ import main\nsys.exit(main())\n"
+PILOTS = "pilots"  # folders of the local site's pilots
 PILOT_PACKAGES = ("classad", "peers", "pilot")
+
+
+def end_orphans(directory: Path, seconds: float) -> tuple[int, int]:
+    """End the pilots of this machine that a killed server of the directory has left: how many
+    there were, and how many are left."""
+    return end_local_orphans(directory / PILOTS, seconds)
 
 
 def serve(config: Config, directory: Path, embedded: bool) -> int:
     """Run a server on this directory until it is asked to end. Raises StoreHeld if another
-    one has it."""
+    one has it, InsideTask inside a task."""
     from covey.server import process  # heavy, and only a server needs it
 
+    refuse_inside_task()
     prepare(directory)
     command = "covey serve --embedded" if embedded else "covey serve"
     with Lock(directory, command) as lock:
@@ -68,12 +81,41 @@ def serve(config: Config, directory: Path, embedded: bool) -> int:
         return process.run(lambda: _Parts(config, directory, embedded, lock))
 
 
-def open_reader(directory: Path) -> Reader:
-    """The record, read without a server."""
-    path = directory / STORE
+def _tell(text: str) -> None:
+    print(f"covey: {text}", file=sys.stderr, flush=True)
+
+
+def open_reader(directory: Path, tell: Callable[[str], None] = _tell) -> Reader:
+    """The record, read without a server; one of an earlier version is converted first."""
+    path = directory / RECORD
     if not path.exists():
-        raise NotFound(f"there is no covey store in {directory}")
+        raise NotFound(f"there is no covey record in {directory}")
+    if is_old(path):
+        convert(directory, tell)
     return SqliteReader(path, tables=TableFiles(open_blobs(directory)))
+
+
+def convert(directory: Path, tell: Callable[[str], None]) -> None:
+    """Bring a record of an earlier version up to date, unless a server is about to. Raises
+    StoreError."""
+    tell(f"converting {directory / RECORD}, which an earlier version of covey wrote")
+    try:
+        with Lock(directory, "covey, converting the record"):
+            record = SqliteRecord(directory / RECORD)
+            record.open()
+            record.close()
+    except StoreHeld:
+        deadline = time.monotonic() + CONVERT_SECONDS
+        while is_old(directory / RECORD):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def check_record(directory: Path) -> integrity.Finding | None:
+    """Whether the record is sound; None if there is none."""
+    path = directory / RECORD
+    return integrity.look(path) if path.exists() else None
 
 
 def recount(directory: Path, bag: int, task: int) -> Explanation | None:
@@ -137,15 +179,16 @@ class _Parts:
         self._lock = lock
         self._greets = not embedded and sys.stderr.isatty()  # logs are JSON: programs read them
         self._mine = threading.local()
-        self._readers: list[SqliteReader] = []
+        self._readers: WeakSet[SqliteReader] = WeakSet()  # a thread that ends takes its own along
         self.token, self.secret, self._queue = _secrets(directory / SECRETS)
-        self.store_name = str(directory / STORE)
+        self.store_name = str(directory / RECORD)
         self.pilot_file = directory / PILOT_FILE
         self.idle_exit_seconds = serve_.idle_exit_seconds if embedded else 0.0
         self.keep_logs_days = serve_.keep_logs_days
         self.keep_files_days = serve_.keep_files_days
-        self.blobs = open_blobs(directory)
-        self.tables = TableFiles(self.blobs)
+        blobs = open_blobs(directory)
+        self.holdings = Holdings(blobs)
+        self.tables = TableFiles(blobs)
         self._pilot_options = _pilot_options(config, directory)
         self.settings = Settings(
             poll_seconds=serve_.poll_seconds,
@@ -159,6 +202,8 @@ class _Parts:
             buffer_seconds=config.policy.buffer_seconds,
             batch=config.policy.batch,
             sites=_sites(config),
+            receipt_key=receipts.derived_key(self.secret),
+            user=user(),
         )
         self._plugins = plugins.find()
         self._ssh = _ssh(serve_.ssh)
@@ -196,7 +241,12 @@ class _Parts:
         return (self.tls.ca if self.tls is not None else "") + self._given_ca
 
     def store(self, post: Post, crashed: Callable[[Exception], None]) -> Writer:
-        return Writer(SqliteRecord(self._directory / STORE), post, crashed)
+        self._record = SqliteRecord(self._directory / RECORD)
+        return Writer(self._record, post, crashed)
+
+    def check_files(self) -> None:
+        self._lock.check()
+        self._record.check_files()
 
     def rows(self, post: Post) -> RowLoader:
         return RowLoader(self.tables, post)
@@ -204,7 +254,7 @@ class _Parts:
     def sites(self, post: Post, note: Callable[[Note], None]) -> Manager:
         write_pilot_file(self.pilot_file)
         command = [sys.executable, str(self.pilot_file)]
-        folder, server = self._directory / "pilots", self._directory / SERVER
+        folder, server = self._directory / PILOTS, self._directory / SERVER
         local = LocalSite(folder, server, self.secret, command, post, self._pilot_options)
         desk = Desk(
             post=post,
@@ -224,15 +274,16 @@ class _Parts:
     def reader(self) -> Reader:
         """One per thread: SQLite's connections are not shared."""
         if not hasattr(self._mine, "reader"):
-            self._mine.reader = SqliteReader(self._directory / STORE, tables=self.tables)
-            self._readers.append(self._mine.reader)
+            self._mine.reader = SqliteReader(self._directory / RECORD, tables=self.tables)
+            self._readers.add(self._mine.reader)
         reader: Reader = self._mine.reader
         return reader
 
     def close_readers(self) -> None:
         """The last one who closes the record leaves it as one file."""
-        for reader in self._readers:
+        for reader in list(self._readers):
             reader.close()
+        self.holdings.close()
 
     def announce(self) -> None:
         self._lock.announce(self.address)
@@ -244,7 +295,7 @@ class _Parts:
     def _greeting(self) -> str:
         words = f"this server is at {self.public}"
         if self.tls is not None and self.tls.ca:
-            words += f", and its authority in {self._directory / 'tls' / 'ca.pem'}"
+            words += f", its authority is {self._directory / 'tls' / 'ca.pem'}"
         elif self.public.startswith("http:"):
             words += ", for this machine only"
         return words + "; Ctrl-C ends it"
@@ -269,7 +320,7 @@ class _Parts:
 
 def _sites(config: Config) -> tuple[SiteSpec, ...]:
     """This machine, unless it is to run no pilots; then the others."""
-    here = local_site(config.local.pilots, config.local_slots)
+    here = local_site(config.local.pilots, config.local_slots, config.local.shared)
     return ((here,) if config.local.pilots else ()) + config.sites
 
 
@@ -338,15 +389,17 @@ def _tls_kind(serve_: Serve, local: bool) -> str:
     """`off`, `own` or `given`. Raises BadConfig for what would be unsafe, or unclear."""
     if bool(serve_.certificate) != bool(serve_.key):
         raise BadConfig("serve.certificate and serve.key belong together: give both, or neither")
-    if serve_.public and not serve_.public.startswith(("https://", "http://")):
-        raise BadConfig(
-            f"serve.public = {serve_.public!r}: write it like https://covey.example.org"
-        )
+    if serve_.public:
+        try:
+            split(serve_.public)
+        except ValueError as error:
+            hint = "such as https://covey.example.org"
+            raise BadConfig(f"serve.public = {serve_.public!r}: {error}, {hint}") from None
     if serve_.tls == "off":
         if not local:
             raise BadConfig(
                 f"serve.listen = {serve_.listen!r} without TLS would send tokens and results over "
-                "the network for all to read. Listen on 127.0.0.1, or leave serve.tls at auto."
+                "the network, readable for all. Listen on 127.0.0.1, or leave serve.tls at auto."
             )
         return "off"
     if serve_.tls == "auto" and serve_.certificate:
@@ -376,7 +429,7 @@ def _pem(name: str) -> str:
     except OSError as error:
         raise BadConfig(f"serve.ca {name}: {error.strerror}") from error
     except ValueError as error:
-        raise BadConfig(f"serve.ca {name}: that is no certificate in PEM") from error
+        raise BadConfig(f"serve.ca {name}: this is not a certificate in PEM") from error
     return found
 
 

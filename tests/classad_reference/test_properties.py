@@ -247,3 +247,12 @@ def test_the_fast_path_is_taken() -> None:
 def test_a_policy_agrees_with_its_general_path(made: Question) -> None:
     fast, general = beside(made, NOW)
     assert fast == general, made.texts()
+
+
+def test_work_that_was_refused_does_not_count() -> None:
+    """To make a pattern ready costs many steps; with too few left, nothing is made."""
+    context = Context(now=NOW, steps=200)
+    parse('isInteger(!replace("[a", "hello world", "\\\\2"))').evaluate(
+        parse_ad("[]"), None, context
+    )
+    assert context.spent <= 200

@@ -10,6 +10,7 @@ import json
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,8 @@ class Field:
         self.shown = folder / "shown"
         self.shown.mkdir(exist_ok=True)
         self.pilot_file = folder / "pilot.pyz"
-        self.pilot_file.write_text(PILOT.format(folder=str(self.shown)))
+        with zipfile.ZipFile(self.pilot_file, "w") as file:
+            file.writestr("__main__.py", PILOT.format(folder=str(self.shown)))
         self.events: list[EngineEvent] = []
         self.notes: list[Note] = []
         self._news = threading.Condition()

@@ -37,6 +37,7 @@ from covey.core.model import (
     Verdict,
 )
 from covey.core.space import Axis, Range, Values
+from covey.ports import NamedFiles
 from covey.wire import HostView, ResultQuery
 from tests.contract.keeping import CASES, MORE_CASES, Kept
 from tests.unit.store.builders import (
@@ -310,16 +311,15 @@ def test_digests_of_all_files_that_are_needed(kept: Kept) -> None:
     kept.record.apply([SaveBag(made), LeaseChunk(BAG, 0, 3)])
     kept.record.apply([AppendSegment(BAG, Segment(rows=MORE_CASES), 5)])
     kept.record.apply([ends(printed(0, 1))])  # type: ignore[arg-type]
-    named = {"1" * 64, "2" * 64, CASES.digest, MORE_CASES.digest, f"{1:064x}"}
-    assert reader.digests() == named
-    assert all(reader.names_file("", one) for one in named)
-    assert not any(reader.names_file("bob", one) for one in named)
-    assert not reader.names_file("", "9" * 64), "that one is not kept here"
+    named = {"1" * 64, "2" * 64, CASES.digest, MORE_CASES.digest}
+    returned = f"{1:064x}"
+    assert reader.named_files() == NamedFiles({"": named}, {"": {returned}})
+    assert reader.named_files().of("") == named | {returned}
+    assert reader.named_files().of("bob") == set()
     kept.record.apply([cancelled(1), PurgeBag(BAG, "files")])
-    assert reader.digests() == named - {f"{1:064x}"}
-    assert not reader.names_file("", f"{1:064x}")
+    assert reader.named_files() == NamedFiles({"": named}, {})
     kept.record.apply([PurgeBag(BAG, "all")])
-    assert reader.digests() == set()
+    assert reader.named_files() == NamedFiles({}, {})
 
 
 def test_the_file_of_a_large_call_is_needed_until_it_is_done(kept: Kept) -> None:
@@ -331,7 +331,8 @@ def test_the_file_of_a_large_call_is_needed_until_it_is_done(kept: Kept) -> None
         return Axis("call", Values(tuple(named)))
 
     def needed() -> str:
-        return "".join(sorted(digest[0] for digest in reader.digests()))
+        assert reader.named_files().of("bob") == set()
+        return "".join(sorted(digest[0] for digest in reader.named_files().of("ann")))
 
     spec = BagSpec(argv=("x",), calls=True, owner="ann", space=listed("a", "-"))
     record.apply([SaveBag(BagRecord(id=BAG, spec=spec, total=2, created=1.5, open=True))])
@@ -345,16 +346,10 @@ def test_the_file_of_a_large_call_is_needed_until_it_is_done(kept: Kept) -> None
     assert needed() == "acd", "one that failed may be tried again, a lost one will be"
     record.apply([ends(end(6))])
     assert needed() == "cd"
-    for letter in "abcd":
-        assert reader.names_file("ann", letter * 64)
-        assert not reader.names_file("bob", letter * 64)
-    assert not reader.names_file("bob", "e" * 64)
     kept.reopen()
     assert needed() == "cd"
     kept.record.apply([cancelled(1)])
     assert needed() == ""
-    kept.record.apply([PurgeBag(BAG, "all")])
-    assert not reader.names_file("ann", "a" * 64)
 
 
 def test_hosts(kept: Kept) -> None:
@@ -398,11 +393,14 @@ def test_files_belong_to_the_owners_of_the_bags_that_name_them(kept: Kept) -> No
     file = FileRecord(path="f", size=5, digest="c" * 64)
     returned = end(0, bag=2, files=(file,))
     kept.record.apply([SaveBag(noted), ends(returned)])
-    found = {
-        owner: [one for one in "abc" if kept.reader.names_file(owner, one * 64)]
-        for owner in ("ann", "bob", "")
-    }
-    assert found == {"ann": ["a"], "bob": ["b", "c"], "": []}
+    named = {"ann": {"a" * 64}, "bob": {"b" * 64}}
+    assert kept.reader.named_files() == NamedFiles(named, {"bob": {"c" * 64}})
+
+
+def test_whose_pilots_were_on_a_host(kept: Kept) -> None:
+    for number, (host, owner) in enumerate((("n1", "ann"), ("n1", ""), ("n2", "bob")), 1):
+        kept.record.apply([SavePilot(pilot(number, host=host, owner=owner))])
+    assert kept.reader.host_owners() == {"n1": {"ann", ""}, "n2": {"bob"}}
 
 
 def test_machines_keep_their_names(kept: Kept) -> None:

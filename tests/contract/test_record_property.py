@@ -368,7 +368,8 @@ class Twins(RuleBasedStateMachine):
         assert self.reader.bags() == self.memory.bags()
         assert self.reader.pilots() == self.memory.pilots()
         assert self.reader.hosts() == self.memory.hosts()
-        assert self.reader.digests() == self.memory.digests()
+        assert self.reader.named_files() == self.memory.named_files()
+        assert self.reader.host_owners() == self.memory.host_owners()
         assert [view.id for view in self.reader.bags()] == sorted(self.bags, reverse=True)
         for id_, model in self.bags.items():
             assert self.sqlite.load(BagId(id_)) == self.memory.load(BagId(id_))

@@ -219,7 +219,7 @@ def test_sorting(kept: Kept, sort: str, order: list[int]) -> None:
     ("query", "words"),
     [
         ({"where": ("alhpa > 1",)}, "did you mean 'alpha'?"),
-        ({"where": ("xyz = 1",)}, "There are: task, alpha, model, state"),
+        ({"where": ("xyz = 1",)}, "Columns: task, alpha, model, state"),
         ({"sort": "-los"}, "did you mean 'loss'?"),
         ({"where": ("alpha",)}, "'alpha' is not a comparison"),
         ({"where": ("= 5",)}, "'= 5' is not a comparison"),
@@ -227,13 +227,16 @@ def test_sorting(kept: Kept, sort: str, order: list[int]) -> None:
         ({"where": ("alpha => 1",)}, "'alpha => 1' is not a comparison"),
         ({"where": ("alpha <> 1",)}, "'alpha <> 1' is not a comparison"),
         ({"where": ("alpha > loss",)}, "not with another column"),
-        ({"where": ("seconds > long",)}, "seconds is a number, 'long' is none"),
-        ({"where": ("seconds > '5'",)}, "seconds is a number, '5' is none"),
-        ({"where": ("state = running",)}, "'state = running': a result is done or failed"),
+        ({"where": ("seconds > long",)}, "seconds is a number, 'long' is not"),
+        ({"where": ("seconds > '5'",)}, "seconds is a number, '5' is not"),
+        (
+            {"where": ("state = running",)},
+            "'state = running': the state of a result is done or failed",
+        ),
         ({"where": ("state != done or failed",)}, "a result is done or failed"),
         ({"where": ("state in done,lost",)}, "a result is done or failed"),
         ({"where": ("alpha in [0, 1.5]",)}, "without brackets"),
-        ({"where": ("output > 5",)}, "output is text, and never more or less than a number"),
+        ({"where": ("output > 5",)}, "output is text, and cannot be compared with a number"),
     ],
 )
 def test_questions_that_make_no_sense(kept: Kept, query: dict[str, Any], words: str) -> None:
@@ -276,14 +279,15 @@ def test_several_comparisons_in_one(kept: Kept, where: str) -> None:
     a_sweep(kept)
     with pytest.raises(InvalidQuery) as caught:
         tasks(kept, where)
-    assert "Several tests are a list, where=['y > 1', 'x < 4'], or several --where" in str(
-        caught.value
+    assert (
+        "Write several tests as a list, where=['y > 1', 'x < 4'], or with several --where"
+        in str(caught.value)
     )
 
 
 def test_a_form_that_there_is_not(kept: Kept) -> None:
     a_sweep(kept)
-    with pytest.raises(InvalidQuery, match="there are: csv, jsonl"):
+    with pytest.raises(InvalidQuery, match="formats: csv, csv-raw, jsonl"):
         list(kept.reader.export(BAG, ResultQuery(), "xls"))
 
 
@@ -527,3 +531,61 @@ def test_of_calls_the_table_has_nothing_that_only_programs_read(kept: Kept) -> N
         assert not any(word in text for word in ("YQ==", "MTE=", "call", "value"))
     with pytest.raises(InvalidQuery):
         tasks(kept, "value=x")
+
+
+def spelled(kept: Kept, *values: str) -> None:
+    """A bag with one parameter `lr`, whose tasks are all done."""
+    space = Axis("lr", Values(values))
+    made = BagRecord(id=BAG, spec=BagSpec(argv=("x",), space=space), total=len(values), created=1.5)
+    chunk = LeaseChunk(BAG, 0, len(values))
+    done = ends(*(end(task) for task in range(len(values))))
+    kept.record.apply([SavePilot(pilot()), SaveBag(made), chunk, done])
+
+
+def asked(kept: Kept, *where: str, sort: str = "") -> list[object]:
+    return [row.values[0] for row in kept.reader.results(BAG, ResultQuery(where=where, sort=sort))]
+
+
+@pytest.mark.parametrize("many", [False, True])  # more values than are computed in advance
+def test_spelled_numbers_are_compared_by_value(kept: Kept, many: bool) -> None:
+    spelled(kept, "1e-3", "default", "0.10", "1e-1", "2", *["z"] * (2000 if many else 0))
+    assert asked(kept, "lr < 1") == ["1e-3", "0.10", "1e-1"]
+    assert asked(kept, "lr = 0.1") == ["0.10", "1e-1"]
+    assert asked(kept, "lr = '0.10'") == ["0.10"]
+    assert asked(kept, "lr ~ 0.10") == ["0.10"]
+    assert asked(kept, "lr in 0.001,2") == ["1e-3", "2"]
+    assert asked(kept, sort="lr")[:5] == ["1e-3", "0.10", "1e-1", "2", "default"]
+
+
+def test_a_column_with_leading_zeros_is_text(kept: Kept) -> None:
+    spelled(kept, "100", "007", "020")
+    assert asked(kept, sort="lr") == ["007", "020", "100"]
+    assert asked(kept, "lr = 007") == ["007"]
+    assert asked(kept, "lr < '1'") == ["007", "020"]
+    with pytest.raises(InvalidQuery, match="lr is text"):
+        asked(kept, "lr < 50")
+
+
+def test_files_have_the_spelling_and_json_the_value(kept: Kept) -> None:
+    spelled(kept, "0.10", "1e-3")
+    table = b"".join(kept.reader.export(BAG, ResultQuery(), "csv")).decode()
+    assert [line["lr"] for line in csv.DictReader(io.StringIO(table))] == ["0.10", "1e-3"]
+    lines = b"".join(kept.reader.export(BAG, ResultQuery(), "jsonl")).splitlines()
+    assert [json.loads(line)["lr"] for line in lines] == [0.1, 0.001]
+
+
+def test_tasks_without_a_result_are_found(kept: Kept) -> None:
+    kept.record.apply([SavePilot(pilot()), SaveBag(bag(1, 9)), LeaseChunk(BAG, 0, 4)])
+    kept.record.apply([LeaseChunk(BAG, 4, 7), ends(end(0), end(1, "failed"), end(5))])
+    assert kept.reader.unfinished(BAG) == [2, 3, 4, 6, 7, 8]
+    assert kept.reader.unfinished(BAG, 3) == [4, 6, 7, 8]
+    assert kept.reader.unfinished(BAG, -1, 1) == [2]
+    assert kept.reader.unfinished(BAG + 1) == []
+
+
+def test_a_done_task_whose_result_was_ignored_is_told_of(kept: Kept) -> None:
+    kept.record.apply([SavePilot(pilot()), SaveBag(bag()), LeaseChunk(BAG, 0, 4)])
+    kept.record.apply([ends(end(0, cause="result ignored: it is longer than 65536 bytes"))])
+    view = kept.reader.bag(BAG)
+    assert view is not None
+    assert view.ignored_results == ["it is longer than 65536 bytes"]

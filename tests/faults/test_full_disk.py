@@ -13,6 +13,7 @@ import pytest
 
 from covey.client.embedded import read_record
 from covey.core.errors import CoveyError, ServerAway
+from covey.wire import BagView
 from tests.faults.world import (
     World,
     fill,
@@ -154,3 +155,51 @@ def test_a_server_that_starts_on_a_full_disk_says_so(world: World, tmp_path: Pat
         assert "No space left on device" in found.stderr
         assert "bug" not in found.stderr
         assert not os.path.exists(world.directory / "server.json")
+
+
+def test_a_host_short_of_disk_gives_its_work_back_and_every_view_says_why(
+    world: World, tmp_path: Path
+) -> None:
+    with small_disk(tmp_path / "disk", SIZE) as disk:
+        world.serve("--pilots", "0")
+        world.pilot("--slots", "2", "--directory", str(disk / "pilot"))
+        client = world.client()
+
+        def view_of(id_: int) -> BagView:
+            found = client.bag(id_)
+            assert found is not None
+            return found
+
+        try:
+            wait_until(lambda: len(client.pilots()) == 1)
+            filler = fill(disk)
+            bag = world.submit("true", 20)
+            wait_until(lambda: view_of(bag).reason.startswith("waits for disk space on "))
+            view = view_of(bag)
+            assert view.running == 0, "nothing is kept that cannot start"
+            (pilot,), (host,) = client.pilots(), client.hosts()
+            assert "no space left" in pilot.shortage
+            assert "no space left" in host.shortage
+            assert view.reason == f"waits for disk space on {pilot.host}"
+            for words in (["pilots"], ["hosts"], ["explain", str(bag)], ["show", str(bag)]):
+                assert "disk space" in world.covey(*words).stdout, words
+            assert "covey_pilots_short_of_disk 1.0" in _metrics(world)
+            world.pilot("--slots", "2", "--directory", str(world.root / "other"))
+            wait_until(lambda: view_of(bag).over, 60)
+            filler.unlink()
+            wait_until(lambda: not any(one.shortage for one in client.pilots()), 60)
+            again = world.submit("true", 4)
+            wait_until(lambda: view_of(again).over, 60)
+        finally:
+            client.close()
+            world.close()
+
+
+def _metrics(world: World) -> str:
+    record = read_record(world.directory)
+    assert record is not None
+    request = urllib.request.Request(
+        record.address + "/metrics", headers={"Authorization": f"Bearer {record.token}"}
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return str(answer.read().decode())

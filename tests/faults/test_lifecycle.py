@@ -7,6 +7,7 @@ import subprocess
 import time
 
 from covey.client.embedded import is_held, read_record
+from covey.pilot.main import ORPHAN_SECONDS
 from tests.faults.world import COVEY, World, task_script, wait_until
 
 
@@ -17,9 +18,13 @@ def run_in_terminal(world: World, script: str, total: int) -> "subprocess.Popen[
     return world.start([*COVEY, "--dir", str(world.directory), *words], process_group=0)
 
 
-def check_nothing_left(world: World) -> None:
+def check_no_pilot_left(world: World) -> None:
     wait_until(lambda: not world.processes(), 40, lambda: f"{world.processes()}")
     assert os.listdir(world.directory / "pilots") == []
+
+
+def check_nothing_left(world: World) -> None:
+    check_no_pilot_left(world)
     assert not list(world.directory.glob("*-wal"))
 
 
@@ -28,7 +33,7 @@ def test_ctrl_c_detaches_and_the_bag_goes_on(world: World) -> None:
     wait_until(lambda: world.ended() >= 2)
     os.killpg(running.pid, signal.SIGINT)
     assert running.wait(20) == 0
-    assert "goes on without you" in world.log_tail()
+    assert "keeps running" in world.log_tail()
     assert world.ended() < 20
     first = read_record(world.directory)
 
@@ -148,6 +153,49 @@ def test_a_killed_server_is_revived_by_whoever_watches(world: World) -> None:
     world.check_once(1, 24)
     assert world.covey("stop").returncode == 0
     check_nothing_left(world)
+
+
+def killed_server_with_an_idle_pilot(world: World) -> None:
+    found = world.covey("run", "--", "true")
+    assert found.returncode == 0, found.stderr
+    record = read_record(world.directory)
+    assert record is not None
+    os.kill(record.pid, signal.SIGKILL)
+    wait_until(lambda: not is_held(world.directory))
+    assert len(world.processes()) >= 3, "a pilot and its processes"
+
+
+def test_stop_ends_what_a_killed_server_has_started(world: World) -> None:
+    killed_server_with_an_idle_pilot(world)
+    stranger = world.start(["sleep", "600"])
+    stopped = world.covey("stop")
+    assert stopped.returncode == 0
+    assert "ended 1 pilot that an earlier server had started" in stopped.stderr
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait()
+    check_no_pilot_left(world)
+    assert "no server runs here" in world.covey("stop").stderr
+
+
+def test_stop_ends_the_tasks_of_a_killed_server_too(world: World) -> None:
+    run_in_terminal(world, task_script("setsid sleep 600 & sleep 600"), 2)
+    wait_until(lambda: len(world.journal()) >= 2)
+    for process in world._started:  # nobody revives the server
+        process.kill()
+        process.wait()
+    record = read_record(world.directory)
+    assert record is not None
+    os.kill(record.pid, signal.SIGKILL)
+    wait_until(lambda: not is_held(world.directory))
+    stopped = world.covey("stop", "--json")
+    assert json.loads(stopped.stdout)["pilots"] == 1
+    check_no_pilot_left(world)
+
+
+def test_an_idle_pilot_of_a_killed_server_ends_itself(world: World) -> None:
+    killed_server_with_an_idle_pilot(world)
+    wait_until(lambda: not world.processes(), ORPHAN_SECONDS + 40)
 
 
 def test_two_runs_at_once_share_one_server(world: World) -> None:

@@ -172,7 +172,7 @@ def test_pilots_go_home_before_their_time_is_over(
     assert world.rows(ended) == [("alpha", "COMPLETED"), ("grid", "exit status 0")]
     # By its own clock or the server's, whichever is first; nobody was idle.
     left = {why for (why,) in world.rows("SELECT reason FROM pilots WHERE status = 'left'")}
-    assert left <= {"its time is nearly over", "the server sends its pilots home"}
+    assert left <= {"its time is nearly over", "the server shuts its pilots down"}
 
 
 def test_the_slots_of_a_pilot_of_grid_engine_work_at_the_same_time(
@@ -199,7 +199,8 @@ def test_the_slots_of_a_pilot_of_grid_engine_work_at_the_same_time(
 def test_a_requeued_job_is_the_same_job_with_another_pilot(
     world: World, sites: Sites, slurm: Slurm
 ) -> None:
-    sites.add("alpha", "slurm", slurm.environment, slots=2, running=1, queued=1)
+    options: dict[str, object] = {"requeue": True}
+    sites.add("alpha", "slurm", slurm.environment, options, slots=2, running=1, queued=1)
     sites.write()
     world.serve()
     quick = world.root / "quick"

@@ -28,6 +28,7 @@ from covey.client.http import Endpoint
 from covey.core import tokens
 from covey.core.model import BagSpec
 from covey.core.space import Axis, Range
+from covey.whoami import user
 from covey.wire import BagView, ServerView
 
 MARK = "FAULTS_MARK"
@@ -109,23 +110,28 @@ class World:
             client.close()
 
     def pilot(
-        self, *options: str, python: str = sys.executable, env: dict[str, str] | None = None
+        self,
+        *options: str,
+        python: str = sys.executable,
+        env: dict[str, str] | None = None,
+        owner: str = "",
     ) -> "subprocess.Popen[bytes]":
-        """One started by hand, from the file that the server has written."""
+        """One started by hand, from the file that the server has written; our own, unless it is
+        another owner's."""
         secret = self.root / "secret"
-        if not secret.exists():
+        if owner or not secret.exists():
             secret = self.root / f"secret-{secrets.token_hex(8)}"
-            secret.write_text(self.pilot_secret())
+            secret.write_text(self.pilot_secret(owner))
         record = read_record(self.directory)
         assert record is not None
         command = [python, str(self.directory / "pilot.pyz"), "--server", record.address]
         command += ["--secret-file", str(secret), *options]
         return self.start(command, env=env or {}, start_new_session=True)
 
-    def pilot_secret(self) -> str:
-        """For a pilot of its own site job, which runs anybody's tasks."""
+    def pilot_secret(self, owner: str = "") -> str:
+        """For a pilot of its own site job, which runs our tasks, or this owner's."""
         master = json.loads((self.directory / "secrets.json").read_text())["secret"]
-        job = tokens.hand_job("*", time.time() + 7 * 86400, secrets.token_hex(8))
+        job = tokens.hand_job(owner or user(), time.time() + 7 * 86400, secrets.token_hex(8))
         return tokens.one_word(job, tokens.job_secret(master, job))
 
     def covey(self, *words: str, **env: str) -> "subprocess.CompletedProcess[str]":
@@ -156,6 +162,7 @@ class World:
     def spec(self, script: str, total: int, key: str = "", **fields: Any) -> BagSpec:
         env = {"JOURNAL": str(self.journal_file), MARK: self.mark, **fields.pop("env", {})}
         space = Axis("i", Range("0", "1", total))
+        fields = {"owner": user(), **fields}
         return BagSpec(argv=("sh", "-c", script), space=space, key=key, env=env, **fields)
 
     def submit(self, script: str, total: int, key: str = "", **fields: Any) -> int:

@@ -25,6 +25,7 @@ from covey.server.problems import HttpProblem
 from covey.server.quick import Response, of_problem
 from covey.server.tails import Tails
 from covey.store.blobs import Blobs
+from covey.store.holdings import Holdings
 from covey.store.memory import MemoryRecord
 
 TOKEN, SECRET = "the token of an admin", "the secret of all pilots"
@@ -140,7 +141,7 @@ class Inside:
         )
         self.tails = Tails(self.ports.now, first=1)
         self.blobs = Blobs(folder)
-        files = PilotFiles(self.blobs, lambda: self.state)
+        files = PilotFiles(Holdings(self.blobs), lambda: self.state)
         self.app: Any = PilotCalls(gateway, SECRET, self.tails, files, now=self.ports.now)
         self.engine.start()
 
@@ -206,7 +207,8 @@ class Inside:
             answered.set()
 
         try:
-            hang_up = self.app.take_sync(line.scope["headers"], b"".join(told.parts), respond)
+            caller = self.app.let_in(line.scope["headers"])
+            hang_up = self.app.take_sync(caller, b"".join(told.parts), respond)
         except HttpProblem as problem:
             respond(of_problem(problem))
         else:

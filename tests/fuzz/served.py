@@ -50,7 +50,7 @@ class Served(NamedTuple):
     def pilot(self) -> Pilot:
         """A new one."""
         job = new_job()
-        enrol = {"key": f"key {job}", "host": "nowhere", "slots": 4, "job": job}
+        enrol = {"key": f"key {job}", "host": "nowhere", "slots": 4, "job": job, "shared": True}
         found = self.ask("POST", "/pilot/v1/enrol", enrol, self.secret(job))
         return Pilot(found["pilot"], found["credential"])
 

@@ -141,7 +141,7 @@ class Caller:
     def _enrols(self, body: Any) -> str:
         job = new_job()
         if isinstance(body, dict) and isinstance(body.get("job", ""), str):
-            body["job"] = job
+            body["job"], body["shared"] = job, True
             if isinstance(body.get("key"), str):
                 body["key"] = f"key {job}"
         return self._server.secret(job)

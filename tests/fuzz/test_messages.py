@@ -80,11 +80,17 @@ def acts_before_it_refuses(patch: pytest.MonkeyPatch) -> None:
 
 
 def believes_whoever_says_it_ended(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ends, "_may_have_been_given", lambda *_: True)
+    patch.setattr(ends, "_was_given", lambda *_: True)
 
 
 def believes_whoever_says_they_have_it(patch: pytest.MonkeyPatch) -> None:
+    adopt_one: Callable[..., None] = recovery._adopt_one
+
+    def credulous(turn: Any, pilot: Any, id_: Any, one: Any, given: Any) -> None:
+        adopt_one(turn, pilot, id_, one, {**given, id_: (one.bag, one.task)})
+
     patch.setattr(recovery, "_may_be_its", lambda _, __, bag, one: one.task < bag.next)
+    patch.setattr(recovery, "_adopt_one", credulous)
 
 
 def sends_out_whatever_there_is(patch: pytest.MonkeyPatch) -> None:

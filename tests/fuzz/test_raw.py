@@ -91,7 +91,7 @@ def test_a_request_whose_end_is_in_doubt_is_refused(
 @pytest.mark.parametrize("path", WAYS.values(), ids=WAYS)
 def test_what_is_in_a_body_is_no_request(server: Served, pilot: Pilot, path: str) -> None:
     for answers in told(server, raw.whole_bodies(hidden(pilot), path)):
-        assert [answer.status for answer in answers] == [400]
+        assert [answer.status for answer in answers] == [401]
 
 
 def test_such_a_request_would_have_been_acted_on(server: Served) -> None:
@@ -99,7 +99,7 @@ def test_such_a_request_would_have_been_acted_on(server: Served) -> None:
     victim = server.pilot()
     case = Case("behind another", (raw.request(SYNC, b"{}"), hidden(victim)))
     answers = asyncio.run(Line(server.address).answers(case))
-    assert [answer.status for answer in answers] == [400, 200]
+    assert [answer.status for answer in answers] == [401, 200]
     assert victim.id not in [one["id"] for one in everything(server)[0]]
 
 
@@ -123,7 +123,7 @@ def test_answers_come_in_order(server: Served) -> None:
     cases = [Case("many", (there * 20,)), Case("a sync behind them", (there * 20 + here,))]
     many, behind = told(server, cases)
     assert [answer.status for answer in many] == [200] * 20
-    assert [answer.status for answer in behind] == [200] * 20 + [400]
+    assert [answer.status for answer in behind] == [200] * 20 + [401]
 
 
 @pytest.mark.usefixtures("unchanged")

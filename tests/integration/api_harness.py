@@ -35,13 +35,13 @@ from covey.core.model import (
 from covey.core.state import State
 from covey.core.tokens import hand_job, job_secret
 from covey.engine import Engine
-from covey.ports import EngineEvent, StoreOpened
+from covey.ports import EngineEvent, NamedFiles, StoreOpened
 from covey.server.admission import Admission
 from covey.server.api import Api, Endpoint, Handler
 from covey.server.app import App
 from covey.server.asking import Asking
 from covey.server.auth import SEE, Needs
-from covey.server.files import Blobs, FileRoutes
+from covey.server.files import FileRoutes, Holdings
 from covey.server.gateway import Gateway
 from covey.server.invitations import Invitations, Whereabouts
 from covey.server.pilots import PilotCalls, respond
@@ -88,7 +88,8 @@ class Shelf:
         self.groups: list[Any] = []
         self.failed: list[int] = []
         self.returned: list[Any] = []
-        self.named: set[tuple[str, str]] = set()
+        self.named = NamedFiles({}, {})
+        self.owners: dict[str, set[str]] = {}  # of hosts
         self.known_hosts: list[HostView] = []
         self.printed: Output | None = None
         self.wasted = WasteView()
@@ -140,13 +141,23 @@ class Shelf:
         self._note("hosts")
         return self.known_hosts
 
-    def digests(self) -> set[str]:
-        self._note("digests")
-        return set()
+    def named_files(self) -> NamedFiles:
+        self._note("named_files")
+        return self.named
 
-    def names_file(self, owner: str, digest: str) -> bool:
-        self._note("names_file", owner, digest)
-        return (owner, digest) in self.named
+    def host_owners(self) -> dict[str, set[str]]:
+        self._note("host_owners")
+        return self.owners
+
+    def stop(self) -> None:
+        self._note("stop")
+
+    def close(self) -> None:
+        pass
+
+    def unfinished(self, bag: int, after: int = -1, limit: int = 1000) -> list[int]:
+        self._note("unfinished", bag, after, limit)
+        return []
 
     def attempts(self, bag: int, task: int) -> list[ResultRow]:
         self._note("attempts", bag, task)
@@ -171,8 +182,10 @@ class Held:
         self.complete: set[str] = set()
         self.described: dict[tuple[str, str], Rows] = {}
 
-    def missing(self, digests: Iterable[str]) -> list[str]:
+    def missing(self, owner: str | None, digests: Iterable[str]) -> list[str]:
         return [one for one in dict.fromkeys(digests) if one not in self.complete]
+
+    def grant(self, owner: str, digests: list[str]) -> None: ...
 
     def describe(self, digest: str, form: str) -> Rows:
         try:
@@ -249,8 +262,8 @@ class Clock:
 class Place:
     """A server to talk to. Its inside is touched through `do` only."""
 
-    def __init__(self, blobs: Blobs | None = None) -> None:
-        self.blobs = blobs
+    def __init__(self, holdings: Holdings | None = None) -> None:
+        self.holdings = holdings
         self.pilot_file: Path | None = None
         self.sites: tuple[SiteSpec, ...] = ()  # of its covey.toml
         self.shelf = Shelf()
@@ -287,7 +300,7 @@ class Place:
             asking=self.asking,
             admission=Admission(self.held, self.held),
             tails=self.tails,
-            files=Mounted() if self.blobs is None else FileRoutes(self.blobs, self.asking),
+            files=Mounted() if self.holdings is None else FileRoutes(self.holdings),
             token=TOKEN,
             more=[
                 Invitations(self.asking, SECRET, lambda: HERE, Path("no pilot file")),
@@ -391,7 +404,7 @@ class Place:
     def enrol(self, **fields: Any) -> "Pilot":
         key = f"key-of-a-pilot-{time.monotonic_ns()}"
         job = hand_job("*", time.time() + 600, f"{time.monotonic_ns()}")
-        enrol = {"key": key, "host": "n1", "slots": 4, "job": job, **fields}
+        enrol = {"key": key, "host": "n1", "slots": 4, "job": job, "shared": True, **fields}
         found = self.call("POST", "/pilot/v1/enrol", enrol, job_secret(SECRET, enrol["job"]))
         assert found.status == 200, found.body
         return Pilot(self, found.content)
@@ -421,9 +434,9 @@ class Pilot:
 
 
 @contextmanager
-def open_place(blobs: Blobs | None = None) -> Iterator[Place]:
-    """With `blobs`, files are really there."""
-    place = Place(blobs)
+def open_place(holdings: Holdings | None = None) -> Iterator[Place]:
+    """With `holdings`, files are really there."""
+    place = Place(holdings)
     place.start()
     try:
         yield place

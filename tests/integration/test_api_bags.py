@@ -1,5 +1,6 @@
 """Bags over HTTP: what people order reaches core as it was meant, and nonsense reaches nobody."""
 
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -337,3 +338,25 @@ def test_the_latest_bag(place: Place, client: Client) -> None:
 def test_stop_and_server(place: Place, client: Client) -> None:
     assert (client.stop(drain=True), client.stop()) == (7, 3)
     assert (client.server().state, client.server().store) == ("ready", "a shelf")
+
+
+@pytest.mark.parametrize("field", ["outputs", "optional_outputs"])
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("a[z-a]", "the range z-a is backwards"),
+        ("../up", "leads out of the task's directory"),
+        ("/etc/passwd", "leads out of the task's directory"),
+        ("", "matches no file"),
+        ("[[:alpha:]]", "is not supported"),
+        ("x" * 2000, "has 2000 characters"),
+        ("a\0b", "NUL"),
+    ],
+)
+def test_a_pattern_that_cannot_be_is_refused(
+    client: Client, field: str, pattern: str, words: str
+) -> None:
+    """Here, and not by each host that gets a task."""
+    with pytest.raises(Refused, match=re.escape(words)) as caught:
+        submit(client, **{field: ("good", pattern)})
+    assert caught.value.status == 400

@@ -133,7 +133,7 @@ def test_output_needs_a_credential(place: Place, client: Client, pilot: Pilot) -
     body = {"pilot": pilot.id, "pieces": [piece(0, "hush")]}
     for wrong in ("", TOKEN, place.enrol().credential):
         place.refuses(401, "POST", "/pilot/v1/printed", body, wrong)
-    place.refuses(410, "POST", "/pilot/v1/printed", {**body, "pilot": 99}, pilot.credential)
+    place.refuses(401, "POST", "/pilot/v1/printed", {**body, "pilot": 99}, pilot.credential)
     place.refuses(405, "GET", "/pilot/v1/printed", None, pilot.credential)
     large = {"pilot": pilot.id, "pieces": [piece(0, "x" * (3 << 20))]}
     place.refuses(413, "POST", "/pilot/v1/printed", large, pilot.credential)

@@ -90,7 +90,8 @@ def test_syncs_that_take_the_short_way(place: Place) -> None:
     headers = [(b"authorization", b"Bearer " + pilot.credential.encode())]
     place.clock.ahead = HALF + 1
     body = json.dumps(message).encode()
-    place.do(lambda: place.pilots.take_sync(headers, body, told.append))
+    pilots = place.pilots
+    place.do(lambda: pilots.take_sync(pilots.let_in(headers), body, told.append))
     place.do(lambda: None)
     (answer,) = told
     assert (answer.status, json.loads(answer.body)["number"]) == (200, 1)
@@ -108,7 +109,7 @@ def test_the_clock_of_a_pilot_does_not_matter(place: Place) -> None:
 def test_an_enrolment_says_which_pilot_the_server_has(place: Place) -> None:
     known = hashlib.sha256(b"a pilot file").hexdigest()
     job = hand_job("*", time.time() + 60, "r")
-    enrol = {"key": "a-long-enough-key", "host": "n", "slots": 1, "job": job}
+    enrol = {"key": "a-long-enough-key", "host": "n", "slots": 1, "job": job, "shared": True}
     found = place.call("POST", "/pilot/v1/enrol", enrol, job_secret(SECRET, job))
     assert found.headers["x-covey-version"] == __version__
     assert found.headers["x-covey-pilot"] == known

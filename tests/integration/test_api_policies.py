@@ -74,7 +74,7 @@ def test_only_the_owner_and_admins(place: Place, client: Client) -> None:
     bag = submit(client, owner="ann")
     path = f"{API}/bags/{bag}/policy"
     ann, bob = place.token(Role.USER, "ann"), place.token(Role.USER, "bob")
-    assert "ann's" in place.refuses(403, "PUT", path, {"rank": "1"}, bob)
+    assert "belongs to ann" in place.refuses(403, "PUT", path, {"rank": "1"}, bob)
     place.refuses(403, "GET", f"{API}/bags/{bag}/explain", None, bob)
     assert place.call("PUT", path, {"rank": "1"}, ann).status == 200
     assert place.call("PUT", path, {"rank": "2"}, place.token(Role.ADMIN, "root")).status == 200
@@ -162,7 +162,7 @@ def test_what_is_over_is_told_from_the_record(place: Place, client: Client) -> N
         row(0, host="n2", attempt="1.9"),
     ]
     told = client.explain(bag, 0)
-    assert told.summary == "it is done, by attempt 1.9 on n2; 1 more attempt did not count"
+    assert told.summary == "it is done: attempt 1.9 on n2; 1 other attempt did not count"
     assert len(told.attempts) == 2
     place.shelf.rows[0].message = "its pilot left: asked to end"
     place.shelf.job_ended = "PREEMPTED"
@@ -171,6 +171,6 @@ def test_what_is_over_is_told_from_the_record(place: Place, client: Client) -> N
     place.shelf.rows = [row(0, outcome="failed", cause="exit 1: bad")]
     assert client.explain(bag, 0).summary == "it was given up: exit 1: bad, on node1"
     place.shelf.rows = []
-    assert client.explain(bag, 0).summary == "it did not run to its end: its bag is cancelled"
+    assert client.explain(bag, 0).summary == "it has no result: its bag is cancelled"
     with pytest.raises(NotFound, match="no task 3"):
         client.explain(bag, 3)

@@ -12,7 +12,8 @@ from covey.client.client import Client
 from covey.core.errors import InvalidQuery, Refused, ServerAway
 from covey.core.model import BagId, BagSpec
 from covey.core.space import Axis, Range
-from covey.server import pacing, streaming
+from covey.server import pacing
+from covey.server.shares import EXPORTS
 from covey.wire import FailureGroup, HostView, Output, ResultQuery, ReturnedFile
 from tests.integration.api_harness import API, TOKEN, Place, open_place
 from tests.unit.cli.builders import row
@@ -196,15 +197,14 @@ def test_the_work_is_never_far_ahead_of_the_reader(place: Place, client: Client)
     assert endless.ended.wait(10)
 
 
-def test_so_many_exports_and_no_more(
-    place: Place, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(streaming, "MOST_STREAMS", 1)
+def test_so_many_exports_and_no_more(place: Place, client: Client) -> None:
     endless = Endless()
     place.shelf.parts = endless
-    parts = client.export(1, ResultQuery(), "csv")
-    assert "too many" in place.refuses(503, "GET", f"{BAGS}/1/results?format=csv")
-    parts.close()  # type: ignore[attr-defined]
+    parts = [client.export(1, ResultQuery(), "csv") for _ in range(EXPORTS.total)]
+    words = place.refuses(429, "GET", f"{BAGS}/1/results?format=csv")
+    assert words.startswith("exports at a time: you have 16")
+    for one in parts:
+        one.close()  # type: ignore[attr-defined]
     assert endless.ended.wait(10)
     place.shelf.parts = lambda: iter([b"all"])
     wait_until(lambda: place.call("GET", f"{BAGS}/1/results?format=csv").status == 200)
@@ -247,7 +247,7 @@ def test_hosts_are_the_records_with_what_goes_on_there(place: Place, client: Cli
     place.enrol(slots=2)
     pilot.sync(want=1)
     first, second = client.hosts()
-    assert (first.pilots, first.slots, first.running, first.tags) == (2, 6, 1, {"gpu": "none"})
+    assert (first.pilots, first.slots, first.running, first.tags) == (2, 6, 1, {})
     assert first.heard > 1000
     assert (second.pilots, second.slots, second.running, second.heard) == (0, 8, 0, 2.0)
     newest, oldest = client.pilots()
@@ -265,4 +265,6 @@ def test_pilots_reach_their_files_with_their_credential(place: Place) -> None:
         place.refuses(401, "GET", path, None, wrong)
     for query in ("", "?pilot=", "?pilot=x", "?pilot=-1"):
         place.refuses(400, "GET", f"/pilot/v1/files/ab{query}", None, pilot.credential)
-    place.refuses(410, "GET", "/pilot/v1/files/ab?pilot=999", None, pilot.credential)
+    place.refuses(401, "GET", "/pilot/v1/files/ab?pilot=999", None, pilot.credential)
+    gone = pilot.credential.replace(f"{pilot.id}.", "999.", 1)
+    place.refuses(410, "GET", "/pilot/v1/files/ab?pilot=999", None, gone)

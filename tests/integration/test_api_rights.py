@@ -1,5 +1,6 @@
 """Who may do what: every route of the real application, and the table in SECURITY.md row by row."""
 
+import hashlib
 import re
 import time
 from collections.abc import Iterator
@@ -15,11 +16,12 @@ from covey.core.errors import NotFound, Refused
 from covey.core.events import BagSubmitted, TokenIssued
 from covey.core.model import BagId, BagSpec, Role
 from covey.core.space import Axis, Range
-from covey.core.state import Trouble
-from covey.core.tokens import hand_job
+from covey.core.tallies import Trouble
+from covey.core.tokens import hand_job, job_secret
 from covey.server.auth import Needs
 from covey.server.pilots import SHOWN
 from covey.store.blobs import Blobs
+from covey.store.holdings import Holdings
 from covey.wire import BagView, ResultQuery
 from tests.integration.api_harness import API, SECRET, TOKEN, Place, digest, open_place
 
@@ -29,9 +31,18 @@ COLUMNS = ["viewer, own", "viewer, other's", "user, own", "user, other's", "admi
 THREE = Axis("i", Range("0", "1", 3))
 
 
+def file_of(owner: str) -> str:
+    """The one that this owner holds."""
+    return hashlib.sha256(owner.encode()).hexdigest()
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    with open_place(Blobs(tmp_path_factory.mktemp("blobs"))) as found:
+    holdings = Holdings(Blobs(tmp_path_factory.mktemp("blobs")))
+    for owner in ("ann", "bob"):
+        content = owner.encode()
+        assert holdings.put_piece(owner, file_of(owner), 0, len(content), content).complete
+    with open_place(holdings) as found:
         yield found
 
 
@@ -135,8 +146,8 @@ def test_every_call_of_pilots_wants_to_be_shown_something(place: Place) -> None:
     assert before[0] in after
 
 
-def _filled(path: str, bag: int, file: str = "a", token: int = 1) -> str:
-    named = {"{bag}": str(bag), "{task}": "0", "{digest}": digest(file), "{token}": str(token)}
+def _filled(path: str, bag: int, owner: str = "ann", token: int = 1) -> str:
+    named = {"{bag}": str(bag), "{task}": "0", "{digest}": file_of(owner), "{token}": str(token)}
     named["{pilot}"] = str(token)
     for name, value in named.items():
         path = path.replace(name, value)
@@ -159,12 +170,11 @@ def test_the_table_in_security_md(place: Place, people: People, call: str, colum
     owner = "bob" if whose == "other's" or role == "admin" else "ann"
     bag = submitted(place, TOKEN, owner=owner, argv=("secret-word",))
     place.shelf.views = {}
-    place.shelf.named = {("ann", digest("a")), ("bob", digest("b"))}
     method, path = call.split(" ")
     answer = _ask(place, token, method, path, bag, owner)
     allowed = answer.status not in (401, 403)
     if path == "/files/{digest}" and method == "GET":
-        allowed = "your bags" not in answer.content["detail"]
+        allowed = answer.status == 200
     if path == "/bags" and method == "POST":
         allowed = allowed and place.last(BagSubmitted).spec.owner == owner
     if path == "/tokens" and method == "GET":
@@ -198,8 +208,7 @@ def _ask(place: Place, token: str, method: str, path: str, bag: int, owner: str)
     elif path.endswith("append"):
         body = {"segment": {}}
     question = "?what=all" if path.endswith("purge") else "?size=5" if method == "PUT" else ""
-    file = "b" if owner == "bob" else "a"
-    return place.call(method, API + _filled(path, bag, file, id_) + question, body, token)
+    return place.call(method, API + _filled(path, bag, owner, id_) + question, body, token)
 
 
 def _view(content: dict[str, Any]) -> BagView:
@@ -216,7 +225,7 @@ def test_what_is_shown_of_others(place: Place, people: People) -> None:
         "space": Axis("w_name", Range("0", "1", 3)),
     }
     bag = submitted(place, people.bob, name="its name", **words)
-    trouble = Trouble("an input cannot be had: https://w-url", "host", place.clock.now(), 0)
+    trouble = Trouble("cannot get an input: https://w-url", "host", place.clock.now(), 0)
     place.do(lambda: setattr(place.asking.live(BagId(bag)), "trouble", trouble))
     own = place.call("GET", f"{API}/bags/{bag}", None, people.bob)
     other = place.call("GET", f"{API}/bags/{bag}", None, people.viewer)
@@ -227,7 +236,7 @@ def test_what_is_shown_of_others(place: Place, people: People) -> None:
     shown = ("id", "name", "owner", "status", "total", "done", "failed", "running", "classes")
     assert [other.content[name] for name in shown] == [own.content[name] for name in shown]
     assert other.content["name"] == "its name"
-    assert other.content["reason"] == "an input cannot be had"
+    assert other.content["reason"] == "cannot get an input"
     assert place.call("GET", f"{API}/bags/{bag}", None, people.admin).body == own.body
     why = {"reason": "3 failures in a row, and no success; the last: exit 1: w-secret"}
     place.call("POST", f"{API}/bags/{bag}/pause", why, people.bob)
@@ -352,8 +361,8 @@ def test_a_pilot_for_oneself(place: Place, people: People) -> None:
     for token, said, owner, serves in (
         (people.user, {}, "ann", "ann"),
         (people.admin, {"owner": "bob"}, "bob", "bob"),
-        (people.admin, {"owner": "*"}, "*", ""),
-        (TOKEN, {}, "*", ""),
+        (people.admin, {"owner": "*", "shared": True}, "*", ""),
+        (TOKEN, {"shared": True}, "*", ""),
     ):
         made = place.call("POST", path, said, token)
         assert (made.status, made.content["owner"]) == (201, owner)
@@ -363,15 +372,25 @@ def test_a_pilot_for_oneself(place: Place, people: People) -> None:
         views = place.client().pilots()
         assert [view.owner for view in views if view.id == pilot.id] == [serves]
     place.refuses(403, "POST", path, {"owner": "*"}, people.user)
-    assert b"not known" in place.call("GET", "/join/anything", None, "").body
+    assert "add --shared" in place.refuses(400, "POST", path, {"owner": "*"}, people.admin)
+    assert "add --shared" in place.refuses(400, "POST", path, {}, TOKEN)
+    assert b"not valid" in place.call("GET", "/join/anything", None, "").body
+
+
+def test_a_pilot_for_everybody_must_wall_tasks_in(place: Place, people: People) -> None:
+    """Whatever made its secret: one that says that it has no walls is not let in."""
+    job = hand_job("*", time.time() + 600, f"{time.monotonic_ns()}")
+    enrol = {"key": "a-long-enough-key", "host": "n", "slots": 1, "job": job}
+    words = place.refuses(400, "POST", "/pilot/v1/enrol", enrol, job_secret(SECRET, job))
+    assert "must run them in sandboxes" in words
 
 
 def test_results_are_for_their_owner(place: Place, people: People) -> None:
     bag = submitted(place, people.bob)
     reader = place.client(people.user)
-    with pytest.raises(Refused, match=rf"bag {bag} is bob's"):
+    with pytest.raises(Refused, match=rf"bag {bag} belongs to bob"):
         reader.results(bag, ResultQuery())
-    with pytest.raises(Refused, match="bob's"):
+    with pytest.raises(Refused, match="belongs to bob"):
         list(reader.export(bag, ResultQuery(), "csv"))
     owner: Client = place.client(people.bob)
     assert owner.results(bag, ResultQuery()) == []

@@ -65,7 +65,7 @@ def test_sites_of_the_file_and_added_ones(place: Place) -> None:
         ("lab", {"driver": "local"}, "[local] says what may run here"),
         ("lab", {}, "driver is missing"),
         ("lab", [], "the request's body"),
-        ("filed", {"driver": "slurm"}, "stands in the server's covey.toml: change it there"),
+        ("filed", {"driver": "slurm"}, "is set in the server's covey.toml: change it there"),
         ("a%20b", {"driver": "slurm"}, "a site's name has letters"),
     ],
 )
@@ -99,7 +99,7 @@ def test_status(place: Place) -> None:
         assert client.site("filed").status == status
     with pytest.raises(NotFound, match="there is no site nowhere"):
         client.set_site("nowhere", "pause")
-    with pytest.raises(Refused, match="take it out there"):
+    with pytest.raises(Refused, match="remove it there"):
         client.remove_site("filed")
 
 

@@ -228,7 +228,7 @@ def test_a_worker_that_says_nothing_is_given_up(
     calls = Calls(harness)
     silent = calls.planned(BEFORE="import time; time.sleep(60)")
     outcome = calls.do("pass", silent)
-    assert (outcome.kind, outcome.message) == ("failed", "its worker did not begin in 300 s")
+    assert (outcome.kind, outcome.message) == ("failed", "its worker did not start within 300 s")
     harness.close()
 
 
@@ -285,7 +285,7 @@ def test_rubbish_is_a_failure_and_the_end_of_the_worker(calls: Calls, rubbish: s
     first = calls.worker()
     outcome = calls.do(rubbish)
     assert outcome.kind == "failed"
-    assert outcome.message == "its worker answered what nobody understands"
+    assert outcome.message == "its worker sent an answer that covey cannot read"
     assert calls.worker() != first
 
 
@@ -303,7 +303,7 @@ def test_a_worker_that_says_more_than_it_was_asked_does_no_other_call(calls: Cal
 def test_a_worker_that_hangs_up_but_stays_is_ended(calls: Calls) -> None:
     outcome = calls.do("import time; line.close(); time.sleep(60)")
     assert outcome.kind == "failed"
-    assert outcome.message == "its worker closed its line without an answer"
+    assert outcome.message == "its worker closed the connection without an answer"
 
 
 def test_a_call_that_cannot_be_read_fails_alone(calls: Calls) -> None:
@@ -386,7 +386,7 @@ def test_a_large_call_whose_file_cannot_be_placed_is_the_hosts_fault(
 def test_a_large_call_without_its_file_is_refused(calls: Calls) -> None:
     refused = offer(calls, "older")
     assert (refused.kind, refused.exit_code) == ("failed", 126)
-    assert "too large for its server" in refused.message
+    assert "this call is large, but the server sent no file for it" in refused.message
     assert value(calls.do(LOOK)) == b"0 []"
 
 

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from covey.executor.packing import Packer, exception
-from covey.executor.packing import value as unpacked
+from covey.executor.packing import Packer, Small
 from covey.executor.program import NAME, program
+from covey.executor.unpacking import exception
+from covey.executor.unpacking import value as unpacked
 from covey.pilot import slots
 from covey.pilot.orders import Link, Order, Outcome
 from tests.integration.slots_harness import ENV, Harness, alive, wait_until
@@ -300,7 +301,7 @@ def test_rubbish_is_no_harm_to_those_behind(calls: Ahead) -> None:
         calls.note(key, bad if number == 5 else "")
     found = calls.harness.wait(*KEYS)
     wrong = [(one.key, one.message) for one in found if one.kind != "ok"]
-    assert wrong == [("k5", "its worker answered what nobody understands")]
+    assert wrong == [("k5", "its worker sent an answer that covey cannot read")]
     assert calls.ran() == KEYS
 
 
@@ -380,8 +381,8 @@ class Real:
 
 def packed(function: Callable[..., Any], *args: Any) -> str:
     call = Packer().call(function, args, {})
-    assert isinstance(call, str)
-    return call
+    assert isinstance(call, Small)
+    return call.text
 
 
 @pytest.fixture

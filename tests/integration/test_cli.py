@@ -91,7 +91,7 @@ def test_reading_needs_no_server(place: Place) -> None:
     assert not is_held(place.directory)
     assert "finished" in place.covey("bags").stdout
     assert len(json.loads(place.covey("results", "--json").stdout)) == 1
-    assert "none runs" in place.covey("doctor").stdout
+    assert "no server is running" in place.covey("doctor").stdout
     assert place.covey("show", "7", status=1).stderr.startswith("covey: there is no bag 7")
     assert not is_held(place.directory)
 
@@ -161,7 +161,7 @@ def test_interrupt_detaches(place: Place) -> None:
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=10)
     assert child.returncode == 0
-    assert "bag 1 goes on without you: covey watch 1 | covey cancel 1" in err
+    assert "bag 1 keeps running: covey watch 1 | covey cancel 1" in err
     assert "4 tasks done" in place.covey("watch").stdout
 
 
@@ -255,7 +255,7 @@ def test_results_are_one_table(fits: Place) -> None:
     ).stdout
     assert found == "alpha,seed,energy\n1.0,2,2.0\n0.5,2,1.0\n"
     lines = fits.covey("results", "--where", "energy > 100").stderr
-    assert "no result of bag 1 is like that" in lines
+    assert "no results of bag 1 match" in lines
     assert "did you mean 'energy'" in (
         fits.covey("results", "--where", "enrgy > 1", status=2).stderr
     )
@@ -318,7 +318,7 @@ def test_failures_by_cause_and_again(fits: Place) -> None:
 def test_files_are_pulled(fits: Place) -> None:
     assert "6 files" in fits.covey("pull", "--layout", "{alpha}/{seed}", "-o", "out").stdout
     assert (fits.here / "out" / "0.5" / "2" / "fit.txt").read_text() == "0.5 2"
-    assert "6 were there already" in (
+    assert "6 existed already" in (
         fits.covey("pull", "--layout", "{alpha}/{seed}", "-o", "out").stdout
     )
     assert "would both be" in fits.covey("pull", "--layout", "{alpha}", "-o", "x", status=2).stderr
@@ -394,7 +394,7 @@ def test_live_logs_end_with_an_interrupt(place: Place) -> None:
     assert child.stdout.readline() == "0 | hello\n"
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=10)
-    assert (child.returncode, err) == (0, "covey: bag 1 goes on without you\n")
+    assert (child.returncode, err) == (0, "covey: bag 1 keeps running\n")
     place.covey("cancel")
 
 
@@ -427,10 +427,10 @@ def test_a_policy_from_check_to_explanation(place: Place) -> None:
     assert all(one["example"] for one in listed if one["role"] in ("Host", "Pilot", "Queue"))
     ran = place.covey("policy", "set", "requirements=Host.NumCpus > 100000", "deadline=30m")
     assert "+ Host.NumCpus > 100000" in ran.stdout
-    assert "does not hold" in ran.stderr
+    assert "it is not true on the only connected host" in ran.stderr
     assert "0 of 1  Host.NumCpus > 100000" in place.covey("policy", "check", status=1).stdout
     told = place.covey("explain").stdout
-    assert "no host that is here meets its requirements" in told
+    assert "no connected host meets its requirements" in told
     assert "lacks Host.NumCpus > 100000 (Host.NumCpus is " in told
     assert "it runs on" in place.covey("explain", "1", "0").stdout
     place.covey("cancel")
@@ -438,3 +438,42 @@ def test_a_policy_from_check_to_explanation(place: Place) -> None:
     assert "Deadline (from the key deadline)\n  1800" in place.covey("policy", "show").stdout
     assert "it is cancelled: 0 of 3 tasks done" in place.covey("explain").stdout
     assert "no task 3" in place.covey("explain", "1", "3", status=1).stderr
+
+
+def test_habits_of_a_shell(place: Place) -> None:
+    """Lines of standard input, the environment, a bag's name, and a directory below."""
+    listed = subprocess.run(
+        [sys.executable, "-P", "-m", "covey", "run", "--name", "lines", "--", "echo", "n{}"],
+        cwd=place.here, env=place.env, input="1\n2\n", text=True, capture_output=True, check=True,
+    )  # fmt: skip
+    assert "2 tasks done" in listed.stdout
+    assert place.covey("logs", "lines", "1", "--stdout").stdout == "n2\n"
+    place.env["MINE"] = "7"
+    words = ["run", "--name", "env", "--env", "MINE", "--cores", "1", "--"]
+    names = ("MINE", "COVEY_BAG", "COVEY_TASK", "COVEY_CORES", "COVEY_ATTEMPT")
+    place.covey(*words, "sh", "-c", "echo " + " ".join(f"${name}" for name in names))
+    mine, bag, task, cores, attempt = place.covey("logs", "env", "0", "--stdout").stdout.split()
+    assert (mine, bag, task, cores) == ("7", "2", "0", "1")
+    assert attempt.count(".") == 1
+    below = Place(place.here / "below")
+    below.here.mkdir()
+    below.env = place.env
+    shown = below.covey("show", "env")
+    assert f"using {place.directory} from a parent directory" in shown.stderr
+    assert below.covey("status", "env").stdout == "finished\n"
+    below.covey("run", "--", "echo", "{{m}}")
+    assert not below.directory.exists()
+    assert place.covey("logs", "3", "0", "--stdout").stdout == "{m}\n"
+    assert "-- sh -c 'echo {n}'" in below.covey("run", "echo {n}", status=2).stderr
+
+
+def test_tasks_sent_ahead_are_not_running(place: Place) -> None:
+    place.covey("submit", "--slots", "1", "-p", "n=1..30", "--", "sleep", "0.3")
+    wait_until(lambda: place.bag()["running"])
+    view = place.bag()
+    assert view["running"] == 1
+    states = [one["state"] for one in json.loads(place.covey("tasks", "--json").stdout)]
+    assert states.count("running") <= 1
+    pilots = json.loads(place.covey("pilots", "--json").stdout)
+    assert all(pilot["running"] <= pilot["slots"] for pilot in pilots)
+    place.covey("cancel", "1")

@@ -29,7 +29,7 @@ def leaving(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_a_reader_of_the_page_sees_what_it_shows(place: Place, leaving: None, shell: Any) -> None:
     found = cells(PAGE.read_text(encoding="utf-8"))
-    assert len(found) == 8
+    assert len(found) == 10
     assert all(cell.shown for cell in found)
     for cell in found:
         run(shell, cell, place.here)

@@ -22,6 +22,7 @@ from covey.executor import CallTooLarge, Executor
 from covey.pilot.calling import CALL, CALL_FILE
 from covey.python.connection import Connection, connect
 from covey.store.blobs import Blobs
+from covey.store.holdings import Holdings
 from covey.store.reading import SqliteReader
 from tests.faults.world import kill, open_world, parent, process_name, wait_until
 from tests.integration.test_server_protocol import BAGS, FILES, LEAVE, Pilot, Server
@@ -176,7 +177,8 @@ def collected(connection: Connection) -> None:
     """As the server does once an hour, of files however young."""
     reader = SqliteReader(connection.config.directory / "covey.db")
     with contextlib.closing(reader):
-        Blobs(connection.config.directory / "files").collect(reader.digests(), -60.0)
+        holdings = Holdings(Blobs(connection.config.directory / "files"))
+        holdings.collect(reader.named_files(), -60.0)
 
 
 def test_a_file_is_kept_until_its_call_is_done_and_no_longer(

@@ -351,7 +351,7 @@ def test_a_pilot_shows_who_it_is(server: Server, client: Client, pilot: Pilot) -
     path = f"{PILOT_FILES}/{shared}"
     server.refuses(401, "GET", f"{path}?pilot={pilot.id}", None, "wrong")
     server.refuses(401, "GET", f"{path}?pilot={pilot.id}", None, server.token)
-    server.refuses(410, "GET", f"{path}?pilot=999999", None, pilot.credential)
+    server.refuses(401, "GET", f"{path}?pilot=999999", None, pilot.credential)
     server.refuses(400, "GET", path, None, pilot.credential)
     server.refuses(400, "GET", f"{path}?pilot=x", None, pilot.credential)
 

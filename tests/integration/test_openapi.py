@@ -17,6 +17,7 @@ from covey.server.calls import Call, all_calls
 from covey.server.openapi import description, text
 from covey.server.pilots import PREFIX, SHOWN
 from covey.store.blobs import Blobs
+from covey.store.holdings import Holdings
 from tests.integration.api_harness import Place, open_place
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "openapi.json"
@@ -24,7 +25,7 @@ PUBLISHED = Path(__file__).parents[2] / "docs" / "openapi.json"
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    with open_place(Blobs(tmp_path_factory.mktemp("blobs"))) as found:
+    with open_place(Holdings(Blobs(tmp_path_factory.mktemp("blobs")))) as found:
         yield found
 
 

@@ -16,7 +16,6 @@ import pytest
 
 from covey.client.embedded import read_record
 from covey.core.tokens import hand_job, job_secret
-from covey.server.load import MOST_BODIES
 from tests.faults.world import World, open_world
 
 CONNECTIONS = 500
@@ -57,7 +56,12 @@ class Flood:
             while not self.ending.is_set():
                 turn += 1
                 job = hand_job("*", time.time() + 600, f"{number}x{turn}")
-                enrol = {"key": f"flood-{number}-{turn}", "host": f"h{number}", "slots": 1}
+                enrol = {
+                    "key": f"flood-{number}-{turn}",
+                    "host": f"h{number}",
+                    "slots": 1,
+                    "shared": True,
+                }
                 secret = job_secret(self.master, job)
                 status, said = await self._ask(
                     reader, writer, "enrol", {**enrol, "job": job}, secret
@@ -156,8 +160,8 @@ def test_people_are_served_in_a_flood_of_pilots(world: World) -> None:
     assert view.done == 50
 
 
-def test_bodies_that_never_end_take_a_bounded_share(world: World) -> None:
-    """Each claims 15 MB of a sync and sends all but the last byte."""
+def test_bodies_of_strangers_take_little(world: World) -> None:
+    """Each claims 15 MB of a sync, and sends what it can in some seconds."""
     before = memory(world)
     flood = Flood(world)
 
@@ -167,10 +171,10 @@ def test_bodies_that_never_end_take_a_bounded_share(world: World) -> None:
         head = f"POST /pilot/v1/sync HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n"
         try:
             writer.write(head.encode())
-            for _ in range(15):
-                writer.write(b" " * (MB - 1))
-                await writer.drain()
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(15):  # strangers are read slowly
+                for _ in range(15):
+                    writer.write(b" " * (MB - 1))
+                    await writer.drain()
                 return await reader.read(1 << 16)
         except (OSError, TimeoutError):
             return b""
@@ -180,9 +184,7 @@ def test_bodies_that_never_end_take_a_bounded_share(world: World) -> None:
     async def claim_all() -> list[bytes]:
         return await asyncio.gather(*(claim() for _ in range(40)))
 
-    answers = asyncio.run(claim_all())
-    refused = [one for one in answers if one]
-    assert all(one.startswith(b"HTTP/1.1 503 ") for one in refused)
-    assert memory(world) - before < MOST_BODIES + 100 * MB
+    asyncio.run(claim_all())
+    assert memory(world) - before < 100 * MB
     bag = world.submit("true", 5)
     assert world.wait_over(bag).done == 5

@@ -89,7 +89,7 @@ def test_the_line_brings_a_pilot_once(
     assert hand is not None
     assert hand.owner == "ann"
     again = run(text, tmp_path)
-    assert "this invitation is not known" in again.communicate(timeout=30)[0]
+    assert "this invitation is not valid" in again.communicate(timeout=30)[0]
     assert again.returncode == 1
     stand.send_home()
     said = first.communicate(timeout=30)[0]
@@ -126,7 +126,7 @@ def test_an_invitation_ends(host: Inviting, tmp_path: Path) -> None:
     found = invite(host, seconds=60)
     host.at += 61
     said = run(pilot_command.python_line(found), tmp_path).communicate(timeout=30)[0]
-    assert "this invitation is not known" in said
+    assert "this invitation is not valid" in said
 
 
 @pytest.mark.parametrize("python", [sys.executable, "pypy3"])

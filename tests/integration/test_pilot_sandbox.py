@@ -5,6 +5,7 @@ Python may not be for everybody.
 """
 
 import contextlib
+import json
 import os
 import pwd
 import shutil
@@ -223,7 +224,7 @@ def test_limits_and_ends(stand: Stand, place: Path, way: str) -> None:
     assert (by_bag[4].outcome, by_bag[4].stdout) == ("ok", "left\n")
     for bag in (5, 6):
         assert by_bag[bag].outcome == "failed"
-        assert "do not see this program" in by_bag[bag].message, by_bag[bag]
+        assert "cannot see this program" in by_bag[bag].message, by_bag[bag]
     assert by_bag[7].outcome == "failed"
     assert "leave out chdir" in by_bag[7].message
     assert by_bag[8].stdout == "in\n"
@@ -231,6 +232,83 @@ def test_limits_and_ends(stand: Stand, place: Path, way: str) -> None:
     # Bubblewrap ends as shells do; what we build ourselves knows better.
     killed = (137, 0) if way == "bubblewrap" else (-1, 9)
     assert (by_bag[9].exit_code, by_bag[9].signal) == killed
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_in_memory_has_a_size_and_ends_with_the_task(
+    stand: Stand, place: Path, way: str
+) -> None:
+    """/tmp and /dev/shm hold no more than the task may have of memory, and count as such; nothing
+    else in memory can be written to."""
+    full = shell(
+        1,
+        "for d in /tmp /var/tmp /dev/shm; do head -c 70000000 /dev/zero > $d/x && echo $d; done"
+        " 2>/dev/null; true",
+        needs=[Need(1, 64)],
+    )
+    both = shell(
+        2,
+        f"head -c 40000000 /dev/zero > /tmp/x; head -c 40000000 /dev/zero > /dev/shm/x;"
+        f" sleep {LONG}",
+        needs=[Need(1, 64)],
+    )
+    closed = shell(
+        3,
+        "for d in / /dev /home /mnt; do mkdir $d/x && echo wrote to $d; done 2>/dev/null;"
+        " true > /dev/x && echo wrote to /dev; echo device > /dev/null;"
+        " ls /tmp /dev/shm | grep -x x;"
+        " df -k /tmp /dev/shm | awk 'NR > 1 {print $2}' | sort -u",
+    )
+    disk = shell(4, f"head -c 40000000 /dev/zero > x; sleep {LONG}", needs=[Need(1, 0, 20)])
+    told = shell(
+        5,
+        f"head -c 40000000 /dev/zero > $(dirname $COVEY_RESULT)/x; sleep {LONG}",
+        needs=[Need(1, 0, 20)],
+    )
+    with shared(stand, place, way, flags=("--shared", "--memory-mb", "512")):
+        bodies = [full, both, closed, disk, told]
+        ends = [stand.wait(stand.give(body))[0] for body in bodies]
+    assert ends[0].stdout == ""
+    assert (ends[1].outcome, ends[1].message[:24]) == ("memory", "over its limit of 64 MB ")
+    assert ends[2].stdout == f"{256 << 10}\n"  # 512 MB and two slots
+    for end in ends[3:]:
+        assert end.outcome == "failed"
+        assert end.message.startswith("over its limit of 20 MB of disk (used ")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_task_behind_walls_can_stop_nobody(stand: Stand, place: Path, way: str) -> None:
+    script = f"kill -STOP $PPID; kill -STOP 1; kill -STOP -1; sleep {LONG}"
+    with shared(stand, place, way):
+        (end,) = stand.wait(stand.give(shell(1, script, needs=[Need(1, 0, 0, 0, 1)])))
+        assert end.outcome == "timeout"
+        assert not _sleeping()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_cache_is_hidden_in_what_a_site_shows(stand: Stand, way: str) -> None:
+    """Though it is made only when the pilot has found its walls."""
+    place = Path(tempfile.mkdtemp(prefix="covey-shown-", dir="/srv"))  # /tmp is never shown
+    data = b"input\n"
+    script = f"cat in; ls -A {place}; ls -A {place}/cache {place}/desk; mkdir {place}/desk/x"
+    body = shell(1, script, inputs=[Input("in", stand.add(data), len(data))], owner="ana")
+    start = {
+        "address": stand.address, "secret": "x", "directory": str(place / "desk"), "slots": 1,
+        "cache": str(place / "cache"), "shared": True, "shows": [str(place)],
+    }  # fmt: skip
+    try:
+        (place / "start").write_text(json.dumps(start))
+        for path in (place, place / "start"):
+            os.chown(path, NOBODY.pw_uid, NOBODY.pw_gid)
+        with shared(stand, place, way, flags=(str(place / "start"),)):
+            (end,) = stand.wait(stand.give(body))
+            assert (place / "cache" / "files").is_dir()
+    finally:
+        shutil.rmtree(place)
+    shown = ["cache", "desk", "log", "secret", "tools"]
+    inside = [f"{place}/cache:", "", f"{place}/desk:", "slot-0", "slot-0.told"]
+    assert end.stdout.splitlines() == ["input", *shown, *inside], end
+    assert "Read-only file system" in end.stderr
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -274,7 +352,7 @@ def test_root_is_refused(stand: Stand, tmp_path: Path) -> None:
     with pilot(stand, tmp_path, "--shared", "--slots", "1") as process:
         assert process.wait(20) == 1
     words = (tmp_path / "log").read_text()
-    assert "cannot be kept apart here (shared): it runs as root" in words
+    assert "none works here: the pilot runs as root" in words
     assert not stand.enrols
 
 
@@ -290,4 +368,4 @@ def test_a_host_without_namespaces_is_refused(stand: Stand, place: Path) -> None
     os.chown(place / "secret", NOBODY.pw_uid, NOBODY.pw_gid)
     found = subprocess.run(command, capture_output=True, text=True, timeout=60, user="nobody")
     assert found.returncode == 1, found.stdout
-    assert "tasks of several owners cannot be kept apart here" in found.stderr
+    assert "tasks of several owners need sandboxes (shared), and none works here" in found.stderr

@@ -37,7 +37,7 @@ def test_a_sweep_becomes_a_frame(place: Place) -> None:
     assert frame["x"].tolist() == [4, 3, 2, 1]
     assert bag.results(where="square >= 9")[0].reported == {"square": 9}
     assert bag.results(where=["square >= 4", "x < 4"]).column("x") == [2, 3]
-    with pytest.raises(covey.InvalidQuery, match="Several tests are a list"):
+    with pytest.raises(covey.InvalidQuery, match="Write several tests as a list"):
         bag.results(where="square >= 4 and x < 4")
     assert bag.progress().status == "finished"
     assert len(bag.failures()) == 0
@@ -279,7 +279,7 @@ def test_ctrl_c_leaves_the_bag_running_and_says_so(place: Place) -> None:
     child.send_signal(signal.SIGINT)
     err = child.communicate(timeout=30)[1]
     assert child.returncode != 0
-    assert "covey: bag 1 goes on without you; bag.wait() follows it again" in err
+    assert "covey: bag 1 keeps running; bag.wait() follows it again" in err
     assert err.splitlines()[-1] == "KeyboardInterrupt"
     assert covey.connect().bag().wait(60).progress().done == 6
 
@@ -288,7 +288,7 @@ def test_a_notebook_shows_progress_bags_and_results(place: Place) -> None:
     """IPython's shell with the display of a notebook: what would be sent to the browser."""
     with ipython(kernel=object()) as shell:
         with capture_output(display=True) as cell:
-            ran = shell.run_cell(SWEEP + "bag.wait()\nbag.results()")
+            ran = shell.run_cell(SWEEP + "bag.wait()\nbag.results()", store_history=True)
         ran.raise_error()
         bars = [output.data["text/html"] for output in cell.outputs]
         assert "six</b>" in bars[0]
@@ -297,8 +297,27 @@ def test_a_notebook_shows_progress_bags_and_results(place: Place) -> None:
         assert len({output.transient["display_id"] for output in cell.outputs}) == 1
         table = shell.display_formatter.format(ran.result)[0]["text/html"]
         assert table.count("<tr>") == 7
+        shell.run_cell("None", store_history=True)  # the next cell
         assert "6/6" in shell.display_formatter.format(shell.user_ns["bag"])[0]["text/html"]
         assert cell.stderr == ""
+
+
+def test_a_cell_of_a_notebook_has_one_bar(place: Place) -> None:
+    """Also if it waits several times, and if the bag is what the cell ends with."""
+    waits = (
+        "for seconds in (0.01, 0.01, 60):\n"
+        "    try:\n        bag.wait(seconds)\n    except covey.StillRunning:\n        pass\n"
+    )
+    with ipython(kernel=object()) as shell:
+        with capture_output(display=True) as cell:
+            shown = "print(get_ipython().display_formatter.format(bag)[0].keys())"
+            shell.run_cell(SWEEP + waits + shown, store_history=True).raise_error()
+        assert [output.update for output in cell.outputs].count(False) == 1
+        assert "text/html" not in cell.stdout
+        assert "text/plain" in cell.stdout
+        with capture_output(display=True) as other:
+            shell.run_cell("bag.wait()\nNone", store_history=True).raise_error()
+        assert [output.update for output in other.outputs].count(False) == 1
 
 
 def test_a_server_elsewhere_is_used_with_a_token(place: Place) -> None:

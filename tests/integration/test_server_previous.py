@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from covey.core.tokens import hand_job, job_secret
+from covey.whoami import user
 from tests.faults.world import World, open_world, wait_until
 from tests.integration.test_server_protocol import BAGS, ENROL, LEAVE, PRINTED, SYNC, Server
 
@@ -35,6 +36,10 @@ OLD_ENROLLED = {"pilot", "credential", "epoch", "poll_seconds", "lease_seconds",
 OLD_ANSWER = {
     "epoch", "number", "bodies", "tasks", "cancels", "recalls", "resync", "recorded", "leave",
     "follow",
+}  # fmt: skip
+SPACE = {
+    "type": "axis", "name": "i",
+    "values": {"type": "range", "start": "0", "step": "1", "count": 2},
 }  # fmt: skip
 OLD_BODY = 18  # places in a row: they may grow, and do not move
 OLD_TASK = 8
@@ -66,7 +71,7 @@ def world() -> Iterator[World]:
 
 def new_job(world: World, name: str) -> tuple[str, str]:
     master = json.loads((world.directory / "secrets.json").read_text())["secret"]
-    job = hand_job("*", time.time() + 600, name)
+    job = hand_job(user(), time.time() + 600, name)
     return job, job_secret(master, job)
 
 
@@ -83,7 +88,8 @@ def test_a_conversation_in_its_words(world: World) -> None:
         assert answer.status == 200, answer.body
         return answer.content
 
-    bag = server.submit(2)
+    order = {"argv": ["true"], "space": SPACE, "owner": user()}
+    bag = server.call("POST", BAGS, order).content["bag"]
     answer = say(SYNC, OLD_SYNC % (pilot, epoch, 1, 0, 2, "[]"))
     assert set(answer) >= OLD_ANSWER
     (body,) = answer["bodies"]

@@ -45,7 +45,13 @@ def server(world: World) -> Server:
 
 
 def enrolment(job: str) -> dict[str, object]:
-    return {"key": f"a-long-key-{time.monotonic_ns()}", "host": "n", "slots": 1, "job": job}
+    return {
+        "key": f"a-long-key-{time.monotonic_ns()}",
+        "host": "n",
+        "slots": 1,
+        "job": job,
+        "shared": True,
+    }
 
 
 def test_a_secret_is_good_for_its_job_only(server: Server) -> None:
@@ -84,11 +90,15 @@ def test_a_credential_ends_with_its_enrolment(server: Server) -> None:
     server.refuses(410, "POST", SYNC, again.message(1, 0), again.credential)
 
 
-def test_a_second_pilot_of_a_site_job_takes_the_place_of_the_first(server: Server) -> None:
+def test_a_secret_that_a_pilot_has_used_is_of_no_use_to_another(server: Server) -> None:
     job = new_job()
-    first, second = server.enrol(job=job), server.enrol(job=job)
-    assert second.sync(1, 0, ends=[[second.epoch, 10**6, 10**6, 0, "returned"]]).status == 200
-    server.refuses(410, "POST", SYNC, first.message(1, 0), first.credential)
+    secret = job_secret(server.secret, job)
+    first = server.enrol(key="key of the first pilot", job=job)
+    words = server.refuses(429, "POST", ENROL, enrolment(job), secret)
+    assert "another pilot uses this secret" in words
+    assert first.sync(1, 0, ends=[[first.epoch, 10**6, 10**6, 0, "returned"]]).status == 200
+    server.refuses(429, "POST", ENROL, enrolment(job), secret)
+    assert server.enrol(key="key of the first pilot", job=job).id == first.id
 
 
 def test_a_pilot_gets_its_owners_tasks_only(server: Server, world: World) -> None:
@@ -156,6 +166,7 @@ def test_tokens_outlive_the_server_and_leave_no_trace_in_the_record() -> None:
         address = world.client().connection.endpoint.address
         file = world.root / "token"
         file.write_text(token + "\n")
+        file.chmod(0o600)
         remote = ("--server", address, "--token-file", str(file))
         ran = world.covey(*remote, "submit", "--", "true")
         assert ran.returncode == 0, ran.stderr

@@ -44,12 +44,12 @@ def test_this_machine_is_a_site(place: Place) -> None:
     assert trial["works"] is True
     kinds = [step["kind"] for step in trial["trial"]["steps"]]
     assert kinds[0] == "asked"
-    assert kinds[-1] == "enrolled"
+    assert kinds[-1] == "ready"
     wait_until(lambda: sites(place)["local"]["pilots"] == 0)
     told = place.covey("site", "edit", "local", "slots=3", status=2).stderr
     assert "[local] says what may run here" in told
     told = place.covey("site", "add", "local", "driver=slurm", status=1).stderr
-    assert "stands in covey.toml" in told
+    assert "which is in covey.toml" in told
 
 
 def test_added_sites_stay_and_are_changed_while_the_server_runs(place: Place) -> None:
@@ -105,7 +105,8 @@ def test_a_cluster_of_the_file(place: Place, slurm: Slurm) -> None:
     ("more", "step", "told"),
     [
         ({"options": '{ partition = "nope" }'}, "refused", "Invalid partition"),
-        ({"python": '"python9"'}, "ended", "there is no python9 here"),
+        ({"python": '"python9"'}, "ended", "no python9 on this host"),
+        ({"check": '"echo no scratch; exit 3"'}, "left", "exit code 3: no scratch"),
         ({"options": '{ extra = ["--begin=now+1hour"] }'}, "submitted", "in the site's own queue"),
     ],
 )
@@ -145,7 +146,7 @@ def test_a_bag_says_which_sites_could_get_pilots_and_a_site_why_not(
     wait_until(lambda: place.bag()["status"] == "finished")
     place.covey("submit", "--cores", "64", "--", "true")
     told = place.covey("explain", "site", "alpha").stdout
-    assert "1 task of bag 2 cannot go there: a task wants 64 slots; its pilots have 2" in told
+    assert "1 task of bag 2 cannot go there: a task needs 64 slots; its pilots have 2" in told
 
 
 def test_a_site_is_drained(place: Place, slurm: Slurm) -> None:

@@ -221,11 +221,22 @@ def test_every_task_finds_an_empty_directory(tmp_path: Path, litter: str) -> Non
     harness.close()
 
 
-def test_a_directory_that_cannot_be_emptied_is_left(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_emptied_is_put_aside(tmp_path: Path) -> None:
     harness = Harness(tmp_path / "slots", count=1)
-    mounted = tmp_path / "slots" / "slot-0" / "mnt"
+    aside = tmp_path / "slots" / "slot-0-1"
     assert harness.run("mkdir mnt && mount -t tmpfs none mnt").kind == "ok"
-    assert harness.run("pwd; ls -A").stdout == f"{tmp_path}/slots/slot-0-1\n".encode()
+    assert harness.run("pwd; ls -A").stdout == f"{tmp_path}/slots/slot-0\n".encode()
+    assert os.system(f"umount {aside}/mnt") == 0
+    assert harness.run("chmod 755 .").kind == "ok"  # so it gets another, and tries again
+    wait_until(lambda: not aside.exists())
+    harness.close()
+
+
+def test_a_directory_that_is_mounted_is_left(tmp_path: Path) -> None:
+    harness = Harness(tmp_path / "slots", count=1)
+    mounted = tmp_path / "slots" / "slot-0"
+    assert harness.run(f"mount -t tmpfs none {mounted}").kind == "ok"
+    assert harness.run("pwd; ls -A").stdout == f"{tmp_path}/slots/slot-0-2\n".encode()
     assert os.system(f"umount {mounted}") == 0
     harness.close()
 

@@ -1,13 +1,14 @@
 """Processes killed with -9: no task survives, no order is lost, no file is left."""
 
 import errno
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -67,9 +68,32 @@ for key in "abcd":
 while sum(1 for pid in slots.running().values() if pid) < 2:
     time.sleep(0.01)
 time.sleep(0.3)
-print(slots._keeper_pid, *(seat.pid for seat in slots._seats), flush=True)
+print(slots._keeper_pid, *(seat.pid for seat in slots._seats), slots._guard_pid, flush=True)
 time.sleep(600)
 """
+
+
+# Its tasks leave daemons: in sessions of their own, with no parent, in no directory of ours and
+# with no file of ours. It prints what it has started, and then reads on as a pilot does.
+DAEMONS = """
+import sys, time
+from covey.pilot.orders import Order, Plan
+from covey.pilot.slots import Slots
+
+slots = Slots(sys.argv[1], 2, alone=True)
+slots.start()
+slots.plan(Plan(1, {"PATH": "/usr/bin:/bin"}))
+script = "cd /; (setsid sh -c 'setsid sleep %s &' </dev/null >/dev/null 2>&1 &); echo x; sleep %s"
+for key in "ab":
+    assert slots.offer(Order(key, 1, ["sh", "-c", script % ((sys.argv[2],) * 2)]))
+while sum(1 for pid in slots.running().values() if pid) < 2:
+    time.sleep(0.01)
+print(slots._guard_pid, slots._keeper_pid, *(seat.pid for seat in slots._seats), flush=True)
+while True:
+    slots.read(0.1)
+"""
+KINDS = ("pilot", "guard", "keeper", "slots")
+SUBSETS = [subset for count in (1, 2, 3) for subset in itertools.combinations(KINDS, count)]
 
 
 @pytest.fixture
@@ -84,10 +108,12 @@ def mark() -> str:
     return f"7{os.getpid()}.25"
 
 
-def start_parent(directory: Path) -> tuple["subprocess.Popen[str]", list[int]]:
+def start_parent(
+    directory: Path, script: str = PARENT
+) -> tuple["subprocess.Popen[str]", list[int]]:
     source = Path(__file__).parents[2] / "src"
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(directory), mark()],
+        [sys.executable, "-c", script, str(directory), mark()],
         stdout=subprocess.PIPE,
         text=True,
         env=dict(os.environ, PYTHONPATH=str(source)),
@@ -174,7 +200,7 @@ def test_a_keeper_and_a_slot_killed_together_while_threads_run(slots: Harness) -
         slots.sh("b", f"(setsid sleep {mark()} &) ; sleep {mark()}")
         wait_until(lambda: len(processes_with(f"sleep\0{mark()}")) == 4)
         for pid in [slots.slots._keeper_pid, *slots.slot_pids()]:
-            os.kill(pid, signal.SIGKILL)
+            tree.send(pid, signal.SIGKILL)  # one may have ended because another was killed
         assert [found.kind for found in slots.wait("a", "b")] == ["host", "host"]
         assert processes_with(mark()) == []
         assert slots.run("echo on").stdout == b"on\n"
@@ -205,6 +231,41 @@ def test_nothing_is_left_of_a_pilot_killed_with_its_keeper(tmp_path: Path) -> No
     wait_until(lambda: not any(alive(pid) for pid in pids))
     wait_until(lambda: processes_with(mark()) == [])
     assert not (tmp_path / "slots").exists()
+
+
+@pytest.mark.parametrize("subset", SUBSETS, ids="+".join)
+def test_whichever_of_our_processes_die_nothing_of_a_task_is_left(
+    tmp_path: Path, subset: tuple[str, ...]
+) -> None:
+    parent, (guard, keeper, *slot_pids) = start_parent(tmp_path / "slots", DAEMONS)
+    by_kind = {"pilot": [parent.pid], "guard": [guard], "keeper": [keeper], "slots": slot_pids}
+    try:
+        # Of each task a shell, what it waits for, and a daemon.
+        wait_until(lambda: len(_task_processes({parent.pid})) == 6)
+        for pid in [pid for kind in subset for pid in by_kind[kind]]:
+            tree.send(pid, signal.SIGKILL)  # one may have ended because another was killed
+        if "pilot" in subset:
+            parent.wait()
+        ours = set() if "pilot" in subset else {parent.pid}
+        wait_until(lambda: _task_processes(ours) == [], seconds=30)
+        if "pilot" in subset:
+            wait_until(lambda: not (tmp_path / "slots").exists(), seconds=30)
+    finally:
+        parent.kill()
+        parent.wait()
+        wait_until(lambda: _task_processes(()) == [], seconds=30)
+
+
+def _task_processes(ours: Collection[int]) -> list[int]:
+    """Those that carry the mark, but for our own processes: their names begin with covey."""
+    return [pid for pid in processes_with(mark()) if pid not in ours and not _is_ours(pid)]
+
+
+def _is_ours(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().startswith("covey-")
+    except OSError:
+        return True  # gone meanwhile
 
 
 def test_a_storm_of_signals_ends_no_slot_and_loses_no_end(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from covey.pilot import confine, scratch
+from covey.pilot.orders import Link
 from tests.integration.slots_harness import Harness, alive, processes_with, wait_until
 
 # Takes so many MB in small steps, and holds them for so many seconds.
@@ -256,5 +257,131 @@ def test_a_limited_task_dies_with_its_slot(tmp_path: Path) -> None:
     assert harness.wait("task")[0].kind == "host"
     assert processes_with(mark) == []
     assert not alive(pid)
+    harness.close()
+    assert groups() == []
+
+
+# Time, and tasks that stop whoever holds them to it
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Iterator[Harness]:
+    harness = Harness(tmp_path / "slots", count=2, grace_seconds=0.5)
+    yield harness
+    harness.close()
+
+
+def test_a_task_that_stops_its_slot_has_no_more_time(plain: Harness) -> None:
+    mark = f"7{os.getpid()}.5"
+    stops = plain.run(f"kill -STOP $PPID; sleep {mark}", 1.0)
+    assert (stops.kind, stops.message) == ("timeout", "over its limit of 1 s")
+    assert processes_with(mark) == []
+    assert plain.run("echo on").stdout == b"on\n"
+
+
+def test_a_task_that_stops_its_slot_and_the_keeper(plain: Harness) -> None:
+    mark = f"6{os.getpid()}.5"
+    keeper = plain.slots._keeper_pid
+    # The keeper first: it would let the slot go on at once. The slot cannot wake it then.
+    stops = plain.run(f"kill -STOP {keeper} && kill -STOP $PPID; sleep {mark}", 1.0)
+    assert (stops.kind, stops.message) == ("timeout", "over its limit of 1 s")
+    assert processes_with(mark) == []
+    # Another slot's task does not wait for anybody.
+    os.kill(keeper, signal.SIGSTOP)
+    assert plain.run("sleep 600", 0.3).kind == "timeout"
+
+
+def test_a_slot_that_is_stopped_for_ever_is_given_up(plain: Harness) -> None:
+    code = "import os, signal\nslot = os.getppid()\nwhile 1: os.kill(slot, signal.SIGSTOP)"
+    plain.offer("evil", [sys.executable, "-c", code], limit_seconds=600)
+    (evil,) = plain.wait("evil")
+    assert evil.kind == "host"
+    assert evil.message == "its slot died: a process stopped it repeatedly (SIGSTOP)"
+    assert processes_with(code) == []
+    assert plain.run("echo on").stdout == b"on\n"
+
+
+# Disk
+
+
+def test_a_task_over_its_disk(plain: Harness) -> None:
+    within = plain.run("head -c 5000000 /dev/zero > f; sleep 0.5; echo in", disk_mb=10)
+    assert (within.kind, within.stdout) == ("ok", b"in\n")
+    over = plain.run("mkdir d; head -c 20000000 /dev/zero > d/f; sleep 600", disk_mb=10)
+    assert (over.kind, over.signal) == ("failed", signal.SIGKILL)
+    assert over.message.startswith("over its limit of 10 MB of disk (used ")
+    assert over.wall_seconds < 10
+    wait_until(lambda: list(plain.directory.glob("slot-?/*")) == [])
+
+
+def test_disk_that_no_listing_shows(plain: Harness) -> None:
+    """A file that was removed but is open; a directory that nobody may list."""
+    gone = plain.run("exec 9> f; rm f; head -c 20000000 /dev/zero >&9; sleep 600", disk_mb=10)
+    assert gone.message.startswith("over its limit of 10 MB of disk (used ")
+    closed = "mkdir -m 300 d; head -c 20000000 /dev/zero > d/f; sleep 600"
+    assert plain.run(closed, disk_mb=10).message.startswith("over its limit of 10 MB of disk")
+    deep = "i=0; while [ $i -lt 300 ]; do mkdir d && cd d; i=$((i+1)); done; sleep 600"
+    assert "nested more than 200 levels deep" in plain.run(deep, disk_mb=10).message
+
+
+def test_what_does_not_count_as_disk(plain: Harness, tmp_path: Path) -> None:
+    """Inputs, other names of the same file, what a symbolic link leads to."""
+    source = tmp_path / "input"
+    source.write_bytes(bytes(20_000_000))
+    script = (
+        "head -c 6000000 /dev/zero > f; ln f g; ln f h; ln -s / root; ln in again;"
+        " sleep 1; ls; echo in"
+    )
+    for copy in (False, True):
+        plan = plain.plan(links=[Link(str(source), "in", copy)])
+        found = plain.run(script, plan=plan, disk_mb=10)
+        assert (found.kind, found.message) == ("ok", "")
+    grown = plain.run("head -c 20000000 /dev/zero >> in; sleep 600", plan=plan, disk_mb=10)
+    assert grown.message.startswith("over its limit of 10 MB of disk (used ")
+
+
+def test_a_directory_of_many_files_is_measured_to_its_end(plain: Harness) -> None:
+    """In many short looks."""
+    many = "mkdir a z; cd a; seq 8000 | xargs touch; cd ..; head -c 20000000 /dev/zero > {}/f;"
+    for folder in "az":  # whichever comes first
+        found = plain.run(many.format(folder) + " sleep 600", disk_mb=10)
+        assert found.message.startswith("over its limit of 10 MB of disk")
+
+
+# Files in memory
+
+
+def shared_memory(mark: str) -> list[str]:
+    return [name for name in os.listdir("/dev/shm") if mark in name]
+
+
+def test_shared_memory_is_memory_and_does_not_stay(slots: Harness) -> None:
+    mark = f"covey-test-{os.getpid()}-{int(time.time() * 1e6)}"
+    path = f"/dev/shm/{mark}"
+    try:
+        fill = f"exec 9> {path}; for i in 1 2 3 4 5 6 7 8; do head -c 20000000 /dev/zero >&9;"
+        over = slots.run(fill + " sleep 0.2; done; sleep 600", memory_mb=60)
+        assert over.kind == "memory", over
+        assert over.message.startswith("over its limit of 60 MB")
+        assert shared_memory(mark) == []
+        left = slots.run(f"exec 9> {path}; head -c 30000000 /dev/zero >&9; sleep 2", memory_mb=60)
+        assert left.kind == "ok", left
+        assert shared_memory(mark) == []
+    finally:
+        for name in shared_memory(mark):
+            os.unlink(f"/dev/shm/{name}")
+
+
+def test_what_one_task_left_in_memory_is_not_charged_to_the_next(tmp_path: Path) -> None:
+    harness = Harness(tmp_path / "slots", count=1)
+    path = Path(f"/dev/shm/covey-test-{os.getpid()}-{int(time.time() * 1e6)}")
+    try:
+        assert harness.run(f"head -c 50000000 /dev/zero > {path}", memory_mb=90).kind == "ok"
+        harness.offer("next", eater(60, 0.3), memory_mb=90)
+        (found,) = harness.wait("next")
+        assert (found.kind, found.stdout) == ("ok", b"full\n"), found
+        assert found.memory_kb < 90 * 1024
+    finally:
+        path.unlink(missing_ok=True)
     harness.close()
     assert groups() == []

@@ -10,7 +10,8 @@ import pytest
 from covey.core.actions import AppendSegment, PurgeBag, ReopenFailed, SaveBagStatus, SavePilot
 from covey.core.model import BagId, BagStatus, FileRecord, Segment, Verdict
 from covey.core.space import Axis, Values
-from covey.store import purging
+from covey.store import purging, schema
+from covey.store.reading import SqliteReader
 from covey.store.sqlite import SqliteRecord
 from tests.unit.store.builders import a_bag_of, end, ends, pilot
 
@@ -98,3 +99,98 @@ def test_space_is_used_again(record: SqliteRecord) -> None:
         fill(record, id_, 10_000)
     (after,) = connection.execute("PRAGMA page_count").fetchone()
     assert after <= before * 1.05
+
+
+def large(record: SqliteRecord, id_: int, count: int = 3000, size: int = 2000) -> None:
+    """A bag that is over, with more rows than the first step of a purge removes."""
+    record.apply(a_bag_of(count, id_=id_)[1:])
+    for first in range(0, count, 1000):
+        made = [
+            end(task, bag=id_, attempt=(1, id_ * 10_000 + task + 1), stdout=os.urandom(size).hex())
+            for task in range(first, first + 1000)
+        ]
+        record.apply([ends(*made)])
+    record.apply([SaveBagStatus(BagId(id_), BagStatus.CANCELLED, 9.0, 0, 0)])
+
+
+def size(record: SqliteRecord) -> int:
+    """Bytes of the file with what its log will add."""
+    connection = record._connection
+    assert connection is not None
+    pages: int = connection.execute("PRAGMA page_count").fetchone()[0]
+    return pages * 4096
+
+
+def tidy(record: SqliteRecord) -> int:
+    """All that is left to do; in how many pieces."""
+    pieces = 0
+    while record.tidy() is not None:
+        pieces += 1
+    return pieces
+
+
+def test_a_large_bag_goes_in_short_pieces(record: SqliteRecord) -> None:
+    large(record, 1)
+    large(record, 2, 1000)
+    record.apply([PurgeBag(BagId(1), "all")])
+    assert record.removing() == {BagId(1)}
+    reader = SqliteReader(record.path)
+    assert reader.bag(1) is None, "it is gone for whoever asks"
+    reader.close()
+    assert tidy(record) > 3
+    assert not record.removing()
+    assert counts(record.path)["ends"] == 1000
+    assert counts(record.path)["chunks"] == 1
+
+
+def test_space_is_given_back(record: SqliteRecord) -> None:
+    large(record, 1)
+    large(record, 2)
+    before = size(record)
+    record.apply([PurgeBag(BagId(1), "logs"), PurgeBag(BagId(2), "all")])
+    assert tidy(record) < 300, "a piece is more than a page"
+    assert record.path.stat().st_size < before / 4
+    assert os.stat(f"{record.path}-wal").st_size == 0
+
+
+@pytest.mark.parametrize("what", ["logs", "files"])
+def test_what_a_retry_records_after_the_order_stays(record: SqliteRecord, what: str) -> None:
+    large(record, 1)
+    record.apply([PurgeBag(BagId(1), what)])
+    file = FileRecord("f", 1, data=b"x")
+    new = end(2999, verdict=Verdict.WASTE, bag=1, attempt=(1, 90_000), stdout="new", files=(file,))
+    record.apply([ends(new)])
+    tidy(record)
+    left = counts(record.path)
+    assert (left["outputs"], left["files"]) == ((1, 1) if what == "logs" else (3001, 1))
+
+
+def test_a_purge_that_a_crash_ended_goes_on(record: SqliteRecord) -> None:
+    large(record, 1)
+    record.apply([PurgeBag(BagId(1), "all")])
+    record.close()
+    again = SqliteRecord(record.path)
+    again.open()
+    assert again.removing() == {BagId(1)}
+    tidy(again)
+    assert set(counts(record.path).values()) == {0}
+    again.close()
+
+
+def test_a_file_of_an_earlier_version_gives_space_back(tmp_path: Path) -> None:
+    path = tmp_path / "record.db"
+    connection = sqlite3.connect(path, isolation_level=None)
+    for statement in (text for migration in schema.MIGRATIONS for text in migration):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS)}")
+    connection.close()
+    record = SqliteRecord(path)
+    record.open()
+    record.apply([SavePilot(pilot())])
+    large(record, 1)
+    before = size(record)
+    record.apply([PurgeBag(BagId(1), "all")])
+    tidy(record)
+    assert path.stat().st_size < before / 4
+    record.close()

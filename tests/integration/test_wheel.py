@@ -25,7 +25,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("src", "docs"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", cwd=source)
     (built,) = (source / "dist").glob("*.whl")
     return built
@@ -43,3 +44,5 @@ def test_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
     covey = python.with_name("covey")
     assert __version__ in run(covey, "--version", cwd=tmp_path)
     assert "Usage" in run(covey, "--help", cwd=tmp_path)
+    assert run(covey, "help", "policies", cwd=tmp_path).startswith("# ")
+    assert (tmp_path / "venv" / "share" / "man" / "man1" / "covey.1").is_file()

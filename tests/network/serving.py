@@ -54,6 +54,7 @@ def authority_file(world: World, text: str = "") -> Path:
 def token_file(world: World) -> Path:
     path = world.root / "token"
     path.write_text(record_of(world).token)
+    path.chmod(0o600)
     return path
 
 

@@ -16,9 +16,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from covey.config import Serve
-from covey.pilot import outbox
-from covey.server import asking, files, pilots
+from covey.pilot import messages, outbox
+from covey.server import asking, files
 from covey.server.authority import Authority
+from covey.whoami import user
 from tests.faults.world import World, kill_process, open_world, task_script, wait_until
 from tests.network.remote import Remote
 from tests.network.serving import (
@@ -221,7 +222,9 @@ def test_a_server_with_tls_of_its_own_below_a_path(world: World) -> None:
     )
     data = os.urandom(LARGE)
     with running(Nginx(world, port, text)) as nginx:
-        done = covey(world, address, ca, "pilot-command", "--json", "--slots", "2", "--owner", "*")
+        done = covey(
+            world, address, ca, "pilot-command", "--json", "--slots", "2", "--owner", user()
+        )
         assert done.returncode == 0, done.stderr
         line = json.loads(done.stdout)["command"]
         assert f"localhost:{port}/covey/" in line
@@ -281,6 +284,6 @@ def test_the_recommended_limits_are_beyond_our_own() -> None:
     [seconds] = re.findall(r"^ *proxy_read_timeout (\d+)s;$", text, re.M)
     assert int(seconds) > max(asking.LONGEST_WAIT, 2 * Serve().poll_seconds)
     [size] = re.findall(r"^ *client_max_body_size (\d+)m;$", text, re.M)
-    ours = (files.MOST_PIECE_BYTES, pilots.MOST_BYTES, asking.MOST_BYTES, outbox.PIECE_BYTES)
+    ours = (files.MOST_PIECE_BYTES, messages.MOST_SYNC_BYTES, asking.MOST_BYTES, outbox.PIECE_BYTES)
     assert int(size) << 20 >= max(ours)
     assert urlsplit(re.findall(r'public = "(.*)"', text)[0]).scheme == "https"

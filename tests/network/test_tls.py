@@ -87,7 +87,7 @@ def test_the_wrong_authority_is_refused(world: World, tmp_path: Path) -> None:
         began = time.monotonic()
         done = covey(world, address, ca, "bags")
         assert done.returncode == 1
-        assert "cannot prove who it is" in done.stderr
+        assert "is not confirmed by" in done.stderr
         assert "--ca" in done.stderr
         assert time.monotonic() - began < 10, "there is nothing to wait for"
     stray = pilot(world, address, wrong)
@@ -114,6 +114,7 @@ def test_what_would_be_unsafe_is_refused(world: World) -> None:
     assert "for all to read" in done.stderr
     plain = world.root / "token"
     plain.write_text("x")
+    plain.chmod(0o600)
     words = ["bags", "--server", "http://covey.example.org", "--token-file", str(plain)]
     done = world.covey(*words)
     assert done.returncode == 2
@@ -209,7 +210,7 @@ def test_a_given_certificate_and_its_successor(world: World, tmp_path: Path) -> 
     wait_until(lambda: shown_certificate(world).serial_number != before, 20, world.log_tail)
     assert connections_to(port_of(world), flying.pid) & parked
     assert world.wait_over(submit(world, address, ca)).done == 20
-    assert "cannot prove" in covey(world, address, None, "bags").stderr
+    assert "is not confirmed by" in covey(world, address, None, "bags").stderr
     assert world.covey("bags").returncode == 0, "this machine's own door"
 
 

@@ -21,14 +21,17 @@ from covey.core import (
     matching,
     pilots,
     recalling,
+    receipts,
     recovery,
     replication,
+    retry_hosts,
 )
 from covey.core.actions import Change, SavePolicy
 from covey.core.events import RetryRequested, SegmentAppended
 from covey.core.faces import Match
 from covey.core.following import Answering, Replying, Then
 from covey.core.model import (
+    AttemptId,
     BagId,
     BagSnapshot,
     BagStatus,
@@ -43,7 +46,9 @@ from covey.core.model import (
 )
 from covey.core.numbering import Numbering
 from covey.core.policies import Places
-from covey.core.state import Attempt, Bag, Pilot, State, Tally
+from covey.core.receipts import Given
+from covey.core.state import Attempt, Bag, Pilot, State
+from covey.core.tallies import Tally
 from covey.core.turn import Turn
 from covey.engine import Engine
 from covey.pilot.brain import Brain
@@ -214,11 +219,11 @@ def tells_nobody_to_stop(right: Callable[..., None], turn: Turn, attempt: Attemp
 
 @bug((recovery, "_adopt_one"))
 def adopts_without_taking_out_of_doubt(
-    right: Callable[..., None], turn: Turn, pilot: Pilot, id_: object, one: Held
+    right: Callable[..., None], turn: Turn, pilot: Pilot, id_: AttemptId, one: Held, given: Given
 ) -> None:
     bag = turn.state.bags.get(one.bag)  # type: ignore[call-overload]
     doubtful = bag is not None and one.task in bag.doubt
-    right(turn, pilot, id_, one)
+    right(turn, pilot, id_, one, given)
     if doubtful:
         bag.doubt.add(one.task)
 
@@ -369,6 +374,7 @@ def counts_no_replicas(
     right: Callable[..., bool], state: State, now: float, bag: Bag, task: int
 ) -> bool:
     live, bag.live = bag.live, {**bag.live, task: bag.live[task][:1]}
+    bag.policy.most_replicas = 1000  # who takes the task counts them, too
     try:
         return right(state, now, bag, task)
     finally:
@@ -471,3 +477,40 @@ def saves_another_policy(
     right: Callable[..., SavePolicy], bag: BagId, policy: PolicySpec
 ) -> SavePolicy:
     return right(bag, replace(policy, rank="1"))
+
+
+# -- of issue 15: what a pilot is believed of ------------------------------------------------------
+
+
+@bug((ends, "_was_given"), words="which it was never sent")
+def believes_ends_without_a_receipt(
+    right: Callable[..., bool], pilot: Pilot, bag: Bag | None, end: End, given: Given
+) -> bool:
+    proof = {(end.epoch, end.sequence): (end.bag, end.task)}
+    return right(pilot, bag, end, {**given, **proof})
+
+
+@bug((recovery, "_adopt_one"), words="which it was never sent")
+def adopts_without_a_receipt(
+    right: Callable[..., None], turn: Turn, pilot: Pilot, id_: AttemptId, one: Held, given: Given
+) -> None:
+    right(turn, pilot, id_, one, {**given, id_: (one.bag, one.task)})
+
+
+@bug((receipts, "_seal"), words="which it was never sent")
+def seals_with_no_key(right: Callable[..., str], key: bytes, pilot_key: str, listed: str) -> str:
+    return right(b"", pilot_key, listed)
+
+
+# -- of issue 16: where a task is tried again, and how often it is out ---------------------
+
+
+@bug((retry_hosts, "until"), words="where it failed at")
+def tries_again_on_the_same_host(right: Callable[..., float], *_: object) -> float:
+    return 0.0
+
+
+@bug((replication, "offer_overdue"), words="more than MaxReplicas")
+def repeats_without_a_cap(right: Callable[..., None], bag: Bag, task: int) -> None:
+    bag.overdue[task] = None
+    bag.policy.most_replicas = bag.policy.most_late = 1000

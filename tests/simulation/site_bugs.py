@@ -67,6 +67,11 @@ def goes_on_with_a_broken_site(right: Callable[..., None], *_: object) -> None:
     pass
 
 
+@bug((sites, "left"), words="is unfit, and got")
+def goes_on_where_the_check_fails(right: Callable[..., None], *_: object) -> None:
+    pass
+
+
 @bug((Turn, "write"), words="is not durable")
 def submits_before_it_is_durable(
     right: Callable[..., int], turn: Turn, change: Change, then: Then | None = None

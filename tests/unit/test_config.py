@@ -1,5 +1,6 @@
 """Where settings come from, and what is refused."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,74 @@ def test_the_page_is_up_to_date() -> None:
     assert (ROOT / "docs" / "configuration.md").read_text() == text
     for setting in config.SETTINGS.values():
         assert f"`{setting.variable}`" in text
+
+
+def test_the_record_of_a_directory_above_is_used(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    own = tmp_path / ".covey"
+    own.mkdir(mode=0o700)
+    assert config.load(environ={}, here=inner).above == ""  # no record is there
+    (own / "covey.db").touch()
+    found = config.load(environ={}, here=inner)
+    assert (found.above, found.config.dir) == (str(own), str(own))
+    assert found.origins["dir"] == "a parent directory"
+    assert config.load(environ={"COVEY_TASK": "0"}, here=inner).above == ""
+    assert config.load(environ={"COVEY_DIR": ".covey"}, here=inner).above == ""
+    assert config.load({"dir": ".covey"}, environ={}, here=inner).above == ""
+    assert config.load({"server": "http://127.0.0.1:1"}, environ={}, here=inner).above == ""
+    assert config.load(environ={}, here=tmp_path).above == ""
+    own.chmod(0o777)  # others could say what runs here
+    assert config.load(environ={}, here=inner).above == ""
+    own.chmod(0o700)
+    (inner / ".covey").mkdir()
+    assert config.load(environ={}, here=inner).above == ""
+
+
+def test_the_directory_of_another_user_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record says which commands run here, and they would run as whoever looks at it."""
+    folder = tmp_path / ".covey"
+    folder.mkdir(mode=0o700)
+    (folder / "covey.db").touch()
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    assert config.load(environ={}, here=inner).above
+    owner = max(folder.stat().st_uid, 1)
+    if os.geteuid() == 0:
+        os.chown(folder, owner, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(BadConfig, match="belongs to another user"):
+        config.load(environ={}, here=tmp_path)
+    assert config.load(environ={}, here=inner).above == ""
+    for named in ({"dir": str(folder)}, {"server": "https://covey.example.org"}):
+        config.load(named, environ={}, here=tmp_path)
+    (inner / ".covey").symlink_to(folder)
+    with pytest.raises(BadConfig, match="belongs to another user"):
+        config.load(environ={}, here=inner)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'dir = "x"',
+        '[local]\nsetup = "id"',
+        '[serve]\nssh = "sh -c id"',
+        '[sites.x]\ndriver = "slurm"\ncredential_check = "id"',
+    ],
+)
+def test_the_file_of_another_user_says_nothing_of_what_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    file = tmp_path / "covey.toml"
+    file.write_text(text)
+    config.load(environ={}, here=tmp_path)
+    owner = max(file.stat().st_uid, 1)
+    if os.geteuid() == 0:
+        os.chown(file, owner, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(BadConfig, match=r"covey\.toml belongs to another user"):
+        config.load(environ={}, here=tmp_path)
+    file.write_text("[run]\nretries = 2\n[policy]\nbatch = true")
+    assert config.load(environ={}, here=tmp_path).config.run.retries == 2

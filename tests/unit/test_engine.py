@@ -1,9 +1,32 @@
 """The engine carries out, and starts over when the store fails."""
 
-from covey.core.actions import LoadRows, Note, Refuse, Reply, SaveBag, Submitted, Write
-from covey.core.events import BagSubmitted, Committed, Ticked
-from covey.core.model import BagId, JobRecord, RequestId, Settings, SiteSpec
-from covey.engine import REOPEN_SECONDS, Engine
+import pytest
+from msgspec.structs import replace
+
+from covey.core.actions import (
+    LoadRows,
+    Note,
+    Problem,
+    Refuse,
+    Reply,
+    SaveBag,
+    Submitted,
+    Write,
+)
+from covey.core.events import BagSubmitted, CancelRequested, Committed, Ticked
+from covey.core.model import (
+    BagId,
+    BagRecord,
+    BagSnapshot,
+    BagStatus,
+    JobRecord,
+    RequestId,
+    Settings,
+    SiteSpec,
+)
+from covey.core.state import State
+from covey.core.turn import Turn
+from covey.engine import ERROR_SECONDS, REOPEN_SECONDS, Engine
 from covey.ports import CommitFailed, OpenFailed, StoreOpened
 from tests.unit.core.table import EMPTY, spec
 
@@ -19,8 +42,9 @@ class Tables:
 class World:
     """Every other port at once; it only writes down what it is asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_errors: int = 0) -> None:
         self.calls: list[object] = []
+        self.notes: list[Note] = []
         self.time = 50.0
         self.engine = Engine(
             store=self,
@@ -30,6 +54,7 @@ class World:
             clock=self,
             log=self,
             settings=Settings(),
+            most_errors=most_errors,
         )
         self.engine.start()
 
@@ -67,7 +92,7 @@ class World:
         self.calls.append(("watch", len(jobs)))
 
     def note(self, note: Note) -> None:
-        pass
+        self.notes.append(note)
 
     def take(self) -> list[object]:
         calls, self.calls = self.calls, []
@@ -112,3 +137,79 @@ def test_a_failed_commit_forgets_what_was_decided_and_opens_again() -> None:
     assert writes[0].number == 1
     world.engine.handle(Committed(2))
     assert Reply(RequestId(1), Submitted(BagId(1), 4, False)) in world.take()
+
+
+# -- when core has a bug ----------------------------------------------------------------------
+
+
+def stored(number: int) -> BagSnapshot:
+    record = BagRecord(id=BagId(number), spec=spec(), total=4, created=1.0)
+    return BagSnapshot(bag=record, chunks=(), open_done=(), failed=(), tries={})
+
+
+RECORD = replace(EMPTY, bags=(stored(1), stored(2)), next_bag=3)
+CANCEL = CancelRequested(RequestId(7), BagId(1))
+
+
+def broken(turn: Turn, request: RequestId, id_: BagId) -> None:
+    bag = turn.state.bags[id_]
+    bag.status = BagStatus.FINISHED  # half of what was to be done
+    raise ValueError("a bug of ours")
+
+
+def test_a_bug_of_core_is_the_trouble_of_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was half done is forgotten, the record is read again, and the bag is put away."""
+    world = World(most_errors=3)
+    world.engine.handle(StoreOpened(RECORD))
+    world.take()
+    monkeypatch.setattr("covey.core.bags.cancel", broken)
+    world.engine.handle(CANCEL)
+    refused, others, opened = world.take()
+    assert isinstance(refused, Refuse)
+    assert (refused.request, refused.problem) == (7, Problem.INTERNAL)
+    assert (others, opened) == (("unavailable", None), "open")
+    assert any("Traceback" in note.detail for note in world.notes)
+    assert "a bug of ours" in world.engine.trouble
+    world.engine.handle(StoreOpened(RECORD))
+    assert world.engine.scheduler is not None
+    bags = world.engine.scheduler.state.bags
+    assert bags[BagId(1)].reason.startswith("quarantined: the server could not handle it: ")
+    assert bags[BagId(2)].status is BagStatus.RUNNING
+    monkeypatch.undo()
+    world.take()
+    world.engine.handle(CANCEL)
+    world.engine.handle(Committed(world.engine.scheduler.state.writes))
+    assert any(isinstance(call, Reply) for call in world.take()), "it can be cancelled"
+
+
+def test_too_many_of_them_in_a_minute_are_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(most_errors=2)
+    monkeypatch.setattr("covey.core.bags.cancel", broken)
+    for _ in range(4):
+        world.engine.handle(StoreOpened(RECORD))
+        world.engine.handle(CANCEL)
+        world.time += ERROR_SECONDS / 2
+    world.engine.handle(StoreOpened(RECORD))
+    world.engine.handle(CANCEL)
+    world.engine.handle(StoreOpened(RECORD))
+    with pytest.raises(ValueError, match="a bug of ours"):
+        world.engine.handle(CANCEL)
+
+
+def test_a_bag_that_core_cannot_start_with_is_put_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as it is known which one it is."""
+
+    def notice(state: State, now: float) -> None:
+        for bag in state.bags.values():
+            if bag.id == 2 and not bag.quarantined:
+                raise KeyError("a bug of ours")
+
+    settings = Settings(sites=(SiteSpec(name="local", driver="local"),))
+    world = World(most_errors=3)
+    world.engine._settings = settings
+    monkeypatch.setattr("covey.core.demand.notice", notice)
+    world.engine.handle(StoreOpened(RECORD))
+    assert world.engine.scheduler is not None
+    bags = world.engine.scheduler.state.bags
+    assert "a bug of ours" in bags[BagId(2)].reason
+    assert bags[BagId(1)].status is BagStatus.RUNNING

@@ -20,6 +20,7 @@ from covey.bagfile.policy import check_policy
 from covey.bagfile.rowsfile import read_names
 from covey.bagfile.sheet import Sheet, suggest
 from covey.bagfile.template import (
+    MOST_NAMES,
     PLACEHOLDER,
     RESERVED,
     Tell,
@@ -27,7 +28,9 @@ from covey.bagfile.template import (
     placeholders,
     seems_meant,
     tell_unused,
+    unescaped,
 )
+from covey.core.checking import pattern_problem
 from covey.core.errors import InvalidBag
 from covey.core.model import BagSpec, Need, PolicySpec, Rule, Segment
 from covey.core.space import Axis, Product, Space, Zip, check, names, size
@@ -45,6 +48,13 @@ CAPTURED = (
     "LANG",
     "LC_ALL",
     "OMP_NUM_THREADS",
+)
+EVERYTHING = "*"  # in environment.inherit
+OWN_VARIABLES = "COVEY_"
+ABOUT_THE_SHELL = ("_", "PWD", "OLDPWD", "SHLVL", "TMPDIR", "HOSTNAME", "LS_COLORS", "PS1")
+_SECRET = re.compile(
+    r"(?i)TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API_?KEY|PRIVATE|COOKIE|"
+    r"(?:^|_)(?:KEY|AUTH|PASS|PWD|PAT)$|_(?:AUTH|PASS)_"
 )
 _GLOB = re.compile(r"([*?\[\]]+)")
 _SHELL = re.compile(r"#!.*/(?:env +)?(?:ba|da|k|z)?sh\b")
@@ -73,7 +83,7 @@ def read_draft(sheet: Sheet, environ: Mapping[str, str], tell: Tell, retries: in
         name=found.get("name", ""),
         labels=found.get("labels", {}),
         notes=found.get("notes", ""),
-        env=_environment(sheet, found.get("environment"), environ),
+        env=_environment(sheet, found.get("environment"), environ, tell),
         export=_export(found),
         chdir=_chdir(sheet, found),
         idempotent=found.get("idempotent", True),
@@ -94,7 +104,7 @@ def read_draft(sheet: Sheet, environ: Mapping[str, str], tell: Tell, retries: in
     sheet.settle()
     if "command" in found and not spec.export:
         unused = _unused(spec, found.get("inputs", ()), parameters, names(space))
-        tell_unused(spec.argv, parameters, unused, tell)
+        tell_unused(unused, tell)
     here = sheet.origin(("command",)).base if "command" in found else sheet.base
     script = _script(found.get("script", ""), parameters, tell)
     return Draft(sheet, spec, parameters, rows, found.get("inputs", ()), script, here)
@@ -188,7 +198,7 @@ def _argv(sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...]) -> t
             check_placeholders(argv, parameters)
         except InvalidBag as error:
             sheet.complain(at, str(error))
-    return argv
+    return tuple(unescaped(word, parameters) for word in argv)
 
 
 def _complain_of_no_command(sheet: Sheet) -> None:
@@ -196,7 +206,7 @@ def _complain_of_no_command(sheet: Sheet) -> None:
     for table, inner in sheet.tree.items():
         for name in ("command", "script"):
             if isinstance(inner, dict) and name in inner:
-                told = f"this belongs to [{table}], which it is under; write it above all tables"
+                told = f"this line belongs to the table [{table}]; write it above all tables"
                 sheet.complain((table, name), told)
                 return
     sheet.complain((), "there is no command: write command = '…' or script = '''…'''")
@@ -237,7 +247,7 @@ def _export(found: dict[str, Any]) -> bool:
 
 
 def _environment(
-    sheet: Sheet, asked: Environment | None, environ: Mapping[str, str]
+    sheet: Sheet, asked: Environment | None, environ: Mapping[str, str], tell: Tell
 ) -> dict[str, str]:
     known = {name: environ[name] for name in CAPTURED if name in environ}
     captured = {name: value for name, value in known.items() if is_text(value)}
@@ -245,7 +255,11 @@ def _environment(
         return captured
     for index, name in enumerate(asked.inherit):
         at = ("environment", "inherit", index)
-        if name in environ:
+        if name == EVERYTHING:
+            captured.update(_everything(environ, tell))
+        elif name.startswith(OWN_VARIABLES):
+            sheet.complain(at, f"{name} is not passed on: covey sets COVEY_… itself for each task")
+        elif name in environ:
             captured[name] = environ[name]
             if not is_text(environ[name]):
                 sheet.complain(at, f"{name} is not text in UTF-8")
@@ -254,6 +268,25 @@ def _environment(
         else:
             sheet.complain(at, f"it is not set here; write --env {name}=VALUE")
     return {**captured, **asked.values}
+
+
+def _everything(environ: Mapping[str, str], tell: Tell) -> dict[str, str]:
+    """All variables that can be passed on. Those that look like secrets are left out: the record
+    keeps what a bag's environment is, and every host that runs its tasks sees it."""
+    found = {
+        name: value
+        for name, value in environ.items()
+        if name.isascii()
+        and name.isidentifier()
+        and is_text(value)
+        and name not in ABOUT_THE_SHELL
+        and not name.startswith(OWN_VARIABLES)
+    }
+    secret = sorted(name for name in found if _SECRET.search(name))
+    if secret:
+        told = ", ".join([*secret[:MOST_NAMES], *(["…"] if secret[MOST_NAMES:] else [])])
+        tell(f"note: not passed on, as they look like secrets: {told}; pass one on with --env NAME")
+    return {name: value for name, value in found.items() if name not in secret}
 
 
 def _chdir(sheet: Sheet, found: dict[str, Any]) -> str:
@@ -270,7 +303,9 @@ def _chdir(sheet: Sheet, found: dict[str, Any]) -> str:
         ("optional_outputs", "outputs are taken from a task's own directory"),
     ):
         if found.get(name):
-            sheet.complain(("chdir",), f"{what}, and with chdir there is none: leave out one")
+            sheet.complain(
+                ("chdir",), f"{what}, but with chdir tasks have none: leave out one of the two"
+            )
     return path
 
 
@@ -278,15 +313,19 @@ def _outputs(
     sheet: Sheet, found: dict[str, Any], name: str, parameters: tuple[str, ...]
 ) -> tuple[str, ...]:
     for index, pattern in enumerate(found.get(name, ())):
-        _check_pattern(sheet, (name, index), pattern, parameters)
+        if _check_pattern(sheet, (name, index), pattern, parameters):
+            problem = pattern_problem(pattern, parameters)
+            if problem:
+                sheet.complain((name, index), problem)
     return tuple(found.get(name, ()))
 
 
-def _check_pattern(sheet: Sheet, path: KeyPath, pattern: str, parameters: tuple[str, ...]) -> None:
-    """Of files that the task makes."""
-    if pattern.startswith(("/", "~")) or ".." in pattern.split("/"):
+def _check_pattern(sheet: Sheet, path: KeyPath, pattern: str, parameters: tuple[str, ...]) -> bool:
+    """Of files that the task makes. Complains, and returns False, if it leads elsewhere."""
+    inside = not (pattern.startswith(("/", "~")) or ".." in pattern.split("/"))
+    if not inside:
         sheet.complain(path, f"{pattern} is not in the task's directory; write it relative to that")
-    check_names(sheet, path, pattern, [*parameters, *RESERVED])
+    return check_names(sheet, path, pattern, [*parameters, *RESERVED]) and inside
 
 
 def check_names(sheet: Sheet, path: KeyPath, text: str, known: list[str]) -> bool:
@@ -334,7 +373,7 @@ def _retries(found: dict[str, Any], default: int, tell: Tell) -> dict[str, Any]:
     if "memory" in asked and ("memory" not in said or count == 0):
         tell("note: retries with more memory need resources.memory, and a retries.count above 0")
     if "time" in asked and "time" not in said:
-        tell("note: retries with more time need resources.time, which is not said")
+        tell("note: retries with more time need resources.time, which is not set")
     return {
         "retries": count,
         "grow_memory": asked.get("memory", 1.0),
@@ -349,7 +388,7 @@ def _validation(sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...]
         at = ("validate", "files", index)
         _check_pattern(sheet, at, pattern, parameters)
         if "**" in pattern:
-            sheet.complain(at, f"{pattern}: ** is not known here; write the folders")
+            sheet.complain(at, f"{pattern}: ** is not supported here; write the folders")
         quoted = _quoted(pattern)
         told = shlex.quote(f"covey: there is no file {pattern}")
         lines.append(f'set -- {quoted}; [ -e "$1" ] || {{ echo {told} >&2; exit 1; }}')

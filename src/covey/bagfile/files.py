@@ -39,7 +39,7 @@ class Finder:
         if stat.S_ISDIR(found.st_mode):
             raise InvalidBag(f"{path} is a directory; name the files in it")
         if not stat.S_ISREG(found.st_mode):
-            raise InvalidBag(f"{path} is not a file that can be read once and for all")
+            raise InvalidBag(f"{path} is not a regular file")
         if not os.access(path, os.R_OK):
             raise InvalidBag(f"{path} cannot be read: permission denied")
         return Found(os.path.abspath(path), found.st_size, bool(found.st_mode & 0o111))
@@ -55,7 +55,7 @@ class Finder:
     ) -> None:
         real = os.path.realpath(folder)
         if real in above:
-            raise InvalidBag(f"{folder} leads back to {real}, in a circle")
+            raise InvalidBag(f"{folder} is a link back to {real}, which contains it")
         try:
             names = sorted(os.listdir(folder))
         except OSError as error:
@@ -69,7 +69,7 @@ class Finder:
             try:
                 found.append((inner, self.file(path)))
             except FileNotFoundError:
-                raise InvalidBag(f"{path} is a link to nothing") from None
+                raise InvalidBag(f"{path} is a broken link") from None
             if len(found) > self.most:
                 raise InvalidBag(
                     f"{folder} and others have more than {self.most:,} files; "

@@ -161,7 +161,7 @@ class _Gathering:
             told = "a URL is fetched once for all tasks, and cannot have {NAME}s in it"
             self.sheet.complain(wanted.at, told)
         elif to in self.puts or to in self.urls:
-            self.sheet.complain(wanted.at, f"there is another input that would be {to}")
+            self.sheet.complain(wanted.at, f"another input would also be called {to}")
         elif to:
             self._places[to] = wanted.at
             self.urls[to] = Placed(
@@ -198,7 +198,7 @@ class _Gathering:
     def _take_matches(self, wanted: Wanted, pattern: str) -> None:
         matches = self.finder.matches(pattern)
         if not matches:
-            self.sheet.complain(wanted.at, f"no file is like {wanted.source}")
+            self.sheet.complain(wanted.at, f"no file matches {wanted.source}")
         folder = fixed_folder(pattern)
         for path in matches:
             inner = os.path.relpath(path, folder)
@@ -273,7 +273,7 @@ class _Gathering:
             if not few or self.draft.spec.open:
                 found = self._take_alike(at, entry, base)
                 if not found and not few:
-                    self.sheet.complain(at, f"no file is like {entry.source}")
+                    self.sheet.complain(at, f"no file matches {entry.source}")
 
     def _check_entry(
         self, at: KeyPath, entry: TaskInput, base: str, tasks: list[list[Scalar]]
@@ -313,7 +313,7 @@ class _Gathering:
         for index, (at, entry, _) in enumerate(self._own):
             others = [other.path for _, other, _ in self._own[:index]]
             if entry.path in self._places or entry.path in others:
-                self.sheet.complain(at, f"there is another input that would be {entry.path}")
+                self.sheet.complain(at, f"another input would also be called {entry.path}")
         for place, at in self._places.items():
             folder = os.path.dirname(place)
             while folder:

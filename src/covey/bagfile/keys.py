@@ -23,29 +23,37 @@ from covey.core.checking import MOST_RETRIES
 
 NEEDS: dict[str, Key] = {
     "cores": Key(Whole(1, 100_000), "Cores that one task uses. Default: 1."),
-    "memory": Key(Size("m", "900 TB"), "Memory of one task, such as '2 GB'; more stops it."),
+    "memory": Key(
+        Size("m", "900 TB"), "Memory of one task, such as '2 GB'; a task that uses more is stopped."
+    ),
     "disk": Key(Size("m", "900 TB"), "Disk space of one task, such as '10 GB'."),
     "gpus": Key(Whole(0, 1024), "GPUs of one task."),
-    "time": Key(Time(), "Time that one task may take, such as '10m'; it is stopped then."),
+    "time": Key(Time(), "Time that one task may take, such as '10m'; after that it is stopped."),
 }
 RESOURCES: dict[str, Key] = {
     **NEEDS,
     "pin": Key(Flag(), "Bind each task to cores of its own."),
     "when": Key(
         Listing(RuleKind(NEEDS), 100, single=False),
-        "Other resources for tasks with certain values; the first that fits decides.",
+        "Other resources for tasks with certain values; the first match counts.",
     ),
 }
 RETRIES: dict[str, Key] = {
     "count": Key(Whole(0, MOST_RETRIES), "How often a failed task is tried again."),
-    "memory": Key(Growth(), "After a lack of memory, so much more of it: 'x2' or '+50%'."),
-    "time": Key(Growth(), "After the time limit, so much more time. Default: 'x3'."),
-    "overtimes": Key(Whole(0, 100), "How often there is more time, retries aside. Default: 3."),
+    "memory": Key(Growth(), "How much more memory after running out of it: 'x2' or '+50%'."),
+    "time": Key(Growth(), "How much more time after the time limit. Default: 'x3'."),
+    "overtimes": Key(
+        Whole(0, 100),
+        "How often a task gets more time; this does not count as a retry. Default: 3.",
+    ),
 }
 VALIDATE: dict[str, Key] = {
-    "exit": Key(Listing(Whole(0, 255), 256), "Exit statuses of success. Default: 0."),
-    "files": Key(Listing(Text(least=1)), "Files that a good task has made (patterns)."),
-    "check": Key(Text(lines=True, least=1), "A line of shell, run after a task; 0 is good."),
+    "exit": Key(Listing(Whole(0, 255), 256), "Exit statuses that mean success. Default: 0."),
+    "files": Key(Listing(Text(least=1)), "Files that a task must have made to succeed (patterns)."),
+    "check": Key(
+        Text(lines=True, least=1),
+        "A shell command, run after each task; exit status 0 means a good result.",
+    ),
 }
 
 
@@ -84,11 +92,12 @@ TOP: dict[str, Key] = {
     "validate": Key(Table(VALIDATE), "What makes a result a good one."),
     "policy": Key(
         PolicyOf(),
-        "What decides where tasks run and when one runs twice: a preset, or a table of keys.",
+        "Where tasks run, and when a task gets a second attempt: a preset, or a table of keys.",
     ),
     "breaker": Key(
         Whole(0, 1_000_000),
-        "So many failures in a row, with no success, pause the bag; 0: never. Default: 30.",
+        "Number of failures in a row, without a success, that pause the bag; 0: never. Default: "
+        "30.",
     ),
     "idempotent": Key(Flag(), "Running a task twice does no harm. Default: true."),
 }

@@ -11,14 +11,13 @@ from typing import Any, NamedTuple, Protocol
 
 from covey.bagfile.lines import KeyPath
 from covey.bagfile.sheet import Sheet, spell, suggest
+from covey.core import time_spans
 
 Schema = dict[str, Any]
 
-UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 SIZES = {"k": 1, "m": 1 << 10, "g": 1 << 20, "t": 1 << 30}  # in kB
 MOST_SECONDS = 10**9
 
-_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt])(?:i?b)?", re.IGNORECASE)
 _GROWTH = re.compile(r"(?:[x×*]\s*(\d+(?:\.\d+)?)|\+\s*(\d+(?:\.\d+)?)\s*%)")
 _SHELL_WORDS = ("|", "||", "&&", "&", ";", ">", ">>", "<", "2>", "2>&1")
@@ -141,21 +140,21 @@ class Time:
         self.low, self.high = low, high
 
     def read(self, sheet: Sheet, path: KeyPath, value: Any) -> float:
-        told = "expected a time: seconds, or 90s, 5m, 2h, 1d"
+        told = f"expected a time: seconds, or {time_spans.EXAMPLES}"
         if isinstance(value, int | float) and not isinstance(value, bool):
             seconds = float(value)
         else:
-            match = _TIME.fullmatch(value.strip()) if isinstance(value, str) else None
-            if match is None:
+            parsed = time_spans.parse_seconds(value) if isinstance(value, str) else None
+            if parsed is None:
                 raise Wrong(f"{told}; not {show(value)}")
-            seconds = float(match[1]) * UNITS[match[2]]
+            seconds = parsed
         if not self.low <= seconds < self.high:
-            raise Wrong(f"{told}; {show(value)} is out of reach")
+            raise Wrong(f"{told}; {show(value)} is out of range")
         return seconds
 
     def schema(self) -> Schema:
         number: Schema = {"type": "number", "minimum": self.low}
-        return {"anyOf": [number, {"type": "string", "pattern": f"^\\s*{_TIME.pattern}\\s*$"}]}
+        return {"anyOf": [number, {"type": "string", "pattern": time_spans.PATTERN}]}
 
 
 class Size:

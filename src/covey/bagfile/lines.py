@@ -7,14 +7,15 @@ and arrays of tables; it checks nothing.
 """
 
 import re
+from collections.abc import Callable
 from typing import TypeAlias
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 
-_BLANK = re.compile(r"[ \t]*")
-_REST = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_BLANK = re.compile(r"[ \t]*").match
+_REST = re.compile(r"[ \t\r\n]*(?:#[^\n]*\n[ \t\r\n]*)*(?:#[^\n]*)?").match
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_BARE_VALUE = re.compile(r"[^,\]}#\n]*")
+_BARE_VALUE = re.compile(r"[^,\]}#\n]*").match
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
 _ESCAPED = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", "e": "\x1b"}
 
@@ -147,8 +148,8 @@ class _Scan:
         inner = self.text[start:at]
         return _ESCAPE.sub(_unescaped, inner) if quote == '"' else inner
 
-    def _skip(self, pattern: re.Pattern[str]) -> None:
-        match = pattern.match(self.text, self.at)
+    def _skip(self, matched: Callable[[str, int], re.Match[str] | None]) -> None:
+        match = matched(self.text, self.at)
         if match is not None:
             self.at = match.end()
 

@@ -28,7 +28,18 @@ from covey.core.model import Condition
 from covey.core.scalars import scalar
 from covey.core.space import Range, Scalar, Values
 
-FORMS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "lines", ".lines": "lines"}
+FORMS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".txt": "lines",
+    ".lines": "lines",
+}
+
+ROW_FORMS = ("csv", "tsv", "semicolons", "jsonl", "lines")
+_FIRST_LINE_BYTES = 65536
 
 _NUMBER = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3})?"
 _INTERVAL = re.compile(rf"({_NUMBER})?\.\.({_NUMBER})?")
@@ -63,7 +74,7 @@ def literal(value: Any) -> Scalar:
     if isinstance(value, bool):
         raise Wrong(f"a value is text or a number; write '{show(value)}' in quotes")
     if isinstance(value, float) and not math.isfinite(value):
-        raise Wrong(f"{value} is no value for a parameter; write it in quotes")
+        raise Wrong(f"{value} cannot be the value of a parameter; write it in quotes")
     if not isinstance(value, str | int | float):
         raise Wrong(f"a value is text or a number, not {show(value)}")
     return value
@@ -188,16 +199,20 @@ class RowsOf:
         if not isinstance(name, str) or not name or "\0" in name:
             raise Wrong(f"{told}; not {show(name)}")
         form = form or FORMS.get(os.path.splitext(name)[1].lower(), "")
-        if form not in ("csv", "jsonl", "lines"):
+        if form not in ROW_FORMS:
             raise Wrong(
-                f"{name} is CSV, JSON Lines or plain lines? Call it .csv, .jsonl or .txt, "
-                f"or write {{file = {name!r}, form = 'csv'}} (or 'jsonl', 'lines')"
+                f"{name} is CSV, JSON Lines or plain lines? Call it .csv, .jsonl or .txt (or "
+                f".tsv), or write {{file = {name!r}, form = 'csv'}} (or 'tsv', 'semicolons', "
+                "'jsonl', 'lines')"
             )
-        base = sheet.origin(path).base
-        return RowsFile(os.path.join(base, os.path.expanduser(name)), form, name)
+        place = os.path.join(sheet.origin(path).base, os.path.expanduser(name))
+        said = isinstance(value, dict) and "form" in value
+        if form == "csv" and not said and _has_semicolons(place):
+            form = "semicolons"
+        return RowsFile(place, form, name)
 
     def schema(self) -> Schema:
-        form: Schema = {"enum": ["csv", "jsonl", "lines"]}
+        form: Schema = {"enum": list(ROW_FORMS)}
         text: Schema = {"type": "string", "minLength": 1}
         table: Schema = {
             "type": "object",
@@ -206,6 +221,19 @@ class RowsOf:
             "additionalProperties": False,
         }
         return {"anyOf": [text, table]}
+
+
+def _has_semicolons(path: str) -> bool:
+    """Whether the first line of a CSV file has semicolons and no commas, as spreadsheets write it
+    where the comma is the decimal point. A file that cannot be read is told of later."""
+    if not os.path.isfile(path):
+        return False
+    try:
+        with open(path, "rb", buffering=0) as file:
+            first = (file.read(_FIRST_LINE_BYTES) or b"").lstrip(b"\r\n").partition(b"\n")[0]
+    except OSError:
+        return False
+    return b";" in first and b"," not in first
 
 
 class InputOf:

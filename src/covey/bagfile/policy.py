@@ -24,7 +24,7 @@ from covey.bagfile.kinds import (
 from covey.bagfile.lines import KeyPath
 from covey.bagfile.sheet import Sheet, suggest
 from covey.classad import ClassAdError, parse
-from covey.core import governing
+from covey.core import governing, time_spans
 from covey.core.errors import InvalidBag
 from covey.core.model import BagSpec, PolicySpec, Segment
 from covey.core.policies import (
@@ -33,7 +33,6 @@ from covey.core.policies import (
     PRESETS,
 )
 
-_TIME = re.compile(r"\d+(?:\.\d+)?\s*[smhd]")  # as in core.policies
 _NOT_TIME = re.compile(r"\d+(?:\.\d+)?\s*[A-Za-z]+")  # to the language, 30M is 31,457,280
 
 
@@ -90,10 +89,11 @@ class DeadlineOf(ExpressionOf):
     """A time, or an expression that gives seconds."""
 
     def check(self, text: str) -> None:
-        if _TIME.fullmatch(text.strip()):
+        if time_spans.parse_seconds(text, bare=False) is not None:
             return
         if _NOT_TIME.fullmatch(text.strip()):
-            raise Wrong(f"expected a time: 90s, 30m, 2h, 1d, or an expression; not {show(text)}")
+            told = "expected a time: 90s, 30m, 2h, 1d, or an expression"
+            raise Wrong(f"{told}; not {show(text)}")
         super().check(text)
 
 
@@ -115,7 +115,7 @@ class NamesOf:
             raise Wrong(f"expected names in quotes, not {show(value)}")
         name = value.strip()
         if not name or not is_text(name) or not name.isprintable():
-            raise Wrong("a name is empty, or has characters that no name has")
+            raise Wrong("a name is empty, or has characters that names cannot have")
         return name
 
     def schema(self) -> Schema:
@@ -134,7 +134,7 @@ POLICY: dict[str, Key] = {
     ),
     "deadline": Key(
         DeadlineOf(0),
-        "After so long a task is sent to another host, too: '30m', seconds, or an expression.",
+        "After this time a task is also sent to another host: '30m', seconds, or an expression.",
     ),
     "replication": Key(
         ExpressionOf(),

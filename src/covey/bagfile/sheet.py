@@ -24,7 +24,9 @@ MEANT = {
     "params": "parameters", "csv": "rows", "lines": "rows", "env": "environment",
     "cwd": "chdir", "workdir": "chdir", "description": "notes", "comment": "notes",
     "cpu": "cores", "cpus": "cores", "threads": "cores", "ram": "memory", "mem": "memory",
-    "gpu": "gpus", "limit": "time", "walltime": "time", "timeout": "time", "max": "count",
+    "gpu": "gpus", "limit": "time", "limit_seconds": "time", "time_limit": "time",
+    "memory_mb": "memory",
+    "memory_kb": "memory", "disk_mb": "disk", "walltime": "time", "timeout": "time", "max": "count",
     "jobrequirements": "requirements", "replicationrequirements": "replication",
     "tailcondition": "tail", "maxreplicas": "max_replicas", "replicas": "max_replicas",
     "gridpolicy": "grid",
@@ -34,7 +36,9 @@ MEANT = {
 # Tables for one key of which a plain text may stand: policy = "fast-tail".
 SHORT = {"policy": "preset"}
 
-_PLACE = re.compile(r"(.*?) *\(at (?:line (\d+), column \d+|end of document)\)", re.DOTALL)
+MOST_PARTS = 200  # of a key: tomllib takes the square of their number
+_MARK = re.compile(r"([{},=\[\]])")
+_PLACE = re.compile(r"(?:line (\d+), column \d+|end of document)\)")
 
 
 class Origin(NamedTuple):
@@ -137,6 +141,9 @@ def read_sheet(path: str | os.PathLike[str]) -> Sheet:
 
 def parse_sheet(text: str, name: str, base: str) -> Sheet:
     sheet = Sheet(name, base)
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") >= MOST_PARTS and _has_deep_key(line):
+            raise InvalidBag(f"{name}:{number}: a key has at most {MOST_PARTS} parts")
     try:
         sheet.tree = tomllib.loads(text)
         lines = find_lines(text)
@@ -150,12 +157,20 @@ def parse_sheet(text: str, name: str, base: str) -> Sheet:
     return sheet
 
 
+def _has_deep_key(line: str) -> bool:
+    """Whether so many dots are at the line's start, before an equals sign, or in a header."""
+    parts = _MARK.split(line)
+    keys = (key for key, mark in zip(parts[::2], parts[1::2], strict=False) if mark in "=]")
+    return any(key.count(".") >= MOST_PARTS for key in (parts[0], *keys))
+
+
 def _not_toml(text: str, name: str, error: str) -> str:
-    match = _PLACE.fullmatch(error)
+    what, _, place = error.rpartition("(at ")
+    match = _PLACE.fullmatch(place)
     if match is None:
         return f"{name}: not TOML: {error}"
-    line = int(match[2]) if match[2] else text.count("\n") + 1
-    told = match[1][:1].lower() + match[1][1:]
+    line = int(match[1]) if match[1] else text.count("\n") + 1
+    told = what[:1].lower() + what[1:].rstrip(" ")
     hint = '; text needs quotes: name = "value"' if "nvalid value" in told else ""
     return f"{name}:{line}: this is not TOML: {told}{hint}"
 

@@ -50,10 +50,10 @@ print(json.dumps({{"place": place}}))  # the last line: values for the table of 
 # setup = "python3 -m venv $COVEY_SETUP/venv"
 # setup_time = "30m"
 
-# So many failures in a row, with no success, pause the bag; 0: never.
+# Number of failures in a row, without a success, that pause the bag; 0: never.
 # breaker = 30
 
-# Running a task twice would do harm: never do so without being told.
+# Running a task twice would do harm: never do so unless asked to.
 # idempotent = false
 
 # Every combination is a task: here 3 x 5. Side by side instead: zip = ["steps", "seed"]
@@ -83,11 +83,11 @@ memory = "1 GB"
 
 [retries]
 count = 1
-memory = "x2"  # after a lack of memory
+memory = "x2"  # after running out of memory
 time = "x3"    # after the time limit …
-overtimes = 3  # … so often
+overtimes = 3  # … this often
 
-# What decides where tasks run and when one runs twice: throughput (if nothing is said), fast-tail,
+# Where tasks run, and when a task gets a second attempt: throughput (the default), fast-tail,
 # reliable-tail, frugal, or expressions of your own. docs/policies.md explains them.
 # [policy]
 # preset = "fast-tail"

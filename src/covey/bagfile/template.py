@@ -1,13 +1,15 @@
 """The command as the tasks will run it.
 
-Only `{name}` of a known parameter, `{task}` and `{bag}` are places for values: everything else in
-braces belongs to the command, such as the program in awk '{print $1}'. A task runs in a directory
+`{name}` is the place for a parameter's value, `{task}` and `{bag}` for their numbers. An unknown
+name is refused; `{{name}}` passes {name} on to the command. Everything else in braces belongs to
+the command, such as awk '{print $1}' and the shell's ${HOME}. A task runs in a directory
 of its own, with its inputs there: words that name an input stay as they are, words that name other
 files of this directory are made absolute.
 """
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -22,7 +24,11 @@ RESERVED = ("task", "bag")  # their numbers
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")  # as in core.filling
 ALIKE = 0.75
 MOST_NAMES = 5  # in one note
+LONGEST_SHEBANG = 256
 
+_BRACED = re.compile(r"(?P<escape>[${]?)\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}")
+_ESCAPED = re.compile(r"(?P<escape>\{)\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}\}")
+_BLANK = re.compile(r"\s")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _OPTION = re.compile(r"(--?[A-Za-z][\w-]*=)(.+)", re.DOTALL)
 
@@ -48,15 +54,37 @@ def fill(text: str, values: Mapping[str, Scalar]) -> str:
 
 
 def check_placeholders(argv: Sequence[str], names: Sequence[str]) -> None:
-    """Raises InvalidBag for what looks like a misspelt parameter."""
+    """Raises InvalidBag for a {name} that is no parameter."""
     known = [*names, *RESERVED]
-    for name in placeholders(argv):
-        close = [] if name in known else _alike(name, known)
-        if close:
-            raise InvalidBag(
-                f"the command has {{{name}}}, but the parameter is called {close[0]}: "
-                f"write {{{close[0]}}}. (To pass {{{name}}} on as it is, rename the parameter.)"
-            )
+    quoted = f" ({_quoted_words(argv[0])})" if len(argv) == 1 and _BLANK.search(argv[0]) else ""
+    for word in argv:
+        for match in _BRACED.finditer(word):
+            name = match["name"]
+            if name not in known and not match["escape"]:
+                raise InvalidBag(
+                    f"the command has {{{name}}}, but {_instead(name, known, names)}. "
+                    f"To pass {{{name}}} on as it is, write {{{{{name}}}}}{quoted}"
+                )
+
+
+def _instead(name: str, known: Sequence[str], names: Sequence[str]) -> str:
+    close = _alike(name, known)
+    if close:
+        return f"the parameter is called {close[0]}: write {{{close[0]}}}"
+    told = ", ".join([*names[:MOST_NAMES], *(["…"] if names[MOST_NAMES:] else [])])
+    there = f"there are {told}" if names else f"there are none: add -p {name}=VALUES"
+    return f"there is no parameter {name}; {there}"
+
+
+def unescaped(word: str, names: Sequence[str]) -> str:
+    """`{{name}}` as the tasks get it: {name}, which pilots leave alone if it is no parameter."""
+    known = (*names, *RESERVED)
+
+    def plain(match: "re.Match[str]") -> str:
+        name = match["name"]
+        return match[0] if name in known or match["escape"] != "{" else f"{{{name}}}"
+
+    return _ESCAPED.sub(plain, word)
 
 
 def seems_meant(argv: Sequence[str], name: str) -> bool:
@@ -65,17 +93,13 @@ def seems_meant(argv: Sequence[str], name: str) -> bool:
     return bool(_alike(name, words))
 
 
-def tell_unused(
-    argv: Sequence[str], names: Sequence[str], unused: Sequence[str], tell: Tell
-) -> None:
-    """That tasks differ in what none of them sees; often the name in the command is wrong."""
+def tell_unused(unused: Sequence[str], tell: Tell) -> None:
+    """That tasks differ in what none of them sees."""
     if not unused:
         return
     what = "parameter" if len(unused) == 1 else "any of the parameters"
     told = ", ".join([*unused[:MOST_NAMES], *(["…"] if unused[MOST_NAMES:] else [])])
-    strange = [name for name in placeholders(argv) if name not in (*names, *RESERVED)]
-    hint = f"; {{{strange[0]}}} in the command is no parameter" if strange else ""
-    tell(f"note: nothing uses {what} {told}: write {{{unused[0]}}} for its value{hint}")
+    tell(f"note: nothing uses {what} {told}: write {{{unused[0]}}} for its value")
 
 
 def _alike(name: str, known: Sequence[str]) -> list[str]:
@@ -115,9 +139,12 @@ def _absolute_path(word: str, scene: Scene) -> str:
 
 
 def _program(word: str, scene: Scene, tell: Tell) -> str:
+    if _BLANK.search(word) and not os.path.exists(os.path.join(scene.here, word)):
+        raise InvalidBag(f"there is no command {word!r}: {_quoted_words(word)}")
     if PLACEHOLDER.search(word):
         return word
     if "/" in word:
+        _check_executable(word, scene)
         return _absolute_path(word, scene)
     if shutil.which(word) or scene.prepared:
         return word
@@ -131,11 +158,41 @@ def _program(word: str, scene: Scene, tell: Tell) -> str:
     raise InvalidBag(f"there is no command {word!r} on this machine{_program_hint(word, path)}")
 
 
+def _quoted_words(word: str) -> str:
+    return (
+        "it is one word with blanks in it. For a program and its arguments, write: "
+        f"-- {word}   For a line of shell, write: -- sh -c {shlex.quote(word)}"
+    )
+
+
+def _check_executable(word: str, scene: Scene) -> None:
+    """Raises InvalidBag for a script of this directory that cannot be started. A setup may change
+    that."""
+    path = os.path.join(scene.here, word)
+    if os.path.isfile(path) and not os.access(path, os.X_OK) and not scene.prepared:
+        how = f"write: {_interpreter(path)} {word}   or: chmod +x {word}"
+        raise InvalidBag(f"{word} is a file here, but not executable; {how}")
+
+
 def _program_hint(word: str, path: str) -> str:
-    if any(char in word for char in " |;&<>$"):
+    if any(char in word for char in "|;&<>$"):
         return f". For a line of shell, write: sh -c '{word}'"
     if os.path.isfile(path):
-        if word.endswith(".py"):
-            return f": {word} is a file here; write: python3 {word}"
-        return f": {word} is a file here, but not executable; chmod +x {word}"
+        how = f"write: {_interpreter(path)} {word}   or: chmod +x {word}, and write ./{word}"
+        return f": {word} is a file here, but not executable; {how}"
     return ": is it spelt right, and on your PATH?"
+
+
+def _interpreter(path: str) -> str:
+    """What runs this script: what its first line names, else what its name suggests."""
+    try:
+        with open(path, "rb") as file:
+            first = file.readline(LONGEST_SHEBANG)
+    except OSError:
+        first = b""
+    words = first[2:].decode(errors="replace").split() if first.startswith(b"#!") else []
+    if words and os.path.basename(words[0]) == "env":
+        words = [word for word in words[1:] if not word.startswith("-")]
+    if words and words[0].isprintable():
+        return " ".join([os.path.basename(words[0]), *words[1:]])
+    return "python3" if path.endswith(".py") else "sh"

@@ -13,18 +13,29 @@ A single range is kept as a range, so ten million tasks cost nothing. Everything
 
 import os
 import re
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
 from covey.core.errors import InvalidBag
 from covey.core.scalars import scalar
-from covey.core.space import LARGEST_BAG, Axis, Range, Scalar, Values, indexer
+from covey.core.space import (
+    LARGEST_BAG,
+    MOST_DIGITS,
+    Axis,
+    Range,
+    Scalar,
+    Values,
+    indexer,
+    shown,
+)
 
 LONGEST_LIST = 100_000
 
 _NUMBER = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3})?"
 _RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})(?:\.\.({_NUMBER}))?")
 _LIKE_RANGE = re.compile(rf"{_NUMBER}\.\.")
+LONGEST_RANGE = 3 * MOST_DIGITS + 4  # characters
 _PADDED = re.compile(r"0\d+")
 
 
@@ -72,16 +83,20 @@ def _expand(item: Item) -> list[Scalar]:
 
 
 def _parse_range(text: str) -> Range | Values | None:
-    match = _RANGE.fullmatch(text)
+    match = _RANGE.fullmatch(text) if len(text) <= LONGEST_RANGE else None
     if match is None:
         if _LIKE_RANGE.match(text):
-            raise InvalidBag(f"{text} is not a range of numbers; put quotes in it to mean the text")
+            raise InvalidBag(
+                f"{shown(text)} is not a range of numbers; put quotes in it to mean the text"
+            )
         return None
     first, last = match[1], match[2]
     step = _step(text, Fraction(first), Fraction(last), match[3])
     count = (Fraction(last) - Fraction(first)) // Fraction(step) + 1
     if count > LARGEST_BAG:
-        raise InvalidBag(f"{count:,} values are more than a bag can hold ({LARGEST_BAG:,})")
+        raise InvalidBag(
+            f"{shown(text)} has more values than a bag can hold tasks ({LARGEST_BAG:,})"
+        )
     if _PADDED.fullmatch(first) and last.isdigit():
         return _padded(first, last, step, count)
     return Range(first.lstrip("+"), step, count)
@@ -136,42 +151,45 @@ def _lines(path: str) -> list[str]:
 def split_items(text: str) -> list[Item]:
     """At commas, except those in quotes or behind a backslash."""
     items: list[Item] = []
-    rest = text
-    while True:
-        item, rest, more = _first_item(rest)
+    characters = iter(text)
+    more = True
+    while more:
+        item, more = _next_item(characters)
         if not item.text and not item.quoted:
             raise InvalidBag("a value is empty; write '' for an empty text")
         items.append(item)
-        if not more:
-            return items
+    return items
 
 
-def _first_item(text: str) -> tuple[Item, str, bool]:
-    """The first item, what follows its comma, and whether there was one."""
+def _next_item(characters: Iterator[str]) -> tuple[Item, bool]:
+    """The item that comes next, and whether a comma ended it."""
     kept: list[str] = []
     solid = 0  # how much of it no blank may be stripped from
     quote = ""
     quoted = False
-    characters = iter(enumerate(text))
-    for index, char in characters:
+    blank = True  # nothing but blanks so far
+    for char in characters:
         if char == "\\":
-            kept.append(next(characters, (0, "\\"))[1])
+            kept.append(next(characters, "\\"))
+            blank = blank and kept[-1].isspace()
             quoted, solid = True, len(kept)
         elif quote:
             if char == quote:
                 quote = ""
             else:
                 kept.append(char)
+                blank = blank and char.isspace()
             solid = len(kept)
-        elif char in "'\"" and not "".join(kept).strip():
+        elif char in "'\"" and blank:
             quote, quoted, kept, solid = char, True, [], 0
         elif char == ",":
-            return _item(kept, solid, quoted), text[index + 1 :], True
+            return _item(kept, solid, quoted), True
         elif kept or not char.isspace():
             kept.append(char)
+            blank = blank and char.isspace()
     if quote:
         raise InvalidBag(f"a {quote} is never closed")
-    return _item(kept, solid, quoted), "", False
+    return _item(kept, solid, quoted), False
 
 
 def _item(kept: list[str], solid: int, quoted: bool) -> Item:

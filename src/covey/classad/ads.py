@@ -48,7 +48,7 @@ class Ad(Node):
             around: Optional[Ad] = self
             while around is not None:
                 if around is value:
-                    raise ClassAdError("an ad cannot be inside itself")
+                    raise ClassAdError("an ad cannot contain itself")
                 around = around.parent
             value.parent = self
         if value.__class__ not in PLAIN or self.table.get(key).__class__ not in PLAIN:
@@ -148,4 +148,4 @@ def as_node(value: Any) -> Node:
     for kind in (int, float, str):
         if isinstance(value, kind):
             return as_node(kind(value))  # of a class derived from one of ours
-    raise TypeError("%r is no ClassAd value" % (value,))
+    raise TypeError("%r is not a ClassAd value" % (value,))

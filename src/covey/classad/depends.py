@@ -13,6 +13,7 @@ from covey.classad.values import ClassAdError
 PATTERN_FIRST = frozenset(
     ["regexp", "regexpmember", "regexps", "replace", "replaceall", "stringlist_regexpmember"]
 )
+LONGEST_GUESSED = 100  # characters of a name for which similar ones are suggested
 
 
 def dependencies(thing: Any, ad: Optional[Ad] = None) -> Set[str]:
@@ -137,7 +138,7 @@ def examine_pattern(node: Call) -> List[Finding]:
         try:
             compiled(pattern.value, frozenset())
         except ClassAdError as problem:
-            return [Finding(pattern.position, "this pattern is refused: %s" % problem)]
+            return [Finding(pattern.position, "this pattern is not supported: %s" % problem)]
     return []
 
 
@@ -157,4 +158,8 @@ def examine_path(
 
 
 def near_names(name: str, known: Dict[str, str]) -> Tuple[str, ...]:
+    """Those that are spelt alike; for a very long name none, since comparing takes the product of
+    two lengths."""
+    if len(name) > LONGEST_GUESSED:
+        return ()
     return tuple(known[near] for near in difflib.get_close_matches(name.lower(), known))

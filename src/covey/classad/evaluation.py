@@ -311,7 +311,10 @@ def guarded(node: Node, ad: Optional[Ad], context: Context) -> Value:
         value = (node.code or compiled(node))(ad, context)
         return settled(value, context) if isinstance(value, list) else value
     except (TooMuch, RecursionError) as error:
+        spent = context.spent
         context.start(context.root, context.pair)
+        # Whoever counts what evaluations cost wants to know. Work that was refused was not done.
+        context.spent = min(spent, context.steps)
         context.reason = str(error)
         return ERROR
 

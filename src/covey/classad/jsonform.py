@@ -10,7 +10,8 @@ from covey.classad.parser import NESTING, parse_expression
 from covey.classad.unparse import unparse
 from covey.classad.values import UNDEFINED, ClassAdError
 
-STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+# One that is not closed matches, too: it must not be read again from each quote inside it.
+STRING = re.compile(r'"((?:[^"\\]|\\.)*)("?)', re.DOTALL)
 MARK = "\\uf8ffExpr:"  # for what was written with escaped slashes, which a JSON reader would hide
 
 
@@ -42,22 +43,23 @@ def from_json(text: str) -> Ad:
     except (RecursionError, ValueError) as error:
         if isinstance(error, ClassAdError):
             raise
-        raise ClassAdError("no JSON: %s" % error) from None
+        raise ClassAdError("not JSON: %s" % error) from None
     if not isinstance(node, Ad):
-        raise ClassAdError("no JSON object")
+        raise ClassAdError("not a JSON object")
     return node
 
 
 def _marked(match: Any) -> str:
     inside: str = match.group(1)
-    if inside.startswith("\\/Expr(") and inside.endswith(")\\/"):
+    if match.group(2) and inside.startswith("\\/Expr(") and inside.endswith(")\\/"):
         return '"%s%s"' % (MARK, inside[7:-3])
-    return '"%s"' % inside
+    whole: str = match.group()
+    return whole
 
 
 def _node(found: Any, depth: int) -> Node:
     if depth > NESTING // 5:
-        raise ClassAdError("JSON too deep")
+        raise ClassAdError("the JSON is nested too deeply")
     if isinstance(found, dict):
         ad = Ad()
         for name, value in found.items():

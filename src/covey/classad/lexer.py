@@ -24,6 +24,8 @@ SIGNS = {"is": "is", "isnt": "isnt", "=?=": "is", "=!=": "isnt"}
 ENDS_VALUE = frozenset(["name", "value", ".", ")", "]", "}"])
 SUFFIXES = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 ESCAPES = dict(zip([b"a", b"b", b"t", b"n", b"v", b"f", b"r"], map(bytes, zip(range(7, 14)))))
+BEHIND = {'"': re.compile(SPACE + '*"'), "'": re.compile(SPACE + "*'")}
+LONGEST_NUMBER = 400  # characters: no whole number of 64 bits and no float needs so many
 ESCAPE = re.compile(rb"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
 
 
@@ -73,6 +75,8 @@ def _number(text: str, start: int, end: int) -> Tuple[Any, int]:
     """The number in text[start:end] with its suffix, if any; and where that ends."""
     digits = text[start:end].lstrip("-").lower()
     value: Any
+    if len(digits) > LONGEST_NUMBER:  # Python refuses to read some, and takes long for others
+        raise SyntaxProblem(text, start, "a number of at most %d characters" % LONGEST_NUMBER)
     if digits.startswith("0x"):
         value = int(digits, 16)
     elif "." in digits or "e" in digits:
@@ -95,19 +99,21 @@ def _number(text: str, start: int, end: int) -> Tuple[Any, int]:
 
 def _string(text: str, start: int, end: int) -> Tuple[str, int]:
     """The string in text[start:end], with those right behind it; and where they end."""
-    inside = text[start + 1 : end - 1]
-    behind = re.compile(SPACE + "*" + text[start])
-    again = behind.match(text, end)
+    parts = [text[start + 1 : end - 1]]
+    quote = text[start]
+    again = BEHIND[quote].match(text, end)
     while again:
         match = TOKENS.match(text, again.end() - 1)
         if match is None:
             raise SyntaxProblem(text, again.end() - 1, _missing(text, again.end() - 1))
-        inside, end = inside + match.group()[1:-1], match.end()
-        again = behind.match(text, end)
+        parts.append(match.group()[1:-1])
+        end = match.end()
+        again = BEHIND[quote].match(text, end)
+    inside = "".join(parts)
     if "\\" in inside or "\0" in inside:
         raw = ESCAPE.sub(_escaped, inside.encode("utf-8", "surrogateescape"))
         if b"\0" in raw:
-            raise SyntaxProblem(text, start, "a string without the character 0")
+            raise SyntaxProblem(text, start, "a string without a NUL character")
         inside = raw.decode("utf-8", "surrogateescape")
     return inside, end
 

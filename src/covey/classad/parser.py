@@ -11,8 +11,9 @@ from covey.classad.values import RelTime, SyntaxProblem
 
 NESTING = 400  # calls within calls: some eighty brackets within brackets
 DEPTH = 200  # of the tree: also the longest chain of operators
-DEEP = "a simpler expression, not so deep"
+DEEP = "an expression that is nested less deeply"
 LEVELS = ("||", "&&", "|", "^", "&", "== != is isnt", "< <= > >=", "<< >> >>>", "+ -", "* / %")
+FOREIGN = {"and": "&&", "or": "||", "not": "!", "=": "=="}
 BINDING = {op: level for level, ops in enumerate(LEVELS) for op in ops.split()}
 
 
@@ -53,7 +54,18 @@ class Parser:
         self.at = self.nesting = 0
 
     def fail(self, expected: str) -> SyntaxProblem:
-        return SyntaxProblem(self.text, self.tokens[self.at][2], expected)
+        return SyntaxProblem(self.text, self.tokens[self.at][2], expected + self.hint())
+
+    def hint(self) -> str:
+        """For words and signs of other languages."""
+        here = self.tokens[self.at]
+        before = self.tokens[self.at - 1] if self.at else here
+        for kind, value, _ in (here, before):
+            word = value.lower() if kind == "name" else kind
+            meant = FOREIGN.get(word)
+            if meant and (word != "not" or kind == "name"):
+                return ": write %s for %s" % (meant, word)
+        return ""
 
     def take(self, kind: str, expected: str) -> Token:
         if not self.skip(kind):
@@ -83,7 +95,7 @@ class Parser:
         position = self.tokens[self.at][2]
         if self.skip("?"):
             yes = self.expression()
-            self.take(":", ": and what else")
+            self.take(":", ": and the value if the condition is false")
             node = self.operation("?:", (node, yes, self.expression()), position)
         self.nesting -= 5
         return node

@@ -85,7 +85,7 @@ class Pattern:
 
     def __init__(self, text: str, options: str = "") -> None:
         if len(text) > MOST_CHARACTERS or not _ALIKE.match(text) or _UNLIKE.search(text):
-            raise Unsupported("too long a pattern, or one outside the dialect")
+            raise Unsupported("a pattern that is too long, or not in covey's dialect")
         flags = re.ASCII
         for option, flag in (("i", re.I), ("m", re.M), ("s", re.S), ("x", re.X)):
             flags |= flag if option in options else re.ASCII
@@ -139,7 +139,9 @@ class Pattern:
             close = self._add("save", 2 * number + 1, after)
             return self._add("save", 2 * number, self._sequence(body, close, flags))
         if op not in ("MAX_REPEAT", "MIN_REPEAT"):
-            raise Unsupported("a kind of pattern that cannot be had in linear time")
+            raise Unsupported(
+                "a look-around, back-reference or other construct without linear time"
+            )
         return self._repeat(op == "MIN_REPEAT", value, after, flags)
 
     def _repeat(self, lazy: bool, value: Any, after: int, flags: int) -> int:
@@ -147,7 +149,7 @@ class Pattern:
         leave = after
         if most == _PARSER.MAXREPEAT:
             if not body.getwidth()[0]:
-                raise Unsupported("an endless repeat of what can match nothing")
+                raise Unsupported("an unbounded repeat of a part that can be empty")
             head = self._add("split", 0, 0)
             again = self._sequence(body, head, flags)
             self._code[head] = ("split", leave, again, 0) if lazy else ("split", again, leave, 0)

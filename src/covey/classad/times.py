@@ -9,9 +9,9 @@ from covey.classad.values import AbsTime
 
 _DIGITS = re.compile(r"[0-9]+")
 _ZONE = re.compile(r"(?:([zZ])\s*|([+-])([0-9]{2}):?([0-9]{2}))\Z", re.ASCII)
-_SPAN = re.compile(  # backwards: an optional unit, then its number
-    r"\s*(?:(?:[sS]\s*|(?=\d))(\d*(?:\.\d*)?))?\s*(?:[mM:]\s*(\d*))?\s*(?:[hH:]\s*(\d*))?"
-    r"\s*(?:[dD+]\s*(\d*))?\s*(-)?\s*",
+_SPAN = re.compile(  # backwards: an optional unit, then its number; one blank at a time
+    r" ?(?:(?:[sS] ?|(?=\d))(\d*(?:\.\d*)?))? ?(?:[mM:] ?(\d*))? ?(?:[hH:] ?(\d*))?"
+    r" ?(?:[dD+] ?(\d*))? ?(-)? ?",
     re.ASCII,
 )
 _FARTHEST = 1 << 55  # a billion years

@@ -16,7 +16,7 @@ from covey.cli.submission import SubmissionCommand, apply_options, parameter_opt
 @parameter_options
 @json_option
 def append(bag: str, as_json: bool, **options: Any) -> None:
-    """Add tasks to an open BAG; they have the parameters that its first ones have.
+    """Add tasks to an open BAG. They have the same parameters as its first tasks.
 
     \b
     covey submit --open -p seed=1..100 -- python3 fit.py {seed}
@@ -50,7 +50,7 @@ def append(bag: str, as_json: bool, **options: Any) -> None:
 @bag_argument
 @json_option
 def close(bag: str, as_json: bool) -> None:
-    """Say that no more tasks will follow, so that an open bag can finish.
+    """Close an open bag: no more tasks will follow, so the bag can finish.
 
     \b
     covey close latest

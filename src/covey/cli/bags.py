@@ -1,14 +1,19 @@
 """`covey bags` and `covey show`."""
 
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
 import click
 
 from covey.cli import formats, places
 from covey.cli.base import Command, bag_argument, json_option, print_json, say, settings
 from covey.cli.progress import percent
-from covey.cli.tables import Column, clean_lines, render
+from covey.cli.tables import Column, render
+from covey.cli.terminal import clean_lines, echo
 from covey.core.errors import NotFound
 from covey.wire import BagView, ClassView
 
+STATES = ("running", "paused", "finished", "cancelled")
 COLUMNS = (
     Column("bag", right=True),
     Column("name"),
@@ -17,31 +22,66 @@ COLUMNS = (
     Column("done", right=True),
     Column("failed", right=True),
     Column("running", right=True),
+    Column("sent", right=True),
     Column("age", right=True),
+    Column("owner"),
+    Column("labels"),
     Column("command"),
 )
 
 
 @click.command(cls=Command)
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
+@click.option("--name", metavar="NAME", help="Only bags of this name; * and ? match anything.")
+@click.option(
+    "--label", "labels", multiple=True, metavar="NAME[=VALUE]", help="Only bags with this label."
+)
+@click.option("--state", type=click.Choice(STATES), help="Only bags in this state.")
+@click.option("--owner", metavar="NAME", help="Only bags of this owner.")
 @json_option
-def bags(limit: int | None, as_json: bool) -> None:
+def bags(
+    limit: int | None,
+    name: str | None,
+    labels: tuple[str, ...],
+    state: str | None,
+    owner: str | None,
+    as_json: bool,
+) -> None:
     """List the bags, newest first.
 
     \b
     covey bags
+    covey bags --state running --label project=spin
     covey bags --json | jq '.[] | select(.failed > 0) | .id'
     """
     config = settings()
     try:
-        found = places.reader(config).bags()[:limit]
+        every = places.reader(config).bags()
     except NotFound:
-        found = []
+        every = []
+    found = [
+        bag
+        for bag in every
+        if (name is None or fnmatchcase(bag.name, name))
+        and all(places.has_label(bag, label) for label in labels)
+        and state in (None, bag.status)
+        and owner in (None, bag.owner)
+    ][:limit]
     if as_json:
         print_json(found)
     elif found:
-        click.echo(render(COLUMNS, [_row(bag) for bag in found]))
+        optional = {
+            "labels": any(bag.labels for bag in found),
+            "owner": _several_owners(found),
+            "sent": any(bag.sent for bag in found),
+        }
+        shown = [place for place, one in enumerate(COLUMNS) if optional.get(one.title, True)]
+        rows = [_row(bag) for bag in found]
+        columns = [COLUMNS[place] for place in shown]
+        echo(render(columns, [[row[place] for place in shown] for row in rows]))
         _say_paused(found)
+    elif every:
+        say(f"none of the {formats.count(len(every), 'bag')} matches")
     else:
         say(places.no_bags(config.server or str(config.directory)))
 
@@ -50,14 +90,21 @@ def _row(bag: BagView) -> list[str]:
     return [
         str(bag.id),
         bag.name,
-        bag.status.upper() if bag.status == "paused" else bag.status,
+        formats.status(bag),
         f"{bag.total:,}" + ("+" if bag.open else ""),
         f"{bag.done:,}",
         f"{bag.failed:,}",
         f"{bag.running:,}",
+        f"{bag.sent:,}",
         formats.ago(bag.created).removesuffix(" ago"),
+        bag.owner,
+        formats.labels(bag),
         formats.command(bag.argv),
     ]
+
+
+def _several_owners(bags: Sequence[BagView]) -> bool:
+    return len({bag.owner for bag in bags}) > 1
 
 
 def _say_paused(found: list[BagView]) -> None:
@@ -83,8 +130,10 @@ def show(bag: str, as_json: bool) -> None:
         return
     facts = _facts(found)
     width = max(len(name) for name, _ in facts)
-    click.echo(clean_lines(f"{name:<{width}}  {fact}" for name, fact in facts))
+    echo(clean_lines(f"{name:<{width}}  {fact}" for name, fact in facts))
     _say_paused([found])
+    for line in formats.ignored_results(found):
+        say(line)
     if found.failed and found.status != "paused":
         say(f"see: covey failures {found.id}   again: covey retry {found.id} --failed")
 
@@ -98,7 +147,7 @@ def _facts(bag: BagView) -> list[tuple[str, str]]:
         *_classes(bag),
     ]
     if not bag.idempotent:
-        facts.append(("idempotent", "no: a task whose fate is unknown is not run again"))
+        facts.append(("idempotent", "no: if it is unknown how a task ended, it is not run again"))
     return facts
 
 
@@ -113,7 +162,7 @@ def _what(bag: BagView) -> list[tuple[str, str]]:
     if bag.owner:
         facts.append(("owner", bag.owner))
     if bag.labels:
-        facts.append(("labels", ", ".join(f"{key}={text}" for key, text in bag.labels.items())))
+        facts.append(("labels", formats.labels(bag)))
     facts += [("notes", line) for line in bag.notes.splitlines()]
     facts += [
         ("command", formats.command(bag.argv)),
@@ -123,13 +172,13 @@ def _what(bag: BagView) -> list[tuple[str, str]]:
         facts.append(("values", ", ".join(bag.result_names)))
     if bag.outputs:
         facts.append(("files", f"{', '.join(bag.outputs)} (get them: covey pull {bag.id})"))
+    facts += [("warning", line) for line in formats.output_warnings(bag)]
     return facts
 
 
 def _state(bag: BagView) -> list[tuple[str, str]]:
     ended = bag.done + bag.failed
-    status = bag.status.upper() if bag.status == "paused" else bag.status
-    facts = [("status", f"{status}, {percent(ended, bag.total)}%")]
+    facts = [("status", f"{formats.status(bag)}, {percent(ended, bag.total)}%")]
     if bag.reason:
         facts.append(("reason" if bag.status == "paused" else "problem", bag.reason))
     facts += [
@@ -138,8 +187,15 @@ def _state(bag: BagView) -> list[tuple[str, str]]:
         ("failed", f"{bag.failed:,}"),
         ("running", f"{bag.running:,}"),
     ]
+    if bag.sent:
+        facts.append(("sent", f"{bag.sent:,} (waiting at pilots for a free slot)"))
     if bag.in_doubt:
-        facts.append(("in doubt", f"{bag.in_doubt:,} (asking the pilots after a restart)"))
+        facts.append(
+            (
+                "being checked",
+                f"{bag.in_doubt:,} (after a restart the server asks pilots about them)",
+            )
+        )
     facts.append(("waiting", f"{_waiting(bag):,}"))
     facts += [("late", formats.straggler(bag.names, late)) for late in bag.stragglers]
     return facts
@@ -184,8 +240,27 @@ def _class(one: ClassView) -> str:
 def _waiting(bag: BagView) -> int:
     if bag.over:
         return 0
-    return max(0, bag.total - bag.done - bag.failed - bag.running - bag.in_doubt)
+    return max(0, bag.total - bag.done - bag.failed - bag.running - bag.sent - bag.in_doubt)
 
 
 def _when(then: float) -> str:
     return f"{formats.clock(then)} ({formats.ago(then)})"
+
+
+@click.command(cls=Command)
+@bag_argument
+@json_option
+def status(bag: str, as_json: bool) -> None:
+    """Print the state of a bag in one word, for scripts: running, paused, finished, failed
+    (finished, and tasks failed) or cancelled. The exit status is 0 in every case.
+
+    \b
+    covey status
+    until [ "$(covey status 3)" != running ]; do sleep 60; done
+    """
+    found = places.find_bag(places.reader(settings()), bag)
+    word = "failed" if found.status == "finished" and found.failed else found.status
+    if as_json:
+        print_json({"bag": found.id, "status": word, "done": found.done, "failed": found.failed})
+    else:
+        echo(word)

@@ -1,11 +1,15 @@
 """What all commands share: their common options, `--json`, and the settings these lead to."""
 
+import os
 import re
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
+
+from covey.cli import terminal
+from covey.cli.terminal import echo
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -16,6 +20,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _verbose = False
 _FLAGS = "covey.flags"
+_ABOVE = "covey.above"
+_TOLD = "covey.told"  # unknown variables
 _RANGE = re.compile(r"\s*\[[^\]]*<=?x[^\]]*\]|\s*\[x>=?[^\]]*\]")  # click's way to say N >= 1
 
 
@@ -84,7 +90,7 @@ COMMON: list[click.Parameter] = [
         type=FILE_NAME,
         callback=_keep,
         expose_value=False,
-        help="File with the authority to trust for that server.",
+        help="File with the certificate authority to trust for that server.",
     ),
     click.Option(
         ["-v", "--verbose"],
@@ -128,8 +134,59 @@ def json_option(function: F) -> F:
     return option(function)
 
 
+class BagName(click.ParamType[str]):
+    """A bag by its number, name or label; a shell offers what there is."""
+
+    name = "text"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        from covey.cli.completion import bag_names
+
+        return bag_names(ctx, incomplete)
+
+
+class ColumnNames(click.ParamType[str]):
+    """Columns of a bag's results, with commas between them."""
+
+    name = "text"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        from covey.cli.completion import column_names
+
+        return column_names(ctx, incomplete)
+
+
+class PresetName(click.ParamType[str]):
+    """A preset of policies, or anything else: that is checked where it is used."""
+
+    name = "text"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        from covey.cli.completion import preset_names
+
+        return preset_names(incomplete)
+
+
+BAG_NAME = BagName()
+COLUMN_NAMES = ColumnNames()
+PRESET_NAME = PresetName()
+
+
 def bag_argument(function: F) -> F:
-    return click.argument("bag", required=False, default="latest", metavar="[BAG]")(function)
+    return click.argument("bag", required=False, default="latest", metavar="[BAG]", type=BAG_NAME)(
+        function
+    )
+
+
+def bags_argument(function: F) -> F:
+    """Several of them."""
+    return click.argument("bags", nargs=-1, metavar="[BAG]…", type=BAG_NAME)(function)
 
 
 def settle(**flags: object) -> "Settled":
@@ -137,8 +194,27 @@ def settle(**flags: object) -> "Settled":
     from covey import config
 
     given: dict[str, object] = {key.replace("__", "."): value for key, value in flags.items()}
-    given.update(click.get_current_context().meta.get(_FLAGS, {}))
-    return config.load(given)
+    context = click.get_current_context()
+    told = context.meta
+    given.update(told.get(_FLAGS, {}))
+    found = config.load(given)
+    if found.above and not told.get(_ABOVE):
+        told[_ABOVE] = True
+        say(f"using {found.above} from a parent directory (to use one here: --dir .covey)")
+    if not told.get(_TOLD):
+        told[_TOLD] = True
+        for text in config.unknown_variables(os.environ):
+            say(text)
+    return found
+
+
+def settings_of(ctx: click.Context) -> "Config":
+    """The settings while a shell completes: options have not been called back."""
+    from covey import config
+
+    names = ("dir", "server", "token_file", "ca")
+    given = {name: ctx.params.get(name) for name in names}
+    return config.load({**given, **ctx.meta.get(_FLAGS, {})}).config
 
 
 def settings(**flags: object) -> "Config":
@@ -147,7 +223,7 @@ def settings(**flags: object) -> "Config":
 
 def say(text: str) -> None:
     """A line for the person, out of the way of what the command prints."""
-    click.echo(f"covey: {text}", err=True)
+    echo(f"covey: {text}", err=True)
 
 
 def print_json(value: object) -> None:
@@ -157,7 +233,7 @@ def print_json(value: object) -> None:
     data = msgspec.json.encode(value)
     if sys.stdout.isatty():
         data = msgspec.json.format(data, indent=2)
-    click.echo(data.decode())
+    terminal.echo_json(data.decode())
 
 
 def leave(status: int) -> NoReturn:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from covey.cli import terminal
 from covey.cli.base import FILE_NAME, Command, json_option, leave, print_json, say
+from covey.cli.terminal import echo
 
 if TYPE_CHECKING:
     from covey.classad import Ad, Context
@@ -35,10 +37,14 @@ ad_option = click.option(
     "ad_file",
     metavar="FILE",
     type=FILE_NAME,
-    help="The ad it stands in; - reads standard input.",
+    help="File with the ad of EXPRESSION; - reads standard input.",
 )
 target_option = click.option(
-    "--target", "target_file", metavar="FILE", type=FILE_NAME, help="The other ad, which is TARGET."
+    "--target",
+    "target_file",
+    metavar="FILE",
+    type=FILE_NAME,
+    help="File with the other ad, called TARGET.",
 )
 
 
@@ -51,9 +57,9 @@ target_option = click.option(
     "assigned",
     multiple=True,
     metavar="NAME=EXPR",
-    help="Give the ad another attribute; may be repeated.",
+    help="Add an attribute to the ad; repeatable.",
 )
-@click.option("--explain", is_flag=True, help="Show each attribute that was asked for, too.")
+@click.option("--explain", is_flag=True, help="Also show each attribute that was read.")
 @json_option
 def evaluate(
     expression: str,
@@ -65,7 +71,7 @@ def evaluate(
 ) -> None:
     """Print the value of EXPRESSION.
 
-    The exit status is 1 if that is error.
+    The exit status is 1 if the value is error.
 
     \b
     covey classad eval '1 + 2 * 3'
@@ -94,9 +100,9 @@ def evaluate(
             told["reason"] = context.reason
         print_json(told)
     else:
-        click.echo(unparse(value))
+        echo(unparse(value))
         for name, found in used if explain else ():
-            click.echo(f"  {name} = {unparse(found)}")
+            echo(f"  {name} = {unparse(found)}")
     if value is ERROR:
         if not as_json:
             reasons = [one.show(expression) for one in findings(expression, False, [])]
@@ -111,7 +117,7 @@ def evaluate(
     "--file",
     metavar="FILE",
     type=FILE_NAME,
-    help="Check all of an ad in a file; - reads standard input.",
+    help="Check the whole ad in this file; - reads standard input.",
 )
 @ad_option
 @target_option
@@ -125,9 +131,9 @@ def check(
 ) -> None:
     """Look for mistakes in EXPRESSION, or in an ad, without evaluating it.
 
-    Finds what does not parse, functions that there are not, wrong numbers of arguments, patterns
-    that are refused and, where ads are given, names that none of them has. The exit status is 1 if
-    there is anything.
+    Finds syntax errors, unknown functions, wrong numbers of arguments, patterns that are refused
+    and, if ads are given, names that are in none of them. The exit status is 1 if it finds a
+    mistake.
 
     \b
     covey classad check 'regexp(Name, "^is[0-9]") && ErorRate < 0.1' --ad host.ad
@@ -144,24 +150,29 @@ def check(
         print_json([one._asdict() for one in found])
     else:
         for one in found:
-            click.echo(one.show(text))
+            echo(one.show(text))
         if not found:
-            say("nothing wrong was found")
+            say("no mistakes found")
     leave(1 if found else 0)
 
 
-@classad.command(cls=Command, short_help="Write ads as they should look.")
+@classad.command(cls=Command, short_help="Format ads.")
 @click.argument("files", nargs=-1, metavar="[FILE]...", type=FILE_NAME)
 @click.option(
     "-e", "--expression", metavar="EXPR", help="Format this expression instead of a file."
 )
-@click.option("--check", "only_check", is_flag=True, help="Change nothing; exit 1 if it would.")
+@click.option(
+    "--check",
+    "only_check",
+    is_flag=True,
+    help="Change nothing; exit with 1 if a file would change.",
+)
 @json_option
 def fmt(files: tuple[str, ...], expression: str | None, only_check: bool, as_json: bool) -> None:
-    """Write ads as they should look: one attribute a line, each operator with its spaces.
+    """Format ads: one attribute per line, with spaces around operators.
 
-    Files are written again in place; - reads standard input and prints. Comments are not kept, so
-    a file that has any is left alone.
+    Files are changed in place; - reads standard input and prints the result. Comments would be
+    lost, so a file that has comments is not changed.
 
     \b
     covey classad fmt -e 'a<1&&b'
@@ -180,7 +191,7 @@ def fmt(files: tuple[str, ...], expression: str | None, only_check: bool, as_jso
         if as_json:
             print_json({"formatted": after, "changed": after != expression})
         elif not only_check:
-            click.echo(after)
+            echo(after)
         leave(1 if only_check and after != expression else 0)
     if not files:
         raise click.UsageError("give files, or an expression with -e")
@@ -189,7 +200,7 @@ def fmt(files: tuple[str, ...], expression: str | None, only_check: bool, as_jso
         print_json({"changed": changed})
     elif only_check:
         for name in changed:
-            click.echo(name)
+            echo(name)
     leave(1 if only_check and changed else 0)
 
 
@@ -215,7 +226,7 @@ def _format(name: str, only_check: bool) -> bool:
         raise click.ClickException(f"{name}: it has comments, which would be lost")
     if name == "-":
         if not only_check:
-            click.echo(after, nl=False)
+            terminal.echo_file(after)
     elif after != text and not only_check:
         Path(name).write_text(after, encoding="utf-8")
     return after != text

@@ -20,7 +20,8 @@ from covey.classad.values import Value
 
 INDENT = "    "
 NARROW = 96  # an ad within an ad that fits in so many columns stays on its line
-_STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|//|/\*', re.DOTALL)
+# A string that is not closed matches, too, so that it is read only once.
+_STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"?|\'(?:\\.|[^\'\\])*\'?|//|/\*', re.DOTALL)
 
 
 class Finding(NamedTuple):

@@ -8,12 +8,15 @@ reported, and last the last line that it printed. A name that has been taken is 
 
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from itertools import zip_longest
 from typing import NamedTuple
 
 import click
+from msgspec import structs
 
 from covey.cli import formats
 from covey.cli.tables import Column
+from covey.core.scalars import Reading, read
 from covey.pilot.judge import signal_name
 from covey.wire import BagView, ResultRow
 
@@ -27,6 +30,7 @@ class Field(NamedTuple):
     right: bool = False  # numbers align on the right
     kind: str = ""  # of its values (see covey.cli.parquet), where it is known
     own: str = ""  # which of ours it is, if it is one
+    written: Callable[[ResultRow], object] | None = None  # in CSV, if not its value
 
 
 def _own(
@@ -79,6 +83,7 @@ BEHIND_REPORTED = (
     _own("files", "whole", lambda row: row.files),
     _own("output", "text", lambda row: row.output),
 )
+TIMES = ("started", "ended")  # seconds since 1970; moments in frames and on the screen
 ELASTIC = {"cause": 40, "output": 16}  # may be cut where a terminal ends, but so much is useful
 UNSEEN = {"signal", "started", "ended"}  # on the screen, unless asked for
 TITLES = {"seconds": "time", "cpu_seconds": "cpu", "memory_kb": "memory"}  # units are in the cells
@@ -91,7 +96,8 @@ def fields(bag: BagView) -> list[Field]:
     before = [_free(field, "covey_", taken) for field in BEFORE_REPORTED]
     behind = [_free(field, "covey_", taken) for field in BEHIND_REPORTED]
     reported = [_free(_reported(name), "result_", taken) for name in bag.result_names]
-    parameters = [_parameter(name, place) for place, name in enumerate(bag.names)]
+    readings = zip_longest(bag.names, bag.readings, fillvalue=Reading.TYPED)
+    parameters = [_parameter(name, place, how) for place, (name, how) in enumerate(readings)]
     return [task, *parameters, *before, *reported, *behind]
 
 
@@ -103,14 +109,17 @@ def _free(field: Field, prefix: str, taken: set[str]) -> Field:
     return field._replace(name=name)
 
 
-def _parameter(name: str, place: int) -> Field:
+def _parameter(name: str, place: int, reading: str) -> Field:
     def value(row: ResultRow) -> object:
+        return read(row.values[place], reading) if row.values else None
+
+    def written(row: ResultRow) -> object:
         return row.values[place] if row.values else None
 
     def cell(row: ResultRow) -> str:
         return str(row.values[place]) if row.values else ""
 
-    return Field(name, value, cell, right=True)
+    return Field(name, value, cell, right=True, written=written)
 
 
 def _reported(name: str) -> Field:
@@ -122,11 +131,24 @@ def _reported(name: str) -> Field:
     )
 
 
+def with_names(bag: BagView, rows: Sequence[ResultRow]) -> BagView:
+    """Also with the names of values that were reported since the bag was looked at. Those of calls
+    are pickled: nobody can read them in a table."""
+    if bag.calls:
+        return bag
+    known = dict.fromkeys(bag.result_names)
+    for row in rows:
+        known.update(dict.fromkeys(row.result))
+    return structs.replace(bag, result_names=list(known))
+
+
 def choose(bag: BagView, wanted: str) -> list[Field]:
     """Those named in a list such as `seed,energy`. Raises UsageError for one that is not there."""
     known = {field.name: field for field in fields(bag)}
     chosen: list[Field] = []
+    headings = {heading: name for name, heading in TITLES.items()}
     for name in (part.strip() for part in wanted.split(",")):
+        name = name if name in known else headings.get(name, name)
         if name not in known:
             close = get_close_matches(name, known, 1)
             hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
@@ -139,7 +161,7 @@ def seen(bag: BagView) -> list[Field]:
     """What a person wants to see without asking: no column that says nothing, and what may be
     long comes last."""
     unseen = set(UNSEEN)
-    if not bag.failed:
+    if not bag.failed and not bag.ignored_results:
         unseen.add("cause")
     if not bag.outputs:
         unseen.add("files")

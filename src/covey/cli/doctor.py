@@ -4,12 +4,13 @@ import click
 
 from covey.cli.base import Command, json_option, leave, print_json, settle
 from covey.cli.tables import Column, render
+from covey.cli.terminal import echo
 
 
 @click.command(cls=Command)
 @json_option
 def doctor(as_json: bool) -> None:
-    """Check that covey can work here, and say what to do where it cannot.
+    """Check that covey can work here. For each problem, say what to do.
 
     The exit status is 1 if a check failed; warnings do not count.
 
@@ -24,5 +25,5 @@ def doctor(as_json: bool) -> None:
     else:
         rows = [[check.verdict, check.name, check.told] for check in found]
         columns = (Column(""), Column("check"), Column("finding"))
-        click.echo(render(columns, rows).partition("\n")[2])
+        echo(render(columns, rows).partition("\n")[2])
     leave(1 if any(check.verdict == checks.FAIL for check in found) else 0)

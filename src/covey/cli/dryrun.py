@@ -3,12 +3,11 @@
 import os
 from typing import TYPE_CHECKING
 
-import click
-
 from covey.cli import formats
 from covey.cli.base import print_json
 from covey.cli.sending import add_all, size
-from covey.cli.tables import Column, clean_lines, render
+from covey.cli.tables import Column, render
+from covey.cli.terminal import clean_lines, echo
 from covey.core.model import PolicySpec
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def show(gathered: "Gathered", client: "Client | None", as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        click.echo(clean_lines(lines_of(found)))
+        echo(clean_lines(lines_of(found)))
 
 
 def ask_known(found: "Description", gathered: "Gathered", client: "Client") -> None:
@@ -44,7 +43,7 @@ def ask_known(found: "Description", gathered: "Gathered", client: "Client") -> N
 
 def lines_of(found: "Description") -> list[str]:
     name = f" {found.name}" if found.name else ""
-    more = ", and open for more" if found.open else ""
+    more = ", and more can be appended" if found.open else ""
     lines = [f"bag{name}: {formats.count(found.tasks, 'task')}{more}; nothing is submitted", ""]
     for task in found.first:
         told = formats.assignments(list(task.values), list(task.values.values()))
@@ -131,13 +130,13 @@ def _policy(found: "Description") -> list[str]:
     """The expressions in force, each with where it comes from."""
     policy = found.policy
     if policy.policy == PolicySpec():
-        return [f"policy    {policy.preset} (nothing else was said)"]
+        return [f"policy    {policy.preset} (the default)"]
     lines = [f"policy    {policy.preset}"]
     for one in policy.expressions:
         text = " ".join(one.text.split())
         lines.append(f"          {one.name} = {text}  ({', '.join(one.origins)})")
     if policy.sticky_tail:
-        lines.append("          once in its tail, it stays there")
+        lines.append("          a bag in its tail stays there")
     if policy.policy.failover_sites:
         sites = ", ".join(policy.policy.failover_sites)
         lines.append(f"          tasks that fail for good are tried once more on {sites}")
@@ -148,7 +147,7 @@ def _retries(found: "Description") -> str:
     limits = found.limits
     told = str(limits.retries)
     if limits.retries and limits.grow_memory > 1:
-        told += f"; with x{limits.grow_memory:g} the memory after a lack of it"
+        told += f"; after running out of memory, with x{limits.grow_memory:g} the memory"
     if limits.overtimes and any(one.limit_seconds for one in found.classes):
         told += f"; {formats.overtimes(limits.overtimes, limits.grow_time)}"
     return told

@@ -7,7 +7,7 @@ import click
 
 from covey.cli import formats, places
 from covey.cli.base import Command, json_option, print_json, settings
-from covey.cli.tables import clean_lines
+from covey.cli.terminal import clean_lines, echo
 from covey.core.errors import NotFound
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ SITE = "site"
 @json_option
 @click.pass_context
 def explain(ctx: click.Context, bag: str, of: str | None, as_json: bool) -> None:
-    """Say why a bag (the latest one if none is named) waits, or why one of its tasks waits, runs
-    where it runs, or got another attempt; or why a site gets no pilots, or only so many. The short
-    answer comes first.
+    """Explain why a bag waits (the latest one if none is named). With TASK: why that task waits,
+    runs where it runs, or got another attempt. With 'site NAME': why that site gets no pilots, or
+    no more. The short answer comes first.
 
     \b
     covey explain
@@ -39,7 +39,7 @@ def explain(ctx: click.Context, bag: str, of: str | None, as_json: bool) -> None
     config = settings()
     if bag == SITE:
         if of is None:
-            raise click.UsageError("which site? 'covey site list' has them")
+            raise click.UsageError("which site? 'covey site list' lists them")
         explain_site(config, of, as_json)
         return
     task = None if of is None else click.IntRange(min=0)(of, None, ctx)
@@ -58,7 +58,7 @@ def explain(ctx: click.Context, bag: str, of: str | None, as_json: bool) -> None
     if as_json:
         print_json(found)
     else:
-        click.echo(clean_lines(_lines(found, task)))
+        echo(clean_lines(_lines(found, task)))
 
 
 def _lines(found: "Explanation", task: int | None) -> Iterator[str]:
@@ -91,9 +91,10 @@ def _of_bag(found: "Explanation") -> Iterator[tuple[str, str]]:
     for reason in answer.reasons:
         yield "why", _reason(reason)
     if answer.waiting and answer.hosts:
-        yield "hosts", f"{answer.able:,} of {answer.hosts:,} that are here could run what waits"
+        able = f"{answer.able:,} of {answer.hosts:,} connected hosts could run the waiting tasks"
+        yield "hosts", able
     for chance in answer.sites:
-        can = "could get pilots for it" if chance.able else "gets none for it"
+        can = "can get pilots for this bag" if chance.able else "gets no pilots for this bag"
         yield "sites", f"{chance.site} {can}: {chance.text}"
     for near in answer.near:
         yield "close", _near(near)
@@ -109,10 +110,11 @@ def _counts(answer: "BagAnswer") -> str:
         f"{answer.done:,} done",
         f"{answer.failed:,} failed",
         f"{answer.running:,} running",
+        *([f"{answer.sent:,} sent"] if answer.sent else []),
         f"{answer.waiting:,} waiting",
     ]
     if answer.doubtful:
-        parts.append(f"{answer.doubtful:,} in doubt")
+        parts.append(f"{answer.doubtful:,} being checked after a restart")
     return f"{answer.total:,}: {', '.join(parts)}"
 
 
@@ -183,9 +185,13 @@ def _waste(waste: "WasteView", whole: bool) -> Iterator[tuple[str, str]]:
     if not whole:
         return
     parts = [
-        (waste.cancelled, waste.cancelled_seconds, "stopped when another was first"),
-        (waste.discarded, waste.discarded_seconds, "ended well too late"),
-        (waste.lost, waste.lost_seconds, "lost with their host, or not begun there"),
+        (
+            waste.cancelled,
+            waste.cancelled_seconds,
+            "stopped because another attempt finished first",
+        ),
+        (waste.discarded, waste.discarded_seconds, "succeeded too late"),
+        (waste.lost, waste.lost_seconds, "lost with their host, or never started there"),
     ]
     told = [
         f"{formats.count(count, 'attempt')} {words} ({formats.duration(seconds)})"
@@ -201,12 +207,12 @@ def _waste(waste: "WasteView", whole: bool) -> Iterator[tuple[str, str]]:
 def explain_site(config: "Config", name: str, as_json: bool) -> None:
     client = places.running_client(config)
     if client is None:
-        raise NotFound("no server runs here, so no site gets pilots; any covey run starts one")
+        raise NotFound("no server runs here, so no site gets pilots; 'covey run' starts a server")
     found = client.explain_site(name)
     if as_json:
         print_json(found)
     else:
-        click.echo(clean_lines(_site_lines(found)))
+        echo(clean_lines(_site_lines(found)))
 
 
 def _site_lines(found: "SiteExplanation") -> Iterator[str]:
@@ -220,7 +226,7 @@ def _site_lines(found: "SiteExplanation") -> Iterator[str]:
     facts.append(("room", f"for {formats.count(answer.room, 'pilot')} now"))
     for one in answer.wanting[:MOST_WANTING]:
         named = f"bag {one.bag} {one.name}".rstrip()
-        missing = f", {one.missing:,} of them without a slot to come" if one.missing else ""
+        missing = f", {one.missing:,} of them with no slot expected" if one.missing else ""
         facts.append(
             ("demand", f"{formats.count(one.tasks, 'task')} of {named}{missing}: {one.text}")
         )

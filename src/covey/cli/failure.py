@@ -7,6 +7,8 @@ import traceback
 import click
 
 from covey.cli.base import ReaderLeft
+from covey.cli.terminal import echo
+from covey.cli.usage_words import usage_words
 from covey.core.errors import BadConfig, CoveyError, InvalidBag, InvalidQuery, Refused
 
 FAILURE = 1
@@ -21,18 +23,18 @@ def explain(error: BaseException, verbose: bool) -> int:
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else FAILURE
     if verbose:
-        traceback.print_exception(error)
+        echo("".join(traceback.format_exception(error)), err=True, nl=False)
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
     if isinstance(error, click.UsageError):
         return _usage(error)
     if isinstance(error, click.ClickException):
-        click.echo(f"covey: {error.format_message()}", err=True)
+        echo(f"covey: {error.format_message()}", err=True)
         return error.exit_code
     if isinstance(error, KeyboardInterrupt | click.Abort):
-        click.echo("covey: interrupted", err=True)
+        echo("covey: interrupted", err=True)
         return FAILURE
-    click.echo(f"covey: {_words(error, verbose)}", err=True)
+    echo(f"covey: {_words(error, verbose)}", err=True)
     return MISUSE if _is_misuse(error) else FAILURE
 
 
@@ -45,11 +47,11 @@ def _is_misuse(error: BaseException) -> bool:
 
 def _usage(error: click.UsageError) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        click.echo(error.format_message(), err=True)  # which is the help
+        echo(error.format_message(), err=True)  # which is the help
         return MISUSE
-    click.echo(f"covey: {error.format_message()}", err=True)
+    echo(f"covey: {usage_words(error)}", err=True)
     if error.ctx is not None:
-        click.echo(f"Try '{error.ctx.command_path} --help'.", err=True)
+        echo(f"covey: for help: {error.ctx.command_path} --help", err=True)
     return MISUSE
 
 

@@ -11,7 +11,8 @@ import click
 
 from covey.cli import formats, places
 from covey.cli.base import Command, bag_argument, json_option, print_json, say, settings
-from covey.cli.tables import clean, fit, terminal_width
+from covey.cli.tables import fit, terminal_width
+from covey.cli.terminal import clean, echo
 from covey.core.causes import last_line, normalised
 from covey.wire import BagView, FailureGroup, ResultRow
 
@@ -30,7 +31,7 @@ MORE = {"memory": "--memory x2", "timeout": "--time x2"}  # by outcome: what may
     type=click.IntRange(min=1),
     default=20,
     metavar="N",
-    help="At most so many causes.  [default: 20]",
+    help="At most this many causes.  [default: 20]",
 )
 @json_option
 def failures(bag: str, limit: int, as_json: bool) -> None:
@@ -51,10 +52,10 @@ def failures(bag: str, limit: int, as_json: bool) -> None:
     if not groups:
         say(f"bag {found.id} has no failed tasks")
         return
-    click.echo(_headline(found))
+    echo(_headline(found))
     for group in groups:
-        click.echo("\n" + "\n".join(_block(source, found, group, groups)))
-    click.echo("")
+        echo("\n" + "\n".join(_block(source, found, group, groups)))
+    echo("")
     if more:
         say(f"there are more causes; see them with --limit {limit * 10}")
     _say_remedies(found, groups)
@@ -70,7 +71,7 @@ def _block(
 ) -> list[str]:
     width = terminal_width() or 400
     example = _example(source, bag, group)
-    words, cause = _words(group, example), group.cause if group.count > 1 else ""
+    words, cause = _words(bag, group, example), group.cause if group.count > 1 else ""
     lines = [
         f"{formats.count(group.count, 'task')}: {clean(cause or words)}",
         f"    on {_hosts(group)}; for example {_title(bag, group, example)}:",
@@ -99,14 +100,14 @@ def _title(bag: BagView, group: FailureGroup, example: ResultRow | None) -> str:
     return formats.task_title(bag.names, group.example, example.values)
 
 
-def _words(group: FailureGroup, example: ResultRow | None) -> str:
+def _words(bag: BagView, group: FailureGroup, example: ResultRow | None) -> str:
     """The cause as the example has it: with its numbers and paths, which a cause leaves out."""
     how, _, masked = group.cause.partition(": ")
     message = example.message if example is not None else ""
     if message and group.outcome in MORE:
         return f"{group.cause}: {message}"
     for words in (message, last_line(group.log)):
-        if masked and normalised(words) == masked:
+        if masked and normalised(words, bag.argv) == masked:
             return f"{how}: {' '.join(words.split())}"
     return group.cause
 
@@ -151,17 +152,17 @@ def tell(source: places.Source, bag: BagView) -> None:
     shown, width = groups[:TOLD], max(terminal_width() or 400, 60)
     for group in shown:
         for line in _short(source, bag, group):
-            click.echo(fit(line, width), err=True)
+            echo(fit(line, width), err=True)
     if len(groups) > TOLD:
         rest = bag.failed - sum(group.count for group in shown)
-        click.echo(f"  … and {rest:,} more, of other causes", err=True)
+        echo(f"  … and {rest:,} more, with other causes", err=True)
     _say_remedies(bag, groups)
     say(f"see: covey failures {bag.id}   again: covey retry {bag.id} --failed")
 
 
 def _short(source: places.Source, bag: BagView, group: FailureGroup) -> list[str]:
     example = _example(source, bag, group)
-    title, words = _title(bag, group, example), _words(group, example)
+    title, words = _title(bag, group, example), _words(bag, group, example)
     who = title if group.count == 1 else f"{group.count:,} tasks, such as {title}"
     lines = [f"  {clean(who)} on {_hosts(group)}: {clean(words)}"]
     said = formats.last_line(group.log)
@@ -170,9 +171,15 @@ def _short(source: places.Source, bag: BagView, group: FailureGroup) -> list[str
     return lines
 
 
+def _files_hint() -> str:
+    if settings().server:  # its hosts do not have this directory
+        return "'covey run --input FILE' brings a file along"
+    return "'covey run --chdir .' runs them here"
+
+
 def _say_remedies(bag: BagView, groups: Sequence[FailureGroup]) -> None:
     if any(sign in group.log for group in groups for sign in NO_FILE):
-        say("tasks run in empty directories of their own; 'covey run --chdir .' runs them here")
+        say(f"tasks run in empty directories of their own; {_files_hint()}")
     for outcome, option in MORE.items():
         if any(group.outcome == outcome for group in groups):
             what = "memory" if outcome == "memory" else "time"

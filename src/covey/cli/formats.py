@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from covey.cli.tables import clean
+from covey.cli.terminal import clean
 from covey.core.space import Scalar
 from covey.pilot.judge import signal_name
 from covey.wire import BagView, ResultRow, Straggler
@@ -108,8 +108,12 @@ def _plain(word: str) -> bool:
     return bool(word) and (not bare or shlex.quote(bare) == bare)
 
 
+def labels(bag: BagView) -> str:
+    return ", ".join(f"{name}={value}" for name, value in bag.labels.items())
+
+
 def title(bag: BagView) -> str:
-    return f"bag {bag.id} {bag.name}".rstrip()
+    return clean(f"bag {bag.id} {bag.name}".rstrip())
 
 
 def state(row: ResultRow) -> str:
@@ -122,7 +126,8 @@ def ending(row: ResultRow) -> str:
         if row.signal:
             return signal_name(row.signal)
         if row.exit_code >= 0:
-            return f"exit {row.exit_code}"
+            ignored = ", result ignored" if row.outcome == "ok" and row.cause else ""
+            return f"exit {row.exit_code}{ignored}"
     return row.outcome
 
 
@@ -154,13 +159,60 @@ def straggler(names: Sequence[str], late: Straggler) -> str:
     )
 
 
+def status(bag: BagView) -> str:
+    """In capitals where somebody has to do something."""
+    if bag.quarantined:
+        return "QUARANTINED"
+    return bag.status.upper() if bag.status == "paused" else bag.status
+
+
 def paused(bag: BagView) -> list[str]:
     """Loudly: why nothing new runs, what to look at, and how to go on."""
+    if bag.quarantined:
+        return [
+            f"bag {bag.id} is {status(bag)}: {bag.reason.partition(': ')[2]}",
+            f"look: covey explain {bag.id}   give up: covey cancel {bag.id}",
+        ]
     reason = f": {bag.reason}" if bag.reason else ""
     look = f"look: covey failures {bag.id}   " if bag.failed else ""
     return [
         f"bag {bag.id} is PAUSED{reason}",
         f"{look}go on: covey resume {bag.id}   give up: covey cancel {bag.id}",
+    ]
+
+
+def ignored_results(bag: BagView) -> list[str]:
+    """Values that tasks reported and that are not in the table, with the way to find the tasks."""
+    return [
+        f"values that tasks of bag {bag.id} reported were ignored: {why}. Write large values to a "
+        f"file and return it (--output). Which tasks: covey results {bag.id} --where "
+        "'cause ~ ignored' --columns task,cause"
+        for why in bag.ignored_results
+    ]
+
+
+def unkept(bag: BagView) -> str:
+    """Which files of tasks are not kept, and the option that keeps them; empty if all are."""
+    found = bag.unkept
+    if not found.files:
+        return ""
+    many = f"{count(found.files, 'file')} of {count(found.tasks, 'task')}"
+    named = f" ({some(found.names, found.files)})" if found.names else ""
+    return (
+        f"NOT KEPT: {many}{named}, {size(found.bytes)} in all: no output pattern names them; "
+        "submit with --output '*' to keep all files"
+    )
+
+
+def output_warnings(bag: BagView) -> list[str]:
+    """What is said of a bag whose files are not kept, or that has no output at all."""
+    if bag.unkept.files:
+        return [unkept(bag)]
+    if not bag.silent:
+        return []
+    return [
+        "nothing came back: its tasks printed nothing, reported no values and returned no files "
+        "(to return files: --output PATTERN)"
     ]
 
 

@@ -6,7 +6,9 @@ import click
 
 from covey.cli import formats, places, tags
 from covey.cli.base import Command, json_option, print_json, say, settings
+from covey.cli.pilots import waits_for
 from covey.cli.tables import Column
+from covey.cli.terminal import echo
 from covey.wire import HostView
 
 COLUMNS = (
@@ -27,10 +29,10 @@ COLUMNS = (
 @tags.tag_options
 @json_option
 def hosts(all_tags: bool, tests: list[tuple[str, str]], as_json: bool) -> None:
-    """List the hosts, those heard of last first: slots, what ran there, tags.
+    """List the hosts with their slots, tasks and tags. The host that was seen last comes first.
 
-    "errors" is the part of tasks that fail there, lately. A host on which an owner's tasks fail
-    while others do them well is banned for a while: none of theirs go there.
+    "errors" is the share of recent tasks that failed there. If an owner's tasks fail on a host and
+    succeed on others, the host is banned for a while: it gets no tasks of that owner.
 
     \b
     covey hosts
@@ -47,9 +49,13 @@ def hosts(all_tags: bool, tests: list[tuple[str, str]], as_json: bool) -> None:
         print_json(shown)
     elif shown:
         rows = [_row(host) for host in shown]
-        click.echo(tags.table(COLUMNS, rows, [host.tags for host in shown], all_tags))
+        columns: tuple[Column, ...] = COLUMNS
+        if any(host.shortage for host in shown):
+            columns = (*COLUMNS, Column("waits for"))
+            rows = [[*row, waits_for(one.shortage)] for row, one in zip(rows, shown, strict=True)]
+        echo(tags.table(columns, rows, [host.tags for host in shown], all_tags))
     elif found:
-        say(f"no host is like that; without --where there are {len(found):,}")
+        say(f"no hosts match; without --where there are {len(found):,}")
     else:
         say("no hosts yet; they come with the first tasks: covey run -- COMMAND")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from covey.cli.base import FILE_NAME, Command, json_option, print_json, say
+from covey.cli.terminal import echo
 
 
 @click.command(cls=Command)
@@ -28,7 +29,7 @@ def init(file: str, as_json: bool) -> None:
         with Path(file).open("x", encoding="utf-8") as written:
             written.write(example(file))
     except FileExistsError:
-        raise click.UsageError(f"{file} is there already; name another file") from None
+        raise click.UsageError(f"{file} exists already; name another file") from None
     except OSError as error:
         raise click.UsageError(f"{file}: {error.strerror}") from None
     if as_json:
@@ -49,4 +50,4 @@ def schema(as_json: bool) -> None:
 
     from covey.bagfile import schema as made
 
-    click.echo(json.dumps(made(), indent=2, ensure_ascii=False))
+    echo(json.dumps(made(), indent=2, ensure_ascii=False))

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from covey.cli import terminal
 from covey.cli.base import DIR_NAME, FILE_NAME, Command, json_option, leave, print_json, say
 from covey.cli.tables import Column, render
+from covey.cli.terminal import echo
 
 if TYPE_CHECKING:
     from covey.lab.experiment import Progress, Result
@@ -39,7 +41,7 @@ def list_(as_json: bool) -> None:
         print_json([{"name": name, "title": title} for name, title in titles.items()])
     else:
         rows = [[name, title] for name, title in titles.items()]
-        click.echo(render((Column("world"), Column("what it is")), rows))
+        echo(render((Column("world"), Column("what it is")), rows))
 
 
 @lab.command("show", cls=Command)
@@ -59,19 +61,21 @@ def show(name: str, as_json: bool) -> None:
     if as_json:
         print_json({"name": name, "text": known[name]})
     else:
-        click.echo(known[name], nl=False)
+        echo(known[name], nl=False)
 
 
-@lab.command("run", cls=Command, short_help="Run a world, and print what came out.")
+@lab.command("run", cls=Command, short_help="Run a world and print the results.")
 @click.argument("world", metavar="NAME|FILE", type=FILE_NAME)
-@click.option("--seeds", type=click.IntRange(1, 1000), help="How often, with other luck each time.")
+@click.option(
+    "--seeds", type=click.IntRange(1, 1000), help="Number of runs, each with another random seed."
+)
 @click.option("--out", metavar="DIR", type=DIR_NAME, help="Write NAME.json and NAME.md there, too.")
 @json_option
 def run(world: str, seeds: int | None, out: str | None, as_json: bool) -> None:
-    """Run a world with each of its policies, and print what came out.
+    """Run a world with each of its policies, and print the results.
 
-    Means over the seeds and their deviation, beside what a paper has measured. The exit status is 1
-    if a bag did not finish.
+    The results are means over the seeds with their deviations, next to the figures of a paper. The
+    exit status is 1 if a bag did not finish.
 
     \b
     covey lab run first
@@ -109,8 +113,8 @@ def _print(result: "Result") -> None:
     columns = [Column(title, right=k > 0) for k, title in enumerate(found.titles)]
     if found.titles[-1] == "the paper says":
         columns[-1] = Column(found.titles[-1])
-    click.echo(result.title)
-    click.echo(render(columns, found.rows))
+    echo(result.title)
+    echo(render(columns, found.rows))
 
 
 def _write(folder: Path, result: "Result") -> None:
@@ -137,8 +141,8 @@ class Line:
         words += f"seed {progress.seed}"
         if progress.tasks:
             words += f", {progress.done:,} of {progress.tasks:,} tasks"
-        click.echo(f"\r\x1b[K{words}", nl=False, err=True)
+        terminal.redraw(words)
 
     def clear(self) -> None:
         if self._shown:
-            click.echo("\r\x1b[K", nl=False, err=True)
+            terminal.redraw("")

@@ -7,8 +7,8 @@ import click
 
 from covey.cli import formats, places
 from covey.cli.base import Command, bag_argument, json_option, print_json, say, settings
-from covey.cli.tables import clean
-from covey.cli.tail import Wanted, as_printed, follow_bag, follow_task
+from covey.cli.tail import Wanted, follow_bag, follow_task
+from covey.cli.terminal import clean, echo, echo_output
 from covey.client.client import Client
 from covey.core.errors import NotFound
 from covey.wire import BagView, Output, ResultQuery, ResultRow
@@ -19,20 +19,20 @@ REMOVED = "(what it printed was removed with 'covey purge')"
 @click.command(cls=Command)
 @bag_argument
 @click.argument("task", required=False, type=int)
-@click.option("-f", "--follow", is_flag=True, help="Live: go on as more is printed.")
+@click.option("-f", "--follow", is_flag=True, help="Follow: print new output as it comes.")
 @click.option("--failed", is_flag=True, help="Only failed tasks.")
 @click.option(
     "--cause",
     "causes",
     multiple=True,
     metavar="TEXT",
-    help="Only tasks that failed of this cause (its beginning is enough); repeatable.",
+    help="Only tasks that failed with this cause (its first words are enough); repeatable.",
 )
 @click.option(
     "--tail",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Only the last N lines of each; with -f, of what was there before.",
+    help="Only the last N lines of each task; with -f, of what it printed before.",
 )
 @click.option("--stdout", "only", flag_value="stdout", help="Only standard output.")
 @click.option("--stderr", "only", flag_value="stderr", help="Only standard error.")
@@ -41,7 +41,10 @@ REMOVED = "(what it printed was removed with 'covey purge')"
     type=click.IntRange(min=1),
     default=10,
     metavar="N",
-    help="Without TASK: at most so many tasks.  [default: 10]",
+    help="Without TASK: at most this many tasks.  [default: 10]",
+)
+@click.option(
+    "--raw", is_flag=True, help="Keep colours and control characters, also on a terminal."
 )
 @json_option
 def logs(
@@ -53,9 +56,13 @@ def logs(
     tail: int | None,
     only: str | None,
     limit: int,
+    raw: bool,
     as_json: bool,
 ) -> None:
     """Print what tasks printed: one task, or several, those that failed first.
+
+    On a terminal, colours are left out and control characters are shown as dots. A file or a pipe
+    gets everything as it was printed.
 
     \b
     covey logs                    failed tasks of the latest bag, then others
@@ -64,7 +71,7 @@ def logs(
     covey logs -f                 all tasks of the latest bag, live
     covey logs 3 --cause 'exit 1: ValueError' --tail 5
     """
-    wanted = Wanted(only, tail, failed, causes)
+    wanted = Wanted(only, tail, failed, causes, raw)
     config = settings()
     source = places.reader(config)
     found = places.find_bag(source, bag)
@@ -85,7 +92,7 @@ def _follow(client: Client, bag: BagView, task: int | None, wanted: Wanted, as_j
         else:
             raise NotFound(_why_none(bag, task))
     except KeyboardInterrupt:
-        say(f"bag {bag.id} goes on without you")
+        say(f"bag {bag.id} keeps running")
 
 
 def _several(
@@ -101,7 +108,7 @@ def _several(
         if output is not None:
             _print(_header(bag, row), output, wanted)
             if _removed(row, output):
-                click.echo(REMOVED)
+                echo(REMOVED)
     _say_what_is_left(bag, wanted, len(rows), more)
 
 
@@ -116,7 +123,7 @@ def _one(source: places.Source, bag: BagView, task: int, wanted: Wanted, as_json
     shown = [row for row in attempts if row.attempt == output.attempt]
     if wanted.only is not None:
         text = output.stdout if wanted.only == "stdout" else output.stderr
-        as_printed(_last(text, wanted.tail))
+        echo_output(_last(text, wanted.tail), wanted.raw)
     else:
         _print(_header(bag, shown[-1]) if shown else f"task {task}", output, wanted)
     if shown and _removed(shown[-1], output):
@@ -162,12 +169,12 @@ def _last(text: str, lines: int | None) -> str:
 
 
 def _print(header: str, output: Output, wanted: Wanted) -> None:
-    click.echo(f"==> {header}")
+    echo(f"==> {header}")
     for name, text in _streams(output, wanted):
         if text:
             if wanted.only is None:
-                click.echo(f"--> {name}")
-            click.echo(text, nl=not text.endswith("\n"))
+                echo(f"--> {name}")
+            echo_output(text if text.endswith("\n") else f"{text}\n", wanted.raw)
 
 
 def _chosen(output: Output, wanted: Wanted) -> dict[str, object]:

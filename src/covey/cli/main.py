@@ -19,6 +19,7 @@ from covey.cli.base import COMMON, ReaderLeft, is_verbose
 
 EPILOG = """\b
 Every command explains itself, with an example: covey COMMAND --help
+Pages about policies, bag files, sites and more: covey help
 Complete commands with the TAB key: eval "$(_COVEY_COMPLETE=bash_source covey)"
 (or zsh_source, or fish_source; put it in your shell's start-up file)
 """
@@ -37,40 +38,44 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
         "submit": Lazy("covey.cli.run:submit", "Submit a bag and return at once."),
         "init": Lazy("covey.cli.init:init", "Write an example of a bag file."),
         "append": Lazy("covey.cli.append:append", "Add tasks to an open bag."),
-        "close": Lazy("covey.cli.append:close", "Say that no more tasks will follow."),
+        "close": Lazy("covey.cli.append:close", "Close an open bag: no more tasks follow."),
         "watch": Lazy("covey.cli.watch:watch", "Follow a bag until it is over."),
         "retry": Lazy("covey.cli.control:retry", "Run failed tasks of a bag again."),
         "pause": Lazy("covey.cli.control:pause", "Start no more tasks of a bag for now."),
-        "resume": Lazy("covey.cli.control:resume", "Go on with a paused bag."),
+        "resume": Lazy("covey.cli.control:resume", "Continue a paused bag."),
         "cancel": Lazy("covey.cli.control:cancel", "Stop a bag for good."),
     },
     "Look": {
         "bags": Lazy("covey.cli.bags:bags", "List the bags."),
         "show": Lazy("covey.cli.bags:show", "Show one bag."),
+        "status": Lazy("covey.cli.bags:status", "Print the state of a bag in one word."),
         "tasks": Lazy("covey.cli.tasks:tasks", "List the tasks of a bag."),
-        "explain": Lazy("covey.cli.explain:explain", "Say why tasks wait, or run where they run."),
+        "explain": Lazy(
+            "covey.cli.explain:explain", "Explain why tasks wait, or run where they run."
+        ),
         "failures": Lazy("covey.cli.failures:failures", "Show why tasks failed."),
         "logs": Lazy("covey.cli.logs:logs", "Print what tasks printed."),
         "results": Lazy("covey.cli.results:results", "Print the results as one table."),
         "pull": Lazy("covey.cli.pull:pull", "Get the files that tasks returned."),
-        "hosts": Lazy("covey.cli.hosts:hosts", "List the hosts and what is known of them."),
+        "hosts": Lazy("covey.cli.hosts:hosts", "List the hosts, their slots and tags."),
         "pilots": Lazy("covey.cli.pilots:pilots", "List the pilots that run tasks."),
         "pilot-command": Lazy(
-            "covey.cli.pilot_command:pilot_command", "Print the line that starts a pilot anywhere."
+            "covey.cli.pilot_command:pilot_command", "Print a command that starts a pilot anywhere."
         ),
     },
     "Manage": {
         "serve": Lazy("covey.cli.serve:serve", "Run a server in the foreground."),
         "stop": Lazy("covey.cli.serve:stop", "Stop the server of this directory."),
-        "dismiss": Lazy("covey.cli.pilots:dismiss", "Send pilots home."),
-        "token": Lazy("covey.cli.token:token", "Say who may use a shared server."),
-        "policy": Lazy("covey.cli.policy:policy", "See, check and change what decides for a bag."),
-        "site": Lazy("covey.cli.site:site", "See, add, try and stop the sites of pilots."),
+        "dismiss": Lazy("covey.cli.pilots:dismiss", "Shut pilots down."),
+        "token": Lazy("covey.cli.token:token", "Manage who may use a shared server."),
+        "policy": Lazy("covey.cli.policy:policy", "Show, check and change the policy of a bag."),
+        "site": Lazy("covey.cli.site:site", "Show, add, test and stop the sites of pilots."),
         "purge": Lazy("covey.cli.purge:purge", "Remove logs, files or bags for good."),
         "doctor": Lazy("covey.cli.doctor:doctor", "Check that covey can work here."),
         "config": Lazy("covey.cli.settings:config", "Show the settings and their origins."),
         "classad": Lazy("covey.cli.classad:classad", "Try, check and format policy expressions."),
         "lab": Lazy("covey.cli.lab:lab", "Try policies in simulated worlds."),
+        "help": Lazy("covey.cli.help:help_", "Show a page of the documentation."),
         "schema": Lazy("covey.cli.init:schema", "Print the JSON Schema of bag files."),
     },
 }
@@ -115,7 +120,9 @@ class LazyGroup(click.Group):
     params=list(COMMON),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.version_option(__version__, prog_name="covey", message="%(prog)s %(version)s")
+@click.version_option(
+    __version__, "-V", "--version", prog_name="covey", message="%(prog)s %(version)s"
+)
 def covey() -> None:
     """One queue over every machine you can reach.
 

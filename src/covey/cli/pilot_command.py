@@ -17,6 +17,7 @@ import msgspec
 from covey.cli import formats, places
 from covey.cli.base import FILE_NAME, Command, json_option, print_json, say, settings
 from covey.cli.purge import seconds_option
+from covey.cli.terminal import echo
 from covey.client.client import API, Client
 from covey.core.errors import CoveyError
 from covey.pilot.dial import open_socket, split
@@ -60,7 +61,7 @@ class Shown(NamedTuple):
     default="hand",
     metavar="NAME",
     show_default=True,
-    help="Where it is, as 'covey pilots' shows it.",
+    help="Name of its site, as 'covey pilots' shows it.",
 )
 @click.option(
     "--expires",
@@ -68,7 +69,7 @@ class Shown(NamedTuple):
     show_default=True,
     callback=seconds_option,
     metavar="TIME",
-    help="How long the line can be used.",
+    help="How long the command is valid.",
 )
 @click.option(
     "--life",
@@ -76,26 +77,36 @@ class Shown(NamedTuple):
     show_default=True,
     callback=seconds_option,
     metavar="TIME",
-    help="How long its pilot may stay and come back.",
+    help="How long the pilot may stay, or come back after a loss of contact.",
 )
 @click.option(
     "--owner",
     default="",
     metavar="NAME",
-    help="Whose tasks it runs.  [default: yours; with --shared anybody's]",
+    help="Whose tasks it runs.  [default: yours; with --shared everybody's]",
 )
-@click.option("--shared", is_flag=True, help="Keep tasks of owners apart, or do not start.")
-@click.option("--setup", default="", metavar="COMMAND", help="What it runs first, in a shell.")
+@click.option(
+    "--shared",
+    is_flag=True,
+    help="Isolate the owners' tasks from each other; if that is impossible, do not start.",
+)
+@click.option(
+    "--setup", default="", metavar="COMMAND", help="A shell command that the pilot runs first."
+)
 @click.option(
     "--check",
     default="",
     metavar="COMMAND",
-    help="What must then end well, or it takes no tasks.",
+    help="A shell command that must then succeed; else the pilot takes no tasks.",
 )
 @click.option("--background", is_flag=True, help="Start it in the background.")
-@click.option("--python", is_flag=True, help="A line for hosts without curl.")
+@click.option("--python", is_flag=True, help="Print a command for hosts without curl.")
 @click.option(
-    "--file", "path", metavar="FILE", type=FILE_NAME, help="Write one file to copy there instead."
+    "--file",
+    "path",
+    metavar="FILE",
+    type=FILE_NAME,
+    help="Write the pilot into a file instead, to copy to the host.",
 )
 @json_option
 def pilot_command(
@@ -112,8 +123,8 @@ def pilot_command(
     path: str | None,
     as_json: bool,
 ) -> None:
-    """Print a line that starts a pilot on any machine that has Python 3 and reaches
-    the server. It works once; run this again for the next machine (docs/pilots.md).
+    """Print a command that starts a pilot on any machine that has Python 3 and can reach
+    the server. It works once; run this again for the next machine (covey help pilots).
 
     \b
     covey pilot-command
@@ -122,7 +133,7 @@ def pilot_command(
     covey pilot-command --file covey-pilot
     """
     if expires <= 0 or life <= 0:
-        raise click.UsageError("--expires and --life must be longer than nothing: 1h, 7d")
+        raise click.UsageError("--expires and --life must be longer than zero: 1h, 7d")
     config = settings()
     if not owner:  # of another server, whoever its token says we are
         owner = "*" if shared else "" if config.server else user()
@@ -142,7 +153,7 @@ def pilot_command(
     if as_json:
         print_json({"command": line, "expires": found.expires, "owner": found.owner})
         return
-    click.echo(line)
+    echo(line)
     say(f"paste it on the other machine within {formats.duration(expires)}; it works once")
     _warn_of_loopback(found)
 
@@ -180,8 +191,8 @@ def shown(found: Invitation) -> Shown:
             certificate = connection.getpeercert(True) or b""
     except (OSError, ValueError) as error:
         raise CoveyError(
-            f"the server cannot be reached at {found.address}, as others would: {error}. "
-            "Say where with serve.public, or use --file."
+            f"the server cannot be reached at its address for others, {found.address}: {error}. "
+            "Set the right address with serve.public, or use --file."
         ) from error
     key = x509.load_der_x509_certificate(certificate).public_key()
     info = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
@@ -199,10 +210,16 @@ def _write_file(client: Client, found: Invitation, path: str, as_json: bool) -> 
     if as_json:
         print_json({"file": str(target), "expires": found.expires, "owner": found.owner})
         return
-    say(f"{target} is one pilot, with its secret inside: copy it there, run it, show it to nobody")
+    say(
+        f"{target} is one pilot, with its secret inside: copy it to the host, run it there, and "
+        "show it to nobody"
+    )
     _warn_of_loopback(found)
 
 
 def _warn_of_loopback(found: Invitation) -> None:
     if found.address.startswith("http:"):
-        say("it is for this machine only, as the server is: see serve.listen in docs/server.md")
+        say(
+            "it works on this machine only, because the server listens only here; see "
+            "serve.listen in: covey help server"
+        )

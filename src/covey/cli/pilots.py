@@ -5,6 +5,7 @@ import click
 from covey.cli import formats, places, tags
 from covey.cli.base import Command, json_option, print_json, say, settings
 from covey.cli.tables import Column
+from covey.cli.terminal import echo
 from covey.client.client import Client
 from covey.wire import PilotView
 
@@ -50,13 +51,21 @@ def pilots(everyone: bool, all_tags: bool, tests: list[tuple[str, str]], as_json
     elif shown:
         rows = [_row(pilot, everyone) for pilot in shown]
         columns = (*COLUMNS, Column("why it ended")) if everyone else COLUMNS
-        click.echo(tags.table(columns, rows, [pilot.tags for pilot in shown], all_tags))
+        if any(pilot.shortage for pilot in shown):
+            columns = (*columns, Column("waits for"))
+            rows = [[*row, waits_for(one.shortage)] for row, one in zip(rows, shown, strict=True)]
+        echo(tags.table(columns, rows, [pilot.tags for pilot in shown], all_tags))
     elif here:
-        say(f"no pilot is like that; without --where there are {len(here):,}")
+        say(f"no pilots match; without --where there are {len(here):,}")
     else:
-        gone = f"; {len(found):,} were: covey pilots --all" if found else ""
+        gone = f"; {len(found):,} have left: covey pilots --all" if found else ""
         start = "; start one with: covey pilot-command" if config.server else ""
         say(f"no pilots now{gone or start}")
+
+
+def waits_for(shortage: str) -> str:
+    """What a pilot or a host waits for."""
+    return f"disk space: {shortage}" if shortage else ""
 
 
 def _row(pilot: PilotView, everyone: bool) -> list[str]:
@@ -80,7 +89,7 @@ def _row(pilot: PilotView, everyone: bool) -> list[str]:
 @click.argument("numbers", metavar="PILOT...", nargs=-1, required=True, type=click.IntRange(min=1))
 @json_option
 def dismiss(numbers: tuple[int, ...], as_json: bool) -> None:
-    """Send pilots home: they take no more tasks, and end when theirs have ended.
+    """Shut pilots down: they take no more tasks, and end when theirs have ended.
 
     \b
     covey dismiss 3
@@ -91,5 +100,5 @@ def dismiss(numbers: tuple[int, ...], as_json: bool) -> None:
     if as_json:
         print_json({"count": count})
     else:
-        many = f"pilot {numbers[0]} goes" if count == 1 else f"{count} pilots go"
-        say(f"{many} home; 'covey pilots' shows when")
+        many = f"pilot {numbers[0]} is" if count == 1 else f"{count} pilots are"
+        say(f"{many} shutting down; 'covey pilots' shows when")

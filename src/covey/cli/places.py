@@ -4,7 +4,10 @@ Reading needs no server. Changing something does, and starts the directory's own
 """
 
 import os
+import shlex
+import stat
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Protocol
 
@@ -30,6 +33,7 @@ from covey.wire import (
 )
 
 PAGE = 1000
+FEW = 5
 EVERYTHING = ResultQuery()
 
 
@@ -51,6 +55,8 @@ class Source(Protocol):
     def policy(self, bag: int) -> PolicyView | PolicySpec | None: ...
 
     def hosts(self) -> list[HostView]: ...
+
+    def unfinished(self, bag: int, after: int = -1, limit: int = 1000) -> list[int]: ...
 
     def attempts(self, bag: int, task: int) -> list[ResultRow]: ...
 
@@ -97,6 +103,7 @@ def remote_client(config: Config) -> Client:
         split(config.server)
     except ValueError as error:
         raise BadConfig(f"server address {config.server!r}: {error}") from error
+    check_stranger(config)
     if not config.token_file:
         raise BadConfig(
             f"server {config.server} needs a token: name its file with --token-file or "
@@ -104,14 +111,32 @@ def remote_client(config: Config) -> Client:
         )
     path = Path(os.path.expanduser(config.token_file))
     try:
+        _check_private(path)
         token = path.read_text("ascii").strip()
     except OSError as error:
         raise BadConfig(f"token_file {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise BadConfig(f"token_file {path}: that is no token") from error
+        raise BadConfig(f"token_file {path}: this is not a token") from error
     if not token:
         raise BadConfig(f"token_file {path}: it is empty")
-    return Client(config.server, token, authority(config.ca), tell=say)
+    return Client(config.server, token, authority(config.ca), tell=say, known=False)
+
+
+def _check_private(path: Path) -> None:
+    """Raises BadConfig if others may read the file: whoever has the token is its owner to the
+    server. What is no plain file (a pipe, as in `<(…)`) has no mode to mind."""
+    found = path.stat()
+    if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077:
+        raise BadConfig(
+            f"token_file {path}: other users may read it (mode {found.st_mode & 0o777:04o}). "
+            f"Make it private: chmod 600 {shlex.quote(str(path))}"
+        )
+
+
+def check_stranger(config: Config) -> None:
+    """Before anything is sent. Raises BadConfig."""
+    if config.stranger:
+        raise BadConfig(config.stranger)
 
 
 def authority(name: str) -> str:
@@ -123,24 +148,56 @@ def authority(name: str) -> str:
     except OSError as error:
         raise BadConfig(f"ca {path}: {error.strerror}") from error
     except ValueError as error:
-        raise BadConfig(f"ca {path}: that is no certificate in PEM") from error
+        raise BadConfig(f"ca {path}: this is not a PEM certificate") from error
     return found
 
 
 def find_bag(source: Source, reference: str) -> BagView:
-    """Raises NotFound if there is no such bag."""
+    """A bag by its number, its name or a label (`project=x`, or the value alone); `latest` is the
+    newest one. Raises NotFound if there is no such bag, or more than one."""
     if reference == "latest":
         return _latest(source)
     try:
         number = int(reference)
     except ValueError:
-        raise NotFound(
-            f"there is no bag '{reference}': bags have numbers, 'covey bags' lists them"
-        ) from None
+        return _called(source.bags(), reference)
     found = source.bag(number)
     if found is None:
         raise NotFound(f"there is no bag {number}; 'covey bags' lists them")
     return found
+
+
+def find_bags(source: Source, references: Sequence[str]) -> list[BagView]:
+    """Each once; the latest one if none is named. Raises NotFound before anything is done."""
+    found = [find_bag(source, reference) for reference in references or ("latest",)]
+    return list({bag.id: bag for bag in found}.values())
+
+
+def _called(bags: Sequence[BagView], reference: str) -> BagView:
+    """The one that has this name; if none has, the one with this label."""
+    found = [bag for bag in bags if bag.name == reference]
+    if not found:
+        found = [bag for bag in bags if has_label(bag, reference)]
+    if not found:
+        close = get_close_matches(reference, [bag.name for bag in bags if bag.name], 1)
+        hint = f"; did you mean '{close[0]}'?" if close else "; 'covey bags' lists them"
+        raise NotFound(f"there is no bag '{reference}' (by number, name or label){hint}")
+    if len(found) > 1:
+        numbers = [str(bag.id) for bag in found]
+        more = f" and {len(numbers) - FEW} more" if len(numbers) > FEW else ""
+        raise NotFound(
+            f"'{reference}' could be bag {', '.join(numbers[:FEW])}{more}: say which number "
+            f"(the newest is {numbers[0]})"
+        )
+    return found[0]
+
+
+def has_label(bag: BagView, text: str) -> bool:
+    """Whether a label is `name=value`, or has this name or this value."""
+    name, equals, value = text.partition("=")
+    if equals:
+        return bag.labels.get(name) == value
+    return text in bag.labels or text in bag.labels.values()
 
 
 def _latest(source: Source) -> BagView:

@@ -7,6 +7,7 @@ import click
 from covey.cli import places
 from covey.cli.base import (
     FILE_NAME,
+    PRESET_NAME,
     Command,
     bag_argument,
     json_option,
@@ -16,6 +17,7 @@ from covey.cli.base import (
     settings,
 )
 from covey.cli.tables import Column, render
+from covey.cli.terminal import echo
 from covey.client.client import Client
 from covey.core.errors import NotFound
 
@@ -29,8 +31,8 @@ FATAL = ("syntax", "invalid")  # such a policy is refused
 
 @click.group()
 def policy() -> None:
-    """See, check and change what decides for a bag: where its tasks run, in which order, and
-    whether late ones get another attempt. docs/policies.md teaches it.
+    """Show, check and change the policy of a bag: where its tasks run, in which order, and whether
+    late tasks get another attempt. To learn more: covey help policies.
 
     \b
     covey policy attributes
@@ -40,10 +42,10 @@ def policy() -> None:
     """
 
 
-@policy.command(cls=Command, short_help="List what expressions can look at.")
+@policy.command(cls=Command, short_help="List the attributes that expressions can use.")
 @json_option
 def attributes(as_json: bool) -> None:
-    """List everything that expressions can look at: its meaning, and its value just now, of a
+    """List every attribute that expressions can use, with its meaning and its present value for a
     host or a bag that the server knows.
 
     \b
@@ -62,7 +64,7 @@ def attributes(as_json: bool) -> None:
         return
     columns = (Column("attribute"), Column("now"), Column("meaning"))
     rows = [[f"{one.role}.{one.name}", one.example, one.text] for one in found]
-    click.echo(render(columns, rows))
+    echo(render(columns, rows))
     _say_examples(found, client is None)
 
 
@@ -72,7 +74,10 @@ def _say_examples(found: list["Listed"], alone: bool) -> None:
         say("values, and the tags of hosts, are shown while a server runs here")
         return
     if "Host" not in of:
-        say("no host is here, so there are no values of one; start a pilot: covey pilot-command")
+        say(
+            "no host is connected, so attributes of hosts have no values; start a pilot: covey "
+            "pilot-command"
+        )
     told = ", ".join(of.values())
     if told:
         say(f"values are those of {told}; a Job has its parameters, too: Job.alpha")
@@ -81,13 +86,18 @@ def _say_examples(found: list["Listed"], alone: bool) -> None:
 # -- one bag's -----------------------------------------------------------------------------------
 
 
-@policy.command(cls=Command, short_help="Show what decides for a bag, or a preset.")
+@policy.command(cls=Command, short_help="Show the policy of a bag, or a preset.")
 @bag_argument
-@click.option("--preset", metavar="NAME", help="Show this preset instead of a bag's policy.")
+@click.option(
+    "--preset",
+    metavar="NAME",
+    type=PRESET_NAME,
+    help="Show this preset instead of a bag's policy.",
+)
 @json_option
 def show(bag: str, preset: str | None, as_json: bool) -> None:
-    """Show the expressions that decide for a bag (the latest one if none is named), and where
-    each comes from.
+    """Show the policy of a bag (the latest one if none is named): its expressions, and where each
+    comes from.
 
     \b
     covey policy show
@@ -108,7 +118,7 @@ def show(bag: str, preset: str | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        click.echo("\n".join(_shown(title, found)))
+        echo("\n".join(_shown(title, found)))
 
 
 def _view(source: places.Source, bag: int) -> "PolicyView":
@@ -126,7 +136,7 @@ def _shown(title: str, view: "PolicyView") -> list[str]:
     for one in view.expressions:
         origins = ", and ".join(_origin(text) for text in one.origins)
         lines += ["", f"{one.name} ({origins})", *(f"  {line}" for line in one.text.splitlines())]
-    sticks = "once in its tail, always" if view.sticky_tail else "a tail may end again"
+    sticks = "a bag in its tail stays there" if view.sticky_tail else "a tail may end again"
     lines += ["", f"sticky_tail: {'true' if view.sticky_tail else 'false'} ({sticks})"]
     if view.policy.failover_sites:
         sites = ", ".join(view.policy.failover_sites)
@@ -135,10 +145,10 @@ def _shown(title: str, view: "PolicyView") -> list[str]:
     unsaid = {
         "JobRequirements": "any host may run its tasks",
         "Rank": "older bags come first",
-        "Concurrency": "pilots say how much is sent ahead",
-        "Deadline": "attempts are waited for as long as their pilots are heard of",
+        "Concurrency": "each pilot decides how many tasks are sent ahead",
+        "Deadline": "an attempt may take any time while its pilot is in contact",
     }
-    lines += [f"{name}: nothing, so {text}" for name, text in unsaid.items() if name not in there]
+    lines += [f"{name}: not set, so {text}" for name, text in unsaid.items() if name not in there]
     return lines
 
 
@@ -152,7 +162,7 @@ def _origin(text: str) -> str:
 @policy.command(cls=Command)
 @json_option
 def presets(as_json: bool) -> None:
-    """List the policies that have a name.
+    """List the presets: policies that have a name.
 
     \b
     covey policy presets
@@ -168,7 +178,7 @@ def presets(as_json: bool) -> None:
     rows = [
         [name + " (default)" * (name == DEFAULT_PRESET), one.text] for name, one in PRESETS.items()
     ]
-    click.echo(render((Column("preset"), Column("what it is for")), rows))
+    echo(render((Column("preset"), Column("what it is for")), rows))
 
 
 # -- changing ------------------------------------------------------------------------------------
@@ -178,21 +188,22 @@ file_option = click.option(
     "--file",
     metavar="FILE",
     type=FILE_NAME,
-    help="The whole policy, from a TOML file; KEY=VALUE come after it.",
+    help="The whole policy, from a TOML file; KEY=VALUE override it.",
 )
 
 
-@policy.command("set", cls=Command, short_help="Change what decides for a bag.")
+@policy.command("set", cls=Command, short_help="Change the policy of a bag.")
 @words_argument
 @file_option
 @json_option
 def set_(words: tuple[str, ...], file: str | None, as_json: bool) -> None:
-    """Change what decides for a bag that is not over: the latest one if none is named. Tasks that
-    are out stay where they are.
+    """Change the policy of an unfinished bag (the latest one if none is named). Tasks that pilots
+    already have stay where they are.
 
     Keys: preset, requirements, rank, concurrency, deadline, replication, tail, sticky_tail,
-    max_replicas, grid, only_sites, avoid_sites, only_hosts, avoid_hosts, failover_sites; lists
-    have commas. An empty value removes what was said. Attributes' names are keys, too: Rank=….
+    max_replicas, grid, only_sites, avoid_sites, only_hosts, avoid_hosts, failover_sites. Items of
+    a list are separated by commas. An empty value removes a key. Names of attributes are keys,
+    too: Rank=….
 
     \b
     covey policy set 3 preset=fast-tail
@@ -204,12 +215,14 @@ def set_(words: tuple[str, ...], file: str | None, as_json: bool) -> None:
 
     named, pairs = split(words)
     if file is None and not pairs:
-        raise click.UsageError("what is to change? Say KEY=VALUE, or --file FILE")
+        raise click.UsageError("what should change? Give KEY=VALUE, or --file FILE")
     read = None if file is None else from_file(file)
     config = settings()
     bag = places.find_bag(places.reader(config), named or "latest")
     if bag.over:
-        raise click.ClickException(f"bag {bag.id} is {bag.status}: no policy decides any more")
+        raise click.ClickException(
+            f"bag {bag.id} is {bag.status}: its policy has no effect any more"
+        )
     client = places.client(config)
     before = _view(client, bag.id)
     after = changed(before.policy if read is None else read, pairs)
@@ -223,11 +236,11 @@ def set_(words: tuple[str, ...], file: str | None, as_json: bool) -> None:
         print_json({"bag": bag.id, "before": before, "after": found, "check": report})
         return
     told = list(_changes(before, found))
-    click.echo("\n".join([f"bag {bag.id}:" + " nothing is different" * (not told), *told]))
+    echo("\n".join([f"bag {bag.id}:" + " nothing changed" * (not told), *told]))
     if report.faults:
-        say("this decides now, but look:")
+        say("this policy is set, but it has problems:")
         for line in _told(report):
-            click.echo(line, err=True)
+            echo(line, err=True)
 
 
 def _changes(before: "PolicyView", after: "PolicyView") -> list[str]:
@@ -247,17 +260,17 @@ def _changes(before: "PolicyView", after: "PolicyView") -> list[str]:
 # -- checking ------------------------------------------------------------------------------------
 
 
-@policy.command(cls=Command, short_help="Look for mistakes, and for hosts that it fits.")
+@policy.command(cls=Command, short_help="Look for mistakes, and for hosts that meet the policy.")
 @words_argument
 @file_option
 @json_option
 def check(words: tuple[str, ...], file: str | None, as_json: bool) -> None:
-    """Look for mistakes in a bag's policy, in a file, or in KEY=VALUE (for a bag: as if it were
-    set there). Nothing changes.
+    """Look for mistakes in a bag's policy, in a file, or in KEY=VALUE (with a BAG: as if it were
+    set for that bag). Nothing changes.
 
-    Finds what does not parse, attributes that there are not, expressions that are an error on
-    some host, and requirements that no host meets, with the part that is to blame. The exit
-    status is 1 if anything is wrong. Without a server only the words are looked at.
+    Finds syntax errors, unknown attributes, expressions that are an error on some host, and
+    requirements that no host meets, with the part that is to blame. The exit status is 1 if
+    anything is wrong. Without a server only the text is checked, not the hosts.
 
     \b
     covey policy check 3
@@ -309,12 +322,12 @@ def _tell(report: "Report", as_json: bool) -> None:
         print_json(report)
         return
     for line in _told(report):
-        click.echo(line)
+        echo(line)
     for note in report.notes:
         say(note)
     if not report.faults:
-        there = f"; it fits {report.meeting:,} of {report.hosts:,} hosts" if report.hosts else ""
-        say(f"nothing {'else' if report.notes else 'wrong'} was found{there}")
+        there = f"; {report.meeting:,} of {report.hosts:,} hosts meet it" if report.hosts else ""
+        say(f"no {'other ' * bool(report.notes)}mistakes found{there}")
 
 
 def _told(report: "Report") -> list[str]:

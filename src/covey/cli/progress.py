@@ -12,7 +12,8 @@ import time
 from typing import Protocol, TextIO
 
 from covey.cli import formats
-from covey.cli.tables import clean, fit, width_of
+from covey.cli.tables import fit, width_of
+from covey.cli.terminal import clean
 from covey.wire import BagView
 
 MEMORY_SECONDS = 15.0
@@ -88,8 +89,10 @@ def describe(bag: BagView, meter: Meter) -> list[str]:
         parts.append("PAUSED")
     if not bag.over:
         parts.append(f"{bag.running:,} running")
+        if bag.sent:
+            parts.append(f"{bag.sent:,} sent")
         if bag.in_doubt:
-            parts.append(f"{bag.in_doubt:,} in doubt")
+            parts.append(f"{bag.in_doubt:,} being checked after a restart")
         if meter.rate > 0:
             parts.append(formats.rate(meter.rate))
     if bag.open and ended == bag.total:
@@ -113,14 +116,20 @@ def eta(meter: Meter, left: int) -> str:
 
 
 def remarks(bag: BagView) -> dict[str, str]:
-    """What is unusual: why nothing can run, and tasks that take long. Equal keys are the same
-    thing, in other words."""
+    """What is unusual: why nothing can run, files that are not kept, and slow tasks. Equal keys
+    are the same thing, in other words."""
     if bag.over or bag.status == "paused":
         return {}
-    told = {bag.reason: f"waits: {bag.reason}"} if bag.reason else {}
+    told = {bag.reason: _waiting(bag.reason)} if bag.reason else {}
+    if bag.unkept.files:
+        told["unkept"] = f"{formats.unkept(bag)} (stop this bag: covey cancel {bag.id})"
     for late in bag.stragglers[:STRAGGLERS]:
         told[f"task {late.task}"] = f"slow: {formats.straggler(bag.names, late)}"
     return told
+
+
+def _waiting(reason: str) -> str:
+    return reason if reason.startswith("waits for ") else f"waits: {reason}"
 
 
 def percent(ended: int, total: int) -> int:
@@ -184,7 +193,7 @@ class Redrawn:
         facts = "  ".join(describe(bag, self.meter))
         if self._ascii:
             facts = facts.replace("–", "-")
-        head = fit(formats.title(bag), 30)
+        head = fit(clean(formats.title(bag)), 30)
         left = width - width_of(facts) - 2
         drawn = min(BAR_WIDTH, left - width_of(head) - 2)
         if drawn < 8:

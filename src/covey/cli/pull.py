@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from covey.cli import formats, places
+from covey.cli import formats, places, terminal
 from covey.cli.base import (
     DIR_NAME,
     Command,
@@ -19,7 +19,7 @@ from covey.cli.base import (
     say,
     settings,
 )
-from covey.cli.tables import clean
+from covey.cli.terminal import clean, echo
 from covey.wire import BagView, ResultQuery, ReturnedFile
 
 if TYPE_CHECKING:
@@ -35,7 +35,12 @@ LINE_SECONDS = 10.0
 @click.command(cls=Command)
 @bag_argument
 @click.option(
-    "-o", "--output", "folder", metavar="DIR", type=DIR_NAME, help="Where to.  [default: bag-BAG]"
+    "-o",
+    "--output",
+    "folder",
+    metavar="DIR",
+    type=DIR_NAME,
+    help="Folder to write to.  [default: bag-BAG]",
 )
 @click.option(
     "--layout",
@@ -46,9 +51,9 @@ LINE_SECONDS = 10.0
 @click.option("--failed", is_flag=True, help="Only files of failed tasks.")
 @json_option
 def pull(bag: str, folder: str | None, layout: str, failed: bool, as_json: bool) -> None:
-    """Get the files that tasks returned. What is there already is left alone, so it
-    may be interrupted and repeated, also while the bag runs. Of a failed task, only what
-    --optional-output names was returned.
+    """Get the files that tasks returned. Files that exist already are not changed, so you may
+    interrupt and repeat this, also while the bag runs. A failed task returns only the files that
+    --optional-output names.
 
     \b
     covey pull
@@ -66,7 +71,7 @@ def pull(bag: str, folder: str | None, layout: str, failed: bool, as_json: bool)
         pulled = download.pull(source, found.id, place, layout, shown.show)
     except KeyboardInterrupt:
         shown.close()
-        say("interrupted; the same command goes on where it was")
+        say("interrupted; the same command continues from here")
         leave(1)
     finally:
         shown.close()
@@ -116,11 +121,14 @@ class Shown:
         self._next = now + (DRAW_SECONDS if self._terminal else LINE_SECONDS)
         line = summary(pulled)
         self._drawn = self._terminal
-        click.echo(f"\r{line}\x1b[K" if self._terminal else line, nl=not self._terminal, err=True)
+        if self._terminal:
+            terminal.redraw(line)
+        else:
+            echo(line, err=True)
 
     def close(self) -> None:
         if self._drawn:
-            click.echo("\r\x1b[K", nl=False, err=True)
+            terminal.redraw("")
             self._drawn = False
 
 
@@ -129,7 +137,7 @@ def summary(pulled: "Pulled") -> str:
     if pulled.bytes:
         told += f" ({formats.size(pulled.bytes)})"
     if pulled.kept:
-        told += f", {pulled.kept:,} were there already"
+        told += f", {pulled.kept:,} existed already"
     if pulled.refused:
         told += f", {pulled.refused:,} missing"
     return told
@@ -139,12 +147,12 @@ def _tell(bag: BagView, place: Path, pulled: "Pulled") -> None:
     if not (pulled.files or pulled.kept or pulled.refused):
         say(_why_none(bag))
         return
-    click.echo(f"bag {bag.id}: {summary(pulled)}, in {place}")
+    echo(f"bag {bag.id}: {summary(pulled)}, in {place}")
     told = pulled.reasons[:TOLD]
     for line in told:
-        click.echo(f"  missing: {clean(line)}", err=True)
+        echo(f"  missing: {clean(line)}", err=True)
     if pulled.refused > len(told):
-        click.echo(f"  … and {pulled.refused - len(told):,} more", err=True)
+        echo(f"  … and {pulled.refused - len(told):,} more", err=True)
     left = bag.total - bag.done - bag.failed
     if left and not bag.over:
         say(f"{left:,} of {bag.total:,} tasks have not ended yet; pull again later")
@@ -154,5 +162,5 @@ def _why_none(bag: BagView) -> str:
     if not bag.outputs:
         return f"bag {bag.id} returns no files; to get some: covey run --output PATTERN …"
     if bag.over:
-        return f"there are no such files of bag {bag.id}"
+        return f"no files of bag {bag.id} match"
     return f"no files of bag {bag.id} yet"

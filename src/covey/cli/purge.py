@@ -10,9 +10,11 @@ from collections.abc import Sequence
 import click
 
 from covey.cli import formats, places
-from covey.cli.base import Command, json_option, print_json, say, settings
+from covey.cli.base import Command, bags_argument, json_option, print_json, say, settings
 from covey.cli.tables import Column, render
+from covey.cli.terminal import echo
 from covey.core.errors import CoveyError
+from covey.core.time_spans import parse_seconds
 from covey.wire import BagView
 
 KINDS = {
@@ -26,33 +28,27 @@ COLUMNS = (
     Column("status"),
     Column("tasks", right=True),
     Column("ended"),
-    Column("what goes"),
+    Column("what is removed"),
 )
-
-
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def seconds_option(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
     if text is None:
         return None
-    number, unit = text[:-1], UNITS.get(text[-1:])
-    try:
-        seconds = float(number) * unit if unit else float("nan")
-    except ValueError:
-        seconds = float("nan")
-    if not 0 <= seconds < 1e12:
-        raise click.BadParameter(f"{text!r}: write 30d, 12h or 45m", ctx, param)
+    seconds = parse_seconds(text, bare=False)
+    if seconds is None or seconds >= 1e12:
+        raise click.BadParameter(f"{text!r}: write 30d, 12h, 1h30m or 45m", ctx, param)
     return seconds
 
 
 @click.command(cls=Command)
-@click.argument("bags", nargs=-1, metavar="[BAG]…")
+@bags_argument
 @click.option(
     "--older-than",
     callback=seconds_option,
     metavar="AGE",
-    help="Of the bags named (of all, if none is) those that ended so long ago: 30d, 12h.",
+    help="Only bags that ended at least this long ago: 30d, 12h. If no bag is named: all such "
+    "bags.",
 )
 @click.option("--logs", "what", flag_value="logs", help="What tasks printed.")
 @click.option("--files", "what", flag_value="files", help="The files that tasks returned.")
@@ -62,8 +58,8 @@ def seconds_option(ctx: click.Context, param: click.Parameter, text: str | None)
 def purge(
     bags: tuple[str, ...], older_than: float | None, what: str | None, yes: bool, as_json: bool
 ) -> None:
-    """Remove for good what is kept of bags that are over. Shows what would go, and
-    asks.
+    """Remove the logs, the files, or all data of finished bags for good. Shows what would be
+    removed, and asks first.
 
     \b
     covey purge 3 --logs
@@ -71,7 +67,7 @@ def purge(
     covey purge 1 2 --files --yes
     """
     if what is None:
-        raise click.UsageError("what is to go? --logs, --files, or --all of the bag")
+        raise click.UsageError("what should be removed? --logs, --files, or --all of the bag")
     if not bags and older_than is None:
         raise click.UsageError("which bags? Name them, or say --older-than 30d")
     config = settings()
@@ -87,7 +83,7 @@ def purge(
     if as_json:
         print_json([{"bag": bag, "what": what, "count": count} for bag, count in counts.items()])
     else:
-        click.echo(f"removed from {formats.count(len(chosen), 'bag')}: {KINDS[what]}")
+        echo(f"removed from {formats.count(len(chosen), 'bag')}: {KINDS[what]}")
 
 
 def _choose(
@@ -108,7 +104,7 @@ def _choose(
 
 def _show(chosen: Sequence[BagView], what: str) -> None:
     if not chosen:
-        say("no bag is like that; nothing to remove")
+        say("no bags match; nothing to remove")
         return
     rows = [
         [
@@ -121,7 +117,7 @@ def _show(chosen: Sequence[BagView], what: str) -> None:
         ]
         for bag in chosen
     ]
-    click.echo(render(COLUMNS, rows))
+    echo(render(COLUMNS, rows))
 
 
 def _agreed(count: int) -> bool:

@@ -14,8 +14,17 @@ from typing import IO, NamedTuple
 
 import click
 
-from covey.cli import columns, formats, parquet, places, writers
-from covey.cli.base import FILE_NAME, Command, bag_argument, json_option, leave, say, settings
+from covey.cli import columns, formats, parquet, places, terminal, writers
+from covey.cli.base import (
+    COLUMN_NAMES,
+    FILE_NAME,
+    Command,
+    bag_argument,
+    json_option,
+    leave,
+    say,
+    settings,
+)
 from covey.cli.columns import Field
 from covey.cli.tables import terminal_width
 from covey.client.client import Client
@@ -31,7 +40,7 @@ ENDINGS = {
     ".pq": "parquet",
     ".txt": "table",
 }
-READY_MADE = ("csv", "jsonl")
+READY_MADE = (*writers.CSV, "jsonl")
 PIPE_PAGE = 100
 SMALLEST_SCREEN = 10
 FOLLOW_SECONDS = 10.0
@@ -65,14 +74,29 @@ class Request(NamedTuple):
     "--where",
     multiple=True,
     metavar="TEST",
-    help="Only those for which this holds: 'alpha >= 0.5', 'host = n1'; repeatable.",
+    help="Only results for which this is true: 'alpha >= 0.5', 'host = n1'; repeatable.",
 )
-@click.option("--sort", default="", metavar="COLUMN", help="By a column; -COLUMN: largest first.")
-@click.option("--columns", "wanted", metavar="A,B,…", help="Only these columns, in this order.")
+@click.option(
+    "--sort", default="", metavar="COLUMN", help="Sort by a column; -COLUMN: largest first."
+)
+@click.option(
+    "--columns",
+    "wanted",
+    metavar="A,B,…",
+    type=COLUMN_NAMES,
+    help="Only these columns, in this order.",
+)
 @click.option("--failed", is_flag=True, help="Only failed tasks.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many.")
-@click.option("--page", type=click.IntRange(min=1), metavar="N", help="The Nth screenful.")
-@click.option("--follow", is_flag=True, help="Go on as results come, until the bag is over.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most this many results.")
+@click.option("--page", type=click.IntRange(min=1), metavar="N", help="Page N of the table.")
+@click.option(
+    "--follow", is_flag=True, help="Print new results as they come, until the bag is finished."
+)
+@click.option(
+    "--raw",
+    is_flag=True,
+    help="CSV: put no ' before text that a spreadsheet would read as a formula.",
+)
 @click.option("-o", "--output", "path", metavar="FILE", type=FILE_NAME, help="Write to FILE.")
 @json_option
 def results(
@@ -85,6 +109,7 @@ def results(
     limit: int | None,
     page: int | None,
     follow: bool,
+    raw: bool,
     path: str | None,
     as_json: bool,
 ) -> None:
@@ -99,6 +124,9 @@ def results(
     """
     query = ResultQuery(failed_only=failed, where=where, sort=sort)
     form = "json" if as_json else form or _form_of(path)
+    if raw and form != "csv":
+        raise click.UsageError("--raw is for CSV: --format csv, or -o FILE.csv")
+    form = "csv-raw" if raw else form
     request = Request(form, query, limit, page, wanted, None if path == "-" else path)
     _check(request, follow)
     source = places.reader(settings())
@@ -114,7 +142,8 @@ def _form_of(path: str | None) -> str:
     form = ENDINGS.get(os.path.splitext(path)[1].lower())
     if form is None:
         raise click.UsageError(
-            f"-o {path}: in which format? Call it {', '.join(ENDINGS)}, or say it with --format"
+            f"-o {path}: the format is unknown. Use a name that ends with {', '.join(ENDINGS)}, "
+            "or add --format"
         )
     return form
 
@@ -134,14 +163,19 @@ def _check(request: Request, follow: bool) -> None:
         parquet.modules()
     if request.page and request.form != "table":
         raise click.UsageError("--page is for tables; use --limit, or write all of it with -o FILE")
-    if follow and (request.form not in ("table", "csv", "jsonl")):
+    if follow and (request.form not in ("table", *READY_MADE)):
         raise click.UsageError("--follow prints rows as they come: use --format jsonl or csv")
     if follow and (request.query.sort or request.limit or request.page):
-        raise click.UsageError("--follow prints rows as they come: not sorted, and all of them")
+        raise click.UsageError(
+            "--follow prints all rows as they come: leave out --sort, --limit and --page"
+        )
 
 
 def _print(source: places.Source, bag: BagView, request: Request) -> None:
     count = _write(source, bag, request)
+    if not request.narrowed:
+        for line in formats.ignored_results(bag):
+            say(line)
     if request.path is not None:
         size = formats.size(os.path.getsize(request.path))
         say(f"{formats.count(count, 'result')} of bag {bag.id} in {request.path} ({size})")
@@ -155,8 +189,10 @@ def _write(source: places.Source, bag: BagView, request: Request) -> int:
         with _destination(request.path) as file:
             parts = source.export(bag.id, request.query, request.form)
             return writers.write_ready_made(file, request.form, parts)
-    chosen = _chosen(bag, request)
     rows = places.all_results(source, bag.id, request.query, limit=request.limit)
+    first = list(islice(rows, places.PAGE))
+    chosen = _chosen(columns.with_names(bag, first), request)
+    rows = chain(first, rows)
     if request.form == "parquet":
         return parquet.write(str(request.path), chosen, rows)
     with _destination(request.path) as file:
@@ -173,7 +209,7 @@ def _chosen(bag: BagView, request: Request) -> list[Field]:
 def _destination(path: str | None, *, whole: bool = True) -> Iterator[IO[bytes]]:
     """A file that is to be `whole` appears when it is, so that nobody takes a torn one for it."""
     if path is None:
-        yield sys.stdout.buffer
+        yield terminal.binary_output()
     elif not whole or _is_special(path):
         with open(path, "wb") as file:
             yield file
@@ -210,7 +246,7 @@ def _write_table(source: places.Source, bag: BagView, request: Request) -> int:
     more = None if size is None else size + 1
     rows = places.all_results(source, bag.id, query, limit=more)
     page = list(islice(rows, min(size or places.PAGE, places.PAGE)))
-    chosen = _chosen(bag, request)
+    chosen = _chosen(columns.with_names(bag, page), request)
     width = terminal_width() if seen else None
     if width is not None and not request.wanted:
         chosen = _fitting(chosen, page, width)
@@ -259,7 +295,7 @@ def _why_none(bag: BagView, request: Request, first: int, ended: int) -> str:
         known = "" if request.query.where or not ended else f"; the last one is --page {pages:,}"
         return f"there is no page {request.page:,} of these results{known}"
     if request.query.where:
-        return f"no result of bag {bag.id} is like that: {', '.join(request.query.where)}"
+        return f"no results of bag {bag.id} match: {', '.join(request.query.where)}"
     if request.query.failed_only:
         return f"bag {bag.id} has no failed tasks"
     if bag.over:
@@ -277,7 +313,7 @@ def _follow(source: places.Source, bag: BagView, request: Request) -> int:
         try:
             for page in _pages(source, bag, request.query):
                 if stream is None:  # now it is known what tasks report
-                    view = source.bag(bag.id) or bag
+                    view = columns.with_names(source.bag(bag.id) or bag, page)
                     width = terminal_width() if request.path is None else None
                     stream = writers.Stream(request.form, _chosen(view, request), width)
                 file.writelines(stream.lines(page))

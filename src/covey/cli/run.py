@@ -6,6 +6,7 @@ import click
 
 from covey.cli.base import json_option, leave, print_json, settings
 from covey.cli.submission import BAG, Option, SubmissionCommand, build, submission_options
+from covey.cli.terminal import echo
 
 if TYPE_CHECKING:
     from covey.bagfile import Gathered
@@ -34,7 +35,7 @@ dry_option = click.option(
 @dry_option
 @json_option
 def run(slots: int | None, detach: bool, dry_run: bool, as_json: bool, **options: Any) -> None:
-    """Run COMMAND once for every combination of the parameters, and watch; or what a bag file says.
+    """Run COMMAND once for every combination of the parameters, and watch; or run a bag file.
 
     {NAME} in the command stands for a parameter's value, {task} and {bag} for
     their numbers. Each task runs in an empty directory of its own, with its inputs in it.
@@ -42,7 +43,7 @@ def run(slots: int | None, detach: bool, dry_run: bool, as_json: bool, **options
     \b
     covey run -p seed=1..100 -p rate=0.1,0.5 -- python3 fit.py {seed} {rate}
     covey run --rows cases.csv --input fit.py --output 'out/*' -- python3 fit.py {case}
-    covey run -p n=1..3 --memory 2GB --limit 5m --retries 2 -- sh -c 'echo {n} | wc -c'
+    covey run -p n=1..3 --memory 2GB --time 5m --retries 2 -- sh -c 'echo {n} | wc -c'
     covey run -p seed=1..100 --policy fast-tail --deadline 30m -- ./simulate {seed}
     covey init sweep.toml; covey run sweep.toml --dry-run; covey run sweep.toml
 
@@ -55,7 +56,7 @@ def run(slots: int | None, detach: bool, dry_run: bool, as_json: bool, **options
         return
     from covey.cli.sending import send
 
-    client, submitted = send(config, gathered, slots)
+    client, submitted = send(config, gathered, slots, options.get("key"))
     if detach:
         report(submitted, as_json)
         return
@@ -84,7 +85,7 @@ def submit(slots: int | None, dry_run: bool, as_json: bool, **options: Any) -> N
         return
     from covey.cli.sending import send
 
-    report(send(config, gathered, slots)[1], as_json)
+    report(send(config, gathered, slots, options.get("key"))[1], as_json)
 
 
 def _show(config: "Config", gathered: "Gathered", as_json: bool) -> None:
@@ -98,4 +99,4 @@ def report(submitted: "Submitted", as_json: bool) -> None:
     if as_json:
         print_json(submitted)
     else:
-        click.echo(submitted.bag)
+        echo(submitted.bag)

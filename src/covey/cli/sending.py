@@ -1,19 +1,17 @@
 """From gathered files to a submitted bag: upload what the server lacks, then submit."""
 
-import secrets
 import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
 import msgspec
 
 from covey.bagfile import Found, Gathered
-from covey.cli import formats, places
+from covey.cli import formats, places, terminal
 from covey.cli.base import say
-from covey.client.client import Client, Submitted
+from covey.client.client import Client, Submitted, submission_key
 from covey.client.embedded import is_held
 from covey.client.upload import Upload
 from covey.core.errors import ServerAway
@@ -26,10 +24,12 @@ if TYPE_CHECKING:
 LINE_SECONDS = 0.1
 
 
-def send(config: "Config", gathered: Gathered, slots: int | None) -> tuple[Client, Submitted]:
+def send(
+    config: "Config", gathered: Gathered, slots: int | None, key: str | None = None
+) -> tuple[Client, Submitted]:
     """Submit to a server that runs, or to a new one; also if it ends at this very moment. The key
-    makes both tries one submission."""
-    key = secrets.token_hex(16)
+    makes all tries one submission."""
+    key = submission_key(key)
     options = server_options(slots)
     running = places.running_client(config)
     client = running or places.client(config, options)
@@ -79,11 +79,11 @@ class _Line:
         if self._terminal and now - self._last > LINE_SECONDS:
             self._last, self._shown = now, True
             told = f"covey: uploading {size(done)} of {size(total)}"
-            click.echo(f"\r\x1b[K{told}", err=True, nl=False)
+            terminal.redraw(told)
 
     def clear(self) -> None:
         if self._shown:
-            click.echo("\r\x1b[K", err=True, nl=False)
+            terminal.redraw("")
 
 
 def server_options(slots: int | None) -> Sequence[str]:

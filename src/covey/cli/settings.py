@@ -10,11 +10,12 @@ from covey import config as configuration
 from covey import config_sites
 from covey.cli.base import Command, json_option, print_json, settle
 from covey.cli.tables import Column, render
+from covey.cli.terminal import echo
 
 PAGE_HEAD = """\
 # Configuration
 
-covey works without any. A setting comes from the first of these that has it:
+covey works without any settings. A setting comes from the first of these that has it:
 
 1. a flag of the command;
 2. the environment: `COVEY_DIR`, `COVEY_SERVE_PORT`, …;
@@ -22,8 +23,16 @@ covey works without any. A setting comes from the first of these that has it:
 4. your own file, `$XDG_CONFIG_HOME/covey/covey.toml` or `~/.config/covey/covey.toml`;
 5. the default.
 
-A setting that covey does not know is refused. `covey config show` prints every setting, its value,
-and where that comes from. In paths `~` is your home; relative ones start at the current directory.
+A setting that covey does not know is refused; other variables that begin with `COVEY_` are
+ignored with a warning, and `covey doctor` lists them. `covey config show` prints every setting, its
+value, and where the value comes from. In paths `~` is your home directory; relative paths start at
+the current directory.
+
+Unless `dir` or a server is set, covey uses the nearest `.covey`, as git does with `.git`: the one
+in this directory, else the one in the nearest parent directory. A parent must be on the same file
+system, and only you may be able to write to it. Every command does this, also `covey run`, and
+says which one it uses. To keep a separate record in this directory, use `--dir .covey` once; from
+then on it is the nearest one. Tasks never use the `.covey` of a parent directory.
 
 ```toml
 # covey.toml
@@ -46,10 +55,10 @@ partition = "short"
 SITES_HEAD = """\
 ## [sites.NAME]: Other places where pilots can be started
 
-Each site has a table of its own, in `covey.toml` only; a site that stands in both files is that of
-the nearer one. [Sites](sites.md) explains them, and what each driver takes as `options`. Times are
-seconds or `90s`, `5m`, `2h`, `1d`; sizes need a unit: `500M`, `4G`. This machine is the site
-`local`, which `[local]` describes. Sites can also be added to a server that runs, with the same
+Each site has a table of its own, in `covey.toml` only. If both files describe a site, the file in
+the current directory counts. [Sites](sites.md) explains them, and the `options` of each driver.
+Times are seconds or `90s`, `5m`, `2h`, `1d`; sizes need a unit: `500M`, `4G`. This machine is the
+site `local`, which `[local]` describes. Sites can also be added to a running server, with the same
 keys: `covey site add`.
 
 | key | default | meaning |
@@ -62,7 +71,7 @@ def config() -> None:
     """Show the settings and where they come from."""
 
 
-@config.command(cls=Command, epilog="Each setting is described in docs/configuration.md.")
+@config.command(cls=Command, epilog="Each setting is described by: covey help configuration.")
 @json_option
 def show(as_json: bool) -> None:
     """Print each setting, its value, and where it comes from.
@@ -88,7 +97,7 @@ def show(as_json: bool) -> None:
         return
     columns = (Column("setting"), Column("value"), Column("from"), Column("meaning"))
     cells = [[key, spell(value), origin, text] for key, value, origin, text in told]
-    click.echo(render(columns, cells))
+    echo(render(columns, cells))
 
 
 def _of_sites(settled: configuration.Settled) -> Iterator[tuple[str, object, str, str]]:
@@ -152,4 +161,4 @@ def _headings() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    print(page(), end="")
+    echo(page(), nl=False)

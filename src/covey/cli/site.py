@@ -9,6 +9,7 @@ from covey.cli import formats, places
 from covey.cli.base import FILE_NAME, Command, json_option, print_json, say, settings
 from covey.cli.site_trial import test
 from covey.cli.tables import Column, render
+from covey.cli.terminal import echo
 from covey.core.errors import NotFound
 
 if TYPE_CHECKING:
@@ -27,15 +28,15 @@ COLUMNS = (
     Column("from"),
     Column("trouble"),
 )
-KEYS_HELP = """Keys are those of [sites.NAME] in covey.toml (docs/configuration.md). What belongs to
-the driver or the environment has a dot: options.partition=short, environment.SGE_ROOT=/opt/sge. An
-empty value removes what was said."""
+KEYS_HELP = """Keys are those of [sites.NAME] in covey.toml (docs/configuration.md). Keys of the
+driver and of the environment have a dot: options.partition=short, environment.SGE_ROOT=/opt/sge.
+An empty value removes a key."""
 
 
 @click.group()
 def site() -> None:
-    """See, add, try and stop the sites: places where covey starts pilots by itself, as many as the
-    tasks that wait are worth. docs/sites.md teaches it.
+    """Show, add, test and stop sites: places where covey starts pilots by itself, as many as the
+    waiting tasks need. To learn more: covey help sites.
 
     \b
     covey site list
@@ -67,18 +68,25 @@ def list_(as_json: bool) -> None:
         print_json(found)
         return
     if found:
-        click.echo(render(COLUMNS, [_row(one) for one in found]))
+        echo(render(COLUMNS, [_row(one) for one in found]))
     else:
-        say("no sites: tell of one in covey.toml ([sites.NAME]), or with: covey site add")
+        say("no sites: add one in covey.toml ([sites.NAME]), or with: covey site add")
     if client is None:
-        say("no server runs here: this is what covey.toml says, without what was added to a server")
+        say(
+            "no server runs here: these are the sites of covey.toml, without those added to a "
+            "server"
+        )
 
 
 def _of_file(config: "Config") -> list["SiteView"]:
     from covey.core.sites import local_site
     from covey.wire import SiteView
 
-    here = [local_site(config.local.pilots, config.local_slots)] if config.local.pilots else []
+    here = (
+        [local_site(config.local.pilots, config.local_slots, config.local.shared)]
+        if config.local.pilots
+        else []
+    )
     return [
         SiteView(
             name=spec.name,
@@ -122,7 +130,7 @@ def _status(one: "SiteView") -> str:
 @click.argument("name")
 @json_option
 def show(name: str, as_json: bool) -> None:
-    """Show one site: how it stands, and what it is made of, as it would stand in covey.toml.
+    """Show one site: its state, and its settings as they would be written in covey.toml.
 
     \b
     covey site show cluster
@@ -140,14 +148,14 @@ def show(name: str, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        click.echo("\n".join(_shown(found)))
+        echo("\n".join(_shown(found)))
 
 
 @site.command(cls=Command)
 @click.argument("name", required=False)
 @json_option
 def drivers(name: str | None, as_json: bool) -> None:
-    """List the kinds of sites that are installed here; with a NAME, what its options may say.
+    """List the drivers (kinds of sites) that are installed here; with a NAME, its options.
 
     \b
     covey site drivers
@@ -163,11 +171,11 @@ def drivers(name: str | None, as_json: bool) -> None:
         print_json(found if name is None else found[0])
     elif name is None:
         columns = (Column("driver"), Column("from"), Column("options"))
-        click.echo(render(columns, [[one.name, one.package, _told(one)] for one in found]))
+        echo(render(columns, [[one.name, one.package, _told(one)] for one in found]))
     else:
         columns = (Column("option"), Column("default"), Column("meaning"))
         rows = [[one.name, spell(one.default), one.text] for one in found[0].options]
-        click.echo(render(columns, rows) if rows else _told(found[0]))
+        echo(render(columns, rows) if rows else _told(found[0]))
 
 
 def _told(one: "DriverView") -> str:
@@ -191,7 +199,7 @@ def _shown(one: "SiteView") -> Iterator[str]:
         ("users", ", ".join(one.users) or "everybody"),
     ]
     if one.price:
-        facts.append(("price", f"{one.price:g} for an hour of a slot"))
+        facts.append(("price", f"{one.price:g} per slot and hour"))
     if one.failover:
         facts.append(("for", "tasks that failed elsewhere"))
     for name, fact in facts:
@@ -208,7 +216,7 @@ file_option = click.option(
     "--file",
     metavar="FILE",
     type=FILE_NAME,
-    help="The whole site, from a TOML file; KEY=VALUE come after it.",
+    help="The whole site, from a TOML file; KEY=VALUE override it.",
 )
 
 
@@ -218,8 +226,8 @@ file_option = click.option(
 @file_option
 @json_option
 def add(name: str, words: tuple[str, ...], file: str | None, as_json: bool) -> None:
-    """Add a site to the server that runs (one is started if need be). It stays when the server is
-    started again. Nothing is started there before tasks wait; 'covey site test' tries it.
+    """Add a site to the running server (a server is started if necessary). The site is kept when
+    the server restarts. No pilots are started there until tasks wait; to try it: covey site test.
 
     \b
     covey site add cluster driver=slurm host=login.example.org slots=8 options.partition=short
@@ -229,7 +237,9 @@ def add(name: str, words: tuple[str, ...], file: str | None, as_json: bool) -> N
     from covey.cli.site_words import changed, from_file
 
     if file is None and not words:
-        raise click.UsageError("what is it? Say KEY=VALUE, such as driver=slurm, or --file FILE")
+        raise click.UsageError(
+            "what kind of site is it? Give KEY=VALUE, such as driver=slurm, or --file FILE"
+        )
     table = changed({} if file is None else from_file(file, name), words)
     client = places.client(settings())
     for one in client.sites():
@@ -245,7 +255,7 @@ def add(name: str, words: tuple[str, ...], file: str | None, as_json: bool) -> N
 def _where_to_change(one: "SiteView") -> str:
     if one.origin == "added":
         return f"; change it with: covey site edit {one.name}"
-    return ", which stands in covey.toml: change it there"
+    return ", which is in covey.toml: change it there"
 
 
 @site.command(cls=Command, short_help="Change a site that was added.", epilog=KEYS_HELP)
@@ -254,8 +264,8 @@ def _where_to_change(one: "SiteView") -> str:
 @file_option
 @json_option
 def edit(name: str, words: tuple[str, ...], file: str | None, as_json: bool) -> None:
-    """Change a site that was added to the server; those of covey.toml are changed there. Pilots
-    that are there stay as they are.
+    """Change a site that was added to the server. To change a site of covey.toml, edit that file.
+    Pilots that are already at the site keep their old settings.
 
     \b
     covey site edit cluster wall=8h options.partition=long
@@ -265,11 +275,11 @@ def edit(name: str, words: tuple[str, ...], file: str | None, as_json: bool) -> 
     from covey.config_sites import table_of
 
     if file is None and not words:
-        raise click.UsageError("what is to change? Say KEY=VALUE, or --file FILE")
+        raise click.UsageError("what should change? Give KEY=VALUE, or --file FILE")
     client = places.client(settings())
     spec = client.site(name).spec
     if spec is None:
-        raise click.ClickException("only admins see what a site is made of, and change it")
+        raise click.ClickException("only admins can see and change the settings of a site")
     before = table_of(spec)
     client.save_site(name, changed(before if file is None else from_file(file, name), words))
     found = client.site(name)
@@ -280,7 +290,7 @@ def edit(name: str, words: tuple[str, ...], file: str | None, as_json: bool) -> 
     old = written(name, before)
     told = [f"- {line}" for line in old if line not in after]
     told += [f"+ {line}" for line in after if line not in old]
-    click.echo("\n".join([f"site {name}:" + " nothing is different" * (not told), *told]))
+    echo("\n".join([f"site {name}:" + " nothing changed" * (not told), *told]))
 
 
 names_argument = click.argument("names", metavar="NAME...", nargs=-1, required=True)
@@ -299,7 +309,7 @@ def _tell(names: tuple[str, ...], word: Literal["pause", "resume", "drain"], as_
 @names_argument
 @json_option
 def pause(names: tuple[str, ...], as_json: bool) -> None:
-    """Start nothing new at these sites; pilots that are there, or wait there, stay.
+    """Start no new pilots at these sites. Pilots that run or wait there stay.
 
     \b
     covey site pause cluster
@@ -312,20 +322,21 @@ def pause(names: tuple[str, ...], as_json: bool) -> None:
 @names_argument
 @json_option
 def resume(names: tuple[str, ...], as_json: bool) -> None:
-    """Go on at sites that are paused or drained; also, at once, at sites that rest after failures.
+    """Start pilots again at sites that are paused or drained. A site that rests after failures is
+    used again at once.
 
     \b
     covey site resume cluster
     """
     if _tell(names, "resume", as_json):
-        say(f"on: {', '.join(names)}")
+        say(f"resumed: {', '.join(names)}")
 
 
 @site.command(cls=Command)
 @names_argument
 @json_option
 def drain(names: tuple[str, ...], as_json: bool) -> None:
-    """Take back what waits at these sites, and let their pilots end when their tasks have.
+    """Cancel the pilots that wait at these sites. Running pilots end when their tasks have ended.
 
     \b
     covey site drain cluster
@@ -338,8 +349,8 @@ def drain(names: tuple[str, ...], as_json: bool) -> None:
 @names_argument
 @json_option
 def remove(names: tuple[str, ...], as_json: bool) -> None:
-    """Remove sites that were added. They are drained first: what waits there is taken back, and
-    their pilots end when their tasks have.
+    """Remove sites that were added. They are drained first: pilots that wait there are cancelled,
+    and running pilots end when their tasks have ended.
 
     \b
     covey site remove cluster
@@ -350,5 +361,5 @@ def remove(names: tuple[str, ...], as_json: bool) -> None:
         print_json({"count": count})
     else:
         left = sum(one.name in names for one in client.sites())
-        more = f"; {formats.count(left, 'site')} still to be left by pilots" if left else ""
+        more = f"; pilots are still ending at {formats.count(left, 'site')}" if left else ""
         say(f"removed: {', '.join(names)}{more}")

@@ -17,6 +17,7 @@ import click
 from covey.cli import formats, places
 from covey.cli.base import Command, json_option, leave, print_json, say, settings
 from covey.cli.purge import seconds_option
+from covey.cli.terminal import echo
 from covey.config_sites import LOCAL
 
 if TYPE_CHECKING:
@@ -27,19 +28,33 @@ if TYPE_CHECKING:
 POLL_SECONDS = 2.0
 REMIND_SECONDS = 30.0  # of waiting
 ENROLLED = "enrolled"
+READY = "ready"
+LEFT = "left"
 WORDS = {
     "asked": "one pilot is asked for",
     "submitted": "submitted",
     "started": "started, as the site says",
     "requeued": "it waits again: requeued",
     ENROLLED: "its pilot calls the server",
+    READY: "its pilot asks for work",
+    LEFT: "its pilot left",
     "refused": "refused",
     "vanished": "not listed any more",
     "ended": "ended",
 }
 _NO_COMMAND = re.compile(r"not found|no such file|exit status 127", re.IGNORECASE)
+_NO_DIRECTORY = re.compile(r"cannot use \S+ there|cannot be written", re.IGNORECASE)
 _NO_SETTINGS = re.compile(
-    r"configuration|SGE_ROOT|SLURM_CONF|CONDOR_CONFIG|lsf\.conf", re.IGNORECASE
+    r"configuration (file|source)|no configuration|configless|SGE_ROOT|SLURM_CONF|CONDOR_CONFIG|"
+    r"lsf\.conf",
+    re.IGNORECASE,
+)
+# What batch systems say when they could never have a host like that.
+_TOO_MUCH = re.compile(
+    r"node configuration is not available|memory specification|exceeds? (the )?"
+    r"(queue|resource|max|limit|partition)|job violates|no suitable|more processors requested|"
+    r"resource_list|cannot be satisfied|unsatisfiable",
+    re.IGNORECASE,
 )
 _NO_WAY = re.compile(
     r"cannot connect|resolve|connection (refused|timed out|closed)|no route|host key|unreachable",
@@ -60,10 +75,11 @@ _CREDENTIALS = re.compile(r"credential|permission denied|kerberos|ticket|expired
 )
 @json_option
 def test(name: str, timeout: float, as_json: bool) -> None:
-    """Start one pilot at a site, say at which step that fails, and what to do. Then it is taken
-    back. A site that is paused, or rests, can be tried, too. The exit status is 1 if it fails.
+    """Start one pilot at a site. If that fails, say at which step, and what to do. The pilot is
+    removed afterwards. A site that is paused or rests can be tested, too. The exit status is 1 if
+    the test fails.
 
-    Meanwhile the pilot serves like any other: if tasks wait that it can run, it runs some.
+    During the test the pilot works like any other: it runs waiting tasks if it can.
 
     \b
     covey site test cluster
@@ -77,18 +93,18 @@ def test(name: str, timeout: float, as_json: bool) -> None:
         trial = _follow(client, trial, timeout, as_json)
     finally:  # also with Ctrl-C
         client.end_trial(name, trial.job)
-    good = _enrolled(trial) is not None
+    good = _ready(trial) is not None
     told = [] if good else list(advice(trial, client.site(name).spec))
     if as_json:
         last = trial.steps[-1]
-        reached = {"works": good, "step": ENROLLED if good else last.kind, "advice": told}
+        reached = {"works": good, "step": READY if good else last.kind, "advice": told}
         print_json({**reached, "reason": "" if good else _reason(trial), "trial": trial})
     elif good:
         _say_good(trial)
     else:
         say(f"site {name} does not work yet: {_reason(trial)}")
         for line in told:
-            click.echo(f"  - {line}", err=True)
+            echo(f"  - {line}", err=True)
     leave(0 if good else 1)
 
 
@@ -105,16 +121,16 @@ def _follow(client: "Client", trial: "TrialView", timeout: float, as_json: bool)
     while True:
         if not as_json:
             for step in trial.steps[shown:]:
-                click.echo(_line(step, began))
-            if trial.trouble not in ("", told) and not trial.over and not _enrolled(trial):
-                click.echo(f"{'':>9}  the site: {trial.trouble}")
+                echo(_line(step, began))
+            if trial.trouble not in ("", told) and not trial.over and not _ready(trial):
+                echo(f"{'':>9}  the site: {trial.trouble}")
             told = trial.trouble
             if time.monotonic() > remind and not trial.over:
                 remind = time.monotonic() + REMIND_SECONDS
                 left = formats.duration(until - time.monotonic())
-                click.echo(f"{'':>9}  … waiting, for {left} more at most; Ctrl-C takes it back")
+                echo(f"{'':>9}  … waiting for at most {left} more; Ctrl-C cancels the pilot")
         shown = len(trial.steps)
-        if _enrolled(trial) is not None or trial.over or time.monotonic() > until:
+        if _ready(trial) is not None or trial.over or time.monotonic() > until:
             return trial
         wait = max(0.1, min(POLL_SECONDS, until - time.monotonic()))
         trial = client.trial(trial.site, trial.job, seen=shown, wait_seconds=wait)
@@ -128,26 +144,31 @@ def _line(step: "TrialStep", began: float) -> str:
     return f"{formats.duration(step.at - began):>9}  {words}"
 
 
-def _enrolled(trial: "TrialView") -> "TrialStep | None":
-    return next((step for step in trial.steps if step.kind == ENROLLED), None)
+def _ready(trial: "TrialView") -> "TrialStep | None":
+    """The step that shows that the site works: its pilot asks for work. A pilot that only enrols
+    may say goodbye at once, because the site's check has failed."""
+    return next((step for step in trial.steps if step.kind == READY), None)
 
 
 def _say_good(trial: "TrialView") -> None:
-    step = _enrolled(trial)
+    step = _ready(trial)
     assert step is not None
     took = formats.duration(step.at - trial.steps[0].at)
-    say(f"site {trial.site} works: a pilot in {took}; it goes home now")
+    say(f"site {trial.site} works: a pilot in {took}; it is shutting down now")
     if trial.trouble:
         more = "; to go on at once: covey site resume " + trial.site
         say(f"nothing is started there just now, though: {trial.trouble}{more}")
 
 
 def _reason(trial: "TrialView") -> str:
+    left = next((step for step in trial.steps if step.kind == LEFT), None)
+    if left is not None:
+        return f"its pilot left before it could work: {left.text or 'it gave no reason'}"
     last = trial.steps[-1]
     if last.kind in ("refused", "vanished", "ended"):
         before = trial.steps[-2].kind if len(trial.steps) > 1 else "asked"
         when = {"started": "after it started, ", "submitted": "after it was submitted, "}
-        return f"{when.get(before, '')}{WORDS[last.kind]}: {last.text or 'nobody knows why'}"
+        return f"{when.get(before, '')}{WORDS[last.kind]}: {last.text or 'the reason is unknown'}"
     if trial.trouble:
         return trial.trouble
     stuck = {
@@ -165,11 +186,14 @@ def _reason(trial: "TrialView") -> str:
 def advice(trial: "TrialView", spec: "SiteSpec | None") -> Iterator[str]:
     """Of a trial that did not get as far as a pilot that speaks."""
     kinds, reason = [step.kind for step in trial.steps], _reason(trial)
-    if kinds[-1] == "refused" or kinds == ["asked"]:
+    if LEFT in kinds:
+        yield f"what is checked there (check, setup): covey site show {trial.site}"
+        yield _printed(trial, spec)
+    elif kinds[-1] == "refused" or kinds == ["asked"]:
         yield from _of_submission(trial, reason)
     elif kinds[-1] in ("ended", "vanished"):
         yield _printed(trial, spec)
-        yield "is there a Python 3.6 or later on its nodes? Else: setup ('module load …') or python"
+        yield "do its nodes have Python 3.6 or later? If not, set setup ('module load …') or python"
         yield _way(trial)
     elif "started" in kinds:
         yield _way(trial)
@@ -177,8 +201,9 @@ def advice(trial: "TrialView", spec: "SiteSpec | None") -> Iterator[str]:
     else:
         handle = next((step.text for step in trial.steps if step.kind == "submitted"), "")
         yield (
-            f"it waits in the site's own queue{f' as {handle}' if handle else ''}: ask that why; "
-            "perhaps the site is busy, or will never have what is asked for (slots, memory, wall, "
+            f"it waits in the site's own queue{f' as {handle}' if handle else ''}: ask that "
+            f"queue for the reason. Perhaps the site is busy, or never has what is asked for "
+            f"(slots, memory, wall, "
             "options)"
         )
         yield f"to wait for longer: covey site test {trial.site} --timeout 2h"
@@ -186,20 +211,31 @@ def advice(trial: "TrialView", spec: "SiteSpec | None") -> Iterator[str]:
 
 def _of_submission(trial: "TrialView", reason: str) -> Iterator[str]:
     site = trial.site
-    if _CREDENTIALS.search(reason):
+    if _CREDENTIALS.search(reason) and not _NO_DIRECTORY.search(reason):
         yield (
             "credentials are missing or no longer valid where the site's commands run: renew them "
             "(ssh-add, kinit, …), and say where they are: credentials, credential_check"
         )
-    if _NO_COMMAND.search(reason):
+    if _NO_DIRECTORY.search(reason):
+        yield (
+            "the user that runs the site's commands cannot make its directory, or write to it: "
+            f"choose another one: covey site edit {site} directory=…"
+        )
+    elif _TOO_MUCH.search(reason):
+        yield (
+            "no host there has as much as a pilot asks for: ask for less (slots, memory, disk, "
+            "gpus, wall), or name another queue or partition in its options"
+        )
+    elif _NO_COMMAND.search(reason):
         yield (
             "the site's commands are not found: with 'host', is that its login node? Else give "
             f"their place: covey site edit {site} environment.PATH=…, or in covey.toml"
         )
     elif _NO_SETTINGS.search(reason):
         yield (
-            "its commands do not find their own settings where they run: name these in its "
-            "environment (SLURM_CONF, SGE_ROOT, …), or run them elsewhere: host"
+            "its commands do not find their own settings where they run: set the variables that "
+            "name the settings in its environment (SLURM_CONF, SGE_ROOT, …), or run the commands "
+            "elsewhere: host"
         )
     if _NO_WAY.search(reason):
         words = "does this work for the server's user, without a question"
@@ -211,12 +247,13 @@ def _way(trial: "TrialView") -> str:
     """From its pilot to the server."""
     if _is_loopback(trial.address):
         return (
-            f"pilots are told to call {trial.address}, which is every machine's own: let the "
-            'server listen for others ([serve] listen = "0.0.0.0" in covey.toml), and restart it'
+            f"pilots are told to call {trial.address}, which on every machine means that machine "
+            'itself: let the server listen for others ([serve] listen = "0.0.0.0" in covey.toml), '
+            "and restart it"
         )
     return (
-        f"on a node of the site, can this be reached: curl -k {trial.address}/healthz ? If not, a "
-        "firewall is between, or the name is not known there ([serve] public)"
+        f"on a node of the site, does this work: curl -k {trial.address}/healthz ? If not, a "
+        "firewall blocks it, or the name is not known there ([serve] public)"
     )
 
 
@@ -228,7 +265,7 @@ def _printed(trial: "TrialView", spec: "SiteSpec | None") -> str:
         for path in sorted(Path(os.path.expanduser(folder)).glob(name)):
             last = formats.last_line(path.read_text(errors="replace"))
             if last:
-                return f"the last that the pilot printed: {last} ({path})"
+                return f"the last line that the pilot printed: {last} ({path})"
     return f"what the pilot printed is there in {folder}/{name}"
 
 

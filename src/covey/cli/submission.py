@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from covey.cli.base import DIR_NAME, FILE_NAME, Command, say
+from covey.cli.base import DIR_NAME, FILE_NAME, PRESET_NAME, Command, say
+from covey.cli.standard_input import form_of, lines_of_input, spooled
 
 if TYPE_CHECKING:
     from covey.bagfile import Gathered, Sheet
@@ -64,23 +65,25 @@ PARAMETER_OPTIONS: list[Choice] = [
     _flag(TASKS, "", "--zip", "zipped", help="Take the parameters side by side, not combined."),
     _option(
         TASKS, "", "--rows", metavar="FILE", type=FILE_NAME,
-        help="Parameters from the rows of a .csv, .jsonl or .txt file.",
+        help="Parameters from the rows of a .csv, .jsonl or .txt file; - reads standard input.",
     ),
     _option(
-        TASKS, "", "--lines", metavar="FILE", type=FILE_NAME, help="Each line of a file as {line}.",
+        TASKS, "", "--lines", metavar="FILE", type=FILE_NAME,
+        help="Each line of a file as {line}; - reads standard input, as does {} in the command.",
     ),
 ]  # fmt: skip
 OPTIONS: list[Choice] = [
     _option(
         TASKS, "", "-f", "--file", "file", metavar="FILE", type=FILE_NAME,
-        help="A bag file; 'covey init' writes one. Options come before what it says.",
+        help="A bag file; 'covey init' writes one. Options override what it says.",
     ),
     *PARAMETER_OPTIONS,
-    _flag(TASKS, "open", "--open", help="Tasks may follow: covey append, covey close."),
+    _flag(TASKS, "open", "--open", help="More tasks may be added later: covey append, covey "
+    "close."),
     _option(
         FILES, "inputs", "--input", "inputs", metavar="PATH", type=FILE_NAME, multiple=True,
-        help="A file, directory, pattern or URL for each task's directory; {NAME} in it "
-        "makes it a file of the task's own.",
+        help="A file, directory, pattern or URL to put into each task's directory. With {NAME} "
+        "in it, each task gets a file of its own.",
     ),
     _option(
         FILES, "outputs", "--output", "outputs", metavar="PATTERN", multiple=True,
@@ -96,7 +99,13 @@ OPTIONS: list[Choice] = [
     ),
     _option(
         FILES, "", "--env", multiple=True, metavar="NAME[=VALUE]",
-        help="An environment variable for the tasks, from here or with a value.",
+        help="An environment variable for the tasks. Without a VALUE, it has the value of this "
+        "shell.",
+    ),
+    _flag(
+        FILES, "", "--env-all",
+        help="All environment variables of this shell, except those that look like secrets. The "
+        "record keeps them, and every host that runs the tasks sees them.",
     ),
     _flag(FILES, "export", "--export", help="Every parameter is an environment variable too."),
     _option(
@@ -115,10 +124,11 @@ OPTIONS: list[Choice] = [
     _option(NEEDS, "resources.disk", "--disk", metavar="SIZE", help="Disk space."),
     _option(NEEDS, "resources.gpus", "--gpus", type=int, metavar="N", help="GPUs."),
     _option(
-        NEEDS, "resources.time", "--limit", metavar="TIME",
+        NEEDS, "resources.time", "--time", "time", metavar="TIME",
         help="A task that runs longer is stopped, and run again with three times the time, up to "
         "--overtimes times; then it has failed: 90, 90s, 5m, 2h.",
     ),
+    _option(NEEDS, "", "--limit", "old_limit", metavar="TIME", hidden=True),
     _flag(NEEDS, "resources.pin", "--pin", help="Bind each task to cores of its own."),
     _option(
         FAILURES, "retries.count", "--retries", type=int, metavar="N",
@@ -126,11 +136,11 @@ OPTIONS: list[Choice] = [
     ),
     _option(
         FAILURES, "retries.overtimes", "--overtimes", type=int, metavar="N",
-        help="How often a task over its --limit is given more time.  [default: 3]",
+        help="How often a task over its --time is given more time.  [default: 3]",
     ),
     _option(
         FAILURES, "retries.memory", "--retry-memory", metavar="MORE",
-        help="After a lack of memory, so much more of it: x2, +50%.",
+        help="After running out of memory, try again with this much more: x2, +50%.",
     ),
     _option(
         FAILURES, "validate.exit", "--ok-exit", "ok_exit", type=int,
@@ -150,16 +160,18 @@ OPTIONS: list[Choice] = [
     ),
     _flag(
         FAILURES, "", "--not-idempotent",
-        help="Running a task twice does harm: never do so without being told.",
+        help="Running a task twice does harm: never do so unless asked to.",
     ),
     _option(
         POLICY, "", "--policy", "policy", multiple=True, metavar="PRESET|KEY=VALUE",
+        type=PRESET_NAME,
         help="throughput, fast-tail, reliable-tail or frugal; or a key of [policy], such as "
-        "rank=Host.Memory or avoid_hosts=a,b (docs/policies.md).  [default: throughput]",
+        "rank=Host.Memory or avoid_hosts=a,b (covey help policies).  [default: throughput]",
     ),
     _option(
         POLICY, "policy.deadline", "--deadline", metavar="TIME",
-        help="What is not back so long after it was sent is sent to another host, too: 30m.",
+        help="A task that has not ended this long after it was sent is also sent to another "
+        "host: 30m.",
     ),
     _option(
         POLICY, "policy.only_sites", "--only-sites", metavar="NAMES",
@@ -171,6 +183,11 @@ OPTIONS: list[Choice] = [
         help="Something to find the bag by.",
     ),
     _option(BAG, "notes", "--notes", metavar="TEXT", help="Anything to remember about it."),
+    _option(
+        BAG, "", "--key", metavar="KEY",
+        help="Key of a submission that was not confirmed: submit it again without making a "
+        "second bag.",
+    ),
 ]  # fmt: skip
 
 
@@ -228,6 +245,7 @@ def build(options: dict[str, Any], default_retries: int) -> "Gathered":
 
     if not options.get("file") and not options.get("command"):
         raise click.UsageError("give a COMMAND to run, or a bag file: covey run FILE.toml")
+    options = {**options, **lines_of_input(options)}
     sheet = read_sheet(options["file"]) if options.get("file") else Sheet()
     apply_options(sheet, options)
     return gather(read_draft(sheet, os.environ, say, default_retries), say)
@@ -236,6 +254,9 @@ def build(options: dict[str, Any], default_retries: int) -> "Gathered":
 def apply_options(sheet: "Sheet", options: dict[str, Any]) -> None:
     """What the options say, in the words of a bag file. Raises UsageError for one that has no
     meaning at all."""
+    if options.get("old_limit"):
+        say("note: --limit is called --time now, as in bag files and 'covey retry'")
+        sheet.set(("resources", "time"), options["old_limit"], f"--limit {options['old_limit']}")
     _apply_parameters(sheet, options)
     _apply_policy(sheet, options.get("policy", ()))
     for choice in OPTIONS:
@@ -255,6 +276,8 @@ def apply_options(sheet: "Sheet", options: dict[str, Any]) -> None:
         if not name or not equals:
             raise click.UsageError(f"--label {text}: write --label NAME=VALUE")
         sheet.set(("labels", name), value, f"--label {text}")
+    if options.get("env_all"):
+        sheet.add(("environment", "inherit"), "*", "--env-all")
     for text in options.get("env", ()):
         _apply_variable(sheet, text)
     if options.get("command"):
@@ -283,9 +306,11 @@ def _apply_parameters(sheet: "Sheet", options: dict[str, Any]) -> None:
     if options.get("rows") and options.get("lines"):
         raise click.UsageError("take --rows or --lines, not both")
     if options.get("rows"):
-        sheet.set(("rows",), options["rows"], f"--rows {options['rows']}")
+        file = spooled(options["rows"])
+        rows = file if file == options["rows"] else {"file": file, "form": form_of(file)}
+        sheet.set(("rows",), rows, f"--rows {options['rows']}")
     if options.get("lines"):
-        rows = {"file": options["lines"], "form": "lines"}
+        rows = {"file": spooled(options["lines"]), "form": "lines"}
         sheet.set(("rows",), rows, f"--lines {options['lines']}")
 
 

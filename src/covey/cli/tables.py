@@ -3,8 +3,10 @@
 import os
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from covey.cli.terminal import clean
 
 GAP = "  "
 
@@ -22,16 +24,6 @@ def width_of(text: str) -> int:
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
         for char in text
     )
-
-
-def clean(text: str) -> str:
-    """On one line, and without what could move the cursor."""
-    return "".join(char if char.isprintable() else "·" for char in text)
-
-
-def clean_lines(lines: Iterable[str]) -> str:
-    """As text to print; what is on several lines stays so."""
-    return "\n".join(map(clean, "\n".join(lines).split("\n")))
 
 
 def fit(text: str, width: int) -> str:

@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
-from covey.cli.tables import Column, clean, render
+from covey.cli.tables import Column, render
+from covey.cli.terminal import clean
 
 USUAL = ("gpus", "cores", "size_mem_mb", "arch", "cpu_model", "os_version")
 

@@ -11,20 +11,20 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import click
 import msgspec
 
-from covey.cli import formats, places
+from covey.cli import formats, places, terminal
 from covey.cli.base import say
-from covey.cli.tables import clean
+from covey.cli.terminal import clean
 from covey.client.client import Client
 from covey.pilot.messages import Piece
 from covey.wire import BagView, Output, ResultQuery, ResultRow
 
 WAIT_SECONDS = 1.0
+LONGEST_LINE = 1 << 16  # letters; a longer one of many tasks' is printed in parts
 STREAMS = {1: "stdout", 2: "stderr"}
 PALETTE = ("cyan", "yellow", "green", "magenta", "blue", "bright_red")
-_CUT = re.compile(r"\n\[\.\.\. (\d+) bytes left out \.\.\.\]\n")
+_CUT = re.compile(r"\n\[\.\.\. ([0-9]{1,18}) bytes left out \.\.\.\]\n")
 _REPLACED = "\ufffd"  # stands for a byte that was no text
 
 
@@ -35,6 +35,7 @@ class Wanted(NamedTuple):
     tail: int | None = None  # lines, of what was printed before we came
     failed: bool = False
     causes: tuple[str, ...] = ()
+    raw: bool = False  # as it was printed, on a terminal, too
 
     @property
     def ends_only(self) -> bool:
@@ -84,23 +85,20 @@ class Seen:
 
 def parts_of(text: str, total: int) -> list[Part]:
     """What is kept of a stream of so many bytes: all of it, or its head and its tail."""
-    for cut in _CUT.finditer(text):
-        head, tail = text[: cut.start()], text[cut.end() :]
-        if _size(head) + int(cut[1]) + _size(tail) == total:
+    kept = _size(text)
+    for cut in _CUT.finditer(text):  # a task may have printed what looks like one
+        if kept - len(cut[0]) + int(cut[1]) == total:
+            head, tail = text[: cut.start()], text[cut.end() :]
             return [Part(0, head), Part(total - _size(tail), tail)]
     return [Part(0, text)] if text else []
-
-
-def as_printed(text: str) -> None:
-    """In bytes, of which nothing is left out on the way to a file, such as colours."""
-    click.echo(text.encode("utf-8", "backslashreplace"), nl=False)
 
 
 class Sink:
     """Prints text of tasks as it comes."""
 
-    def __init__(self, as_json: bool) -> None:
+    def __init__(self, as_json: bool, raw: bool) -> None:
         self._as_json = as_json
+        self._raw = raw
         self._seen = Seen()
 
     def piece(self, piece: Piece) -> None:
@@ -126,21 +124,21 @@ class Sink:
             return
         if self._as_json:
             line = {"task": task, "attempt": attempt, "stream": STREAMS[stream], "text": text}
-            click.echo(msgspec.json.encode(line).decode())
+            terminal.echo_json(msgspec.json.encode(line).decode())
         else:
             self.write(task, attempt, stream, text)
         sys.stdout.flush()
 
     def write(self, task: int, attempt: str, stream: int, text: str) -> None:
-        """Of one task: as it is."""
-        as_printed(text)
+        """Of one task."""
+        terminal.echo_output(text, self._raw)
 
 
 class Prefixed(Sink):
     """Of many tasks: whole lines, each with its task's number."""
 
-    def __init__(self, as_json: bool, total: int) -> None:
-        super().__init__(as_json)
+    def __init__(self, as_json: bool, raw: bool, total: int) -> None:
+        super().__init__(as_json, raw)
         self._width = len(str(max(0, total - 1)))
         self._pending: dict[tuple[str, int], str] = {}
 
@@ -150,6 +148,8 @@ class Prefixed(Sink):
 
     def write(self, task: int, attempt: str, stream: int, text: str) -> None:
         *lines, rest = (self._pending.pop((attempt, stream), "") + text).split("\n")
+        if len(rest) > LONGEST_LINE:
+            lines, rest = [*lines, rest], ""
         if rest:
             self._pending[attempt, stream] = rest
         for line in lines:
@@ -162,15 +162,14 @@ class Prefixed(Sink):
                 self._line(task, rest)
 
     def _line(self, task: int, line: str) -> None:
-        prefix = f"{task:>{self._width}} |"
-        if self.coloured:
-            prefix = click.style(prefix, fg=PALETTE[task % len(PALETTE)])
-        click.echo(f"{prefix} {line.rstrip(chr(13)).rpartition(chr(13))[2]}")
+        colour = PALETTE[task % len(PALETTE)] if self.coloured else ""
+        shown = line.rstrip("\r").rpartition("\r")[2]
+        terminal.echo_prefixed(f"{task:>{self._width}} |", colour, shown, self._raw)
 
 
 def follow_task(client: Client, bag: BagView, task: int, wanted: Wanted, as_json: bool) -> None:
     """Until the task has its result, or will have none."""
-    sink = Sink(as_json)
+    sink = Sink(as_json, wanted.raw)
     ended: set[str] = set()
     live = _live(client, bag.id, task, wanted)
     while True:
@@ -197,7 +196,7 @@ def _say_ended(bag: BagView, row: ResultRow) -> None:
 
 def follow_bag(client: Client, bag: BagView, wanted: Wanted, as_json: bool) -> None:
     """Every task, from now until the bag is over."""
-    sink = Prefixed(as_json, bag.total)
+    sink = Prefixed(as_json, wanted.raw, bag.total)
     live = _live(client, bag.id, -1, wanted)
     query = ResultQuery(by_row=True, after=_last_row(client, bag), failed_only=wanted.ends_only)
     paused = False

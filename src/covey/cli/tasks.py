@@ -9,11 +9,12 @@ import click
 from covey.cli import formats, places
 from covey.cli.base import Command, bag_argument, json_option, print_json, say, settings
 from covey.cli.tables import Column, render
+from covey.cli.terminal import echo
 from covey.client.client import Client
 from covey.core.space import Scalar
 from covey.wire import BagView, ResultQuery, ResultRow, RunningRow
 
-STATES = ("done", "failed", "running", "waiting")
+STATES = ("waiting", "sent", "running", "done", "failed")
 MOST_RUNNING = 100_000
 COLUMNS = (
     Column("task", right=True),
@@ -43,7 +44,7 @@ class Line(NamedTuple):
     type=click.IntRange(min=1),
     default=50,
     metavar="N",
-    help="At most so many.  [default: 50]",
+    help="At most this many tasks.  [default: 50]",
 )
 @json_option
 def tasks(bag: str, state: str | None, limit: int, as_json: bool) -> None:
@@ -61,7 +62,7 @@ def tasks(bag: str, state: str | None, limit: int, as_json: bool) -> None:
         print_json([_fields(found, line) for line in lines])
         return
     if lines:
-        click.echo(render(_columns(found), [_row(found, line) for line in lines]))
+        echo(render(_columns(found), [_row(found, line) for line in lines]))
     else:
         say(f"bag {found.id} has no {state or ''} tasks".replace("  ", " "))
     if more:
@@ -73,11 +74,29 @@ def select(source: places.Source, bag: BagView, state: str | None) -> Iterator[L
     if state == "failed":
         rows = places.all_results(source, bag.id, ResultQuery(failed_only=True))
         return (_ended(row) for row in rows)
-    running = {row.task: row for row in _running(source, bag)}
-    if state == "running":
-        return (_out(row) for _, row in sorted(running.items()))
-    every = _every(source, bag, running)
-    return (line for line in every if state in (None, line.state))
+    if state == "done":
+        rows = places.all_results(source, bag.id)
+        return (_ended(row) for row in rows if formats.state(row) == state)
+    running: dict[int, RunningRow] = {}
+    for row in _running(source, bag):  # of several attempts of a task, one that has a slot
+        if row.task not in running or row.state == "running":
+            running[row.task] = row
+    if state in ("running", "sent"):
+        return (_out(row) for _, row in sorted(running.items()) if row.state == state)
+    if state == "waiting":
+        return _waiting(source, bag, running)
+    return _every(source, bag, running)
+
+
+def _waiting(source: places.Source, bag: BagView, running: dict[int, RunningRow]) -> Iterator[Line]:
+    """Results are not looked at: there may be millions of them before the first one."""
+    after = -1
+    while not bag.over:
+        page = source.unfinished(bag.id, after, places.PAGE)
+        yield from (Line(task, "waiting") for task in page if task not in running)
+        if len(page) < places.PAGE:
+            return
+        after = page[-1]
 
 
 def _running(source: places.Source, bag: BagView) -> list[RunningRow]:
@@ -87,7 +106,7 @@ def _running(source: places.Source, bag: BagView) -> list[RunningRow]:
 
 
 def _every(source: places.Source, bag: BagView, running: dict[int, RunningRow]) -> Iterator[Line]:
-    """All numbers; those between the results are running or waiting."""
+    """All numbers; those between the results are running, sent or waiting."""
     expected = 0
     for row in places.all_results(source, bag.id):
         yield from _missing(bag, range(expected, row.task), running)
@@ -109,7 +128,7 @@ def _ended(row: ResultRow) -> Line:
 
 
 def _out(row: RunningRow) -> Line:
-    return Line(row.task, "running", row.values, row.host)
+    return Line(row.task, row.state, row.values, row.host)
 
 
 def _columns(bag: BagView) -> list[Column]:

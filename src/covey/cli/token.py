@@ -9,6 +9,7 @@ from covey.cli import formats, places
 from covey.cli.base import Command, json_option, print_json, say, settings
 from covey.cli.purge import seconds_option
 from covey.cli.tables import Column, render
+from covey.cli.terminal import echo
 from covey.whoami import user
 
 ROLES = ("viewer", "user", "admin")
@@ -24,7 +25,7 @@ COLUMNS = (
 
 @click.group()
 def token() -> None:
-    """Make, list and revoke tokens: what people show to use a shared server.
+    """Make, list and revoke tokens. People need a token to use a shared server.
 
     \b
     covey token create laptop --owner ann
@@ -46,7 +47,7 @@ def token() -> None:
     "--expires",
     callback=seconds_option,
     metavar="TIME",
-    help="Good for so long: 30d, 12h.  [default: for ever]",
+    help="How long it is valid: 30d, 12h.  [default: for ever]",
 )
 @json_option
 def create(name: str, role: str, owner: str | None, expires: float | None, as_json: bool) -> None:
@@ -58,7 +59,7 @@ def create(name: str, role: str, owner: str | None, expires: float | None, as_js
     """
     config = settings()
     if expires == 0:
-        raise click.BadParameter("a token must be good for a while: 30d, 12h")
+        raise click.BadParameter("a token must be valid for some time: 30d, 12h")
     if owner is None:  # of another server, whoever its own token says we are
         owner = "" if config.server else user()
     client = places.client(config)
@@ -66,7 +67,7 @@ def create(name: str, role: str, owner: str | None, expires: float | None, as_js
     if as_json:
         print_json(made)
         return
-    click.echo(made.token)
+    echo(made.token)
     say(f"this is token {made.id}; it is not shown again: keep it in a file that only you can read")
 
 
@@ -93,24 +94,35 @@ def list_(as_json: bool) -> None:
             ]
             for one in found
         ]
-        click.echo(render(COLUMNS, rows))
+        echo(render(COLUMNS, rows))
     else:
         say("no tokens yet; make one with: covey token create NAME")
 
 
 @token.command(cls=Command)
-@click.argument("number", metavar="TOKEN", type=int)
+@click.argument("number", metavar="[TOKEN]", type=int, required=False)
+@click.option("--owner", metavar="NAME", help="All tokens of this person.")
 @json_option
-def revoke(number: int, as_json: bool) -> None:
-    """Make a token worthless, at once. TOKEN is its number, as listed.
+def revoke(number: int | None, owner: str | None, as_json: bool) -> None:
+    """Make a token invalid at once. TOKEN is its number in 'covey token list'.
 
     \b
     covey token revoke 3
+    covey token revoke --owner ann
     """
-    count = places.client(settings()).revoke_token(number)
+    if (number is None) == (owner is None):
+        raise click.UsageError("name one TOKEN, or an owner: covey token revoke --owner NAME")
+    client = places.client(settings())
+    if number is not None:
+        revoked = [number] if client.revoke_token(number) else []
+    else:
+        wanted = [one.id for one in client.tokens() if one.owner == owner]
+        revoked = [id_ for id_ in wanted if client.revoke_token(id_)]
     if as_json:
-        print_json({"count": count})
-    elif count:
+        print_json({"count": len(revoked)})
+    elif owner is not None:
+        say(f"{formats.count(len(revoked), 'token')} of {owner} revoked")
+    elif revoked:
         say(f"token {number} is revoked")
     else:
         say(f"token {number} was not valid any more")

@@ -8,6 +8,7 @@ import click
 
 from covey.cli import failures, formats, places, progress
 from covey.cli.base import Command, bag_argument, json_option, leave, print_json, say, settings
+from covey.cli.terminal import echo
 from covey.core.errors import NotFound
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def watch(bag: str, as_json: bool) -> None:
     """Follow a bag until it is over; the latest one if none is named.
 
-    An unfinished bag without a server gets one, and goes on. With --json, prints
+    If no server is running, one is started and the bag continues. With --json, prints
     a line of JSON whenever something has changed. The exit status is 1 if a task
     failed, or if the bag was cancelled or is paused.
 
@@ -45,7 +46,7 @@ def follow(client: "Client", bag: int, *, as_json: bool = False, stream: bool = 
         view = _until_end(client, bag, shown, stream)
     except KeyboardInterrupt:
         shown.close()
-        say(f"bag {bag} goes on without you: covey watch {bag} | covey cancel {bag}")
+        say(f"bag {bag} keeps running: covey watch {bag} | covey cancel {bag}")
         return 0
     finally:
         shown.close()
@@ -57,7 +58,7 @@ def _until_end(client: "Client", bag: int, shown: progress.Progress, stream: boo
     while True:
         view = client.bag(bag, wait_seconds=shown.wait_seconds, seen=seen)
         if view is None:
-            raise NotFound(f"bag {bag} is gone; 'covey bags' lists what there is")
+            raise NotFound(f"bag {bag} is gone; 'covey bags' lists all bags")
         ends = view.over or view.status == "paused"
         if stream and view != last and not ends:
             print_json(view)
@@ -74,11 +75,15 @@ def finish(source: places.Source, bag: "BagView", as_json: bool) -> int:
     if as_json:
         print_json(bag)
     else:
-        click.echo(summary(bag))
+        echo(summary(bag))
+        for line in formats.ignored_results(bag):
+            say(line)
         if bag.failed:
             failures.tell(source, bag)
         elif bag.status == "finished":
             say(f"see: covey results {bag.id}" + _pull_hint(bag))
+        for line in formats.output_warnings(bag):
+            say(f"bag {bag.id}: {line}")
         if bag.status == "paused":
             for line in formats.paused(bag):
                 say(line)

@@ -3,9 +3,8 @@
 A writer takes rows as they come and keeps none; what it writes is UTF-8 wherever it goes.
 """
 
-import csv
-import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import IO
 
@@ -13,9 +12,12 @@ import msgspec
 
 from covey.cli import columns, places
 from covey.cli.columns import Field
-from covey.cli.tables import GAP, Table, clean, width_of
+from covey.cli.tables import GAP, Table, width_of
+from covey.cli.terminal import clean, clean_json
+from covey.rowfiles.cells import disarmed, in_quotes
 from covey.wire import ResultRow
 
+CSV = ("csv", "csv-raw")
 Writer = Callable[[IO[bytes], Sequence[Field], Iterator[ResultRow]], int]  # how many rows
 
 
@@ -25,10 +27,12 @@ class Stream:
     def __init__(self, form: str, chosen: Sequence[Field], width: int | None = None) -> None:
         self._chosen = chosen
         self._started = False
+        self._raw = form == "csv-raw"
         self._table = Table(columns.titles(chosen), width)
         self.lines: Callable[[Sequence[ResultRow]], list[bytes]] = {
             "table": self._table_lines,
             "csv": self._csv_lines,
+            "csv-raw": self._csv_lines,
             "jsonl": self._json_lines,
         }[form]
 
@@ -37,28 +41,30 @@ class Stream:
         return [line.encode("utf-8", "replace") + b"\n" for line in self._table.lines(cells)]
 
     def _csv_lines(self, rows: Sequence[ResultRow]) -> list[bytes]:
-        text = io.StringIO(newline="")
-        writer = csv.writer(text, lineterminator="\n")
+        lines: list[list[object]] = []
         if not self._started:
-            writer.writerow([field.name for field in self._chosen])
-            self._started = True
-        for row in rows:
-            writer.writerow([_csv_cell(field.value(row)) for field in self._chosen])
-        return [text.getvalue().encode("utf-8", "replace")]
+            lines.append([field.name for field in self._chosen])
+        self._started = True
+        values = [field.written or field.value for field in self._chosen]
+        lines += [[value(row) for value in values] for row in rows]
+        texts = [",".join(map(self._cell, line)) or '""' for line in lines]
+        return [f"{text}\n".encode("utf-8", "replace") for text in texts]
+
+    def _cell(self, value: object) -> str:
+        """As the record writes it: what has parts as JSON, true and false as text."""
+        if isinstance(value, bool | list | dict):
+            return in_quotes(msgspec.json.encode(value).decode())
+        if isinstance(value, str):
+            return in_quotes(value if self._raw else disarmed(value))
+        return "" if value is None else str(value)
 
     def _json_lines(self, rows: Sequence[ResultRow]) -> list[bytes]:
         return [_object(self._chosen, row) + b"\n" for row in rows]
 
 
-def _csv_cell(value: object) -> object:
-    """As the record writes it: what has parts as JSON, true and false as text."""
-    if isinstance(value, bool | list | dict):
-        return msgspec.json.encode(value).decode()
-    return value
-
-
 def _object(chosen: Sequence[Field], row: ResultRow) -> bytes:
-    return msgspec.json.encode({field.name: field.value(row) for field in chosen})
+    made = msgspec.json.encode({field.name: field.value(row) for field in chosen})
+    return clean_json(made.decode()).encode()
 
 
 def _pages(rows: Iterable[ResultRow]) -> Iterator[list[ResultRow]]:
@@ -84,8 +90,10 @@ def write_table(
     return _write_pages(file, Stream("table", chosen, width), rows)
 
 
-def write_csv(file: IO[bytes], chosen: Sequence[Field], rows: Iterator[ResultRow]) -> int:
-    stream = Stream("csv", chosen)
+def write_csv(
+    file: IO[bytes], chosen: Sequence[Field], rows: Iterator[ResultRow], form: str = "csv"
+) -> int:
+    stream = Stream(form, chosen)
     file.writelines(stream.lines([]))
     return _write_pages(file, stream, rows)
 
@@ -117,10 +125,15 @@ def write_ready_made(file: IO[bytes], form: str, parts: Iterable[bytes]) -> int:
     ends, quoted = 0, False
     for part in parts:
         file.write(part)
-        pieces = part.split(b'"') if form == "csv" else [part]
+        pieces = part.split(b'"') if form in CSV else [part]
         ends += sum(piece.count(b"\n") for piece in pieces[quoted::2])
         quoted ^= len(pieces) % 2 == 0
-    return max(0, ends - 1) if form == "csv" else ends
+    return max(0, ends - 1) if form in CSV else ends
 
 
-WRITERS: dict[str, Writer] = {"csv": write_csv, "jsonl": write_jsonl, "json": write_json}
+WRITERS: dict[str, Writer] = {
+    "csv": write_csv,
+    "csv-raw": partial(write_csv, form="csv-raw"),
+    "jsonl": write_jsonl,
+    "json": write_json,
+}

@@ -1,6 +1,7 @@
 """The REST API as Python calls, named like the record's own reader where they overlap."""
 
 import secrets
+import time
 import urllib.parse
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeVar
@@ -9,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from covey.client.http import Connection, Endpoint, Find, Tell, quiet
-from covey.core.errors import NotFound, ServerAway
+from covey.core.errors import InvalidBag, NotFound, ServerAway, ServerStopped, Unconfirmed
 from covey.core.findings import Listed, PolicyView, Report
 from covey.core.model import BagSpec, PolicySpec, Segment
 from covey.wire import (
@@ -36,8 +37,10 @@ from covey.wire import (
 T = TypeVar("T")
 BagRef = int | Literal["latest"]
 API = "/api/v1"
-SLOW_SECONDS = 600.0  # while the server counts the rows of a large file
+SLOW_SECONDS = 600.0  # while the server counts the rows of a large file, or removes a large bag
+SHORTEST_KEY = 16
 SYNC_SECONDS = 60.0  # while it makes a file durable
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0  # before a file is asked for again
 
 
 class Submitted(Struct):
@@ -50,6 +53,19 @@ class Submitted(Struct):
 
 class Count(Struct):
     count: int
+
+
+def submission_key(given: str | None) -> str:
+    """The key that a person gave, or a new one. Raises InvalidBag for a short one: somebody else
+    may use the same."""
+    if given is None:
+        return secrets.token_hex(16)
+    if len(given) < SHORTEST_KEY or not given.isalnum():
+        raise InvalidBag(
+            f"key {given!r}: a key has at least {SHORTEST_KEY} letters and digits. Use the one "
+            "that covey printed when a submission was not confirmed"
+        )
+    return given
 
 
 class Client:
@@ -65,13 +81,16 @@ class Client:
         timeout_seconds: float = 10.0,
         find: Find | None = None,
         tell: Tell = quiet,
+        known: bool = True,
     ) -> None:
+        """`known`: a covey server has been at this address before; see `client.http`."""
         self.connection = Connection(
             Endpoint(address, token, ca),
             patience_seconds=patience_seconds,
             timeout_seconds=timeout_seconds,
             find=find,
             tell=tell,
+            known=known,
         )
 
     def close(self) -> None:
@@ -82,11 +101,17 @@ class Client:
 
     def submit(self, spec: BagSpec) -> Submitted:
         """The bag is durable when this returns. Without a key it gets one of its own, so that a
-        submission repeated after a lost answer is the same bag."""
+        submission repeated after a lost answer is the same bag. Raises Unconfirmed if the answer
+        did not come, and the bag may exist all the same."""
         if not spec.key:
             spec = msgspec.structs.replace(spec, key=secrets.token_hex(16))
         slow = SLOW_SECONDS if spec.rows is not None else 0.0
-        return self._post("/bags", Submitted, body=spec, wait_seconds=slow)
+        try:
+            return self._post("/bags", Submitted, body=spec, wait_seconds=slow)
+        except ServerAway as error:
+            if not error.asked:
+                raise
+            raise Unconfirmed(str(error), spec.key) from error
 
     def append(self, bag: BagRef, segment: Segment, key: str = "") -> Submitted:
         """More tasks for an open bag, durable when this returns; repeated, as `submit`."""
@@ -117,19 +142,30 @@ class Client:
         tasks: Iterable[int] | None = None,
         memory: float = 1.0,
         time: float = 1.0,
+        memory_mb: int = 0,
+        limit_seconds: float = 0.0,
+        done: bool = False,
     ) -> int:
-        """How many failed tasks will run again."""
-        order = {
+        """How many tasks will run again: failed ones and, with `done`, those that were done."""
+        order: dict[str, Any] = {
             "causes": list(causes),
             "tasks": None if tasks is None else list(tasks),
             "memory": memory,
             "time": time,
         }
+        if memory_mb:
+            order["memory_mb"] = memory_mb
+        if limit_seconds:
+            order["limit_seconds"] = limit_seconds
+        if done:
+            order["done"] = True
         return self._post(f"/bags/{bag}/retry", Count, body=order).count
 
     def purge(self, bag: BagRef, what: str) -> int:
-        """Remove the `logs`, the `files` or `all` of a bag that is over."""
-        return self._post(f"/bags/{bag}/purge", Count, {"what": what}).count
+        """Remove the `logs`, the `files` or `all` of a bag that is over; a large one takes a
+        while."""
+        path = f"/bags/{bag}/purge"
+        return self._post(path, Count, {"what": what}, wait_seconds=SLOW_SECONDS).count
 
     def bags(self) -> list[BagView]:
         """Newest first."""
@@ -200,6 +236,11 @@ class Client:
         query = {"after": after, "limit": limit}
         return self._get(f"/bags/{bag}/files", list[ReturnedFile], query)
 
+    def unfinished(self, bag: BagRef, after: int = -1, limit: int = 1000) -> list[int]:
+        """The next tasks without a result, in order."""
+        query = {"after": after, "limit": limit}
+        return self._get(f"/bags/{bag}/unfinished", list[int], query)
+
     def attempts(self, bag: BagRef, task: int) -> list[ResultRow]:
         """Every ended attempt of a task, oldest first."""
         return self._get(f"/bags/{bag}/tasks/{task}", list[ResultRow])
@@ -233,18 +274,25 @@ class Client:
         return msgspec.json.decode(answer, type=Stored)
 
     def read_file(self, digest: str) -> Iterator[bytes]:
-        """All of it, in parts, even if the server restarts meanwhile."""
-        got = 0
+        """All of it, in parts, even if the server restarts or connections break off meanwhile.
+        Raises ServerAway if nothing came for as long as the connection is patient."""
+        got, pause = 0, FIRST_PAUSE_SECONDS
+        came = time.monotonic()
         while True:
-            before = got
             try:
                 for part in self.connection.stream(f"{API}/files/{digest}", start=got):
-                    got += len(part)
+                    got, pause = got + len(part), FIRST_PAUSE_SECONDS
+                    came = time.monotonic()
                     yield part
+                    came = time.monotonic()  # whoever reads may be slow
                 return
+            except ServerStopped:
+                raise
             except ServerAway:
-                if got == before:
+                if time.monotonic() - came + pause > self.connection.patience_seconds:
                     raise
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     # -- rights ----------------------------------------------------------------------------
 

@@ -66,7 +66,9 @@ class Digests:
             return known.digest
         digest = hash_file(path)
         if _entry(look(path), digest) != _entry(found, digest):
-            raise BadFile(f"{path} changes while it is read; try again when it is at rest")
+            raise BadFile(
+                f"{path} is being changed while it is read; try again when nothing writes to it"
+            )
         settled = time.time() - found.st_mtime > SETTLED_SECONDS
         if settled and found.st_size >= WORTH_BYTES:
             self._remembered()[key] = _entry(found, digest)

@@ -127,12 +127,12 @@ class Layout:
         real = os.path.realpath(folder)
         root = os.path.realpath(self._folder)
         if real != root and not real.startswith(root.rstrip("/") + "/"):
-            raise BadFile(f"{folder} leads out of {self._folder}")
+            raise BadFile(f"{folder} leads outside {self._folder}")
 
 
 def safe(text: str) -> str:
     """As a folder's name."""
-    text = _UNSAFE.sub("_", text)
+    text = _UNSAFE.sub("_", text[:LONGEST_NAME_BYTES])  # a character has a byte or more
     while len(text.encode(errors="replace")) > LONGEST_NAME_BYTES:
         text = text[:-1]
     return text if text.strip(". ") else f"_{text}"

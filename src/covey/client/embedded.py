@@ -4,6 +4,9 @@ Whether a server lives is the kernel's knowledge: it holds the file `lock`. Wher
 `server.json`, which it writes when it is ready. Whoever stops it leaves the file `stopped` first.
 So a server that was killed is started again in the middle of a `watch`, and one that somebody
 stopped is left alone.
+
+Inside a task no server is ever started. A module that uses an Executor when it is imported would
+otherwise start a server in each worker that imports it, whose workers start servers, without end.
 """
 
 import fcntl
@@ -12,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from http.client import HTTPException
@@ -23,7 +26,7 @@ from msgspec import Struct
 
 from covey.client.client import Client
 from covey.client.http import Connection, Endpoint, Tell, quiet
-from covey.core.errors import BadConfig, CoveyError, ServerAway, ServerStopped
+from covey.core.errors import BadConfig, CoveyError, InsideTask, ServerAway, ServerStopped
 
 START_SECONDS = 20.0
 PING = "/api/v1/server"
@@ -31,6 +34,17 @@ PING_SECONDS = 2.0
 POLL_SECONDS = 0.02
 STOPPED = "stopped"
 LOG_LINES = 5
+MOST_STARTS = 6  # in a row, of a server that something kills while it starts
+FIRST_PAUSE_SECONDS = 0.1  # between two of them; doubled each time
+IN_TASK = "COVEY_BAG"  # a variable that every task, worker and setup script has
+NO_SERVER_IN_TASK = (
+    "this runs inside a task of covey, where no server is started. If a module does this when it "
+    'is imported, guard it as for multiprocessing: if __name__ == "__main__":. To submit work '
+    "from a task, name a server and a token: covey.connect(server=..., token_file=...) or "
+    "COVEY_SERVER and COVEY_TOKEN_FILE"
+)
+
+Spawn = Callable[[Path, Sequence[str]], "subprocess.Popen[bytes]"]
 
 
 class Record(Struct, kw_only=True):
@@ -79,9 +93,19 @@ def attach(directory: Path, tell: Tell = quiet) -> Client | None:
 def attach_or_start(directory: Path, options: Sequence[str] = (), tell: Tell = quiet) -> Client:
     """A client of the directory's server, started with `options` if there is none.
 
-    Raises ServerAway, with the end of the server's log, if it does not start."""
+    Raises ServerAway, with the end of the server's log, if it does not start; InsideTask in a
+    task, where none is started."""
     record = _answering(directory) or _start(directory, options)
     return Client(*record.endpoint, find=partial(_revive, directory, options), tell=tell)
+
+
+def start_background(directory: Path, options: Sequence[str]) -> tuple[Record, bool]:
+    """A server that goes on when its starter ends, as `covey serve` runs it. Whether it is new.
+    Raises ServerAway as `attach_or_start`."""
+    running = _answering(directory)
+    if running is not None:
+        return running, False
+    return _start(directory, options, _spawn_service), True
 
 
 def _answering(directory: Path) -> Record | None:
@@ -115,6 +139,8 @@ def _was_stopped(directory: Path, record: Record) -> bool:
 def _find_again(directory: Path) -> Endpoint:
     """Where a client goes on asking; it never starts a server."""
     record = read_record(directory)
+    if record is None and not is_held(directory):
+        raise ServerStopped(f"{directory} has no server any more, and no record of one")
     if record is None or (_was_stopped(directory, record) and not is_held(directory)):
         raise ServerStopped("the server was stopped; 'covey watch' starts one and goes on")
     return record.endpoint
@@ -126,14 +152,34 @@ def _revive(directory: Path, options: Sequence[str]) -> Endpoint:
     return endpoint if is_held(directory) else _start(directory, options).endpoint
 
 
-def _start(directory: Path, options: Sequence[str]) -> Record:
+def refuse_inside_task() -> None:
+    """Raises InsideTask in a task, in a worker and in a setup script."""
+    if os.environ.get(IN_TASK):
+        raise InsideTask(NO_SERVER_IN_TASK)
+
+
+def _start(directory: Path, options: Sequence[str], spawn: Spawn | None = None) -> Record:
+    """Start the server, again if something kills it while it starts."""
+    refuse_inside_task()
     prepare(directory)
-    deadline = time.monotonic() + START_SECONDS
-    with _start_guard(directory, deadline):
-        found = _wait_for_slow(directory, deadline)
-        if found is not None:
-            return found
-        return _wait_until_ready(directory, _spawn(directory, options), deadline)
+    pause = FIRST_PAUSE_SECONDS
+    for starts_left in reversed(range(MOST_STARTS)):
+        deadline = time.monotonic() + START_SECONDS
+        with _start_guard(directory, deadline):
+            record = _wait_for_slow(directory, deadline)
+            if record is not None:
+                return record
+            child = (spawn or _spawn)(directory, options)
+            record = _wait_until_ready(directory, child, deadline)
+        if record is not None:
+            return record
+        if starts_left:
+            time.sleep(pause)
+            pause *= 2
+    raise ServerAway(
+        f"the server did not start: it was killed {MOST_STARTS} times in a row:\n"
+        + last_lines(directory / "server.log")
+    )
 
 
 def prepare(directory: Path) -> None:
@@ -159,7 +205,7 @@ def _wait_for_slow(directory: Path, deadline: float) -> Record | None:
         if time.monotonic() > deadline:
             log = directory / "server.log"
             raise ServerAway(
-                f"a server has {directory}, but does not answer. See {log} and 'covey doctor'"
+                f"a server uses {directory}, but does not answer. See {log} and 'covey doctor'"
             )
         time.sleep(POLL_SECONDS)
     return None
@@ -176,7 +222,8 @@ def _start_guard(directory: Path, deadline: float) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline + START_SECONDS:
                     raise ServerAway(
-                        "another covey has been starting a server here for too long; try again"
+                        "another covey process has been starting a server here for too long; try "
+                        "again"
                     ) from None
                 time.sleep(POLL_SECONDS)
             except OSError:
@@ -185,9 +232,13 @@ def _start_guard(directory: Path, deadline: float) -> Iterator[None]:
 
 
 def _spawn(directory: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
+    return _spawn_service(directory, ["--embedded", *options])
+
+
+def _spawn_service(directory: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
     """In its own session: a Ctrl-C here, or a closed terminal, must not reach it. `-P`: a
     `random.py` of the user's in this directory must not be taken for Python's own."""
-    command = [sys.executable, "-P", "-m", "covey", "serve", "--embedded", "--dir", str(directory)]
+    command = [sys.executable, "-P", "-m", "covey", "serve", "--dir", str(directory)]
     with open(directory / "server.log", "ab", opener=_private) as log:
         child = subprocess.Popen(
             [*command, *options],
@@ -204,13 +255,20 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _wait_until_ready(directory: Path, child: subprocess.Popen[bytes], deadline: float) -> Record:
+def _wait_until_ready(
+    directory: Path, child: subprocess.Popen[bytes], deadline: float
+) -> Record | None:
+    """None if a signal ended the server: it may be started again. Raises ServerAway if the server
+    ended by itself, or does not answer in time."""
     log = directory / "server.log"
     while time.monotonic() < deadline:
         record = _answering(directory)
         if record is not None:
             return record
-        if child.poll() is not None:
+        status = child.poll()
+        if status is not None and status < 0:
+            return None
+        if status is not None:
             raise ServerAway(f"the server did not start:\n{last_lines(log)}")
         time.sleep(POLL_SECONDS)
     raise ServerAway(

@@ -5,6 +5,10 @@ A server that is away for a moment (it restarts, its disk is full) is waited for
 request may be repeated: a submission carries a key, the others change nothing the second time.
 Once the first byte of a long answer is here, its end is not waited for: who reads it begins again.
 What a proxy or a portal says in the server's place is no answer.
+
+A server that a person has just named, and that has not answered yet (`known=False`), is waited for
+`FIRST_SECONDS` only: most likely the address is wrong, or the server does not run. An answer that
+is not covey's is then told at once.
 """
 
 import http.client
@@ -29,13 +33,19 @@ PART_BYTES = 256 << 10
 MOST_BYTES = 256 << 20
 OTHER_NAME = (62, 64)  # what OpenSSL calls a host name, or an address, that does not match
 OTHER_TIME = (9, 10)  # not yet valid, and expired
-NOT_OURS = "what came is not an answer of a covey server"
+NOT_OURS = "the answer is not from a covey server"
 PROBE_SECONDS = 2.0
+FIRST_SECONDS = 2.0  # for the first answer of a server that somebody named
+GATEWAY = (502, 503, 504)  # what proxies say while the server behind them is started again
 _WITHOUT_A_WORD = (ConnectionResetError, http.client.BadStatusLine)
 STREAM_SECONDS = 60.0  # for a part of a long answer, while the server sorts, say
 
 
 T = TypeVar("T")
+
+
+class NotCovey(http.client.HTTPException):
+    """What came is not an answer of a covey server."""
 
 
 class Endpoint(NamedTuple):
@@ -72,6 +82,7 @@ class Connection:
         timeout_seconds: float = 10.0,
         find: Find | None = None,
         tell: Tell = quiet,
+        known: bool = True,
     ) -> None:
         self.endpoint = endpoint
         self.patience_seconds = patience_seconds
@@ -79,6 +90,8 @@ class Connection:
         self.find = find
         self.tell = tell
         self._http: Line | None = None
+        self._has_answered = known
+        self._was_asked = False  # whether any of the current request may have reached it
 
     def close(self) -> None:
         if self._http is not None:
@@ -129,6 +142,7 @@ class Connection:
             timeout_seconds=self.timeout_seconds,
             find=self.find,
             tell=self.tell,
+            known=self._has_answered,
         )
         target = _target(path, query)
         headers = {"Range": f"bytes={start}-"} if start else {}
@@ -139,13 +153,15 @@ class Connection:
             if response.status >= 400:
                 return own._read(response)
             if kind_of(response)[1] or response.status >= 300:
-                raise http.client.HTTPException(f"{NOT_OURS} (status {response.status})")
+                raise NotCovey(f"{NOT_OURS} (status {response.status})")
             answers.append(response)
             return Reply(response.status, "", b"")
 
         if own._patiently(ask).status != 206 and start:
             own.close()
-            raise ServerAway(f"the server at {own.endpoint.address} cannot go on in the middle")
+            raise ServerAway(
+                f"the server at {own.endpoint.address} cannot continue an interrupted download"
+            )
         return own._parts(answers[-1])
 
     def _parts(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
@@ -164,7 +180,7 @@ class Connection:
         """Ask until there is a good answer."""
         began = time.monotonic()
         delay = FIRST_DELAY_SECONDS
-        told = False
+        told = self._was_asked = False
         while True:
             reused = self._http is not None
             try:
@@ -173,26 +189,63 @@ class Connection:
                 self.close()
                 if reused:
                     continue  # the server had closed an idle connection: a new one tells
-                if isinstance(error, ssl.SSLCertVerificationError) and self.find is None:
-                    raise ServerAway(_distrust(self.endpoint, error)) from error
-                if self.find is None and _speaks_tls(self.endpoint, error):
-                    address = self.endpoint.address
-                    words = f"the server at {address} speaks TLS: use https://"
-                    raise ServerAway(words) from error
+                self._give_up_at_once(error)
                 reason, pause = _reason(error), delay
             else:
                 if reply.status < 400:
+                    self._has_answered = True
                     return reply
-                reason, pause = _problem(reply), _retry_after(reply, delay)
+                reason, pause = self._problem(reply), _retry_after(reply, delay)
             waited = time.monotonic() - began
-            if waited + pause > self.patience_seconds:
-                raise ServerAway(f"the server at {self.endpoint.address} is away: {reason}")
+            if waited + pause > self._patience():
+                raise self._away(reason)
             if waited > NOTICEABLE_SECONDS and not told:
                 self.tell(f"waiting for the server: {reason}")
                 told = True
             time.sleep(pause)
             delay = min(2 * delay, LONGEST_DELAY_SECONDS)
             self._look_again()
+
+    def _patience(self) -> float:
+        least = self.patience_seconds if self._has_answered else FIRST_SECONDS
+        return min(self.patience_seconds, least)
+
+    def _away(self, reason: str) -> ServerAway:
+        words = f"cannot reach the server at {self.endpoint.address}: {reason}"
+        if not self._has_answered:
+            words += ". Check the address (--server, COVEY_SERVER), and that the server runs there"
+        return ServerAway(words, self._was_asked)
+
+    def _give_up_at_once(self, error: Exception) -> None:
+        """Raises ServerAway if asking again would change nothing."""
+        if self.find is not None:
+            return
+        if isinstance(error, ssl.SSLCertVerificationError):
+            raise ServerAway(_distrust(self.endpoint, error)) from error
+        if _speaks_tls(self.endpoint, error):
+            address = self.endpoint.address
+            raise ServerAway(f"the server at {address} speaks TLS: use https://") from error
+        if isinstance(error, ConnectionError) or self._has_answered:
+            return
+        if isinstance(error, NotCovey | http.client.BadStatusLine):
+            raise self._not_covey() from error
+
+    def _problem(self, reply: Reply) -> str:
+        """Why the server cannot answer now. Raises if asking again would change nothing."""
+        document = _document(reply)
+        if document is not None:
+            self._has_answered = True
+            return _problem(reply.status, document)
+        if not self._has_answered and reply.status not in GATEWAY:
+            raise self._not_covey(reply.status)
+        return _unexplained(reply)
+
+    def _not_covey(self, status: int = 0) -> ServerAway:
+        answer = f" (it answered with status {status})" if status else ""
+        return ServerAway(
+            f"there is no covey server at {self.endpoint.address}: something else answers "
+            f"there{answer}. Check the address (--server, COVEY_SERVER)"
+        )
 
     def _look_again(self) -> None:
         endpoint = self.find() if self.find is not None else None
@@ -220,9 +273,11 @@ class Connection:
     ) -> http.client.HTTPResponse:
         timeout = self.timeout_seconds + wait_seconds
         if self._http is None:
-            self._http = _line(self.endpoint, timeout)
+            first = timeout if self._has_answered else min(timeout, FIRST_SECONDS)
+            self._http = _line(self.endpoint, first)
             try:
                 self._http.connect()
+                self._http.wait_for(timeout)
             except ssl.SSLError:  # of which some are ValueErrors
                 raise
             except ValueError as error:  # HTTPS_PROXY, say
@@ -238,6 +293,7 @@ class Connection:
         if body is not None:
             kind_of_body = "application/octet-stream" if method == "PUT" else "application/json"
             headers["Content-Type"] = kind_of_body
+        self._was_asked = True
         self._http.request(method, target, body, headers)
         return self._http.getresponse()
 
@@ -250,7 +306,7 @@ class Connection:
         if response.will_close:
             self.close()
         if 300 <= response.status < 400 or (response.status < 300 and not kind_of(response)[0]):
-            raise http.client.HTTPException(f"{NOT_OURS} (status {response.status})")
+            raise NotCovey(f"{NOT_OURS} (status {response.status})")
         return Reply(response.status, response.getheader("Retry-After") or "", content)
 
 
@@ -260,7 +316,7 @@ def _decoded(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise http.client.HTTPException(f"{NOT_OURS} ({error})") from error
+        raise NotCovey(f"{NOT_OURS} ({error})") from error
 
 
 def _target(path: str, query: dict[str, Any] | None) -> str:
@@ -289,8 +345,9 @@ def _distrust(endpoint: Endpoint, error: ssl.SSLCertVerificationError) -> str:
         )
     trusted = "the given authority" if endpoint.ca else "any authority that this system trusts"
     return (
-        f"the server at {endpoint.address} cannot prove who it is to {trusted}: {said}. Name the "
-        "right one with --ca or COVEY_CA (the server keeps its own in tls/ca.pem)."
+        f"the certificate of the server at {endpoint.address} is not confirmed by {trusted}: "
+        f"{said}. Name the right authority with --ca or COVEY_CA (the server keeps its own in "
+        f"tls/ca.pem)."
     )
 
 
@@ -318,34 +375,35 @@ def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _problem(reply: Reply) -> str:
-    """Why the server cannot answer now. Raises if asking again would change nothing."""
+def _document(reply: Reply) -> ProblemDocument | None:
+    """What a covey server says about a problem; None if somebody else answered."""
     try:
-        told = msgspec.json.decode(reply.body, type=ProblemDocument)
+        return msgspec.json.decode(reply.body, type=ProblemDocument)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        told = _unexplained(reply)
-        if reply.status == 413:
-            words = f"{told.detail}. A proxy in front of the server lets less through"
-            raise Refused(413, told.title, words) from None
-        return told.detail  # of a proxy, a portal, or a server that ends while it is asked
-    if reply.status == 503:
+        return None
+
+
+def _problem(status: int, told: ProblemDocument) -> str:
+    """Why the server cannot answer now. Raises if asking again would change nothing."""
+    if status == 503:
         return told.detail or told.title
-    if reply.status == 404:
+    if status == 404:
         raise NotFound(told.detail or told.title)
-    if reply.status == 401:
+    if status == 401:
         raise Refused(401, told.title, "the server does not accept this token")
-    raise Refused(reply.status, told.title, told.detail)
+    raise Refused(status, told.title, told.detail)
 
 
-def _unexplained(reply: Reply) -> ProblemDocument:
+def _unexplained(reply: Reply) -> str:
+    """What a proxy, a portal, or a server that ends while it is asked has answered. A page of HTML
+    is not shown."""
     title = http.client.responses.get(reply.status, "unknown answer")
     text = reply.body[:200].decode("utf-8", "replace").strip()
-    return ProblemDocument(
-        type="about:blank",
-        title=title,
-        status=reply.status,
-        detail=f"{reply.status} {title}{': ' if text else ''}{text}",
-    )
+    shown = "" if not text or text.startswith("<") else f": {text}"
+    words = f"{reply.status} {title}{shown}"
+    if reply.status == 413:
+        raise Refused(413, title, f"{words}. A proxy in front of the server has a lower limit")
+    return words
 
 
 def _retry_after(reply: Reply, delay: float) -> float:

@@ -216,4 +216,6 @@ class _Opened:
 
 
 def _changed(source: Path) -> BadFile:
-    return BadFile(f"{source} changed while it was uploaded; submit again when it is at rest")
+    return BadFile(
+        f"{source} changed while it was uploaded; submit again when nothing writes to it"
+    )

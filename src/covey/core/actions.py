@@ -17,6 +17,7 @@ from covey.core.model import (
     History,
     JobId,
     JobRecord,
+    OutputSummary,
     PilotId,
     PilotRecord,
     PilotStatus,
@@ -42,6 +43,13 @@ class SaveBagStatus(Struct, frozen=True):
     done: int
     failed: int
     reason: str = ""  # of a pause
+
+
+class SaveOutputSummary(Struct, frozen=True):
+    """What came of the tasks of a bag so far."""
+
+    bag: BagId
+    outputs: OutputSummary
 
 
 class AppendSegment(Struct, frozen=True):
@@ -90,13 +98,17 @@ class RecordEnds(Struct, frozen=True):
 
 class ReopenFailed(Struct, frozen=True):
     """The counted failures of these tasks of a bag (None: of all) count no longer; the tasks have
-    a fresh start, with so many times the memory and the time. The bag runs."""
+    a fresh start, with so many times the memory and the time, or these amounts. The bag runs. With
+    `done` the counted successes of these tasks, which are named then, count no longer either."""
 
     bag: BagId
     at: float
     tasks: tuple[int, ...] | None = None
     memory: float = 1.0
     time: float = 1.0
+    memory_mb: int = 0
+    limit_seconds: float = 0.0
+    done: bool = False
 
 
 class SaveHost(Struct, frozen=True):
@@ -162,6 +174,7 @@ class EndJob(Struct, frozen=True):
 Change: TypeAlias = (
     SaveBag
     | SaveBagStatus
+    | SaveOutputSummary
     | AppendSegment
     | CloseBag
     | PurgeBag
@@ -231,6 +244,7 @@ class Problem(StrEnum):
     SUPERSEDED = "superseded"
     UNKNOWN_PILOT = "unknown-pilot"
     TOO_MANY = "too-many"
+    INTERNAL = "internal"  # a bug of ours; the log has the traceback
 
 
 class Refuse(Struct, frozen=True):

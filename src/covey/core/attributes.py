@@ -6,7 +6,7 @@ owner, whose names stand without their prefix. Tags that read as numbers are num
 the task's parameters under their names.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -14,7 +14,10 @@ from covey.classad import Ad
 from covey.core import history, sites
 from covey.core.faces import Value
 from covey.core.fitting import admits, weight
+from covey.core.hosts import called_name
 from covey.core.model import BagStatus, History, PilotStatus, SiteSpec
+from covey.core.scalars import read
+from covey.core.space import Scalar
 from covey.core.state import Attempt, Bag, Host, Pilot, State
 
 ALL = frozenset("*")
@@ -28,7 +31,7 @@ class Attribute(NamedTuple):
 
     name: str
     text: str
-    find: Callable[[State, float, Any], Value]
+    find: Callable[[State, float, Any], Value | list[str]]
 
 
 class Task(NamedTuple):
@@ -65,27 +68,27 @@ def _since(now: float, then: float) -> float:
 STATISTICS = (
     Attribute(
         "ErrorRate",
-        "part of its recent tasks that failed; its site's, as long as little is known",
+        "fraction of its recent tasks that failed; for a new host, its site's ErrorRate",
         _rate,
     ),
     Attribute(
         "LossRate",
-        "part of its recent tasks that were lost with a pilot, or late",
+        "fraction of its recent tasks that were lost with a pilot, or late",
         lambda s, t, p: _part(history.loss_rate(s, host_of(s, p).history)),
     ),
     Attribute(
         "Turnaround",
-        "mean seconds from sending a task to its result, lately",
+        "mean seconds from sending a task to its result, for recent tasks",
         lambda s, t, p: history.turnaround(s, host_of(s, p).history),
     ),
     Attribute(
         "Speed",
-        "how fast tasks run there, compared to others of their class; 1: as fast as those",
+        "how fast tasks run there, compared to other hosts; 1: as fast as the others",
         lambda s, t, p: host_of(s, p).history.speed,
     ),
     Attribute(
         "RecentCpu",
-        "CPU seconds that went into good results, lately",
+        "CPU seconds of recent tasks that were done",
         lambda s, t, p: history.recent_cpu(host_of(s, p).history, t),
     ),
     Attribute("JobsToday", "tasks done today (UTC)", lambda s, t, p: _today(s, t, p, "done_today")),
@@ -94,12 +97,12 @@ STATISTICS = (
     ),
     Attribute(
         "ConsecutiveFailures",
-        "tasks that failed since it last did one well",
+        "tasks that failed there since the last one that was done",
         lambda s, t, p: host_of(s, p).history.row,
     ),
     Attribute(
         "SinceSuccess",
-        "seconds since it last did a task well",
+        "seconds since a task was last done there",
         lambda s, t, p: _since(t, host_of(s, p).history.last_done),
     ),
     Attribute(
@@ -110,13 +113,20 @@ STATISTICS = (
 )
 HOST = (
     Attribute("Name", "the host's name", lambda s, t, p: p.record.host),
+    Attribute(
+        "CalledName",
+        "the name that the host itself uses: Name without the ~2 of a second host of that name",
+        lambda s, t, p: called_name(p.record.host),
+    ),
     Attribute("Site", "the site that it belongs to", lambda s, t, p: p.record.site),
-    Attribute("Owner", "whose tasks it runs; empty: anybody's", lambda s, t, p: p.record.owner),
-    Attribute("NumCpus", "processors, as its pilot found them", lambda s, t, p: _cpus(p)),
-    Attribute("Memory", "MB that its pilot gives to tasks", lambda s, t, p: p.record.memory_mb),
+    Attribute(
+        "Owner", "the owner whose tasks it runs; empty: all owners", lambda s, t, p: p.record.owner
+    ),
+    Attribute("NumCpus", "processors that its pilot found", lambda s, t, p: _cpus(p)),
+    Attribute("Memory", "MB of memory for tasks", lambda s, t, p: p.record.memory_mb),
     Attribute("Disk", "MB of disk for tasks", lambda s, t, p: p.record.disk_mb),
     Attribute("Gpus", "GPUs for tasks", lambda s, t, p: p.record.gpus),
-    Attribute("RunningJobs", "tasks that it holds now, of anybody", lambda s, t, p: _held(s, p)),
+    Attribute("RunningJobs", "tasks that it has now, of all owners", lambda s, t, p: _held(s, p)),
     *STATISTICS,
 )
 PILOT = (
@@ -124,29 +134,29 @@ PILOT = (
     Attribute("Slots", "tasks of one core that it runs at a time", lambda s, t, p: p.record.slots),
     Attribute(
         "FreeSlots",
-        "slots that nothing is sent to",
+        "free slots",
         lambda s, t, p: max(0, p.record.slots - p.load),
     ),
-    Attribute("RunningJobs", "tasks that it holds now", lambda s, t, p: len(p.attempts)),
+    Attribute("RunningJobs", "tasks that it has now", lambda s, t, p: len(p.attempts)),
     Attribute("Age", "seconds since it enrolled", lambda s, t, p: max(0.0, t - p.record.enrolled)),
     Attribute("TimeLeft", "seconds until it must end", lambda s, t, p: min(NEVER, p.until - t)),
-    Attribute("Version", "of covey there", lambda s, t, p: p.record.version),
-    Attribute("Proven", "bags of which it has done a task well", lambda s, t, p: len(p.proven)),
+    Attribute("Version", "version of covey there", lambda s, t, p: p.record.version),
+    Attribute(
+        "Proven", "number of bags of which it has done a task", lambda s, t, p: len(p.proven)
+    ),
 )
 SITE = (
     Attribute("Name", "the site's name", lambda s, t, n: n),
-    Attribute("Driver", "what kind of site it is", lambda s, t, n: _spec(s, n).driver),
-    Attribute("Price", "what its owners take for it", lambda s, t, n: _spec(s, n).price),
+    Attribute("Driver", "the kind of site, such as slurm", lambda s, t, n: _spec(s, n).driver),
+    Attribute("Price", "the price that is set for it", lambda s, t, n: _spec(s, n).price),
     Attribute(
         "Failover",
         "whether it is only for tasks that failed elsewhere",
         lambda s, t, n: _spec(s, n).failover,
     ),
     Attribute("MaxWall", "seconds that a pilot may live there", lambda s, t, n: _wall(_spec(s, n))),
-    Attribute(
-        "PilotSlots", "slots that a pilot there has, at most", lambda s, t, n: _spec(s, n).slots
-    ),
-    Attribute("Pilots", "pilots that are there now", lambda s, t, n: sum(1 for _ in _at(s, n))),
+    Attribute("PilotSlots", "slots of a pilot there, at most", lambda s, t, n: _spec(s, n).slots),
+    Attribute("Pilots", "pilots that work there now", lambda s, t, n: sum(1 for _ in _at(s, n))),
     Attribute("Slots", "their slots", lambda s, t, n: sum(p.record.slots for p in _at(s, n))),
     Attribute(
         "Waiting", "pilots that wait in its queue", lambda s, t, n: _jobs(s, n, running=False)
@@ -162,41 +172,47 @@ SITE = (
     ),
     Attribute(
         "ErrorRate",
-        "part of its recent tasks that failed",
+        "fraction of its recent tasks that failed",
         lambda s, t, n: _part(history.site_error_rate(s, n)),
     ),
     Attribute(
         "LossRate",
-        "part of its recent tasks that were lost",
+        "fraction of its recent tasks that were lost",
         lambda s, t, n: _part(history.loss_rate(s, History(site=n))),
     ),
     Attribute(
         "Turnaround",
-        "mean seconds from sending a task to its result, lately",
+        "mean seconds from sending a task to its result, for recent tasks",
         lambda s, t, n: history.turnaround(s, History(site=n)),
     ),
 )
 BAG = (
     Attribute("Id", "its number", lambda s, t, b: b.id),
     Attribute("Name", "its name", lambda s, t, b: b.spec.name),
-    Attribute("Owner", "whose it is", lambda s, t, b: b.spec.owner),
-    Attribute("JobsTotal", "its tasks", lambda s, t, b: b.total),
+    Attribute("Owner", "its owner", lambda s, t, b: b.spec.owner),
+    Attribute("JobsTotal", "number of its tasks", lambda s, t, b: b.total),
     Attribute("JobsLeft", "tasks without a result", lambda s, t, b: _left(b)),
     Attribute("JobsDone", "tasks done", lambda s, t, b: len(b.done)),
-    Attribute("JobsFailed", "tasks given up", lambda s, t, b: len(b.failed)),
+    Attribute("JobsFailed", "tasks that failed", lambda s, t, b: len(b.failed)),
     Attribute("JobsUnsent", "tasks that wait for a host", lambda s, t, b: b.unsent()),
-    Attribute("JobsRunning", "tasks that are out with pilots", lambda s, t, b: len(b.live)),
+    Attribute("JobsRunning", "tasks that are running or sent ahead", lambda s, t, b: len(b.live)),
     Attribute("Open", "whether tasks may still be added", lambda s, t, b: b.open),
     Attribute(
-        "Tail", "whether TailCondition holds (or, if it sticks, has held)", lambda s, t, b: b.tail
+        "Tail",
+        "whether TailCondition is true (with sticky_tail: was ever true)",
+        lambda s, t, b: b.tail,
     ),
     Attribute("Age", "seconds since it was submitted", lambda s, t, b: max(0.0, t - b.created)),
     Attribute("MeanTime", "mean seconds that its tasks ran", lambda s, t, b: _mean(b)),
-    Attribute("Replicas", "attempts beyond the first that were sent", lambda s, t, b: b.replicas),
+    Attribute(
+        "Replicas",
+        "attempts that were sent beyond the first of each task",
+        lambda s, t, b: b.replicas,
+    ),
     Attribute(
         "BestErrorRate",
-        "the lowest ErrorRate of the hosts here that can have its tasks: what its owner, sites, "
-        "hosts and resources allow, its other requirements aside",
+        "the lowest ErrorRate of the hosts that can run its tasks by owner, sites, hosts and "
+        "resources; other requirements are not considered",
         lambda s, t, b: _best_rate(s, t, b),
     ),
 )
@@ -213,85 +229,101 @@ JOB = (
         lambda s, t, j: j.bag.needs[j.kind].limit_seconds,
     ),
     Attribute(
-        "MeanTime", "mean seconds of tasks like it", lambda s, t, j: j.bag.times[j.kind].mean
+        "MeanTime", "mean seconds of similar tasks", lambda s, t, j: j.bag.times[j.kind].mean
     ),
     Attribute(
-        "TimeDeviation", "… and how much they differ", lambda s, t, j: j.bag.times[j.kind].deviation
+        "TimeDeviation",
+        "standard deviation of these seconds",
+        lambda s, t, j: j.bag.times[j.kind].deviation,
     ),
     Attribute(
-        "Measured", "… and how many have been measured", lambda s, t, j: j.bag.times[j.kind].count
+        "Measured",
+        "number of similar tasks that were measured",
+        lambda s, t, j: j.bag.times[j.kind].count,
     ),
     Attribute(
         "Number",
-        "its number; -1 where tasks of a class are looked at together",
+        "its number; -1 where a whole class of tasks is looked at",
         lambda s, t, j: j.number,
     ),
-    Attribute("NumberOfReplicas", "attempts that are live", lambda s, t, j: len(live(j))),
+    Attribute(
+        "NumberOfReplicas",
+        "its attempts that are running or sent ahead",
+        lambda s, t, j: len(live(j)),
+    ),
     Attribute(
         "RunningTime",
-        "seconds since the oldest of them was sent",
+        "seconds since the oldest attempt was sent",
         lambda s, t, j: max((t - a.sent for a in live(j)), default=0.0),
     ),
     Attribute(
         "SinceReplication",
-        "seconds since the latest of them was sent",
+        "seconds since the latest attempt was sent",
         lambda s, t, j: min((t - a.sent for a in live(j)), default=NEVER),
     ),
     Attribute(
         "Suspected",
-        "whether a pilot that has one of them is silent",
+        "whether the pilot of one of its attempts is silent",
         lambda s, t, j: any(_silent(s, a) for a in live(j)),
     ),
+    Attribute("Tries", "how often it failed", lambda s, t, j: j.bag.tries.get(j.number, 0)),
     Attribute(
-        "Tries", "times that it failed by itself", lambda s, t, j: j.bag.tries.get(j.number, 0)
+        "Losses",
+        "how often it was lost with a pilot",
+        lambda s, t, j: j.bag.losses.get(j.number, 0),
     ),
-    Attribute("Losses", "times that it was lost", lambda s, t, j: j.bag.losses.get(j.number, 0)),
+    Attribute(
+        "FailedHosts",
+        "a list: names of the hosts where it failed; empty where tasks of a class are looked at "
+        "together",
+        lambda s, t, j: _failed_hosts(j),
+    ),
 )
 REPLICA = (
-    Attribute("SentTime", "when it was sent, seconds since 1970", lambda s, t, a: a.sent),
-    Attribute("RunningTime", "seconds since then", lambda s, t, a: t - a.sent),
+    Attribute("SentTime", "when it was sent, in seconds since 1970", lambda s, t, a: a.sent),
+    Attribute("RunningTime", "seconds since it was sent", lambda s, t, a: t - a.sent),
     Attribute("Suspected", "whether its pilot is silent", lambda s, t, a: _silent(s, a)),
     Attribute("Expired", "whether its deadline has passed", lambda s, t, a: a.expired),
     Attribute(
         "Progress",
-        "part of the mean time of its class that it has had, at most 0.99",
+        "seconds since it was sent, as a fraction of the mean time of its class; at most 0.99",
         lambda s, t, a: _progress(s, t, a),
     ),
 )
 USER = (
     Attribute("Name", "the bag's owner", lambda s, t, o: o),
     Attribute(
-        "Bags", "bags of theirs that are not over", lambda s, t, o: sum(1 for _ in _bags_of(s, o))
+        "Bags", "unfinished bags of this owner", lambda s, t, o: sum(1 for _ in _bags_of(s, o))
     ),
     Attribute(
         "JobsLeft",
-        "tasks of theirs without a result",
+        "tasks of this owner without a result",
         lambda s, t, o: sum(map(_left, _bags_of(s, o))),
     ),
     Attribute(
         "RunningJobs",
-        "tasks of theirs that are out with pilots",
+        "tasks of this owner that are running or sent ahead",
         lambda s, t, o: sum(len(b.live) for b in _bags_of(s, o)),
     ),
 )
 QUEUE = (
-    Attribute("BOTsInQueue", "bags that are not over", lambda s, t, _: len(s.bags)),
-    Attribute("Pilots", "pilots that are here", lambda s, t, _: sum(1 for _ in _here(s))),
+    Attribute("BOTsInQueue", "unfinished bags", lambda s, t, _: len(s.bags)),
+    Attribute("Pilots", "pilots that work now", lambda s, t, _: sum(1 for _ in _here(s))),
     Attribute("Slots", "their slots", lambda s, t, _: s.slots()),
     Attribute(
         "FreeSlots",
-        "slots that nothing is sent to",
+        "free slots",
         lambda s, t, _: sum(max(0, p.record.slots - p.load) for p in _here(s)),
     ),
     Attribute("JobsUnsent", "tasks that wait for a host", lambda s, t, _: s.unsent()),
     Attribute(
         "RunningJobs",
-        "tasks that are out with pilots",
+        "tasks that are running or sent ahead",
         lambda s, t, _: sum(len(b.live) for b in s.bags.values()),
     ),
     Attribute(
         "ErrorRate",
-        "part of all recent tasks that failed",
+        "fraction of all recent tasks that failed",
         lambda s, t, _: _part(history.queue_error_rate(s)),
     ),
 )
@@ -379,16 +411,25 @@ def _can_have(state: State, now: float, pilot: Pilot, bag: Bag) -> bool:
         admits(state, record, bag)
         and (not policy.only_sites or record.site in policy.only_sites)
         and record.site not in policy.avoid_sites
-        and (not policy.only_hosts or record.host in policy.only_hosts)
-        and record.host not in policy.avoid_hosts
+        and (not policy.only_hosts or _is_named(record.host, policy.only_hosts))
+        and not _is_named(record.host, policy.avoid_hosts)
         and (ban is None or ban.until <= now)
         and any(weight(need, record) for need in bag.needs)
     )
 
 
+def _is_named(host: str, names: tuple[str, ...]) -> bool:
+    return host in names or called_name(host) in names
+
+
 def live(job: Task) -> list[Attempt]:
     """Attempts of the task that may still end well, and in time."""
     return [one for one in job.bag.live.get(job.number, ()) if not one.expired]
+
+
+def _failed_hosts(job: Task) -> list[str]:
+    failed = job.bag.failed_on.get(job.number)
+    return list(failed.hosts) if failed is not None else []
 
 
 def _silent(state: State, attempt: Attempt) -> bool:
@@ -458,10 +499,16 @@ def _looked(role: str, names: Names) -> tuple[Attribute, ...]:
     return tuple(one for one in known if "*" in names or one.name.lower() in names)
 
 
+def parameters(bag: Bag, values: Sequence[Scalar] | None) -> Iterator[tuple[str, Scalar]]:
+    """The parameters of a task as policies see them: text that spells a number is that number."""
+    for name, value, reading in zip(bag.body.names, values or (), bag.readings, strict=False):
+        yield name, read(value, reading)
+
+
 def add_parameters(ad: Ad, job: Task) -> None:
     bag = job.bag
     if job.number >= 0 and not bag.spec.calls:
-        for name, value in zip(bag.body.names, bag.values(job.number), strict=True):
+        for name, value in parameters(bag, bag.values(job.number)):
             ad[name] = value
 
 

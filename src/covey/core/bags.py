@@ -5,7 +5,17 @@ import math
 from msgspec.structs import replace
 from pyroaring import BitMap
 
-from covey.core import calls, checking, ends, governing, lookahead, recalling, recovery
+from covey.core import (
+    calls,
+    checking,
+    ends,
+    governing,
+    lookahead,
+    output_summary,
+    quarantine,
+    recalling,
+    recovery,
+)
 from covey.core.actions import (
     AppendSegment,
     CloseBag,
@@ -34,30 +44,35 @@ from covey.core.model import (
     TaskNumber,
 )
 from covey.core.numbering import check_segment, names_in, tasks_in
+from covey.core.space import shown
 from covey.core.state import Bag, Raised
+from covey.core.suspects import brief, trace
 from covey.core.transitions import step
 from covey.core.turn import Turn
+from covey.pilot.messages import LARGEST
 
 _ALIVE = (BagStatus.RUNNING, BagStatus.PAUSED)
 
 
 def submit(turn: Turn, request: RequestId, spec: BagSpec) -> None:
+    """Nothing has changed before all of the bag is checked and built."""
     state = turn.state
+    id_ = BagId(state.next_bag)
     try:
         checking.check_spec(spec)
-    except InvalidBag as error:
-        turn.refuse(request, Problem.INVALID, str(error))
+        total = tasks_in(Segment(space=spec.space, rows=spec.rows))
+        if spec.key and spec.key in state.keys:
+            known = state.keys[spec.key]
+            turn.when_durable(Replying(request, Submitted(known, total, True)))
+            return
+        record = BagRecord(id=id_, spec=spec, total=total, created=turn.now, open=spec.open)
+        snapshot = BagSnapshot(bag=record, chunks=(), open_done=(), failed=(), tries={})
+        bag = recovery.new_bag(snapshot)
+    except Exception as error:
+        _refuse(turn, request, "this bag", error)
         return
-    total = tasks_in(Segment(space=spec.space, rows=spec.rows))
-    if spec.key and spec.key in state.keys:
-        known = state.keys[spec.key]
-        turn.when_durable(Replying(request, Submitted(known, total, True)))
-        return
-    id_ = BagId(state.next_bag)
     state.next_bag += 1
-    record = BagRecord(id=id_, spec=spec, total=total, created=turn.now, open=spec.open)
-    snapshot = BagSnapshot(bag=record, chunks=(), open_done=(), failed=(), tries={})
-    bag = recovery.new_bag(snapshot)
+    bag.suspects = state.suspects
     if spec.calls:
         bag.heard = turn.now
     state.bags[id_] = bag
@@ -70,12 +85,26 @@ def submit(turn: Turn, request: RequestId, spec: BagSpec) -> None:
     turn.when_durable(Replying(request, Submitted(id_, record.total, False)))
 
 
+def _refuse(turn: Turn, request: RequestId, what: str, error: Exception) -> None:
+    """What was asked for cannot be handled, and nothing has changed. That it raised anything but
+    InvalidBag is a bug of ours: the log has the traceback."""
+    if isinstance(error, InvalidBag):
+        turn.refuse(request, Problem.INVALID, str(error))
+        return
+    turn.note(Note("internal error in a check", detail=trace(error)))
+    words = f"{what} cannot be handled: {brief(error)}; please report this bug of covey"
+    turn.refuse(request, Problem.INVALID, words)
+
+
 def append(turn: Turn, event: SegmentAppended) -> None:
     bag = _open_bag(turn, event.request, event.bag)
     if bag is None:
         return
     if event.key and event.key in bag.keys:
         turn.when_durable(Replying(event.request, Submitted(bag.id, bag.total, True)))
+        return
+    if bag.shell:
+        turn.refuse(event.request, Problem.INVALID, _unusable(bag))
         return
     segment = event.segment
     try:
@@ -84,14 +113,17 @@ def append(turn: Turn, event: SegmentAppended) -> None:
         check_segment(segment, before=bag.total)
         if names_in(segment) != bag.body.names:
             raise InvalidBag(
-                f"bag {bag.id} has the parameters {', '.join(bag.body.names) or '(none)'}; "
-                f"these tasks have {', '.join(names_in(segment)) or 'none'}"
+                f"bag {bag.id} has the parameters {shown(', '.join(bag.body.names)) or '(none)'}; "
+                f"these tasks have {shown(', '.join(names_in(segment))) or 'none'}"
             )
-    except InvalidBag as error:
-        turn.refuse(event.request, Problem.INVALID, str(error))
+        if len(event.key) > checking.MOST_SHORT_TEXT:
+            raise InvalidBag(f"a key has at most {checking.MOST_SHORT_TEXT:,} characters")
+        large = bag.large or (bag.spec.calls and calls.has_files(segment))
+        bag.numbering.append(segment)  # all of it, or nothing
+    except Exception as error:
+        _refuse(turn, event.request, "this segment", error)
         return
-    bag.numbering.append(segment)
-    bag.large = bag.large or (bag.spec.calls and calls.has_files(segment))
+    bag.large = large
     if event.key:
         bag.keys.add(event.key)
     turn.write(AppendSegment(bag.id, segment, bag.total, event.key))
@@ -165,9 +197,31 @@ def resume(turn: Turn, request: RequestId, id_: BagId) -> None:
     if bag is None or bag.status is not BagStatus.PAUSED:
         _done_or_unknown(turn, request, id_)
         return
+    if bag.quarantined and not _release(turn, request, bag):
+        return
     go_on(turn, bag)
     bag.heard = math.inf  # a person wants it
     turn.when_durable(Replying(request, Done(1)))
+
+
+def _release(turn: Turn, request: RequestId, bag: Bag) -> bool:
+    """Take a bag out of quarantine, if that can be done; otherwise its owner is told."""
+    if bag.shell:
+        turn.refuse(request, Problem.INVALID, _unusable(bag))
+        return False
+    try:
+        quarantine.release(turn, bag)
+    except Exception as error:
+        _refuse(turn, request, "the policy of this bag", error)
+        return False
+    return True
+
+
+def _unusable(bag: Bag) -> str:
+    return (
+        f"bag {bag.id} is {bag.quarantined}. This server cannot run its tasks. Use: "
+        f"covey cancel {bag.id}, and submit it again"
+    )
 
 
 def go_on(turn: Turn, bag: Bag) -> None:
@@ -192,9 +246,13 @@ def set_policy(turn: Turn, event: PolicyRequested) -> None:
         _done_or_unknown(turn, event.request, event.bag)
         return
     try:
-        governing.change(turn.state, bag, event.policy)
-    except InvalidBag as error:
-        turn.refuse(event.request, Problem.INVALID, str(error))
+        if bag.quarantined:  # it takes effect with covey resume
+            governing.check(event.policy, bag.spec, governing.first_segment(bag))
+            bag.held = event.policy
+        else:
+            governing.change(turn.state, bag, event.policy)
+    except Exception as error:
+        _refuse(turn, event.request, "this policy", error)
         return
     turn.write(SavePolicy(bag.id, event.policy))
     turn.note(Note("policy changed", bag=bag.id))
@@ -209,7 +267,7 @@ def purge(turn: Turn, event: PurgeRequested) -> None:
         return
     bag = state.bags.get(id_)
     if (bag is not None and bag.status in _ALIVE) or id_ in state.loading:
-        detail = f"bag {id_} is not over: cancel it first"
+        detail = f"bag {id_} is not finished: cancel it first"
         turn.refuse(event.request, Problem.INVALID, detail)
         return
     if event.what == "all":
@@ -229,13 +287,18 @@ def forget(turn: Turn, id_: BagId) -> None:
             for attempt in attempts:
                 ends.cancel(turn, attempt)
         del turn.state.bags[id_]
-        governing.noticed(turn.state, bag)
+        for pilot in turn.state.pilots.values():
+            pilot.forget_bag(id_)
+        governing.gone(turn.state, bag)
 
 
 def retry(turn: Turn, event: RetryRequested) -> None:
-    """Try given-up tasks again, while the rest still runs or after the bag's end."""
+    """Try tasks that have ended again, while the rest still runs or after the bag's end."""
     if not (0.0 < event.memory <= 1000.0 and 0.0 < event.time <= 1000.0):
-        turn.refuse(event.request, Problem.INVALID, "memory and time may grow a thousandfold")
+        turn.refuse(event.request, Problem.INVALID, "memory and time may grow at most 1000 times")
+        return
+    if not (0 <= event.memory_mb <= LARGEST and 0.0 <= event.limit_seconds <= LARGEST):
+        turn.refuse(event.request, Problem.INVALID, "memory_mb or limit_seconds is out of range")
         return
     bag = turn.state.bags.get(event.bag)
     if bag is not None:
@@ -280,11 +343,21 @@ def _retry(turn: Turn, event: RetryRequested, bag: Bag) -> None:
         detail = f"bag {bag.id} was cancelled; submit it again instead"
         turn.refuse(event.request, Problem.INVALID, detail)
         return
-    chosen = bag.failed if event.tasks is None else bag.failed & _valid(event.tasks)
+    if bag.shell:
+        turn.refuse(event.request, Problem.INVALID, _unusable(bag))
+        return
+    if event.done and bag.spec.calls:
+        detail = f"calls that are done cannot run again (bag {bag.id}): call the function again"
+        turn.refuse(event.request, Problem.INVALID, detail)
+        return
+    ended = bag.failed | bag.done if event.done else bag.failed
+    chosen = ended if event.tasks is None else ended & _valid(event.tasks)
     count = len(chosen)
+    if count and bag.quarantined and not _release(turn, event.request, bag):
+        return
     if count:
         _reopen(turn, bag, replace(event, tasks=tuple(chosen)))
-        turn.note(Note("failed tasks again", bag=bag.id, detail=f"{count} tasks"))
+        turn.note(Note("tasks run again", bag=bag.id, detail=f"{count} tasks"))
     turn.when_durable(Replying(event.request, Done(count)))
 
 
@@ -295,26 +368,38 @@ def _valid(tasks: tuple[int, ...]) -> BitMap:
 def _reopen(turn: Turn, bag: Bag, event: RetryRequested) -> None:
     """The record reopens the chunks with these tasks in them; so do we."""
     chosen = BitMap(event.tasks or ())
-    raised = event.memory != 1.0 or event.time != 1.0
+    again = chosen & bag.done
+    more = (event.memory, event.time, event.memory_mb, event.limit_seconds)
+    raised = more != (1.0, 1.0, 0, 0.0)
     tasks = None if chosen == bag.failed and not raised else event.tasks
-    change = ReopenFailed(bag.id, turn.now, tasks, event.memory, event.time)
-    bag.not_before = turn.write(change)
+    bag.not_before = turn.write(ReopenFailed(bag.id, turn.now, tasks, *more, bool(again)))
     bag.heard = math.inf  # a person wants it
     _run_again(turn, bag)
+    if again:
+        output_summary.forget_unkept(turn, bag)
     bag.failed -= chosen
+    bag.done -= chosen
     bag.rescued -= chosen
     settled = bag.done | bag.failed
-    for first, stop in list(bag.marred.items()):
+    for first, stop in _closed_chunks(bag):
         if chosen.range_cardinality(first, stop):
             bag.chunks[first] = stop
             lookahead.load_rows(turn, bag, first, stop)
             if not bag.failed.range_cardinality(first, stop):
-                del bag.marred[first]
+                bag.marred.pop(first, None)
     for first, stop in bag.chunks.items():
         bag.unfinished[first] = stop - first - settled.range_cardinality(first, stop)
     if raised:
-        bag.raised.append(Raised(chosen, event.memory, event.time))
+        bag.raised.append(Raised(chosen, *more))
     for task in map(TaskNumber, chosen):
         ends.forget_failures(bag, task)
         if task not in bag.live:
             bag.free(task)
+
+
+def _closed_chunks(bag: Bag) -> list[tuple[int, int]]:
+    """First and stop of every chunk whose tasks all had their results. Chunks follow each other
+    without gaps."""
+    stops = [*bag.starts[1:], bag.asked_mark]
+    pairs = zip(bag.starts, stops, strict=False)
+    return [(first, stop) for first, stop in pairs if first not in bag.chunks]

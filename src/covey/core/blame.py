@@ -27,23 +27,25 @@ from covey.core import matching
 from covey.core.actions import Note
 from covey.core.fitting import admits, weight
 from covey.core.model import Ban, PilotStatus
-from covey.core.state import Bag, Pilot, Rest, State, Tally
+from covey.core.state import Bag, Pilot, State
+from covey.core.tallies import Rest, Tally
 from covey.core.turn import Turn
 from covey.pilot.messages import FAILED, HOST, MEMORY, OK, OUTPUT, SETUP
 
 SUSPICIOUS = 3
 UNLIKELY = 1e-4
 FIRST_REST = 2.0
+MOST_DOUBLINGS = 60  # of it; many more would be too large for arithmetic
 MOVING = 0.2  # weight of the latest end in a host's rate
 HEAVIEST = 10  # ends that a host's rate counts for, at most
 PRIOR_RATE = 0.05
 MOST_LOOKED_AT = 200  # running tasks, in search of a host that has not failed
-_BLAMED = (FAILED, MEMORY, OUTPUT, SETUP, HOST)
+BLAMED = (FAILED, MEMORY, OUTPUT, SETUP, HOST)
 
 
 def note(turn: Turn, pilot: Pilot, bag: Bag, outcome: str) -> None:
     """How an attempt of the bag has ended there."""
-    if outcome != OK and outcome not in _BLAMED:
+    if outcome != OK and outcome not in BLAMED:
         return
     tally = bag.tallies.get(pilot.record.host)
     if tally is None:
@@ -98,7 +100,7 @@ def _rests(turn: Turn, rest: Rest) -> bool:
     if rest.failures < SUSPICIOUS or turn.now < rest.until:
         return False
     longest = 0.1 * turn.state.settings.ban_seconds
-    rest.until = turn.now + min(FIRST_REST * 2.0**rest.times, longest)
+    rest.until = turn.now + min(FIRST_REST * 2.0 ** min(rest.times, MOST_DOUBLINGS), longest)
     rest.times += 1
     return True
 

@@ -26,8 +26,8 @@ TITLES = {
 REPLICA_ROLE = "Job.Replica1"
 LISTS = ("only_sites", "avoid_sites", "only_hosts", "avoid_hosts")
 MOST_REPLICAS = 9  # that are known by a name of their own: Job.Replica9
-TAG = "published by its pilot, or by tasks there"
-OWN_TAG = "published by tasks of yours; it comes before all else of this name"
+TAG = "published by its pilot or by tasks there"
+OWN_TAG = "published by your tasks; it replaces any other attribute of this name"
 MOST_TAGS = 1000
 MOST_PILOTS = 1000  # whose tags are looked at
 
@@ -72,7 +72,9 @@ def _listed(
 
 
 def _replicas(state: State | None, now: float, attempt: Attempt | None) -> Iterator[Listed]:
-    words = "where the task runs now: a list of ads, each with Host, Pilot, Site and what follows"
+    words = (
+        "where the task runs now: a list of ads; each has Host, Pilot, Site and these attributes"
+    )
     yield Listed(role="Job", name="Replicas", text=words)
     of = f"attempt {attempt.id}" if attempt is not None else ""
     for one in REPLICA:
@@ -156,7 +158,7 @@ def preset_of(spec: PolicySpec) -> str:
     if name not in PRESETS:
         near = get_close_matches(name, PRESETS, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        words = f"there is no preset {name!r}; there are {', '.join(PRESETS)}{hint}"
+        words = f"there is no preset {name!r}; presets: {', '.join(PRESETS)}{hint}"
         raise InvalidBag(words)
     return name
 

@@ -1,21 +1,32 @@
 """Why a task failed, in words that are equal for tasks that failed in the same way.
 
 A cause is how the attempt ended, then the last thing it said about it, without what differs from
-task to task: numbers become N, and of paths only the last part is kept. So a thousand failures
-are a handful of causes, each with a count.
+task to task: numbers become N, and of absolute paths and URLs only the last part is kept. Relative
+paths are kept, and so are the names of programs (`python3`, and every word of the bag's command).
+So a thousand failures are a handful of causes, each with a count.
 """
 
 import re
+from collections.abc import Iterable
 
 from covey.pilot.messages import FAILED, HOST, LOST, MEMORY, OUTPUT, SETUP, TIMEOUT, End
 
 LONGEST = 120
+MOST_READ = 2000  # characters of a line: what is behind them would not be kept anyway
+MOST_WORDS = 100  # of a command
+IGNORED = " was ignored: "  # in the message of a pilot: a result that cannot be kept
+IGNORED_RESULT = "result ignored"  # begins the cause of a task that is done
 _RAISED = '{"error":'
 
-_PATH = re.compile(r"https?://\S+|(?:[A-Za-z]:)?(?:/[^\s/:'\",;()\[\]]+)+/?")
-_NUMBER = re.compile(
-    r"\b0[xX][0-9a-fA-F]+\b|(?<![A-Za-z_])[+-]?\d+(?:[.:,]\d+)*(?:[eE][+-]?\d+)?(?![A-Za-z_])|\d+"
+# A path that begins with /, or a URL. The / of a relative path has a name, a dot or ~ before it.
+_PATH = re.compile(r"https?://\S+|(?<![\w.~*+@%-])(?:[A-Za-z]:)?(?:/[^\s/:'\",;()\[\]]+)+/?")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]*")
+_INTERPRETER = re.compile(
+    r"(?:python|pypy|perl|ruby|php|lua|node|java|julia|gcc|clang|tclsh|sqlite|bzip)"
+    r"[0-9]{1,3}(?:\.[0-9]{1,3}){0,2}"
 )
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|[+-]?\d+(?:[.:,]\d+)*(?:[eE][+-]?\d+)?")
+_DIGITS = re.compile(r"\d+")
 _BLANK = re.compile(r"\s+")
 _SIGNALS = {
     1: "SIGHUP",
@@ -45,8 +56,9 @@ _WORDS = {
 }
 
 
-def cause_of(end: End) -> str:
-    """The cause of a failed attempt; those of equal causes are counted together."""
+def cause_of(end: End, argv: Iterable[str] = ()) -> str:
+    """The cause of a failed attempt; those of equal causes are counted together. `argv` is the
+    bag's command, whose words are kept as they are."""
     if end.outcome in (TIMEOUT, MEMORY):
         return _WORDS[end.outcome]
     if end.outcome == FAILED:
@@ -59,15 +71,47 @@ def cause_of(end: End) -> str:
     else:
         how = _WORDS.get(end.outcome, end.outcome)
         words = end.message
-    words = normalised(words)
+    words = normalised(words, argv)
     return f"{how}: {words}" if words else how
 
 
-def normalised(words: str) -> str:
+def ignored_result(end: End) -> str:
+    """Why the values of a task that is done are not there, although it reported some; else nothing.
+    The words are those of the pilot (`pilot.told`)."""
+    _, found, why = end.message.partition(IGNORED)
+    return f"{IGNORED_RESULT}: {why}"[:LONGEST] if found else ""
+
+
+def normalised(words: str, argv: Iterable[str] = ()) -> str:
     """Without what differs from task to task."""
-    words = _PATH.sub(_last_part, words)
-    words = _NUMBER.sub("N", words)
-    return _BLANK.sub(" ", words).strip()[:LONGEST]
+    words = _PATH.sub(_last_part, words[:MOST_READ])
+    kept = _command_names(argv)
+    parts, start = [], 0
+    for match in _NAME.finditer(words):
+        name = match.group().rstrip(".+-")
+        joined = words[match.start() - 1 : match.start()].isalnum()
+        if not joined and (name in kept or _INTERPRETER.fullmatch(name)):
+            parts += [_NUMBER.sub(_number, words[start : match.start()]), name]
+            start = match.start() + len(name)
+    parts.append(_NUMBER.sub(_number, words[start:]))
+    return _BLANK.sub(" ", "".join(parts)).strip()[:LONGEST]
+
+
+def _command_names(argv: Iterable[str]) -> set[str]:
+    """Names of programs and files in a command, without their directories."""
+    words = (word.rstrip("/").rpartition("/")[2] for word in list(argv)[:MOST_WORDS])
+    return {word for word in words if _NAME.fullmatch(word)}
+
+
+def _number(match: "re.Match[str]") -> str:
+    """N for a number that stands alone; in a word such as v1.5x, N for each of its digits' runs."""
+    text, start, end = match.string, match.start(), match.end()
+    alone = not (_in_word(text[start - 1 : start]) or _in_word(text[end : end + 1]))
+    return "N" if alone else _DIGITS.sub("N", match.group())
+
+
+def _in_word(letter: str) -> bool:
+    return letter == "_" or (letter.isascii() and letter.isalpha())
 
 
 def _last_part(match: "re.Match[str]") -> str:

@@ -1,19 +1,27 @@
 """Whether a bag can be run as it is written, with words for its author if not."""
 
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from covey.core import calls, classes, governing
 from covey.core.errors import InvalidBag
+from covey.core.filling import filler
 from covey.core.model import BagSpec, Blob, Segment
 from covey.core.numbering import check_segment, names_in
-from covey.core.space import Axis, Values
+from covey.core.space import Axis, Values, shown
 from covey.pilot.calling import BY_FILE, CALL, MOST_CALL, MOST_FILE
+from covey.pilot.output_patterns import MOST_PATTERNS, InvalidPattern, Pattern
 
 MOST_RETRIES = 1000
 MOST_INPUTS = 100_000
 MOST_MANIFEST = 1_000_000
 MOST_LOG_KB = 1024  # two streams, escaped, must fit into a sync
 MOST_TEXT = 1 << 20  # of a setup, a check, notes
+MOST_COMMAND = 8 << 20  # characters of the command and the environment: no system takes more
+MOST_SHORT_TEXT = 4096  # of a name, an owner, a key, a directory
+MOST_LABELS = 1000
+MOST_TASK_INPUTS = 10_000
+LARGEST_FILE = 2**53  # bytes
 
 MOST_CALL_TEXT = (MOST_CALL + 2) // 3 * 4
 _PLACES = ("{" + CALL + "}", "{task}", "{bag}")
@@ -30,20 +38,50 @@ def check_spec(spec: BagSpec) -> None:
         raise InvalidBag("a command cannot contain NUL characters")
     for name, value in spec.env.items():
         if not name or "=" in name or "\0" in name + value:
-            raise InvalidBag(f"environment variable {name!r} is malformed")
+            raise InvalidBag(f"environment variable {shown(name)!r} is malformed")
+    _check_lengths(spec)
     segment = Segment(space=spec.space, rows=spec.rows)
     check_segment(segment, may_be_empty=spec.open)
     classes.check(spec, names_in(segment))
     _check_chances(spec)
     _check_files(spec)
+    _check_patterns(spec, names_in(segment))
     governing.check(spec.policy, spec, segment)
     if spec.calls:
         _check_calls(spec, segment)
     for what, text in (("setup", spec.setup), ("check", spec.check), ("notes", spec.notes)):
         if len(text) > MOST_TEXT or "\0" in text:
-            raise InvalidBag(f"{what} is too long, or has NUL characters in it")
+            raise InvalidBag(f"{what} is too long, or has a NUL character")
     if any(not 0 <= code <= 255 for code in spec.ok_codes) or not spec.ok_codes:
-        raise InvalidBag("exit statuses lie between 0 and 255, and one must be good")
+        raise InvalidBag(
+            "exit statuses must be between 0 and 255, and at least one must mean success"
+        )
+
+
+def _check_lengths(spec: BagSpec) -> None:
+    variables = sum(len(name) + len(value) for name, value in spec.env.items())
+    if sum(map(len, spec.argv)) + variables > MOST_COMMAND:
+        raise InvalidBag(
+            f"the command and its environment have more than {MOST_COMMAND:,} characters: put "
+            "what is long into a file"
+        )
+    for what, text in (
+        ("name", spec.name),
+        ("owner", spec.owner),
+        ("key", spec.key),
+        ("directory", spec.chdir),
+    ):
+        if len(text) > MOST_SHORT_TEXT or "\0" in text:
+            raise InvalidBag(
+                f"the {what} of a bag has at most {MOST_SHORT_TEXT:,} characters, and no NUL"
+            )
+    labels = sum(len(name) + len(value) for name, value in spec.labels.items())
+    if len(spec.labels) > MOST_LABELS or labels > MOST_TEXT:
+        raise InvalidBag(
+            f"a bag has at most {MOST_LABELS:,} labels, of {MOST_TEXT:,} characters in all"
+        )
+    if len(spec.task_inputs) > MOST_TASK_INPUTS:
+        raise InvalidBag(f"a bag has at most {MOST_TASK_INPUTS:,} inputs of single tasks")
 
 
 def _check_calls(spec: BagSpec, segment: Segment) -> None:
@@ -60,7 +98,9 @@ def _check_calls(spec: BagSpec, segment: Segment) -> None:
             raise InvalidBag(f"a bag of calls cannot have {what}: one process does all its calls")
     for word in spec.argv:
         if any(place in word for place in _PLACES):
-            raise InvalidBag(f"one process does all calls: {word!r} is the same for each of them")
+            raise InvalidBag(
+                f"one process does all calls, so the command cannot contain {shown(word)!r}"
+            )
     check_call_segment(segment, spec.chdir)
 
 
@@ -69,16 +109,16 @@ def check_call_segment(segment: Segment, chdir: str = "") -> None:
     file that holds it."""
     space = segment.space
     if not isinstance(space, Axis) or space.name != CALL or segment.rows is not None:
-        raise InvalidBag(f"the tasks of a bag of calls have one parameter, {CALL!r}, and no other")
+        raise InvalidBag(f"the tasks of a bag of calls must have exactly one parameter, {CALL!r}")
     if not isinstance(space.values, Values):
-        raise InvalidBag("calls are listed one by one")
+        raise InvalidBag("calls must be listed one by one")
     for call in space.values.items:
         if not isinstance(call, str):
-            raise InvalidBag(f"a call is base64 text, not {call!r}")
+            raise InvalidBag(f"a call must be base64 text, not {shown(repr(call))}")
         if len(call) > MOST_CALL_TEXT:
             raise InvalidBag(
-                f"a call has {len(call) // 4 * 3:,} bytes, more than the {MOST_CALL:,} that are "
-                "possible: put what is large into files"
+                f"a call has {len(call) // 4 * 3:,} bytes; at most {MOST_CALL:,} are "
+                "allowed: put large data into files"
             )
         if call[:1] == BY_FILE:
             _check_call_file(call, chdir)
@@ -87,9 +127,11 @@ def check_call_segment(segment: Segment, chdir: str = "") -> None:
 def _check_call_file(call: str, chdir: str) -> None:
     blob = calls.file_of(call)
     if blob is None:
-        raise InvalidBag(f"a call is base64 or {BY_FILE}DIGEST:SIZE of a file, not {call[:100]!r}")
+        raise InvalidBag(
+            f"a call must be base64 or {BY_FILE}DIGEST:SIZE of a file, not {call[:100]!r}"
+        )
     if blob.size > MOST_FILE:
-        raise InvalidBag(f"a call has {blob.size:,} bytes, more than {MOST_FILE:,}")
+        raise InvalidBag(f"a call has {blob.size:,} bytes; at most {MOST_FILE:,} are allowed")
     if chdir:
         raise InvalidBag("large calls are placed into the worker's own directory: leave out chdir")
 
@@ -101,49 +143,83 @@ def _check_chances(spec: BagSpec) -> None:
         raise InvalidBag(f"overtimes must be between 0 and 100, not {spec.overtimes}")
     for what, factor in (("memory", spec.grow_memory), ("time", spec.grow_time)):
         if not 1.0 <= factor <= 100.0:
-            raise InvalidBag(f"{what} may grow 1 to 100 times with each retry, not {factor}")
+            raise InvalidBag(f"{what} must grow 1 to 100 times with each retry, not {factor} times")
     if not 0 <= spec.breaker <= 10**9:
-        raise InvalidBag(f"breaker must be 0 (never) or a number of failures, not {spec.breaker}")
+        raise InvalidBag(
+            f"breaker must be 0 (never pause) or a number of failures, not {spec.breaker}"
+        )
     if not 1 <= spec.log_kb <= MOST_LOG_KB:
-        raise InvalidBag(f"logs keep 1 to {MOST_LOG_KB} kB of a stream, not {spec.log_kb}")
+        raise InvalidBag(f"log_kb must be between 1 and {MOST_LOG_KB}, not {spec.log_kb}")
     if not 0 <= spec.output_mb <= 10**7:
-        raise InvalidBag(f"an output limit of {spec.output_mb} MB makes no sense")
+        raise InvalidBag(f"output_mb must be between 0 and 10,000,000, not {spec.output_mb}")
     if not 0 < spec.setup_seconds < 10**7:
-        raise InvalidBag(f"a setup of {spec.setup_seconds} s makes no sense")
+        raise InvalidBag(
+            f"setup_seconds must be above 0 and below 10,000,000, not {spec.setup_seconds}"
+        )
 
 
 def _check_files(spec: BagSpec) -> None:
     if len(spec.inputs) > MOST_INPUTS or len(spec.manifest) > MOST_MANIFEST:
-        raise InvalidBag(f"at most {MOST_INPUTS:,} inputs, and {MOST_MANIFEST:,} of single tasks")
+        raise InvalidBag(
+            f"a bag has at most {MOST_INPUTS:,} inputs, and {MOST_MANIFEST:,} of single tasks"
+        )
     if (spec.inputs or spec.task_inputs) and spec.chdir:
         raise InvalidBag("inputs are placed into a task's own directory: leave out chdir")
     for one in spec.inputs:
         _check_path("input", one.path)
         if (one.blob is None) == (not one.url):
-            raise InvalidBag(f"input {one.path!r} needs either a file or a URL")
+            raise InvalidBag(f"input {shown(one.path)!r} needs either a file or a URL")
         if one.url and not one.url.startswith(URLS):
-            raise InvalidBag(f"input {one.path!r}: {one.url!r} is not http:// or https://")
+            raise InvalidBag(
+                f"input {shown(one.path)!r}: {shown(one.url)!r} does not begin with http:// or https://"
+            )
         if one.blob is not None:
             _check_blob(one.path, one.blob)
         if one.digest and not is_digest(one.digest):
-            raise InvalidBag(f"input {one.path!r}: {one.digest!r} is no SHA-256")
+            raise InvalidBag(
+                f"input {shown(one.path)!r}: {shown(one.digest)!r} is not a SHA-256 digest"
+            )
     for task_input in spec.task_inputs:
         _check_path("input", task_input.path)
     for path, blob in spec.manifest.items():
         _check_blob(path, blob)
-    for pattern in (*spec.outputs, *spec.optional_outputs):
-        _check_path("output", pattern)
+
+
+def _check_patterns(spec: BagSpec, names: Sequence[str]) -> None:
+    patterns = (*spec.outputs, *spec.optional_outputs)
+    if len(patterns) > MOST_PATTERNS:
+        raise InvalidBag(
+            f"{len(patterns):,} patterns of outputs; at most {MOST_PATTERNS:,} are allowed"
+        )
+    for pattern in patterns:
+        problem = pattern_problem(pattern, names)
+        if problem:
+            raise InvalidBag(problem)
+
+
+def pattern_problem(pattern: str, names: Sequence[str]) -> str:
+    """What is wrong with a pattern of outputs whatever the values are; "" for nothing. What the
+    values of a task make of it is checked on its host, by the same code and before it starts."""
+    fill = filler(pattern, names)
+    problem = ""
+    for letter in ("0", "z"):  # values may begin or end a range, as in [{n}-9]
+        try:
+            Pattern(fill([letter] * len(names), 0, 0))
+            return ""
+        except InvalidPattern as error:
+            problem = problem or str(error)
+    return problem
 
 
 def _check_path(what: str, path: str) -> None:
     parts = PurePosixPath(path).parts
     if not parts or path.startswith("/") or ".." in parts or "\0" in path:
-        raise InvalidBag(f"{what} {path!r} must be a path inside the task's directory")
+        raise InvalidBag(f"{what} {shown(path)!r} must be a path inside the task's directory")
 
 
 def _check_blob(path: str, blob: Blob) -> None:
-    if not is_digest(blob.digest) or blob.size < 0:
-        raise InvalidBag(f"input {path!r}: {blob.digest!r} is no SHA-256 of a file")
+    if not is_digest(blob.digest) or not 0 <= blob.size <= LARGEST_FILE:
+        raise InvalidBag(f"input {shown(path)!r}: {shown(blob.digest)!r} is not a SHA-256 digest")
 
 
 def is_digest(text: str) -> bool:

@@ -31,6 +31,7 @@ from covey.core.state import Bag, Job, Pilot, State
 WORTH_SECONDS = 10.0  # of work that make a slot worth a pilot
 OFFERED_SECONDS = 2.0  # in which whoever stands idle has been offered what waits
 LATE_SECONDS = 120.0  # of waiting, after which a job is not counted on any more
+MANY_CLASSES = 32  # of a bag: of more, those with equal needs are one row
 MOST_GROWN = 1000  # tasks with more time than others that are looked at
 _HERE = (PilotStatus.ACTIVE, PilotStatus.SUSPECTED)
 
@@ -107,14 +108,31 @@ def rows(state: State, now: float) -> list[Row]:
         for kind, times, tasks in _long_ones(bag) if bag.grown else ():
             waiting[kind] -= tasks
             found.append(_row(bag, kind, tasks, offered=old, times=times))
-        for kind, tasks in enumerate(waiting):
-            if tasks > 0:
-                sent = bool(bag.ready[kind]) or bag.next < bag.mark or bool(bag.overdue)
-                found.append(_row(bag, kind, tasks, offered=old and sent))
+        for kind, tasks in _alike(bag, waiting) if len(waiting) > MANY_CLASSES else _some(waiting):
+            sent = bool(bag.ready[kind]) or bag.next < bag.mark or bool(bag.overdue)
+            found.append(_row(bag, kind, tasks, offered=old and sent))
         if bag.rescue:
             for kind, tasks in sorted(Counter(map(bag.class_of, bag.rescue)).items()):
                 found.append(_row(bag, kind, tasks, offered=old, rescue=True))
     return found
+
+
+def _some(waiting: list[int]) -> list[tuple[int, int]]:
+    """Classes with tasks that wait, and how many."""
+    return [(kind, tasks) for kind, tasks in enumerate(waiting) if tasks > 0]
+
+
+def _alike(bag: Bag, waiting: list[int]) -> list[tuple[int, int]]:
+    """The same where a policy tells many classes apart. Those of one rule need the same: the one
+    with the most tasks stands for all of them."""
+    found: dict[int, tuple[int, int, int]] = {}
+    for kind, tasks in _some(waiting):
+        rule = bag.rules[kind]
+        best, most, total = found.get(rule, (kind, 0, 0))
+        if tasks > most:
+            best, most = kind, tasks
+        found[rule] = (best, most, total + tasks)
+    return [(kind, total) for kind, _, total in found.values()]
 
 
 def _row(
@@ -140,8 +158,10 @@ def _long_ones(bag: Bag) -> list[tuple[int, float, int]]:
         else:
             grown |= BitMap(raised.tasks)
     for kind, ready in enumerate(bag.ready):
-        if bag.needs[kind].limit_seconds:
-            found.update((kind, stretch(bag, task)) for task in islice(ready & grown, MOST_GROWN))
+        limit = bag.needs[kind].limit_seconds
+        if limit:
+            tasks = islice(ready & grown, MOST_GROWN)
+            found.update((kind, stretch(bag, task, limit)) for task in tasks)
     return [(*one, tasks) for one, tasks in sorted(found.items()) if one[1] != 1.0]
 
 

@@ -8,7 +8,9 @@ wait, the lowest number first, then running ones that may run twice (`offers`).
 
 from collections.abc import Iterator
 
-from covey.core import blame, matching, ranking, suiting
+from pyroaring import BitMap
+
+from covey.core import blame, budget, matching, ranking, retry_hosts, suiting
 from covey.core.faces import ANYWHERE, Match
 from covey.core.fitting import admits, held_of, last_resorts, stretch, weight_on
 from covey.core.lookahead import reserve
@@ -33,8 +35,11 @@ def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
         return taken
     most = pilot.load + _room(state, pilot)
     limits: dict[str, int] = {}  # of owners' tasks: Concurrency, so far down the order
+    proven = _proven(state, pilot)
     for candidate in _candidates(turn, pilot):
         bag, owner = candidate.bag, candidate.bag.spec.owner
+        if bag.id in pilot.waits:
+            continue  # those that it has of this bag wait for files: more would, too
         limits[owner], ahead = _concurrency(candidate, limits.get(owner, MOST_AHEAD))
         limit = limits[owner]
         if limit < MOST_AHEAD:
@@ -42,21 +47,31 @@ def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
         enough = most if bag.id in pilot.proven else min(most, pilot.record.slots)
         if ahead:  # its policy says how much is sent ahead
             enough = MOST_AHEAD
+        proven.pop(bag.id, None)
         if pilot.load >= enough or len(pilot.attempts) >= limit:
-            if pilot.load >= most or _nothing_more(state, pilot, limit):
+            if pilot.load >= most or _nothing_more(state, pilot, limit, proven):
                 break
             continue
         if blame.withheld(state, pilot, bag):
             enough = blame.share(turn, pilot, bag, enough)
+        if not budget.may_look(state, turn.now, bag):
+            continue
         _take_from(turn, pilot, candidate, enough, limit, taken)
     return taken
 
 
-def _nothing_more(state: State, pilot: Pilot, limit: int) -> bool:
-    """Whether no bag further down the order can send to this pilot, which holds enough of one."""
+def _proven(state: State, pilot: Pilot) -> dict[BagId, None]:
+    """Bags that can send tasks ahead to this pilot, because it has run one of theirs well."""
+    bags = [bag for id_ in pilot.proven if (bag := state.bags.get(id_)) is not None]
+    return {bag.id: None for bag in bags if ranking.may_go(state, pilot, bag)}
+
+
+def _nothing_more(state: State, pilot: Pilot, limit: int, proven: dict[BagId, None]) -> bool:
+    """Whether no bag further down the order can send to this pilot, which holds enough of one.
+    `proven`: those of them that may send tasks ahead."""
     if len(pilot.attempts) >= limit:
         return bool(pilot.record.owner) or len(state.scene.owners) == 1
-    return not pilot.proven and not state.scene.limiting
+    return not proven and not state.scene.limiting and pilot.load >= pilot.record.slots
 
 
 def _concurrency(candidate: Candidate, limit: int) -> tuple[int, bool]:
@@ -131,7 +146,7 @@ def _take_from(
 def _next_class(turn: Turn, bag: Bag, weights: list[int], pilot: Pilot, enough: int) -> int | None:
     """The class of the lowest number that this pilot can run. One that is larger than what is
     left of the pilot may go too if the pilot has nothing else: it will wait there for room."""
-    if bag.classify is None and len(weights) == 1 and not bag.grown:
+    if bag.classify is None and len(weights) == 1 and not bag.grown and not bag.failed_on:
         there = weights[0] and (bag.ready[0] or bag.next < bag.mark)
         return 0 if there and _room_for(weights[0], pilot, enough) else None
     found: int | None = None
@@ -151,16 +166,20 @@ def _room_for(taken: int, pilot: Pilot, enough: int) -> bool:
 
 
 def _lowest(turn: Turn, bag: Bag, kind: int, pilot: Pilot) -> int | None:
-    """Of those that are ready. One that took too long may need more time than the pilot has, if
-    others can have that much."""
+    """Of those that are ready. One that failed there goes elsewhere first (`retry_hosts`). One that
+    took too long may need more time than the pilot has, if others can have that much."""
     ready, limit = bag.ready[kind], bag.needs[kind].limit_seconds
     left = pilot.until - turn.now
-    lowest = ready.min() if ready else None
-    if lowest is None or not bag.grown or limit * stretch(bag, lowest) <= left:
+    if bag.failed_on:
+        lowest = retry_hosts.lowest(turn, bag, kind, pilot, ready)
+    else:
+        lowest = ready.min() if ready else None
+    if lowest is None or not bag.grown or limit * stretch(bag, lowest, limit) <= left:
         return lowest
     if left >= suiting.longest_life(turn.state, turn.now, bag, kind):
         return lowest
-    return next((task for task in ready if limit * stretch(bag, task) <= left), None)
+    short = BitMap(task for task in ready if limit * stretch(bag, task, limit) <= left)
+    return retry_hosts.lowest(turn, bag, kind, pilot, short)
 
 
 def _next_task(turn: Turn, bag: Bag, kind: int, pilot: Pilot) -> TaskNumber:
@@ -289,9 +308,24 @@ def recall_surplus(turn: Turn) -> None:
             key = (attempt.bag, attempt.kind)
             if key not in suits:
                 suits[key] = _suits(turn, state.bags.get(attempt.bag), attempt.kind, idle)
-            if suits[key] and recall(turn, attempt):
+            if suits[key] and _may_move(turn, attempt, idle) and recall(turn, attempt):
                 slots -= attempt.weight
                 share -= attempt.weight
+
+
+def _may_move(turn: Turn, attempt: Attempt, idle: list[Pilot]) -> bool:
+    """Whether one of the idle pilots would get this task, in spite of where it has failed."""
+    bag, task = turn.state.bags[attempt.bag], attempt.task
+    if task in bag.rescued:
+        sites = last_resorts(turn.state, bag)
+        idle = [pilot for pilot in idle if pilot.record.site in sites]
+    elif task not in bag.failed_on:
+        return True
+    return any(
+        _could(turn, pilot, bag, attempt.kind)
+        and (task in bag.rescued or not retry_hosts.avoids(turn, bag, task, pilot))
+        for pilot in idle
+    )
 
 
 def _suits(turn: Turn, bag: Bag | None, kind: int, idle: list[Pilot]) -> bool:
@@ -306,7 +340,7 @@ def _could(turn: Turn, pilot: Pilot, bag: Bag, kind: int) -> bool:
         return False
     if not weight_on(bag, kind, pilot, turn.now):
         return False
-    if blame.withheld(turn.state, pilot, bag):
+    if bag.id in pilot.waits or blame.withheld(turn.state, pilot, bag):
         return False
     if bag.policy.plain:
         return True

@@ -11,19 +11,20 @@ The rules, in order:
 - So many own failures in a row, without a success, pause the bag: it fails everywhere (`blame`).
 - A loss of infrastructure uses up no retry. Only a bag that is not idempotent is not repeated.
 - An attempt that never started is as if it had never been.
-- A pilot speaks of what it was given. An end that it cannot know of is as if it had never come.
+- A pilot speaks of what it was given. An attempt that core does not know as this pilot's is
+  believed with a receipt only (`receipts`); without one, its end is as if it had never come.
 """
 
 from base64 import b64decode
 from binascii import Error as BadBase64
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from pyroaring import BitMap
 
-from covey.core import blame, history, recalling, suiting
+from covey.core import blame, history, output_summary, recalling, replication, retry_hosts, suiting
 from covey.core.actions import CloseChunk, Note, RecordEnds, SaveBagStatus
-from covey.core.causes import cause_of
+from covey.core.causes import cause_of, ignored_result
 from covey.core.fitting import last_resorts, serves
 from covey.core.following import Forgetting
 from covey.core.model import (
@@ -37,7 +38,9 @@ from covey.core.model import (
     TaskNumber,
     Verdict,
 )
-from covey.core.state import Attempt, Bag, Pilot, State, Trouble
+from covey.core.receipts import NOTHING_GIVEN, Given
+from covey.core.state import Attempt, Bag, Pilot, State
+from covey.core.tallies import Trouble
 from covey.core.transitions import step
 from covey.core.turn import Turn
 from covey.pilot.messages import (
@@ -58,15 +61,26 @@ _EXPECTED = (OK, CANCELLED)  # no failures
 _COUNTS = Verdict.COUNTS  # to look it up in its class takes a while
 
 
-def settle(turn: Turn, pilot: Pilot, ends: Iterable[End]) -> tuple[EndRecord, ...]:
-    """Take in what has ended there; the rows to record. Of what never started there is none."""
+def settle(
+    turn: Turn,
+    pilot: Pilot,
+    ends: Iterable[End],
+    given: Given = NOTHING_GIVEN,
+    at: float | None = None,
+) -> tuple[EndRecord, ...]:
+    """Take in what has ended there; the rows to record. Of what never started there is none.
+    `given` are the attempts of which the pilot has shown receipts; `at` is when it sent this, if
+    that is known."""
     noted: list[history.Ended] = []
-    records = [_settle(turn, pilot, end, noted) for end in ends]
+    at = turn.now if at is None else at
+    records = [_settle(turn, pilot, end, noted, given, at) for end in ends]
     history.note(turn, pilot.record, noted)
     return tuple(record for record in records if record is not None)
 
 
-def _settle(turn: Turn, pilot: Pilot, end: End, noted: list[history.Ended]) -> EndRecord | None:
+def _settle(
+    turn: Turn, pilot: Pilot, end: End, noted: list[history.Ended], given: Given, at: float
+) -> EndRecord | None:
     state = turn.state
     attempt = pilot.drop((end.epoch, end.sequence))
     bag = state.bags.get(BagId(end.bag))
@@ -74,9 +88,10 @@ def _settle(turn: Turn, pilot: Pilot, end: End, noted: list[history.Ended]) -> E
         turn.note(Note("end names another task", attempt=str(attempt.id), pilot=pilot.record.id))
         end = end._replace(bag=attempt.bag, task=attempt.task)
         bag = state.bags.get(attempt.bag)
-    elif attempt is None and not _may_have_been_given(turn, pilot, bag, end):
+    elif attempt is None and not _was_given(pilot, bag, end, given):
         name = f"{end.epoch}.{end.sequence}"
-        turn.note(Note("end of another's attempt", attempt=name, pilot=pilot.record.id))
+        words = f"it shows no receipt for task {end.task} of bag {end.bag}"
+        turn.note(Note("end not counted", attempt=name, pilot=pilot.record.id, detail=words))
         return None
     outcome = end.outcome
     if bag is None:
@@ -101,20 +116,15 @@ def _settle(turn: Turn, pilot: Pilot, end: End, noted: list[history.Ended]) -> E
     if outcome not in _EXPECTED:
         turn.note(_failure_note(pilot, end))
     only_of = pilot.record.owner if bag is None and attempt is None else ""
-    return _record(pilot, end, attempt, verdict, turn.now, only_of)
+    argv = bag.spec.argv if bag is not None and not bag.spec.calls else ()
+    return _record(pilot, end, attempt, verdict, turn.now, at, only_of, argv)
 
 
-def _may_have_been_given(turn: Turn, pilot: Pilot, bag: Bag | None, end: End) -> bool:
-    """Whether an attempt of which core knows no more could be this pilot's: it was given up, or
-    sent by an earlier server. Of a bag that is over, the record knows the owner."""
-    state = turn.state
-    if (end.epoch, end.sequence) >= (state.epoch, state.next_sequence):
-        return False  # nobody has been given this one
-    if bag is None:
-        return True
-    live = bag.live.get(end.task, ())
-    elsewhere = any(one.id == (end.epoch, end.sequence) for one in live)
-    return not elsewhere and serves(pilot.record, bag)
+def _was_given(pilot: Pilot, bag: Bag | None, end: End, given: Given) -> bool:
+    """Whether an attempt that core does not know as this pilot's was: it was given up, or sent by
+    an earlier server."""
+    proven = given.get((end.epoch, end.sequence)) == (end.bag, end.task)
+    return proven and (bag is None or serves(pilot.record, bag))
 
 
 def lose(turn: Turn, pilot: Pilot, reason: str, attempts: list[Attempt] | None = None) -> None:
@@ -126,10 +136,26 @@ def lose(turn: Turn, pilot: Pilot, reason: str, attempts: list[Attempt] | None =
         turn.write(RecordEnds(pilot.record.id, 0, records))
 
 
+def any_ran(ended: Sequence[End]) -> bool:
+    """Whether any of these attempts was more than given back."""
+    return any(end.outcome != RETURNED for end in ended)
+
+
+def take_back(turn: Turn, pilot: Pilot) -> None:
+    """The pilot says that it has started none of the attempts that it was sent: they were in an
+    answer that it did not wait for. Their tasks go elsewhere, as if they had never been sent."""
+    sent = list(pilot.attempts.values())
+    settle(turn, pilot, [End(*one.id, one.bag, one.task, RETURNED) for one in sent])
+
+
 def lose_unknown(turn: Turn, bag: Bag, task: TaskNumber) -> None:
     """A task that may or may not have run, of a bag that must not be repeated."""
     bag.doubt.remove(task)
     _give_up(turn, bag, task)
+    message = (
+        "the server restarted and no pilot came back with this task; "
+        "the bag is not idempotent, so it is not run again by itself"
+    )
     record = EndRecord(
         bag=bag.id,
         task=task,
@@ -139,8 +165,8 @@ def lose_unknown(turn: Turn, bag: Bag, task: TaskNumber) -> None:
         outcome=LOST,
         verdict=Verdict.COUNTS,
         delivered=turn.now,
-        message="the server restarted and no pilot came back with this task; "
-        "the bag is not idempotent, so it is not run again by itself",
+        message=message,
+        cause=cause_of(End(0, 0, bag.id, task, LOST, message=message)),
     )
     turn.write(RecordEnds(PilotId(0), 0, (record,)))
 
@@ -168,6 +194,16 @@ def give_up_unsent(turn: Turn, bag: Bag, attempt: Attempt, message: str) -> None
     turn.write(RecordEnds(PilotId(0), 0, (record,)))
 
 
+def take_back_unsent(turn: Turn, bag: Bag, attempt: Attempt) -> None:
+    """An attempt that was about to be sent, and is not: as if it had never been."""
+    pilot = turn.state.pilots[attempt.pilot]
+    pilot.drop(attempt.id)
+    pilot.recalls = [one for one in pilot.recalls if one is not attempt]
+    _forget_attempt(bag, attempt)
+    if attempt.task not in bag.live:
+        bag.free(attempt.task)
+
+
 def finish_if_over(turn: Turn, bag: Bag) -> None:
     if bag.status in (BagStatus.RUNNING, BagStatus.PAUSED) and bag.over():
         bag.status = step(bag.status, BagStatus.FINISHED)
@@ -186,7 +222,7 @@ def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, attempt: Attempt | None
     if not 0 <= task < bag.next or task in bag.done:
         return Verdict.WASTE
     if end.outcome == OK:
-        return _succeed(turn, bag, task)
+        return _succeed(turn, bag, task, end)
     if (attempt is None and task not in bag.doubt) or task in bag.failed:
         return Verdict.WASTE
     if bag.status not in (BagStatus.RUNNING, BagStatus.PAUSED):
@@ -197,6 +233,7 @@ def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, attempt: Attempt | None
         words, host = end.message[:LONGEST_TROUBLE], pilot.record.host
         bag.trouble = Trouble(words, host, turn.now, bag.ends)
     final = _is_final(turn, bag, task, end.outcome)
+    retry_hosts.note(turn, bag, task, pilot.record.host, end.outcome)
     verdict = Verdict.WASTE
     if _is_awaited(bag, task):
         if final:
@@ -213,7 +250,7 @@ def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, attempt: Attempt | None
         _give_up(turn, bag, task)
         verdict = Verdict.COUNTS
     elif task in bag.live:  # past their deadline, all of them
-        bag.overdue[task] = None
+        replication.offer_overdue(bag, task)
     else:
         # Who has not been heard since the server restarted may have a newer attempt.
         if end.epoch < turn.state.epoch and turn.state.unheard:
@@ -223,7 +260,8 @@ def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, attempt: Attempt | None
     if end.outcome in OWN_FAILURES and blame.counts(turn.state, pilot, bag):
         bag.streak += 1
         if 0 < bag.spec.breaker <= bag.streak:
-            words = f"{bag.streak} failures in a row, and no success; the last: {cause_of(end)}"
+            cause = cause_of(end, () if bag.spec.calls else bag.spec.argv)
+            words = f"{bag.streak} failures in a row, and no success; the last: {cause}"
             recalling.pause(turn, bag, words)
     return verdict
 
@@ -281,8 +319,10 @@ def _is_final(turn: Turn, bag: Bag, task: TaskNumber, outcome: str) -> bool:
     return False
 
 
-def _succeed(turn: Turn, bag: Bag, task: TaskNumber) -> Verdict:
+def _succeed(turn: Turn, bag: Bag, task: TaskNumber, end: End) -> Verdict:
     replaces = task in bag.failed
+    if end.unkept is not None or not bag.outputs.something:
+        output_summary.add(turn, bag, end)
     bag.failed.discard(task)
     bag.hold(task)
     bag.doubt.discard(task)
@@ -301,12 +341,15 @@ def _succeed(turn: Turn, bag: Bag, task: TaskNumber) -> Verdict:
 
 def forget_failures(bag: Bag, task: TaskNumber) -> None:
     """It is done, or starts afresh."""
+    if bag.failed_on:
+        retry_hosts.forget(bag, task)
     if bag.tries or bag.overtimes or bag.losses:
         for counts in (bag.tries, bag.overtimes, bag.short, bag.losses):
             counts.pop(task, None)
 
 
 def _give_up(turn: Turn, bag: Bag, task: TaskNumber) -> None:
+    retry_hosts.forget(bag, task)
     bag.failed.add(task)
     _count_down(turn, bag, task)
 
@@ -350,11 +393,18 @@ def _forget_attempt(bag: Bag, attempt: Attempt) -> None:
 
 
 def _record(
-    pilot: Pilot, end: End, attempt: Attempt | None, verdict: Verdict, now: float, only_of: str
+    pilot: Pilot,
+    end: End,
+    attempt: Attempt | None,
+    verdict: Verdict,
+    now: float,
+    at: float,
+    only_of: str,
+    argv: Sequence[str],
 ) -> EndRecord:
     """By place: with so many names it would cost more than all the rest of an end's way."""
     age, wall, queued = end.age_seconds, end.wall_seconds, end.queued_seconds
-    ended = now - age if age > 0.0 else now
+    ended = at - age if age > 0.0 else at
     started = ended - wall if wall > 0.0 else ended
     fetched = started - queued if queued > 0.0 else started
     return EndRecord(
@@ -379,7 +429,7 @@ def _record(
         end.stdout_bytes,
         end.stderr_bytes,
         end.message,
-        cause_of(end) if end.outcome not in _EXPECTED else "",
+        _cause(end, argv) if end.message or end.outcome not in _EXPECTED else "",
         end.result,
         _files(end) if end.files else (),
         only_of,
@@ -410,3 +460,9 @@ def _failure_note(pilot: Pilot, end: End) -> Note:
         pilot=pilot.record.id,
         detail=end.message or f"exit status {end.exit_code}",
     )
+
+
+def _cause(end: End, argv: Iterable[str]) -> str:
+    if end.outcome == OK:
+        return ignored_result(end)
+    return "" if end.outcome in _EXPECTED else cause_of(end, argv)

@@ -3,14 +3,18 @@
     CoveyError
     ├── InvalidBag        the submission cannot be run as written; say so to its author
     ├── InvalidQuery      a question about results that makes no sense
+    │   └── TookTooLong   … or that needs more time than the server gives to one question
     ├── NotFound          no such bag, task or pilot
     ├── BadFile           a file is not what it was said to be
     ├── StoreError        the record cannot be used
     │   ├── StoreHeld     another server holds it
     │   ├── StoreNewer    written by a newer covey
+    │   ├── StoreGone     its file was removed or replaced under the server
     │   └── StoreFailed   a write failed (disk full, …); may work again later
     ├── ServerAway        no server answers
-    │   └── ServerStopped somebody has stopped it
+    │   ├── ServerStopped somebody has stopped it
+    │   └── Unconfirmed   a submission was sent, and its answer did not come
+    ├── InsideTask        a server was to be started inside a task
     ├── BagPaused         a bag that was waited for is paused, and does not end by itself
     ├── StillRunning      a bag was not over in the time given; it goes on (a TimeoutError too)
     ├── Refused           the server understood and said no
@@ -32,6 +36,10 @@ class InvalidQuery(CoveyError):
     pass
 
 
+class TookTooLong(InvalidQuery):
+    pass
+
+
 class NotFound(CoveyError):
     pass
 
@@ -48,7 +56,7 @@ class StoreHeld(StoreError):
     def __init__(self, path: str, holder: str) -> None:
         super().__init__(
             f"{path} is in use by {holder}. "
-            "Attach to that server (any covey command in this directory does), or stop it first "
+            "Use that server (any covey command in this directory does), or stop it first "
             "with 'covey stop'."
         )
         self.path = path
@@ -65,16 +73,45 @@ class StoreNewer(StoreError):
         self.known = known
 
 
+class StoreGone(StoreError):
+    def __init__(self, path: str, how: str) -> None:
+        super().__init__(
+            f"{path} was {how} while this server used it. The server stops now, and accepts "
+            "nothing more. Bring the directory back if you can, then start covey again."
+        )
+        self.path = path
+
+
 class StoreFailed(StoreError):
     pass
 
 
 class ServerAway(CoveyError):
-    pass
+    """`asked`: the request may have reached the server, which may act on it later."""
+
+    def __init__(self, text: str, asked: bool = False) -> None:
+        super().__init__(text)
+        self.asked = asked
 
 
 class ServerStopped(ServerAway):
     pass
+
+
+class InsideTask(CoveyError):
+    """Inside a task no server is started."""
+
+
+class Unconfirmed(ServerAway):
+    """`key`: a submission with it is the same one, and never makes a second bag."""
+
+    def __init__(self, text: str, key: str) -> None:
+        super().__init__(
+            f"{text}. The bag was sent, and may exist nevertheless: then 'covey bags' shows it. To "
+            f"submit it again without making a second bag, add: --key {key}",
+            asked=True,
+        )
+        self.key = key
 
 
 class BagPaused(CoveyError):

@@ -9,8 +9,9 @@ much times differ, and from how few have been seen; it ends with a last wave of 
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from covey.core.durations import Times
 from covey.core.model import BagStatus, Need, PilotId
-from covey.core.state import Attempt, Bag, State, Times
+from covey.core.state import Attempt, Bag, Pilot, State
 
 SHORT_SECONDS = 2.0  # the rate is believed for tasks that take less
 SURE = 1.28  # deviations: four times in five it is between the two ends
@@ -42,9 +43,14 @@ class Late(NamedTuple):
 
 
 def classes(bag: Bag) -> list[ClassTimes]:
+    """One for each rule for resources: what a policy tells apart besides needs the same."""
+    counts, sums = [0] * (1 + len(bag.spec.rules)), [0.0] * (1 + len(bag.spec.rules))
+    for rule, times in zip(bag.rules, bag.times, strict=True):
+        counts[rule] += times.count
+        sums[rule] += times.count * times.mean
     return [
-        ClassTimes(need, times.count, times.mean)
-        for need, times in zip(bag.needs, bag.times, strict=True)
+        ClassTimes(bag.needs[rule], count, total / count if count else 0.0)
+        for rule, (count, total) in enumerate(zip(counts, sums, strict=True))
     ]
 
 
@@ -136,15 +142,20 @@ def stragglers(state: State, bag: Bag, now: float, limit: int) -> list[Late]:
 
 
 def probably_running(state: State, bag: Bag) -> Iterator[Attempt]:
-    """Attempts that probably run: a pilot starts what it has in the order in which it came, and
-    what it prefetched waits behind that."""
+    """Attempts of a bag that probably run; the others are sent ahead (see `in_slots`)."""
     pilots = dict.fromkeys(one.pilot for attempts in bag.live.values() for one in attempts)
     for id_ in pilots:
-        pilot = state.pilots[id_]
-        room = pilot.record.slots
-        for attempt in pilot.attempts.values():
-            if room <= 0:
-                break
-            room -= attempt.weight
+        for attempt in in_slots(state.pilots[id_]):
             if attempt.bag == bag.id:
                 yield attempt
+
+
+def in_slots(pilot: Pilot) -> Iterator[Attempt]:
+    """Attempts that probably have a slot of this pilot: it starts what it has in the order in
+    which it came, and what was sent ahead waits behind that."""
+    room = pilot.record.slots
+    for attempt in pilot.attempts.values():
+        if room <= 0:
+            return
+        room -= attempt.weight
+        yield attempt

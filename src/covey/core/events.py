@@ -64,13 +64,17 @@ class ResumeRequested(Struct, frozen=True):
 
 class RetryRequested(Struct, frozen=True):
     """The owner wants given-up tasks (None: all of them) tried again, from now on with so many
-    times the memory and the time."""
+    times the memory and the time, or with these amounts (0: none is named). With `done`, tasks
+    that were done run again too."""
 
     request: RequestId
     bag: BagId
     tasks: tuple[int, ...] | None = None
     memory: float = 1.0
     time: float = 1.0
+    memory_mb: int = 0
+    limit_seconds: float = 0.0
+    done: bool = False
 
 
 class PolicyRequested(Struct, frozen=True):
@@ -90,7 +94,8 @@ class PurgeRequested(Struct, frozen=True):
 
 
 class TokenIssued(Struct, frozen=True):
-    """`digest` is of a token that the server has drawn; only whoever asked knows the token."""
+    """`digest` is of a token that the server has drawn; only whoever asked knows the token.
+    `by_admin`: an administrator asked, whom no share of an owner binds."""
 
     request: RequestId
     name: str
@@ -98,6 +103,7 @@ class TokenIssued(Struct, frozen=True):
     owner: str
     digest: str
     expires: float
+    by_admin: bool = False
 
 
 class TokenRevoked(Struct, frozen=True):

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from covey.classad import ERROR
-from covey.core import explaining_sites, matching, preferring
-from covey.core.attributes import Task, can_see, live
+from covey.core import explaining_sites, matching, preferring, retry_hosts
+from covey.core.attributes import can_see
 from covey.core.classes import classifier
 from covey.core.estimate import probably_running
 from covey.core.findings import BagAnswer, Chance, Reason, Replication, Running, TaskAnswer
@@ -30,16 +30,19 @@ from covey.core.looking import (
 from covey.core.model import BagId, BagStatus, Need, PilotStatus, SiteStatus
 from covey.core.rivals import before, behind
 from covey.core.sites import LOCAL, MANUAL
-from covey.core.state import Attempt, Bag, Site, State, Trouble
+from covey.core.state import Attempt, Bag, Site, State
+from covey.core.tallies import Trouble
 from covey.core.verdicts import (
     ABLE,
     BANNED,
     ENDING,
+    FILES,
     FREE,
     FULL,
     LIMITED,
     REFUSED,
     RESTING,
+    SHORT,
     SILENT,
     SMALL,
     TRIED,
@@ -65,17 +68,33 @@ def hindrance(state: State, bag: Bag) -> str:
     trouble = _trouble(state, bag)
     if trouble is not None:
         return trouble.words
+    waiting_for_disk = _short_hosts(state, bag)
+    if waiting_for_disk:
+        return f"waits for disk space on {', '.join(waiting_for_disk[:FEW])}"
+    queued = explaining_sites.in_queues(state, state.ticked, bag)
     if bag.live:
-        return ""
+        return queued.text if queued is not None else ""
     waiting = [bag.needs[kind] for kind in waiting_kinds(bag)]
     obvious = _nobody(state, bag, waiting)
     if obvious is not None:
         return obvious.text
+    if queued is not None:
+        return queued.text
     if not waiting or bag.policy.plain or not state.pilots:
         return ""
     if any(may_have(state, pilot, bag) is not False for pilot in can_see(state, bag)):
         return ""
-    return f"no host that is here meets its requirements; see: covey explain {bag.id}"
+    return f"no connected host meets its requirements; see: covey explain {bag.id}"
+
+
+def _short_hosts(state: State, bag: Bag) -> list[str]:
+    """The hosts, if tasks wait and every host that could take them is short of disk space."""
+    if not bag.unsent():
+        return []
+    found = [one for one in can_see(state, bag) if one.status is PilotStatus.ACTIVE]
+    if not found or not all(one.shortage for one in found):
+        return []
+    return list(dict.fromkeys(one.record.host for one in found))
 
 
 def _trouble(state: State, bag: Bag) -> Trouble | None:
@@ -102,18 +121,18 @@ def _nobody(state: State, bag: Bag, waiting: Sequence[Need]) -> Reason | None:
             return _never(placing, bag, waiting)
         name, problem = next(iter(failing.items()))
         where = "on this machine" if name == LOCAL else f"at site {name}"
-        words = f"pilots do not get to work {where}: {problem}"
+        words = f"pilots cannot start work {where}: {problem}"
         return Reason(kind="no pilot", text=words)
     if not waiting:
         return None
     records = [pilot.record for pilot in can_see(state, bag)]
     if not records:
         whose = f" that runs tasks of {bag.spec.owner}" if state.pilots and bag.spec.owner else ""
-        words = f"no pilot{whose} is here; start one with: covey pilot-command"
+        words = f"no pilot{whose} is connected; start one with: covey pilot-command"
         return Reason(kind="no pilot", text=words)
     if any(weight(need, record) for need in waiting for record in records):
         return None
-    words = f"no pilot that is here has {', '.join(_wants(waiting[0]))} for a task"
+    words = f"no connected pilot has {', '.join(_wants(waiting[0]))} for a task"
     return Reason(kind="resources", text=words)
 
 
@@ -126,7 +145,7 @@ def _unknown_site(state: State, bag: Bag) -> Reason | None:
     known |= {pilot.record.site.lower() for pilot in state.pilots.values()}
     if any(name.lower() in known for name in wanted):
         return None
-    there = f"there are: {', '.join(state.sites)}" if state.sites else "there is none"
+    there = f"sites: {', '.join(state.sites)}" if state.sites else "no site is set up"
     words = f"there is no site {' or '.join(wanted)} ({there})"
     return Reason(kind="unknown site", text=words)
 
@@ -139,19 +158,21 @@ def _never(placing: list[Site], bag: Bag, waiting: Sequence[Need]) -> Reason | N
     for site in placing:
         spec = site.record.spec
         if spec.users and bag.spec.owner not in spec.users:
+            if spec.driver == LOCAL:
+                told.append(f"{spec.name}: {explaining_sites.others_only(spec)}")
             continue
         why = _failing(site) or explaining_sites.never(site, bag, waiting or bag.needs)
         if not why:
             return None
         told.append(f"{spec.name}: {why}")
-    named = f": {'; '.join(told[:FEW])}" if told else ", whose owner no site lets in"
+    named = f": {'; '.join(told[:FEW])}" if told else ": no site accepts tasks of its owner"
     return Reason(kind="no site", text=f"no site can get a pilot for it{named}")
 
 
 def _failing(site: Site) -> str:
     if site.record.status is not SiteStatus.ON:
         return f"it is {site.record.status.value}"
-    return site.unanswered or (site.problem if site.failures > 1 else "")
+    return site.crowded or site.unanswered or (site.problem if site.failures > 1 else "")
 
 
 def _wants(need: Need) -> list[str]:
@@ -168,12 +189,14 @@ def _wants(need: Need) -> list[str]:
 def of_bag(state: State, now: float, bag: Bag, task: int | None = None) -> BagAnswer:
     """With a task: as far as that one is concerned."""
     view = View(state, now, bag)
+    running = len({attempt.task for attempt in probably_running(state, bag)})
     answer = BagAnswer(
         summary="",
         total=bag.total,
         done=len(bag.done),
         failed=len(bag.failed),
-        running=len(bag.live),
+        running=running,
+        sent=len(bag.live) - running,
         waiting=bag.waiting() + bag.total - bag.next,
         doubtful=len(bag.doubt),
         tail=view.tail,
@@ -186,6 +209,8 @@ def of_bag(state: State, now: float, bag: Bag, task: int | None = None) -> BagAn
         usual = answer.waiting > len(bag.rescue) and (task is None or task not in bag.rescue)
         if bag.status is BagStatus.RUNNING and usual:
             _ask_pilots(state, now, view, answer, _cases(bag, task))
+        if (queued := explaining_sites.in_queues(state, now, bag)) is not None:
+            answer.reasons.append(queued)
         answer.reasons += _besides(state, bag)
     answer.summary = _summary(bag, answer)
     return answer
@@ -211,44 +236,51 @@ def _summary(bag: Bag, answer: BagAnswer) -> str:
         return f"it is paused: {bag.reason}" if bag.reason else "it is paused"
     if bag.status is not BagStatus.RUNNING:
         return f"it is {bag.status.value}"
-    out = f"{_tasks(answer.running)} {'is' if answer.running == 1 else 'are'} out with pilots"
+    live = answer.running + answer.sent
+    out = f"{_tasks(answer.running)} {'is' if answer.running == 1 else 'are'} running"
+    if answer.sent:
+        out += f" and {answer.sent:,} {'is' if answer.sent == 1 else 'are'} sent ahead"
     if not answer.waiting:
-        if answer.reasons and (not answer.running or answer.reasons[0].kind == "host"):
+        if answer.reasons and (not live or answer.reasons[0].kind == "host"):
             return answer.reasons[0].text
-        return f"nothing waits: {out}"
-    first = answer.reasons[0].text if answer.reasons else "the next hosts that ask get them"
+        return f"no task waits: {out}"
+    first = answer.reasons[0].text if answer.reasons else "the next free hosts get them"
     waits = f"{_tasks(answer.waiting)} {'waits' if answer.waiting == 1 else 'wait'}"
-    return f"{waits}, {out if answer.running else 'none is out'}: {first}"
+    return f"{waits}, {out if live else 'none is running'}: {first}"
 
 
 def _stops(state: State, bag: Bag) -> Iterator[Reason]:
     """What stops all of it, whoever is here."""
-    if bag.status is BagStatus.PAUSED:
+    if bag.quarantined:
+        words = f"it is {bag.quarantined}. No task of it is sent any more. Use: "
+        change = "" if bag.shell else f"covey policy set {bag.id} …, covey resume {bag.id}, or "
+        yield Reason(kind="quarantined", text=f"{words}{change}covey cancel {bag.id}")
+    elif bag.status is BagStatus.PAUSED:
         why = f": {bag.reason}" if bag.reason else ""
-        words = f"it is paused{why}; go on with: covey resume {bag.id}"
+        words = f"it is paused{why}; to continue: covey resume {bag.id}"
         yield Reason(kind="paused", text=words)
     if state.draining:
-        yield Reason(kind="draining", text="the server is about to end, and sends nothing more")
+        yield Reason(kind="draining", text="the server is shutting down, and sends no more tasks")
     if bag.not_before > state.durable:
-        yield Reason(kind="writing", text="the record of it is still being written")
+        yield Reason(kind="writing", text="the bag is still being written to the record")
     trouble = _trouble(state, bag) if bag.status is BagStatus.RUNNING else None
     if trouble is not None:
         most = state.settings.most_losses
-        words = f"{trouble.words}; a task is given up when that has happened {most} times"
+        words = f"{trouble.words}; a task fails when this has happened {most} times"
         yield Reason(kind="host", text=words, hosts=[trouble.host])
 
 
 def _besides(state: State, bag: Bag) -> Iterator[Reason]:
     """What concerns some of its tasks only."""
     if bag.doubt:
-        words = f"{_tasks(len(bag.doubt))} may be running with pilots that were not heard of since "
+        words = f"{_tasks(len(bag.doubt))} may be running on pilots that have not called since "
         until = state.adopt_until
         yield Reason(kind="doubt", text=words + "the server started", until=until)
     if bag.awaited and bag.parked:
         words = f"the rows of {_tasks(len(bag.parked))} are being read from a file"
         yield Reason(kind="rows", text=words)
     if bag.aside:
-        words = f"{_tasks(len(bag.aside))} fitted nobody for a while and made place for others"
+        words = f"{_tasks(len(bag.aside))} fitted no host for a while; other tasks go first"
         yield Reason(kind="aside", text=words)
     if bag.rescue:
         sites = ", ".join(last_resorts(state, bag))
@@ -261,12 +293,10 @@ def _besides(state: State, bag: Bag) -> Iterator[Reason]:
             )
             yield Reason(kind="preference", text=words)
     if bag.overdue:
-        words = f"{_tasks(len(bag.overdue))} past their deadline are offered to other hosts first"
+        words = f"{_tasks(len(bag.overdue))} past their deadline are sent to other hosts first"
         yield Reason(kind="deadline", text=words)
     if not bag.waiting() and bag.next >= bag.total and bag.open:
-        words = (
-            f"all its tasks were handed out; it is open, so more may come (covey close {bag.id})"
-        )
+        words = f"all its tasks were sent; it is open, so more may be added (covey close {bag.id})"
         yield Reason(kind="open", text=words)
 
 
@@ -299,7 +329,7 @@ def _ask_pilots(
     if able:
         answer.reasons += _unserved(view, classes, verdicts)
     if len(verdicts) < len(pilots):
-        words = f"only {len(verdicts):,} of {len(pilots):,} pilots were looked at, to be quick"
+        words = f"only {len(verdicts):,} of {len(pilots):,} pilots were checked, to save time"
         answer.reasons.append(Reason(kind="cut", text=words))
 
 
@@ -329,19 +359,24 @@ def _unserved(view: View, classes: list[Case], verdicts: list[Verdict]) -> Itera
             told.append(", ".join(_wants(view.bag.needs[case.kind])))
     if told:
         more = f" or {len(told) - FEW} others" if len(told) > FEW else ""
-        words = f"no host that is here can run tasks with {' or '.join(told[:FEW])}{more}"
+        words = f"no connected host can run tasks with {' or '.join(told[:FEW])}{more}"
         yield Reason(kind="requirements", text=words)
 
 
 _WORDS = {
     SILENT: ("silent", "{hosts} {was} not heard of for a while"),
+    SHORT: ("disk", "{names} wait{s} for disk space"),
+    FILES: ("files", "{names} wait{s} for input files or the setup of this bag"),
     SMALL: ("resources", "{hosts} {are} too small for them"),
-    ENDING: ("ending", "{hosts} end{s} before such a task could"),
-    REFUSED: ("requirements", "JobRequirements keep them from {hosts}"),
-    BANNED: ("banned", "{hosts} {are} banned for failures, while others do well"),
-    RESTING: ("resting", "{hosts} rest{s} from this bag, because its tasks failed there"),
-    TRIED: ("tried", "{hosts} {are} tried with one task first"),
-    FULL: ("full", "every slot of {hosts} is taken"),
+    ENDING: ("ending", "the time of {hosts} is too short for such a task"),
+    REFUSED: ("requirements", "JobRequirements is not true on {hosts}"),
+    BANNED: ("banned", "{hosts} {are} banned: tasks fail there, but not on other hosts"),
+    RESTING: (
+        "resting",
+        "{hosts} get{s} no tasks of this bag for a while, because its tasks failed there",
+    ),
+    TRIED: ("tried", "{hosts} {are} tested with one task first"),
+    FULL: ("full", "every slot of {hosts} is in use"),
     LIMITED: ("concurrency", "{hosts} hold{s} as many tasks as Concurrency allows"),
 }
 _ONE = {"hosts": "1 host", "are": "is", "was": "was", "s": "s"}
@@ -353,14 +388,14 @@ def _counted(verdicts: list[Verdict], now: float, answer: BagAnswer) -> Iterator
     for one in verdicts:
         kinds.setdefault(one.kind, []).append(one)
     if kinds.keys() == {REFUSED}:
-        words = "no host that is here meets its requirements"
+        words = "no connected host meets its requirements"
         yield Reason(kind="requirements", text=words, hosts=_hosts(verdicts))
         return
     if FREE not in kinds:
         yield from (_reason(kind, kinds[kind], now) for kind in (FULL, LIMITED) if kind in kinds)
     if answer.first:
         yield _rivals(answer)
-    for kind in (REFUSED, SMALL, ENDING, BANNED, RESTING, TRIED, SILENT):
+    for kind in (SHORT, FILES, REFUSED, SMALL, ENDING, BANNED, RESTING, TRIED, SILENT):
         if kind in kinds:
             yield _reason(kind, kinds[kind], now)
 
@@ -369,7 +404,9 @@ def _reason(kind: str, verdicts: list[Verdict], now: float) -> Reason:
     told, words = _WORDS[kind]
     count = len({one.pilot.record.host for one in verdicts})
     many = {"hosts": f"{count:,} hosts", "are": "are", "was": "were", "s": ""}
-    text = words.format(**(_ONE if count == 1 else many))
+    names = _hosts(verdicts)
+    named = ", ".join(names) + (f" and {count - len(names):,} more" if count > len(names) else "")
+    text = words.format(**(_ONE if count == 1 else many), names=named)
     until = min((one.until for one in verdicts if one.until > now), default=0.0)
     return Reason(kind=told, text=text, hosts=_hosts(verdicts), until=until)
 
@@ -380,7 +417,7 @@ def _hosts(verdicts: Iterable[Verdict]) -> list[str]:
 
 def _rivals(answer: BagAnswer) -> Reason:
     told = ", ".join(f"bag {one.bag}" for one in answer.first)
-    words = f"other bags come first, as on {answer.first_on}: {told}"
+    words = f"other bags come first, for example on {answer.first_on}: {told}"
     return Reason(kind="order", text=words, hosts=[answer.first_on])
 
 
@@ -393,7 +430,7 @@ def _forbidden(view: View) -> str:
     if not bag.spec.idempotent:
         return "its tasks must not run twice (idempotent = false)"
     if not view.compiled.replicates:
-        return "its policy asks for none (ReplicationRequirements is false)"
+        return "its policy does not ask for it (ReplicationRequirements is false)"
     if bag.status is not BagStatus.RUNNING:
         return f"it is {bag.status.value}"
     if bag.open:
@@ -401,7 +438,7 @@ def _forbidden(view: View) -> str:
     if not view.tail:
         told = ", ".join(f"{k} is {v}" for k, v in view.values(view.node("TailCondition")).items())
         return f"it is not in its tail: {view.compiled.texts['TailCondition']}, where {told}"
-    return "" if bag.live else "nothing runs"
+    return "" if bag.live else "no task is running"
 
 
 def _replication(view: View, tasks: Iterable[int] | None = None) -> Replication:
@@ -421,7 +458,7 @@ def _replication(view: View, tasks: Iterable[int] | None = None) -> Replication:
                 found.values = view.values(view.node("ReplicationRequirements"))
                 if wants is ERROR:
                     found.values["ReplicationRequirements"] = shown(wants)
-        elif len(live(Task(view.bag, 0, task))) >= most:
+        elif len(view.bag.live.get(task, ())) >= most:
             found.full += 1
         else:
             found.wanted += 1
@@ -453,39 +490,47 @@ def of_task(state: State, now: float, bag: Bag, task: int) -> TaskAnswer:
     answer.running = [_running(state, now, bag, one, one.id in going) for one in attempts]
     if task in bag.done or task in bag.failed:
         answer.state = "done" if task in bag.done else "failed"
-        answer.summary = "it is done" if task in bag.done else "it was given up"
+        answer.summary = "it is done" if task in bag.done else "it failed"
         return answer
     if task in bag.doubt:
-        answer.state = "in doubt"
-        answer.summary = "it may be running with a pilot that was not heard of since the restart"
+        answer.state = "being checked"
+        answer.summary = "it may be running on a pilot that has not called since the restart"
         return answer
     if not attempts:
-        answer.summary = _why_it_waits(state, bag, task)
+        answer.summary = _why_it_waits(state, now, bag, task)
         return answer
-    answer.state = "running"
+    started = any(not one.ahead for one in answer.running)
+    answer.state = "running" if started else "sent"
     places = ", ".join(one.host for one in answer.running)
     again = f", {len(attempts)} attempts" if len(attempts) > 1 else ""
-    there = "runs on" if any(not one.ahead for one in answer.running) else "waits for a slot of"
+    there = "runs on" if started else "waits for a slot of"
     answer.summary = f"it {there} {places}{again}"
     answer.replication = _replication_of(View(state, now, bag), task)
     return answer
 
 
-def _why_it_waits(state: State, bag: Bag, task: int) -> str:
+def _why_it_waits(state: State, now: float, bag: Bag, task: int) -> str:
+    hosts, until = retry_hosts.waits_until(state, now, bag, task)
     if task in bag.rescue:
         sites = ", ".join(last_resorts(state, bag))
         return f"it waits for a host of {sites}: it failed elsewhere"
+    if hosts:
+        where = " or ".join(hosts)
+        return (
+            f"it waits for another host than {where}, where it failed; "
+            f"for {until - now:.0f} s at most, then {where} may have it again"
+        )
     if task in bag.parked:
         return "it waits for its row to be read from a file"
     if task in bag.aside:
-        return "it fitted no host for a while, and made place for others; it comes back in its turn"
+        return "it fitted no host for a while; other tasks go first, then it is tried again"
     if task >= bag.next and bag.classify is None:
         ahead = task - bag.next + sum(map(len, bag.ready))
         return f"it waits behind {_tasks(ahead)} of its bag" if ahead else "it is next"
     if task >= bag.mark:
-        return "it waits: those of lower numbers are looked at first"
+        return "it waits: tasks with lower numbers come first"
     ahead = sum(ready.rank(task) - 1 for ready in bag.ready if task in ready)
-    return f"it waits behind {_tasks(ahead)} like it" if ahead else "it waits for a host"
+    return f"it waits behind {_tasks(ahead)} of the same kind" if ahead else "it waits for a host"
 
 
 def _running(state: State, now: float, bag: Bag, attempt: Attempt, started: bool) -> Running:
@@ -510,31 +555,36 @@ def _running(state: State, now: float, bag: Bag, attempt: Attempt, started: bool
 
 def _why_there(bag: Bag, attempt: Attempt) -> str:
     if attempt.replica:
-        return "another attempt, because the earlier ones were late or the policy wanted one"
+        return "another attempt: the earlier ones were late, or the policy wanted one"
     texts = bag.policy.texts
     if "Rank" in texts:
-        return (
-            f"its bag ranked {attempt.rank:.6g} there, the best of its owner's with a task to send"
-        )
-    met = "JobRequirements hold there, and it" if "JobRequirements" in texts else "it"
-    return f"{met} asked for work when this task was the next"
+        return f"its bag had rank {attempt.rank:.6g} there, the best of its owner's waiting bags"
+    met = (
+        "JobRequirements is true there, and the host" if "JobRequirements" in texts else "the host"
+    )
+    return f"{met} asked for work when this task was next"
 
 
 def _replication_of(view: View, task: int) -> Replication:
     bag = view.bag
     if task in bag.overdue:
         return Replication(active=True, text="it is past its deadline, and offered to other hosts")
+    attempts = bag.live.get(task, [])
+    most = matching.most_replicas(view.state, view.now, bag, task)
+    if len(attempts) >= most and all(one.expired for one in attempts):
+        words = f"all its attempts are past their deadline; MaxReplicas allows no more than {most}"
+        return Replication(active=False, text=f"{words}, so one of them must end first")
     found = _replication(view, [task])
     if not found.active:
         return found
     if task in bag.offers:
-        found.text = "it is offered to hosts that have room"
+        found.text = "it is offered to hosts with a free slot"
     elif found.full:
         found.text = "it has as many attempts as MaxReplicas allows"
     elif found.refused:
         found.text = "ReplicationRequirements is not true for it"
     else:
-        found.text = "the policy wants another attempt; the next host with room may get it"
+        found.text = "the policy wants another attempt; the next host with a free slot may get it"
     return found
 
 

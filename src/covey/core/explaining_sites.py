@@ -10,18 +10,19 @@ import math
 from collections.abc import Iterator, Sequence
 
 from covey.classad import unparse
-from covey.core import demand, sites, suiting
+from covey.core import demand, site_fit, sites, suiting
 from covey.core.demand import Lives, Row, Serves
 from covey.core.findings import Chance, Limit, Reason, SiteAnswer, Wanting
 from covey.core.fitting import weight
 from covey.core.looking import Case, View, parts
 from covey.core.model import Need, PilotStatus, SiteSpec, SiteStatus
 from covey.core.policies import GRID
-from covey.core.sites import MANUAL, MOST_WAITING
+from covey.core.sites import LOCAL, MANUAL, MOST_WAITING
 from covey.core.state import Bag, Job, Pilot, Site, State
 from covey.core.suiting import Allowed, Size
 
 FEW = 3  # parts of a policy that are named
+QUEUE_SECONDS = 30.0  # after which it is told that pilots wait at a site
 ABLE = "able"
 LAST_RESORT = "it is only for tasks that failed elsewhere (failover)"
 # Expressions that may keep a bag from a site, by their attribute's name.
@@ -31,7 +32,7 @@ _DECIDING = (GRID, "JobRequirements")
 def of_site(state: State, now: float, site: Site, owner: str | None = None) -> SiteAnswer:
     jobs = _jobs(state, site)
     pilots = _pilots(state, site)
-    limits = list(_limits(state, site))
+    limits = list(_limits(state, now, site))
     answer = SiteAnswer(
         summary="",
         reasons=list(_stops(state, now, site)),
@@ -49,7 +50,7 @@ def of_site(state: State, now: float, site: Site, owner: str | None = None) -> S
     answer.wanting = [_wanting(state, now, site, row, allowed) for row in seen]
     able = [one for one in answer.wanting if one.kind == ABLE]
     if any(one.missing for one in able) and not answer.reasons:
-        answer.reasons += _reached(state, site, answer, able)
+        answer.reasons += _reached(state, now, site, answer, able)
     answer.reasons += _no_demand(state, site, answer, len(found) - len(seen))
     answer.summary = _summary(answer)
     return answer
@@ -84,29 +85,35 @@ def _stops(state: State, now: float, site: Site) -> Iterator[Reason]:
         words = f"its pilots are started by hand: covey pilot-command --site {name}"
         yield Reason(kind="manual", text=words)
     if site.record.removed:
-        words = f"it is being removed, and waits for the end of {_count(len(site.jobs), 'job')}"
+        words = f"it is being removed, as soon as {_count(len(site.jobs), 'job')} ended there"
         yield Reason(kind="removed", text=words)
     elif status is SiteStatus.PAUSED:
-        words = f"it is paused: nothing new is started there; go on with: covey site resume {name}"
+        words = (
+            f"it is paused: no new pilot is started there; to continue: covey site resume {name}"
+        )
         yield Reason(kind="paused", text=words)
     elif status is SiteStatus.DRAINING:
-        words = "it drains: what waits there is taken back, and pilots end when their tasks have"
-        yield Reason(kind="draining", text=f"{words}; go on with: covey site resume {name}")
+        words = "it is draining: waiting pilots are cancelled, the others end after their tasks"
+        yield Reason(kind="draining", text=f"{words}; to continue: covey site resume {name}")
+    if site.crowded:
+        yield Reason(kind="crowded", text=f"it is not used: {site.crowded}")
     if state.draining:
-        yield Reason(kind="ending", text="the server is about to end, and starts nothing more")
+        yield Reason(kind="ending", text="the server is shutting down, and starts no more pilots")
     if site.unanswered:
-        yield Reason(kind="unanswered", text=f"nothing can be had of it: {site.unanswered}")
+        yield Reason(kind="unanswered", text=f"it does not answer: {site.unanswered}")
     if now < site.rests_until:
-        words = f"it rests after {_count(site.failures, 'failure')} in a row: {site.problem}"
+        words = (
+            f"no pilot is started after {_count(site.failures, 'failure')} in a row: {site.problem}"
+        )
         yield Reason(kind="resting", text=words, until=site.rests_until)
 
 
 # -- is there room? ------------------------------------------------------------------------------
 
 
-def _limits(state: State, site: Site) -> Iterator[Limit]:
+def _limits(state: State, now: float, site: Site) -> Iterator[Limit]:
     """As `overlay` has them; the smallest rest counts."""
-    spec, jobs = site.record.spec, _jobs(state, site)
+    spec, jobs = site.record.spec, sites.present(state, now, site)
     waiting, all_ = sum(not job.running for job in jobs), len(jobs)
     queued = spec.queued or MOST_WAITING
     yield Limit(key="queued", used=waiting, most=spec.queued, left=queued - waiting)
@@ -122,10 +129,12 @@ def _limits(state: State, site: Site) -> Iterator[Limit]:
             yield Limit(key=key, used=used, most=most, left=(most - used) // each)
 
 
-def _reached(state: State, site: Site, answer: SiteAnswer, able: list[Wanting]) -> Iterator[Reason]:
+def _reached(
+    state: State, now: float, site: Site, answer: SiteAnswer, able: list[Wanting]
+) -> Iterator[Reason]:
     if site.failures and not answer.room:
         words = f"it failed {_count(site.failures, 'time')} in a row ({site.problem})"
-        text = f"{words}: one pilot finds out whether it is well again"
+        text = f"{words}: one pilot tests whether it works again"
         yield Reason(kind="probing", text=text)
         return
     queued = answer.limits[0]
@@ -134,24 +143,25 @@ def _reached(state: State, site: Site, answer: SiteAnswer, able: list[Wanting]) 
             yield Reason(kind="limit", text=_limit(limit))
     most = site.record.spec.per_user
     for owner in dict.fromkeys(one.owner for one in able if one.missing) if most else ():
-        if not sites.room_of(state, site, owner):
-            whose = f"tasks of {owner}" if owner else "tasks of nobody in particular"
+        if not sites.room_of(state, now, site, owner):
+            whose = f"tasks of {owner}" if owner else "tasks without an owner"
             there = f"{_count(most, 'pilot')} {'is' if most == 1 else 'are'} there for {whose}"
-            yield Reason(kind="limit", text=f"{there}, and no more may be (per_user = {most})")
+            yield Reason(kind="limit", text=f"{there}; no more are allowed (per_user = {most})")
 
 
 def _limit(limit: Limit) -> str:
     used, many = limit.used, "waits" if limit.used == 1 else "wait"
     if limit.key == "queued":
-        return f"{_count(used, 'pilot')} {many} there, and no more may (queued = {limit.most})"
+        return f"{_count(used, 'pilot')} {many} there; no more are allowed (queued = {limit.most})"
     if limit.key == "ramp":
         rest = f"more are submitted when one has started (ramp: {limit.most} now)"
         return f"{_count(used, 'pilot')} {many} there; {rest}"
     if limit.key == "running":
         there = f"{_count(used, 'pilot')} {'runs' if used == 1 else 'run'} or {many} there"
-        return f"{there}, and no more may (running = {limit.most})"
+        return f"{there}; no more are allowed (running = {limit.most})"
     what = limit.key.removeprefix("all_")
-    return f"its pilots have {used:,} MB of {what}, of {limit.most:,} MB at most ({limit.key})"
+    most = f"at most {limit.most:,} MB are allowed ({limit.key})"
+    return f"its pilots have {used:,} MB of {what}; {most}"
 
 
 # -- does anything wait that may go there? -------------------------------------------------------
@@ -177,15 +187,20 @@ def _why_not(state: State, now: float, site: Site, row: Row, allowed: Allowed) -
     if kept_out is not None:
         return kept_out
     if not weight(row.need, Size(spec, row.need, spec.slots)):
-        return "resources", f"a task wants {_lacking(row.need, spec)}"
+        return "resources", f"a task needs {_lacking(row.need, spec)}"
     if not suiting.fits(row, spec):
         words = "may take" if row.need.limit_seconds else "take"
         return "time", f"tasks {words} {_outliving(row.life, spec)}"
+    if unfit := site_fit.obstacle(site, row, now):
+        return "unfit", unfit
     idle = suiting.idle_at(state)
     if suiting.is_shunned(state, row, spec.name, idle):
         count = suiting.idle_for(row, spec.name, idle)
-        return "shunned", f"{_count(count, 'pilot')} there had them offered, and took none"
-    return ABLE, "its pilots could run them" if not row.rescue else "it takes what failed elsewhere"
+        return "shunned", f"{_count(count, 'pilot')} there could not run them"
+    return (
+        ABLE,
+        "its pilots could run them" if not row.rescue else "it takes tasks that failed elsewhere",
+    )
 
 
 def _kept_out(
@@ -193,17 +208,25 @@ def _kept_out(
 ) -> tuple[str, str] | None:
     bag, spec = row.bag, site.record.spec
     if spec.users and bag.spec.owner not in spec.users:
-        return "users", f"it is for tasks of {', '.join(spec.users)} only (users)"
+        return "users", others_only(spec)
     if allowed[bag.id, row.rescue].get(spec.name):
         return None
     if row.rescue:
         return (
             "failover",
-            "they failed elsewhere, and it is none of the sites for such (failover_sites)",
+            "they failed elsewhere, and this site is not in failover_sites",
         )
     if spec.failover:
         return "failover", LAST_RESORT
     return "policy", _refusal(state, now, spec.name, row)
+
+
+def others_only(spec: SiteSpec) -> str:
+    """Why it is not for tasks of an owner that it does not name."""
+    if spec.driver == LOCAL:
+        words = f"its pilots run as {spec.users[0]}, so a task could read this server's secrets"
+        return f"{words}: other owners' tasks run there only in a sandbox (local.shared = true)"
+    return f"it is for tasks of {', '.join(spec.users)} only (users)"
 
 
 def _refusal(state: State, now: float, site: str, row: Row) -> str:
@@ -233,9 +256,9 @@ def _by_name(site: str, bag: Bag) -> str:
     """Why the lists of its policy keep the bag from there, if they do."""
     said = bag.policy.spec
     if said.only_sites and site not in said.only_sites:
-        return f"its policy wants other sites: only_sites = {', '.join(said.only_sites)}"
+        return f"its policy allows other sites only: only_sites = {', '.join(said.only_sites)}"
     if site in said.avoid_sites:
-        return f"its policy avoids it: avoid_sites = {', '.join(said.avoid_sites)}"
+        return f"its policy excludes it: avoid_sites = {', '.join(said.avoid_sites)}"
     return ""
 
 
@@ -280,13 +303,13 @@ def _no_demand(state: State, site: Site, answer: SiteAnswer, hidden: int) -> Ite
 def _cover(state: State, tasks: int) -> str:
     """By what: slots that are there, and those that wait at sites."""
     slots = sum(p.record.slots for p in state.pilots.values() if p.status is PilotStatus.ACTIVE)
-    parts_ = [f"{_count(slots, 'slot')} of pilots that are here"] if slots else []
+    parts_ = [f"{_count(slots, 'slot')} of connected pilots"] if slots else []
     for name, site in state.sites.items():
         coming = [j for j in _jobs(state, site) if j.pilot is None and not j.cancelled]
         if coming:
             wait = sum(job.record.slots for job in coming)
             parts_.append(f"{_count(wait, 'slot')} on the way at {name}")
-    by = " and ".join(parts_) or "what is there"
+    by = " and ".join(parts_) or "the present slots"
     return f"{by} {'is' if by.startswith('1 slot ') else 'are'} enough for {_count(tasks, 'task')}"
 
 
@@ -297,7 +320,7 @@ def _summary(answer: SiteAnswer) -> str:
     first = answer.reasons[0].text if answer.reasons else ""
     if not first:
         missing = sum(one.missing for one in answer.wanting)
-        first = f"it gets more for {_count(missing, 'task')}, up to {_count(answer.room, 'pilot')}"
+        first = f"it gets up to {_count(answer.room, 'more pilot')} for {_count(missing, 'task')}"
     return f"{there}: {first}"
 
 
@@ -315,8 +338,30 @@ def never(site: Site, bag: Bag, needs: Sequence[Need]) -> str:
     if any(suiting.holds(need, spec) for need in needs):
         return ""
     if lacking := _lacking(needs[0], spec):
-        return f"a task wants {lacking}"
+        return f"a task needs {lacking}"
     return f"tasks may take {_outliving(needs[0].limit_seconds, spec)}"
+
+
+def in_queues(state: State, now: float, bag: Bag) -> Reason | None:
+    """Demand of a bag that waits at sites: pilots for its owner's tasks that a site has not started
+    for `QUEUE_SECONDS`."""
+    if not bag.unsent():
+        return None
+    told = []
+    for name, site in state.sites.items():
+        jobs = [
+            job
+            for job in _jobs(state, site)
+            if job.asked and not job.running and not job.cancelled and not job.record.trial
+            if job.record.wanted_by == bag.spec.owner and now - job.since >= QUEUE_SECONDS
+        ]
+        if jobs:
+            since = min(job.since for job in jobs)
+            many = f"{_count(len(jobs), 'pilot')} {'waits' if len(jobs) == 1 else 'wait'}"
+            told.append(f"{many} in the queue of site {name}, the first for {now - since:.0f} s")
+    if not told:
+        return None
+    return Reason(kind="queue", text=f"tasks wait for pilots: {'; '.join(told[:FEW])}")
 
 
 def for_bag(state: State, now: float, bag: Bag) -> list[Chance]:
@@ -326,7 +371,8 @@ def for_bag(state: State, now: float, bag: Bag) -> list[Chance]:
     found = []
     for name, site in state.sites.items():
         spec = site.record.spec
-        if (spec.users and bag.spec.owner not in spec.users) or not rows:
+        hidden = spec.driver != LOCAL and spec.users and bag.spec.owner not in spec.users
+        if hidden or not rows:
             continue
         waiting = sum(not job.running for job in _jobs(state, site))
         why = [_why_not(state, now, site, row, allowed) for row in rows]
@@ -337,7 +383,9 @@ def for_bag(state: State, now: float, bag: Bag) -> list[Chance]:
             found.append(Chance(site=name, able=False, text=stop.text, waiting=waiting))
         else:
             words = (
-                f"{_count(waiting, 'pilot')} waiting there" if waiting else "nothing waits there"
+                f"{_count(waiting, 'pilot')} waiting there"
+                if waiting
+                else "no pilot is waiting there"
             )
             found.append(Chance(site=name, able=True, text=words, waiting=waiting))
     return found

@@ -31,6 +31,8 @@ class Kind(Struct, eq=False):
     places: Places
     sees: frozenset[str]
     outward: bool
+    static: int  # units of work (`budget`) of its operations
+    cost: int = 0  # units of its last evaluation, where they were counted
 
 
 # A rank, the place of the bag among its owner's, and what is said of its classes.
@@ -54,6 +56,8 @@ class Face(Struct, eq=False):
     failures: int = 0  # in a row there, then
     said: dict[Kind, list[Match | None]] = field(default_factory=dict)
     said_at: tuple[int, int] = (-1, -1)  # this stamp and the scene's, when all of that held
+    owing: dict[Kind, None] = field(default_factory=dict)  # … but for these, asked in a later turn
+    start: int = 0  # the bag, by its place, with which to go on then
     found: dict[BagId, "Found"] = field(default_factory=dict)
     order: list[Placed] = field(default_factory=list)  # the owner's bags, the best first
     order_at: tuple[int, ...] = ()  # the stamps for which that holds
@@ -66,3 +70,10 @@ class Found(Struct):
     scene: int
     bag: int
     matches: list[Match | None]
+    asked: int = 0  # classes that were asked since the stamps are these
+    turn: int = 0  # … and the next one, in turn
+    ranks: list[float] = field(default_factory=list)  # of those that may run there, each once
+
+    def whole(self) -> bool:
+        """Whether all of them were."""
+        return self.asked == len(self.matches)

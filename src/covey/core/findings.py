@@ -40,7 +40,7 @@ class PolicyView(Struct, kw_only=True):
 class Fault(Struct, kw_only=True):
     """Something wrong with a policy; `line` and `column` count from 1 in `text`, 0: nowhere."""
 
-    kind: str  # syntax, unknown, function, type, never, invalid
+    kind: str  # syntax, unknown, scope, function, type, never, invalid
     name: str  # of the attribute: JobRequirements
     message: str
     text: str = ""  # the expression
@@ -122,6 +122,7 @@ class BagAnswer(Struct, kw_only=True):
     done: int
     failed: int
     running: int
+    sent: int = 0  # a pilot has them, and no free slot yet
     waiting: int
     doubtful: int = 0
     tail: bool = False
@@ -157,7 +158,7 @@ class Running(Struct, kw_only=True):
 class TaskAnswer(Struct, kw_only=True):
     task: int
     values: dict[str, str] = {}
-    state: str  # waiting, running, done, failed, in doubt
+    state: str  # waiting, sent, running, done, failed, being checked
     summary: str
     tries: int = 0
     losses: int = 0
@@ -188,7 +189,7 @@ class Wanting(Struct, kw_only=True):
 
 
 class SiteAnswer(Struct, kw_only=True):
-    """How a site stands, and why it gets no pilots, or only so many."""
+    """How a site stands, and why it gets no pilots, or no more."""
 
     summary: str
     reasons: list[Reason]

@@ -10,6 +10,9 @@ from typing import Protocol
 from covey.core.model import Need, PilotRecord, TaskNumber
 from covey.core.state import Bag, Pilot, State
 
+MOST_GROWTH = 1e6  # of a task's memory or time, however often it was raised
+MOST_POWER = 100  # of a factor for each retry: beyond, a number may be too large for arithmetic
+
 
 class Roomy(Protocol):
     """What has slots and all else that tasks need: a pilot, or one that is yet to come."""
@@ -95,28 +98,32 @@ def weight(need: Need, pilot: Roomy) -> int:
 def limits(bag: Bag, task: TaskNumber, need: Need, pilot: PilotRecord) -> tuple[int, float]:
     """The memory and the time that this attempt gets instead of its class's; 0 where nothing
     else than usual. Never more memory than the pilot has."""
-    memory, time = _growth(bag, task)
+    memory, seconds = _amounts(bag, task, need.memory_mb, need.limit_seconds)
     memory_mb = 0
-    if memory != 1.0 and need.memory_mb:
-        memory_mb = max(1, round(need.memory_mb * memory))
+    if memory != need.memory_mb:
+        memory_mb = max(1, round(memory))
         if pilot.memory_mb:
             memory_mb = min(memory_mb, pilot.memory_mb)
-    return memory_mb, need.limit_seconds * time if time != 1.0 else 0.0
+    return memory_mb, seconds if seconds != need.limit_seconds else 0.0
 
 
-def stretch(bag: Bag, task: int) -> float:
-    """By how much its time limit has grown."""
-    return _growth(bag, task)[1]
+def stretch(bag: Bag, task: int, limit_seconds: float) -> float:
+    """By how much its time limit has grown, compared to that of its class."""
+    return _amounts(bag, task, 0, limit_seconds)[1] / limit_seconds if limit_seconds else 1.0
 
 
-def _growth(bag: Bag, task: int) -> tuple[float, float]:
-    """Of memory and time: people raised them, or the task ran out of them."""
-    memory, time = 1.0, 1.0
+def _amounts(bag: Bag, task: int, memory_mb: int, seconds: float) -> tuple[float, float]:
+    """Memory and time of the task, whose class has these: people raised them, or said how much
+    it is to be, or the task ran out of them."""
+    memory: float = memory_mb
+    most_memory, most_seconds = memory * MOST_GROWTH, seconds * MOST_GROWTH
     for raised in bag.raised:
         if raised.tasks is None or task in raised.tasks:
-            memory *= raised.memory
-            time *= raised.time
+            memory = raised.memory_mb or min(memory * raised.memory, most_memory)
+            seconds = raised.limit_seconds or min(seconds * raised.time, most_seconds)
+            most_memory = max(most_memory, raised.memory_mb * MOST_GROWTH)
+            most_seconds = max(most_seconds, raised.limit_seconds * MOST_GROWTH)
     if bag.short or bag.overtimes:
-        memory *= bag.spec.grow_memory ** bag.short.get(task, 0)
-        time *= bag.spec.grow_time ** bag.overtimes.get(task, 0)
-    return memory, time
+        memory *= bag.spec.grow_memory ** min(bag.short.get(task, 0), MOST_POWER)
+        seconds *= bag.spec.grow_time ** min(bag.overtimes.get(task, 0), MOST_POWER)
+    return min(memory, most_memory), min(seconds, most_seconds)

@@ -6,32 +6,38 @@ were sent as.
 """
 
 from collections.abc import Sequence
-from math import prod
 
 from pyroaring import BitMap
 
+from covey.classad import UNDEFINED, dependencies, parse
+from covey.classad.evaluation import evaluate
+from covey.classad.nodes import Reference
+from covey.core.attributes import TABLE
 from covey.core.classes import classifier, needs_of
 from covey.core.errors import InvalidBag
 from covey.core.fitting import last_resorts
 from covey.core.model import BagSpec, PolicySpec, Segment
 from covey.core.numbering import names_in
 from covey.core.policies import Compiled
-from covey.core.space import Axis, Scalar, Space, Values, Zip, size
+from covey.core.space import LARGEST_BAG, Axis, Scalar, Space, Values, Zip, shown, size
 from covey.core.state import Bag, State
 
 MOST_CLASSES = 1000  # by the values of parameters
 MOST_NAMES = 10_000  # of sites and hosts in one policy
+PART_GONE = 4  # one part in so many of the bags, before those that are left are counted anew
+FEW_DEPARTURES = 32  # bags: to count fewer costs nothing
+RECOUNT_SECONDS = 10.0
 CROWDED = (
-    f"its policy looks at parameters that have more than {MOST_CLASSES:,} different values: "
+    f"its policy uses parameters that have more than {MOST_CLASSES:,} different values: "
     "change it with covey policy set, then covey resume"
 )
 
-_default = Compiled(PolicySpec())
+DEFAULT = Compiled(PolicySpec())  # of bags without a policy; nothing is ever written into its ad
 
 
 def compiled(policy: PolicySpec) -> Compiled:
-    """Bags without a policy share one: nothing is ever written into its ad."""
-    return _default if policy == PolicySpec() else Compiled(policy)
+    """Bags without a policy share one."""
+    return DEFAULT if policy == PolicySpec() else Compiled(policy)
 
 
 def check(policy: PolicySpec, spec: BagSpec, segment: Segment) -> None:
@@ -42,17 +48,21 @@ def check(policy: PolicySpec, spec: BagSpec, segment: Segment) -> None:
     if sum(map(len, lists)) + len(policy.failover_sites) > MOST_NAMES:
         raise InvalidBag(f"a policy names at most {MOST_NAMES:,} sites and hosts")
     found = Compiled(policy)
+    check_deadline(policy.deadline, found.texts.get("Deadline", ""))
     if found.replicates and not spec.idempotent:
-        raise InvalidBag("tasks of a bag that is not idempotent cannot be replicated")
+        raise InvalidBag(
+            "tasks must not run twice (idempotent = false), so a policy cannot ask for replicas"
+        )
     names = names_in(segment)
     looked = {names[place] for place in found.parameters(names)}
     if looked and spec.calls:
-        raise InvalidBag("calls have no parameters that a policy could look at")
+        raise InvalidBag("the tasks of a bag of calls have no parameters that a policy could use")
     count = _combinations(segment.space, looked)
     if count > MOST_CLASSES:
+        told = shown(", ".join(sorted(looked)))
         raise InvalidBag(
-            f"the policy looks at {', '.join(sorted(looked))}, with {count:,} different values; "
-            f"at most {MOST_CLASSES:,} can be told apart: use rules for resources, or several bags"
+            f"the policy uses {told}, with {count:,} different values; "
+            f"at most {MOST_CLASSES:,} are allowed: use rules for resources, or several bags"
         )
 
 
@@ -63,7 +73,10 @@ def _combinations(space: Space, looked: set[str]) -> int:
         return len(set(space.values.items)) if isinstance(space.values, Values) else size(space)
     if isinstance(space, Zip):
         return max((_combinations(part, looked) for part in space.parts), default=1)
-    return prod(_combinations(part, looked) for part in space.parts)
+    count = 1
+    for part in space.parts:
+        count = min(count * _combinations(part, looked), LARGEST_BAG)
+    return count
 
 
 def split(bag: Bag) -> None:
@@ -91,25 +104,47 @@ def split(bag: Bag) -> None:
     bag.classify = classify
 
 
+def check_deadline(written: str, text: str) -> None:
+    """Raises InvalidBag for what can be no deadline on any host: a negative number, text, or a
+    word that is no attribute. `text` is the expression that was made of what was written."""
+    if not written:
+        return
+    node = parse(text).node
+    value = UNDEFINED if dependencies(node) else evaluate(node)
+    good = value is UNDEFINED
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        good = value >= 0
+    if isinstance(node, Reference) and node.scope is None:
+        good = node.key in TABLE["bag"]
+    if not good:
+        expected = "expected a time (90s, 30m, 2h, 1d), or an expression that gives seconds"
+        raise InvalidBag(f"deadline: {expected}; not {shown(written)!r}")
+
+
+def first_segment(bag: Bag) -> Segment:
+    return Segment(space=bag.spec.space, rows=bag.spec.rows)
+
+
 def change(state: State, bag: Bag, policy: PolicySpec) -> None:
     """Raises InvalidBag, and then nothing has changed."""
-    segment = Segment(space=bag.spec.space, rows=bag.spec.rows)
-    check(policy, bag.spec, segment)
+    check(policy, bag.spec, first_segment(bag))
+    new = compiled(policy)
     noticed(state, bag)
     before = bag.policy.parameters(bag.body.names)
-    bag.policy = compiled(policy)
+    bag.policy = new
     bag.jobs.clear()
     bag.offers.clear()
     bag.tail, bag.dirty, bag.crowded = False, True, False
     bag.stamp += 1
     if before != bag.policy.parameters(bag.body.names):
-        _sort_anew(bag)
+        sort_anew(bag)
     if not last_resorts(state, bag):
         bag.fail_over_no_more()
     noticed(state, bag)
 
 
-def _sort_anew(bag: Bag) -> None:
+def sort_anew(bag: Bag) -> None:
+    """Tell the tasks that wait apart by what the bag's policy and its rules look at."""
     was_plain = bag.classify is None
     split(bag)
     waiting = BitMap().union(*bag.ready)
@@ -120,6 +155,29 @@ def _sort_anew(bag: Bag) -> None:
         bag.next = bag.mark
     for task in waiting:
         bag.free(task)
+
+
+def gone(state: State, bag: Bag) -> None:
+    """A bag is over. Whoever has an order of bags skips it. The bags that are left are counted anew
+    only when many have gone, or after a while (`tick`): with a thousand bags in the queue, that
+    costs more than all tasks of a small bag."""
+    state.departures += 1
+    if FEW_DEPARTURES <= len(state.bags) <= PART_GONE * state.departures or not state.bags:
+        _count_anew(state)
+
+
+def tick(state: State, now: float) -> None:
+    if not state.departures:
+        state.departed_at = now
+    elif len(state.bags) < FEW_DEPARTURES or now - state.departed_at >= RECOUNT_SECONDS:
+        _count_anew(state)
+        state.departed_at = now
+
+
+def _count_anew(state: State) -> None:
+    state.departures = 0
+    state.comings += 1
+    state.policies += 1
 
 
 def noticed(state: State, bag: Bag) -> None:

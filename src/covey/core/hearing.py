@@ -4,17 +4,34 @@ Core goes by numbers that pilots send, and keeps them in bitmaps and in the reco
 one that these can hold. A message that is off changes nothing; words say why.
 """
 
+from itertools import chain
 from typing import Any
 
 from covey.core.checking import is_digest
 from covey.core.space import LARGEST_BAG
-from covey.pilot.messages import PILOT_OUTCOMES, PROTOCOL, End, Enrol, Held, Sync
+from covey.pilot.messages import (
+    LARGEST,
+    LONGEST_PATH,
+    LONGEST_TAG,
+    LONGEST_UNKEPT_NAME,
+    MOST_FILES,
+    MOST_RESULT,
+    MOST_SHORTAGE,
+    MOST_SLOTS,
+    MOST_TAGS,
+    MOST_UNKEPT_NAMES,
+    MOST_WAITING_BAGS,
+    PILOT_OUTCOMES,
+    PROTOCOL,
+    End,
+    Enrol,
+    Held,
+    Sync,
+    Unkept,
+)
 
-MOST_SLOTS = 4096
-MOST_TAGS = 200
-MOST_FILES = 10_000  # that a task returns
-MOST_RESULT = 1 << 16
-LARGEST = 2**53  # what every part of the system can count to
+OWNED_TAGS = ("last_executable", "last_input_files", "last_output_files")
+MOST_WANT = 1_000_000  # more than MOST_WANT of `messages`: older pilots ask for more
 
 
 def enrol_problem(enrol_: Enrol) -> str:
@@ -38,17 +55,26 @@ def enrol_problem(enrol_: Enrol) -> str:
 
 def sync_problem(sync_: Sync, most_ends: int) -> str:
     if not 1 <= sync_.number <= LARGEST or not 0 <= sync_.received < sync_.number:
-        return f"number {sync_.number} and received {sync_.received} do not fit"
-    if not 0 <= sync_.want <= 1_000_000:
-        return f"want must be between 0 and a million, not {sync_.want}"
+        return f"number {sync_.number} and received {sync_.received} do not fit together"
+    if not 0 <= sync_.want <= MOST_WANT:
+        return f"want must be between 0 and {MOST_WANT}, not {sync_.want}"
+    if not 0.0 <= sync_.clock <= LARGEST:
+        return "clock is out of range"
     if len(sync_.ends) > most_ends:
-        return f"at most {most_ends} ends in a sync, not {len(sync_.ends)}"
+        return f"a sync may have at most {most_ends} ends, not {len(sync_.ends)}"
     problem = _ends_problem(sync_.ends) if sync_.ends else ""
     if problem:
         return problem
+    if len(sync_.receipts) > len(sync_.held or ()) + len(sync_.ends):
+        return "there are more receipts than attempts"
     for one in sync_.held or ():
         if max(one) > LARGEST or _no_attempt(one):
             return "a number in held is out of range"
+    if len(sync_.waiting) > MOST_WAITING_BAGS or len(sync_.shortage) > MOST_SHORTAGE:
+        return "too many waiting bags, or too long a shortage"
+    for waiting in sync_.waiting:
+        if not (0 <= waiting.bag <= LARGEST and 0 < waiting.slots <= MOST_WANT):
+            return "a number in waiting is out of range"
     return _tags_problem(sync_.tags) if sync_.tags is not None else ""
 
 
@@ -58,25 +84,35 @@ def _ends_problem(ends: list[End]) -> str:
     for outcome in columns.outcome:
         if outcome not in PILOT_OUTCOMES:
             return f"outcome must be one of {', '.join(PILOT_OUTCOMES)}, not {outcome!r}"
-    names = columns[:4]  # of attempt and task
-    numbers = (*names, *columns[5:12], columns.stdout_bytes, columns.stderr_bytes)
-    off = any(min(column) < -LARGEST or max(column) > LARGEST for column in numbers)
-    if off or min(map(min, names)) < 0 or max(columns.task) >= LARGEST_BAG:
+    names = list(chain.from_iterable(columns[:4]))  # of attempts and tasks
+    others = chain(columns[5:12], (columns.stdout_bytes, columns.stderr_bytes))
+    numbers = [*names, *chain.from_iterable(others)]
+    off = min(numbers) < -LARGEST or max(numbers) > LARGEST
+    if off or min(names) < 0 or max(columns.task) >= LARGEST_BAG:
         return "a number in one of the ends is out of range"
     if max(map(len, columns.result)) > MOST_RESULT:
-        return f"a result of more than {MOST_RESULT} characters"
+        return f"a result has more than {MOST_RESULT} characters"
     problems = (_files_problem(end) for end in ends) if any(columns.files) else ()
-    return next(filter(None, problems), "")
+    return next(filter(None, problems), "") or _unkept_problem(columns.unkept)
+
+
+def _unkept_problem(column: tuple[Unkept | None, ...]) -> str:
+    for one in filter(None, column):
+        numbers = 0 < one.files <= LARGEST and 0 <= one.bytes <= LARGEST
+        lengths = max(map(len, one.names), default=0) <= LONGEST_UNKEPT_NAME
+        if not numbers or not lengths or len(one.names) > MOST_UNKEPT_NAMES:
+            return "the list of unkept files in one of the ends is malformed"
+    return ""
 
 
 def _files_problem(end: End) -> str:
     if len(end.files) > MOST_FILES:
-        return f"at most {MOST_FILES} files of a task, not {len(end.files)}"
+        return f"a task may return at most {MOST_FILES} files, not {len(end.files)}"
     for one in end.files:
-        if not 0 <= one.size <= LARGEST or not 0 < len(one.path) <= 4096:
+        if not 0 <= one.size <= LARGEST or not 0 < len(one.path) <= LONGEST_PATH:
             return f"file {one.path[:100]!r} is malformed"
         if one.digest and not is_digest(one.digest):
-            return f"file {one.path[:100]!r}: {one.digest[:100]!r} is no SHA-256"
+            return f"file {one.path[:100]!r}: {one.digest[:100]!r} is not a SHA-256 digest"
     return ""
 
 
@@ -85,7 +121,28 @@ def _no_attempt(one: Held) -> bool:
     return min(one.epoch, one.sequence, one.bag, one.task) < 0 or one.task >= LARGEST_BAG
 
 
+def owned_tags(tags: dict[str, str], owner: str) -> dict[str, str]:
+    """As they are kept. Older pilots do not say whose the last task and its files were: they are
+    the owner's, if the pilot has one, else nobody is to know."""
+    if not any(name in tags for name in OWNED_TAGS):
+        return tags
+    kept = {name: value for name, value in tags.items() if name not in OWNED_TAGS}
+    if owner:
+        kept |= {f"{owner}:{name}": tags[name] for name in OWNED_TAGS if name in tags}
+    return kept
+
+
+def shown_tags(tags: dict[str, str], owner: str) -> dict[str, str]:
+    """What this owner may see of the tags of a host that serves them: what pilots say of the
+    host, and what their own tasks do."""
+    return {
+        name: value
+        for name, value in tags.items()
+        if name.rpartition(":")[0] in ("", owner) and name not in OWNED_TAGS
+    }
+
+
 def _tags_problem(tags: dict[str, str]) -> str:
-    if len(tags) > MOST_TAGS or max(map(len, [*tags, *tags.values()]), default=0) > 1024:
-        return f"at most {MOST_TAGS} tags, and no text longer than 1024 characters"
+    if len(tags) > MOST_TAGS or max(map(len, [*tags, *tags.values()]), default=0) > LONGEST_TAG:
+        return f"a host may have at most {MOST_TAGS} tags, of at most {LONGEST_TAG} characters each"
     return ""

@@ -18,8 +18,9 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from covey.core.actions import SaveHistory
+from covey.core.durations import Times
 from covey.core.model import History, PilotRecord
-from covey.core.state import Host, State, Times
+from covey.core.state import Host, State
 from covey.core.turn import Turn
 from covey.pilot.messages import CANCELLED, LOST, OK, RETURNED, End
 

@@ -108,7 +108,7 @@ class View:
         job = Ad({one.name: one.find(self.state, self.now, about) for one in TABLE["job"].values()})
         attributes.add_replicas(job, self.state, self.now, about, self.bag.spec.owner)
         values = values_of(self.bag, task)
-        for name, value in zip(self.bag.body.names, values or (), strict=False):
+        for name, value in attributes.parameters(self.bag, values):
             job[name] = value
         table["job"] = job
 
@@ -175,7 +175,7 @@ class View:
         if id(case) not in self._jobs:
             about = Task(self.bag, case.kind)
             job = attributes.full_ad(self.state, self.now, "job", about, self.bag.spec.owner)
-            for name, value in zip(self.bag.body.names, case.values or (), strict=False):
+            for name, value in attributes.parameters(self.bag, case.values):
                 job[name] = value
             self._jobs[id(case)] = (case, job)
         return self._jobs[id(case)][1]
@@ -231,7 +231,7 @@ def values_of(bag: Bag, task: int) -> list[Scalar] | None:
         return None
     try:
         return bag.values(task)
-    except (KeyError, IndexError):
+    except Exception:  # of a bag that is quarantined, anything
         return None
 
 

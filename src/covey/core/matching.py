@@ -10,18 +10,25 @@ has failed, at once.
 import sys
 
 from covey.classad import Ad
+from covey.classad.fast import METER
 from covey.classad.values import UNDEFINED
-from covey.core import attributes
+from covey.core import attributes, budget
 from covey.core.attributes import STATISTICS, TABLE, Task
 from covey.core.faces import ANYWHERE, Face, Found, Kind, Match
 from covey.core.policies import FACE, Compiled, Places
-from covey.core.state import Bag, Pilot, State
+from covey.core.scalars import read
+from covey.core.state import Bag, Budget, Pilot, State
 
 MOST_CONCURRENCY = 1_000_000
+EVALUATING = "its policy cannot be evaluated"
 REFRESH_SECONDS = 1.0
+REPLICA = 100  # … to make those of a task that runs, and of where it does
+REFRESH = 5  # units of work to bring the ad of a class up to date
 _LARGEST = sys.float_info.max
 _NUMBERS = (float, int, bool)
 _NOTHING = Ad()
+_NOT_ASKED: list[Match | None] = [None]
+_LATER = Found(-1, -1, -1, _NOT_ASKED)  # no class of the bag was asked yet
 _STATISTICS = frozenset(one.name.lower() for one in STATISTICS)
 
 
@@ -29,32 +36,101 @@ def matches(state: State, now: float, pilot: Pilot, bag: Bag, face: Face) -> lis
     """By class of the bag: what its policy says, or None where it does not let them run there.
     `face` must be up to date (`face_of`)."""
     kind = kind_of(state, bag)
-    if kind is not None:
-        if kind in face.said and face.said_at == (face.stamp, state.scene.stamp):
-            return face.said[kind]
-        site, user = state.scene.sites[pilot.record.site], state.scene.users[bag.spec.owner]
-        return [_ask(state, face, kind, site, user)]
-    policy, jobs = bag.policy, bag.jobs
-    if len(jobs) != len(bag.needs) or (policy.inward and stale(state, bag)):
-        refresh(state, now, bag)
+    if kind is None:
+        return found_of(state, now, pilot, bag, face).matches
+    if kind in face.said and face.said_at == (face.stamp, state.scene.stamp):
+        return face.said[kind]
+    scene, owner = state.scene, bag.spec.owner
+    site, user = scene.sites[pilot.record.site], scene.users[owner]
+    left = budget.of(state, now, owner)
+    if left.in_turn <= 0:
+        budget.put_off(state, owner, left)
+        return face.said.get(kind, _NOT_ASKED)
+    match = _ask(state, face, kind, site, user, owner)
+    budget.spend(left, _cost(kind))
+    return [match]
+
+
+def found_of(state: State, now: float, pilot: Pilot, bag: Bag, face: Face) -> Found:
+    """The same of a bag that is asked by itself. Classes whose turn does not come now keep the
+    answer that they have: nothing, if they were never asked."""
+    policy, owner = bag.policy, bag.spec.owner
     found = face.found.get(bag.id)
-    if found is not None and found.bag == bag.stamp and _holds(state, policy, face, found):
+    unseen = len(bag.jobs) != len(bag.needs) or (policy.inward and stale(state, now, bag))
+    if not unseen and found is not None and found.whole() and _is_true(state, bag, face, found):
         found.face = face.stamp
-        return found.matches
-    matches = [_match(state, now, pilot, bag, face, job) for job in jobs]
-    face.found[bag.id] = Found(face.stamp, state.scene.stamp, bag.stamp, matches)
-    return matches
+        return found
+    left = budget.of(state, now, owner)
+    if left.in_turn <= 0:
+        budget.put_off(state, owner, left)
+        return found or _LATER
+    if unseen:
+        refresh(state, now, bag)
+    if found is None:
+        found = face.found[bag.id] = Found(-1, -1, -1, [])
+    if not _is_true(state, bag, face, found):
+        found.asked = 0
+    found.face, found.scene, found.bag = face.stamp, state.scene.stamp, bag.stamp
+    _ask_classes(state, now, pilot, bag, face, found, left)
+    return found
 
 
-def of_kinds(state: State, pilot: Pilot, face: Face, owner: str) -> list[list[Match | None] | None]:
-    """What is said to the owner's bags that are asked together with others; None for the rest."""
-    scene, before = state.scene, face.said
+def _is_true(state: State, bag: Bag, face: Face, found: Found) -> bool:
+    """Whether nothing has changed since then that the policy looks at."""
+    same = found.bag == bag.stamp and len(found.matches) == len(bag.jobs)
+    return same and _holds(state, bag.policy, face, found)
+
+
+def _ask_classes(
+    state: State, now: float, pilot: Pilot, bag: Bag, face: Face, found: Found, left: Budget
+) -> None:
+    """Those that were not asked yet, in turn, as far as the budget goes."""
+    jobs, answers = bag.jobs, found.matches
+    count, first, spent, policy = len(jobs), found.asked, 0, bag.policy
+    if len(answers) != count:
+        answers[count:] = []
+        answers += [None] * (count - len(answers))
+    place, METER.used = found.turn if found.turn < count else 0, 0
+    try:
+        while found.asked < count:
+            if spent >= left.in_turn:
+                budget.put_off(state, bag.spec.owner, left)
+                break
+            answers[place] = _match(state, now, pilot, bag, face, jobs[place])
+            spent += budget.cost(policy.static)
+            found.asked += 1
+            place = place + 1 if place + 1 < count else 0
+    except Exception as error:
+        bag.suspect(EVALUATING, error)
+        found.asked, answers[:] = count, [None] * count
+    found.turn = place
+    if found.asked > first:
+        bag.expense = spent / (found.asked - first) * count
+    budget.spend(left, spent)
+    found.ranks = list(dict.fromkeys([one.rank for one in answers if one is not None]))
+
+
+def of_kinds(
+    state: State, now: float, pilot: Pilot, face: Face, owner: str
+) -> list[list[Match | None] | None]:
+    """What is said to the owner's bags that are asked together with others; None for the rest.
+    Kinds whose turn does not come now keep the answer that they have, and come first the next
+    time."""
+    scene, before, owing = state.scene, face.said, face.owing
     site, user = scene.sites[pilot.record.site], scene.users[owner]
     face_at, scene_at = face.said_at
     known, moved = face.stamp - face_at <= 1, scene.stamp != scene_at
     changed = face.latest if face.stamp != face_at else ()
+    left = budget.of(state, now, owner)
+    units, METER.used = left.in_turn, 0
     said: dict[Kind, list[Match | None]] = {}
+    later: dict[Kind, None] = {}
     answers: list[list[Match | None] | None] = []
+    for owed in owing:
+        if units <= 0:
+            break
+        said[owed] = [_ask(state, face, owed, site, user, owner)]
+        units -= _cost(owed)
     for kind in scene.asked.get(owner, ()):
         if kind is None:
             answers.append(None)
@@ -62,18 +138,42 @@ def of_kinds(state: State, pilot: Pilot, face: Face, owner: str) -> list[list[Ma
         matches = said.get(kind)
         if matches is None:
             matches = before.get(kind) if known else None
-            if matches is None or (moved and kind.outward) or not kind.sees.isdisjoint(changed):
-                matches = [_ask(state, face, kind, site, user)]
+            if (
+                matches is None
+                or (moved and kind.outward)
+                or not kind.sees.isdisjoint(changed)
+                or (owing and kind in owing)
+            ):
+                if units > 0:
+                    matches = [_ask(state, face, kind, site, user, owner)]
+                    units -= _cost(kind) if METER.used else kind.static
+                else:
+                    matches, later[kind] = before.get(kind, _NOT_ASKED), None
             said[kind] = matches
         answers.append(matches)
-    face.said, face.said_at = said, (face.stamp, scene.stamp)
+    budget.spend(left, left.in_turn - units)
+    if later:
+        budget.put_off(state, owner, left)
+    face.said, face.said_at, face.owing = said, (face.stamp, scene.stamp), later
     return answers
 
 
-def _ask(state: State, face: Face, kind: Kind, site: Ad, user: Ad) -> Match | None:
+def _ask(state: State, face: Face, kind: Kind, site: Ad, user: Ad, owner: str) -> Match | None:
     queue, none = state.scene.queue, _NOTHING
-    values = kind.evaluate(face.host, face.pilot, site, none, user, queue, none, none)
-    return judged(kind.places, values)
+    try:
+        values = kind.evaluate(face.host, face.pilot, site, none, user, queue, none, none)
+        return judged(kind.places, values)
+    except Exception as error:
+        for bag in state.scene.owners.get(owner, ()):
+            if kind_of(state, bag) is kind:
+                bag.suspect(EVALUATING, error)
+        return None
+
+
+def _cost(kind: Kind) -> int:
+    """Of the evaluation that was just made."""
+    kind.cost = budget.cost(kind.static)
+    return kind.cost
 
 
 def kind_of(state: State, bag: Bag) -> Kind | None:
@@ -85,7 +185,11 @@ def kind_of(state: State, bag: Bag) -> Kind | None:
     kind = kinds.get(policy.said)
     if kind is None:
         kind = kinds[policy.said] = Kind(
-            policy.dispatch.evaluate, policy.places, policy.sees, policy.outward
+            policy.dispatch.evaluate,
+            policy.places,
+            policy.sees,
+            policy.outward,
+            policy.static,
         )
     return kind
 
@@ -99,9 +203,12 @@ def known(state: State, face: Face, bag: Bag) -> list[Match | None] | None:
     return found.matches if found is not None else None
 
 
-def stale(state: State, bag: Bag) -> bool:
-    """Whether what a policy sees of its bag may have changed."""
-    return bag.dirty or bag.seen_scene != state.scene.stamp or bag.policy.timed
+def stale(state: State, now: float, bag: Bag) -> bool:
+    """Whether what a policy sees of its bag may have changed. What only time changes is looked at
+    once a second."""
+    if bag.dirty or bag.seen_scene != state.scene.stamp:
+        return True
+    return bag.policy.timed and now - bag.seen_at >= REFRESH_SECONDS
 
 
 def _holds(state: State, policy: Compiled, face: Face, found: Found) -> bool:
@@ -153,8 +260,12 @@ def match_task(
         return ANYWHERE
     if bag.dirty and bag.policy.inward:
         refresh(state, now, bag)
-    job = job_ad(state, now, bag, task, bag.policy.at_dispatch)
-    return _match(state, now, pilot, bag, face, job)
+    try:
+        job = job_ad(state, now, bag, task, bag.policy.at_dispatch)
+        return _match(state, now, pilot, bag, face, job)
+    except Exception as error:
+        bag.suspect(EVALUATING, error)
+        return None
 
 
 def wants_replica(state: State, now: float, bag: Bag, task: int) -> bool:
@@ -164,12 +275,47 @@ def wants_replica(state: State, now: float, bag: Bag, task: int) -> bool:
     policy = compiled.replication
     policy.context.now = now
     policy.context.random = state.random.random
-    job = job_ad(state, now, bag, task, compiled.looks)
-    scene, own = state.scene, compiled.ad
+    scene, own, none = state.scene, compiled.ad, _NOTHING
     user = scene.users[bag.spec.owner]
-    values = policy.evaluate(_NOTHING, _NOTHING, _NOTHING, job, user, scene.queue, own, own)
-    most = int(max(1.0, as_number(values[1], 2.0)))
-    return values[0] is True and len(attributes.live(Task(bag, 0, task))) < most
+    try:
+        job = job_ad(state, now, bag, task, compiled.looks)
+        values = policy.evaluate(none, none, none, job, user, scene.queue, own, own)
+        left = budget.of(state, now, bag.spec.owner)
+        budget.spend(left, REPLICA + budget.cost(compiled.static))
+    except Exception as error:
+        bag.suspect(EVALUATING, error)
+        return False
+    return values[0] is True and len(bag.live.get(task, ())) < _at_least_one(values[1])
+
+
+def most_replicas(state: State, now: float, bag: Bag, task: int) -> int:
+    """How many attempts of this running task may be out at a time."""
+    compiled = bag.policy
+    if compiled.most_replicas is not None:
+        late = compiled.most_late or 0
+        if late > compiled.most_replicas and all(one.expired for one in bag.live[task]):
+            return late
+        return compiled.most_replicas
+    if stale(state, now, bag):
+        refresh(state, now, bag)
+    policy = compiled.replication
+    policy.context.now, policy.context.random = now, state.random.random
+    scene, own, none = state.scene, compiled.ad, _NOTHING
+    user = user_ad(state, now, bag.spec.owner)
+    try:
+        job = job_ad(state, now, bag, task, compiled.looks)
+        values = policy.evaluate(none, none, none, job, user, scene.queue, own, own)
+        left = budget.of(state, now, bag.spec.owner)
+        budget.spend(left, REPLICA + budget.cost(compiled.static))
+    except Exception as error:
+        bag.suspect(EVALUATING, error)
+        return 1
+    return _at_least_one(values[1])
+
+
+def _at_least_one(value: object) -> int:
+    """What MaxReplicas says, as a number of attempts."""
+    return int(max(1.0, as_number(value, 2.0)))
 
 
 def in_tail(state: State, now: float, bag: Bag) -> bool:
@@ -312,11 +458,27 @@ def _update(state: State, now: float, role: str, ad: Ad, thing: object) -> bool:
 
 def refresh(state: State, now: float, bag: Bag) -> None:
     """Bring the bag's own ad, and those of its classes, up to date."""
-    scene, table, ad = state.scene, TABLE["bag"], bag.policy.ad
+    scene = state.scene
     set_scene(state, now)
     if bag.spec.owner not in scene.users:
         _place(state, now, "", bag.spec.owner)
-    changed = False
+    left = budget.of(state, now, bag.spec.owner)
+    budget.spend(left, REFRESH * (1 + len(bag.needs)))
+    try:
+        changed = _refresh(state, now, bag)
+    except Exception as error:
+        bag.suspect(EVALUATING, error)
+        changed = True
+    if changed:
+        bag.stamp += 1
+        scene.bags += 1
+        scene.latest_bags.append((scene.bags, bag.id))
+    bag.dirty, bag.seen_scene, bag.seen_at = False, scene.stamp, now
+
+
+def _refresh(state: State, now: float, bag: Bag) -> bool:
+    """Whether anything that its policy looks at has changed."""
+    table, ad, changed = TABLE["bag"], bag.policy.ad, False
     looked, telling = bag.policy.looks.get("bag", set()), bag.policy.at_dispatch.get("bag", set())
     for name in table if "*" in looked else looked:
         if name in table:
@@ -331,26 +493,26 @@ def refresh(state: State, now: float, bag: Bag) -> None:
         if "tail" in ad.table:
             ad["Tail"] = tail
             changed = True
-    changed |= _refresh_jobs(state, now, bag)
-    if changed:
-        bag.stamp += 1
-        scene.bags += 1
-    bag.dirty, bag.seen_scene = False, scene.stamp
+    return _refresh_jobs(state, now, bag) or changed
 
 
 def _refresh_jobs(state: State, now: float, bag: Bag) -> bool:
     looked, table, changed = bag.policy.at_dispatch.get("job", set()), TABLE["job"], False
+    fresh = len(bag.jobs) < len(bag.needs)
+    places = bag.policy.parameters(bag.body.names) if fresh else ()
     while len(bag.jobs) < len(bag.needs):
         kind, job = len(bag.jobs), Ad()
         sample = bag.samples[kind]
         if sample is not None:
-            for place in bag.policy.parameters(bag.body.names):
-                job[bag.body.names[place]] = sample[place]
-        if looked & {"replicas", "*"}:
-            job["Replicas"] = []
+            for place in places:
+                job[bag.body.names[place]] = read(sample[place], bag.readings[place])
+        for name in ("Replicas", "FailedHosts"):  # of one task; a class has none
+            if looked & {name.lower(), "*"}:
+                job[name] = []
         bag.jobs.append(job)
         changed = True
     names = [name for name in (table if "*" in looked else looked) if name in table]
+    names = [name for name in names if name != "failedhosts"]
     for kind, job in enumerate(bag.jobs if names else ()):
         for name in names:
             value = table[name].find(state, now, Task(bag, kind))

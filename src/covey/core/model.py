@@ -127,14 +127,15 @@ class TaskInput(Struct, frozen=True, kw_only=True, omit_defaults=True):
     copy: bool = False
 
 
-class Rows(Struct, frozen=True, kw_only=True):
+class Rows(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Parameters from the rows of a file that the server holds. The server says which they are,
     and how many."""
 
     digest: str
-    form: str  # csv, jsonl, lines
+    form: str  # csv, tsv, semicolons, jsonl, lines
     names: tuple[str, ...] = ()
     count: int = 0
+    text_names: tuple[str, ...] = ()  # columns that are text, although they look like numbers
 
 
 class Segment(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -205,6 +206,24 @@ class BagSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     log_kb: int = 64  # kept of each output stream of a task: its head and its tail
 
 
+class UnkeptFiles(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Files that tasks of a bag left in their directories and that no output pattern names, so
+    that they were removed: of how many tasks, how many, how large in all, and a few names."""
+
+    tasks: int = 0
+    files: int = 0
+    bytes: int = 0
+    names: tuple[str, ...] = ()
+
+
+class OutputSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What came of the tasks of a bag that ended well. `something`: at least one of them printed
+    something, reported values or returned files."""
+
+    something: bool = False
+    unkept: UnkeptFiles = UnkeptFiles()
+
+
 class BagRecord(Struct, frozen=True, kw_only=True):
     """`total` and `open` as they are now; `segments` are those that came after the first, which
     is in the spec."""
@@ -218,17 +237,26 @@ class BagRecord(Struct, frozen=True, kw_only=True):
     open: bool = False
     segments: tuple[Segment, ...] = ()
     policy: PolicySpec | None = None  # since it was changed; else that of the spec holds
+    outputs: OutputSummary = OutputSummary()
 
 
 class Reopening(Struct, frozen=True, kw_only=True):
     """These tasks (None: all that had failed) were given a fresh start, and from then on get so
-    many times the memory and the time. `row` is the last end recorded before. Where there is
-    more memory or time, the tasks are named."""
+    many times the memory and the time, or these amounts (0: none was named). `row` is the last end
+    recorded before. Where there is more memory or time, the tasks are named."""
 
     row: int
     tasks: tuple[int, ...] | None = None
     memory: float = 1.0
     time: float = 1.0
+    memory_mb: int = 0
+    limit_seconds: float = 0.0
+
+    @property
+    def raises(self) -> bool:
+        """Whether memory or time are other than before."""
+        factors = self.memory != 1.0 or self.time != 1.0
+        return factors or bool(self.memory_mb or self.limit_seconds)
 
 
 class PilotRecord(Struct, frozen=True, kw_only=True):
@@ -421,6 +449,7 @@ class BagSnapshot(Struct, frozen=True, kw_only=True):
     short: dict[int, int] = {}  # task -> how often it ran out of memory, likewise
     reopenings: tuple[Reopening, ...] = ()  # oldest first
     keys: tuple[str, ...] = ()  # of the segments that were appended
+    broken: str = ""  # why it could not be read; then its spec says only whose it is
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -460,3 +489,5 @@ class Settings(Struct, frozen=True, kw_only=True):
     ban_growth: float = 650.0  # C: how fast they become longer
     batch: bool = False  # when work comes, give it to the best of those who wait, not the first
     sites: tuple[SiteSpec, ...] = ()  # those of the configuration
+    receipt_key: bytes = b""  # seals what pilots show of attempts (`core.receipts`)
+    user: str = ""  # the account that the server runs as; empty: not known

@@ -10,7 +10,22 @@ from msgspec import Struct
 
 from covey.core.errors import InvalidBag
 from covey.core.model import Rows, Segment
-from covey.core.space import LARGEST_BAG, Point, Scalar, check, indexer, names, size
+from covey.core.scalars import Reading, is_text_column
+from covey.core.space import (
+    LARGEST_BAG,
+    TOO_MANY_TASKS,
+    Axis,
+    Point,
+    Range,
+    Scalar,
+    Space,
+    check,
+    indexer,
+    names,
+    size,
+)
+
+MOST_NAMES = 10_000  # of parameters; files of rows may have many columns
 
 
 class Part(Struct, frozen=True):
@@ -40,6 +55,15 @@ class Numbering:
         self.plain: Point | None = None  # all there is, where nothing was appended or loaded
         self._firsts: list[int] = []
         self._released: dict[int, int] = {}  # first of a part -> tasks whose values nobody needs
+
+    @classmethod
+    def unknown(cls, total: int) -> "Numbering":
+        """Of so many tasks whose values nobody can compute."""
+        numbering = cls()
+        if total:
+            numbering.parts.append(Part(0, total, 1, None, _forgotten))
+            numbering._firsts.append(0)
+        return numbering
 
     @property
     def total(self) -> int:
@@ -100,9 +124,31 @@ def names_in(segment: Segment) -> list[str]:
     return [*(segment.rows.names if segment.rows is not None else ()), *names(segment.space)]
 
 
+def readings_in(segment: Segment) -> list[str]:
+    """How each parameter's values are read, in the order of their names. The first segment of a bag
+    decides for all of it, so that a column never changes."""
+    return [*_readings_of_rows(segment.rows), *_readings_of(segment.space)]
+
+
+def _readings_of_rows(rows: Rows | None) -> list[str]:
+    if rows is None:
+        return []
+    return [Reading.TEXT if name in rows.text_names else Reading.VALUE for name in rows.names]
+
+
+def _readings_of(space: Space) -> list[str]:
+    if not isinstance(space, Axis):
+        return [reading for part in space.parts for reading in _readings_of(part)]
+    values = space.values
+    is_text = not isinstance(values, Range) and is_text_column(values.items)
+    return [Reading.TEXT if is_text else Reading.VALUE]
+
+
 def check_segment(segment: Segment, *, may_be_empty: bool = False, before: int = 0) -> None:
     """Raise InvalidBag unless every task of it can be computed."""
     check(segment.space, may_be_empty=may_be_empty)
+    if len(names_in(segment)) > MOST_NAMES:
+        raise InvalidBag(f"a bag has at most {MOST_NAMES:,} parameters")
     seen: dict[str, None] = {}
     for name in names_in(segment):
         if name in seen:
@@ -111,6 +157,8 @@ def check_segment(segment: Segment, *, may_be_empty: bool = False, before: int =
     rows = segment.rows
     if rows is not None and rows.count < 1:
         raise InvalidBag("the file of parameters has no rows")
+    if rows is not None and rows.count > LARGEST_BAG:
+        raise InvalidBag(TOO_MANY_TASKS)
     total = before + tasks_in(segment)
     if total > LARGEST_BAG:
-        raise InvalidBag(f"{total:,} tasks are more than a bag can hold ({LARGEST_BAG:,})")
+        raise InvalidBag(TOO_MANY_TASKS)

@@ -18,7 +18,7 @@ from collections import defaultdict
 
 from msgspec.structs import replace
 
-from covey.core import demand, pilots, preferring, sites, suiting, turns
+from covey.core import demand, pilots, preferring, site_fit, sites, suiting, turns
 from covey.core.actions import (
     CancelJobs,
     Done,
@@ -76,7 +76,9 @@ def provide(turn: Turn, *, fewer: bool = False) -> None:
     _start_missing(turn, found, allowed, supply)
     if fewer:
         _take_back_all(turn, supply, lives)
+        site_fit.notice(state, turn.now, found)
         _make_place(turn, found, allowed)
+        _send_idle_home(turn, found, allowed)
 
 
 def _take_back_all(turn: Turn, supply: dict[Shape, Supply], lives: Lives) -> None:
@@ -101,7 +103,7 @@ class Rooms:
     """Where pilots may be started now, how many, and which sites keep us waiting."""
 
     def __init__(self, state: State, now: float, supply: dict[Shape, Supply]) -> None:
-        self.state = state
+        self.state, self.now = state, now
         self.free: dict[str, int] = {}
         self._of_owners: dict[tuple[str, str], int] = {}
         for name, site in state.sites.items():
@@ -113,7 +115,9 @@ class Rooms:
     def of(self, name: str, owner: str) -> int:
         key = (name, owner)
         if key not in self._of_owners:
-            self._of_owners[key] = sites.room_of(self.state, self.state.sites[name], owner)
+            self._of_owners[key] = sites.room_of(
+                self.state, self.now, self.state.sites[name], owner
+            )
         return min(self.free[name], self._of_owners[key])
 
     def use(self, name: str, owner: str, count: int) -> None:
@@ -190,8 +194,13 @@ def _able(state: State, row: Row, rooms: Rooms, allowed: Allowed, every: bool) -
             continue
         if not every and name in rooms.late:
             continue
-        spec = state.sites[name].record.spec
+        site = state.sites[name]
+        spec = site.record.spec
         taken, room = suiting.fits(row, spec), rooms.of(name, owner)
+        if site_fit.obstacle(site, row, rooms.now):
+            continue
+        if site_fit.is_probe(site, row, rooms.now):
+            room = 0 if any(state.jobs[id_].record.wanted_by == owner for id_ in site.jobs) else 1
         if taken and room and not suiting.is_shunned(state, row, name, rooms.idle):
             found.append(_Able(spec, taken, room))
     return found
@@ -330,6 +339,40 @@ def _make_place(turn: Turn, found: list[Row], allowed: Allowed) -> None:
                 break
 
 
+def _send_idle_home(turn: Turn, found: list[Row], allowed: Allowed) -> None:
+    """Idle pilots of owners without work, where others wait (`turns`)."""
+    state, now = turn.state, turn.now
+    wanting = dict.fromkeys(row.bag.spec.owner for row in found)
+    for name, site in state.sites.items() if wanting else ():
+        if site.record.spec.shared or sites.trouble(site, now):
+            continue
+        idle = turns.idle_of_others(state, now, site, wanting)
+        if not idle:
+            continue
+        wanted = turns.slots_in_queue(state, now, site, wanting)
+        if not sites.room(state, now, site):
+            wanted += _slots_missing(site, found, allowed)
+        wanted -= turns.slots_leaving(state, now, site)
+        for pilot in idle:
+            if wanted <= 0:
+                break
+            wanted -= pilot.record.slots
+            pilot.until = now
+            state.signalled[pilot.record.id] = None
+            words = f"it is idle, and tasks of other owners wait at {name}"
+            turn.note(Note("pilot makes place", pilot=pilot.record.id, detail=words))
+
+
+def _slots_missing(site: Site, found: list[Row], allowed: Allowed) -> int:
+    """Slots for tasks that could run there and for which nothing is there or asked for."""
+    spec, wanted = site.record.spec, 0
+    for row in found:
+        if row.missing > 0 and allowed[row.bag.id, row.rescue].get(spec.name):
+            taken = suiting.fits(row, spec)
+            wanted += taken * math.ceil(row.missing / max(1.0, row.in_time) - 1e-9)
+    return wanted
+
+
 def cancel(turn: Turn, site: str, jobs: list[Job]) -> None:
     """They are there until the site says that they are over."""
     for job in jobs:
@@ -379,8 +422,8 @@ def requeued(turn: Turn, id_: JobId, reason: str) -> None:
         return
     _lose_pilot(turn, job, f"its site job was requeued: {reason}")
     job.running, job.pilot, job.vanished = False, None, ""
-    job.voice, job.succeeded = "", False
-    job.since, job.started = turn.now, 0.0
+    job.voice, job.succeeded, job.holder = "", False, ""
+    job.since, job.started, job.left_at = turn.now, 0.0, 0.0
 
 
 def vanished(turn: Turn, id_: JobId, reason: str) -> None:
@@ -410,6 +453,7 @@ def tick(turn: Turn) -> None:
     _disown(turn)
     sites.look_for_good(turn)
     sites.forget_removed(turn)
+    sites.look_at_owners(turn)
     drain(turn)
     provide(turn, fewer=True)
 
@@ -424,7 +468,7 @@ def _give_up(turn: Turn, name: str, jobs: list[Job]) -> None:
     site = turn.state.sites.get(name)
     if site is not None:
         last = jobs[-1].record
-        words = f"job {last.handle or last.id} runs, but its pilot has not called"
+        words = f"job {last.handle or last.id} is running, but its pilot has not called"
         words += f" for {MUTE_SECONDS:.0f} s: can it reach the server?"
         sites.failed(turn, site, last.submitted, words)
         cancel(turn, name, jobs[:MOST_CANCELS])

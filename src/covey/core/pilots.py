@@ -7,8 +7,22 @@ it has processed it, so that a repeated number gets the same answer.
 
 from msgspec.structs import replace
 
-from covey.core import dispatch, ends, hearing, history, hosts, recovery, sites
+from covey.core import (
+    dispatch,
+    ends,
+    enrolment,
+    hearing,
+    history,
+    hosts,
+    quarantine,
+    receipts,
+    recovery,
+    single_use,
+    site_fit,
+    sites,
+)
 from covey.core.actions import Done, Note, Problem, RecordEnds, SaveHost, SavePilot, SavePilotStatus
+from covey.core.bodies import make_room
 from covey.core.events import PilotEnrolled
 from covey.core.fitting import limits
 from covey.core.following import Answering, Replying
@@ -20,7 +34,8 @@ from covey.core.model import (
     PilotStatus,
     RequestId,
 )
-from covey.core.state import Attempt, Bag, Pilot, Waiting
+from covey.core.state import Attempt, Bag, Pilot, State, Waiting
+from covey.core.suspects import suspect
 from covey.core.tokens import end_of, read_hand_job
 from covey.core.transitions import step
 from covey.core.turn import Turn
@@ -48,7 +63,8 @@ FORGET_SECONDS = 24 * 3600.0
 def enrol(turn: Turn, event: PilotEnrolled) -> None:
     state, request, enrol_ = turn.state, event.request, event.enrol
     known = state.pilot_keys.get(enrol_.key)
-    problem, words = _enrol_refusal(turn, enrol_, known)
+    owner = event.owner or _owner_of(state, enrol_)
+    problem, words = enrolment.refusal(turn, enrol_, known, owner)
     if words:
         turn.refuse(request, problem, words)
         return
@@ -56,16 +72,18 @@ def enrol(turn: Turn, event: PilotEnrolled) -> None:
     if known is None:
         state.next_pilot += 1
     before = state.pilots[known].record if known is not None else None
-    machine = hosts.identify(turn, enrol_, id_)
+    owner = event.owner or (before.owner if before else _owner_of(state, enrol_))
+    site = hosts.proven_site(state, enrol_, before)
+    machine = hosts.machine_of(turn, enrol_, id_, before, hosts.scope_of(enrol_, site, owner))
     record = PilotRecord(
         id=id_,
         key=enrol_.key,
         credential=event.digest,
         host=hosts.name(turn, machine, enrol_.host),
         slots=enrol_.slots,
-        site=enrol_.site,
+        site=site,
         job=JobId(enrol_.job),
-        tags=enrol_.tags,
+        tags=hearing.owned_tags(enrol_.tags, owner),
         version=enrol_.version,
         enrolled=turn.now,
         memory_mb=enrol_.memory_mb,
@@ -73,7 +91,7 @@ def enrol(turn: Turn, event: PilotEnrolled) -> None:
         gpus=enrol_.gpus,
         machine=machine,
         boot=enrol_.boot,
-        owner=event.owner or (before.owner if before else sites.owner_of(state, JobId(enrol_.job))),
+        owner=owner,
     )
     if known is None:
         job = state.jobs.get(record.job)
@@ -89,9 +107,12 @@ def enrol(turn: Turn, event: PilotEnrolled) -> None:
     history.host_of(state, record).pilots[id_] = None
     job = state.jobs.get(record.job)
     if job is not None and job.pilot not in state.pilots:
-        job.pilot = id_
+        job.pilot, job.left_at = id_, 0.0
+    single_use.used(state, record)
     if known is None:
         sites.enrolled(turn, record.job)
+        if site in state.sites:
+            site_fit.shown(state.sites[site], record, turn.now)
     settings = state.settings
     enrolled = Enrolled(
         id_,
@@ -105,21 +126,8 @@ def enrol(turn: Turn, event: PilotEnrolled) -> None:
     turn.write(SavePilot(record), Replying(request, enrolled))
 
 
-def _enrol_refusal(turn: Turn, enrol_: Enrol, known: PilotId | None) -> tuple[Problem, str]:
-    """Why it is not let in; without words: it is."""
-    state, job = turn.state, JobId(enrol_.job)
-    if problem := hearing.enrol_problem(enrol_):
-        return Problem.INVALID, problem
-    if known is None and len(state.pilots) >= state.settings.most_pilots:
-        return Problem.TOO_MANY, f"{len(state.pilots)} pilots are enough"
-    if _is_fenced(turn, enrol_):
-        words = "another pilot with the same secret has taken its place; each needs its own"
-        return Problem.SUPERSEDED, words
-    if known is not None and state.pilots[known].record.job != job:
-        return Problem.INVALID, "this key is that of another site job's pilot"
-    if known is None and not sites.knows(state, job):
-        return Problem.NOT_FOUND, f"there is no site job {job} any more"
-    return Problem.INVALID, ""
+def _owner_of(state: State, enrol_: Enrol) -> str:
+    return sites.owner_of(state, JobId(enrol_.job), enrol_.shared)
 
 
 def _idle_seconds(turn: Turn, pilot: Pilot) -> float:
@@ -158,7 +166,7 @@ def _take_place(turn: Turn, pilot: Pilot) -> None:
         return
     job = turn.state.jobs.get(record.job)
     if job is not None:
-        job.pilot = record.id
+        job.pilot, job.left_at = record.id, 0.0
         if job.voice not in ("", record.key):
             job.succeeded, job.started = True, record.enrolled
             if pilot.until > turn.now:  # by the clock of the job's earlier start
@@ -171,15 +179,6 @@ def _take_place(turn: Turn, pilot: Pilot) -> None:
             remove(turn, other, PilotStatus.LEFT, "its site job was started again")
     while len(fenced) > MOST_FENCED:
         del fenced[next(iter(fenced))]
-
-
-def _is_fenced(turn: Turn, enrol_: Enrol) -> bool:
-    """Whether somebody else is the pilot of its job now. Two that live would otherwise put each
-    other out for ever."""
-    if enrol_.key not in turn.state.fenced:
-        return False
-    others = [one for one in turn.state.pilots.values() if one.record.job == enrol_.job]
-    return any(one.last > 0 for one in others)
 
 
 def sync(turn: Turn, request: RequestId, sync_: Sync) -> None:
@@ -224,6 +223,7 @@ def _repeat(turn: Turn, request: RequestId, pilot: Pilot, number: int) -> None:
 
 
 def _accept(turn: Turn, request: RequestId, pilot: Pilot, sync_: Sync) -> None:
+    settings = turn.state.settings
     if not pilot.last:
         _take_place(turn, pilot)
     again = _start_over(turn, pilot) if sync_.held is not None else ()
@@ -236,11 +236,17 @@ def _accept(turn: Turn, request: RequestId, pilot: Pilot, sync_: Sync) -> None:
         pilot.taken.pop(number, None)
     parked = [w for w in pilot.waiting.values() if not w.after]
     fresh = [end for end in sync_.ends if not again or (end.epoch, end.sequence) not in again]
-    rows = ends.settle(turn, pilot, fresh)
+    given = receipts.NOTHING_GIVEN
+    if sync_.receipts:
+        given = receipts.read(settings.receipt_key, pilot.record.key, sync_.receipts)
+    rows = ends.settle(turn, pilot, fresh, given, pilot.clock.time_of(sync_.clock, turn.now))
     if sync_.held is not None:
-        recovery.adopt(turn, pilot, sync_.held)
+        recovery.adopt(turn, pilot, sync_.held, given)
+    if sync_.waiting or pilot.waits:
+        pilot.set_aside({BagId(one.bag): one.slots for one in sync_.waiting})
+    pilot.shortage = sync_.shortage
     for waiting in parked:
-        _release(turn, pilot, waiting, bool(sync_.ends))
+        _release(turn, pilot, waiting, ends.any_ran(sync_.ends))
     after = 0
     if sync_.ends:
         then = Answering(pilot.record.id, sync_.number)
@@ -250,9 +256,11 @@ def _accept(turn: Turn, request: RequestId, pilot: Pilot, sync_: Sync) -> None:
     elif was_lost:  # a restarted server must know that it has to wait for this pilot
         turn.when_durable(Answering(pilot.record.id, sync_.number))
         after = turn.state.writes
-    if sync_.tags is not None and sync_.tags != pilot.record.tags:
-        pilot.record = replace(pilot.record, tags=sync_.tags)
-        turn.write(_host(pilot.record, turn.now))
+    if sync_.tags is not None:
+        tags = hearing.owned_tags(sync_.tags, pilot.record.owner)
+        if tags != pilot.record.tags:
+            pilot.record = replace(pilot.record, tags=tags)
+            turn.write(_host(pilot.record, turn.now))
     waiting = Waiting(request, sync_.number, turn.now, after)
     pilot.waiting[sync_.number] = waiting
     if not after:
@@ -261,7 +269,8 @@ def _accept(turn: Turn, request: RequestId, pilot: Pilot, sync_: Sync) -> None:
 
 def _release(turn: Turn, pilot: Pilot, waiting: Waiting, ended: bool) -> None:
     """A later sync has come. If tasks have ended there is room for others at once: the answer to
-    the sync that says so must wait until it is durable, the one that was parked need not."""
+    the sync that says so must wait until it is durable, the one that was parked need not. Tasks
+    that were given back are offered to idle pilots first."""
     if ended and waiting.request is not None:
         _send_answer(turn, pilot, waiting, _compose(turn, pilot, waiting.number))
     else:
@@ -326,16 +335,26 @@ def _compose(turn: Turn, pilot: Pilot, number: int) -> Answer:
     over = turn.now >= pilot.until
     attempts = dispatch.take(turn, pilot) if not over else []
     bodies: list[Body] = []
+    forgotten: list[int] = []
     tasks: list[Task] = []
+    sent: list[Attempt] = []
     for attempt in attempts:
         bag = turn.state.bags[attempt.bag]
-        task = _task(turn, pilot, bag, attempt)
+        try:
+            task = _task(turn, pilot, bag, attempt)
+        except Exception as error:  # whatever it is, it is this bag's trouble alone
+            if not bag.quarantined:
+                quarantine.impose(turn, bag, suspect("its tasks cannot be sent", error))
+            ends.take_back_unsent(turn, bag, attempt)
+            continue
         if task is None:
             continue
         if attempt.bag not in pilot.bodies:
+            forgotten += make_room(pilot)
             pilot.bodies.add(attempt.bag)
             bodies.append(bag.body)
         tasks.append(task)
+        sent.append(attempt)
     cancels, pilot.cancels = pilot.cancels, []
     recalls, pilot.recalls = pilot.recalls, []
     return Answer(
@@ -347,6 +366,8 @@ def _compose(turn: Turn, pilot: Pilot, number: int) -> Answer:
         [held(attempt) for attempt in recalls],
         leave=over or (turn.state.draining and not _stays(turn, pilot)),
         follow=_follow(turn, pilot),
+        receipt=receipts.write(turn.state.settings.receipt_key, pilot.record.key, sent),
+        forget=forgotten,
     )
 
 
@@ -442,8 +463,13 @@ def leave(turn: Turn, request: RequestId, leave_: Leave) -> None:
     if pilot is None:
         turn.refuse(request, Problem.UNKNOWN_PILOT, f"no pilot {leave_.pilot} here")
         return
-    ends.lose(turn, pilot, f"its pilot left: {leave_.reason}")
-    remove(turn, pilot, PilotStatus.LEFT, leave_.reason)
+    reason = leave_.reason[: sites.MOST_WORDS]  # it is recorded once for each attempt
+    if leave_.holds_nothing:
+        ends.take_back(turn, pilot)
+        recovery.heard(turn, pilot.record.id)
+    ends.lose(turn, pilot, f"its pilot left: {reason}")
+    remove(turn, pilot, PilotStatus.LEFT, reason)
+    sites.left(turn, pilot.record, pilot.last > 0, reason)
     turn.when_durable(Replying(request, Left(turn.state.epoch)))
 
 
@@ -456,6 +482,7 @@ def remove(turn: Turn, pilot: Pilot, status: PilotStatus, reason: str) -> None:
         if waiting.request is not None:
             turn.refuse(waiting.request, Problem.UNKNOWN_PILOT, reason)
     state.pilots.pop(id_)
+    single_use.left(state, pilot.record, turn.now)
     history.host_of(state, pilot.record).pilots.pop(id_, None)
     state.pilot_keys.pop(pilot.record.key, None)
     _forget_in_queues(turn, id_)

@@ -17,6 +17,7 @@ from covey.classad.ads import as_node
 from covey.classad.depends import needs
 from covey.core.errors import InvalidBag
 from covey.core.model import PolicySpec
+from covey.core.time_spans import parse_seconds
 
 ROLES = ("Host", "Pilot", "Site", "Job", "User", "Queue", "Bag", "BOT")
 DISPATCH = ("JobRequirements", "Rank", "Concurrency", "Deadline")
@@ -27,12 +28,14 @@ FACE = ("host", "pilot")
 TIMED = {"bag": {"age", "besterrorrate", "*"}, "job": {"*"}}
 NAMES = (*DISPATCH, *REPLICATION, TAIL, GRID)
 LONGEST = 5_000  # characters of one expression: one that is compiled while others wait
+EACH = 10  # units of work of an evaluation, besides its operations (`budget`)
 MOST_WORK = 900  # operations and names: what it needs beside it must be compiled as well
 # Where each of DISPATCH stands in what is evaluated, if it does.
 Places: TypeAlias = tuple[int | None, int | None, int | None, int | None]
 _ROLES = frozenset(role.lower() for role in ROLES)
 _ERRATIC = frozenset(("time", "random", "formattime"))
 
+MOST_LATE = 10  # attempts of a task, all past their deadline, where MaxReplicas is not set
 # What holds where neither the owner nor the preset says anything.
 DEFAULTS = {
     "ReplicationRequirements": "false",
@@ -54,12 +57,12 @@ class Preset(Struct, frozen=True):
 
 PRESETS = {
     "throughput": Preset(
-        "as many tasks as possible: no replicas, tasks are sent ahead as fast as they end",
+        "as many tasks as possible: no replicas, and tasks are sent ahead",
         PolicySpec(sticky_tail=False),
     ),
     "fast-tail": Preset(
-        "the bag's end comes early: what runs late at the end gets up to two more attempts, and "
-        "nothing is sent ahead any more",
+        "the bag ends early: late tasks at its end get up to two more attempts, and "
+        "no tasks are sent ahead then",
         PolicySpec(
             concurrency="Tail ? Pilot.Slots : undefined",
             replication=_LATE,
@@ -68,8 +71,8 @@ PRESETS = {
         ),
     ),
     "reliable-tail": Preset(
-        "at the end only hosts that are about as sound as the best one get tasks, and what runs on "
-        "an unsound one, or late, gets another attempt",
+        "at the bag's end only hosts that are nearly as reliable as the best one get tasks, and "
+        "a task that is late or on an unreliable host gets another attempt",
         PolicySpec(
             requirements="!Tail || Host.ErrorRate <= BestErrorRate + 0.05",
             concurrency="Tail ? Pilot.Slots : undefined",
@@ -79,7 +82,7 @@ PRESETS = {
         ),
     ),
     "frugal": Preset(
-        "nothing is computed twice for speed: no replicas, nothing sent ahead, and no hosts on "
+        "no task runs twice: no replicas, no tasks sent ahead, and no hosts on "
         "which most tasks fail",
         PolicySpec(
             requirements="Host.ErrorRate < 0.5 || Host.ErrorRate <= BestErrorRate + 0.05",
@@ -101,16 +104,15 @@ EXPRESSIONS = {
     "max_replicas": "MaxReplicas",
     "grid": GRID,
 }
+_THIS_HOST = "member(Host.Name, {%(names)s}) || member(Host.CalledName, {%(names)s})"
 _LISTS = {
-    "only_sites": ("Site.Name", "member(%s, {%s})"),
-    "avoid_sites": ("Site.Name", "!member(%s, {%s})"),
-    "only_hosts": ("Host.Name", "member(%s, {%s})"),
-    "avoid_hosts": ("Host.Name", "!member(%s, {%s})"),
+    "only_sites": "member(Site.Name, {%(names)s})",
+    "avoid_sites": "!member(Site.Name, {%(names)s})",
+    "only_hosts": f"({_THIS_HOST})",
+    "avoid_hosts": f"!({_THIS_HOST})",
 }
 
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhd])\s*")
 _WHOLE = re.compile(r"job|host|pilot|site|replica\d+")
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def expand(spec: PolicySpec) -> dict[str, str]:
@@ -118,7 +120,7 @@ def expand(spec: PolicySpec) -> dict[str, str]:
     Raises InvalidBag for a preset that there is not."""
     preset = PRESETS.get(spec.preset or DEFAULT_PRESET)
     if preset is None:
-        raise InvalidBag(f"there is no preset {spec.preset!r}; there are {', '.join(PRESETS)}")
+        raise InvalidBag(f"there is no preset {spec.preset!r}; presets: {', '.join(PRESETS)}")
     found: dict[str, str] = {}
     for name, attribute in EXPRESSIONS.items():
         text = getattr(spec, name) or getattr(preset.policy, name) or DEFAULTS.get(attribute, "")
@@ -132,6 +134,11 @@ def expand(spec: PolicySpec) -> dict[str, str]:
     return found
 
 
+def _gives_replicas(spec: PolicySpec) -> bool:
+    preset = PRESETS[spec.preset or DEFAULT_PRESET]
+    return bool(spec.max_replicas or preset.policy.max_replicas)
+
+
 def sticks(spec: PolicySpec) -> bool:
     if spec.sticky_tail is not None:
         return spec.sticky_tail
@@ -141,15 +148,15 @@ def sticks(spec: PolicySpec) -> bool:
 
 def _plain(name: str, text: str) -> str:
     """A time such as 30m is a number of seconds."""
-    time = _DURATION.fullmatch(text) if name == "deadline" else None
-    return f"{float(time[1]) * _UNITS[time[2]]:.12g}" if time else text.strip()
+    seconds = parse_seconds(text, bare=False) if name == "deadline" else None
+    return text.strip() if seconds is None else f"{seconds:.12g}"
 
 
 def _conditions(spec: PolicySpec) -> Iterator[str]:
-    for name, (place, form) in _LISTS.items():
+    for name, form in _LISTS.items():
         names = getattr(spec, name)
         if names:
-            yield form % (place, ", ".join(map(_quoted, names)))
+            yield form % {"names": ", ".join(map(_quoted, names))}
 
 
 def _quoted(text: str) -> str:
@@ -169,6 +176,11 @@ class Compiled:
         self.asked = tuple(name for name in DISPATCH if name in self.texts)
         self.plain = not self.asked  # nothing to evaluate when its tasks go out
         self.anywhere = not self.texts.keys() & {"JobRequirements", GRID}  # any site will do
+        # MaxReplicas, if it is a plain number; None if it must be evaluated.
+        self.most_replicas = _whole(self.texts["MaxReplicas"])
+        # The same for a task whose attempts are all past their deadline. Where nobody has set
+        # MaxReplicas, late attempts may be on hosts that are gone: more of them are waited for.
+        self.most_late = self.most_replicas if _gives_replicas(spec) else MOST_LATE
         self.replicates = self.texts["ReplicationRequirements"] != "false"
         self.looks = self._looks(NAMES)  # at what, by role; "*": at all of it
         self.at_dispatch = self._looks(self.asked)
@@ -179,6 +191,7 @@ class Compiled:
         self.sees = frozenset(
             f"{role}.{name}" for role in FACE for name in self.at_dispatch.get(role, ())
         )  # of the pilot
+        self.static = EACH + sum(as_node(self.ad[name]).work for name in self.asked)
         self.places: Places = tuple(  # type: ignore[assignment] # one for each
             self.asked.index(name) if name in self.asked else None for name in DISPATCH
         )
@@ -216,6 +229,11 @@ class Compiled:
     def _calls(self, names: Sequence[str]) -> set[str]:
         there = [name for name in names if name in self.texts]
         return {call for name in there for call in needs(as_node(self.ad[name]), self.ad)[1]}
+
+
+def _whole(text: str) -> int | None:
+    """The number, at least 1, where the text is nothing else."""
+    return max(1, int(text)) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 def looks_of(ad: Ad, names: Sequence[str]) -> dict[str, set[str]]:

@@ -45,7 +45,20 @@ MOST_RUNNING = 100  # tasks that ReplicationRequirements is tried on
 MOST_FAULTS = 20
 MOST_PARTS = 50
 MANY = 1_000_000
-_GRID_SEES_NOT = {"host", "pilot", "job"}
+# What an expression cannot look at, because it is not asked about one of these.
+_UNSEEN = {
+    "grid": ("host", "pilot", "job"),
+    "replication": ("host", "pilot", "site"),
+    "max_replicas": ("host", "pilot", "site"),
+    "tail": ("host", "pilot", "site", "job"),
+}
+_IN_EACH = ("countmatches", "evalineachcontext")  # they evaluate in each replica, with its Host
+_ASKED = {
+    "grid": "is evaluated for a site, before there is a pilot",
+    "replication": "is evaluated for a running task; its host is Job.Replica1.Host",
+    "max_replicas": "is evaluated for a running task; its host is Job.Replica1.Host",
+    "tail": "is evaluated for the whole bag",
+}
 _NO_TIME = re.compile(r"\d+(?:\.\d+)?\s*[A-Za-z]+")
 
 
@@ -122,22 +135,31 @@ def _read(
             report.faults.append(_fault("syntax", one, words, problem.position))
             continue
         known = catalogue.known_names(tags, parameters, replicating=one.field == "replication")
-        if one.field == "grid" and _GRID_SEES_NOT & {
-            p.partition(".")[0] for p in dependencies(tree)
-        }:
-            words = (
-                f"{one.name} is asked before there is a pilot: Host, Pilot and Job are undefined"
-            )
-            report.notes.append(words)
+        report.faults += _out_of_scope(one, tree)
         for found in check(tree, known):
             kind = "unknown" if "no attribute" in found.message else "function"
             fault = _fault(kind, one, found.message, found.position, found.near)
             if kind == "unknown" and _may_come(found.message, bool(tags), bag is not None):
                 if found.near:
-                    words = f"{one.name}: {found.message}, unless it is one that is published"
+                    words = f"{one.name}: {found.message}, unless a host publishes it"
                     report.notes.append(f"{words}; did you mean {found.near[0]}?")
             else:
                 report.faults.append(fault)
+
+
+def _out_of_scope(one: Written, tree: Node) -> list[Fault]:
+    """Ads that are always undefined where this expression is asked."""
+    text = one.text.lower()
+    if any(function in text for function in _IN_EACH):
+        return []
+    used = {path.partition(".")[0] for path in dependencies(tree)}
+    faults = []
+    for role in _UNSEEN.get(one.field, ()):
+        if role in used:
+            words = f"{catalogue.TITLES[role]} is undefined here: {one.name} {_ASKED[one.field]}"
+            place = max(0, text.find(f"{role}."))
+            faults.append(_fault("scope", one, words, place))
+    return faults
 
 
 def _may_come(message: str, hosts: bool, bag: bool) -> bool:
@@ -174,7 +196,7 @@ def _govern(report: Report, policy: PolicySpec, bag: Bag | None) -> None:
 def _try_out(report: Report, view: View) -> None:
     pilots = here(view.state, view.bag)
     if not pilots:
-        report.notes.append("no host is here, so it could not be tried on any")
+        report.notes.append("no host is connected, so it was not tried on any")
     sources = {one.name: one for one in written(view.compiled.spec)}
     classes = cases(view.bag, view.compiled)
     if "job" not in view.compiled.at_dispatch:
@@ -249,7 +271,9 @@ def _dispatch(
     tried: dict[str, None] = {}
     for count, pilot in enumerate(pilots):
         if view.tired():
-            report.notes.append(f"to be quick, it was tried on {count:,} of {len(pilots):,} pilots")
+            report.notes.append(
+                f"it was tried on {count:,} of {len(pilots):,} pilots, to save time"
+            )
             break
         tried[pilot.record.host] = None
         trial.at(pilot, classes)
@@ -285,14 +309,14 @@ def _type_fault(
     one = sources.get(name) or Written("", name, view.compiled.texts[name])
     there = f" on {where}" if where else ""
     if value is not ERROR:
-        wanted = "true or false" if isinstance(value, int | float) else "what is needed"
+        wanted = "true or false" if isinstance(value, int | float) else "of the right type"
         if name in ("Rank", "Concurrency", "Deadline", "MaxReplicas"):
             wanted = "a number"
-        return _fault("type", one, f"it is {shown(value)}{there}, not {wanted}", 0)
+        return _fault("type", one, f"its value is {shown(value)}{there}, not {wanted}", 0)
     guilty = view.culprit(node)
     view.value(node)
     if view.reason:
-        return _fault("type", one, f"it is an error{there}: it takes {view.reason}", 0)
+        return _fault("type", one, f"its value is an error{there}: it needs {view.reason}", 0)
     told = ", ".join(f"{name} is {found}" for name, found in view.values(guilty).items())
     words = f"{unparse(guilty)} is an error{there}" + (f": {told}" if told else "")
     whole = view.compiled.texts[name]  # where plain keys stand in front: … && (text)
@@ -301,9 +325,9 @@ def _type_fault(
 
 
 def _say_never(report: Report, one: Written | None) -> None:
-    words = f"it holds on none of the {report.hosts:,} hosts that it was tried on"
+    words = f"it is true on none of the {report.hosts:,} hosts that it was tried on"
     if report.hosts == 1:
-        words = "it does not hold on the only host that is here"
+        words = "it is not true on the only connected host"
     text = one.text if one is not None else ""
     report.faults.append(Fault(kind="never", name="JobRequirements", message=words, text=text))
 
@@ -315,7 +339,7 @@ def _say_left_out(report: Report, view: View, classes: list[Case], met: set[int]
     for number, case in enumerate(classes):
         if number not in met and case.values is not None:
             told = ", ".join(f"{names[place]}={case.values[place]}" for place in places)
-            words = f"it holds on no host that is here for tasks with {told}"
+            words = f"it is true on no connected host for tasks with {told}"
             report.faults.append(Fault(kind="never", name="JobRequirements", message=words))
 
 
@@ -354,7 +378,7 @@ def _end(report: Report, view: View, pilots: list[Pilot], classes: list[Case]) -
             view.at(pilot, case)
             if view.named("JobRequirements") is True or view.tired():
                 return
-    report.notes.append("in the bag's tail JobRequirements would hold on no host that is here")
+    report.notes.append("in the bag's tail JobRequirements would be true on no connected host")
 
 
 def _grid(report: Report, view: View, sources: dict[str, Written]) -> None:
@@ -369,7 +393,9 @@ def _grid(report: Report, view: View, sources: dict[str, Written]) -> None:
             return
         let += value is not False
     if sites and not let:
-        report.notes.append(f"{GRID} lets none of the {len(sites):,} sites have pilots for it")
+        report.notes.append(
+            f"{GRID} is false for each of the {len(sites):,} sites, so none starts pilots for it"
+        )
 
 
 def _replication(report: Report, view: View, sources: dict[str, Written]) -> None:

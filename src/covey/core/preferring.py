@@ -86,7 +86,7 @@ def problem(text: str) -> str:
     """What is wrong with a preference that can be read, in words; nothing if all is well."""
     for role, names in looks_of(Ad({NAME: parsed(NAME, text)}), (NAME,)).items():
         if role not in _SEEN:
-            return f"it cannot look at {role.title()}: only at Bag, User, Site and Queue"
+            return f"it cannot use {role.title()}, only Bag, User, Site and Queue"
         strange = sorted(names - TABLE[role].keys() - {"*"})
         if strange:
             return f"there is no {role.title()}.{strange[0]}: see 'covey policy attributes'"

@@ -16,7 +16,9 @@ from covey.core.model import BagId, BagStatus
 from covey.core.state import Bag
 from covey.core.turn import Turn
 
-ABSENT = "its program does not wait for its values any more; it goes on when that does"
+ABSENT = (
+    "the program that made the calls does not wait for them now; the bag continues when it does"
+)
 
 
 def heard(turn: Turn, id_: BagId) -> None:

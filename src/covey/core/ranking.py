@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from operator import itemgetter
 
-from covey.core import matching, preferring
+from covey.core import budget, matching, preferring
 from covey.core.faces import Face, Placed
 from covey.core.fitting import admits
 from covey.core.model import BagId, BagStatus
@@ -20,6 +20,11 @@ from covey.core.state import Bag, Candidate, Pilot, State
 
 LAST = -float("inf")  # where no class may run
 _RANK = itemgetter(0)
+
+
+def _best(one: Placed) -> tuple[float, int]:
+    """As `_ranked` sorts: the highest rank first, then the oldest bag."""
+    return -one[0], one[1]
 
 
 def candidates(state: State, now: float, pilot: Pilot) -> Iterator[Candidate]:
@@ -92,12 +97,25 @@ def order(state: State, now: float, pilot: Pilot, owner: str) -> list[Placed]:
     face = matching.face_of(state, now, pilot, owner)
     scene = state.scene
     for bag in scene.inward.get(owner, ()):
-        if matching.stale(state, bag):
+        if matching.stale(state, now, bag):
+            left = budget.of(state, now, owner)
+            if left.in_turn <= 0:
+                budget.put_off(state, owner, left)
+                break
             matching.refresh(state, now, bag)
     stamps = (face.stamp, scene.stamp, scene.bags, scene.comings, scene.policies)
     if stamps != face.order_at or scene.restless:
-        face.order = _ranked(state, now, pilot, face, owner)
-        face.order_at = stamps
+        left = budget.of(state, now, owner)
+        if left.in_turn <= 0 and face.order_at[3:4] == (scene.comings,):  # of the same bags
+            budget.put_off(state, owner, left)
+            return face.order
+        changed = _changed_bags(state, face.order_at, stamps)
+        if changed is None or scene.restless:
+            face.order = _ranked(state, now, pilot, face, owner)
+        else:
+            _rank_again(state, now, pilot, face, owner, changed)
+        whole = not face.owing and not face.start
+        face.order_at = stamps if whole else (-1, *stamps[1:])
     return face.order
 
 
@@ -107,7 +125,11 @@ def _ranked(state: State, now: float, pilot: Pilot, face: Face, owner: str) -> l
     found: list[Placed] = []
     scene = state.scene
     bags = scene.owners.get(owner, [])
-    for place, answer in enumerate(matching.of_kinds(state, pilot, face, owner)):
+    for bag in bags[face.start :] if face.start else ():  # whose turn did not come the last time
+        if not bag.policy.plain and matching.kind_of(state, bag) is None:
+            matching.found_of(state, now, pilot, bag, face)
+    face.start = 0
+    for place, answer in enumerate(matching.of_kinds(state, now, pilot, face, owner)):
         if answer is not None:
             match, matches = answer[0], answer
             found.append((LAST if match is None else match.rank, place, matches))
@@ -116,13 +138,48 @@ def _ranked(state: State, now: float, pilot: Pilot, face: Face, owner: str) -> l
         if bag.policy.plain:
             found.append((0.0, place, None))
             continue
-        matches = matching.matches(state, now, pilot, bag, face)
-        ranks = dict.fromkeys(match.rank for match in matches if match is not None)
-        found += [(rank, place, matches) for rank in ranks or (LAST,)]
+        said = matching.found_of(state, now, pilot, bag, face)
+        if not said.whole() and not face.start:
+            face.start = max(1, place)
+        found += [(rank, place, said.matches) for rank in said.ranks or (LAST,)]
     if len(face.found) > 2 * len(bags) + 100:  # of bags that are over
         face.found = {key: one for key, one in face.found.items() if one.face == face.stamp}
     found.sort(key=_RANK, reverse=True)
     return found
+
+
+def _changed_bags(
+    state: State, before: tuple[int, ...], stamps: tuple[int, ...]
+) -> dict[BagId, None] | None:
+    """The bags whose ads have changed, if nothing else has since `before`; None: all are asked."""
+    scene = state.scene
+    if before[:2] != stamps[:2] or before[3:] != stamps[3:]:
+        return None
+    latest = scene.latest_bags
+    if not latest or latest[0][0] > before[2] + 1:  # more than are remembered
+        return None
+    return dict.fromkeys(id_ for stamp, id_ in latest if stamp > before[2])
+
+
+def _rank_again(
+    state: State, now: float, pilot: Pilot, face: Face, owner: str, changed: dict[BagId, None]
+) -> None:
+    """Put these bags into their new places in the order. The others stay where they are."""
+    bags, places = state.scene.owners.get(owner, []), state.scene.places
+    found: list[Placed] = []
+    moved: set[int] = set()
+    for id_ in changed:
+        place = places.get(id_)
+        if place is None or place >= len(bags) or bags[place].id != id_:
+            continue  # another owner's
+        moved.add(place)
+        said = matching.found_of(state, now, pilot, bags[place], face)
+        if not said.whole() and not face.start:
+            face.start = max(1, place)
+        found += [(rank, place, said.matches) for rank in said.ranks or (LAST,)]
+    if moved:
+        rest = [one for one in face.order if one[1] not in moved]
+        face.order = sorted(rest + found, key=_best)
 
 
 def _count(state: State) -> None:
@@ -130,11 +187,14 @@ def _count(state: State) -> None:
     scene = state.scene
     scene.comings = state.comings
     scene.owners, scene.asked, scene.inward, scene.restless = {}, {}, {}, False
+    scene.places = {}
     before, scene.kinds = scene.kinds, {}
     for bag in state.bags.values():
         if bag.policy.said in before:
             scene.kinds[bag.policy.said] = before[bag.policy.said]
-        scene.owners.setdefault(bag.spec.owner, []).append(bag)
+        bags = scene.owners.setdefault(bag.spec.owner, [])
+        scene.places[bag.id] = len(bags)
+        bags.append(bag)
         kind = matching.kind_of(state, bag)
         scene.asked.setdefault(bag.spec.owner, []).append(kind)
         if not bag.policy.plain:

@@ -6,6 +6,8 @@ it holds (a full sync) and that is *adopted*. When all have spoken, or left, or 
 have passed, what is still in doubt is nobody's and goes out again.
 """
 
+from collections.abc import Mapping
+
 from pyroaring import BitMap
 
 from covey.core import (
@@ -15,17 +17,20 @@ from covey.core import (
     history,
     lookahead,
     matching,
+    quarantine,
     replication,
     sites,
     tokens,
 )
 from covey.core.actions import CloseChunk, Note, SavePilotStatus
 from covey.core.classes import needs_of
+from covey.core.durations import Times
 from covey.core.filling import filler
 from covey.core.fitting import serves, weight
 from covey.core.model import (
     AttemptId,
     BagId,
+    BagRecord,
     BagSnapshot,
     BagStatus,
     PilotId,
@@ -36,16 +41,21 @@ from covey.core.model import (
     Snapshot,
     TaskNumber,
 )
-from covey.core.numbering import Numbering, names_in
+from covey.core.numbering import Numbering, check_segment, names_in, readings_in
 from covey.core.recalling import recall
-from covey.core.state import Attempt, Bag, Job, Pilot, Raised, State, Times
+from covey.core.receipts import NOTHING_GIVEN, Given
+from covey.core.state import Attempt, Bag, Job, Pilot, Raised, State
+from covey.core.suspects import Suspect, suspect
 from covey.core.turn import Turn
 from covey.pilot.messages import Body, Held, Input
 from covey.pilot.messages import Need as NeedMessage
 
 
-def rebuild(snapshot: Snapshot, settings: Settings, now: float) -> Turn:
-    """The state that the record describes, with the first actions to take."""
+def rebuild(
+    snapshot: Snapshot, settings: Settings, now: float, suspects: Mapping[BagId, Suspect]
+) -> Turn:
+    """The state that the record describes, with the first actions to take. `suspects` are bags
+    that an earlier scheduler could not handle."""
     state = State(snapshot.epoch, settings, now)
     turn = Turn(state, now)
     state.next_bag, state.next_pilot = snapshot.next_bag, snapshot.next_pilot
@@ -67,7 +77,7 @@ def rebuild(snapshot: Snapshot, settings: Settings, now: float) -> Turn:
             state.unheard[record.id] = None
     _restore_jobs(state, snapshot, now)
     for one in snapshot.bags:
-        restore(turn, one)
+        restore(turn, one, suspects.get(one.bag.id))
     if not state.unheard:
         _release_doubt(turn)
     return turn
@@ -81,17 +91,46 @@ def _restore_jobs(state: State, snapshot: Snapshot, now: float) -> None:
         pilot = known.get(record.id)
         if pilot is not None:
             job.pilot, job.running, job.started = pilot.id, True, pilot.enrolled
-            job.voice = pilot.key
+            job.voice = job.holder = pilot.key
         if record.site in state.sites:
             state.sites[record.site].jobs[record.id] = None
         else:
-            job.vanished = f"site {record.site} is not known any more"
+            job.vanished = f"site {record.site} does not exist any more"
 
 
-def restore(turn: Turn, snapshot: BagSnapshot) -> Bag:
-    """Put a bag back into the state; unfinished numbers below its mark are in doubt."""
+def restore(turn: Turn, snapshot: BagSnapshot, found: Suspect | None = None) -> Bag:
+    """Put a bag back into the state; unfinished numbers below its mark are in doubt. One that
+    cannot be built, or that is `found` to be trouble, is quarantined."""
     record = snapshot.bag
-    bag = new_bag(snapshot)
+    if found is None and snapshot.broken:
+        found = Suspect(f"the bag cannot be read from the record: {snapshot.broken}")
+    if found is None:
+        try:
+            check_again(record)
+            bag = _restore(turn, snapshot, new_bag(snapshot))
+        except Exception as error:
+            found = suspect("the bag cannot be restored from the record", error)
+        else:
+            if quarantine.is_quarantined(record):
+                quarantine.put_away(bag, record.reason)
+            return bag
+    left = quarantine.shell_of(snapshot)
+    bag = new_bag(left)
+    bag.numbering = Numbering.unknown(record.total)
+    _restore(turn, left, bag)
+    quarantine.make_shell(turn, bag, record, found)
+    return bag
+
+
+def check_again(record: BagRecord) -> None:
+    """An earlier version may have taken parameters that nobody can compute. Raises InvalidBag."""
+    for segment in (Segment(space=record.spec.space, rows=record.spec.rows), *record.segments):
+        check_segment(segment, may_be_empty=True)
+
+
+def _restore(turn: Turn, snapshot: BagSnapshot, bag: Bag) -> Bag:
+    record = snapshot.bag
+    bag.suspects = turn.state.suspects
     bag.status, bag.reason = record.status, record.reason
     if record.spec.calls:
         bag.heard = turn.now
@@ -101,9 +140,10 @@ def restore(turn: Turn, snapshot: BagSnapshot) -> Bag:
     bag.short = dict(snapshot.short)
     ends.restore_last_chances(turn.state, bag)
     for one in snapshot.reopenings:
-        if one.memory != 1.0 or one.time != 1.0:
+        if one.raises:
             tasks = None if one.tasks is None else BitMap(one.tasks)
-            bag.raised.append(Raised(tasks, one.memory, one.time))
+            more = (one.memory, one.time, one.memory_mb, one.limit_seconds)
+            bag.raised.append(Raised(tasks, *more))
     bag.failed = BitMap(snapshot.failed)
     bag.done = BitMap(snapshot.open_done)
     for chunk in snapshot.chunks:
@@ -188,12 +228,14 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
             for one in spec.task_inputs
         ],
         governing.compiled(record.policy or spec.policy),
+        readings=[] if spec.calls else readings_in(first),
         large=spec.calls and any(map(calls.has_files, segments)),
         keys=set(snapshot.keys),
         ready=[BitMap() for _ in needs],
         times=[Times() for _ in needs],
         rules=list(range(len(needs))),
         samples=[None for _ in needs],
+        outputs=record.outputs,
     )
     governing.split(bag)
     return bag
@@ -206,15 +248,16 @@ def _input(placed: Placed) -> Input:
     return Input(placed.path, blob.digest, blob.size, blob.executable, placed.copy)
 
 
-def adopt(turn: Turn, pilot: Pilot, held: list[Held]) -> None:
-    """The pilot has said everything it holds: that is what it has, and nothing else."""
+def adopt(turn: Turn, pilot: Pilot, held: list[Held], given: Given = NOTHING_GIVEN) -> None:
+    """The pilot has said everything it holds: that is what it has, and nothing else. `given` are
+    the attempts of which it has shown receipts."""
     listed = {AttemptId(one.epoch, one.sequence): one for one in held}
     missing = [attempt for id_, attempt in pilot.attempts.items() if id_ not in listed]
     if missing:
         ends.lose(turn, pilot, "its pilot does not have it", missing)
     for id_, one in listed.items():
         if id_ not in pilot.attempts:
-            _adopt_one(turn, pilot, id_, one)
+            _adopt_one(turn, pilot, id_, one, given)
         else:
             _signal_again(turn, pilot.attempts[id_])
     for attempt in pilot.attempts.values():
@@ -234,9 +277,12 @@ def _signal_again(turn: Turn, attempt: Attempt) -> None:
         ends.cancel(turn, attempt)
 
 
-def _adopt_one(turn: Turn, pilot: Pilot, id_: AttemptId, one: Held) -> None:
+def _adopt_one(turn: Turn, pilot: Pilot, id_: AttemptId, one: Held, given: Given) -> None:
     bag = turn.state.bags.get(BagId(one.bag))
     attempt = Attempt(id_, BagId(one.bag), TaskNumber(one.task), pilot.record.id, turn.now)
+    if given.get(id_) != (one.bag, one.task):
+        _refuse_unproven(turn, pilot, bag, attempt)
+        return
     if bag is not None and not _may_be_its(turn, pilot, bag, attempt):
         ends.cancel(turn, attempt)
         return
@@ -255,8 +301,20 @@ def _adopt_one(turn: Turn, pilot: Pilot, id_: AttemptId, one: Held) -> None:
         ends.cancel(turn, attempt)
 
 
+def _refuse_unproven(turn: Turn, pilot: Pilot, bag: Bag | None, attempt: Attempt) -> None:
+    """The pilot says that it holds this, and shows no receipt. It has to stop it. The claim may be
+    true all the same (of a pilot of the version before this one), so no task of a bag that must
+    not be repeated goes out again by itself."""
+    name = f"{attempt.id.epoch}.{attempt.id.sequence}"
+    words = f"it shows no receipt for task {attempt.task} of bag {attempt.bag}"
+    turn.note(Note("attempt not adopted", attempt=name, pilot=pilot.record.id, detail=words))
+    if bag is not None and serves(pilot.record, bag) and attempt.task in bag.doubt:
+        turn.state.all_heard = False
+    ends.cancel(turn, attempt)
+
+
 def _may_be_its(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> bool:
-    """Not if we never sent it, or to another; nor if the bag is none of this pilot's."""
+    """Not if it is another's by now, or if the bag is none of this pilot's."""
     sent = attempt.task < bag.next and attempt.id < (turn.state.epoch, turn.state.next_sequence)
     live = bag.live.get(attempt.task, ())
     return sent and serves(pilot.record, bag) and all(one.id != attempt.id for one in live)

@@ -3,6 +3,10 @@
 The rules:
 - An attempt past its deadline (counted from sending) is no longer waited for: its task is offered
   to others before everything else. Should it end well after all, that counts.
+- No task has more than `MaxReplicas` attempts out at a time (ten, if all of them are past their
+  deadline and nobody has set `MaxReplicas`). Those past their deadline count, too:
+  they are not stopped, so each of them still holds a slot. A deadline that always passes would
+  otherwise fill every host with one task (GridBot 6.2 bounds replicas of a job for that reason).
 - Speculation is for closed, idempotent bags in their tail. Once in `replicate_seconds` running
   tasks are drawn, those with fewer live attempts first (weight 1/n), and the policy is asked about
   each, until there are as many offers as slots that could take them. They hold until the next draw.
@@ -17,7 +21,7 @@ between requests while `state.drawing` holds something.
 from heapq import heapify, heappop, heappush
 from random import Random
 
-from covey.core import blame, history, matching
+from covey.core import blame, budget, history, matching, retry_hosts
 from covey.core.actions import Note
 from covey.core.faces import Match
 from covey.core.fitting import admits
@@ -53,7 +57,7 @@ def tick(turn: Turn) -> None:
         return
     state.replicated = turn.now
     for bag in state.bags.values():
-        if bag.policy.replicates and _may_speculate(turn, bag):
+        if bag.policy.replicates and _may_ask(turn, bag) and _may_speculate(turn, bag):
             state.drawing.append(Draw(bag.id, _room_for_offers(state, bag)))
     go_on(turn)
 
@@ -68,20 +72,37 @@ def _expire(turn: Turn) -> None:
             continue
         attempt.expired = True
         history.note_late(turn, state.pilots[attempt.pilot].record)
-        words = f"not back {attempt.deadline - attempt.sent:.0f} s after it was sent"
+        words = f"no result {attempt.deadline - attempt.sent:.0f} s after it was sent"
         note = Note("deadline passed", bag=bag.id, task=task, attempt=str(id_), detail=words)
         turn.note(note)
         if task in bag.failed or not bag.spec.idempotent:
             continue
         if all(one.expired for one in bag.live[task]):
-            bag.overdue[task] = None
+            offer_overdue(bag, task)
             bag.dirty = True
             state.news += 1
+
+
+def offer_overdue(bag: Bag, task: int) -> None:
+    """All attempts of this task that are out are past their deadline: another host gets it, unless
+    there are too many of them."""
+    most = bag.policy.most_late
+    if most is None or len(bag.live[task]) < most:
+        bag.overdue[task] = None
 
 
 def _attempt(bag: Bag | None, task: int, id_: AttemptId) -> Attempt | None:
     attempts = bag.live.get(task, ()) if bag is not None else ()
     return next((one for one in attempts if one.id == id_), None)
+
+
+def _may_ask(turn: Turn, bag: Bag) -> bool:
+    """Whether its owner's policies may do more work now. What is not asked now is drawn again."""
+    left = budget.of(turn.state, turn.now, bag.spec.owner)
+    if left.in_turn > 0:
+        return True
+    budget.put_off(turn.state, bag.spec.owner, left)
+    return False
 
 
 def _may_speculate(turn: Turn, bag: Bag) -> bool:
@@ -125,7 +146,7 @@ def go_on(turn: Turn) -> None:
             state.drawing.appendleft(draw)
             return
     for task in draw.tasks[:SLICE]:
-        if len(bag.offers) >= draw.wanted:
+        if len(bag.offers) >= draw.wanted or not _may_ask(turn, bag):
             return
         offered = task not in bag.overdue and may_run_twice(bag, task)
         if offered and not bag.spent(task) and matching.wants_replica(state, turn.now, bag, task):
@@ -162,7 +183,9 @@ def may_have(
     for attempt in bag.live[task]:
         if state.pilots[attempt.pilot].record.host == host:
             return None
-    if blame.withheld(state, pilot, bag):
+    if blame.withheld(state, pilot, bag) or retry_hosts.avoids(turn, bag, task, pilot):
+        return None
+    if len(bag.live[task]) >= matching.most_replicas(state, turn.now, bag, task):
         return None
     if alike is not None:
         kind = bag.live[task][0].kind

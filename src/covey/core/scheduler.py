@@ -6,16 +6,21 @@ is), `events` and `actions` (the vocabulary), then `bags`, `pilots`, `dispatch`,
 `recovery`, `overlay` (the decisions).
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TypeAlias
 
 from covey.core import (
     bags,
+    budget,
     dispatch,
+    governing,
     history,
     lookahead,
     overlay,
     pilots,
     presence,
+    quarantine,
     recovery,
     replication,
     sites,
@@ -64,8 +69,9 @@ from covey.core.events import (
     TrialEnded,
 )
 from covey.core.following import Answering, Forgetting, Replying, Reserving, Starting, Then
-from covey.core.model import Settings, Snapshot
+from covey.core.model import BagId, Settings, Snapshot
 from covey.core.state import State
+from covey.core.suspects import Suspect
 from covey.core.turn import Turn
 
 Placing: TypeAlias = (
@@ -93,15 +99,22 @@ class Scheduler:
 
     @classmethod
     def recover(
-        cls, snapshot: Snapshot, settings: Settings, now: float
+        cls,
+        snapshot: Snapshot,
+        settings: Settings,
+        now: float,
+        suspects: Mapping[BagId, Suspect] = MappingProxyType({}),
     ) -> tuple["Scheduler", list[Action]]:
-        turn = recovery.rebuild(snapshot, settings, now)
+        """`suspects`: bags that an earlier scheduler could not handle."""
+        turn = recovery.rebuild(snapshot, settings, now, suspects)
+        quarantine.settle(turn)
         scheduler = cls(turn.state)
         overlay.soon(turn)
         scheduler._finish(turn)
         return scheduler, turn.actions
 
     def handle(self, event: Event, now: float) -> list[Action]:
+        self.state.turns += 1
         turn = Turn(self.state, now)
         _decide(turn, event)
         self._finish(turn)
@@ -124,6 +137,8 @@ class Scheduler:
                 if not dispatch.work_available(state):
                     break
                 pilots.answer_parked(turn, state.pilots[id_])
+        if state.suspects:
+            quarantine.settle(turn)
         turn.flush()  # who gets tasks may find some that cannot be sent: these have ended
 
 
@@ -135,6 +150,7 @@ def _decide(turn: Turn, event: Event) -> None:
             turn.state.durable = through
         case BagSubmitted(request, spec):
             bags.submit(turn, request, spec)
+            sites.note_owner(turn, spec.owner)
             overlay.soon(turn)
         case CancelRequested(request, bag):
             bags.cancel(turn, request, bag)
@@ -157,10 +173,9 @@ def _decide(turn: Turn, event: Event) -> None:
             overlay.soon(turn)
         case PurgeRequested():
             bags.purge(turn, event)
-        case TokenIssued():
-            tokens.issue(turn, event)
-        case TokenRevoked():
-            tokens.revoke(turn, event)
+        case TokenIssued() | TokenRevoked():
+            tokens.change(turn, event)
+            sites.look_at_owners(turn, tokens=True)
         case PilotDismissed(request, pilot):
             pilots.dismiss(turn, request, pilot)
         case FollowRequested(bag, task):
@@ -178,6 +193,7 @@ def _decide(turn: Turn, event: Event) -> None:
             pilots.enrol(turn, event)
         case PilotLeft(request, leave):
             pilots.leave(turn, request, leave)
+            overlay.soon(turn)
         case RequestDropped(request, pilot):
             pilots.dropped(turn, request, pilot)
         case DrainRequested():
@@ -186,17 +202,24 @@ def _decide(turn: Turn, event: Event) -> None:
             turn.state.signalled.update(dict.fromkeys(turn.state.pilots))
         case DrawContinued():
             replication.go_on(turn)
+            budget.go_on(turn)
         case Ticked():
-            turn.state.news += 1  # somebody's ban is over, some statistic has changed
-            pilots.tick(turn)
-            recovery.tick(turn)
-            presence.tick(turn)
-            replication.tick(turn)
-            dispatch.recall_surplus(turn)
-            history.save(turn)
-            overlay.tick(turn)
+            _tick(turn)
         case _:
             _place(turn, event)
+
+
+def _tick(turn: Turn) -> None:
+    turn.state.news += 1  # somebody's ban is over, some statistic has changed
+    pilots.tick(turn)
+    recovery.tick(turn)
+    presence.tick(turn)
+    replication.tick(turn)
+    dispatch.recall_surplus(turn)
+    governing.tick(turn.state, turn.now)
+    history.save(turn)
+    overlay.tick(turn)
+    budget.tick(turn)
 
 
 def _place(turn: Turn, event: Placing) -> None:

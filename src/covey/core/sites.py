@@ -5,32 +5,36 @@ it is in the record. Whether it is on, paused or draining is in the record for b
 removed stays, draining, until nothing of ours is left there.
 
 A site that fails rests: refused jobs, answers that cannot be had, and jobs that end before their
-pilot did any good, each make the rest longer. Then one job probes it; when a pilot that came after
+pilot did any good, each make the rest longer; so does a pilot that says goodbye before it could
+work, because the site's check failed, say. Then one job probes it; when a pilot that came after
 the last failure delivers an end, or has stayed for `PROVEN_SECONDS`, all is well again.
 """
 
 from msgspec.structs import replace
 
+from covey.core import accounts
 from covey.core.actions import DefineSites, Done, ForgetSite, Note, Problem, SaveSite
 from covey.core.errors import InvalidBag
 from covey.core.events import SiteRemoved, SiteSaved, SiteStatusRequested
 from covey.core.fitting import last_resorts
 from covey.core.following import Replying
-from covey.core.model import JobId, SiteRecord, SiteSpec, SiteStatus
+from covey.core.model import JobId, PilotRecord, SiteRecord, SiteSpec, SiteStatus
 from covey.core.policies import parsed
 from covey.core.state import Job, Site, State
 from covey.core.tokens import read_hand_job
 from covey.core.turn import Turn
+from covey.pilot.messages import MOST_SLOTS
 
 LOCAL, MANUAL = "local", "manual"  # drivers: this machine; people start the pilots
 FIRST_REST, LONGEST_REST = 5.0, 3600.0
 LOCAL_REST, LONGEST_LOCAL_REST = 0.25, 60.0  # here a try costs little
 PROVEN_SECONDS = 60.0
+MOST_WORDS = 1000  # characters of what a pilot says of its site
 MOST_WAITING = 10_000  # where a site has no limit of its own
-MOST_SLOTS = 4096  # as pilots may have
+GOODBYE_SECONDS = 60.0  # in which the job of a pilot that said goodbye is expected to end
 
 
-def local_site(pilots: int, slots: int) -> SiteSpec:
+def local_site(pilots: int, slots: int, shared: bool = False) -> SiteSpec:
     """This machine: as many pilots as there may be, at once."""
     return SiteSpec(
         name=LOCAL,
@@ -41,6 +45,7 @@ def local_site(pilots: int, slots: int) -> SiteSpec:
         running=pilots,
         ramp=pilots,
         pause_seconds=0.0,
+        shared=shared,
     )
 
 
@@ -54,7 +59,36 @@ def restore(turn: Turn, records: tuple[SiteRecord, ...]) -> None:
     for one in records:
         if not one.of_file and one.spec.name not in state.sites:
             _put(state, one)
+    look_at_owners(turn, tokens=True)
     define(turn)
+
+
+def look_at_owners(turn: Turn, *, tokens: bool = False) -> None:
+    """Who may submit has changed, perhaps: which sites may have whose tasks? `tokens`: some came
+    or went."""
+    state = turn.state
+    if tokens:
+        state.token_owners = accounts.token_owners(state)
+    if not state.token_owners and not state.people:
+        return
+    state.people = accounts.people(state, turn.now)
+    for name, site in state.sites.items():
+        spec = site.record.spec
+        problem = accounts.problem(state, spec)
+        if problem and problem != site.crowded:
+            turn.note(Note("site is not used", detail=f"{name}: {problem}"))
+        site.crowded = problem
+        if spec.driver == LOCAL and spec.users != (users := accounts.own_users(state, spec)):
+            site.record = replace(site.record, spec=replace(spec, users=users))
+            words = f"only tasks of {users[0]}" if users else "everybody's tasks"
+            turn.note(Note("pilots of this machine", detail=f"they run {words} from now on"))
+            _guard(state)
+
+
+def note_owner(turn: Turn, owner: str) -> None:
+    """Somebody has submitted a bag, perhaps for the first time."""
+    if owner not in turn.state.people:
+        look_at_owners(turn)
 
 
 def _put(state: State, record: SiteRecord) -> None:
@@ -90,10 +124,10 @@ def define(turn: Turn) -> None:
 def save(turn: Turn, event: SiteSaved) -> None:
     known = turn.state.sites.get(event.spec.name)
     if known is not None and known.record.of_file:
-        words = f"site {event.spec.name} stands in the server's covey.toml: change it there"
+        words = f"site {event.spec.name} is set in the server's covey.toml: change it there"
         turn.refuse(event.request, Problem.INVALID, words)
         return
-    problem = spec_problem(event.spec)
+    problem = spec_problem(event.spec) or accounts.problem(turn.state, event.spec)
     if problem:
         turn.refuse(event.request, Problem.INVALID, f"site {event.spec.name!r}: {problem}")
         return
@@ -102,6 +136,7 @@ def save(turn: Turn, event: SiteSaved) -> None:
     record = SiteRecord(spec=event.spec, status=status)
     _put(turn.state, record)
     _well(turn.state.sites[event.spec.name])
+    look_at_owners(turn)
     turn.note(Note("site saved", detail=event.spec.name))
     turn.write(SaveSite(record), Replying(event.request, Done(1)))
     define(turn)
@@ -161,7 +196,7 @@ def remove(turn: Turn, event: SiteRemoved) -> None:
         turn.refuse(event.request, Problem.NOT_FOUND, f"there is no site {event.site}")
         return
     if site.record.of_file:
-        words = f"site {event.site} stands in the server's covey.toml: take it out there"
+        words = f"site {event.site} is set in the server's covey.toml: remove it there"
         turn.refuse(event.request, Problem.INVALID, words)
         return
     site.record = replace(site.record, status=SiteStatus.DRAINING, removed=True)
@@ -191,9 +226,7 @@ def room(state: State, now: float, site: Site) -> int:
     spec = site.record.spec
     if trouble(site, now) or spec.driver == MANUAL:
         return 0
-    if 0 < spec.running <= len(site.jobs):
-        return 0  # as most are, most of the time: none of its jobs needs a look
-    there = [state.jobs[id_] for id_ in site.jobs]
+    there = present(state, now, site)
     if site.failures:  # one job finds out whether it is well again
         found = 0 if any(_is_unproven(state, job, now) for job in there) else 1
     else:
@@ -210,12 +243,21 @@ def room(state: State, now: float, site: Site) -> int:
     return max(0, found)
 
 
-def room_of(state: State, site: Site, owner: str) -> int:
+def present(state: State, now: float, site: Site) -> list[Job]:
+    """Jobs that count against the site's limits. A job whose pilot has said goodbye is about to
+    end, so its place is free before a list of the site shows that. If the job is still there after
+    `GOODBYE_SECONDS`, it counts again."""
+    jobs = [state.jobs[id_] for id_ in site.jobs]
+    return [job for job in jobs if not job.left_at or now - job.left_at >= GOODBYE_SECONDS]
+
+
+def room_of(state: State, now: float, site: Site, owner: str) -> int:
     """… for one owner's tasks, as far as only that is limited."""
     most = site.record.spec.per_user
     if not most:
         return MOST_WAITING
-    return max(0, most - sum(state.jobs[id_].record.wanted_by == owner for id_ in site.jobs))
+    held = sum(job.record.wanted_by == owner for job in present(state, now, site))
+    return max(0, most - held)
 
 
 def _is_unproven(state: State, job: Job, now: float) -> bool:
@@ -231,12 +273,13 @@ def knows(state: State, job: JobId) -> bool:
     return not job or job in state.jobs or read_hand_job(job) is not None
 
 
-def owner_of(state: State, id_: JobId) -> str:
+def owner_of(state: State, id_: JobId, walled: bool) -> str:
     """Whose tasks the job's pilot runs; nobody's name: anybody's. Only where each task is walled in
-    are a pilot's tasks those of several owners."""
+    are a pilot's tasks those of several owners. `walled`: this pilot does that; its site may have
+    become `shared` when the pilot waited there already."""
     job = state.jobs.get(id_)
     site = state.sites.get(job.record.site) if job is not None else None
-    if job is None or (site is not None and site.record.spec.shared):
+    if job is None or (walled and site is not None and site.record.spec.shared):
         return ""
     return job.record.wanted_by
 
@@ -273,6 +316,19 @@ def enrolled(turn: Turn, id_: JobId) -> None:
         site.ramp = min(max(1, site.ramp) * 2, max(spec.queued or MOST_WAITING, spec.ramp))
 
 
+def left(turn: Turn, record: PilotRecord, worked: bool, reason: str) -> None:
+    """A pilot has said goodbye. If it never asked for work, it could not work there: the site's
+    check has failed, for example. That is a failure of the site, unless we took the job back."""
+    job = turn.state.jobs.get(record.job)
+    if job is None or job.pilot != record.id:
+        return
+    job.left_at = turn.now
+    site = turn.state.sites.get(job.record.site)
+    if site is not None and not worked and not job.useful and not job.cancelled:
+        words = f"a pilot on {record.host} could not work: {reason or 'it gave no reason'}"
+        failed(turn, site, job.record.submitted, words[:MOST_WORDS])
+
+
 def did_good(state: State, id_: JobId) -> None:
     """The job's pilot has delivered an end. Those that were there before their site failed say
     nothing of how it is now."""
@@ -304,8 +360,20 @@ def trouble(site: Site, now: float) -> str:
     """Why nothing is started there now; nothing if something may be."""
     if site.record.status is not SiteStatus.ON:
         return f"it is {site.record.status}"
+    if site.crowded:
+        return site.crowded
     if site.unanswered:
         return site.unanswered
     if now < site.rests_until:
-        return f"it rests for {site.rests_until - now:.0f} s more: {site.problem}"
+        return f"no pilot is started there for {site.rests_until - now:.0f} s: {site.problem}"
     return ""
+
+
+def condition(site: Site, now: float) -> str:
+    """How the site is, in words for people: why nothing is started there, or only one pilot that
+    finds out whether it works again. Nothing: all is well."""
+    stopped = trouble(site, now)
+    if stopped or not site.failures:
+        return stopped
+    times = "once" if site.failures == 1 else f"{site.failures} times in a row"
+    return f"it failed {times}; one pilot tests whether it works again: {site.problem}"

@@ -16,7 +16,9 @@ from pyroaring import BitMap
 from covey.classad import Ad, Policy
 from covey.core import calls
 from covey.core.actions import SavePilotStatus
+from covey.core.bag_invariants import check_bag
 from covey.core.classes import Classify
+from covey.core.durations import Times
 from covey.core.events import RetryRequested
 from covey.core.faces import ANYWHERE, Face, Kind, Match
 from covey.core.filling import Fill
@@ -31,9 +33,11 @@ from covey.core.model import (
     JobId,
     JobRecord,
     Need,
+    OutputSummary,
     PilotId,
     PilotRecord,
     PilotStatus,
+    PolicySpec,
     RequestId,
     Settings,
     SiteRecord,
@@ -42,11 +46,16 @@ from covey.core.model import (
     TokenRecord,
 )
 from covey.core.numbering import Numbering
+from covey.core.pilot_clock import PilotClock
 from covey.core.policies import Compiled
 from covey.core.space import Scalar
+from covey.core.suspects import Suspect, suspect
+from covey.core.tallies import FailedOn, Rest, Tally, Trouble
+from covey.core.unfit import HostShown, Unfit
 from covey.pilot.messages import Answer, Body, End, Followed
 
 FEW_DEADLINES = 1024
+MOST_LATEST = 64  # bags whose ads have changed lately
 
 
 class Attempt(Struct, eq=False):
@@ -67,30 +76,15 @@ class Attempt(Struct, eq=False):
     cancelled: bool = False
 
 
-class Times(Struct):
-    """How long the tasks of a class took: count, mean and sum of squares about it."""
-
-    count: int = 0
-    mean: float = 0.0
-    squares: float = 0.0
-
-    def add(self, seconds: float) -> None:
-        self.count += 1
-        step = seconds - self.mean
-        self.mean += step / self.count
-        self.squares += step * (seconds - self.mean)
-
-    @property
-    def deviation(self) -> float:
-        return (self.squares / (self.count - 1)) ** 0.5 if self.count > 1 else 0.0
-
-
 class Raised(Struct, frozen=True):
-    """Tasks (None: all) whose owner gave them more when they were reopened."""
+    """Tasks (None: all) whose owner gave them more when they were reopened: so many times as
+    much, or an amount (0: none was named)."""
 
     tasks: BitMap | None
     memory: float
     time: float
+    memory_mb: int = 0
+    limit_seconds: float = 0.0
 
 
 class Suits(Struct, eq=False):
@@ -98,32 +92,20 @@ class Suits(Struct, eq=False):
 
     stamps: tuple[int, ...]
     sites: dict[str, bool] = field(default_factory=dict)
+    asked: dict[str, int] = field(default_factory=dict)  # sites -> classes that want none there
+    before: dict[str, bool] = field(default_factory=dict)  # what it said of sites earlier
 
 
-class Rest(Struct):
-    """How tasks of one bag fare on a pilot, since one was last done well there."""
+class Budget(Struct, eq=False):
+    """What an owner's policies may still do: work, in units (`budget`)."""
 
-    failures: int = 0
-    times: int = 0  # that it has rested
-    until: float = 0.0
-
-
-class Tally(Rest):
-    """How they fare on one host."""
-
-    done: int = 0
-    since: float = 0.0  # when the first of these failures was
-    rate: float = 0.0  # part of them that fail, lately
-    weight: int = 0  # ends that this is known from
-
-
-class Trouble(Struct, frozen=True):
-    """Why an attempt of a bag could not be made, though it may be the next time."""
-
-    words: str
-    host: str
-    at: float
-    ends: int  # the bag's then: one more, and it is over
+    left: float  # of what was saved up
+    at: float  # when that was last filled up
+    turn: int = -1  # for which this holds:
+    in_turn: float = 0.0  # … that is left of the turn's
+    overrun: int = -1  # the last turn in which it was used up
+    ran_out: bool = False  # nothing was left of what was saved up, since the last tick
+    short_since: float = math.inf  # … at every tick since then
 
 
 class Bag(Struct, eq=False):
@@ -141,6 +123,7 @@ class Bag(Struct, eq=False):
     open: bool
     filled: list[tuple[Fill, Fill, bool]]  # inputs of each task's own: source, path, copy
     policy: Compiled
+    readings: list[str] = field(default_factory=list)  # by parameter: how its values are read
     status: BagStatus = BagStatus.RUNNING
     reason: str = ""  # why it is paused
     large: bool = False  # some of its calls are in files
@@ -168,6 +151,12 @@ class Bag(Struct, eq=False):
     overtimes: dict[int, int] = field(default_factory=dict)  # … because of the time limit
     short: dict[int, int] = field(default_factory=dict)  # … for want of memory
     losses: dict[int, int] = field(default_factory=dict)  # failures of the infrastructure
+    # Tasks that are tried again (`retry_hosts`):
+    failed_on: dict[int, FailedOn] = field(default_factory=dict)  # by task
+    avoided: dict[str, BitMap] = field(default_factory=dict)  # by host: tasks that failed there
+    last_tries: BitMap = field(default_factory=BitMap)  # tasks whose next failure counts
+    elsewhere: dict[tuple[int, tuple[str, ...], bool], bool] = field(default_factory=dict)
+    elsewhere_at: float = -1.0  # when the entries of `elsewhere` were found
     raised: list[Raised] = field(default_factory=list)
     streak: int = 0  # own failures since the last success
     heard: float = math.inf  # when somebody waited for its calls; for ever: nobody has to
@@ -181,10 +170,12 @@ class Bag(Struct, eq=False):
     stamp: int = 0  # grows when its ads change
     dirty: bool = True  # they may no longer be true
     seen_scene: int = -1  # the scene's stamp when they last were
+    seen_at: float = -1.0  # … and the time
     jobs: list[Ad] = field(default_factory=list)  # by class: its ad
     tail: bool = False
     wanting: float = math.inf  # since when it has tasks that could go out
     suits: "Suits | None" = None  # at which sites its policy lets it have pilots
+    unfit: dict[tuple[int, str], "Unfit"] = field(default_factory=dict)  # by class and site
     best_rate: float = 0.0  # the lowest error rate of hosts that can have its tasks, and when
     best_at: float = -1.0
     overdue: dict[int, None] = field(default_factory=dict)  # tasks that nobody has in time
@@ -199,6 +190,13 @@ class Bag(Struct, eq=False):
     well: int = 0  # tasks done well, on all of these
     ended_weight: float = 0.0  # the sum of their weights
     failed_weight: float = 0.0  # … times their rates
+    expense: float = 0.0  # what its policy costs for one pilot, in units of work (`budget`)
+    quarantined: str = ""  # why nothing of it is evaluated any more (`quarantine`)
+    held: PolicySpec | None = None  # of one that is quarantined: the policy that is put away
+    shell: bool = False  # it could not be built: nobody knows its tasks' values
+    suspects: dict[BagId, Suspect] = field(default_factory=dict)  # the state's
+    outputs: OutputSummary = OutputSummary()  # `output_summary` keeps it
+    outputs_unsaved: bool = False
 
     @property
     def total(self) -> int:
@@ -240,7 +238,17 @@ class Bag(Struct, eq=False):
         return calls.file_of(self.values(task)[0])
 
     def class_of(self, task: int) -> int:
-        return 0 if self.classify is None else self.classify(self.values(task))
+        if self.classify is None:
+            return 0
+        try:
+            return self.classify(self.values(task))
+        except Exception as error:  # whatever it is, it is this bag's trouble alone
+            self.suspect("its tasks cannot be told apart", error)
+            return 0
+
+    def suspect(self, what: str, error: Exception) -> None:
+        """Let it be quarantined when this turn ends."""
+        self.suspects.setdefault(self.id, suspect(what, error))
 
     def add_class(self, rule: int, need: Need, sample: list[Scalar] | None) -> int:
         self.needs.append(need)
@@ -346,6 +354,10 @@ class Scene(Struct, eq=False):
     inward: dict[str, list[Bag]] = field(default_factory=dict)  # … whose policies look at them
     restless: bool = False  # some policy never says the same twice
     bags: int = 0  # grows with every bag's stamp
+    latest_bags: "deque[tuple[int, BagId]]" = field(
+        default_factory=lambda: deque(maxlen=MOST_LATEST)
+    )  # the bags that it last grew with
+    places: dict[BagId, int] = field(default_factory=dict)  # of bags, among their owner's
     asking: bool = False  # whether any policy has something to say when tasks go out
     ranking: bool = False  # … and ranks them
     limiting: bool = False  # … and says how many a pilot holds
@@ -365,7 +377,11 @@ class Pilot(Struct, eq=False):
     last: int = 0  # the highest sync number taken
     recorded: int = 0  # the highest one whose ends are durable
     want: int = 0
-    load: int = 0  # slots that its attempts take, or will
+    load: int = 0  # slots that its attempts take, or will, but for those that are aside
+    aside: int = 0  # slots' worth of attempts that wait for files or a setup, and take no slot
+    waits: dict[BagId, int] = field(default_factory=dict)  # bags for whose files it waits
+    shortage: str = ""  # why its host can start no task now
+    clock: PilotClock = field(default_factory=PilotClock)
     following: tuple[Followed, ...] = ()  # what it was told to follow
     attempts: dict[tuple[int, int], Attempt] = field(default_factory=dict)  # by their id
     waiting: dict[int, Waiting] = field(default_factory=dict)
@@ -382,11 +398,26 @@ class Pilot(Struct, eq=False):
         self.attempts[attempt.id] = attempt
         self.load += attempt.weight
 
+    def forget_bag(self, bag: BagId) -> None:
+        """It is over. Should it come back, its body is sent once more."""
+        self.bodies.discard(bag)
+        self.proven.discard(bag)
+        if self.rests:
+            self.rests.pop(bag, None)
+
     def drop(self, id_: tuple[int, int]) -> Attempt | None:
         attempt = self.attempts.pop(id_, None)
         if attempt is not None:
             self.load -= attempt.weight
+            if self.load < 0:  # it was one of those aside
+                self.load, self.aside = 0, self.aside + self.load
         return attempt
+
+    def set_aside(self, waits: dict[BagId, int]) -> None:
+        """Attempts of these bags wait for files, so many slots' worth."""
+        total = self.load + self.aside
+        self.waits, self.aside = waits, min(total, sum(waits.values()))
+        self.load = total - self.aside
 
 
 class Host(Struct, eq=False):
@@ -422,6 +453,10 @@ class Job(Struct, eq=False):
     asked: bool = False  # its site has been asked for it: it is durable
     cancelled: float = 0.0  # when that was last asked for
     vanished: str = ""  # its site lists it no longer, but its pilot was heard
+    holder: str = ""  # key of the pilot that used its secret last; empty: the next one may
+    holder_left: float = 0.0  # when that pilot left
+    refused_key: str = ""  # of the last other pilot that showed the secret
+    left_at: float = 0.0  # when its pilot said goodbye; 0: it has not
 
 
 class Preference(Struct, eq=False):
@@ -447,8 +482,10 @@ class Site(Struct, eq=False):
     failed_at: float = 0.0  # when that was
     rests_until: float = 0.0
     unanswered: str = ""  # why nothing can be had of it
+    crowded: str = ""  # why it may not be used: owners would share an account there, without walls
     surplus_since: float = math.inf
     preference: Preference | None = None
+    shown: dict[str, HostShown] = field(default_factory=dict)  # by host, the latest last
 
 
 class State:
@@ -457,6 +494,12 @@ class State:
         self.settings = settings
         self.ticked = now
         self.bags: dict[BagId, Bag] = {}
+        self.suspects: dict[BagId, Suspect] = {}  # to be quarantined when the turn ends
+        self.turns = 0  # events that were handled
+        self.budgets: dict[str, Budget] = {}  # by owner
+        self.postponed: dict[str, None] = {}  # owners whose policies go on in a later turn
+        self.overruns = 0  # turns in which an owner's budget was used up
+        self.quarantines = 0  # bags that were, in this epoch
         self.loading: dict[BagId, bool] = {}  # being read; True: it changed meanwhile
         self.retrying: dict[RequestId, RetryRequested] = {}  # until their bags are read
         self.keys: dict[str, BagId] = {}
@@ -477,6 +520,8 @@ class State:
         self.unsaved: dict[str, None] = {}  # hosts whose history has changed since
         self.sites: dict[str, Site] = {}
         self.guarded: dict[str, SiteSpec] = {}  # those that are not for every task
+        self.token_owners: dict[str, float] = {}  # who may submit by a token -> until when
+        self.people: tuple[str, ...] = ()  # owners, if there may be others than the server's user
         self.asked_for: dict[str, float] = {}  # owner -> when pilots were last asked for
         self.reserves: tuple[str, ...] = ()  # … but for those that failed elsewhere
         self.defined = 0  # grows when sites come, go or change
@@ -503,10 +548,18 @@ class State:
         self.writes = 0  # numbered so far
         self.durable = 0
         self.then: deque[tuple[int, Then]] = deque()
+        self._slots, self._slots_turn = 0, -1  # slots of active pilots, as counted in that turn
+        self.departures = 0  # bags that have gone since those left were last counted (`ranking`)
+        self.departed_at = now  # when that was
         self.ended: dict[str, int] = {}  # attempts by outcome, in this epoch
 
     def slots(self) -> int:
-        return sum(p.record.slots for p in self.pilots.values() if p.status is PilotStatus.ACTIVE)
+        """Of all active pilots. Counted once in a turn: thousands of pilots may be answered in one,
+        and their status hardly changes."""
+        if self._slots_turn != self.turns:
+            active = (p for p in self.pilots.values() if p.status is PilotStatus.ACTIVE)
+            self._slots, self._slots_turn = sum(p.record.slots for p in active), self.turns
+        return self._slots
 
     def unsent(self) -> int:
         return sum(bag.unsent() for bag in self.bags.values())
@@ -515,7 +568,7 @@ class State:
         """Assert the invariants; for tests and the simulator, after every event."""
         live = 0
         for bag in self.bags.values():
-            _check_bag(bag)
+            check_bag(bag)
             live += sum(len(attempts) for attempts in bag.live.values())
         known = 0
         for pilot in self.pilots.values():
@@ -524,7 +577,7 @@ class State:
                 if attempt.bag in self.bags:
                     assert attempt in self.bags[attempt.bag].live[attempt.task]
                     known += 1
-            assert pilot.load == sum(a.weight for a in pilot.attempts.values())
+            assert pilot.load + pilot.aside == sum(a.weight for a in pilot.attempts.values())
             assert all(number > pilot.last - 3 for number in pilot.waiting), "too many open syncs"
             assert pilot.status is not PilotStatus.LOST or not pilot.attempts
         assert live == known, f"{live} live attempts in bags, {known} with pilots"
@@ -534,28 +587,3 @@ class State:
                 assert self.jobs[id_].record.site == name
         here = sum(job.record.site in self.sites for job in self.jobs.values())
         assert here == sum(len(site.jobs) for site in self.sites.values()), "a job at no site"
-
-
-def _check_bag(bag: Bag) -> None:
-    assert bag.next <= bag.mark <= bag.asked_mark <= bag.total
-    running = BitMap(task for task, attempts in bag.live.items() if attempts)
-    assert len(running) == len(bag.live), "a live list is empty"
-    settled = bag.done | bag.failed
-    union = BitMap()
-    for place in bag.places():
-        assert not union & place, "a task is in two places"
-        union |= place
-    assert not (running & (union - settled)), "a running task is also waiting"
-    if bag.status in (BagStatus.RUNNING, BagStatus.PAUSED):
-        expected = BitMap()
-        expected.add_range(0, bag.next)
-        assert (union | running) == expected, f"lost or invented: {(union | running) ^ expected}"
-    for task in (*bag.overdue, *bag.offers):
-        assert task in bag.live, "a task that does not run is offered again"
-    assert bag.starts == sorted(bag.starts)
-    for first in bag.awaited:
-        assert first in bag.chunks, "rows are awaited for a closed chunk"
-    for first, stop in bag.chunks.items():
-        left = stop - first - settled.range_cardinality(first, stop)
-        assert bag.unfinished[first] == left, f"chunk {first}: {bag.unfinished[first]} != {left}"
-        assert left > 0

@@ -14,13 +14,13 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from covey.classad import ERROR, Ad
-from covey.core import matching
+from covey.core import budget, matching
 from covey.core.demand import Row
 from covey.core.fitting import last_resorts, weight
 from covey.core.model import Need, SiteSpec, SiteStatus
 from covey.core.policies import GRID
 from covey.core.sites import LOCAL, MANUAL
-from covey.core.state import Bag, State, Suits
+from covey.core.state import Bag, Budget, State, Suits
 from covey.pilot.messages import life_of
 
 START_SECONDS = 30.0  # that a pilot takes before its first task, or less
@@ -114,35 +114,61 @@ def _lets_in(state: State, site: str, row: Row) -> bool:
 
 def suits(state: State, now: float, bag: Bag) -> dict[str, bool]:
     """What the policy says of each site, kept until something changes that it looks at."""
-    if len(bag.jobs) != len(bag.needs) or matching.stale(state, bag):
+    owner = bag.spec.owner
+    left = budget.of(state, now, owner)
+    if left.in_turn > 0 and (len(bag.jobs) != len(bag.needs) or matching.stale(state, now, bag)):
         matching.refresh(state, now, bag)
     stamps = (bag.stamp, state.scene.stamp, len(bag.jobs), state.defined)
-    if bag.suits is None or bag.suits.stamps != stamps or bag.policy.moody:
-        bag.suits = Suits(stamps)
-    found = bag.suits.sites
-    if len(found) != len(state.sites):
-        user = matching.user_ad(state, now, bag.spec.owner)
-        for site in state.sites:
-            if site not in found:
-                found[site] = _wants(state, now, bag, matching.site_ad(state, now, site), user)
-    return found
+    known = bag.suits
+    if known is None or known.stamps != stamps or bag.policy.moody:
+        before = {**known.before, **known.sites} if known is not None else {}
+        known = bag.suits = Suits(stamps, before=before)
+    found = known.sites
+    if len(found) == len(state.sites):
+        return found
+    user = matching.user_ad(state, now, owner)
+    for site in state.sites:
+        if site not in found:
+            if left.in_turn <= 0:
+                budget.put_off(state, owner, left)
+                break
+            try:
+                wants = _wants(state, now, bag, site, user, left)
+            except Exception as error:
+                bag.suspect(matching.EVALUATING, error)
+                wants = False
+            if wants is not None:
+                found[site] = wants
+    if len(found) == len(state.sites):
+        return found
+    return {site: found.get(site, known.before.get(site, False)) for site in state.sites}
 
 
-def _wants(state: State, now: float, bag: Bag, site: Ad, user: Ad) -> bool:
+def _wants(state: State, now: float, bag: Bag, name: str, user: Ad, left: Budget) -> bool | None:
+    """Whether it wants pilots at this site. None: nobody knows before a later turn."""
     policy, queue, own = bag.policy, state.scene.queue, bag.policy.ad
+    site, asked = matching.site_ad(state, now, name), bag.suits.asked if bag.suits else {}
     if GRID in policy.texts:
         policy.grid.context.now, policy.grid.context.random = now, state.random.random
         around = (_NOTHING, _NOTHING, site, _NOTHING, user, queue, own, own)
         [value] = policy.grid.evaluate(*around)
+        budget.spend(left, budget.cost(policy.static))
         if value is False or value is ERROR:
             return False
     place = policy.places[0]
     if place is None:
         return True
     evaluate = policy.dispatch.evaluate
-    for job in bag.jobs:
-        if evaluate(_NOTHING, _NOTHING, site, job, user, queue, own, own)[place] is not False:
+    for number in range(asked.get(name, 0), len(bag.jobs)):
+        if left.in_turn <= 0:
+            budget.put_off(state, bag.spec.owner, left)
+            return None
+        job = bag.jobs[number]
+        value = evaluate(_NOTHING, _NOTHING, site, job, user, queue, own, own)[place]
+        budget.spend(left, budget.cost(policy.static))
+        if value is not False:
             return True
+        asked[name] = number + 1
     return False
 
 

@@ -22,13 +22,25 @@ from covey.core.turn import Turn
 from covey.pilot.messages import life_of
 
 MOST_TOKENS = 100_000
+MOST_OF_AN_OWNER = 1000
+RESERVED_TOKENS = 1000  # that only administrators can make
 MOST_NAME = 200
 ANYBODY = "*"
+WALLS_NEEDED = (
+    "everybody's tasks (owner *) must run them in sandboxes: add --shared, or name one owner"
+)
 HAND = "hand-"
 _LATEST = 2.0**40  # seconds since 1970 that every part can show as a date
 
 
 # -- tokens --------------------------------------------------------------------------------
+
+
+def change(turn: Turn, event: TokenIssued | TokenRevoked) -> None:
+    if isinstance(event, TokenIssued):
+        issue(turn, event)
+    else:
+        revoke(turn, event)
 
 
 def issue(turn: Turn, event: TokenIssued) -> None:
@@ -37,12 +49,11 @@ def issue(turn: Turn, event: TokenIssued) -> None:
     if problem:
         turn.refuse(event.request, Problem.INVALID, problem)
         return
-    if len(state.tokens) >= MOST_TOKENS:
+    if _too_many(state, event):
         _forget_expired(state, turn.now)
-    if len(state.tokens) >= MOST_TOKENS:
-        words = f"there are {len(state.tokens):,} tokens: revoke some first"
-        turn.refuse(event.request, Problem.TOO_MANY, words)
-        return
+        if words := _too_many(state, event):
+            turn.refuse(event.request, Problem.TOO_MANY, words)
+            return
     record = TokenRecord(
         id=state.next_token,
         name=event.name,
@@ -98,6 +109,22 @@ def _problem(event: TokenIssued, now: float) -> str:
     if event.expires and not now < event.expires < _LATEST:
         return "a token must expire in the future, or never"
     return ""
+
+
+def _too_many(state: State, event: TokenIssued) -> str:
+    """Why no more can be issued; nothing: one can."""
+    count = len(state.tokens)
+    if count >= MOST_TOKENS - (0 if event.by_admin else RESERVED_TOKENS):
+        return f"there are {count:,} tokens: revoke some first"
+    if event.by_admin or count < MOST_OF_AN_OWNER:
+        return ""
+    held = sum(token.owner == event.owner for token in state.tokens.values())
+    if held < MOST_OF_AN_OWNER:
+        return ""
+    return (
+        f"{event.owner} has {held:,} tokens, and no owner may have more: revoke some first, or let "
+        "an administrator make this one"
+    )
 
 
 def _expired(token: TokenRecord, now: float) -> bool:

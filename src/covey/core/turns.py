@@ -6,12 +6,16 @@ tasks could run at a site that is full, gets the place of one pilot there, of th
 of them: of one that waits, else of one that stands idle or has been there for `TURN_SECONDS`. That
 one takes no more tasks, and leaves when its last has ended. One at a time, at each site.
 
+Nor may anybody's idle pilots keep others waiting. Where a site is full, or its queue holds the
+pilots of an owner for `QUEUE_SECONDS`, idle pilots of owners who have no tasks that wait leave at
+once, as many as the others need; it does not matter how many pilots these already have.
+
 What share each owner should have is for fair share to say; this only sees to it that nobody has
 nothing.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from covey.core import sites
 from covey.core.demand import Row, is_late
@@ -19,6 +23,7 @@ from covey.core.model import PilotStatus
 from covey.core.state import Job, Pilot, Site, State
 
 TURN_SECONDS = 60.0
+QUEUE_SECONDS = 5.0  # in which a site that has room starts a pilot
 
 
 def held(state: State, now: float) -> Counter[str]:
@@ -72,7 +77,7 @@ def who_goes(state: State, now: float, site: Site, row: Row) -> Job | Pilot | No
         return None
     owners = Counter(job.record.wanted_by for job in jobs)
     del owners[row.bag.spec.owner]  # if he has any there, they are late
-    if not owners or not sites.room_of(state, site, row.bag.spec.owner):
+    if not owners or not sites.room_of(state, now, site, row.bag.spec.owner):
         return None
     richest = max(owners, key=lambda one: (owners[one], one))
     theirs = [job for job in jobs if job.record.wanted_by == richest]
@@ -82,6 +87,37 @@ def who_goes(state: State, now: float, site: Site, row: Row) -> Job | Pilot | No
     there = [state.pilots[job.pilot] for job in theirs if job.pilot in state.pilots]
     ripe = [one for one in there if not one.attempts or now - one.record.enrolled >= TURN_SECONDS]
     return min(ripe, key=lambda one: len(one.attempts), default=None)
+
+
+def idle_of_others(state: State, now: float, site: Site, wanting: Collection[str]) -> list[Pilot]:
+    """Idle pilots at the site of owners who have no tasks that wait."""
+    found = []
+    for id_ in site.jobs:
+        job = state.jobs[id_]
+        pilot = state.pilots.get(job.pilot) if job.pilot is not None else None
+        if pilot is None or job.record.trial or pilot.record.owner in ("", *wanting):
+            continue
+        if pilot.record.id in state.hungry and not pilot.attempts and _is_there(pilot, now):
+            found.append(pilot)
+    return found
+
+
+def slots_in_queue(state: State, now: float, site: Site, wanting: Collection[str]) -> int:
+    """Slots that owners with tasks that wait have in the site's own queue, for long enough to say
+    that the site has no room."""
+    jobs = (state.jobs[id_] for id_ in site.jobs)
+    return sum(
+        job.record.slots
+        for job in jobs
+        if job.asked and not job.running and not job.cancelled and not job.record.trial
+        if job.record.wanted_by in wanting and now - job.since >= QUEUE_SECONDS
+    )
+
+
+def slots_leaving(state: State, now: float, site: Site) -> int:
+    """Slots of pilots that have been told to leave, or have just left."""
+    jobs = (state.jobs[id_] for id_ in site.jobs)
+    return sum(job.record.slots for job in jobs if job.left_at or _goes(state, job, now))
 
 
 def _goes(state: State, job: Job, now: float) -> bool:

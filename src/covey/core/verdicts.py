@@ -1,5 +1,6 @@
 """What stands between a pilot and tasks that wait, in the order in which dispatch asks: is it heard
-of, large enough, there for long enough, let in by the policy, not banned, not full."""
+of, is there disk space, has it the bag's files, is it large enough, there for long enough, let in
+by the policy, not banned, not full."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -17,6 +18,7 @@ MOST_NEAR = 5
 SILENT, SMALL, ENDING, REFUSED, BANNED, RESTING, TRIED, FULL, LIMITED, FREE = (
     "silent", "small", "ending", "refused", "banned", "resting", "tried", "full", "limited", "free",
 )  # fmt: skip
+SHORT, FILES = "short", "files"  # of disk space; attempts of this bag wait there for files
 ABLE = (FULL, LIMITED, FREE)
 
 
@@ -35,6 +37,10 @@ def judge(state: State, now: float, view: View, pilot: Pilot, classes: list[Case
     bag, record = view.bag, pilot.record
     if pilot.status is not PilotStatus.ACTIVE:
         return Verdict(pilot, SILENT)
+    if pilot.shortage:
+        return Verdict(pilot, SHORT)
+    if bag.id in pilot.waits:
+        return Verdict(pilot, FILES)
     fits = [number for number, case in enumerate(classes) if weight(bag.needs[case.kind], record)]
     if not fits:
         lacking = len(_too_small(bag.needs[classes[0].kind], record).missing)

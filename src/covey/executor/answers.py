@@ -8,12 +8,14 @@ from typing import Any
 
 from covey.client.client import Client
 from covey.core.errors import CoveyError
-from covey.executor import packing
+from covey.executor import unpacking
 from covey.executor.failures import CallFailed, CallTimeout, WorkerRefused
-from covey.pilot.calling import NOT_STARTED, REFUSED, VALUE_FILE
+from covey.pilot.calling import ERROR, NOT_STARTED, REFUSED, VALUE, VALUE_FILE
 from covey.pilot.messages import OK, TIMEOUT
 from covey.wire import ResultRow
 from covey.worker.main import INITIALIZER_FAILED
+
+UNPROVEN = "the answer does not come from a worker that had this call, so it was not unpickled"
 
 
 class Broken(Exception):
@@ -24,37 +26,79 @@ class Broken(Exception):
         self.error = error
 
 
+class Origin:
+    """What the futures of one bag have in common: its number, and its name."""
+
+    bag = 0  # until it is opened
+    name = ""
+
+
+class Call(Future[Any]):
+    """The future of a call. Attributes are set by whoever makes it (`__init__` would cost more)."""
+
+    key = b""  # proves the call's answer
+    task = -1  # its number, once it is sent
+    origin = Origin()
+
+    @classmethod
+    def kind_of(cls, origin: Origin) -> type["Call"]:
+        """A class for the calls of one bag, so that no call needs to be told of its origin."""
+        return type("Call", (cls,), {"origin": origin})
+
+    def __repr__(self) -> str:
+        origin = self.origin
+        where = f" bag {origin.bag} {origin.name!r}" if origin.bag else ""
+        task = f" task {self.task} of" if where and self.task >= 0 else ""
+        return f"<covey call{task}{where}: {self._told()}>"
+
+    def _told(self) -> str:
+        if not self.done():
+            return "sent" if self.running() else "waiting in this program"
+        if self.cancelled():
+            return "cancelled"
+        error = self.exception()
+        if error is not None:
+            return f"raised {type(error).__name__}"
+        return f"returned {type(self.result()).__name__}"
+
+
 def settle(
     future: "Future[Any]",
     row: ResultRow,
     bag: int,
     data: bytes | None = None,
     *,
+    key: bytes | None,
+    trust: str,
     prepares: bool = False,
 ) -> None:
-    """`data` is the value if that came by file; with `prepares` workers run an initializer. Raises
-    Broken, after all, if others fare alike."""
+    """`data` is the value if that came by file; without a `key` no proof is asked for; with
+    `prepares` workers run an initializer. Raises Broken, after all, if others fare alike."""
     if data is None and "value" in row.result:
         data = binascii.a2b_base64(row.result["value"])
     if row.outcome == OK and data is not None:
+        if key is not None and not unpacking.is_proven(key, VALUE, data):
+            future.set_exception(failed(row, bag, UNPROVEN))
+            return
         try:
-            future.set_result(packing.value(data))
-        except packing.Unreadable as unreadable:
+            future.set_result(unpacking.value(data, trust))
+        except unpacking.Unreadable as unreadable:
             future.set_exception(failed(row, bag, str(unreadable)))
         return
-    error = _error(row, bag, prepares)
+    error = _error(row, bag, key, trust, prepares)
     future.set_exception(error)
     if isinstance(error, WorkerRefused) and _in_initializer(row, prepares):
         raise Broken(error)
 
 
-def value(row: ResultRow, bag: int, client: Callable[[], Client]) -> Any:
-    """For whoever has no future: what it would return, or raise. Raises CoveyError if a value that
-    came by file is not there any more."""
+def value(row: ResultRow, bag: int, client: Callable[[], Client], trust: str) -> Any:
+    """For whoever has no future, and so no key: what it would return, or raise. Raises CoveyError
+    if a value that came by file is not there any more, ValueError for an unknown `trust`."""
+    unpacking.check_trust(trust)
     data = fetched(client(), bag, row) if row.outcome == OK and row.files else None
     future: Future[Any] = Future()
     with suppress(Broken):
-        settle(future, row, bag, data)
+        settle(future, row, bag, data, key=None, trust=trust)
     return future.result()
 
 
@@ -63,9 +107,14 @@ def _in_initializer(row: ResultRow, prepares: bool) -> bool:
     return row.message.startswith((INITIALIZER_FAILED, NOT_STARTED) if prepares else ())
 
 
-def _error(row: ResultRow, bag: int, prepares: bool) -> BaseException:
+def _error(
+    row: ResultRow, bag: int, key: bytes | None, trust: str, prepares: bool
+) -> BaseException:
     if "error" in row.result:
-        words, raised, where = packing.exception(binascii.a2b_base64(row.result["error"]))
+        data = binascii.a2b_base64(row.result["error"])
+        if key is not None and not unpacking.is_proven(key, ERROR, data):
+            return failed(row, bag, f"{unpacking.words_of(data)} ({UNPROVEN})")
+        words, raised, where = unpacking.exception(data, trust)
         found = raised or failed(row, bag, words)
         found.__cause__ = where
         return found
@@ -98,4 +147,4 @@ def fetched(client: Client, bag: int, row: ResultRow) -> bytes:
             if not one.digest:
                 return one.data
             return b"".join(client.read_file(one.digest))
-    raise CoveyError("the value is not there any more; was the bag purged?")
+    raise CoveyError("the value does not exist any more; was the bag purged?")

@@ -16,8 +16,11 @@ from covey.cli.base import say
 from covey.core.model import BagSpec, Need
 from covey.executor import options, program
 from covey.executor.lane import Connecting, Lane
+from covey.executor.modules import Modules, Read, Wanted
 from covey.executor.options import Options
 from covey.executor.packing import Packer
+from covey.executor.reloads import reloads
+from covey.executor.unpacking import OBJECTS, check_trust
 from covey.worker import pickler
 from covey.worker.calls import PROTOCOL
 
@@ -36,13 +39,22 @@ class Executor(futures.Executor):
 
     `connection` is what `covey.connect()` makes; without one, that is called. At most `max_workers`
     calls are with the server at a time (None: as many as keep all slots busy; those that are not
-    can still be cancelled). Workers are `python` on their host (else one like ours), stay while
+    can still be cancelled). `name` is what `covey bags` calls its bag; without one, that is the
+    name of the first function. Workers are `python` on their host (else one like ours), stay while
     there are calls, and run `initializer(*initargs)` first; if that fails, the executor is broken.
+
+    `modules` are modules (or their names, or paths) whose source workers get; None: those that the
+    program has imported from its own folder. All others must be installed on the hosts.
 
     Each call may use `cores`, `memory_mb`, `disk_mb`, `gpus`, and `limit_seconds` of time (else
     CallTimeout); one that fails is tried again `retries` times. `policy` says on which hosts they
     run, and when one is sent to another host, too: `{"only_sites": "lab", "deadline": "10m"}`
     (docs/policies.md). `with_options` makes an executor for calls with other needs.
+
+    `trust` says what hosts may send back. With "objects" a value may be any object; unpickling one
+    can run code here, so every host that runs calls must be one whose programs you would run. With
+    "data" values are numbers, text, bytes, dates, and lists, tuples, dictionaries and sets of
+    these; a call that returns anything else fails, and nothing that came is run.
     """
 
     def __init__(
@@ -50,10 +62,11 @@ class Executor(futures.Executor):
         connection: Connecting | int | None = None,
         max_workers: int | None = None,
         *,
-        name: str = "executor",
+        name: str = "",
         python: str = "",
         initializer: Callable[..., object] | None = None,
         initargs: tuple[Any, ...] = (),
+        modules: Wanted | None = None,
         cores: int = 1,
         memory_mb: int = 0,
         disk_mb: int = 0,
@@ -63,6 +76,7 @@ class Executor(futures.Executor):
         idempotent: bool = True,
         env: Mapping[str, object] | None = None,
         policy: str | Mapping[str, object] | None = None,
+        trust: str = OBJECTS,
     ) -> None:
         if isinstance(connection, int):  # Executor(5), as of others
             connection, max_workers = None, connection
@@ -72,8 +86,9 @@ class Executor(futures.Executor):
             raise ValueError("max_workers must be greater than 0")
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
-        self._shared = _Shared(connection, name, python, initializer, initargs)
-        self._max_workers = max_workers
+        check_trust(trust)
+        self._shared = _Shared(connection, name, python, initializer, initargs, trust, modules)
+        self._most = max_workers
         told = {
             "cores": cores,
             "memory_mb": memory_mb,
@@ -91,11 +106,30 @@ class Executor(futures.Executor):
 
     def _open(self) -> None:
         self._ended = False  # by shutdown or abort
+        self._earlier: list[Lane] = []  # that finish calls with modules from before a reload
+        self._open_lane()
+
+    def _open_lane(self) -> None:
+        self._reloads = reloads.count
         shared, wanted = self._shared, self._options
-        self._lane = Lane(shared.connection, lambda: shared.spec(wanted), self._max_workers)
+        opening = _Opening(shared, wanted)
+        self._lane = Lane(shared.connection, opening, self._most, shared.trust)
         _lanes.add(self._lane)
         # Not at exit: what it waits for then is decided in _end.
         weakref.finalize(self, self._lane.forgotten).atexit = False
+
+    def _renew(self) -> None:
+        """Modules were reloaded: calls from now on go to new workers, by a new bag."""
+        with self._shared.guard:
+            before = self._lane
+            if self._reloads == reloads.count or self._ended or before.broken is not None:
+                return
+            if not before.began:
+                self._reloads = reloads.count
+                return
+            self._open_lane()
+            self._earlier = [one for one in self._earlier if not one.over] + [before]
+        before.close()
 
     def with_options(self, **changed: Any) -> "Executor":
         """For calls with other needs: `executor.with_options(cores=4, limit_seconds=60).submit(f)`.
@@ -112,7 +146,7 @@ class Executor(futures.Executor):
             if found is None or not found._is_usable:
                 made = object.__new__(Executor)
                 made._shared = self._shared
-                made._max_workers = self._max_workers
+                made._most = self._most
                 made._options = wanted
                 made._family = found._family if found is not None else {}
                 made._open()
@@ -121,12 +155,33 @@ class Executor(futures.Executor):
 
     def __reduce__(self) -> str:
         raise TypeError(
-            "an executor stays in the process that made it: give functions what they need of it"
+            "an executor cannot be sent to another process: give functions the values that they "
+            "need"
         )
+
+    def __repr__(self) -> str:
+        lane = self._lane
+        done, out, waiting = lane.counts()
+        name = self._shared.name or lane.origin.name
+        what = f" {name!r}" if name else ""
+        where = f", bag {lane.bag}" if lane.bag else ""
+        if lane.broken is not None:
+            state = f"broken, {lane.broken}"
+        else:
+            state = f"{done:,} calls done, {out:,} sent, {waiting:,} waiting here"
+            state += ", ended" if self._ended else ""
+        return f"<covey.Executor{what}{where}: {state}>"
+
+    @property
+    def _max_workers(self) -> int:
+        """How many calls run at a time, at most, as other executors have it: dask reads this. If
+        nobody said it, the slots that the server has now."""
+        return self._most or self._shared.slots()
 
     @property
     def bag(self) -> int:
-        """The number of its bag, for `covey bags`; 0 until the first call is sent."""
+        """The number of its bag, for `covey bags`; 0 until the first call is sent. After a module
+        was reloaded there is another one."""
         return self._lane.bag
 
     @property
@@ -141,11 +196,13 @@ class Executor(futures.Executor):
         """What cannot be pickled, or is too large to be sent, fails its future. Large calls that
         wait may need temporary files: raises OSError when there is no space."""
         _check_running()
+        if self._reloads != reloads.count:
+            self._renew()
         try:
             call = self._shared.packer.call(fn, args, kwargs)
         except Exception as error:
             return _failed(error)
-        return self._lane.submit(call)
+        return self._lane.submit(call, fn)
 
     def map(
         self,
@@ -170,11 +227,13 @@ class Executor(futures.Executor):
     def _submit_chunk(
         self, fn: Callable[..., T], chunk: list[tuple[Any, ...]]
     ) -> "Future[list[T]]":
+        if self._reloads != reloads.count:
+            self._renew()
         try:
             call = self._shared.packer.calls(fn, chunk)
         except Exception as error:
             return _failed(error)
-        return self._lane.submit(call)
+        return self._lane.submit(call, fn)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """No more calls. Those that are not yet with the server are done, or with `cancel_futures`
@@ -211,7 +270,7 @@ class Executor(futures.Executor):
             for one in ended:
                 one._ended = True
                 ended += one._family.values()
-        return [one._lane for one in ended]
+        return [lane for one in ended for lane in (*one._earlier, one._lane)]
 
 
 class _Shared:
@@ -224,16 +283,20 @@ class _Shared:
         python: str,
         initializer: Callable[..., object] | None,
         initargs: tuple[Any, ...],
+        trust: str,
+        modules: Wanted | None,
     ) -> None:
+        self.trust = trust
+        self.modules = Modules(modules)
         self.guard = threading.Lock()  # of who is made of whom
         self._connecting = threading.Lock()
         self.packer = Packer()
         self._connection = connection
-        self._name = name
+        self.name = name
         self._python = python
-        self._initializer = b""
+        self.initializer = b""
         if initializer is not None:
-            self._initializer = pickler.dumps((initializer, initargs), PROTOCOL)
+            self.initializer = pickler.dumps((initializer, initargs), PROTOCOL)
         self._path = [os.path.abspath(one) for one in sys.path]
 
     def connection(self) -> Connecting:
@@ -244,14 +307,21 @@ class _Shared:
                 self._connection = connect()
             return self._connection
 
-    def spec(self, wanted: Options) -> tuple[BagSpec, bytes]:
+    def slots(self) -> int:
+        """All that the server has now, or will have when its first pilot is there."""
+        connection = self.connection()
+        server = connection.client().server()
+        config = getattr(connection, "config", None)
+        return server.slots or (config.local_slots if config is not None else 0) or 1
+
+    def spec(self, wanted: Options) -> BagSpec:
         from covey.whoami import user
 
-        spec = BagSpec(
+        return BagSpec(
             argv=program.argv(self._python),
             calls=True,
             open=True,
-            name=self._name,
+            name=self.name,
             owner=user(),
             env={**program.environment(self._path), **dict(wanted.env)},
             need=Need(
@@ -267,7 +337,35 @@ class _Shared:
             idempotent=wanted.idempotent,
             policy=wanted.policy,
         )
-        return spec, self._initializer
+
+
+class _Opening:
+    """What a lane needs to know to open its bag: the bag, and the program of its workers."""
+
+    def __init__(self, shared: _Shared, wanted: Options) -> None:
+        self._shared = shared
+        self._wanted = wanted
+        self._modules = Read()
+        self.prepares = bool(shared.initializer)
+
+    def spec(self) -> BagSpec:
+        return self._shared.spec(self._wanted)
+
+    def program(self) -> bytes:
+        """Read when the bag is opened. Raises InvalidBag if named modules are too large."""
+        read = self._modules = self._shared.modules.read()
+        reloads.watch(read.names())
+        if read.left_out:
+            say(f"too large to travel with workers, so hosts must have: {', '.join(read.left_out)}")
+        return program.program(self._shared.initializer, read.files)
+
+    def warning(self) -> str:
+        """What people should know; empty if there is nothing."""
+        path = self._modules.changed()
+        return path and (
+            f"{path} has changed, but calls still run what this program has imported; after "
+            "importlib.reload, or with a new Executor, they run the new one"
+        )
 
 
 def _failed(error: Exception) -> "Future[Any]":

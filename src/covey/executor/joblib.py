@@ -50,14 +50,7 @@ class CoveyBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc
         return n_jobs
 
     def _slots(self) -> int:
-        connection = self.backend_kwargs.get("connection")
-        if connection is None:
-            from covey.python.connection import connect
-
-            connection = connect()
-        server = connection.client().server()
-        config = getattr(connection, "config", None)
-        return server.slots or (config.local_slots if config is not None else 0) or 1
+        return Executor(self.backend_kwargs.get("connection"))._max_workers
 
     def configure(
         self,

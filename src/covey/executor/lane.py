@@ -33,12 +33,14 @@ from msgspec.structs import replace
 from covey.cli.base import say
 from covey.client.client import Client
 from covey.client.upload import Upload
-from covey.core.errors import CoveyError, ServerStopped
+from covey.core.errors import CoveyError, ServerAway, ServerStopped
 from covey.core.model import BagSpec, Blob, Placed, Segment
 from covey.core.space import Axis, Values
 from covey.executor import answers, program
-from covey.executor.packing import Large
+from covey.executor.answers import Call, Origin
+from covey.executor.packing import Large, Small
 from covey.executor.stock import Dropped, Stock
+from covey.executor.unpacking import OBJECTS
 from covey.pilot.calling import CALL
 from covey.wire import BagView, ResultQuery, ResultRow
 
@@ -56,6 +58,8 @@ MOST_OUT_BYTES = 1 << 30  # of large calls that are out, unless they are few
 AHEAD_SECONDS = 1.0  # of work that is out
 SHORTEST_SECONDS = 2e-5
 LOOK_SECONDS = 2.0  # between looks at how many slots there are
+FIRST_PAUSE_SECONDS, MOST_PAUSE_SECONDS = 0.5, 10.0  # before a value is asked for again
+MOST_NAME = 100  # characters
 FORGOTTEN_SECONDS = 5.0  # between looks whether we are, when nobody tells
 
 LOGGER = logging.getLogger("concurrent.futures")  # which tells of other callbacks
@@ -69,8 +73,24 @@ class Connecting(Protocol):
         ...
 
 
+class Opening(Protocol):
+    """What bag to open when the first call is sent."""
+
+    prepares: bool  # workers run an initializer
+
+    def spec(self) -> BagSpec: ...
+
+    def program(self) -> bytes:
+        """The file that is the worker."""
+        ...
+
+    def warning(self) -> str:
+        """What people should know; empty if there is nothing. Asked once in a while."""
+        ...
+
+
 class Waiting(NamedTuple):
-    future: "Future[Any]"
+    future: Call
     call: str
     file: Blob | None = None  # that holds the call
 
@@ -79,17 +99,20 @@ class Lane:
     def __init__(
         self,
         connect: Callable[[], Connecting],
-        spec: Callable[[], tuple[BagSpec, bytes]],
+        opening: Opening,
         most: int | None = None,
+        trust: str = OBJECTS,
     ) -> None:
-        """`spec` says what bag to open, and the initializer; `most` calls may be out."""
+        """`opening` says what bag to open, and what its workers are; `most` calls may be out;
+        `trust` says which values are unpickled."""
         self._connect = connect
-        self._spec = spec
+        self._opening = opening
         self._most = most
+        self._trust = trust
         self._process = os.getpid()
         self._news = threading.Condition(threading.Lock())
         self._waiting: deque[Waiting] = deque()
-        self._out: dict[int, Future[Any]] = {}
+        self._out: dict[int, Call] = {}
         self._stock = Stock()
         self._heavy: dict[int, int] = {}  # large calls that are out -> their bytes
         self.latest_bytes = 0  # of the large call that was submitted last
@@ -97,43 +120,56 @@ class Lane:
         self._durable = 0  # calls that the server has
         self._closing = False
         self._threads: list[threading.Thread] = []
-        self._large: queue.SimpleQueue[tuple[ResultRow, Future[Any]] | None] = queue.SimpleQueue()
+        self._large: queue.SimpleQueue[tuple[ResultRow, Call] | None] = queue.SimpleQueue()
         self._slots = 0
         self._seconds = -1.0  # that a call took lately; not known yet
         self._answered = 0  # calls
         self._heard = 0.0  # when some were, or one went out that was alone
         self._looked = 0.0
-        self._prepares = False  # workers run an initializer
         self._said: set[str] = set()  # why nothing came
-        self.bag = 0
+        self.origin = Origin()
+        self._new_call = Call.kind_of(self.origin)
         self.broken: BaseException | None = None
+
+    @property
+    def bag(self) -> int:
+        """The number of its bag; 0 until it is opened."""
+        return self.origin.bag
+
+    def counts(self) -> tuple[int, int, int]:
+        """Calls that are done, that are with the server, and that wait here."""
+        out = len(self._out)
+        return self._sent - out, out, len(self._waiting)
 
     # -- for those who submit ----------------------------------------------------------------
 
-    def submit(self, call: str | Large) -> "Future[Any]":
-        """Raises RuntimeError when it is closed, BrokenExecutor when it is broken; OSError when a
-        large call finds no place to wait."""
+    def submit(self, call: Small | Large, function: Any = None) -> "Future[Any]":
+        """The bag is named by the first `function`, if it has no other name. Raises RuntimeError
+        when it is closed, BrokenExecutor when it is broken; OSError when a large call finds no
+        place to wait."""
         if os.getpid() != self._process:
             raise RuntimeError("this executor belongs to the process that made it: make one here")
-        if isinstance(call, str):
-            return self._submit(call, None)
+        if isinstance(call, Small):
+            return self._submit(call, None, function)
         file = self._stock.put(call)
         self.latest_bytes = file.size
         try:
-            return self._submit(call.text, file)
+            return self._submit(call, file, function)
         except BaseException:
             self._stock.drop(file)
             raise
 
-    def _submit(self, call: str, file: Blob | None) -> "Future[Any]":
-        future: Future[Any] = Future()
+    def _submit(self, call: Small | Large, file: Blob | None, function: Any) -> "Future[Any]":
+        future = self._new_call()
+        future.key = call.key
         with self._news:
             if self.broken is not None:
                 raise _broken(self.broken)
             if self._closing:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            self._waiting.append(Waiting(future, call, file))
+            self._waiting.append(Waiting(future, call.text, file))
             if not self._threads:
+                self.origin.name = name_of(function)
                 self._start(self._send)
                 self._start(self._receive)
             elif len(self._waiting) == 1:
@@ -216,7 +252,12 @@ class Lane:
                     future.set_exception(_broken(error))
 
     @property
-    def _over(self) -> bool:
+    def began(self) -> bool:
+        """Whether a call was submitted."""
+        return bool(self._threads)
+
+    @property
+    def over(self) -> bool:
         return self._closing and not self._waiting and not self._out
 
     # -- the sender --------------------------------------------------------------------------
@@ -234,7 +275,10 @@ class Lane:
             values = Values(tuple(one.call for one in batch))
             found = client.append(self.bag, Segment(space=Axis(CALL, values)))
             if found.total != self._sent:
-                raise CoveyError(f"somebody else has appended to bag {self.bag}, of an executor")
+                raise CoveyError(
+                    f"somebody else has appended tasks to bag {self.bag}, which "
+                    f"belongs to an executor"
+                )
             del batch, values, files
             with self._news:
                 self._durable = found.total
@@ -249,25 +293,25 @@ class Lane:
             client.cancel(self.bag)
 
     def _open(self, client: Client) -> None:
-        spec, initializer = self._spec()
-        self._prepares = bool(initializer)
+        spec = self._opening.spec()
         upload = Upload(client)
-        blob = upload.add(program.program(initializer))
+        blob = upload.add(self._opening.program())
         upload.send()
         placed = Placed(path=program.NAME, blob=blob)
         key = secrets.token_hex(16)
-        spec = replace(spec, inputs=(placed,), key=key, space=Axis(CALL, Values(())))
+        name = spec.name or self.origin.name or "executor"
+        spec = replace(spec, name=name, inputs=(placed,), key=key, space=Axis(CALL, Values(())))
         bag = client.submit(spec).bag
         self._look(client)
         with self._news:
-            self.bag = bag
+            self.origin.bag = bag
             self._news.notify_all()
 
     def _next_batch(self) -> list[Waiting]:
         """What is to be sent now; nothing when there will be nothing more."""
         batch: list[Waiting] = []
         with self._news:
-            while not batch and not self._over:
+            while not batch and not self.over:
                 if not self._waiting or self._room() <= 0:
                     self._news.wait(FORGOTTEN_SECONDS)
                     continue
@@ -285,6 +329,7 @@ class Lane:
                 self._heard = time.monotonic()
             for one in batch:
                 self._out[self._sent] = one.future
+                one.future.task = self._sent
                 if one.file is not None:
                     self._heavy[self._sent] = one.file.size
                 self._sent += 1
@@ -314,7 +359,14 @@ class Lane:
 
     def _look(self, client: Client) -> None:
         self._slots = max(1, client.server().slots)
+        self._tell(self._opening.warning())
         self._looked = time.monotonic()
+
+    def _tell(self, words: str) -> None:
+        """Once."""
+        if words and words not in self._said:
+            self._said.add(words)
+            say(words)
 
     # -- the receiver ------------------------------------------------------------------------
 
@@ -338,9 +390,9 @@ class Lane:
     def _is_awaited(self) -> bool:
         """Nobody asks for results before there can be any: it would only hold up the calls."""
         with self._news:
-            while not (self._out and next(iter(self._out)) < self._durable) and not self._over:
+            while not (self._out and next(iter(self._out)) < self._durable) and not self.over:
                 self._news.wait(FORGOTTEN_SECONDS)
-            return not self._over
+            return not self.over
 
     def _take(self, rows: list[ResultRow]) -> None:
         seconds = sum(row.wall_seconds for row in rows) / len(rows)
@@ -366,9 +418,12 @@ class Lane:
                 self._large.put((row, future))
                 self._start(self._fetch)
 
-    def _settle(self, row: ResultRow, future: "Future[Any]", data: bytes | None) -> None:
+    def _settle(self, row: ResultRow, future: Call, data: bytes | None) -> None:
+        key, trust = future.key, self._trust
         try:
-            answers.settle(future, row, self.bag, data, prepares=self._prepares)
+            answers.settle(
+                future, row, self.bag, data, key=key, trust=trust, prepares=self._opening.prepares
+            )
         except answers.Broken as broken:
             self._break(broken.error)
         except BaseException as error:  # whatever came: nobody is to wait for it for ever
@@ -385,10 +440,7 @@ class Lane:
         if view is None or (view.over and not client.results(self.bag, query, 0.0)):
             status = "gone" if view is None else view.status
             raise CoveyError(f"bag {self.bag} of this executor is {status}")
-        words = _hindrance(client, view)
-        if words and words not in self._said:
-            self._said.add(words)
-            say(words)
+        self._tell(_hindrance(client, view))
 
     # -- the fetcher -------------------------------------------------------------------------
 
@@ -396,14 +448,16 @@ class Lane:
         while True:
             given = self._large.get()
             if given is None:
-                if self._over:
+                if self.over:
                     return
                 continue
             row, future = given
             del given
             data, lost = None, None
             try:
-                data = answers.fetched(client, self.bag, row)
+                data = self._fetched(client, row)
+            except ServerStopped:
+                raise
             except CoveyError as error:
                 lost = answers.failed(row, self.bag, str(error))
             with self._news:
@@ -417,6 +471,31 @@ class Lane:
                     future.set_exception(lost)
             del data, future
 
+    def _fetched(self, client: Client, row: ResultRow) -> bytes | None:
+        """The value is durable: it is asked for until it comes. None if we are broken; so we are
+        when the server is away for too long, whoever notices it first."""
+        pause = FIRST_PAUSE_SECONDS
+        while self.broken is None:
+            try:
+                return answers.fetched(client, self.bag, row)
+            except ServerStopped:
+                raise
+            except ServerAway as error:
+                words = f"the value of a call has not come yet, and is asked for again: {error}"
+                self._tell(words)
+            with self._news:
+                self._news.wait_for(lambda: self.broken is not None, pause)
+            pause = min(2 * pause, MOST_PAUSE_SECONDS)
+        return None
+
+
+def name_of(function: Any) -> str:
+    """By which people know a function; empty if it has no name."""
+    function = getattr(function, "func", function)  # of a partial
+    name = getattr(function, "__qualname__", "") or type(function).__qualname__
+    name = name.rpartition("<locals>.")[2] if isinstance(name, str) else ""
+    return name[:MOST_NAME] if name.isprintable() else ""
+
 
 def _hindrance(client: Client, view: BagView) -> str:
     """Why its calls wait, if that will not end by itself."""
@@ -424,7 +503,9 @@ def _hindrance(client: Client, view: BagView) -> str:
         why = f" ({view.reason})" if view.reason else ""
         return f"bag {view.id}, of an executor, is paused{why}; go on with: covey resume {view.id}"
     why = view.reason
-    if not why and not view.running:  # pilots may be on their way, or nobody can get one
+    if (
+        not why and not view.running and not view.sent
+    ):  # pilots may be on their way, or nobody can get one
         answer = client.explain(view.id).answer
         reasons = answer.reasons if answer is not None else []
         why = next((one.text for one in reasons if one.kind == "no site"), "")
@@ -446,6 +527,6 @@ def _broken(error: BaseException) -> BaseException:
         return error
     stopped = isinstance(error, ServerStopped)
     words = "the server was stopped; make a new Executor" if stopped else error
-    found = BrokenExecutor(f"this executor can do nothing more: {words}")
+    found = BrokenExecutor(f"this executor has stopped working: {words}")
     found.__cause__ = error
     return found

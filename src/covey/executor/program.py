@@ -1,14 +1,16 @@
-"""The worker as one file: `covey.worker`, our cloudpickle and the initializer, zipped, behind a few
-lines of shell. The same parts make the same bytes: a server that has it gets it no second time."""
+"""The worker as one file: `covey.worker`, our cloudpickle, the initializer and the program's own
+modules, zipped, behind a few lines of shell. The same parts make the same bytes: a server that has
+it gets it no second time."""
 
 import functools
 import io
 import sys
 import zipfile
+from collections.abc import Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from covey.worker.main import INITIALIZER, PATH, WANTED, python_here
+from covey.worker.main import INITIALIZER, MODULES, PATH, WANTED, python_here
 
 NAME = "covey-worker.pyz"
 MAIN = "from covey_worker.main import main\n\nmain()\n"
@@ -25,8 +27,11 @@ exit 127
 """
 
 
-def program(initializer: bytes = b"") -> bytes:
+def program(initializer: bytes = b"", modules: Mapping[str, bytes] | None = None) -> bytes:
+    """`modules`: source by path, relative to the folder from which they are imported."""
     entries = dict(_parts())
+    for path, source in (modules or {}).items():
+        entries[f"{MODULES}/{path}"] = source
     if initializer:
         entries[INITIALIZER] = initializer
     made = io.BytesIO()

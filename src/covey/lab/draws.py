@@ -8,12 +8,9 @@ lognormal 10m 0.5     with this median, and this deviation of the logarithm
 """
 
 import math
-import re
 from random import Random
 
-_NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_RANGE = re.compile(r"(?:(loguniform)\s+)?(.+?)\s*\.\.\s*(.+)")
+from covey.core import time_spans
 
 
 class Draw:
@@ -43,13 +40,13 @@ def constant(value: float) -> Draw:
 
 
 def seconds(given: object) -> float:
-    """Of 90, 90s, 1.5m, 2h, 1d. Raises ValueError with words."""
+    """Of 90, 90s, 1.5m, 1h30m, 1d. Raises ValueError with words."""
     if isinstance(given, int | float) and not isinstance(given, bool) and given >= 0:
         return float(given)
-    found = _NUMBER.fullmatch(given.strip()) if isinstance(given, str) else None
+    found = time_spans.parse_seconds(given) if isinstance(given, str) else None
     if found is None:
-        raise ValueError(f"{given!r} is no number or time such as 90, 30s, 10m, 2h, 1d")
-    return float(found[1]) * _UNITS[found[2]]
+        raise ValueError(f"{given!r} is no number or time such as 90, {time_spans.EXAMPLES}")
+    return found
 
 
 def draw(given: object) -> Draw:
@@ -57,10 +54,13 @@ def draw(given: object) -> Draw:
     if not isinstance(given, str):
         return constant(seconds(given))
     text = given.strip()
-    span = _RANGE.fullmatch(text)
-    if span is not None:
-        found = Draw(span[1] or "uniform", seconds(span[2]), seconds(span[3]))
-        if found.second < found.first or (span[1] and not found.first):
+    low, dots, high = text.partition("..")
+    if dots:
+        logarithmic = low.startswith("loguniform ")
+        low = low.removeprefix("loguniform ") if logarithmic else low
+        kind = "loguniform" if logarithmic else "uniform"
+        found = Draw(kind, seconds(low), seconds(high))
+        if found.second < found.first or (logarithmic and not found.first):
             raise ValueError(f"{given!r}: the first must be smaller, and of a loguniform above 0")
         return found
     kind, *words = text.split()
@@ -68,7 +68,7 @@ def draw(given: object) -> Draw:
         return Draw(kind, seconds(words[0]))
     if kind == "lognormal" and len(words) == 2 and seconds(words[0]) > 0:
         return Draw(kind, seconds(words[0]), seconds(words[1]))
-    if _NUMBER.fullmatch(text):
+    if time_spans.parse_seconds(text) is not None:
         return constant(seconds(text))
     raise ValueError(
         f"{given!r} is none of: 10m, 10m..15m, loguniform 5s..3h, exponential 1h, lognormal 10m 0.5"

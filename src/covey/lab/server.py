@@ -3,6 +3,7 @@
 from random import Random
 from typing import Protocol
 
+from covey.core import budget
 from covey.core.actions import Action, RecordEnds, Refuse, Reply, SaveBagStatus, Submitted, Write
 from covey.core.events import BagSubmitted, Committed, DrawContinued, Event, Ticked
 from covey.core.model import BagId, BagSpec, BagStatus, PolicySpec, RequestId, Settings, Snapshot
@@ -73,7 +74,9 @@ class LabServer:
 
     def _tick(self) -> None:
         self.handle(Ticked())
-        while self._core.state.drawing:
+        looks = 0
+        while budget.goes_on(self._core.state, looks):
+            looks += 1
             self.handle(DrawContinued())
 
     def _carry_out(self, actions: list[Action]) -> None:

@@ -140,7 +140,7 @@ def _converted(kind: type, given: object) -> object:
     raise NotImplementedError(kind)
 
 
-_UNKNOWN = re.compile(r"Object contains unknown field `(.+?)`(?: - at `\$\.?(.*)`)?")
+_UNKNOWN = re.compile(r"Object contains unknown field `([^`]+)`(?: - at `\$\.?(.*)`)?")
 _KEYS: dict[str, type[Struct]] = {
     "server": ServerPart,
     "sites": SitePart,

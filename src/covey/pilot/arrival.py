@@ -68,7 +68,7 @@ class Arrival:
         if self.problems:
             sys.stderr.write(checks.block(self.problems))
             return 1
-        walls = ", tasks are kept apart by " + self.sandbox.name if self.sandbox else ""
+        walls = ", tasks run in sandboxes of " + self.sandbox.name if self.sandbox else ""
         words = "covey-pilot %s: this host is ready%s; the server is %s\n"
         sys.stdout.write(words % (self._version, walls, hello.version or "there"))
         return 0
@@ -115,7 +115,7 @@ class Arrival:
         try:
             self.sandbox = sandbox.find(options.directory, options.shows, [cache])
         except (sandbox.Unavailable, OSError) as error:
-            words = "tasks of several owners cannot be kept apart here (shared): %s"
+            words = "tasks of several owners need sandboxes (shared), and none works here: %s"
             self.problems.append(words % error)
 
     def _courier(self) -> Courier:

@@ -7,14 +7,16 @@ says when; here is how: inputs placed (``furnish``), limits set (``confine``), t
 """
 
 import os
-import stat
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from covey.pilot import confine, furnish, harvest, spawn
 from covey.pilot.calling import VALUE_FILE
-from covey.pilot.orders import Plan, Returned
-from covey.pilot.scratch import Home, Output, Space, remove
-from covey.pilot.told import Folder, Result, Tags, last_object, object_text
+from covey.pilot.disk_use import Disk
+from covey.pilot.orders import Plan
+from covey.pilot.output_patterns import InvalidPattern, Patterns, compiled
+from covey.pilot.safe_paths import OwnRoot, Root, open_directory, open_up, remove
+from covey.pilot.scratch import Home, Output, Space
+from covey.pilot.told import Folder, Result, Tags, ignored_line, last_object, object_text
 
 if TYPE_CHECKING:
     from covey.pilot.sandbox import Sandbox
@@ -25,13 +27,15 @@ _NAMINGS = 8  # sets of names that tasks of a plan have of their own, and are re
 
 class Settings(NamedTuple):
     """``group`` begins the names of control groups that slots may make; none: they make none.
-    With a ``sandbox`` tasks are walled in."""
+    With a ``sandbox`` tasks are walled in; ``memory_mb`` is then what a task without a limit may
+    have in each of its directories that are in memory."""
 
     directory: str
     grace_seconds: float
     minimum_free_bytes: int
     group: str = ""
     sandbox: Optional["Sandbox"] = None
+    memory_mb: int = 0
 
 
 class Paths(NamedTuple):
@@ -85,15 +89,17 @@ class Recipe:
         self.check = plan.check
         self.log_bytes = plan.log_bytes
         self.problem = ""
-        self.outputs: harvest.Patterns = ()
-        self.optional: harvest.Patterns = ()
+        self.outputs: Patterns = ()
+        self.optional: Patterns = ()
         try:
-            self.outputs = harvest.patterns(plan.outputs)
-            self.optional = harvest.patterns(plan.optional_outputs)
-        except harvest.Unfit as unfit:
-            self.problem = str(unfit)
+            self.outputs = compiled(plan.outputs)
+            self.optional = compiled(plan.optional_outputs)
+        except InvalidPattern as error:
+            self.problem = str(error)
         if walled and plan.chdir != plan.makes:
-            self.problem = "a pilot that several owners share has no {} for tasks: leave out chdir"
+            self.problem = (
+                "a pilot that several owners share cannot run tasks in {}: leave out chdir"
+            )
             self.problem = self.problem.format(plan.chdir)
         self.bare = not (
             plan.links or plan.outputs or plan.optional_outputs or plan.check or self.problem
@@ -125,6 +131,7 @@ class Given(NamedTuple):
     links: List[Any]
     outputs: List[str]
     call: str
+    disk_mb: int
 
 
 class Unready(Exception):
@@ -137,7 +144,9 @@ class Bench:
         self.paths = paths(settings.directory, index)
         self.space = Space(settings.directory, settings.minimum_free_bytes)
         self.commands = spawn.Commands()
-        self.memory = confine.Memory(group_name(settings, index))
+        in_memory = settings.sandbox.in_memory if settings.sandbox is not None else ()
+        self.memory = confine.Memory(group_name(settings, index), in_memory)
+        self.disk = Disk()
         self.result = Result(self.paths.result)
         self.tags = Tags(self.paths.tags)
         self.folder = Folder(self.paths.told, self.result, self.tags)
@@ -146,6 +155,7 @@ class Bench:
         self.haunted = False  # something that we could not end may still write to the outputs
         self._home: Optional[Home] = None
         self._cores: List[int] = []  # our own, once a task was bound to others
+        self._taken: harvest.Found = {}  # the files that the last task returned
 
     # What is on disk
 
@@ -153,6 +163,8 @@ class Bench:
         """Make what is missing; False when the disk does not let us: to be tried again."""
         try:
             if not self.ready:
+                if self._home:
+                    self._home.close()
                 self._home = Home(self.paths.home)
             self.outputs = self.outputs or [Output(self.paths.out, 1), Output(self.paths.err, 2)]
             self.folder.open()
@@ -165,12 +177,22 @@ class Bench:
         return Recipe(plan, self.paths, self.settings.sandbox is not None)
 
     def tidy(self) -> None:
-        """Have everything as it was before the task, or not be ``ready``."""
+        """Have everything as it was before the task, or not be ``ready``.
+
+        The next task of a walled one may be somebody else's. Then nothing is used again: the
+        network is the same inside all walls, and through it a task can hand descriptors of its
+        directories and its output to one in another slot, which outlives it."""
+        walled = self.settings.sandbox is not None
         try:
-            if self._home:
-                self._home.tidy()
-            self.folder.tidy()
-            if self.haunted:
+            if walled:
+                if self._home:
+                    self._home.renew()
+                self.folder.open()
+            else:
+                if self._home:
+                    self._home.tidy()
+                self.folder.tidy()
+            if self.haunted or walled:
                 for output in self.outputs:
                     output.replace()
                 self.haunted = False
@@ -196,18 +218,51 @@ class Bench:
         plan = given.plan
         if plan.problem:
             raise furnish.Refused(plan.problem)
-        self.place(plan.links + given.links, breathe)
+        try:
+            compiled(given.outputs)
+        except InvalidPattern as error:
+            raise furnish.Refused(str(error)) from None
+        links = plan.links + given.links
+        if not plan.makes or not links:
+            self.place(links, breathe)
+            return
+        try:
+            made = open_directory(plan.makes)  # a setup has its inputs where it works
+        except OSError as error:
+            raise Unready("cannot work in {}: {}".format(plan.makes, error.strerror)) from error
+        try:
+            self._place(links, breathe, made)
+        finally:
+            os.close(made)
 
     def place(self, links: List[Any], breathe: Callable[[], None]) -> None:
         """Raises Refused or Unready."""
-        # A link is the host's own copy, to which its user may write after all: not for strangers.
+        self._place(links, breathe, self._directory())
+
+    def _place(
+        self, links: List[Any], breathe: Callable[[], None], directory: Optional[int]
+    ) -> None:
+        # To a link the task could write after a chmod, and so change the pilot's own file. With
+        # walls a pilot's files are for several owners: see ``larder``.
         walled = self.settings.sandbox is not None
         for source, path, copy in links:
             try:
-                furnish.place(source, path, copy or walled, breathe)
+                furnish.place(source, path, copy or walled, breathe, directory)
             except OSError as error:
                 words = "cannot place the input {}: {}: {}"
                 raise Unready(words.format(path, source, error.strerror)) from error
+
+    def displace(self, links: List[Any]) -> None:
+        """Remove what was placed; that it fails is fine."""
+        for _, path, _ in links:
+            attempt(furnish.displace, path, self._directory())
+
+    def _directory(self) -> Optional[int]:
+        """The descriptor of our own directory, of which a task may have changed the mode."""
+        if self._home is None:
+            return None
+        attempt(open_up, self._home.fd)
+        return self._home.fd
 
     def start(self, given: Given, argv: List[str], env: List[bytes]) -> int:
         """Start the command where the task runs and within its limits; its process id. Raises
@@ -218,6 +273,9 @@ class Bench:
                 os.chdir(chdir)
             if "/" not in file:
                 file = self.commands.find(file, given.env.get("PATH", given.plan.path))
+            if given.disk_mb and self._home:
+                inputs = [link[0] for link in given.plan.links + given.links]
+                self.disk.begin(given.disk_mb, (self._home.path, self.paths.told), inputs)
             if given.memory_mb or given.cores:
                 return self._start_confined(given, file, argv, env)
             return self._spawn(given, file, argv, env)
@@ -235,7 +293,8 @@ class Bench:
         plan = given.plan
         writes = (self._home.path, self.paths.told) + ((plan.makes,) if plan.makes else ())
         reads = (plan.sees,) if plan.sees else ()
-        view = View(writes, reads, plan.makes or self._home.path)
+        size = (given.memory_mb or self.settings.memory_mb) << 20
+        view = View(writes, reads, plan.makes or self._home.path, size)
         return sandbox.start(view, file, argv, spawn.mapping(env))
 
     def _start_confined(self, given: Given, file: str, argv: List[str], env: List[bytes]) -> int:
@@ -270,46 +329,90 @@ class Bench:
                 return object_text(data), ""
             except ValueError as error:
                 remark = "$COVEY_RESULT was ignored: {}".format(error)
-        return last_object(printed), remark
+        return last_object(printed), remark or ignored_line(printed)
 
-    def find(self, given: Given) -> harvest.Found:
-        """The files that it must return. Raises Unfit when it cannot be said to have ended well."""
-        wanted = given.plan.outputs + harvest.patterns(given.outputs)
-        found = harvest.find(given.plan.chdir, wanted, (), _inputs(given))
-        harvest.weigh(found, given.plan.output_bytes)
-        return found
+    def find(self, given: Given, breathe: Callable[[], None]) -> None:
+        """Look whether the files are there that it must return. Raises Unfit when they are not:
+        it cannot be said to have ended well."""
+        root = self._root(given)
+        try:
+            self._search(root, given, True, False, breathe)
+        finally:
+            root.close()
 
-    def take(self, given: Given, found: harvest.Found) -> List[Any]:
-        """Those files, and the optional ones, as they cross the line. Raises Unfit, OSError."""
+    def take(self, given: Given, good: bool, breathe: Callable[[], None]) -> List[Any]:
+        """The files to return, as they cross the line: of a task that did not end well those that
+        are optional. Raises Unfit, OSError."""
         plan = given.plan
-        if plan.optional:
-            found.update(harvest.find(plan.chdir, (), plan.optional, _inputs(given)))
-            harvest.weigh(found, plan.output_bytes)
-        taken = harvest.take(plan.chdir, found, self._away(given), bool(plan.chdir))
-        return [tuple(file) for file in taken]
+        self._taken = {}
+        if not (plan.optional or (good and (plan.outputs or given.outputs))):
+            return []
+        root = self._root(given)
+        try:
+            found = self._search(root, given, good, True, breathe)
+            if not found:
+                return []
+            away = self._away(given)
+            taken = harvest.take(root, found, away, plan.output_bytes, breathe)
+            self._taken = found
+            return [tuple(file) for file in taken]
+        finally:
+            root.close()
+
+    def unkept(self, given: Given, breathe: Callable[[], None]) -> Tuple[Any, ...]:
+        """Of a task that ended well: the files it left that are not returned, as they cross the
+        line. Nothing for a task in a directory that is not ours: its files stay there."""
+        taken, self._taken = self._taken, {}
+        if given.plan.chdir or self._home is None or not self._home.has_files():
+            return ()
+        try:
+            root = self._root(given)
+            search = harvest.Search(root, _inputs(given), breathe, harvest.MOST_UNKEPT)
+            search.found = taken
+            found = search.unkept()
+        except OSError:
+            return ()
+        return tuple(found) if found else ()
+
+    def _root(self, given: Given) -> Root:
+        """Where its files are. Raises OSError."""
+        chdir = given.plan.chdir
+        if chdir or self._home is None:
+            return Root(chdir or ".")
+        return OwnRoot(self._home.fd, self._home.path)
+
+    def _search(
+        self, root: Root, given: Given, good: bool, optional: bool, breathe: Callable[[], None]
+    ) -> harvest.Found:
+        plan = given.plan
+        search = harvest.Search(root, _inputs(given), breathe)
+        try:
+            search.add(plan.outputs + compiled(given.outputs) if good else ())
+        except InvalidPattern as error:
+            raise harvest.Unfit(str(error)) from None
+        search.add((), plan.optional if optional else ())
+        search.weigh(plan.output_bytes)
+        return search.found
 
     def take_value(self, given: Given, name: str) -> List[Any]:
-        """The file in which a worker put what came of a call. Raises Unfit, OSError.
-
-        It is looked at where its worker cannot reach it any more: in the directory of one that is
-        somebody else's, a link to a file of ours might take its place in between."""
-        plan, away = given.plan, self._away(given) + "-0"
+        """The file in which a worker put what came of a call. Raises Unfit, OSError."""
         missing = harvest.Unfit("its worker has no file {!r}".format(name))
-        path = os.path.join(plan.chdir, name)
-        if not name or "/" in name or not stat.S_ISREG(os.lstat(path).st_mode):
+        if not name or "/" in name:
             raise missing
-        os.makedirs(os.path.dirname(away), 0o700, exist_ok=True)
-        os.rename(path, away)
+        root = self._root(given)
+        away, most_bytes = self._away(given), given.plan.output_bytes
+        taker = harvest.Taker(root, away, most_bytes, _no_pause)
         try:
-            seen = os.lstat(away)
-            if not stat.S_ISREG(seen.st_mode) or seen.st_nlink != 1:
-                raise missing
-            harvest.weigh({name: seen}, plan.output_bytes)
-            os.chmod(away, 0o600)
-        except (harvest.Unfit, OSError):
-            attempt(os.unlink, away)
+            taker.move(name, VALUE_FILE)
+            return [tuple(file) for file in taker.files]
+        except (harvest.Unfit, OSError) as error:
+            taker.undo()
+            if isinstance(error, OSError) and error.errno in harvest.CHANGED:
+                raise missing from error
             raise
-        return [tuple(Returned(VALUE_FILE, seen.st_size, False, b"", away))]
+        finally:
+            taker.close()
+            root.close()
 
     def _away(self, given: Given) -> str:
         return os.path.join(outbox(self.settings.directory), given.key.replace("/", "_"))
@@ -317,6 +420,10 @@ class Bench:
 
 def _inputs(given: Given) -> Dict[str, str]:
     return {path: source for source, path, _ in given.plan.links + given.links}
+
+
+def _no_pause() -> None:
+    pass
 
 
 def attempt(function: Any, *arguments: Any) -> None:

@@ -7,8 +7,9 @@ simulator runs this very class.
 How it behaves:
 - One sync is always open at the server, parked. Ends go out in a second one: at most every
   PACE_SECONDS while slots have work queued (then nobody waits for the answer), else at once.
-- An attempt that needs files or its bag's setup waits aside until it is `prepared`, and holds up
-  nobody.
+- An attempt that needs files or its bag's setup waits aside until it is `prepared`. It takes no
+  slot from others: the server is told of what waits (`waiting_bags`), and sends other work.
+- A host that is `short_of` disk space asks for no work, and gives back what has not started.
 - It prefetches as much as keeps the slots busy for HORIZON_SECONDS, by measured run times, so
   short tasks never wait for the network. Should long ones come after short ones, so that nothing
   ends for LONG_SECONDS, it gives back what has not started: nothing is hoarded that others could
@@ -17,18 +18,37 @@ How it behaves:
 - When the server is away it goes on, keeps every end, and asks again with exponential back-off
   and jitter, always the same numbers with the same ends. When the server says when to come
   again, it comes then.
+- A sync that the server refuses as invalid is never sent again as it was, since it would be refused
+  for ever. What it carried is sent in smaller parts; a single end that is refused is replaced by a
+  failure that says so, and tags that are refused are dropped.
 - A draining pilot gives back what it has not started, finishes and delivers the rest, then leaves.
   What it has `abandon`ed is lost with it.
 """
 
 from collections import OrderedDict, deque
 from random import Random
-from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Union
+from typing import Callable, Deque, Dict, List, Optional, Set
 
+from covey.pilot.commands import (
+    Command,
+    Depart,
+    EnrolAgain,
+    Prepare,
+    Recall,
+    Send,
+    Start,
+    Stop,
+)
+from covey.pilot.ended import Ended, Open, batch, dated, size_of
+from covey.pilot.message_limits import refused_end
 from covey.pilot.messages import (
     HOST,
+    INVALID,
+    MOST_SHORTAGE,
+    MOST_WANT,
     RETURNED,
     SETUP,
+    TOO_LARGE,
     Answer,
     Body,
     End,
@@ -36,7 +56,9 @@ from covey.pilot.messages import (
     Held,
     Sync,
     Task,
+    WaitingBag,
 )
+from covey.pilot.waiting_bags import LOOK_SECONDS, surplus, waiting_bags
 
 PACE_SECONDS = 0.2
 HORIZON_SECONDS = 0.3
@@ -55,117 +77,31 @@ OUT_OF_ORDER = "out-of-order"  # what the server calls that
 _NOT_RUN = (RETURNED, HOST, SETUP)  # these say nothing about how long tasks take
 
 
-class Send(NamedTuple):
-    """Send this sync; report `answered`, `failed` or `refused` with its number and try."""
-
-    sync: Sync
-    attempt: int
-
-
-class Start(NamedTuple):
-    key: str
-    body: Body
-    task: Task
-
-
-class Prepare(NamedTuple):
-    """Get the files of this attempt, and have its bag's setup run; then call `prepared`, or
-    `ended` if that cannot be."""
-
-    start: Start
-
-
-class Stop(NamedTuple):
-    """Kill this attempt if it runs; its end follows in any case."""
-
-    key: str
-
-
-class Recall(NamedTuple):
-    """Take these back if they have not started."""
-
-    keys: List[str]
-
-
-class EnrolAgain(NamedTuple):
-    """The server does not know us any more; call `enrolled` when it does."""
-
-
-class Depart(NamedTuple):
-    """Nothing is left to do: say goodbye and end."""
-
-    reason: str
-
-
-Command = Union[Send, Prepare, Stop, Recall, EnrolAgain, Depart]
-
-
 class Holding:
     """An attempt in our hands."""
 
-    __slots__ = ("bare", "epoch", "fetched", "started", "task", "weight")
+    __slots__ = ("bare", "epoch", "fetched", "receipt", "started", "task", "weight")
 
     def __init__(
-        self, epoch: int, task: Task, fetched: float, weight: int, bare: bool = True
+        self,
+        epoch: int,
+        task: Task,
+        fetched: float,
+        weight: int,
+        bare: bool = True,
+        receipt: str = "",
     ) -> None:
         self.epoch = epoch
         self.task = task
         self.fetched = fetched
         self.weight = weight  # slots' worth
-        self.bare = bare  # needs neither files nor a setup
+        self.bare = bare  # has all files that it needs, and needs no setup
+        self.receipt = receipt  # of the answer that it came in
         self.started = False  # handed to a slot; it may still wait in the slot's pipe
-
-
-class Ended(NamedTuple):
-    end: End
-    at: float
-    queued: float  # seconds it waited for a slot
-    size: int  # characters, of what makes an end large
-
-
-# Where the fields that only the brain knows stand in an End.
-_QUEUED, _AGE = End._fields.index("queued_seconds"), End._fields.index("age_seconds")
-
-
-def _dated(ended: Ended, now: float) -> End:
-    """The end as it is sent now. (By a list: `_replace` takes thrice as long.)"""
-    fields = list(ended.end)
-    fields[_QUEUED] = ended.queued
-    fields[_AGE] = max(0.0, now - ended.at)
-    return End._make(fields)
-
-
-class Open:
-    """A sync without an answer."""
-
-    def __init__(self, sync: Sync, ends: List[Ended]) -> None:
-        self.sync = sync
-        self.ends = ends
-        self.tries = 0
-        self.retry_at: Optional[float] = None
-        self.answer: Optional[Answer] = None
 
 
 def key_of(epoch: int, sequence: int) -> str:
     return "%d.%d" % (epoch, sequence)
-
-
-def _batch(ends: List[Ended]) -> int:
-    """How many of these fit into one sync."""
-    size = 0
-    for count, one in enumerate(ends[:MOST_ENDS]):
-        size += one.size
-        if size > MOST_OUTPUT and count:
-            return count
-    return min(len(ends), MOST_ENDS)
-
-
-def size_of(end: End) -> int:
-    """Characters that an end carries besides its few numbers."""
-    size = len(end.stdout) + len(end.stderr) + len(end.result)
-    for file in end.files:
-        size += len(file.data) + len(file.path) + 100
-    return size
 
 
 class Brain:
@@ -179,9 +115,15 @@ class Brain:
         self.holding: Dict[str, Holding] = {}
         self.weight = 0  # of all that we hold
         self.queue: Deque[str] = deque()
-        self.unprepared: "OrderedDict[str, None]" = OrderedDict()
+        self.unprepared: "OrderedDict[str, float]" = OrderedDict()  # and since when
+        self.shortage = ""  # why this host can start nothing now
+        self._waiting: List[WaitingBag] = []  # as the server was told, or is about to be
+        self._waiting_at = now  # when to look at that again
+        self._news_due = False
+        self._forgettable: Set[int] = set()  # bags whose bodies nobody needs
         self.follow: List[Followed] = []
         self.bodies: Dict[int, Body] = {}
+        self.furnished: Dict[int, float] = {}  # that of `readiness`, which fills it
         self.draining = ""  # the reason, once we are
         self.failures = 0  # in a row, of reaching the server
         self._random = random
@@ -198,6 +140,7 @@ class Brain:
         self._asked = 0  # for so many at most; more than that are sent because a policy says so
         self._tags: Optional[Dict[str, str]] = None
         self._tags_due = False
+        self._most_ends = MOST_ENDS  # a sync; fewer after one was refused
         self._commands: List[Command] = []
 
     # -- news ------------------------------------------------------------------------------
@@ -222,6 +165,8 @@ class Brain:
                 self._repeat_before(opened.sync.number, now)
                 break
             del self._open[number]
+            if first.ends:
+                self._most_ends = min(2 * self._most_ends, MOST_ENDS)
             self._process(number, first.answer, now)
 
     def failed(self, number: int, attempt: int, now: float, delay: float = 0.0) -> None:
@@ -238,10 +183,14 @@ class Brain:
         backoff = min(FIRST_BACKOFF * 2 ** min(self.failures - 1, 20), LAST_BACKOFF)
         self._again(number, now, backoff * (0.5 + self._random.random() / 2))
 
-    def refused(self, number: int, attempt: int, problem: str, now: float) -> None:
+    def refused(
+        self, number: int, attempt: int, problem: str, now: float, words: str = ""
+    ) -> List[End]:
+        """The server says no, for this reason. Returns the ends that were replaced: nobody may send
+        what they carried."""
         opened = self._open.get(number)
         if opened is None or opened.tries != attempt:
-            return
+            return []
         if problem in ("unknown-pilot", "unauthorized"):  # or a late enrolment took our place
             if not self._enrolling:
                 self._enrolling = True
@@ -252,8 +201,26 @@ class Brain:
             self._repeat_before(number, now)
             delay = AHEAD_SECONDS * 4.0 ** min(opened.tries - 1, 20)
             self._again(number, now, min(delay, OVERTAKEN_SECONDS))
+        elif problem in (INVALID, TOO_LARGE) and (opened.ends or opened.sync.tags is not None):
+            return self._send_otherwise(opened, words)
         else:
             self.failed(number, attempt, now)
+        return []
+
+    def _send_otherwise(self, opened: Open, words: str) -> List[End]:
+        """The server has not taken this sync, and never will. Say all again, in smaller parts."""
+        ends = opened.ends
+        replaced: List[End] = []
+        if len(ends) > 1 or (ends and opened.sync.tags is not None):
+            self._most_ends = max(1, len(ends) // 2)
+        elif ends:
+            replaced = [ends[0].end]
+            end = refused_end(ends[0].end, words)
+            opened.ends = [ends[0]._replace(end=end, size=size_of(end))]
+        else:
+            self._tags = None
+        self._start_over(self.epoch, 0)
+        return replaced
 
     def enrolled(self, pilot: int, epoch: int) -> None:
         self._enrolling = False
@@ -292,11 +259,19 @@ class Brain:
             wall = max(wall, 0.0002)
             mean = self._mean_seconds
             self._mean_seconds = wall if mean is None else 0.8 * mean + 0.2 * wall
-        self._ends.append(Ended(end, at, queued, size_of(end) if size is None else size))
+        size = size_of(end) if size is None else size
+        self._ends.append(Ended(end, at, queued, size, holding.receipt))
 
     def publish(self, tags: Dict[str, str]) -> None:
         """The next sync says this of our host."""
         self._tags, self._tags_due = tags, True
+
+    def short_of(self, words: str, now: float) -> None:
+        """This host can start nothing now, for this reason; "": it can again."""
+        if words and not self.shortage:
+            self._give_back_all_unstarted(now)
+        self._news_due = self._news_due or bool(words) != bool(self.shortage)
+        self.shortage = words
 
     def abandon(self, key: str) -> None:
         """It ended with us. Whoever hears that we leave gives up all that we were given."""
@@ -305,10 +280,7 @@ class Brain:
     def drain(self, reason: str, now: float) -> None:
         if not self.draining:
             self.draining = reason
-            self._give_back_unstarted(now)
-            started = [key for key, holding in self.holding.items() if holding.started]
-            if started:
-                self._commands.append(Recall(started))
+            self._give_back_all_unstarted(now)
 
     # -- what to do ------------------------------------------------------------------------
 
@@ -329,6 +301,8 @@ class Brain:
     def step(self, now: float) -> List[Command]:
         if min(self.weight, self._asked) > self.slots and now - self._busy > LONG_SECONDS:
             self._share(now)
+        if self._waiting or (self.unprepared and now >= self._waiting_at):
+            self._mind_waiting(now)
         self._send_what_is_due(now)
         self._depart_if_done(now)
         commands, self._commands = self._commands, []
@@ -350,9 +324,13 @@ class Brain:
     def undelivered(self) -> bool:
         return bool(self._ends) or self._ends_open()
 
+    def holds_nothing(self) -> bool:
+        """Nothing runs or waits here, and the server has confirmed every end."""
+        return not self.holding and not self.undelivered()
+
     def idle_since(self, now: float) -> float:
         """Seconds without anything to run or deliver."""
-        if self.holding or self.undelivered():
+        if not self.holds_nothing():
             return 0.0
         return now - self._busy
 
@@ -360,34 +338,47 @@ class Brain:
 
     def _process(self, number: int, answer: Answer, now: float) -> None:
         self._received = number
+        self._forgettable.update(answer.forget)
         for body in answer.bodies:
+            self._forgettable.discard(body.bag)
             self.bodies[body.bag] = body
+            self.furnished.pop(body.bag, None)  # it may name other files now
         for task in answer.tasks:
-            self._take(answer.epoch, task, now)
+            self._take(answer.epoch, task, answer.receipt, now)
         for one in answer.cancels:
             self._cancel(key_of(one.epoch, one.sequence), now)
         recalled = [key_of(one.epoch, one.sequence) for one in answer.recalls]
         if recalled:
             self._recall(recalled, now)
         if answer.leave:
-            self.drain("the server sends its pilots home", now)
-        elif self.draining:
+            self.drain("the server shuts its pilots down", now)
+        elif self.draining or self.shortage:
             self._give_back_unstarted(now)
+        if self._forgettable:
+            self._forget_bodies()
         if answer.follow is not None:
             self.follow = answer.follow
 
-    def _take(self, epoch: int, task: Task, now: float) -> None:
+    def _forget_bodies(self) -> None:
+        used = {holding.task.bag for holding in self.holding.values()}
+        for bag in self._forgettable - used:
+            self.bodies.pop(bag, None)
+        self._forgettable &= used
+
+    def _take(self, epoch: int, task: Task, receipt: str, now: float) -> None:
         key = key_of(epoch, task.sequence)
         body = self.bodies[task.bag]
         weight = max(1, body.needs[task.need].cores) if task.need < len(body.needs) else 1
-        bare = not (task.inputs or body.inputs or body.setup)
-        self.holding[key] = Holding(epoch, task, now, weight, bare)
+        bare = not task.inputs and (
+            now < self.furnished.get(task.bag, 0.0) or not (body.inputs or body.setup)
+        )
+        self.holding[key] = Holding(epoch, task, now, weight, bare, receipt)
         self.weight += weight
         self._busy = now
         if bare:
             self.queue.append(key)
         else:
-            self.unprepared[key] = None
+            self.unprepared[key] = now
             self._commands.append(Prepare(Start(key, body, task)))
 
     def _let_go(self, key: str) -> Holding:
@@ -427,6 +418,25 @@ class Brain:
         self._commands.append(Recall(started))
         self._busy = now  # to look again if that was not all
 
+    def _give_back_all_unstarted(self, now: float) -> None:
+        """Those too that wait in a slot."""
+        self._give_back_unstarted(now)
+        started = [key for key, holding in self.holding.items() if holding.started]
+        if started:
+            self._commands.append(Recall(started))
+
+    def _mind_waiting(self, now: float) -> None:
+        """Which bags wait for files; of each no more attempts are kept than we have slots."""
+        self._waiting_at = now + LOOK_SECONDS
+        waiting = waiting_bags(self.unprepared, self.holding, now)
+        over = surplus(waiting, self.unprepared, self.holding, self.slots)
+        for key in over:
+            self._give_back(key, now)
+        if over:
+            waiting = waiting_bags(self.unprepared, self.holding, now)
+        self._news_due = self._news_due or waiting != self._waiting
+        self._waiting = waiting
+
     def _give_back_unstarted(self, now: float) -> None:
         for key in list(self.queue) + list(self.unprepared):
             self._give_back(key, now)
@@ -439,7 +449,7 @@ class Brain:
         holding = self._let_go(key)
         task = holding.task
         end = End(holding.epoch, task.sequence, task.bag, task.task, RETURNED)
-        self._ends.append(Ended(end, now, 0.0, 0))
+        self._ends.append(Ended(end, now, 0.0, 0, holding.receipt))
 
     def _ends_open(self) -> bool:
         return any(opened.ends for opened in self._open.values())
@@ -453,9 +463,9 @@ class Brain:
                 self._send(opened)
         due = self._ends_due(now)
         # What is new of our host does not wait for a parked question to be answered.
-        told = self._tags_due and not self.holding and not self.away()
+        told = (self._news_due or (self._tags_due and not self.holding)) and not self.away()
         if not self._open or ((due or told) and len(self._open) == 1):
-            self._sync(now, _batch(self._ends) if due else 0)
+            self._sync(now, batch(self._ends, self._most_ends, MOST_OUTPUT) if due else 0)
 
     def _ends_due(self, now: float) -> bool:
         if not self._ends or self._ends_open():
@@ -469,6 +479,7 @@ class Brain:
         ends, self._ends = self._ends[:count], self._ends[count:]
         self._number += 1
         held: Optional[List[Held]] = None
+        receipts: List[str] = []
         if self._full:
             self._full = False
             self._received = self._number - 1
@@ -478,9 +489,12 @@ class Brain:
             ]
             # What does not fit into this sync must not look as if we had lost it.
             held += [Held(*one.end[:4]) for one in self._ends]
-        rows = [_dated(one, now) for one in ends]
+            receipts = self._receipts(ends)
+        rows = [dated(one, now) for one in ends]
         want = self._want()
         self._asked = max(self._asked, want)
+        # After a refusal, tags go alone: else nobody knows which of both it was about.
+        tags_too = self._tags_due and not (ends and self._most_ends < MOST_ENDS)
         sync = Sync(
             self.pilot,
             self.epoch,
@@ -489,13 +503,28 @@ class Brain:
             want,
             rows,
             held,
-            self._tags if self._tags_due else None,
+            self._tags if tags_too else None,
+            receipts,
+            self._waiting,
+            self.shortage[:MOST_SHORTAGE],
+            now,
         )
-        self._tags_due = False
+        self._news_due = False
+        self._tags_due = self._tags_due and not tags_too
         if ends:
             self._ends_sent = now
         self._open[self._number] = opened = Open(sync, ends)
         self._send(opened)
+
+    def _receipts(self, ends: List[Ended]) -> List[str]:
+        """Of all that we hold, of these ends, and of those that wait to be sent."""
+        found: "OrderedDict[str, None]" = OrderedDict()
+        for holding in self.holding.values():
+            found[holding.receipt] = None
+        for one in ends + self._ends:
+            found[one.receipt] = None
+        found.pop("", None)
+        return list(found)
 
     def _send(self, opened: Open) -> None:
         opened.tries += 1
@@ -513,13 +542,13 @@ class Brain:
                 opened.retry_at = now + OVERTAKEN_SECONDS
 
     def _want(self) -> int:
-        if self.draining:
+        if self.draining or self.shortage:
             return 0
         mean = self._mean_seconds
         if mean is None or mean > LONG_SECONDS:
             return self.slots
         ahead = min(int(HORIZON_SECONDS / mean) + 1, MOST_PREFETCH)
-        return self.slots * (1 + ahead) if ahead > 1 else self.slots + 1
+        return min(self.slots * (1 + ahead) if ahead > 1 else self.slots + 1, MOST_WANT)
 
     def _start_over(self, epoch: int, recorded: int) -> None:
         """Another epoch, or we had been given up: what we waited for will not come."""
@@ -539,7 +568,7 @@ class Brain:
         self._open.clear()
 
     def _depart_if_done(self, now: float) -> None:
-        if self._departed or self.holding or self.undelivered():
+        if self._departed or not self.holds_nothing():
             return
         reason = self.draining
         if not reason and not self.away() and self.idle_since(now) >= self.idle_seconds:
@@ -551,6 +580,7 @@ class Brain:
 
 __all__ = [
     "Brain",
+    "Command",
     "Depart",
     "EnrolAgain",
     "Prepare",
@@ -559,5 +589,4 @@ __all__ = [
     "Start",
     "Stop",
     "key_of",
-    "size_of",
 ]

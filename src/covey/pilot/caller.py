@@ -7,14 +7,13 @@ looked up: a call costs a few system calls besides its own work.
 """
 
 import binascii
-import os
 import socket
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Deque, List, Optional, Tuple
 
 from covey.pilot import confine, judge, tree, wake
-from covey.pilot.bench import Given, Recipe, attempt
+from covey.pilot.bench import Given, Recipe
 from covey.pilot.calling import (
     BY_FILE,
     CALLS,
@@ -69,7 +68,7 @@ class Caller:
         slot = self._slot
         large = given.call[:1] == BY_FILE
         if large and not given.links:
-            words = "this call is too large for its server: it sent no file"
+            words = "this call is large, but the server sent no file for it"
             slot.settle(given, judge.refused(given.key, words))
             return
         try:
@@ -164,6 +163,7 @@ class Caller:
 
     def _hang_up(self, worker: Worker) -> None:
         self.worker = None
+        self._slot.bench.disk.end()
         fd = worker.line.fileno()
         if fd >= 0:
             self._slot.bells.remove(fd)
@@ -193,8 +193,7 @@ class Caller:
         try:
             self._do(given, call, worker)
         finally:
-            for link in given.links:
-                attempt(os.unlink, link[1])
+            self._slot.bench.displace(given.links)
 
     def _do(self, given: Given, call: bytes, worker: Worker) -> None:
         """Until the worker has nothing to do any more, or has ended."""
@@ -209,8 +208,8 @@ class Caller:
         else:
             self._call = call
             task.deadline = task.started + START_SECONDS
-        if given.memory_mb:
-            task.inspect_at = task.started + slot.bench.memory.pause()
+        if given.memory_mb or given.disk_mb:
+            slot.inspect_soon(task)
         while out:
             if more and worker.ahead and not task.verdict:
                 self._give_ahead(worker)
@@ -363,10 +362,18 @@ class Caller:
             outcome, message, files = self._file(given, body)
             code = 0 if outcome == "ok" else -1
         elif kind == REFUSE and not known:
-            outcome, code, message = "failed", REFUSED, _words(body) or "its worker refused"
+            outcome, code, message = (
+                "failed",
+                REFUSED,
+                _words(body) or "its worker refused the call",
+            )
         else:
             known = False
-            outcome, code, message = "failed", -1, "its worker answered what nobody understands"
+            outcome, code, message = (
+                "failed",
+                -1,
+                "its worker sent an answer that covey cannot read",
+            )
         started = task.started if wall_seconds < 0 else now - wall_seconds
         wall_seconds = now - started
         memory_kb = confine.rss_kb(worker.pid) if wall_seconds > _LONG_SECONDS else 0
@@ -378,7 +385,7 @@ class Caller:
         elif waits:
             self._steady = False
             worker.go_on()
-        return fields + printed + (message, result, tags, files)
+        return fields + printed + (message, result, tags, files, ())
 
     def _discharge(self, worker: Worker) -> None:
         """It does not keep to the rules. Other calls that it has go to another one."""
@@ -438,9 +445,11 @@ class Caller:
         memory_kb = task.usage.memory_kb
         if given.memory_mb:
             over, memory_kb = bench.memory.end(memory_kb, kind == "failed", err)
-            if task.verdict == "memory" or (over and not task.verdict):
+            if task.verdict == judge.MEMORY or (over and not task.verdict):
                 kind, message = "memory", judge.over_memory(given.memory_mb, memory_kb)
-        if shortage and kind == "failed":
+        if task.verdict == judge.DISK:
+            kind, message = "failed", bench.disk.words()
+        elif shortage and kind == "failed":
             kind, message = "host", "{}; {}".format(message, shortage)
         if kind == "failed" and not worker.greeted and not task.verdict:
             code, message = REFUSED, judge.not_started(message, err)
@@ -450,7 +459,7 @@ class Caller:
         bench.tidy()
         return (
             given.key, kind, code, number, wall_seconds, cpu_seconds, memory_kb, task.started,
-            out, err, out_bytes, err_bytes, message, "", tags, [],
+            out, err, out_bytes, err_bytes, message, "", tags, [], (),
         )  # fmt: skip
 
 

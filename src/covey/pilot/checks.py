@@ -16,23 +16,27 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 from covey.pilot import host
 from covey.pilot.courier import Courier
 from covey.pilot.lines import Address
+from covey.pilot.scratch import MINIMUM_FREE_BYTES
 
 PILOT_FILE = "/pilot/v1/pilot.pyz"
 OLDEST_PYTHON = (3, 6)
-LEAST_DISK_MB = 10  # for a start: what tasks need is looked at with each of them
+LEAST_DISK_MB = MINIMUM_FREE_BYTES >> 20
 LEAST_MEMORY_MB = 64
 MOST_SKEW_SECONDS = 600.0
 PAUSE_SECONDS = 2.0
 LAST_LINES = 5
 
+_UNKNOWN_AUTHORITY = (
+    "this pilot does not know the authority that signed it: the start file is from another server"
+)
 _CERTIFICATE_WORDS = (
-    ("hostname mismatch", "it is not for this name: use a name or address that is in it"),
-    ("doesn't match", "it is not for this name: use a name or address that is in it"),
-    ("not valid for", "it is not for this name: use a name or address that is in it"),
+    ("hostname mismatch", "it is not valid for this name: use a name or address that it contains"),
+    ("doesn't match", "it is not valid for this name: use a name or address that it contains"),
+    ("not valid for", "it is not valid for this name: use a name or address that it contains"),
     ("has expired", "it has expired, or this host's clock is wrong"),
     ("not yet valid", "it is not valid yet: this host's clock seems to be slow"),
-    ("self", "nobody here vouches for it: the start file is of another server, or has no 'ca'"),
-    ("unable to get", "nobody here vouches for it: the start file is of another server"),
+    ("self", _UNKNOWN_AUTHORITY + ", or has no 'ca'"),
+    ("unable to get", _UNKNOWN_AUTHORITY),
 )
 
 
@@ -53,17 +57,17 @@ def of_host(directory: str) -> List[str]:
     if sys.version_info[:2] < OLDEST_PYTHON:
         found.append("Python %s is too old: 3.6 or later is needed" % sys.version.split()[0])
     if os.uname().sysname == "Linux" and not os.path.exists("/proc/self/stat"):
-        found.append("/proc is not there: processes of tasks could not be found; mount it")
+        found.append("/proc is not mounted, so processes of tasks cannot be found: mount it")
     problem = _writable(directory)
     if problem:
         found.append("the directory %s cannot be used: %s" % (directory, problem))
     free_disk = host.disk_mb(_existing(directory))[1]
     if 0 < free_disk < LEAST_DISK_MB:
-        words = "only %d MB are free in %s: at least %d are needed"
+        words = "only %d MB are free in %s; at least %d MB are needed"
         found.append(words % (free_disk, directory, LEAST_DISK_MB))
     free_memory = host.free_memory_mb()
     if 0 < free_memory < LEAST_MEMORY_MB:
-        words = "only %d MB of memory are free: at least %d are needed"
+        words = "only %d MB of memory are free; at least %d MB are needed"
         found.append(words % (free_memory, LEAST_MEMORY_MB))
     return found
 
@@ -99,7 +103,7 @@ def ask(courier: Courier, url: str) -> Hello:
         courier.close()
     version = response.headers.get("X-Covey-Version") or ""
     if response.status < 400 and not version:
-        return Hello(problem="what answers at %s is no covey server" % url)
+        return Hello(problem="the program that answers at %s is not a covey server" % url)
     # Without a version: it has no time now, or is of the version before this one.
     skew = _skew(response.headers.get("Date") or "")
     return Hello(version, response.headers.get("X-Covey-Pilot") or "", skew)
@@ -122,17 +126,21 @@ def of_error(url: str, error: str) -> Hello:
         problem = meant[0] if meant else error
         return Hello(problem="the certificate of %s is not accepted: %s" % (url, problem))
     if "ssl" in lower or "wrong_version" in lower:
-        return Hello(problem="%s does not speak TLS as we do: %s" % (url, error))
+        return Hello(problem="no TLS connection to %s: %s" % (url, error))
     if "not an answer of a covey server" in lower:
-        return Hello(problem="what answers at %s is no covey server: %s" % (url, error))
+        return Hello(
+            problem="the program that answers at %s is not a covey server: %s" % (url, error)
+        )
     if "name or service" in lower or "name resolution" in lower or "nodename" in lower:
-        return Hello(away="the name in %s is not known here: %s" % (url, error))
+        return Hello(away="the host name in %s is unknown here: %s" % (url, error))
     if "refused" in lower:
-        return Hello(away="nobody listens at %s: is the server up, is the port right?" % url)
+        return Hello(
+            away="no server listens at %s: is the server running, and is the port right?" % url
+        )
     if "timed out" in lower or "unreachable" in lower or "no route" in lower:
-        words = "%s cannot be reached (%s): a firewall? A proxy is named with https_proxy"
+        words = "cannot reach %s (%s): is there a firewall? A proxy is set with https_proxy"
         return Hello(away=words % (url, error))
-    return Hello(away="%s cannot be asked: %s" % (url, error))
+    return Hello(away="cannot ask %s: %s" % (url, error))
 
 
 def wait_for(courier: Courier, address: Address, seconds: float) -> Hello:
@@ -142,7 +150,9 @@ def wait_for(courier: Courier, address: Address, seconds: float) -> Hello:
     while True:
         address.reload()
         url = address.url()
-        found = ask(courier, url) if url else Hello(away="nothing says yet where it is")
+        found = (
+            ask(courier, url) if url else Hello(away="the address of the server is not known yet")
+        )
         if not found.away or time.monotonic() + pause > until:
             return found
         time.sleep(pause)

@@ -7,15 +7,21 @@ Memory is limited by a control group where this user may make one below the grou
 (never elsewhere: a task must not escape the limits that we live under). The kernel then holds the
 limit and counts. Elsewhere the family is looked at several times a second and killed when it is
 over its limit, with RLIMIT_DATA, somewhat above the limit, against what grows faster than that.
+
+What a task writes to files in memory (a tmpfs) is memory, too. A control group counts it; a group
+in which a task left such files is not used for another one. Without a group, the directories in
+memory that a task has of its own behind walls are looked at; of a /dev/shm that all share, the
+files that a process of the task was seen to write to. Those are removed at the task's end.
 """
 
 import errno
 import os
 import resource
 import time
-from typing import Iterable, List, NamedTuple, Optional, Tuple, Union
+from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from covey.pilot import tree
+from covey.pilot.open_files import SharedMemory
 
 _PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 _FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.2, 1.0
@@ -23,6 +29,7 @@ _AT_THE_LIMIT = 0.9
 _BACKSTOP_BYTES = 64 << 20
 _OWN_ROOM_BYTES = 32 << 20  # that a slot may need while it is limited itself
 _TAIL_BYTES = 2000
+_ASKED = 8  # processes of a family
 _REMOVE_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 _REFUSED = (b"MemoryError", b"bad_alloc", b"annot allocate", b"Out of memory!")
 _NOT_OURS = (b"CUDA", b"HIP ")  # a device's memory: more of the host's would not help
@@ -37,12 +44,15 @@ class Peak(NamedTuple):
 
 class Memory:
     """The memory limits of one slot's tasks, one after the other. ``group`` is the name of the
-    control group to make; none: do without."""
+    control group to make; none: do without. ``in_memory``: directories that each task has of its
+    own, in memory."""
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, in_memory: Sequence[str] = ()) -> None:
         self._name = group
         self._group: Optional[Group] = None
-        self._sampled = Sampled()
+        # Behind walls a task has a /dev/shm of its own.
+        self._shared = None if in_memory else SharedMemory()
+        self._sampled = Sampled(in_memory, self._shared)
         self._way: Union[Group, Sampled] = self._sampled
         self._limit_mb = 0
         self._interval = _FIRST_LOOK_SECONDS
@@ -51,6 +61,8 @@ class Memory:
         """Call just before the spawn, and ``spawned`` after it, whatever came of it."""
         self._limit_mb = limit_mb
         self._interval = _FIRST_LOOK_SECONDS
+        if self._shared is not None:
+            self._shared.begin()
         if self._name:
             self._group, self._name = make_group(self._name), ""
         if self._group is not None:
@@ -74,11 +86,15 @@ class Memory:
 
     def over(self) -> bool:
         """Look at the family that runs: is it to be killed?"""
+        if self._shared is not None and self._way is self._group:
+            self._shared.used_kb(tree.family(tree.children(os.getpid())))  # to be removed later
         return self._way.over()
 
     def end(self, usage_kb: int, failed: bool, stderr: bytes) -> Tuple[bool, int]:
         """Whether it was over its limit, and how much it had. ``usage_kb`` is what ``wait4`` says
         of its largest process, which counts this slot too where that is larger."""
+        if self._shared is not None:
+            self._shared.end()
         killed, peak_kb = self._way.end()
         if usage_kb > _max_rss_kb():
             peak_kb = max(peak_kb, usage_kb)
@@ -101,7 +117,11 @@ def was_refused(words: bytes) -> bool:
 class Sampled:
     """A limit held by looking."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, in_memory: Sequence[str] = (), shared: Optional[SharedMemory] = None
+    ) -> None:
+        self._in_memory = in_memory
+        self._shared = shared
         self._limit_kb = 0
         self._peak_kb = 0
         self._before: Optional[Tuple[int, int]] = None
@@ -131,6 +151,12 @@ class Sampled:
         if used > self._limit_kb:
             # What forked processes share was counted for each of them.
             used = min(used, sum(_pss_kb(pid) for pid in pids))
+        if self._in_memory:
+            used += _files_kb(pids, self._in_memory)
+        elif self._shared is not None:
+            files_kb = self._shared.used_kb(pids)
+            # What is mapped has been counted with the processes.
+            used += max(0, files_kb - sum(map(_mapped_kb, pids))) if files_kb else 0
         self._peak_kb = max(self._peak_kb, used)
         self._killed = self._killed or used > self._limit_kb
         return self._killed
@@ -149,6 +175,7 @@ class Group:
         self._ours = ours
         self._version = version
         self._limit_mb = 0
+        self._charged = False  # with files in memory that a task left behind
         if version == 1:
             self._peak_name, self._events_name = "memory.max_usage_in_bytes", "memory.oom_control"
         else:
@@ -158,6 +185,8 @@ class Group:
 
     def begin(self, limit_mb: int) -> None:
         """Raises OSError; then we are where we were."""
+        if self._charged:
+            self._renew()
         if limit_mb != self._limit_mb:
             self._set_limit(limit_mb * 1048576)
             self._limit_mb = limit_mb
@@ -178,7 +207,9 @@ class Group:
         files = _number(numbers, "cache" if self._version == 1 else "file")
         kills, before = self._count_kills(), self._kills
         self._kills = kills
-        return Peak(kills > before, max(0, peak - files + _number(numbers, "shmem")) // 1024)
+        shared = _number(numbers, "shmem")
+        self._charged = shared > 0
+        return Peak(kills > before, max(0, peak - files + shared) // 1024)
 
     def remove(self) -> None:
         _remove(self.path)
@@ -200,10 +231,18 @@ class Group:
             return
         # Version 2 has no such thing: only a new group begins at nothing.
         if self._limit_mb and int(_read(self.path, self._peak_name).strip() or 0):
-            _remove(self.path)
-            os.mkdir(self.path)
-            self._kills = 0
-            self._set_limit(self._limit_mb * 1048576)
+            self._renew()
+
+    def _renew(self) -> None:
+        """Take a new group. What is left in memory of the tasks before is then charged to the
+        groups above us alone. Raises OSError."""
+        limit_mb, self._limit_mb = self._limit_mb, 0
+        _remove(self.path)
+        os.mkdir(self.path)
+        self._kills = 0
+        self._set_limit(limit_mb * 1048576)
+        self._limit_mb = limit_mb
+        self._charged = False
 
     def _count_kills(self) -> int:
         return _number(_read(self.path, self._events_name), "oom_kill")
@@ -348,6 +387,42 @@ def _pss_kb(pid: int) -> int:
         if line.startswith("Pss:"):
             return int(line.split()[1])
     return rss_kb(pid)  # an older kernel, or a process that has just ended
+
+
+def _mapped_kb(pid: int) -> int:
+    """Of files in memory."""
+    for line in _read("/proc/{}".format(pid), "status").splitlines():
+        if line.startswith("RssShmem:"):
+            return int(line.split()[1])
+    return 0
+
+
+def _files_kb(pids: Sequence[int], folders: Sequence[str]) -> int:
+    """What is in these directories as processes behind walls see them. Not every process can be
+    asked (the walls themselves hide); those that can say the same."""
+    host = [_device(folder) for folder in folders]
+    most = 0
+    for pid in pids[:_ASKED]:
+        root = "/proc/{}/root".format(pid)
+        found = {_device(root + folder): _filled_kb(root + folder) for folder in folders}
+        if not any(device in found for device in host):  # else it is not inside walls
+            most = max(most, sum(found.values()))
+    return most
+
+
+def _device(folder: str) -> int:
+    try:
+        return os.stat(folder).st_dev
+    except OSError:
+        return -1
+
+
+def _filled_kb(folder: str) -> int:
+    try:
+        seen = os.statvfs(folder)
+    except OSError:  # of a process that has just ended, or that hides
+        return 0
+    return (seen.f_blocks - seen.f_bfree) * seen.f_frsize // 1024
 
 
 # Processors

@@ -47,10 +47,14 @@ class Courier:
         headers = {"Range": "bytes=%d-" % offset} if offset else {}
         return self.ask("GET", self._path(digest), None, headers)
 
-    def put(self, digest: str, offset: int, size: int, data: bytes) -> Tuple[int, Dict[str, Any]]:
-        """One piece of a file of `size` bytes: the status, and what the server says."""
+    def put(
+        self, attempt: str, digest: str, offset: int, size: int, data: bytes
+    ) -> Tuple[int, Dict[str, Any]]:
+        """One piece of a file of `size` bytes that an attempt returns: the status, and what the
+        server says."""
         began = time.monotonic()
-        path = "%s&offset=%d&size=%d" % (self._path(digest), offset, size)
+        where = (self._path(digest), attempt, offset, size)
+        path = "%s&attempt=%s&offset=%d&size=%d" % where
         headers = {"Content-Type": "application/octet-stream"}
         response = self.ask("PUT", path, data, headers)
         try:
@@ -100,7 +104,7 @@ class Courier:
         """Raises ValueError for what a proxy or a portal says in the server's place."""
         is_json, is_page = kind_of(response)
         if is_page and response.status >= 500:  # of a proxy, while the server restarts behind it
-            raise ValueError("the server is away (status %d)" % response.status)
+            raise ValueError("cannot reach the server (status %d)" % response.status)
         if is_page or (400 <= response.status < 500 and not is_json):
             raise ValueError(NOT_OURS % response.status)
         self._identity.note(response)

@@ -70,7 +70,9 @@ def split(url: str) -> SplitResult:
     if not usable:
         raise ValueError("write it like http://localhost:8080 or https://host")
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-        raise ValueError("plain http is for this machine only, secrets travel: use https")
+        raise ValueError(
+            "http is allowed on this machine only, because secrets are sent: use https"
+        )
     return parts
 
 
@@ -207,7 +209,7 @@ def read_body(response: http.client.HTTPResponse, most: int) -> bytes:
         size += len(data)
     if size > most or (response.length or 0) > most:
         response.close()
-        raise ValueError("more than %d bytes are no answer" % most)
+        raise ValueError("the answer has more than %d bytes" % most)
     if response.length:  # http.client takes a lost connection for the end
         raise http.client.IncompleteRead(b"", response.length)
     return b"".join(parts)

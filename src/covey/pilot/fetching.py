@@ -7,7 +7,7 @@ import hashlib
 import http.client
 import os
 import time
-from typing import Any, Optional, Tuple
+from typing import Any, Tuple
 
 from covey.pilot.courier import TIMEOUT_SECONDS, Courier, words_of
 from covey.pilot.dial import retry_after
@@ -32,8 +32,16 @@ class Unreachable(Exception):
     """Not now: whoever has it does not answer, or what came was broken."""
 
 
+class Silent(Unreachable):
+    """The host of a URL does not answer at all."""
+
+
 class Damaged(Unreachable):
     """All of it came, and it was not what was promised."""
+
+
+class TooMuch(Unreachable):
+    """More bytes came than there should be."""
 
 
 class Busy(Exception):
@@ -44,18 +52,20 @@ class Busy(Exception):
         self.delay = delay
 
 
-def fetch(item: Input, part: str, courier: Courier) -> None:
-    """Raises Missing, Unreachable, Busy, or OSError when this host's disk fails."""
+def fetch(item: Input, part: str, courier: Courier, most_bytes: int) -> str:
+    """The digest of what came. A URL may send `most_bytes`. Raises Missing, Unreachable, Busy, or
+    OSError when this host's disk fails."""
     have, digest = _hashed(part)
     if item.url:
-        _from_url(item, part, have, digest)
+        _from_url(item, part, have, digest, most_bytes)
     else:
         _from_server(item, part, have, digest, courier)
-    found = digest.hexdigest()
+    found = str(digest.hexdigest())
     if item.digest and found != item.digest:
         _discard(part)
         where = item.url or "the server"
         raise Damaged("%s: what %s sends has the digest %s" % (item.path, where, found))
+    return found
 
 
 def _hashed(part: str) -> Tuple[int, Any]:
@@ -78,7 +88,7 @@ def _from_server(item: Input, part: str, have: int, digest: Any, courier: Courie
         return
     if have > item.size:
         _discard(part)
-        raise Unreachable("%s: too much had arrived" % item.path)
+        raise Unreachable("%s: more bytes arrived than the file has" % item.path)
     try:
         response = courier.get(item.digest, have)
     except OSError as error:
@@ -92,11 +102,11 @@ def _from_server(item: Input, part: str, have: int, digest: Any, courier: Courie
         response.close()
         courier.close()
         _discard(part)
-        raise Unreachable("%s: the server cannot go on where it was" % item.path)
+        raise Unreachable("%s: the server cannot continue the download" % item.path)
     length = response.headers.get("Content-Length", "")
-    if length.isdigit() and int(length) != item.size - have:
+    if length.isdigit() and length != str(item.size - have):
         courier.close()
-        raise Unreachable("%s: %s bytes are not what was promised" % (item.path, length))
+        raise Unreachable("%s: %s bytes are not the promised size" % (item.path, length))
     began = time.monotonic()
     try:
         arrived = _pour(response, part, digest, item.size - have)
@@ -113,18 +123,18 @@ def _refused(item: Input, response: http.client.HTTPResponse) -> None:
     if response.status == 404 and words:
         raise Missing("%s: the server does not have the file %s" % (item.path, item.digest))
     if response.status == 403 and words:
-        raise Missing("%s: the server does not let this pilot have it: %s" % (item.path, words))
+        raise Missing("%s: the server refuses it to this pilot: %s" % (item.path, words))
     if delay:
         raise Busy(delay)
     raise Unreachable("%s: %s" % (item.path, words or "status %d" % response.status))
 
 
-def _from_url(item: Input, part: str, have: int, digest: Any) -> None:
+def _from_url(item: Input, part: str, have: int, digest: Any, most_bytes: int) -> None:
     if not item.url.startswith(_URLS):
-        raise Wrong("%s: %s is not http:// or https://" % (item.path, item.url))
+        raise Wrong("%s: %s does not begin with http:// or https://" % (item.path, item.url))
     if not item.digest and have:  # whether it is still the same file nobody knows
         _discard(part)
-        raise Unreachable("%s: begun anew" % item.path)
+        raise Unreachable("%s: the download starts again" % item.path)
     import urllib.error  # a megabyte and a half, which most pilots never need
     import urllib.request
 
@@ -140,23 +150,28 @@ def _from_url(item: Input, part: str, have: int, digest: Any) -> None:
         raise (Wrong if refused else Unreachable)(words) from error
     except urllib.error.URLError as error:
         words = "%s: cannot get %s: %s" % (item.path, item.url, error.reason)
-        raise Unreachable(words) from error
+        raise Silent(words) from error
     except (ValueError, http.client.InvalidURL) as error:
         raise Wrong("%s: %s: %s" % (item.path, item.url, error)) from error
     except (OSError, http.client.HTTPException) as error:
-        raise Unreachable("%s: cannot get %s: %s" % (item.path, item.url, error)) from error
+        raise Silent("%s: cannot get %s: %s" % (item.path, item.url, error)) from error
     with response:
         if have and getattr(response, "status", 200) != 206:
             _discard(part)
-            raise Unreachable("%s: %s cannot go on where it was" % (item.path, item.url))
+            raise Unreachable("%s: %s cannot continue the download" % (item.path, item.url))
         length = response.headers.get("Content-Length", "")
-        arrived = _pour(response, part, digest)
-    if length.isdigit() and arrived < int(length):
+        try:
+            arrived = _pour(response, part, digest, max(0, most_bytes - have))
+        except TooMuch as error:
+            _discard(part)
+            words = "%s: %s sends more than the %d MB that fit into this host's cache"
+            raise Wrong(words % (item.path, item.url, most_bytes >> 20)) from error
+    if length.isdigit() and len(length) < 20 and arrived < int(length):
         raise Unreachable("%s: the connection to %s broke" % (item.path, item.url))
 
 
-def _pour(response: Any, part: str, digest: Any, most: Optional[int] = None) -> int:
-    """Append what comes to the part; how much that was, `most` at most."""
+def _pour(response: Any, part: str, digest: Any, most: int) -> int:
+    """Append what comes to the part; how much that was. Raises TooMuch for more than `most`."""
     arrived = 0
     with open(part, "ab") as file:
         while True:
@@ -166,8 +181,8 @@ def _pour(response: Any, part: str, digest: Any, most: Optional[int] = None) -> 
                 raise Unreachable("the connection broke: %s" % error) from error
             if not data:
                 break
-            if most is not None and arrived + len(data) > most:
-                raise Unreachable("more came than was promised")
+            if arrived + len(data) > most:
+                raise TooMuch("more bytes came than were promised")
             file.write(data)
             digest.update(data)
             arrived += len(data)

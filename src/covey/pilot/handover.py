@@ -17,7 +17,7 @@ PILOT = ""
 
 def main() -> None:
     if sys.version_info < (3, 6):
-        sys.exit("covey-pilot: this is Python %s; it takes 3.6 or later" % sys.version.split()[0])
+        sys.exit("covey-pilot: this is Python %s; 3.6 or later is needed" % sys.version.split()[0])
     words = [word for word in sys.argv[1:] if word not in ("--check", "--background")]
     if words:
         sys.exit("usage: covey-pilot [--check] [--background]")
@@ -58,7 +58,9 @@ def leave() -> None:
     if pid:
         os.close(tell)
         os.read(ready, 1)  # until it has left this terminal, whose end would be its own
-        words = "covey-pilot: it is in the background, and writes to %s; to end it: kill %d"
+        words = (
+            "covey-pilot: the pilot runs in the background, and writes to %s; to end it: kill %d"
+        )
         print(words % (log, pid))
         sys.stdout.flush()
         os._exit(0)

@@ -84,6 +84,7 @@ class Worker:
         return (
             given.plan is first.plan
             and given.memory_mb == first.memory_mb
+            and given.disk_mb == first.disk_mb
             and given.env == first.env
             and given.cores == first.cores
         )

@@ -22,7 +22,7 @@ _NO_MAC = ("", "00:00:00:00:00:00")
 def machine(site: str, cache: str) -> str:
     """Of this host, for this site. Raises OSError only where one had to be drawn and cannot be
     kept."""
-    known, card = _machine_id(), mac()
+    known, card = machine_id(), mac()
     if not known and not card:
         known = _drawn(cache)
     text = "|".join((site, known, card))
@@ -34,7 +34,7 @@ def boot() -> str:
     return _line(BOOT_ID)
 
 
-def _machine_id() -> str:
+def machine_id() -> str:
     for path in MACHINE_IDS:
         found = _line(path)
         if found not in _NO_IDS:

@@ -37,13 +37,13 @@ def judge(
     if status == 0 and not stopped and 0 in ok_codes:
         return GOOD
     if status is None:
-        return Verdict("host", -1, 0, "its process vanished")
+        return Verdict("host", -1, 0, "its process disappeared")
     code, number = -1, 0
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         message = "killed by {}".format(signal_name(number))
         if number == signal.SIGKILL and not stopped:
-            message += " (not by covey; perhaps for want of memory)"
+            message += " (not by covey; perhaps because memory ran out)"
     else:
         code = os.WEXITSTATUS(status)
         message = "exit code {}".format(code)
@@ -56,8 +56,9 @@ def judge(
     return Verdict(stopped or "failed", code, number, message)
 
 
-SILENT = "its worker did not begin in {:g} s".format(START_SECONDS)
+SILENT = "its worker did not start within {:g} s".format(START_SECONDS)
 ENDED = "its worker ended: "
+MEMORY, DISK = "memory", "disk"  # it was over this limit, and is ended for it
 HUNG_UP = "hung up"  # a worker closed its line, and is ended for it
 
 
@@ -65,7 +66,7 @@ def of_worker(status: Optional[int], stopped: str, limit_seconds: float) -> Verd
     """Of the call whose worker has ended: however it did, that was no answer."""
     verdict = judge(status, stopped, limit_seconds, ())
     if stopped == HUNG_UP:
-        words = "its worker closed its line without an answer"
+        words = "its worker closed the connection without an answer"
         return Verdict("failed", verdict.exit_code, verdict.signal, words)
     if verdict.kind == "failed":
         return verdict._replace(message=ENDED + verdict.message)

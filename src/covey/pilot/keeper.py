@@ -3,8 +3,8 @@
 The rule: slots are forked only here. The pilot has threads once it works, and a fork
 of a process with threads may inherit a lock that nobody will ever release; a slot
 that dies hours later must be replaced all the same. So the pilot forks one keeper
-while it is still alone, and the keeper, which never has a thread, forks slots on
-request. (A fresh interpreter per slot would do too, but it needs the interpreter and
+(by way of ``guard``) while it is still alone, and the keeper, which never has a thread,
+forks slots on request. (A fresh interpreter per slot would do too, but it needs the interpreter and
 our code on disk still, reads both again for each of perhaps a hundred slots, and
 shares no memory with the others.)
 
@@ -12,10 +12,16 @@ The keeper is a subreaper: the tasks of a slot that was killed come to it. Whate
 child it has that is not a slot is such an orphan, and is killed. It is the parent of
 the slots, so it alone can signal them without hitting a stranger.
 
+A task without walls can stop its slot (SIGSTOP), which then holds no limit any more. The keeper is
+told by the kernel, and lets the slot go on. A slot that is stopped again and again is killed with
+all that runs in it. A keeper that is stopped itself is woken by the pilot, and by every slot that
+runs a task. Whoever stops all of them at once, or kills them, has escaped: no process can do
+anything about another one of the same user. The server gives such a pilot up when its lease ends.
+
 When the pilot is gone, however it went, the keeper ends the slots, removes what they
-left on disk, and exits last. When the keeper is killed, the slots end themselves,
-and the pilot forks a new keeper (see ``slots``): then, and only then, from a process
-with threads.
+left on disk, and exits. When the keeper is killed, the slots end themselves, or the guard, its
+parent, ends what they ran; and the pilot forks a new guard and keeper (see ``slots``): then, and
+only then, from a process with threads.
 """
 
 import gc
@@ -24,21 +30,23 @@ import signal
 import socket
 import struct
 import time
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional
 
 from covey.pilot import confine, tree, wake
 from covey.pilot.bench import Settings, group_name, outbox, paths
 from covey.pilot.board import Board
 from covey.pilot.orders import Line
-from covey.pilot.scratch import remove
+from covey.pilot.safe_paths import remove
 from covey.pilot.slot import Slot
 
 REQUEST = struct.Struct("=I")  # start slot number …, with its two sockets attached
 REPLY = struct.Struct("=II")  # slot number, process id; 0: the one before is buried
+STOPPED = 0xFFFFFFFF  # instead of a process id: it was stopped too often, and is killed for it
 _FDS = struct.Struct("=2i")
 
 _FASTEST_LIFE_SECONDS = 1.0  # a slot that dies sooner is not replaced at once
 _UNKILLABLE_SECONDS = 10.0
+_MOST_STOPS, _STOPS_SECONDS = 20, 10.0  # that many times in so many seconds a slot may be stopped
 
 
 class Wanted(NamedTuple):
@@ -49,23 +57,7 @@ class Wanted(NamedTuple):
     at: float
 
 
-def fork_keeper(settings: Settings, board: Board) -> Tuple[int, socket.socket]:
-    """Fork the keeper; its process id and the socket for requests."""
-    _open_standard_streams()
-    ours, theirs = socket.socketpair()
-    parent = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            _prepare(theirs.fileno())
-            Keeper(settings, board, theirs, parent).serve()
-        finally:
-            os._exit(0)  # never back into the pilot's own stack
-    theirs.close()
-    return pid, ours
-
-
-def _open_standard_streams() -> None:
+def open_standard_streams() -> None:
     """A pilot started with some of them closed would get sockets there, which the
     keeper and the slots would then overwrite with theirs."""
     while True:
@@ -75,8 +67,9 @@ def _open_standard_streams() -> None:
             return
 
 
-def _prepare(kept: int) -> None:
-    """Own session, no signals, no descriptor of the pilot's."""
+def prepare(kept: List[int]) -> None:
+    """For a process that the pilot has forked: own session, no signals, no descriptor of the
+    pilot's but these; a subreaper."""
     gc.disable()  # the pilot's garbage must not close our descriptors
     wake.hold_signals()
     os.setsid()
@@ -84,18 +77,22 @@ def _prepare(kept: int) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
+    close_all_but(kept)
+    tree.become_subreaper()
+
+
+def close_all_but(kept: List[int]) -> None:
+    """Every descriptor but these and the standard ones."""
     try:
         fds = [int(name) for name in os.listdir("/proc/self/fd")]
     except OSError:
         fds = list(range(min(65536, os.sysconf("SC_OPEN_MAX"))))
     for fd in fds:
-        if fd > 2 and fd != kept:
+        if fd > 2 and fd not in kept:
             try:
                 os.close(fd)
             except OSError:
                 pass
-    tree.become_subreaper()
-    tree.name_process("covey-keeper")
 
 
 class Keeper:
@@ -109,10 +106,11 @@ class Keeper:
         self.slots: Dict[int, int] = {}
         self.born: Dict[int, float] = {}
         self.wanted: Dict[int, Wanted] = {}
+        self.stops: Dict[int, List[float]] = {}  # when each slot was found stopped, lately
         self.open = True
 
     def serve(self) -> None:
-        """Until the pilot is gone."""
+        """Until the pilot or the guard is gone."""
         tree.signal_when_parent_dies(wake.PARENT, self.parent)
         wake.ring(self.requests.fileno())
         while True:
@@ -211,9 +209,28 @@ class Keeper:
         """Collect dead slots and kill orphans. The pilot notices a dead slot itself
         and asks for another, so its number is only remembered here."""
         for index, pid in list(self.slots.items()):
-            if pid and _reaped(pid):
+            status = _changed(pid) if pid else None
+            if status is None:
+                continue
+            if os.WIFSTOPPED(status):
+                self._stopped(index, pid)
+            else:
                 self.slots[index] = 0
         tree.kill_children(set(self.slots.values()), _UNKILLABLE_SECONDS)
+
+    def _stopped(self, index: int, pid: int) -> None:
+        """Somebody has stopped a slot: let it go on. Who does it again and again keeps it from
+        ever doing anything; then the slot goes, and first what it runs."""
+        now = time.monotonic()
+        times = [at for at in self.stops.get(index, ()) if at > now - _STOPS_SECONDS] + [now]
+        self.stops[index] = times
+        if len(times) <= _MOST_STOPS:
+            tree.send(pid, signal.SIGCONT)
+            return
+        self.stops[index] = []
+        self._reply(index, STOPPED)
+        for member in reversed(tree.family([pid])):
+            tree.send(member, signal.SIGKILL)
 
     def _until(self) -> Optional[float]:
         times = [wanted.at for wanted in self.wanted.values()]
@@ -257,6 +274,15 @@ def _reaped(pid: int) -> bool:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
         return True
+
+
+def _changed(pid: int) -> Optional[int]:
+    """The status of a child that has ended or was stopped since we last asked; None if neither."""
+    try:
+        found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
+    except ChildProcessError:
+        return 0
+    return status if found == pid else None
 
 
 def _wait_for(pid: int) -> None:

@@ -92,6 +92,23 @@ class Address:
         if line.sock is not None and line.doubts == self.doubts:
             self.doubts += 1
 
+    def server_ended(self) -> bool:
+        """Whether the file that names the server, on this machine, names no living process. Only
+        pilots that a server has started on its own machine have such a file."""
+        if not self._path:
+            return False
+        try:
+            with open(self._path) as file:
+                pid = json.load(file)["pid"]
+            if not isinstance(pid, int) or pid <= 0:
+                return True  # it ended on purpose
+            os.kill(pid, 0)
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        except (OSError, ValueError, KeyError, TypeError, OverflowError):
+            return False  # it is another user's, or the file is being written
+        return False
+
     def gone(self) -> bool:
         """The file that named the server has been removed, with all around it."""
         return bool(self._path) and not os.path.isdir(os.path.dirname(self._path))
@@ -123,12 +140,22 @@ class Lines:
     def credential(self, credential: str) -> None:
         self.identity.credential = credential
 
-    def post(self, ticket: Any, path: str, message: Dict[str, Any], secret: str) -> None:
+    def post(
+        self,
+        ticket: Any,
+        path: str,
+        message: Dict[str, Any],
+        secret: str,
+        more: Optional[Dict[str, str]] = None,
+    ) -> None:
+        """`more`: other headers."""
+        headers = {"Content-Type": "application/json", "Authorization": "Bearer " + secret}
+        headers.update(more or {})
         with self._lock:
             self._busy += 1
             count = self._busy
         self._crew.want(count)
-        self._requests.put((ticket, path, message, secret))
+        self._requests.put((ticket, path, message, headers))
 
     def replies(self) -> List[Reply]:
         try:
@@ -159,16 +186,21 @@ class Lines:
     def _carry(self) -> None:
         connection: Optional[Line] = None
         while True:
-            ticket, path, message, secret = self._requests.get()
+            ticket, path, message, headers = self._requests.get()
             body = json.dumps(message, separators=(",", ":")).encode("utf-8")
-            reply, connection = self._exchange(connection, ticket, path, body, secret)
+            reply, connection = self._exchange(connection, ticket, path, body, headers)
             with self._lock:
                 self._busy -= 1
             self._replies.append(reply)
             self.wake()
 
     def _exchange(
-        self, connection: Optional[Line], ticket: Any, path: str, body: bytes, secret: str
+        self,
+        connection: Optional[Line],
+        ticket: Any,
+        path: str,
+        body: bytes,
+        headers: Dict[str, str],
     ) -> Tuple[Reply, Optional[Line]]:
         """One request. A kept connection that the server has closed meanwhile is opened anew:
         every request may be sent twice, that is what their numbers are for."""
@@ -177,7 +209,7 @@ class Lines:
         try:
             if connection is None:
                 connection = connect(self._address, self.timeout_seconds)
-            return self._ask(connection, ticket, path, body, secret), connection
+            return self._ask(connection, ticket, path, body, headers), connection
         except Exception as error:  # whatever it was: somebody waits for a reply
             if connection is not None:
                 if isinstance(error, socket.timeout):
@@ -185,16 +217,17 @@ class Lines:
                 connection.close()
             self._address.reload()
             if not fresh and not isinstance(error, socket.timeout):
-                return self._exchange(None, ticket, path, body, secret)
+                return self._exchange(None, ticket, path, body, headers)
             return Reply(ticket, 0, None, str(error) or type(error).__name__, 0.0), None
 
-    def _ask(self, connection: Line, ticket: Any, path: str, body: bytes, secret: str) -> Reply:
+    def _ask(
+        self, connection: Line, ticket: Any, path: str, body: bytes, headers: Dict[str, str]
+    ) -> Reply:
         me = threading.get_ident()
         until = time.monotonic() + self.timeout_seconds + TRANSFER_SECONDS
         with self._lock:
             self._open[me] = (connection, until)
         try:
-            headers = {"Content-Type": "application/json", "Authorization": "Bearer " + secret}
             connection.wait_for(self.timeout_seconds)
             connection.request("POST", path, body, headers)
             response = connection.getresponse()

@@ -7,6 +7,7 @@ leaves no processes and no files.
 """
 
 import gc
+import hashlib
 import os
 import random
 import select
@@ -15,17 +16,20 @@ import signal
 import sys
 import time
 from typing import Any, Dict, Iterable, List, Optional
+from urllib.parse import quote
 
 from covey import __version__
-from covey.pilot import host, identity, tree
+from covey.pilot import host, identity, leftovers, tree
 from covey.pilot.arrival import Arrival
 from covey.pilot.brain import OUT_OF_ORDER, Brain, Depart, EnrolAgain, Prepare, Recall, Send, Stop
 from covey.pilot.courier import Courier, Identity, Meter
+from covey.pilot.crew import started
 from covey.pilot.follow import Follower
 from covey.pilot.larder import Larder
 from covey.pilot.leases import claim
 from covey.pilot.lines import Lines, Reply
 from covey.pilot.messages import (
+    JOB_HEADER,
     Answer,
     Body,
     Enrol,
@@ -55,16 +59,21 @@ ENROL_SECONDS = 30.0
 OLD_PILOT = 426  # the status that tells a pilot to renew itself
 SLACK_SECONDS = 15.0  # beyond the time that the server parks a sync
 GOODBYE_SECONDS = 3.0
+ORPHAN_SECONDS = 10.0  # after which a pilot whose server on this machine was killed ends itself
+UNKNOWN_MEMORY_MB = 1024  # that walled tasks may have in /tmp where nobody knows how much there is
 GARBAGE_THRESHOLD = 20000  # our records have no cycles: looking for them is mostly in vain
 
 
 class Pilot:
     def __init__(self, options: Options) -> None:
         self.options = options
+        # The key proves to the server that we are the pilot that enrolled before. It is on no disk
+        # and in no tag; where others must tell pilots apart they see a name made from it.
         self.key = "%032x" % random.SystemRandom().getrandbits(128)
+        self.name = hashlib.sha256(self.key.encode()).hexdigest()[:32]
         self.identity = Identity()
         self.brain: Optional[Brain] = None
-        self.slots = Slots(options.directory, options.slots)
+        self.slots = Slots(options.directory, options.slots, alone=True)
         self.lines = Lines(options.address, ENROL_SECONDS, self.identity)
         self.spool = Spool(os.path.join(options.directory, "undelivered"))
         self.meter = Meter()
@@ -77,12 +86,14 @@ class Pilot:
         self.arrival = Arrival(options, options.version or __version__, self._say)
         self._unfit: Optional[str] = None  # what the site's own check says of this host
         self._outdated = False
+        self._tags_refused = False
         self._lag_seconds = 0.0
         self._sent_at: Dict[Any, float] = {}
         self._retry_enrol_at: Optional[float] = None
         self._enrol_tries = 0
         self._away_since: Optional[float] = None
         self._drain_until: Optional[float] = None
+        self._alive: Optional[int] = None  # held open: see `leftovers`
 
     def _courier(self) -> Courier:
         return Courier(self.options.address, self.identity, self.meter)
@@ -93,12 +104,13 @@ class Pilot:
         os.makedirs(options.directory, 0o700, exist_ok=True)
         cache = options.cache or host.cache_directory(os.environ, options.directory)
         name = host.name()
+        memory_mb = options.memory_mb or host.memory_mb()
         if self.arrival.sandbox is not None:
-            self.slots.wall_in(self.arrival.sandbox)
+            self.slots.wall_in(self.arrival.sandbox, memory_mb or UNKNOWN_MEMORY_MB)
         try:
             larder = self._larder(cache)
         except OSError as error:
-            self._say("no cache in %s: %s" % (cache, error))
+            self._say("cannot use the cache in %s: %s" % (cache, error))
             cache = os.path.join(options.directory, "cache")
             larder = self._larder(cache)
         claims = os.path.join(cache, "claims-" + name)
@@ -111,7 +123,7 @@ class Pilot:
         pins = list(self._pins) + [one for one in processors if one not in self._pins]
         self.room = Room(
             options.slots,
-            options.memory_mb or host.memory_mb(),
+            memory_mb,
             options.disk_mb or host.disk_mb(options.directory)[1],
             list(self._claims),
             [int(number) for number in pins[: options.slots]],
@@ -122,11 +134,11 @@ class Pilot:
         environment = host.task_environment(os.environ)
         for name in ("HOME", "TMPDIR") if options.shared else ():
             environment.pop(name, None)  # tasks have their own
-        readiness = Readiness(larder, self.setups)
+        self.readiness = Readiness(larder, self.setups)
         parts = Parts(
             self.slots,
             self.room,
-            readiness,
+            self.readiness,
             self.setups,
             self.outbox,
             self.spool,
@@ -137,12 +149,20 @@ class Pilot:
         self.work = Work(parts)
 
     def _larder(self, cache: str) -> Larder:
-        return Larder(cache, self.options.cache_mb << 20, self.key, self._courier, self.lines.wake)
+        return Larder(
+            cache,
+            self.options.cache_mb << 20,
+            self.name,
+            self._courier,
+            self.lines.wake,
+            walled=self.arrival.sandbox is not None,
+            say=self._say,
+        )
 
     def _fixed(self, cache: str) -> Fixed:
         options, room = self.options, self.room
         return Fixed(
-            self.key[:12],
+            self.name[:12],
             options.site,
             options.slots,
             room.memory_mb,
@@ -178,6 +198,8 @@ class Pilot:
             tree.settle_memory()
             self.slots.start()
             self.slots.listen(self.lines.wake_fd)
+            self._alive = leftovers.hold(self.options.directory)
+            started(self._sweep_leftovers, "sweep")
             self.arrival.tidy()
             if hasattr(gc, "set_threshold"):  # PyPy has its own ways
                 gc.set_threshold(GARBAGE_THRESHOLD)
@@ -199,6 +221,11 @@ class Pilot:
             self.tags.close()
             self.spool.close()
             shutil.rmtree(self.options.directory, ignore_errors=True)
+
+    def _sweep_leftovers(self) -> None:
+        count = leftovers.sweep(self.options.directory)
+        if count:
+            self._say("removed %d directories that killed pilots had left" % count)
 
     def _catch_signals(self) -> None:
         def caught(_number: int, _frame: Any) -> None:
@@ -285,7 +312,7 @@ class Pilot:
             options.slots,
             options.site,
             options.job,
-            self.tags.at_enrolment(),
+            self.tags.without_those_of_tasks() if self._tags_refused else self.tags.at_enrolment(),
             options.version or __version__,
             memory_mb=self.room.memory_mb,
             disk_mb=self.room.disk_mb,
@@ -294,7 +321,8 @@ class Pilot:
             boot=identity.boot(),
             shared=options.shared,
         )
-        self.lines.post("enrol", "/pilot/v1/enrol", enrol._asdict(), options.secret)
+        job = {JOB_HEADER: quote(options.job)} if options.job else None
+        self.lines.post("enrol", "/pilot/v1/enrol", enrol._asdict(), options.secret, job)
 
     def _send(self, send: Send, now: float) -> None:
         sync, ticket = send.sync, (send.sync.number, send.attempt)
@@ -322,10 +350,15 @@ class Pilot:
             if not self.brain.undelivered():
                 self.spool.delivered()
         elif 400 <= reply.status < 500:
-            problem = str(reply.content.get("type", ""))
+            problem, words = (
+                str(reply.content.get("type", "")),
+                str(reply.content.get("detail", "")),
+            )
             if problem != OUT_OF_ORDER:
-                self._say("sync %d refused: %s" % (number, reply.content.get("detail", "")))
-            self.brain.refused(number, attempt, problem, now)
+                self._say("sync %d refused: %s" % (number, words))
+            for end in self.brain.refused(number, attempt, problem, now, words):
+                self.spool.forget(end)
+                self._say("attempt %d.%d is reported as failed" % end[:2])
         else:
             self._server_away(reply, now)
             self.brain.failed(number, attempt, now, reply.retry_after)
@@ -333,7 +366,11 @@ class Pilot:
     def _server_away(self, reply: Reply, now: float) -> None:
         if self._away_since is None:
             self._away_since = now
-            self._say("the server is away: %s" % (reply.error or "status %d" % reply.status))
+            words = reply.error or "status %d" % reply.status
+            if reply.status == 429 and reply.content:
+                self._say("the server asks this pilot to wait: %s" % reply.content.get("detail"))
+            else:
+                self._say("cannot reach the server: %s" % words)
 
     def _enrol_answered(self, reply: Reply, now: float) -> None:
         if reply.status == 200:
@@ -354,6 +391,7 @@ class Pilot:
                 random.Random(),
                 now,
             )
+            self.brain.furnished = self.readiness.furnished
             if self._unfit:
                 self._say(self._unfit)
                 self._say_goodbye(self.brain, self._unfit)
@@ -361,8 +399,12 @@ class Pilot:
                 words = "works for %s as pilot %d, with %s"
                 slots = "1 slot" if self.options.slots == 1 else "%d slots" % self.options.slots
                 self._say(words % (self.options.address.url(), enrolled.pilot, slots))
+        elif reply.status in (400, 413) and not self._tags_refused:
+            self._say("enrolment refused: %s; trying without tags" % reply.content.get("detail"))
+            self._tags_refused = True
+            self._enrol()
         elif 400 <= reply.status < 500 and reply.status != 429:
-            self._say("the server will not have this pilot: %s" % reply.content.get("detail"))
+            self._say("the server refuses this pilot: %s" % reply.content.get("detail"))
             self.refused = self.finished = True
             self._outdated = reply.status == OLD_PILOT
         else:
@@ -378,11 +420,16 @@ class Pilot:
         away = now - self._away_since
         if now >= self._home_at:
             self._say("its time is nearly over, and the server has not had it: giving up")
-        elif away > self.options.patience_seconds:
+        elif away > self._patience(self.options.patience_seconds):
             self._say("the server has been away for %.0f s: giving up" % away)
         else:
             return
         self.refused = self.finished = True
+
+    def _patience(self, seconds: float) -> float:
+        """How long a pilot with nothing to deliver waits. The next server of this machine starts
+        pilots of its own."""
+        return min(seconds, ORPHAN_SECONDS) if self.options.address.server_ended() else seconds
 
     def _mind_outage(self, brain: Brain, now: float) -> None:
         """Nobody waits for ever for a server that does not come back."""
@@ -391,14 +438,14 @@ class Pilot:
         away = now - self._away_since
         patience = self.options.patience_seconds
         if not brain.undelivered() and not self.work.uploading():
-            patience = 1.0 if self.options.address.gone() else patience / 10
+            patience = 1.0 if self.options.address.gone() else self._patience(patience / 10)
         if away > patience:
             self._say("the server has been away for %.0f s: giving up" % away)
             self.finished = True
 
     def _say_goodbye(self, brain: Brain, reason: str) -> None:
         self.lines.timeout_seconds = GOODBYE_SECONDS
-        leave = Leave(brain.pilot, brain.epoch, reason)
+        leave = Leave(brain.pilot, brain.epoch, reason, brain.holds_nothing())
         self.lines.post("leave", "/pilot/v1/leave", leave._asdict(), self.identity.credential)
         until = time.monotonic() + GOODBYE_SECONDS
         while time.monotonic() < until:

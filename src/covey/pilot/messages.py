@@ -18,11 +18,17 @@ The rules of `sync`, which both sides keep (`covey.core.pilots` and `covey.pilot
    syncs up to `recorded` (they are durable), and sends a *full* sync: its next number, the new
    epoch, all other ends, and `held`: every attempt it has. What is not in there it does not have.
 5. A pilot ignores answers of an epoch older than the newest it has seen.
+6. An answer with tasks has a `receipt` for them. The pilot keeps it, without looking into it, and
+   shows it in a full sync for as long as it has one of these attempts, or an end of one. Of
+   attempts that the server no longer knows as this pilot's, it believes only what a receipt says.
 """
 
 from typing import Dict, List, NamedTuple, Optional, Union
 
 PROTOCOL = 2
+# In the head of an enrolment: its site job, percent-encoded. With it the server can check the
+# secret before it reads the body.
+JOB_HEADER = "X-Covey-Job"
 
 Scalar = Union[str, int, float]
 
@@ -43,6 +49,32 @@ SETUP = "setup"  # the bag's setup failed on this host, or nobody can have an in
 PILOT_OUTCOMES = (OK, FAILED, TIMEOUT, CANCELLED, RETURNED, HOST, MEMORY, OUTPUT, SETUP)
 OWN_FAILURES = (FAILED, TIMEOUT, MEMORY, OUTPUT, SETUP)  # the task's own doing
 GOING_SECONDS = 30.0  # before its wall time is over a pilot goes home; or a tenth of that, if less
+
+# Limits that both sides keep: the server refuses what is over them, and a pilot never sends it
+# (`message_limits`). Sizes in bytes are those of a message as JSON.
+LARGEST = 2**53  # the largest number that every part of the system can count to
+MOST_SLOTS = 4096
+MOST_WANT = 50_000  # slots' worth of attempts that a pilot asks for
+MOST_WAITING_BAGS = 1000  # of which attempts wait for files on one pilot
+MOST_SHORTAGE = 500  # characters
+MOST_TAGS = 200
+LONGEST_TAG = 1024  # characters, of a tag's name (with its owner) and of its value
+MOST_TAG_CHARACTERS = 64_000  # of all names and values, so that tags fit into an enrolment
+MOST_FILES = 10_000  # that a task returns
+LONGEST_PATH = 4096  # characters
+MOST_RESULT = 1 << 16  # characters
+MOST_UNKEPT_NAMES = 5  # files of a task that are not kept, and whose names are told
+LONGEST_UNKEPT_NAME = 200  # characters
+MOST_MESSAGE = 4096  # characters; of older pilots the server takes more
+MOST_ENROL_BYTES = 1 << 20  # it is read before anybody knows who sends it
+MOST_SYNC_BYTES = 16 << 20
+MOST_END_BYTES = 13 << 20  # two streams of MOST_LOG_KB fit; the rest of the sync is for `held`
+# A message of many small parts takes much longer to read than one of the same size with few. There
+# are no more parts than commas (in texts, too), and commas are counted in no time.
+MOST_SYNC_COMMAS = 600_000
+MOST_LOG_COMMAS = 400_000  # of both streams of an attempt
+INVALID = "invalid"  # what the server calls a message that is over a limit, or makes no sense
+TOO_LARGE = "too-large"
 
 
 def life_of(wall_seconds: float) -> float:
@@ -149,6 +181,14 @@ class Held(NamedTuple):
     task: int
 
 
+class WaitingBag(NamedTuple):
+    """A bag whose attempts wait on this pilot for input files or for the bag's setup. They take no
+    slot meanwhile: `slots` is how many slots' worth of them there are."""
+
+    bag: int
+    slots: int
+
+
 class OutputFile(NamedTuple):
     """A file that a task returns. A small one travels along, as base64; a large one has been
     uploaded before (`PUT /pilot/v1/files/DIGEST`), and only its digest is here."""
@@ -158,6 +198,15 @@ class OutputFile(NamedTuple):
     digest: str = ""
     data: str = ""
     executable: bool = False
+
+
+class Unkept(NamedTuple):
+    """Files that a task left in its directory and that no output pattern names: they are removed
+    with the directory. `names` are a few of them."""
+
+    files: int
+    bytes: int
+    names: List[str]
 
 
 class End(NamedTuple):
@@ -183,6 +232,7 @@ class End(NamedTuple):
     message: str = ""
     result: str = ""  # a JSON object: what the task wrote to $COVEY_RESULT, or printed last
     files: List[OutputFile] = []
+    unkept: Optional[Unkept] = None
 
 
 class Sync(NamedTuple):
@@ -198,6 +248,10 @@ class Sync(NamedTuple):
     ends: List[End] = []
     held: Optional[List[Held]] = None
     tags: Optional[Dict[str, str]] = None
+    receipts: List[str] = []  # with `held`: of all attempts in `held` and in `ends`
+    waiting: List[WaitingBag] = []  # all that wait for files or a setup; none are sent of these
+    shortage: str = ""  # why this host can start no task now (a full disk); `want` is then 0
+    clock: float = 0.0  # what the pilot's clock, which never jumps, shows; ages are as of then
 
 
 class Followed(NamedTuple):
@@ -221,6 +275,8 @@ class Answer(NamedTuple):
     recorded: int = 0
     leave: bool = False
     follow: Optional[List[Followed]] = None
+    receipt: str = ""  # proves, later, that this pilot was given `tasks`
+    forget: List[int] = []  # bags whose bodies the pilot may drop: they are sent again if needed
 
 
 class Piece(NamedTuple):
@@ -242,11 +298,14 @@ class Printed(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """The pilot ends. It has delivered what it could; what it still held it will not run."""
+    """The pilot ends. It has delivered what it could; what it still held it will not run.
+    `holds_nothing`: it has no attempt in its hands and no end to deliver, so whatever the server
+    has sent it without hearing of an end was never started."""
 
     pilot: int
     epoch: int
     reason: str = ""
+    holds_nothing: bool = False
 
 
 class Left(NamedTuple):

@@ -29,10 +29,11 @@ _STATUS = struct.Struct("=i")
 
 
 class Walls(NamedTuple):
-    """``fixed`` and ``view`` are as in ``sandbox``; ``empty`` directories are new."""
+    """``fixed`` and ``view`` are as in ``sandbox``; ``in_memory`` are directories that are new, and
+    limited in size."""
 
     fixed: Any
-    empty: Sequence[str]
+    in_memory: Sequence[str]
     view: Any
 
 
@@ -71,7 +72,7 @@ class _System:
 def start(walls: Walls, argv: List[bytes], env: Dict[bytes, bytes]) -> int:
     """The outer process; the task has begun. Raises OSError and ValueError."""
     if any(b"\0" in word for word in argv + list(env) + list(env.values())):
-        raise ValueError("a NUL where the system allows none")
+        raise ValueError("a NUL character where none is allowed")
     system = _System()
     reader, writer = os.pipe()  # closed by the task's exec, and by the end of whoever failed
     try:
@@ -90,7 +91,7 @@ def start(walls: Walls, argv: List[bytes], env: Dict[bytes, bytes]) -> int:
     if failure:
         os.waitpid(pid, 0)
         number = _STATUS.unpack(failure)[0]
-        raise OSError(number, "cannot be walled in, or started: %s" % os.strerror(number))
+        raise OSError(number, "cannot start in a sandbox: %s" % os.strerror(number))
     return pid
 
 
@@ -216,12 +217,17 @@ def _build(system: _System, walls: Walls) -> None:
     _devices(system, fixed.devices)
     os.mkdir("/new/proc")
     system.mount("proc", "/new/proc", "proc", _NO_SUID | _NO_DEV | _NO_EXEC)
-    for path in tuple(walls.empty) + tuple(fixed.hidden):
+    size = ",size=%d" % view.memory_bytes
+    for path in tuple(walls.in_memory) + tuple(fixed.hidden):
         os.makedirs("/new" + path, exist_ok=True)
-        system.mount("tmpfs", "/new" + path, "tmpfs", _NO_SUID | _NO_DEV, "mode=0755")
+        data = "mode=0755" + (size if path in walls.in_memory else "")
+        system.mount("tmpfs", "/new" + path, "tmpfs", _NO_SUID | _NO_DEV, data)
     for path in tuple(view.writes) + tuple(view.reads):
         _bind(system, path)
     _close(system, tuple(fixed.shown) + tuple(view.reads), view.writes)
+    for path in ("", "/dev") + tuple(fixed.hidden):  # nobody needs to write between the mounts
+        flags = _READ_ONLY | _NO_SUID | (0 if path == "/dev" else _NO_DEV)
+        system.mount("", "/new" + path, "", _BIND | _REMOUNT | flags)
     os.chdir("/new")
     system.pivot(".", ".")
     system.detach(".")
@@ -244,8 +250,6 @@ def _devices(system: _System, more: Sequence[str]) -> None:
             _bind(system, path)
     for name, target in (("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
         os.symlink("/proc/self/" + target, "/new/dev/" + name)
-    os.mkdir("/new/dev/shm")
-    os.chmod("/new/dev/shm", 0o1777)
 
 
 def _close(system: _System, paths: Sequence[str], writable: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ carries ``bytes`` as simply.
 import marshal
 import socket
 import struct
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 _LENGTH = struct.Struct("=I")
 _CHUNK = 1 << 16
@@ -56,6 +56,7 @@ class Order(NamedTuple):
     links: List[Link] = []
     outputs: List[str] = []
     call: str = ""  # base64; instead of a command (or its file is the link)
+    disk_mb: int = 0  # 0: no limit
 
 
 class Returned(NamedTuple):
@@ -77,6 +78,7 @@ class Outcome(NamedTuple):
     (this host's fault: disk full, no more processes, the slot itself died). ``started`` is
     ``time.monotonic()`` of this host, 0.0 if it never did. ``exit_code`` is -1 where there is
     none. ``result`` is a JSON object, or nothing; ``tags`` is what was written to $COVEY_TAGS.
+    ``unkept`` is nothing, or the fields of ``messages.Unkept``.
     """
 
     key: str
@@ -95,6 +97,7 @@ class Outcome(NamedTuple):
     result: str = ""
     tags: str = ""
     files: List[Returned] = []
+    unkept: Tuple[Any, ...] = ()
 
 
 class Line:

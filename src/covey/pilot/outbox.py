@@ -48,7 +48,8 @@ class _Load(NamedTuple):
 
 
 class Outbox:
-    """`courier` makes one for each thread; `wake` is called when something was sent."""
+    """`courier` makes one for each thread; `wake` is called when something was sent. Keys are
+    attempts."""
 
     def __init__(self, courier: Callable[[], Courier], wake: Callable[[], None]) -> None:
         self._courier = courier
@@ -105,7 +106,7 @@ class Outbox:
         try:
             for file in load.files:
                 if file.moved_to:
-                    files.append(self._upload(file, courier))
+                    files.append(self._upload(load.key, file, courier))
                 else:
                     files.append(_inline(file))
         except _Refused as error:
@@ -122,16 +123,16 @@ class Outbox:
         self._sent.append(Sent(load.key, files, problem))
         self._wake()
 
-    def _upload(self, file: Returned, courier: Courier) -> OutputFile:
-        digest, size = _hashed(file.moved_to)
+    def _upload(self, key: str, file: Returned, courier: Courier) -> OutputFile:
+        digest, size = _hashed(file.moved_to, file.size)
         offset, failures, refusals = 0, 0, 0
         ask = size > ASK_BYTES
         with open(file.moved_to, "rb") as source:
             while not self._closed:
                 source.seek(offset)
-                data = b"" if ask else source.read(PIECE_BYTES)
+                data = b"" if ask else source.read(min(PIECE_BYTES, size - offset))
                 try:
-                    status, content = courier.put(digest, offset, size, data)
+                    status, content = courier.put(key, digest, offset, size, data)
                 except OSError:
                     status, content = 0, {}
                 if status == 200:
@@ -169,14 +170,15 @@ def _inline(file: Returned) -> OutputFile:
     return OutputFile(file.path, file.size, "", data, file.executable)
 
 
-def _hashed(path: str) -> Tuple[str, int]:
+def _hashed(path: str, most: int) -> Tuple[str, int]:
+    """Of at most so many bytes: somebody may still have the file open and add to it."""
     digest, size = hashlib.sha256(), 0
     with open(path, "rb") as file:
-        data = file.read(1 << 18)
+        data = file.read(min(1 << 18, most))
         while data:
             digest.update(data)
             size += len(data)
-            data = file.read(1 << 18)
+            data = file.read(min(1 << 18, most - size))
     return digest.hexdigest(), size
 
 

@@ -10,7 +10,7 @@ from collections import deque
 from typing import Deque, Dict, List, Mapping, NamedTuple, Sequence, Set
 
 from covey.pilot.brain import Holding, Start
-from covey.pilot.larder import Larder, News, name_of
+from covey.pilot.larder import Larder, News
 from covey.pilot.messages import HOST, SETUP, Body, Input
 from covey.pilot.orders import Link, Outcome
 from covey.pilot.setups import DONE, RUN, Setups, problem_of
@@ -33,8 +33,8 @@ class Unable(NamedTuple):
 class Group:
     """Files that some attempts need together: a bag's, or a task's own."""
 
-    def __init__(self, bag: int, inputs: Sequence[Input]) -> None:
-        self.items = {name_of(item, bag): item for item in inputs}
+    def __init__(self, items: Dict[str, Input]) -> None:
+        self.items = items  # by their names in the larder
         self.users: Set[str] = set()
         self.missing: Set[str] = set()
         self.problem = ""
@@ -65,6 +65,9 @@ class Readiness:
         self._troubled: Set[str] = set()  # groups with a problem
         self._waiting: Dict[str, Start] = {}
         self._bags: Dict[int, Setup] = {}
+        # bag -> until when nobody need ask about its attempts that have no files of their own: all
+        # files of the bag are here, and it has no setup. The brain reads this, too.
+        self.furnished: Dict[int, float] = {}
         self.ready: List[str] = []
         self.unable: List[Unable] = []
         self.to_run: Deque[Body] = deque()  # setups that a slot should run
@@ -86,11 +89,13 @@ class Readiness:
         self._waiting.pop(key, None)
         if bag in self._bags:
             self._bags[bag].waiting.discard(key)
-        for name in (_bag_name(bag), key):
-            if name in self._groups:
-                self._groups[name].users.discard(key)
-        if key in self._groups:
-            self._drop(key, self._groups[key])
+        group = self._groups.get(_bag_name(bag))
+        if group is not None:
+            group.users.discard(key)
+        group = self._groups.get(key)
+        if group is not None:
+            group.users.discard(key)
+            self._drop(key, group)
 
     def setup_over(self, bag: int, outcome: Outcome, now: float) -> None:
         setup = self._bags[bag]
@@ -98,7 +103,7 @@ class Readiness:
         try:
             self._setups.over(setup.body, problem is None)
         except OSError as error:
-            problem = "the bag's setup cannot be noted as done: %s" % error
+            problem = "covey cannot record that the bag's setup is done: %s" % error
         setup.state = "" if problem else DONE
         setup.problem, setup.echoes = "", 0
         waiting = sorted(setup.waiting)
@@ -145,10 +150,14 @@ class Readiness:
         for key, start in list(self._waiting.items()):
             if key not in held:
                 self.forget(key, start.body.bag)
+        bags = {holding.task.bag for holding in held.values()}
+        used = {_bag_name(bag) for bag in bags}
         for name, group in list(self._groups.items()):
             group.users = {key for key in group.users if key in held}
-            self._drop(name, group)
-        bags = {holding.task.bag for holding in held.values()}
+            if name not in used:
+                self._drop(name, group)
+        for bag in [bag for bag in self.furnished if bag not in bags]:
+            del self.furnished[bag]
         for bag, setup in list(self._bags.items()):
             if bag in bags:
                 self._setups.touch(setup.body)
@@ -157,17 +166,20 @@ class Readiness:
 
     # -- what orders need ------------------------------------------------------------------
 
-    def links(self, bag: int, inputs: Sequence[Input]) -> List[Link]:
-        return [
-            Link(self._larder.path(name_of(item, bag)), item.path, item.copy) for item in inputs
-        ]
+    def links(self, body: Body, inputs: Sequence[Input]) -> List[Link]:
+        """Where the inputs of the bag, or of one of its tasks, are on this host."""
+        larder = self._larder
+        names = [larder.name_of(item, body.bag, body.owner) for item in inputs]
+        return [Link(larder.path(name), item.path, item.copy) for name, item in zip(names, inputs)]
 
     # -- inside ----------------------------------------------------------------------------
 
     def _join(self, name: str, start: Start, inputs: Sequence[Input], now: float) -> None:
         group = self._groups.get(name)
         if group is None:
-            group = self._groups[name] = Group(start.body.bag, inputs)
+            body = start.body
+            items = {self._larder.name_of(item, body.bag, body.owner): item for item in inputs}
+            group = self._groups[name] = Group(items)
             self._request(name, group, list(group.items), first=True)
             group.verify_at = now + VERIFY_SECONDS
         group.users.add(start.key)
@@ -206,7 +218,7 @@ class Readiness:
 
     def _look(self, start: Start, group: Group, now: float) -> None:
         if group.problem:
-            words = "an input cannot be had: " + group.problem
+            words = "cannot get an input: " + group.problem
             self._fail(start.key, SETUP if group.wrong else HOST, words)
         else:
             self._check(start, now)
@@ -232,6 +244,8 @@ class Readiness:
         del self._waiting[start.key]
         if start.body.setup:
             self._bags[start.body.bag].waiting.discard(start.key)
+        elif start.body.inputs:
+            self.furnished[start.body.bag] = self._groups[_bag_group(start)].verify_at
         self.ready.append(start.key)
 
     def _due(self, setup: Setup, now: float) -> bool:
@@ -244,10 +258,10 @@ class Readiness:
         if self._due(setup, now):
             setup.body, setup.look_at, setup.problem = body, now + LOOK_SECONDS, ""
             try:
-                found = self._setups.begin(body, self.links(body.bag, body.inputs))
+                found = self._setups.begin(body)
             except OSError as error:
                 setup.look_at = now + SETUP_AGAIN_SECONDS
-                self._fail(start.key, HOST, "the bag's setup cannot begin here: %s" % error)
+                self._fail(start.key, HOST, "the bag's setup cannot start here: %s" % error)
                 return False
             setup.state = found if found in (DONE, RUN) else ""
             if found == RUN:

@@ -43,7 +43,7 @@ def fetch(courier: Courier, digest: str, directory: str) -> str:
     if response.status != 200:
         raise Unrenewed("the pilot file cannot be fetched: status %d" % response.status)
     if hashlib.sha256(data).hexdigest() != digest:
-        raise Unrenewed("the pilot file is not what the server said")
+        raise Unrenewed("the pilot file does not have the digest that the server named")
     path = os.path.join(directory, "renewed.pyz")
     try:
         os.makedirs(directory, 0o700, exist_ok=True)

@@ -5,6 +5,10 @@ an empty /tmp and its own processes; of the pilot, other tasks and other people'
 nothing, and there is nothing that it could signal. The network is the host's. Whether this host
 can do that is found out by doing it; a pilot that cannot does not serve several owners.
 
+What a task may write to, besides its own directory, is in memory (/tmp, /var/tmp and /dev/shm),
+ends with the task and has a size: each of them as much as the task may have of memory. A control
+group counts it as the task's; elsewhere ``confine`` looks how full they are.
+
 Bubblewrap does it, where it is installed and may; else we do it ourselves (``namespaces``). Either
 is started with an empty environment and is told everything through a file: what a task's owner
 chose (LD_PRELOAD, say) must not touch the process that builds the walls.
@@ -25,8 +29,9 @@ from covey.pilot.furnish import Refused
 ROOTS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt")
 MORE = ("/sys", "/run/systemd/resolve")  # what tells of processors, and where names are resolved
 DEVICES = ("/dev/nvidia*", "/dev/kfd", "/dev/dri")
-EMPTY = ("/tmp", "/var/tmp")
+IN_MEMORY = ("/tmp", "/var/tmp", "/dev/shm")  # a task's own, and empty
 PROBE_SECONDS = 20.0
+PROBE_BYTES = 1 << 20
 _PROBE = (
     'test ! -e "$1" || exit 3; readlink /proc/self/ns/pid > "$2" && true > "$3" && '
     "! true 2> /dev/null > /usr/.x"
@@ -39,11 +44,13 @@ class Unavailable(Exception):
 
 class View(NamedTuple):
     """What one task sees besides the system: directories that it may write to, others that it
-    may only read, and where it starts."""
+    may only read, and where it starts. ``memory_bytes``: the size of each directory that is in
+    memory."""
 
     writes: Tuple[str, ...]
     reads: Tuple[str, ...]
     chdir: str
+    memory_bytes: int
 
 
 class Fixed(NamedTuple):
@@ -65,15 +72,24 @@ def survey(shown: Sequence[str], hidden: Sequence[str]) -> Fixed:
         tuple(seen),
         tuple(links),
         tuple(path for pattern in DEVICES for path in sorted(glob.glob(pattern))),
-        tuple(path for path in secret if os.path.isdir(path) and _is_below(path, seen)),
+        tuple(
+            path
+            for path in secret
+            if _is_below(path, seen)
+            and not _is_below(path, [other for other in secret if other != path])
+        ),
     )
 
 
 class Bubblewrap:
-    name = "bubblewrap"
+    """``sized``: older ones (before 0.7) cannot limit what is in memory."""
 
-    def __init__(self, program: str, fixed: Fixed) -> None:
+    name = "bubblewrap"
+    in_memory = IN_MEMORY
+
+    def __init__(self, program: str, fixed: Fixed, sized: bool = True) -> None:
         self._program = program
+        self._sized = sized
         self._roots = fixed.shown + tuple(path for _, path in fixed.links)
         words = [
             "--unshare-user", "--unshare-pid", "--unshare-ipc", "--die-with-parent",
@@ -86,9 +102,8 @@ class Bubblewrap:
         words += ["--proc", "/proc", "--dev", "/dev"]
         for path in fixed.devices:
             words += ["--dev-bind", path, path]
-        for path in EMPTY + fixed.hidden:
-            words += ["--tmpfs", path]
         self._words = [spawn.encoded(word) for word in words]
+        self._hidden = [spawn.encoded(path) for path in fixed.hidden]
 
     def command(
         self, view: View, file: str, argv: Sequence[str], env: Dict[bytes, bytes]
@@ -97,14 +112,22 @@ class Bubblewrap:
         ValueError."""
         check_visible(file, self._roots, view)
         words = list(self._words)
+        for path in IN_MEMORY:
+            if self._sized:
+                words += [b"--size", b"%d" % view.memory_bytes]
+            words += [b"--tmpfs", spawn.encoded(path)]
+        for hidden in self._hidden:
+            words += [b"--tmpfs", hidden]
         for option, paths in ((b"--bind", view.writes), (b"--ro-bind", view.reads)):
             for path in paths:
                 words += [option, spawn.encoded(path), spawn.encoded(path)]
+        for closed in [b"/", b"/dev"] + self._hidden:
+            words += [b"--remount-ro", closed]  # nobody needs to write between the mounts
         words += [b"--chdir", spawn.encoded(view.chdir)]
         for name, value in env.items():
             words += [b"--setenv", name, value]
         if any(b"\0" in word for word in words) or any(b"=" in name for name in env):
-            raise ValueError("a NUL or '=' where the system allows none")
+            raise ValueError("a NUL character or '=' where none is allowed")
         fd = _file_of(b"".join(word + b"\0" for word in words))
         return [self._program, "--args", str(fd), "--", file] + list(argv[1:]), fd
 
@@ -122,6 +145,7 @@ class Own:
     """The same, without any program."""
 
     name = "user namespaces"
+    in_memory = IN_MEMORY
 
     def __init__(self, fixed: Fixed) -> None:
         self._fixed = fixed
@@ -129,7 +153,7 @@ class Own:
 
     def start(self, view: View, file: str, argv: List[str], env: Dict[bytes, bytes]) -> int:
         check_visible(file, self._roots, view)
-        walls = namespaces.Walls(self._fixed, EMPTY, view)
+        walls = namespaces.Walls(self._fixed, IN_MEMORY, view)
         words = [spawn.encoded(word) for word in [file] + list(argv[1:])]
         return namespaces.start(walls, words, env)
 
@@ -140,7 +164,7 @@ Sandbox = Union[Bubblewrap, Own]
 def check_visible(file: str, roots: Sequence[str], view: View) -> None:
     """Raises Refused for a program that the task would not see."""
     if file.startswith("/") and not _is_below(file, tuple(roots) + view.writes + view.reads):
-        words = "{}: tasks of a pilot that several owners share do not see this program"
+        words = "{}: tasks of a pilot that several owners share cannot see this program"
         raise Refused(words.format(file))
 
 
@@ -148,20 +172,27 @@ def find(directory: str, shown: Sequence[str], hidden: Sequence[str]) -> Sandbox
     """A way that works on this host, tried in the directory. Raises Unavailable."""
     if os.getuid() == 0:
         raise Unavailable(
-            "it runs as root, from whom nothing is hidden: start it as an ordinary user"
+            "the pilot runs as root, so nothing is hidden from tasks: start it as an ordinary user"
         )
     fixed = survey(shown, [directory] + list(hidden))
+    for path in fixed.hidden:
+        os.makedirs(path, 0o700, exist_ok=True)  # what is not there cannot be hidden, but comes
     program = shutil.which("bwrap")
     reasons = []
     ways: List[Sandbox] = [Bubblewrap(program, fixed)] if program else []
     if not program:
         reasons.append("bubblewrap (bwrap) is not installed")
-    for way in ways + [Own(fixed)]:
+    ways.append(Own(fixed))
+    if program:
+        ways.append(Bubblewrap(program, fixed, sized=False))
+    for way in ways:
         try:
             _probe(way, directory)
             return way
         except (Unavailable, OSError, ValueError) as error:
-            reasons.append("%s: %s" % (way.name, error))
+            reason = "%s: %s" % (way.name, error)
+            if reason not in reasons:
+                reasons.append(reason)
     raise Unavailable("; ".join(reasons))
 
 
@@ -175,12 +206,12 @@ def _probe(way: Sandbox, directory: str) -> None:
         os.mkdir(other)
         inside = os.path.join(home, "inside")
         argv = ["/bin/sh", "-c", _PROBE, "sh", other, inside, os.path.join(home, "written")]
-        status = _run(way, View((home,), (), home), argv, said)
+        status = _run(way, View((home,), (), home, PROBE_BYTES), argv, said)
         with open(said, errors="replace") as file:
             words = file.read().strip().splitlines()
         if not os.path.exists(inside):
             problem = words[-1] if words else "status %d" % status
-            raise Unavailable(problem if status >> 8 != 3 else "tasks would see one another")
+            raise Unavailable(problem if status >> 8 != 3 else "tasks would see each other's files")
         with open(inside) as file:
             if file.read().strip() == os.readlink("/proc/self/ns/pid"):
                 raise Unavailable("tasks would see the host's processes")
@@ -211,7 +242,7 @@ def _run(way: Sandbox, view: View, argv: List[str], said: str) -> int:
         time.sleep(0.005)
     os.kill(pid, 9)
     os.waitpid(pid, 0)
-    raise Unavailable("it hangs")
+    raise Unavailable("it did not end in time")
 
 
 def _is_below(path: str, roots: Sequence[str]) -> bool:

@@ -5,6 +5,9 @@ directory per task costs a third of the throughput of short tasks, so one is reu
 looked at after each task (one system call) and emptied or replaced only if the task
 left something in it, changed its mode, or removed it. The output files are opened
 once, for appending, and truncated only if something was written.
+
+Behind walls, where the next task may be somebody else's, nothing is used again: a task can hand
+descriptors of all this to a task in another slot, which goes on (see ``bench.tidy``).
 """
 
 import fcntl
@@ -13,7 +16,13 @@ import stat
 import time
 from typing import List, Tuple
 
+from covey.pilot.safe_paths import FEW_PASSES, empty, open_directory, remove, some_names
+
 _MODE = 0o700
+_RETRIES = 2  # of directories that could not be removed, after a task
+# The one threshold: with less free, a pilot does not enrol, asks for no work, gives back what has
+# not started, and starts no task.
+MINIMUM_FREE_BYTES = 16 << 20
 _MINIMUM_FREE_INODES = 16
 _LOOK_SECONDS = 0.1
 CLOCK_SECONDS = 3.0  # coarser than the time stamps of any file system
@@ -71,7 +80,7 @@ class Output:
         opened = os.open(self.path, flags | os.O_WRONLY, 0o600)
         os.dup2(opened, self.fd)  # inheritable: this is what tasks get
         os.close(opened)
-        self._reader = os.open(self.path, os.O_RDONLY)
+        self._reader = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW)
         self._flags = fcntl.fcntl(self.fd, fcntl.F_GETFL)
 
     def replace(self) -> None:
@@ -127,33 +136,79 @@ class Output:
 
 
 class Home:
-    """The private directory of a slot; the process stands in it."""
+    """The private directory of a slot; the process stands in it, and has it open."""
 
     def __init__(self, path: str) -> None:
         self.first_path = self.path = path
-        self._abandoned: List[str] = []
+        self.fd = -1  # of the directory itself, whatever is at its path
+        self._abandoned: List[str] = []  # directories that could not be removed so far
+        self._others = 0  # how many other paths were used
         self._settle()
 
     def _settle(self) -> None:
-        """Be in an empty directory at ``path``, or at a new path if that cannot be."""
+        """Be in a new directory at ``path``, or at a new path if that cannot be."""
         os.makedirs(os.path.dirname(self.path), exist_ok=True)  # a task may remove even that
+        self._retry()
         try:
-            remove(self.path)
+            self._make_way()
             os.mkdir(self.path, _MODE)
         except OSError:
             # A mount point or an immutable file: leave it, and try again at the end.
             self._abandoned.append(self.path)
-            self.path = "{}-{}".format(self.first_path, len(self._abandoned))
+            self.path = self._other_path()
             remove(self.path)
             os.mkdir(self.path, _MODE)
-        os.chmod(self.path, _MODE)  # whatever the umask
+        self.close()
+        self.fd = open_directory(self.path, unlock=True)
+        os.fchmod(self.fd, _MODE)  # whatever the umask
         self.enter()
-        found = os.stat(".")
-        self._identity = (found.st_ino, found.st_dev, stat.S_IMODE(found.st_mode))
+        self._identity = _identity(os.fstat(self.fd))
         self._empty_since = 0
 
+    def _make_way(self) -> None:
+        """Remove what is at ``path``, or put it aside. Raises OSError."""
+        try:
+            remove(self.path, FEW_PASSES)
+        except OSError:
+            # Somebody makes files in it at this moment, or it is very deep.
+            aside = self._other_path()
+            os.rename(self.path, aside)
+            self._abandoned.append(aside)
+
+    def _other_path(self) -> str:
+        self._others += 1
+        return "{}-{}".format(self.first_path, self._others)
+
+    def _retry(self) -> None:
+        """Try again to remove some of those that could not be removed."""
+        for path in self._abandoned[:_RETRIES]:
+            try:
+                self._abandoned.remove(path)
+                remove(path, FEW_PASSES)
+            except OSError:
+                self._abandoned.append(path)
+
     def enter(self) -> None:
-        os.chdir(self.path)
+        os.fchdir(self.fd)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def renew(self) -> None:
+        """After a task whose successor may be somebody else's: have another directory. A process
+        in another slot may have been handed a descriptor of the old one."""
+        self._settle()
+
+    def has_files(self) -> bool:
+        """Whether a task left anything here. Costs one call if the directory was not touched."""
+        try:
+            if os.fstat(self.fd).st_ctime_ns == self._empty_since:
+                return False
+            return bool(some_names(self.fd, 1))
+        except OSError:
+            return False
 
     def tidy(self) -> None:
         """After a task: make it as it was."""
@@ -161,12 +216,14 @@ class Home:
             # Whatever is made or removed in a directory, or done to it, moving included, changes
             # its ctime, which nobody can set. It tells nothing while younger than the clock is
             # coarse.
-            if os.stat(".").st_ctime_ns == self._empty_since:
+            here = os.stat(".")
+            if here.st_ctime_ns == self._empty_since:
                 return
-            found = os.stat(self.path)
-            if (found.st_ino, found.st_dev, stat.S_IMODE(found.st_mode)) == self._identity:
-                old = time.time() - found.st_ctime > CLOCK_SECONDS
-                if not empty(self.path) and old:
+            found = os.lstat(self.path)
+            if _identity(here) == _identity(found) == self._identity:
+                if os.listdir("."):
+                    empty(self.fd)
+                elif time.time() - found.st_ctime > CLOCK_SECONDS:
                     self._empty_since = found.st_ctime_ns
                 return
         except OSError:
@@ -175,11 +232,16 @@ class Home:
 
     def remove(self) -> None:
         os.chdir("/")
+        self.close()
         for path in [self.path] + self._abandoned:
             try:
                 remove(path)
             except OSError:
                 pass
+
+
+def _identity(found: os.stat_result) -> Tuple[int, int, int]:
+    return found.st_ino, found.st_dev, stat.S_IMODE(found.st_mode)
 
 
 _PUNCH_HOLE_KEEP_SIZE = 2 | 1
@@ -196,56 +258,3 @@ def punch(fd: int, start: int, size: int) -> bool:
         return int(function(fd, _PUNCH_HOLE_KEEP_SIZE, *arguments)) == 0
     except (ImportError, AttributeError, OSError):
         return False  # not Linux, or a Python without ctypes
-
-
-def remove(path: str) -> None:
-    """Remove whatever is at path; nothing there is fine. Raises OSError."""
-    try:
-        mode = os.lstat(path).st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISDIR(mode):
-        os.unlink(path)
-        return
-    os.chmod(path, _MODE)
-    empty(path)
-    os.rmdir(path)
-
-
-def empty(root: str) -> bool:
-    """Remove everything in root, which no process uses any more; whether there was anything.
-    Raises OSError.
-
-    No recursion and no long paths: directories found below are first moved up into
-    root, so a tree deeper than any path can name goes too.
-    """
-    number = 0
-    anything = False
-    while True:
-        folders = []
-        for name in os.listdir(root):
-            anything = True
-            top = root + "/" + name
-            try:
-                os.unlink(top)  # most are files: they cost one call each
-            except OSError:
-                if not stat.S_ISDIR(os.lstat(top).st_mode):
-                    raise
-                folders.append(top)
-        if not folders:
-            return anything
-        for top in folders:
-            os.chmod(top, _MODE)
-            for inner in os.listdir(top):
-                path = os.path.join(top, inner)
-                if not stat.S_ISDIR(os.lstat(path).st_mode):
-                    os.unlink(path)
-                    continue
-                os.chmod(path, _MODE)  # its ".." changes: it must be writable
-                while True:
-                    number += 1
-                    target = os.path.join(root, ".covey-{}".format(number))
-                    if not os.path.lexists(target):
-                        break
-                os.rename(path, target)
-            os.rmdir(top)

@@ -5,21 +5,24 @@
     setups/HOST/KEY/lock   held by the pilot that runs it
 
 The rule: `done` is there only after a setup that ran to its good end in a directory made for it.
-KEY names the bag and all that the setup could see, so a bag of the same number from another server
-finds either nothing or the same.
+KEY names the bag, its owner and all that the setup could see, so a bag of the same number from
+another server finds either nothing or the same, and no owner ever gets what another one made.
+
+With walls, only the setup itself can write to its tree, and tasks of that bag can read it; nobody
+inside walls sees `done` and `lock`. Inputs are placed by the slot (`bench`): as copies with walls,
+else as links to files of the same owner (see `larder`).
 """
 
 import hashlib
 import json
 import os
-import shutil
 import time
 from typing import Dict, List, Optional
 
 from covey.pilot.leases import Lock, lock
 from covey.pilot.messages import Body
 from covey.pilot.orders import Link, Order, Plan
-from covey.pilot.scratch import remove
+from covey.pilot.safe_paths import remove
 
 KEEP_SECONDS = 86400.0  # that nobody used it
 TOUCH_SECONDS = 600.0
@@ -42,9 +45,9 @@ class Setups:
         """Where the setup of this bag works; nothing if it has none."""
         return os.path.join(self._directory, name_of(body), "tree") if body.setup else ""
 
-    def begin(self, body: Body, links: List[Link]) -> str:
-        """DONE; ELSEWHERE when another pilot runs it (ask again soon); or RUN: we are to, in a
-        directory made ready for it. Raises OSError."""
+    def begin(self, body: Body) -> str:
+        """DONE; ELSEWHERE when another pilot runs it (ask again soon); or RUN: we are to, in an
+        empty directory. Raises OSError."""
         folder = os.path.dirname(self.tree(body))
         if self._done(folder):
             return DONE
@@ -56,18 +59,19 @@ class Setups:
             if self._done(folder):
                 claim.close()
                 return DONE
-            _furnish(self.tree(body), links)
+            remove(self.tree(body))
+            os.mkdir(self.tree(body), 0o700)
         except BaseException:
             claim.close()
             raise
         self._locks[body.bag] = claim
         return RUN
 
-    def plan(self, body: Body, number: int, environment: Dict[str, str]) -> Plan:
+    def plan(self, body: Body, number: int, environment: Dict[str, str], links: List[Link]) -> Plan:
         found = dict(environment)
         found.update(body.env)
         found.update(COVEY_BAG=str(body.bag), COVEY_SETUP=self.tree(body))
-        return Plan(number, found, self.tree(body), makes=self.tree(body))
+        return Plan(number, found, self.tree(body), links, makes=self.tree(body))
 
     def order(self, body: Body, number: int) -> Order:
         """The shell stops at the first command that fails: a half-made setup is none."""
@@ -120,7 +124,8 @@ class Setups:
 
 
 def name_of(body: Body) -> str:
-    seen = [body.setup, sorted(body.env.items()), [list(one) for one in body.inputs]]
+    inputs = [list(one) for one in body.inputs]
+    seen = [body.owner, body.setup, sorted(body.env.items()), inputs]
     digest = hashlib.sha256(json.dumps(seen).encode("utf-8")).hexdigest()
     return "%d-%s" % (body.bag, digest[:32])
 
@@ -151,29 +156,6 @@ def _retire(folder: str) -> None:
             claim.close()
     except OSError:
         pass  # the next sweep tries again
-
-
-def _furnish(tree: str, links: List[Link]) -> None:
-    """A new directory with these files. Raises OSError."""
-    remove(tree)
-    os.makedirs(tree, 0o700)
-    for link in links:
-        path = os.path.normpath(os.path.join(tree, link.path))
-        if not path.startswith(tree + os.sep):
-            raise OSError("%s: this input would lie outside the directory" % link.path)
-        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-        if link.copy:
-            _copy(link.source, path)
-            continue
-        try:
-            os.link(link.source, path)
-        except OSError:  # another file system, or one without links
-            _copy(link.source, path)
-
-
-def _copy(source: str, path: str) -> None:
-    shutil.copyfile(source, path)
-    os.chmod(path, os.stat(source).st_mode | 0o200)
 
 
 def last_lines(text: bytes, count: int = 5) -> str:

@@ -28,7 +28,7 @@ from covey.pilot.bench import Bench, Given, Recipe, Settings, Unready, attempt
 from covey.pilot.board import Board
 from covey.pilot.caller import Caller
 from covey.pilot.furnish import Refused
-from covey.pilot.harvest import Found, Unfit
+from covey.pilot.harvest import Unfit
 from covey.pilot.orders import Line, Outcome, Plan
 from covey.pilot.running import INSPECT_SECONDS, Task
 
@@ -258,7 +258,7 @@ class Slot:
         """The process id; or 0, and what failed, if it is not that nobody wants it any more."""
         chdir = given.plan.chdir
         try:
-            if given.links or not given.plan.bare:
+            if given.links or given.outputs or not given.plan.bare:
                 self.bench.prepare(given, lambda: self._breathe(given))
             return self._start(given, given.argv), None
         except Unwanted:
@@ -339,8 +339,8 @@ class Slot:
     def _watch(self, given: Given, pid: int, limit_seconds: float) -> Task:
         """Until the process has ended and nothing of it is left."""
         task = self.task = Task(given, pid, limit_seconds, self.started)
-        if given.memory_mb:
-            task.inspect_at = task.started + self.bench.memory.pause()
+        if given.memory_mb or given.disk_mb:
+            self.inspect_soon(task)
         self.board.begin(self.index, given.number, pid)
         while True:
             number = self.sleep(self.until(task))
@@ -353,6 +353,14 @@ class Slot:
             self.mind(task)
         self.task = None
         return task
+
+    def inspect_soon(self, task: Task) -> None:
+        """Of a task that has just begun, if it has limits that are held by looking."""
+        bench, given = self.bench, task.given
+        if given.memory_mb:
+            task.inspect_at = task.started + bench.memory.pause()
+        if given.disk_mb:
+            task.inspect_at = min(task.inspect_at, task.started + bench.disk.pause())
 
     def until(self, task: Task) -> float:
         """Seconds until there is something to do without being told."""
@@ -381,18 +389,26 @@ class Slot:
             self.flush()
 
     def _inspect(self, task: Task, now: float) -> None:
-        """How much memory it has, and how much it has printed."""
-        for output in self.bench.outputs:
-            output.relieve(task.given.plan.log_bytes)
-        pause = INSPECT_SECONDS
-        if task.given.memory_mb:
-            pause = self.bench.memory.pause()
-            if self.bench.memory.over() and not task.kill_at:
-                self.caller.hold()
-                if self.task is not task:
-                    return
-                task.verdict = task.verdict or "memory"
-                task.kill_at = now  # without grace: others need the memory
+        """How much memory and disk it has, and how much it has printed."""
+        bench, given = self.bench, task.given
+        tree.resume(self.keeper)  # a task may have stopped it, and then us: see ``keeper``
+        for output in bench.outputs:
+            output.relieve(given.plan.log_bytes)
+        pause, over = INSPECT_SECONDS, ""
+        if given.memory_mb:
+            pause = bench.memory.pause()
+            if bench.memory.over():
+                over = judge.MEMORY
+        if given.disk_mb and not over:
+            if bench.disk.over():
+                over = judge.DISK
+            pause = min(pause, bench.disk.pause())
+        if over and not task.kill_at:
+            self.caller.hold()
+            if self.task is not task:
+                return
+            task.verdict = task.verdict or over
+            task.kill_at = now  # without grace: others need the room
         task.inspect_at = now + pause
 
     def stop(self, task: Task, verdict: str) -> None:
@@ -448,9 +464,13 @@ class Slot:
         memory_kb = usage.memory_kb
         if given.memory_mb:
             over, memory_kb = bench.memory.end(memory_kb, kind == "failed", err)
-            if task.verdict == "memory" or (over and not task.verdict):
+            if task.verdict == judge.MEMORY or (over and not task.verdict):
                 kind, message = "memory", judge.over_memory(given.memory_mb, memory_kb)
-        if shortage and kind == "failed":
+        if given.disk_mb:
+            bench.disk.end()
+        if task.verdict == judge.DISK:
+            kind, message = "failed", bench.disk.words()
+        elif shortage and kind == "failed":
             kind, message = "host", "{}; {}".format(message, shortage)
         files: List[Any] = []
         if given.outputs or not plan.bare:
@@ -458,29 +478,34 @@ class Slot:
         result, remark = bench.told(end)
         if remark:
             message = "{}; {}".format(message, remark) if message else remark
+        unkept = bench.unkept(given, self._listen) if kind == "ok" else ()
         return (
             given.key, kind, code, number, wall_seconds, usage.cpu_seconds, memory_kb,
             task.started, out, err, out_bytes, err_bytes, message, result, bench.tags.take(), files,
+            unkept,
         )  # fmt: skip
 
     def _collect(self, given: Given, kind: str, message: str) -> Tuple[str, str, List[Any]]:
         """Whether its files are what was asked for, and those to return. A task that did not end
         well returns only what is optional, for whoever wants to know why."""
-        found: Found = {}
-        try:
-            if kind == "ok":
-                found = self.bench.find(given)
+        bench = self.bench
+        if kind == "ok":
+            try:
                 if given.plan.check:
+                    bench.find(given, self._listen)  # if a file is missing, that is what to say
                     kind, message = self._check(given)
-        except Unfit as unfit:
-            kind, message = "output", str(unfit)
+                if kind == "ok":
+                    # The check may have changed everything: files are looked for now.
+                    return kind, message, bench.take(given, True, self._listen)
+            except (Unfit, OSError) as error:
+                kind, message = _untaken(error)
         try:
-            return kind, message, self.bench.take(given, found if kind == "ok" else {})
-        except Unfit as unfit:
-            return ("output", str(unfit), []) if kind == "ok" else (kind, message, [])
-        except OSError as error:
-            words = "cannot take its outputs: {}".format(error)
-            return ("host", words, []) if kind == "ok" else (kind, message, [])
+            return kind, message, bench.take(given, False, self._listen)
+        except (Unfit, OSError) as error:
+            if _untaken(error) != (kind, message):
+                words = "{}; its optional outputs were not returned: {}"
+                message = words.format(message or kind, error)
+            return kind, message, []
 
     def _check(self, given: Given) -> Tuple[str, str]:
         """Run the check of the plan; (kind, message) of the task that it is about."""
@@ -500,3 +525,10 @@ class Slot:
         if verdict.kind in ("ok", "cancelled", "host"):
             return verdict.kind, verdict.message
         return "output", judge.check_failed(verdict, printed)
+
+
+def _untaken(error: Exception) -> Tuple[str, str]:
+    """(kind, message) of a task whose files are not what was asked for, or cannot be taken."""
+    if isinstance(error, Unfit):
+        return "output", str(error)
+    return "host", "cannot take its outputs: {}".format(error)

@@ -10,8 +10,8 @@ in one slot while another is idle is moved over, so holding is never queueing.
 What many orders share is a plan: ``plan`` it once, name it in each of them, ``forget`` it when no
 more will come. Each slot is told of it before the first order that needs it.
 
-    pilot ── keeper ── slot ── task
-      └─ sockets ───────┘
+    pilot ── guard ── keeper ── slot ── task
+      └─ sockets ────────────────┘
 
 Call ``start`` before the pilot has threads. One thread at a time may use an object;
 ``os.waitpid(-1)`` is not for anyone else in this process.
@@ -29,8 +29,10 @@ from typing import TYPE_CHECKING, Any, Deque, Dict, Iterable, List, Optional, Se
 from covey.pilot import tree
 from covey.pilot.bench import Settings, outbox, paths
 from covey.pilot.board import Board
-from covey.pilot.keeper import REPLY, fork_keeper, request
+from covey.pilot.guard import fork_guard
+from covey.pilot.keeper import REPLY, STOPPED, request
 from covey.pilot.orders import Line, Order, Outcome, Plan, Returned
+from covey.pilot.scratch import MINIMUM_FREE_BYTES, Space
 from covey.pilot.slot import CANCEL, FORGET, PLAN, RECALL
 
 if TYPE_CHECKING:
@@ -42,6 +44,10 @@ _AHEAD_SECONDS = 0.2  # about how much work a slot holds: more than it, and we, 
 _REST_SECONDS = 0.05  # that reports may wait for others, while all slots have plenty to do
 _START_SECONDS = 60.0
 _CLOSE_SECONDS = 10.0
+_KEEPER_SECONDS = 1.0  # between looks whether the keeper was stopped
+
+
+_STOPPED_WORDS = "a process stopped it repeatedly (SIGSTOP)"
 
 
 class _Seat:
@@ -84,20 +90,25 @@ class _Seat:
 class Slots:
     """``count`` slots, working in ``directory``, which is made, and removed again at
     the end if nobody else put anything there. Files that tasks return are in its outbox until
-    somebody takes them away. Without ``control_groups`` memory limits are held by looking."""
+    somebody takes them away. Without ``control_groups`` memory limits are held by looking.
+    ``alone``: the process that uses them starts no others, so that every other child it ever has
+    is an orphan of a task's."""
 
     def __init__(
         self,
         directory: str,
         count: int,
         grace_seconds: float = 2.0,
-        minimum_free_bytes: int = 16 << 20,
+        minimum_free_bytes: int = MINIMUM_FREE_BYTES,
         control_groups: bool = True,
+        alone: bool = False,
     ) -> None:
         directory = os.path.abspath(directory)
         mark = zlib.crc32(directory.encode("utf-8", "surrogateescape"))
         group = "covey-{}-{:08x}".format(os.getpid(), mark) if control_groups else ""
         self._settings = Settings(directory, grace_seconds, minimum_free_bytes, group)
+        self._alone = alone
+        self._space = Space(directory, minimum_free_bytes)
         self._seats = [_Seat(index) for index in range(count)]
         self._next_seat = 0
         self._least = 0  # no seat has fewer orders
@@ -114,7 +125,8 @@ class Slots:
         self._listened: List[int] = []
         self._elsewhere = select.poll()  # for those alone
         self._rung: Optional[List[Tuple[int, int]]] = None  # what ended the last wait
-        self._keeper_pid = 0
+        self._guard_pid = self._keeper_pid = 0
+        self._keeper_at = 0.0
         self._keeper: Optional[socket.socket] = None
         self._closing = False
 
@@ -135,12 +147,14 @@ class Slots:
             self._poll.poll(100)
             self._hear_keeper()
 
-    def wall_in(self, sandbox: "Sandbox") -> None:
-        """Every task, from its first on: call it before ``start``."""
-        self._settings = self._settings._replace(sandbox=sandbox)
+    def wall_in(self, sandbox: "Sandbox", memory_mb: int) -> None:
+        """Every task, from its first on: call it before ``start``. ``memory_mb`` is what all of
+        them may have together."""
+        share = max(1, memory_mb // max(1, len(self._seats)))
+        self._settings = self._settings._replace(sandbox=sandbox, memory_mb=share)
 
     def _start_keeper(self) -> None:
-        self._keeper_pid, self._keeper = fork_keeper(self._settings, self._board)
+        self._guard_pid, self._keeper_pid, self._keeper = fork_guard(self._settings, self._board)
         self._poll.register(self._keeper, select.POLLIN)
         for seat in self._seats:
             self._connect(seat)
@@ -199,6 +213,10 @@ class Slots:
             self._free = sum(seat.room() for seat in self._seats)
         return self._free
 
+    def shortage(self) -> str:
+        """Why no task can start now: there is too little disk space. "" if there is enough."""
+        return self._space.shortage() if self._space.short() else ""
+
     def running(self) -> Dict[str, int]:
         """Every order inside: the process id of those that run, 0 for the others."""
         found = {}
@@ -216,7 +234,8 @@ class Slots:
         if seat is None or self._board.begun(seat.index)[0] != number:
             return b""
         try:
-            fd = os.open(paths(self._settings.directory, seat.index)[stream], os.O_RDONLY)
+            path = paths(self._settings.directory, seat.index)[stream]
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             return b""
         try:
@@ -348,6 +367,7 @@ class Slots:
                     self._disconnect(seat)
                     self._connect(seat)
             self._balance()
+            self._mind_keeper()
             if self._forgotten:
                 self._drop_plans()
             if self._ready or not left:
@@ -462,26 +482,36 @@ class Slots:
                 self._replace_keeper(self._keeper)
                 return
             index, pid = REPLY.unpack(data)
-            if pid:
+            if pid == STOPPED:
+                self._seats[index].last_words = _STOPPED_WORDS
+            elif pid:
                 self._seats[index].pid = pid
             else:
                 self._write_off(self._seats[index])
 
+    def _mind_keeper(self) -> None:
+        """A task without walls may have stopped it."""
+        now = time.monotonic()
+        if now >= self._keeper_at and self._keeper is not None:
+            self._keeper_at = now + _KEEPER_SECONDS
+            tree.resume(self._keeper_pid)
+            tree.resume(self._guard_pid)
+
     def _replace_keeper(self, keeper: socket.socket) -> None:
-        """It was killed. The slots end themselves, as their parent is gone; wait for
-        that (milliseconds), then begin again."""
+        """It was killed, or its guard was. The guard ends all that is left and then itself; if it
+        was killed, keeper and slots do. Wait for that (milliseconds), then begin again."""
         self._poll.unregister(keeper)
         keeper.close()
         self._keeper = None
-        _wait_reaped([self._keeper_pid], _CLOSE_SECONDS)
+        _wait_reaped([self._guard_pid, self._keeper_pid], _CLOSE_SECONDS)
         for seat in self._seats:
             self._hear(seat)  # what they finished before is not lost
             self._disconnect(seat)
         pids = [seat.pid for seat in self._seats if seat.pid]
         _wait_reaped(pids, _CLOSE_SECONDS)
         # A slot that was killed with the keeper left its task to us.
-        strangers = tree.Strangers(pids, self._settings.directory)
-        tree.kill_children(strangers, _CLOSE_SECONDS)
+        others = () if self._alone else tree.Strangers(pids, self._settings.directory)
+        tree.kill_children(others, _CLOSE_SECONDS)
         for seat in self._seats:
             while seat.dying:
                 self._write_off(seat)
@@ -515,7 +545,7 @@ class Slots:
             self._poll.unregister(self._keeper)
             self._keeper.close()
             self._keeper = None
-            _wait_reaped([self._keeper_pid], _CLOSE_SECONDS + 2)
+            _wait_reaped([self._guard_pid], _CLOSE_SECONDS + 2)
         outcomes += self._ready
         self._ready = []
         return outcomes

@@ -158,7 +158,7 @@ def _by_fork(path: bytes, argv: List[bytes], env: List[bytes]) -> int:
     os.waitpid(pid, 0)
     number = _ERRNO.unpack(failure)[0]
     if number == 0:
-        raise ValueError("a NUL or '=' where the system allows none")
+        raise ValueError("a NUL character or '=' where none is allowed")
     raise OSError(number, os.strerror(number))
 
 
@@ -187,7 +187,7 @@ def variables(env: Mapping[str, str]) -> List[bytes]:
     """As exec takes them. Raises ValueError."""
     for name in env:
         if not name or "=" in name:
-            raise ValueError("no environment variable can have the name {!r}".format(name))
+            raise ValueError("an environment variable cannot have the name {!r}".format(name))
     return [(name + "=" + env[name]).encode("utf-8", "surrogateescape") for name in env]
 
 

@@ -62,6 +62,10 @@ class Spool:
         rows = [OutputFile(*row) for row in files]
         return end._replace(stdout=stdout, stderr=stderr, result=result, files=rows)
 
+    def forget(self, end: End) -> None:
+        """What this end carried is not to be sent."""
+        self._places.pop((end.epoch, end.sequence), None)
+
     def delivered(self) -> None:
         """Everything that was put here has reached the server."""
         if self._places:

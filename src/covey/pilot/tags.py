@@ -9,8 +9,13 @@
                      queue_maxtime, queue_maxcputime (seconds left, where that is known)
     tasks            pilot_task_mem_mb (resident), pilot_task_mem_used, pilot_task_cpu_used (%)
     network          pilot_lag (seconds), pilot_xfer_bw (KB/s to and from the server)
-    caching          last_executable, last_input_files, last_output_files (names and digests)
-    by tasks         OWNER:name, whatever a task wrote to $COVEY_TAGS; an empty value removes it
+    caching          OWNER:last_executable, OWNER:last_input_files, OWNER:last_output_files (names
+                     and digests): of the last task, for its owner
+    by tasks         OWNER:name, whatever a task wrote to $COVEY_TAGS; an empty value removes it;
+                     tags_dropped, if a task wrote too much: which tags are not here, or were cut
+
+What begins with an owner is for that owner only: the server shows it to nobody else, and to no
+other owner's policies.
 
 Storage elements (default_se, dflt_se_free, pilot_xfer_se_bw) and checkpoints (ckpt_file_task) have
 no counterpart here yet. The rules: what tasks say outlives them, and this pilot: it is kept in the
@@ -28,13 +33,19 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from covey.pilot import host
 from covey.pilot.leases import lock
-from covey.pilot.messages import Input, OutputFile
+from covey.pilot.message_limits import allowed_tags, clean, is_unicode, told
+from covey.pilot.messages import LONGEST_TAG, MOST_TAG_CHARACTERS, MOST_TAGS, Input, OutputFile
+from covey.pilot.told import DROPPED, TAG_BYTES
 
 PERIOD_SECONDS = 30.0
 PACE_SECONDS = 1.0  # between publications of what tasks say, if they say it all the time
 NOTICEABLE = 0.1  # of a number
-MOST_TASK_TAGS = 256
-LONGEST = 1024
+LONGEST = LONGEST_TAG
+# What is left for tasks, beside what a pilot itself says of its host.
+OWN_TAGS, OWN_CHARACTERS = 50, 8_000
+MOST_TASK_TAGS = MOST_TAGS - OWN_TAGS
+MOST_TASK_CHARACTERS = MOST_TAG_CHARACTERS - OWN_CHARACTERS
+DROPPED_TAG = "tags_dropped"  # says which tags people do not see, and why
 
 _LINE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)")
 
@@ -67,41 +78,70 @@ class Tags:
         self._path = path
         self._tasks = _load(path)
         self._last: Dict[str, str] = {}
+        self._last_shown: Dict[str, str] = {}
         self._published: Dict[str, str] = {}
         self._look_at = 0.0
         self._load = (0.0, host.Load())
         self._said: Dict[str, Optional[str]] = {}  # by tasks, since the last publication
         self._published_at = 0.0
         self._static = _static(fixed)
+        self._dropped = ""  # words about tags of tasks that people do not see
 
     def at_enrolment(self) -> Dict[str, str]:
         self._published = dict(self._static)
         self._published.update(self._tasks)
+        self._published = self._allowed(self._published)
         return dict(self._published)
 
-    def said(self, owner: str, text: str) -> None:
-        """A task of this owner wrote this to its pipe. Lines that say nothing are ignored."""
+    def without_those_of_tasks(self) -> Dict[str, str]:
+        """For a server that has refused them: then they are not published any more."""
+        self._tasks = {}
+        self._dropped = "the server refused the tags that tasks wrote on this host"
+        return {DROPPED_TAG: self._dropped}
+
+    def said(self, owner: str, text: str) -> str:
+        """A task of this owner wrote this to its pipe. Lines that say nothing are ignored. Returns
+        words about those that are dropped or cut, for whoever looks at the task."""
         change: Dict[str, Optional[str]] = {}
+        too_much: List[str] = []
         for line in text.splitlines():
             match = _LINE.fullmatch(line.strip())
-            if match:
-                change["%s:%s" % (owner, match.group(1))] = match.group(2)[:LONGEST]
+            if match is None:
+                if line == DROPPED:
+                    too_much.append("everything after the first %d bytes" % TAG_BYTES)
+                continue
+            name, value = "%s:%s" % (owner, match.group(1)), match.group(2)
+            if len(name) > LONGEST or not is_unicode(name):
+                too_much.append(name)
+                continue
+            change[name] = clean(value, LONGEST)
+            if change[name] != value:
+                too_much.append(name)
         if change:
-            self._tasks = _merged(self._tasks, change)
+            self._tasks, dropped = _merged(self._tasks, change)
+            too_much += dropped
             self._said.update(change)
+        if too_much:
+            self._dropped = told(too_much, naming=False)
+        return told(too_much)
 
     def ran(
-        self, argv: Sequence[str], inputs: Sequence[Input], files: Sequence[OutputFile]
+        self,
+        owner: str,
+        argv: Sequence[str],
+        inputs: Sequence[Input],
+        files: Sequence[OutputFile],
     ) -> None:
-        """The last task used and made these."""
+        """The last task, of this owner, used and made these."""
         executable = argv[0] if argv else ""
         digests = {item.path: item.digest for item in inputs}
         executable = _named(executable, digests.get(os.path.normpath(executable), ""))
-        self._last = {
+        last = {
             "last_executable": executable[:LONGEST],
             "last_input_files": _listed((item.path, item.digest) for item in inputs),
             "last_output_files": _listed((file.path, file.digest) for file in files),
         }
+        self._last = {"%s:%s" % (owner, name): value for name, value in last.items() if owner}
 
     def due(self, now: float) -> bool:
         return now >= self._look_at or (
@@ -114,22 +154,33 @@ class Tags:
         if now >= self._look_at:
             self._look_at = now + PERIOD_SECONDS
             found.update(self._changing(now, state))
-            found.update(self._last)
+            self._last_shown = self._last
         else:
             found.update(
                 {
                     name: value
                     for name, value in self._published.items()
-                    if ":" not in name and name not in found
+                    if ":" not in name and name not in found and name != DROPPED_TAG
                 }
             )
         self.close()
         self._published_at = now
+        found.update(self._last_shown)
         found.update(self._tasks)
+        found = self._allowed(found)
         if not _differ(found, self._published):
             return None
         self._published = found
         return dict(found)
+
+    def _allowed(self, tags: Dict[str, str]) -> Dict[str, str]:
+        """As the server takes them, with words about those that are missing."""
+        if self._dropped:
+            tags = dict(tags, **{DROPPED_TAG: clean(self._dropped, LONGEST)})
+        found, missing = allowed_tags(tags)
+        if missing and DROPPED_TAG not in found:
+            found, _ = allowed_tags(dict(found, **{DROPPED_TAG: told(missing, naming=False)}))
+        return found
 
     def close(self) -> None:
         """Keep what tasks said for later pilots of this host."""
@@ -239,20 +290,32 @@ def _listed(files: Iterable[Tuple[str, str]]) -> str:
     return " ".join(words)
 
 
-def _merged(tags: Dict[str, str], change: Dict[str, Optional[str]]) -> Dict[str, str]:
-    """The oldest go when there are too many."""
+def _merged(
+    tags: Dict[str, str], change: Dict[str, Optional[str]]
+) -> Tuple[Dict[str, str], List[str]]:
+    """All tags of tasks, and the names of those that had to go: the oldest of too many."""
     found = {name: value for name, value in tags.items() if name not in change}
     found.update({name: value for name, value in change.items() if value})
-    return dict(list(found.items())[-MOST_TASK_TAGS:])
+    room, kept = MOST_TASK_CHARACTERS, 0
+    names = list(found)
+    for name in reversed(names):
+        room -= len(name) + len(found[name])
+        if room < 0 or kept >= MOST_TASK_TAGS:
+            break
+        kept += 1
+    gone = names[: len(names) - kept]
+    return {name: found[name] for name in names[len(gone) :]}, gone
 
 
 def _load(path: str) -> Dict[str, str]:
+    """What earlier pilots of this host have kept, as far as a server takes it."""
     try:
         with open(path, encoding="utf-8") as file:
             found = json.load(file)
-        return {str(name): str(value) for name, value in found.items() if ":" in str(name)}
-    except (OSError, ValueError, AttributeError):
+        known = {str(name): str(value) for name, value in found.items() if ":" in str(name)}
+    except (OSError, ValueError, AttributeError, RecursionError):
         return {}
+    return _merged(allowed_tags(known)[0], {})[0]
 
 
 def _save(path: str, change: Dict[str, Optional[str]]) -> None:
@@ -263,7 +326,7 @@ def _save(path: str, change: Dict[str, Optional[str]]) -> None:
         try:
             temporary = path + ".new"
             with open(temporary, "w", encoding="utf-8") as file:
-                json.dump(_merged(_load(path), change), file)
+                json.dump(_merged(_load(path), change)[0], file)
             os.replace(temporary, path)
         finally:
             if claim is not None:

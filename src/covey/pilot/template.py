@@ -90,6 +90,8 @@ class Template:
             grant.processors,
             list(links) if links else [],
             outputs,
+            "",
+            need.disk_mb,
         )
 
     def _call(self, key: str, task: Task, grant: Grant, need: Need, own: Dict[str, str]) -> Order:
@@ -104,6 +106,7 @@ class Template:
             task.memory_mb or need.memory_mb,
             list(grant.processors),
             call=str(task.values[0]),
+            disk_mb=need.disk_mb,
         )
 
     def _class(self, task: Task) -> int:

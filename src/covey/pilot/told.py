@@ -6,19 +6,25 @@ empty, before each task; the tags are a named pipe that the slot holds open, so 
 open, write and close it at any time and hardly ever waits for a reader.
 """
 
+import errno
 import json
 import os
 import select
 import stat
 import time
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Tuple
 
 from covey.pilot import wake
-from covey.pilot.scratch import CLOCK_SECONDS, remove
+from covey.pilot.messages import MOST_RESULT
+from covey.pilot.safe_paths import FEW_PASSES, remove
+from covey.pilot.scratch import CLOCK_SECONDS
 
-RESULT_BYTES = 65536
+RESULT_BYTES = MOST_RESULT
+TOO_LONG = "it is longer than {} bytes".format(RESULT_BYTES)
 TAG_BYTES = 16384
+DROPPED = "!dropped"  # a line that says: more was written than is read
 _CHUNK = 1 << 16
+_MOST_CHUNKS = 16  # read at a time
 _INFINITIES = {"Infinity": "Infinity", "-Infinity": "-Infinity"}
 
 
@@ -89,10 +95,7 @@ class Tags:
         try:
             remove(self.path)
             os.mkfifo(self.path, 0o600)
-            reader = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
-            # So that it never ends, and no task that opens it waits. Not the same descriptor:
-            # that would ring whenever we read.
-            writer = os.open(self.path, os.O_WRONLY | os.O_NONBLOCK)
+            reader, writer = self._ends()
         except OSError:
             return
         if self.fd < 0:
@@ -104,13 +107,31 @@ class Tags:
                 os.close(new)
         wake.ring(self.fd)
 
+    def _ends(self) -> Tuple[int, int]:
+        """Both ends of the pipe, opened: so it never ends, and no task that opens it waits. Not the
+        same descriptor: that would ring whenever we read. Raises OSError, also if a task put
+        something else in its place."""
+        opened: List[int] = []
+        try:
+            for flags in (os.O_RDONLY, os.O_WRONLY):
+                opened.append(os.open(self.path, flags | os.O_NONBLOCK | os.O_NOFOLLOW))
+            seen = [os.fstat(fd) for fd in opened]
+            if not stat.S_ISFIFO(seen[0].st_mode) or not os.path.samestat(*seen):
+                raise OSError(errno.EINVAL, "not the pipe that was made", self.path)
+        except OSError:
+            for fd in opened:
+                os.close(fd)
+            raise
+        return opened[0], opened[1]
+
     def bells(self) -> List[int]:
         """What a sleeping slot is to watch."""
         return [self.fd] if self.fd >= 0 else []
 
     def drain(self) -> None:
-        """Take in what was written; what is too much is thrown away."""
-        while self.fd >= 0:
+        """Take in what was written; what is too much is dropped, and told (`DROPPED`). A task that
+        writes faster than we read gets our time only now and then: what is left rings again."""
+        for _ in range(_MOST_CHUNKS if self.fd >= 0 else 0):
             try:
                 data = os.read(self.fd, _CHUNK)
             except BlockingIOError:
@@ -126,7 +147,7 @@ class Tags:
         kept = bytes(self._kept)
         self._kept.clear()
         if len(kept) == TAG_BYTES:  # the last line may have been cut
-            kept = kept[: kept.rfind(b"\n") + 1]
+            kept = kept[: kept.rfind(b"\n") + 1] + DROPPED.encode("ascii")
         return kept.decode("utf-8", "replace")
 
 
@@ -137,20 +158,30 @@ class Folder:
         self.path = path
         self._result = result
         self._tags = tags
+        self._aside = 0  # how many were
         self._made: Any = None  # what there is to see of it
         self._same_since = 0
 
     def open(self) -> None:
         """Have it there, with both and nothing else. Raises OSError."""
-        try:
-            remove(self.path)
-        except OSError:
-            pass  # something that nobody can remove: it stays
+        self._discard()
         os.makedirs(self.path, 0o700, exist_ok=True)
         self._tags.open()
         self._result.open()
         self._made = self._look(os.stat(self.path))
         self._same_since = 0
+
+    def _discard(self) -> None:
+        """Remove the one that was there. If others make files in it, it is put aside, and goes
+        with the pilot's directory; if nobody can remove it, it stays."""
+        try:
+            remove(self.path, FEW_PASSES)
+        except OSError:
+            self._aside += 1
+            try:
+                os.rename(self.path, "{}-{}".format(self.path, self._aside))
+            except OSError:
+                pass
 
     def tidy(self) -> None:
         """After a task. Raises OSError."""
@@ -182,7 +213,7 @@ def object_text(data: bytes) -> str:
     the strings "Infinity" and "-Infinity": readers of tables take both for what they were.
     """
     if len(data) > RESULT_BYTES:
-        raise ValueError("it is longer than {} bytes".format(RESULT_BYTES))
+        raise ValueError(TOO_LONG)
     try:
         value = json.loads(
             data.decode("utf-8-sig"), parse_constant=_INFINITIES.get, parse_float=_number
@@ -200,7 +231,7 @@ def object_text(data: bytes) -> str:
         text = json.dumps(value, separators=(",", ":"))
         size = len(text)
     if size > RESULT_BYTES:
-        raise ValueError("it is longer than {} bytes".format(RESULT_BYTES))
+        raise ValueError(TOO_LONG)
     return text
 
 
@@ -224,3 +255,14 @@ def last_object(printed: bytes) -> str:
         return object_text(line)
     except ValueError:
         return ""
+
+
+def ignored_line(printed: bytes) -> str:
+    """A remark if the last line that was printed ends like a JSON object and is too long for one.
+    ``printed`` is the end of the output, of which the first bytes may be cut off."""
+    if len(printed) <= RESULT_BYTES:
+        return ""
+    printed = printed.rstrip()
+    if not printed.endswith(b"}") or b"\n" in printed:
+        return ""
+    return "the JSON on its last line was ignored: " + TOO_LONG

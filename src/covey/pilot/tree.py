@@ -208,6 +208,15 @@ def send(pid: int, number: int) -> None:
         pass  # gone already, or it changed its user: then it is not ours to end
 
 
+def resume(pid: int) -> bool:
+    """Let a process of ours go on if somebody has stopped it; whether it was."""
+    fields = _stat_fields(pid)
+    stopped = bool(fields) and fields[0] == b"T"
+    if stopped:
+        send(pid, signal.SIGCONT)
+    return stopped
+
+
 def signal_task(leader: int, number: int, walled: bool = False) -> None:
     """Signal the task whose group is led by our unreaped child ``leader``, and
     everything that came of it. Of one that is ``walled`` in the leader is the wall: with that

@@ -12,8 +12,10 @@ known at once.
 import signal
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from covey.pilot.brain import Brain, Holding, Start, size_of
+from covey.pilot.brain import Brain, Holding, Start
 from covey.pilot.crew import started
+from covey.pilot.ended import size_of
+from covey.pilot.message_limits import allowed_end
 from covey.pilot.messages import (
     CANCELLED,
     FAILED,
@@ -24,6 +26,7 @@ from covey.pilot.messages import (
     End,
     OutputFile,
     Task,
+    Unkept,
 )
 from covey.pilot.orders import Outcome
 from covey.pilot.outbox import Outbox, Sent
@@ -99,9 +102,18 @@ class Work:
             self._sent(brain, sent, now)
         self._parts.readiness.turn(now)
         self._sort(brain, now)
+        self._mind_disk(brain, now)
         self.fill(brain, now)
         if now >= self._sweep_at:
             self._sweep(brain, now)
+
+    def _mind_disk(self, brain: Brain, now: float) -> None:
+        """A host short of disk space takes no work, and gives back what cannot start."""
+        shortage = self._parts.slots.shortage()
+        if shortage or brain.shortage:
+            if bool(shortage) != bool(brain.shortage):
+                self._parts.say(shortage or "there is disk space again")
+            brain.short_of(shortage, now)
 
     def _clear_up(self, brain: Brain, now: float) -> None:
         doubtful, self._doubtful = self._doubtful, []
@@ -136,7 +148,7 @@ class Work:
             self._parts.slots.cancel(key)
         for key in self._parts.outbox.close():
             uploading = self._uploading.pop(key)
-            words = "its files had not all reached the server: " + reason
+            words = "not all of its files reached the server: " + reason
             end = uploading.end._replace(outcome=HOST, message=words, files=[])
             self._finish(brain, key, end, now, uploading.at)
 
@@ -155,13 +167,13 @@ class Work:
             if template is not None:
                 inputs = list(template.body.inputs) + list(task.inputs)
                 argv = template.order("", task).argv or template.plan.calls
-                self._parts.tags.ran(argv, inputs, files)
+                self._parts.tags.ran(template.body.owner, argv, inputs, files)
 
     # -- to the slots ----------------------------------------------------------------------
 
     def fill(self, brain: Brain, now: float) -> None:
         parts = self._parts
-        free = parts.slots.free()
+        free = parts.slots.free() if not brain.shortage else 0
         while free > 0 and parts.readiness.to_run:
             if not parts.room.admits(SETUP_ASK):
                 return
@@ -177,7 +189,7 @@ class Work:
                 continue
             grant = parts.room.take(start.key, ask)
             task = start.task
-            links = parts.readiness.links(task.bag, task.inputs) if task.inputs else ()
+            links = parts.readiness.links(start.body, task.inputs) if task.inputs else ()
             parts.slots.offer(template.order(start.key, task, grant, links))
             free -= 1
 
@@ -201,7 +213,7 @@ class Work:
                 return known
             self._stale.append((body.bag, known.plan.number))
         self._plans += 1
-        links = parts.readiness.links(body.bag, body.inputs)
+        links = parts.readiness.links(body, body.inputs)
         setup = parts.setups.tree(body)
         template = Template(body, parts.environment, self._plans, links, setup)
         self._templates[body.bag] = template
@@ -211,7 +223,8 @@ class Work:
     def _run_setup(self, body: Body) -> None:
         parts = self._parts
         self._plans += 1
-        parts.slots.plan(parts.setups.plan(body, self._plans, parts.environment))
+        links = parts.readiness.links(body, body.inputs)
+        parts.slots.plan(parts.setups.plan(body, self._plans, parts.environment, links))
         order = parts.setups.order(body, self._plans)
         parts.room.take(order.key, SETUP_ASK)
         self._setup_plans[order.key] = (self._plans, body)
@@ -258,17 +271,22 @@ class Work:
             parts.say("attempt %s was cut: %s" % (key, outcome.message or outcome.kind))
             brain.abandon(key)
             return
-        if outcome.tags:
-            parts.tags.said(brain.bodies[task.bag].owner, outcome.tags)
+        # The slot's clock is ours: it knows to the microsecond when the task began and ended.
+        at = min(now, outcome.started + outcome.wall_seconds) if outcome.started else now
         end = _end(holding, outcome)
+        if outcome.tags:
+            words = parts.tags.said(brain.bodies[task.bag].owner, outcome.tags)
+            if words:
+                message = "%s; %s" % (end.message, words) if end.message else words
+                end = end._replace(message=message)
         if outcome.files:
             files = parts.outbox.put(key, outcome.files)
             if files is None:
-                self._uploading[key] = Uploading(end, now)
+                self._uploading[key] = Uploading(end, at)
                 return
             end = end._replace(files=files)
         self._last = (task, end.files)
-        self._finish(brain, key, end, now, now)
+        self._finish(brain, key, end, now, at)
 
     def _is_cut(self, outcome: Outcome) -> bool:
         if outcome.kind == CANCELLED:
@@ -288,6 +306,7 @@ class Work:
         self._finish(brain, sent.key, end, now, uploading.at)
 
     def _finish(self, brain: Brain, key: str, end: End, now: float, at: float) -> None:
+        end = allowed_end(end)
         if brain.away() and end.outcome != RETURNED:
             brain.ended(key, self._parts.spool.put(end), now, at, size_of(end))
         else:
@@ -304,6 +323,7 @@ class Work:
         for bag, template in list(self._templates.items()):
             if self._forgotten(bag, template.plan.number, now):
                 del self._templates[bag]
+        self._used = {bag: at for bag, at in self._used.items() if now - at < PLAN_SECONDS}
         if now >= self._tidy_at:
             begun = started(self._parts.setups.sweep, "tidy")
             self._tidy_at = now + (TIDY_SECONDS if begun else SWEEP_SECONDS)
@@ -325,7 +345,8 @@ def _end(holding: Holding, outcome: Outcome) -> End:
         holding.epoch, sequence, bag, task, kind, code, number,
         0.0, round(wall, 6), round(cpu, 6), memory_kb, 0.0,
         stdout.decode("utf-8", "replace"), stderr.decode("utf-8", "replace"),
-        stdout_bytes, stderr_bytes, message, result,
+        stdout_bytes, stderr_bytes, message, result, [],
+        Unkept(*outcome.unkept) if outcome.unkept else None,
     )  # fmt: skip
 
 

@@ -9,11 +9,11 @@ import math
 import os
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from covey.cli import places
 from covey.client.download import TEMPLATE, Pulled
-from covey.python.bag import Bag, Progress
+from covey.python.bag import Bag, Progress, warn_of_lost_output
 from covey.python.keywords import BagKeywords, Groups, Table, Words
 from covey.python.listing import Listing
 from covey.python.results import Failures, Result, Results
@@ -35,7 +35,7 @@ class AsyncConnection:
         """As Connection.submit, with the same keywords."""
         return await asyncio.to_thread(self.connection.submit, command, **keywords)
 
-    async def bag(self, reference: int | Literal["latest"] = "latest") -> Bag:
+    async def bag(self, reference: int | str = "latest") -> Bag:
         return await asyncio.to_thread(self.connection.bag, reference)
 
     async def bags(self) -> Listing[Bag]:
@@ -62,6 +62,7 @@ class AsyncBag:
             left = max(0.0, until - time.monotonic())
             view = await asyncio.to_thread(self.bag.poll, seen, min(PIECE_SECONDS, left))
             if view.over:
+                warn_of_lost_output(view)
                 return self.bag
             self.bag.check_waiting(view, timeout, time.monotonic() >= until)
             seen = view.done + view.failed
@@ -114,9 +115,10 @@ class AsyncBag:
         tasks: Iterable[int] | None = None,
         memory: str | float = 1.0,
         time: str | float = 1.0,
+        done: bool = False,
     ) -> int:
         return await asyncio.to_thread(
-            self.bag.retry, causes=causes, tasks=tasks, memory=memory, time=time
+            self.bag.retry, causes=causes, tasks=tasks, memory=memory, time=time, done=done
         )
 
     async def cancel(self) -> int:

@@ -8,6 +8,7 @@ import math
 import os
 import secrets
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -17,9 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from covey.bagfile import empty_rows, found_rows, read_segment
-from covey.bagfile.kinds import Growth, Wrong
-from covey.bagfile.sheet import Sheet
-from covey.cli import places
+from covey.cli import formats, places
+from covey.cli.amounts import More, read_memory, read_time
 from covey.cli.base import say
 from covey.cli.pull import OfFailed
 from covey.client.download import TEMPLATE, Pulled, pull
@@ -56,6 +56,7 @@ class Progress(NamedTuple):
     done: int
     failed: int
     running: int
+    sent: int
     estimate: Estimate | None
     reason: str  # why it is paused, or why nothing runs
 
@@ -65,7 +66,9 @@ class Progress(NamedTuple):
 
     @property
     def waiting(self) -> int:
-        return 0 if self.over else max(0, self.total - self.done - self.failed - self.running)
+        if self.over:
+            return 0
+        return max(0, self.total - self.done - self.failed - self.running - self.sent)
 
     @property
     def fraction(self) -> float:
@@ -79,6 +82,7 @@ class Bag:
     def __init__(self, connection: "Connection", known: BagView) -> None:
         self.connection = connection
         self.known = known
+        self._shown: showing.Shown | None = None  # by the last wait
 
     @property
     def id(self) -> int:
@@ -100,9 +104,13 @@ class Bag:
         view = self.known
         failed = f", {view.failed:,} failed" if view.failed else ""
         told = f"{view.status}, {view.done:,} of {view.total:,} done{failed}"
-        return f"<covey.Bag {view.id} {view.name!r}: {told}>"
+        ignored = "".join(f"; values ignored: {why}" for why in view.ignored_results)
+        return f"<covey.Bag {view.id} {view.name!r}: {told}{ignored}>"
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
+        """For notebooks. None in a cell that shows the bar of `wait`: there is no second one."""
+        if showing.is_of_this_cell(self._shown):
+            return None
         with suppress(CoveyError):  # then as it was seen last
             self.view()
         return showing.bag_html(self.known)
@@ -117,7 +125,7 @@ class Bag:
     # -- how far it is ---------------------------------------------------------------------
 
     def view(self) -> BagView:
-        """All that there is to know about it now. Raises NotFound if it was purged."""
+        """The present state of the bag. Raises NotFound if it was purged."""
         return self._seen(self.connection.reader().bag(self.id))
 
     def progress(self) -> Progress:
@@ -128,6 +136,7 @@ class Bag:
             view.done,
             view.failed,
             view.running,
+            view.sent,
             view.estimate,
             view.reason,
         )
@@ -135,13 +144,16 @@ class Bag:
     def wait(self, timeout: float | None = None, *, progress: bool | None = None) -> "Bag":
         """Wait until the bag is over, and return it. Tasks may have failed: `failures()`.
 
-        A bar shows how far it is, in a terminal and in a notebook; `progress=True` says it
-        elsewhere too, `progress=False` never. Ctrl-C ends the waiting; the bag goes on.
+        A terminal and a notebook show a progress bar; `progress=True` reports progress elsewhere
+        too, `progress=False` never. Ctrl-C ends the waiting; the bag goes on.
+
+        Warns (a UserWarning) of files that tasks left and that no output pattern names, and of a
+        bag of which nothing came back.
 
         Raises StillRunning (a TimeoutError) after `timeout` seconds, BagPaused if it is paused.
         An open bag is over when it is closed and all its tasks have ended.
         """
-        shown = showing.choose(progress)
+        shown = self._shown = showing.choose(progress, self._shown)
         until = math.inf if timeout is None else time.monotonic() + timeout
         began, seen = time.monotonic(), -1
         try:
@@ -152,6 +164,7 @@ class Bag:
                 if view.over:
                     shown.close()
                     shown.end(view)
+                    warn_of_lost_output(view)
                     return self
                 self.check_waiting(view, timeout, time.monotonic() >= until)
                 seen = view.done + view.failed
@@ -166,8 +179,9 @@ class Bag:
             shown.close()
 
     def poll(self, seen: int = -1, wait_seconds: float = 0.0) -> BagView:
-        """How the bag is, as soon as done + failed is not `seen`, or it is over, or after so
-        long. A server that died is started again."""
+        """The state of the bag, as soon as done + failed is not `seen`, or the bag is over, or "
+        "after
+        this time. A server that died is started again."""
         client = self.connection.client()
         return self._seen(client.bag(self.id, wait_seconds=wait_seconds, seen=seen))
 
@@ -191,15 +205,13 @@ class Bag:
 
     def _seen(self, view: BagView | None) -> BagView:
         if view is None:
-            raise NotFound(f"bag {self.id} is gone; connection.bags() lists what there is")
+            raise NotFound(f"bag {self.id} is gone; connection.bags() lists all bags")
         self.known = view
         return view
 
     def _say_interrupted(self) -> None:
         self.connection.close()  # an answer may be half read
-        say(
-            f"bag {self.id} goes on without you; bag.wait() follows it again, bag.cancel() stops it"
-        )
+        say(f"bag {self.id} keeps running; bag.wait() follows it again, bag.cancel() stops it")
 
     # -- what came of it -------------------------------------------------------------------
 
@@ -254,7 +266,7 @@ class Bag:
         return view, client.results(self.id, query, 0.0 if ends else wait_seconds)
 
     def failures(self, limit: int = 100) -> Failures:
-        """Why tasks failed: those that failed in the same way together, the most first."""
+        """Why tasks failed: one group for each cause, the largest group first."""
         view = self.view()
         groups = self.connection.reader().failures(self.id, limit) if view.failed else []
         return Failures(view, groups)
@@ -286,22 +298,34 @@ class Bag:
         tasks: Iterable[int] | None = None,
         memory: str | float = 1.0,
         time: str | float = 1.0,
+        done: bool = False,
     ) -> int:
-        """Run failed tasks again, all of them or those of some `causes` (their beginning is
-        enough) or `tasks`; with more memory or time: `"x2"`, `"+50%"` or 1.5. How many."""
+        """Run failed tasks again: all, or those with some `causes` (the first words are enough) or
+        some `tasks`; with more memory or time: `"x2"`, `"+50%"` or 1.5, or with an amount:
+        `"2GB"`, `"90m"`. With `done`, tasks that are done run again, too, and their new results
+        replace the old ones. Returns how many run again."""
         named = (causes,) if isinstance(causes, str) else tuple(causes)
-        more = _factor("memory", memory), _factor("time", time)
+        more_memory, more_time = _more("memory", memory), _more("time", time)
         chosen = None if tasks is None else [int(task) for task in tasks]
-        return self.connection.client().retry(
-            self.id, causes=named, tasks=chosen, memory=more[0], time=more[1]
-        )
+        with _misuse(InvalidQuery):
+            return self.connection.client().retry(
+                self.id,
+                causes=named,
+                tasks=chosen,
+                memory=more_memory.times,
+                time=more_time.times,
+                memory_mb=int(more_memory.amount),
+                limit_seconds=more_time.amount,
+                done=done,
+            )
 
     def cancel(self) -> int:
-        """Stop it for good. How many tasks were stopped, or will not run; results stay."""
+        """Stop the bag for good; results stay. Returns how many tasks were stopped or will not "
+        "run."""
         return 0 if self.view().over else self.connection.client().cancel(self.id)
 
     def pause(self, reason: str = "") -> None:
-        """Start no more of its tasks for now; those that run come to their end."""
+        """Start no more tasks of the bag for now. Tasks that are running may finish."""
         if self.view().status == "running":
             self.connection.client().pause(self.id, reason)
 
@@ -317,8 +341,8 @@ class Bag:
         zip: Groups | None = None,
         rows: object = None,
     ) -> int:
-        """More tasks for an open bag, with the parameters that its first ones have; how many it
-        has now. Raises InvalidBag."""
+        """Add tasks to an open bag, with the same parameters as its first tasks. Returns how many
+        tasks the bag has now. Raises InvalidBag."""
         given = {"parameters": parameters, "zip": zip, "rows": rows}
         sheet = read_keywords(in_order(given, self.known.names), None, "append()")
         if not sheet.tree:
@@ -349,10 +373,18 @@ def _misuse(kind: type[CoveyError]) -> Iterator[None]:
         raise kind(str(error)) from None
 
 
-def _factor(name: str, asked: str | float) -> float:
+def warn_of_lost_output(view: BagView) -> None:
+    """Warn of files that are not kept. The line that is shown is that of the caller's caller."""
+    for line in formats.output_warnings(view):
+        warnings.warn(f"bag {view.id}: {line}", stacklevel=3)
+
+
+def _more(name: str, asked: str | float) -> More:
     if not isinstance(asked, str):
-        return float(asked)
+        return More(float(asked))
     try:
-        return Growth().read(Sheet(), (), asked)
-    except Wrong as error:
-        raise InvalidQuery(f"{name}: {error}") from None
+        return read_memory(asked) if name == "memory" else read_time(asked)
+    except ValueError:
+        amount = "2GB" if name == "memory" else "2h"
+        told = f"expected how much more: 'x2' or '+50%', or an amount such as '{amount}'"
+        raise InvalidQuery(f"{name}: {told}; not {asked!r}") from None

@@ -8,12 +8,11 @@ talks over a line of its own.
 
 import inspect
 import os
-import secrets
 import threading
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 
@@ -22,7 +21,7 @@ from covey.cli import places
 from covey.cli.base import say
 from covey.cli.sending import add_all
 from covey.client import embedded
-from covey.client.client import Client, Submitted
+from covey.client.client import Client, Submitted, submission_key
 from covey.client.http import Endpoint
 from covey.client.upload import Upload
 from covey.config import Config, load
@@ -40,6 +39,9 @@ if TYPE_CHECKING:
 BEGIN = "-----BEGIN"
 
 
+PATIENCE_SECONDS = 30.0
+
+
 def connect(
     *,
     dir: Name | None = None,
@@ -48,18 +50,20 @@ def connect(
     token_file: Name | None = None,
     ca: str | os.PathLike[str] | None = None,
     slots: int | None = None,
-    patience_seconds: float = 30.0,
+    patience_seconds: float | None = None,
 ) -> "Connection":
-    """The way to your bags, configured as the command line is: what is given here, else
+    """A connection to your bags. It is configured like the command line: by what is given here, "
+    "else
     COVEY_…, `covey.toml`, the user's own settings, and the embedded server of this directory.
 
     `dir` is where an embedded server keeps its record; it is started when it is first needed,
-    with so many `slots`. `server` names another server, `token` (or `token_file`) is shown to it,
-    and `ca` (a PEM file, or its text) vouches for it. A server that is away is waited for,
-    `patience_seconds` long.
+    with this many `slots`. `server` names another server, `token` (or `token_file`) is shown to it,
+    and `ca` (a PEM file, or its text) is the certificate authority that must have signed its
+    certificate. covey waits up to `patience_seconds` for a server that does not answer: by default
+    30 seconds, but only 2 for the first answer.
 
-    Raises BadConfig for a setting that makes no sense; of a named server, at once, ServerAway or
-    Refused.
+    Raises BadConfig for an invalid setting. With `server`, it connects at once and may raise
+    ServerAway or Refused.
     """
     if dir is not None and server:
         raise BadConfig("connect(): dir is for the server of a directory; leave out dir or server")
@@ -75,12 +79,18 @@ def connect(
     is_text = given.lstrip().startswith(BEGIN)
     if given and not is_text:
         flags["ca"] = given
-    config = load(flags).config
+    elif is_text:
+        flags["ca"] = ""  # not the one that is configured
+    settled = load(flags, has_token=token is not None)
+    config = settled.config
+    if settled.above:
+        say(f"using {settled.above} from a parent directory")
     if config.server:
         connection = Connection(
             config, _endpoint(config, token, given if is_text else ""), patience_seconds
         )
         connection.server()
+        connection._answered = True
         return connection
     if token is not None or token_file is not None or ca is not None:
         raise BadConfig("token and ca are for a server: name it with connect(server='https://…')")
@@ -93,10 +103,11 @@ def _endpoint(config: Config, token: str | None, ca: str) -> Endpoint:
             f"server {config.server} needs a token: connect(token='…'), or name its file with "
             "token_file or COVEY_TOKEN_FILE"
         )
+    places.check_stranger(config)
     try:
         context_for(ca)
     except ValueError as error:
-        raise BadConfig("ca: that is no certificate in PEM") from error
+        raise BadConfig("ca: this is not a PEM certificate") from error
     if token is None:
         found = places.remote_client(config).connection.endpoint
     else:
@@ -112,9 +123,12 @@ def submit(command: Words | None = None, **keywords: Unpack[BagKeywords]) -> Bag
 class Connection:
     """Made by `connect`. Any call may raise ServerAway or Refused."""
 
-    def __init__(self, config: Config, named: Endpoint | None, patience_seconds: float) -> None:
+    def __init__(
+        self, config: Config, named: Endpoint | None, patience_seconds: float | None
+    ) -> None:
         self.config = config
-        self.patience_seconds = patience_seconds
+        self.patience_seconds = PATIENCE_SECONDS if patience_seconds is None else patience_seconds
+        self._answered = patience_seconds is not None  # else the first answer must come soon
         self._named = named  # None: the directory's own
         self._mine = threading.local()
 
@@ -183,11 +197,12 @@ class Connection:
         name: str | None = None,
         notes: str | None = None,
         labels: Table | None = None,
+        key: str | None = None,
     ) -> Bag:
         """Submit a bag, and return at once: it is durable then, and runs.
 
         The keywords are the keys of a bag file and mean the same (docs/bagfile.md); `file` names
-        one, and keywords come before what it says. `parameters` are combined, or side by side
+        one, and keywords override what it says. `parameters` are combined, or side by side
         with `zip`; a value is text as in a bag file (`"1..100"`), a list, a `range`, an array.
         `rows` is a file, a data frame or a list of dictionaries. Text in a list means itself.
         `policy` is the name of a preset (`"fast-tail"`), or a dictionary with the keys of
@@ -196,17 +211,20 @@ class Connection:
             bag = covey.submit("python3 fit.py {seed} {alpha}", inputs="fit.py",
                                parameters={"seed": range(100), "alpha": [0.1, 0.5]})
 
-        Raises InvalidBag with everything that is wrong.
+        A submission with the `key` of an earlier one is that one, and makes no second bag. Raises
+        InvalidBag with everything that is wrong; Unconfirmed, which has the key, if the server did
+        not answer and the bag may exist all the same.
         """
-        given = {key: value for key, value in locals().items() if key not in ("self", "file")}
+        apart = ("self", "file", "key")
+        given = {name: value for name, value in locals().items() if name not in (*apart, "apart")}
         sheet = read_keywords(given, file)
         draft = read_draft(sheet, os.environ, say, self.config.run.retries)
-        return self._bag(self._send(gather(draft, say)).bag)
+        return self._bag(self._send(gather(draft, say), key).bag)
 
-    def _send(self, gathered: Gathered) -> Submitted:
+    def _send(self, gathered: Gathered, key: str | None) -> Submitted:
         """To a server that runs, or a new one; also if it ends at this very moment. The key makes
-        both tries one submission."""
-        key = secrets.token_hex(16)
+        all tries one submission."""
+        key = submission_key(key)
         try:
             return _submit(self.client(), gathered, key)
         except ServerAway:
@@ -214,8 +232,9 @@ class Connection:
                 raise
         return _submit(self.client(), gathered, key)
 
-    def bag(self, reference: int | Literal["latest"] = "latest") -> Bag:
-        """A bag by its number. Raises NotFound."""
+    def bag(self, reference: int | str = "latest") -> Bag:
+        """A bag by its number, its name or a label; the latest one if none is named. Raises
+        NotFound if there is none, or more than one."""
         return Bag(self, places.find_bag(self.reader(), str(reference)))
 
     def _bag(self, number: int) -> Bag:
@@ -225,7 +244,7 @@ class Connection:
         return Bag(self, view)
 
     def bags(self) -> Listing[Bag]:
-        """All of them, newest first."""
+        """All bags, newest first."""
         try:
             views = self.reader().bags()
         except NotFound:
@@ -235,7 +254,7 @@ class Connection:
     # -- who runs them -----------------------------------------------------------------------
 
     def pilots(self, *, everyone: bool = False) -> Listing[PilotView]:
-        """The pilots that are here, newest first; `everyone`: also those that were."""
+        """The connected pilots, newest first; `everyone`: also those that have left."""
         try:
             source = self.reader()
         except NotFound:
@@ -247,14 +266,14 @@ class Connection:
         return Listing(found, _PILOTS)
 
     def hosts(self) -> Listing[HostView]:
-        """The machines that ran tasks; those heard of last come first."""
+        """The machines that ran tasks; the one that was seen last comes first."""
         try:
             return Listing(self.reader().hosts(), _HOSTS)
         except NotFound:
             return Listing([], _HOSTS)
 
     def server(self) -> ServerView:
-        """What the server says of itself; an embedded one is started if need be."""
+        """What the server reports about itself; an embedded one is started if necessary."""
         return self.client().server()
 
     # -- the way there -----------------------------------------------------------------------
@@ -265,7 +284,7 @@ class Connection:
         if known is not None and self._mine.process == os.getpid() and self._is_there():
             return known
         if self._named is not None:
-            client = Client(*self._named, tell=say)
+            client = Client(*self._named, tell=say, known=self._answered)
         else:
             slots = self.config.local.slots
             options = ("--slots", str(slots)) if slots else ()

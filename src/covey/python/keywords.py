@@ -7,6 +7,7 @@ the options of `covey run` do: an entry of a table takes its place, inputs and o
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime, time
 from typing import Any, TypeAlias, TypedDict
 
 from covey.bagfile import Sheet, read_sheet
@@ -52,6 +53,7 @@ class BagKeywords(TypedDict, total=False):
     name: str | None
     notes: str | None
     labels: Table | None
+    key: str | None
 
 
 def read_keywords(
@@ -130,13 +132,27 @@ def _take_rows(wanted: dict[str, Any], rows: list[Any], told: str) -> None:
                 f"{told}: rows: row {number} has {', '.join(map(str, row)) or 'nothing'}, "
                 f"the first one {', '.join(map(str, names))}"
             )
-    columns = {name: [row[name] for row in rows] for name in names}
+    columns = {name: [_cell(row[name]) for row in rows] for name in names}
     wanted["parameters"] = {**columns, **wanted.get("parameters", {})}
     del wanted["rows"]
     if len(names) > 1:
         asked = wanted.get("zip") or []
         groups = [asked] if asked and all(isinstance(one, str) for one in asked) else asked
         wanted["zip"] = [names, *groups]
+
+
+def _cell(value: Any) -> Any:
+    """A value of a row as files of rows have it: nothing is the empty text, a truth value and a
+    moment are text."""
+    if value is None or value != value or type(value).__name__ in ("NAType", "NaTType"):
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, date | time):
+        if isinstance(value, datetime) and value.time() == time() and value.tzinfo is None:
+            return value.date().isoformat()
+        return value.isoformat()
+    return value
 
 
 def plain(value: Any) -> Any:

@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
-from msgspec import structs
-
 from covey.cli import columns as table
 from covey.cli import formats
 from covey.cli.tables import fit
 from covey.core.errors import CoveyError
+from covey.python import frame_columns
 from covey.python.listing import CELL_WIDTH, MOST_SHOWN, html_table, text_table
 from covey.wire import BagView, FailureGroup, ResultRow
 
@@ -71,7 +70,7 @@ class Results(Sequence[Result]):
     """The results that were there when they were asked for."""
 
     def __init__(self, bag: BagView, rows: Sequence[ResultRow]) -> None:
-        self._bag = with_names(bag, rows)
+        self._bag = table.with_names(bag, rows)
         self._rows = rows
         self._fields = {field.name: field for field in table.fields(self._bag)}
 
@@ -103,7 +102,8 @@ class Results(Sequence[Result]):
         return [field.value(row) for row in self._rows]
 
     def frame(self) -> "pd.DataFrame":
-        """A data frame of pandas, with a row for each result. Raises CoveyError without pandas."""
+        """A data frame of pandas, with a row for each result; each column has one type. Raises
+        CoveyError without pandas."""
         try:
             import pandas as pd
         except ImportError:
@@ -116,9 +116,12 @@ class Results(Sequence[Result]):
 
     def _series(self, pd: Any, field: table.Field) -> Any:
         values = [field.value(row) for row in self._rows]
-        if field.kind == "whole" and None in values:  # stays whole; else they would be floats
-            return pd.array(values, dtype="Int64")
-        return values
+        if field.own in table.TIMES:
+            return pd.to_datetime(values, unit="s", utc=True)
+        if field.own:
+            return frame_columns.typed(pd, values) if field.kind == "whole" else values
+        written = field.written or field.value
+        return frame_columns.typed(pd, values, [written(row) for row in self._rows])
 
     @cached_property
     def _shown(self) -> list[table.Field]:
@@ -144,17 +147,6 @@ def _field(fields: Mapping[str, table.Field], name: str) -> table.Field:
     if name not in fields:
         raise KeyError(f"no column {name!r}; there are {', '.join(fields)}")
     return fields[name]
-
-
-def with_names(bag: BagView, rows: Sequence[ResultRow]) -> BagView:
-    """Also with the names of values that were reported since the bag was looked at. Those of calls
-    are pickled: nobody can read them in a table."""
-    if bag.calls:
-        return bag
-    known = dict.fromkeys(bag.result_names)
-    for row in rows:
-        known.update(dict.fromkeys(row.result))
-    return structs.replace(bag, result_names=list(known))
 
 
 class Failures(Sequence[FailureGroup]):

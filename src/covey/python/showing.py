@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from covey.cli import formats
 from covey.cli.progress import Lines, Meter, Silent, describe, for_stream, percent, remarks
+from covey.cli.terminal import clean
 from covey.cli.watch import summary
 from covey.wire import BagView
 
@@ -57,17 +58,19 @@ class OnStream:
         self._inner.close()
 
     def end(self, bag: BagView) -> None:
-        print(summary(bag), file=sys.stderr, flush=True)
+        print(clean(summary(bag)), file=sys.stderr, flush=True)
 
 
 class InNotebook:
-    """One output of a cell; `display` is IPython's, and gives a handle to replace it by."""
+    """One output of a cell; `display` is IPython's, and gives a handle to replace it by. It is used
+    for all waiting of one bag in one cell, so that there is one bar, however often that is."""
 
     poll_seconds = 0.25
     wait_seconds = 1.0
 
-    def __init__(self, display: Any) -> None:
+    def __init__(self, display: Any, cell: int) -> None:
         self._display = display
+        self.cell = cell  # its execution count
         self._handle: Any = None
         self._last: dict[str, str] = {}
         self._meter = Meter()
@@ -93,26 +96,40 @@ class InNotebook:
             self._handle.update(data, raw=True)
 
 
-def choose(wanted: bool | None) -> Shown:
-    """For a person who looks; `wanted`: always, as lines in a pipe, or never."""
+def choose(wanted: bool | None, before: Shown | None = None) -> Shown:
+    """For a person who looks; `wanted`: always, as lines in a pipe, or never. `before` is what
+    showed the same bag the last time."""
     if wanted is False:
         return Quiet()
-    display = _notebook_display()
-    if display is not None:
-        return InNotebook(display)
+    shell = _notebook()
+    if shell is not None:
+        if is_of_this_cell(before):
+            assert before is not None
+            return before
+        from IPython.display import display
+
+        return InNotebook(display, _cell(shell))
     on_stream = OnStream()
     return Quiet() if wanted is None and on_stream.is_plain else on_stream
 
 
-def _notebook_display() -> Any:
-    """IPython's `display` in a notebook: in a terminal, IPython has no kernel."""
+def is_of_this_cell(shown: Shown | None) -> bool:
+    """Whether it is a bar in the cell of a notebook that runs now."""
+    shell = _notebook()
+    if shell is None or not isinstance(shown, InNotebook):
+        return False
+    return shown.cell == _cell(shell)
+
+
+def _cell(shell: Any) -> int:
+    return int(getattr(shell, "execution_count", 0))
+
+
+def _notebook() -> Any:
+    """IPython's shell in a notebook: in a terminal, IPython has no kernel."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
-    if shell is None or getattr(shell, "kernel", None) is None:
-        return None
-    from IPython.display import display
-
-    return display
+    return shell if getattr(shell, "kernel", None) is not None else None
 
 
 def bag_html(bag: BagView, meter: Meter | None = None) -> str:

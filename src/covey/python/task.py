@@ -34,7 +34,7 @@ class Task:
         self.number = number
 
     def __repr__(self) -> str:
-        return f"<Task {self.number} of bag {self.bag.id}>"
+        return f"<covey.Task {self.number} of bag {self.bag.id} {self.bag.name!r}>"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Task):
@@ -45,7 +45,8 @@ class Task:
         return hash((self.bag, self.number))
 
     def state(self) -> str:
-        """waiting, running, done, failed; or `not run` in a bag that was cancelled."""
+        """waiting, sent (it waits at a pilot for a free slot), running, done, failed; or `not run`
+        in a bag that was cancelled."""
         result = self.result()
         if result is not None:
             return "done" if result.ok else "failed"
@@ -53,8 +54,9 @@ class Task:
         view = self.bag.view()
         if isinstance(source, Client) and not view.over:
             running = source.running(view.id, listing.MOST_RUNNING)
-            if any(row.task == self.number for row in running):
-                return "running"
+            states = {row.state for row in running if row.task == self.number}
+            if states:
+                return "running" if "running" in states else "sent"
         return "not run" if view.over else "waiting"
 
     def result(self) -> Result | None:
@@ -62,24 +64,26 @@ class Task:
         counted = [row for row in self.attempts() if row.counted]
         return Results(self.bag.known, counted)[-1] if counted else None
 
-    def value(self) -> Any:
+    def value(self, trust: str = "data") -> Any:
         """What a function returned, if the bag is one of calls (of an Executor, of `@covey.task`);
-        what it raised is raised. Of calls that were sent in chunks, a list of values. Raises
+        what it raised is raised. For calls that were sent in chunks, a list of values. Raises
         NotFound if it has not ended.
 
-        Values are pickled, and unpickling runs whatever code is in them: ask only for those of
-        people whose programs you would run."""
+        Plain data comes back: numbers, text, bytes, dates, and lists, tuples, dictionaries and
+        sets of these. For other objects say `trust="objects"`. Unpickling them can run code here,
+        so do that only if you would run programs of the bag's owner and of every host that ran
+        its tasks."""
         if not self.bag.known.calls:
             raise CoveyError(
-                f"bag {self.bag.id} runs programs, not functions: what came of its tasks is in "
-                "task.result(), task.logs() and bag.pull()"
+                f"bag {self.bag.id} runs programs, not functions: the results of its tasks are "
+                f"in task.result(), task.logs() and bag.pull()"
             )
         result = self.result()
         if result is None:
             raise self._not_there("has not ended yet")
         from covey.executor import answers  # with cloudpickle
 
-        return answers.value(result.row, self.bag.id, self.bag.connection.client)
+        return answers.value(result.row, self.bag.id, self.bag.connection.client, trust)
 
     def attempts(self) -> list[ResultRow]:
         """Every ended attempt, oldest first."""
@@ -138,7 +142,7 @@ class Tasks:
         return (Task(self._bag, number) for number in range(len(self)))
 
     def where(self, state: str) -> list[Task]:
-        """Those that are waiting, running, done or failed."""
+        """Those that are waiting, sent, running, done or failed."""
         if state not in listing.STATES:
             raise ValueError(f"a task is {', '.join(listing.STATES)}; not {state!r}")
         found = listing.select(self._bag.connection.reader(), self._bag.view(), state)

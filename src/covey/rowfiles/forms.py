@@ -1,12 +1,13 @@
-"""The forms that a file of rows may have: `csv`, `jsonl` and `lines`.
+"""The forms that a file of rows may have: `csv`, `tsv`, `semicolons`, `jsonl` and `lines`.
 
 A form sees pieces of a file that begin and end between rows. It checks a piece once, thoroughly,
 when the file is indexed (`count`); afterwards rows are only taken apart (`split`, `parse`). Both
 must agree on what a row is, so neither takes a short cut that the other would not notice.
 
 Lines end with LF or CRLF; the last one need not. Blank lines are no rows. In a CSV file the first
-row has the names; in JSON Lines every row is an object with the same keys, in which `true` and
-`false` become text and `null` the empty text. Blanks and dashes in names become `_`.
+row has the names; `tsv` is the same with tabs between cells, `semicolons` with `;`. In JSON Lines
+every row is an object with the same keys, in which `true` and `false` become text and `null` the
+empty text. Blanks and dashes in names become `_`.
 """
 
 import csv
@@ -26,8 +27,6 @@ RESERVED = ("task", "bag")  # in templates these are numbers of ours
 
 _BLANKS = " \t\r\v\f"
 _BLANK_BYTES = _BLANKS.encode()
-_STRUCTURE = b',"\r\n\0'
-_NOT_STRUCTURE = bytes(byte for byte in range(256) if byte not in _STRUCTURE)
 
 
 class Form(Protocol):
@@ -68,17 +67,23 @@ class Lines:
 
 
 class Csv:
+    separator = ","
+    _plain_lines = True  # a line of blanks is no row, whatever separates cells
+
     def __init__(self, columns: tuple[str, ...]) -> None:
         self.columns = columns
-        commas = b"," * (len(columns) - 1)
-        self._units = (commas + b"\n", commas + b"\r\n")
+        separator = self.separator.encode()
+        separators = separator * (len(columns) - 1)
+        self._units = (separators + b"\n", separators + b"\r\n")
+        structure = separator + b'"\r\n\0'
+        self._not_structure = bytes(byte for byte in range(256) if byte not in structure)
 
     @classmethod
     def begin(cls, piece: bytes, last: bool) -> tuple["Csv", int] | None:
         """None if the first row is not whole."""
         text = piece.decode(errors="surrogateescape")  # the rows' turn comes
         lines = list(io.StringIO(text, newline="\n"))
-        reader = csv.reader(lines, strict=True)
+        reader = csv.reader(lines, strict=True, delimiter=cls.separator)
         try:
             columns = next((row for row in reader if row), None)
         except csv.Error as error:
@@ -100,10 +105,14 @@ class Csv:
 
     def _plain_count(self, piece: bytes) -> int | None:
         """Of a piece without quotes or blank lines, whose rows all have the right number of
-        commas: all that is in it besides text is one short pattern, again and again."""
-        if len(piece) > csv.field_size_limit() or not piece.endswith(b"\n"):
+        separators: all that is in it besides text is one short pattern, again and again."""
+        if (
+            not self._plain_lines
+            or len(piece) > csv.field_size_limit()
+            or not piece.endswith(b"\n")
+        ):
             return None
-        skeleton = piece.translate(None, _NOT_STRUCTURE)
+        skeleton = piece.translate(None, self._not_structure)
         rows = skeleton.count(b"\n")
         if not any(skeleton == unit * rows for unit in self._units) or has_stray_return(piece):
             return None
@@ -121,7 +130,7 @@ class Csv:
             yield from lines
             ends = True
 
-        reader = csv.reader(feed(), strict=True)
+        reader = csv.reader(feed(), strict=True, delimiter=self.separator)
         rows = whole = 0
         try:
             for cells in reader:
@@ -147,16 +156,26 @@ class Csv:
 
     def split(self, piece: bytes) -> list[Any]:
         text = piece.decode()
-        if b'"' not in piece and not has_stray_return(piece):
+        if self._plain_lines and b'"' not in piece and not has_stray_return(piece):
             if len(self.columns) == 1:
                 return [line for line in _lines(text) if line]
             return full_lines(text)
-        reader = csv.reader(io.StringIO(text, newline="\n"), strict=True)
+        lines = io.StringIO(text, newline="\n")
+        reader = csv.reader(lines, strict=True, delimiter=self.separator)
         return [cells for cells in reader if not self._is_blank(cells)]
 
     def parse(self, item: Any) -> list[Scalar]:
-        cells = item.split(",") if isinstance(item, str) else item
+        cells = item.split(self.separator) if isinstance(item, str) else item
         return [scalar(cell) for cell in cells]
+
+
+class Tsv(Csv):
+    separator = "\t"
+    _plain_lines = False  # a line of tabs is a row of empty cells
+
+
+class Semicolons(Csv):
+    separator = ";"
 
 
 class Jsonl:
@@ -203,8 +222,20 @@ class Jsonl:
 
 
 Begin = Callable[[bytes, bool], tuple[Form, int] | None]
-BEGIN: dict[str, Begin] = {"csv": Csv.begin, "jsonl": Jsonl.begin, "lines": Lines.begin}
-FORMS: dict[str, Callable[[tuple[str, ...]], Form]] = {"csv": Csv, "jsonl": Jsonl, "lines": Lines}
+BEGIN: dict[str, Begin] = {
+    "csv": Csv.begin,
+    "tsv": Tsv.begin,
+    "semicolons": Semicolons.begin,
+    "jsonl": Jsonl.begin,
+    "lines": Lines.begin,
+}
+FORMS: dict[str, Callable[[tuple[str, ...]], Form]] = {
+    "csv": Csv,
+    "jsonl": Jsonl,
+    "lines": Lines,
+    "tsv": Tsv,
+    "semicolons": Semicolons,
+}
 
 
 def clean_names(columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -215,7 +246,7 @@ def clean_names(columns: tuple[str, ...]) -> tuple[str, ...]:
         if not (name.isidentifier() and name.isascii()):
             hint = ""
             if len(columns) == 1 and re.search(r"[;\t|]", column):
-                hint = "; columns are separated by commas"
+                hint = "; columns are separated by commas, or say form = 'tsv' or 'semicolons'"
             raise InvalidBag(
                 f"column {column!r} must be called like a variable "
                 f"(blanks and dashes become _){hint}"

@@ -19,17 +19,21 @@ from starlette.types import Receive, Scope, Send
 from covey import __version__
 from covey.core.actions import ReplyMessage
 from covey.core.events import PilotDismissed
-from covey.core.model import PilotId, Role
-from covey.server import auth, openapi
+from covey.core.model import BagId, PilotId, Role
+from covey.server import auth, connections, openapi
 from covey.server.admission import Admission
 from covey.server.asking import Asking, caller_of, choice, number
 from covey.server.auth import ACT, ACT_ON_OWN, MANAGE, SEE, SEE_OWN, Needs
 from covey.server.bags import BagCalls
+from covey.server.metrics import Surroundings
 from covey.server.policies import PolicyCalls
+from covey.server.problems import HttpProblem
+from covey.server.refusals import STRANGERS, Refusals
 from covey.server.results import ResultCalls
 from covey.server.rights import RightCalls
+from covey.server.shares import REQUESTS, Shares, Who, asks_now
 from covey.server.tails import Tails
-from covey.server.views import host_views, pilot_view
+from covey.server.views import host_views, hosts_seen_by, pilot_seen_by, pilot_view
 from covey.wire import HostView, PilotView, ServerView
 
 # What it gives becomes JSON, unless it is a Response.
@@ -62,19 +66,25 @@ class Api:
         store: str,
         stop: Callable[[bool], int],
         more: Sequence[MoreRoutes] = (),
+        refusals: Refusals | None = None,
+        removing: Callable[[BagId], bool] = lambda bag: False,
+        surroundings: Callable[[], Surroundings] | None = None,
     ) -> None:
-        """`token` is the server's own."""
+        """`token` is the server's own; `removing` is told by the store."""
+        self._requests = Shares(REQUESTS)
+        self._refusals = refusals or Refusals()
         self._asking = asking
         self._guard = auth.Guard(token, asking.state, asking.clock.now)
         self._rights = RightCalls(asking)
         self._more = more
-        self._bags = BagCalls(asking, admission)
+        self._bags = BagCalls(asking, admission, removing)
         self._results = ResultCalls(asking, tails)
         self._policies = PolicyCalls(asking)
         self._files = files
         self._started = asking.clock.now()
         self._store = store
         self._stop = stop
+        self._surroundings = surroundings or (lambda: Surroundings(__version__, 0, 0.0))
         self.last_request = asyncio.get_running_loop().time()
         self.open_requests = 0
 
@@ -117,6 +127,7 @@ class Api:
             act("/bags/{bag}/policy/check", policies.check_of, ACT_ON_OWN),
             see("/bags/{bag}/explain", policies.explain, SEE_OWN),
             see("/bags/{bag}/running", bags.running, SEE_OWN),
+            see("/bags/{bag}/unfinished", results.unfinished, SEE_OWN),
             see("/bags/{bag}/results", results.results, SEE_OWN),
             see("/bags/{bag}/failures", results.failures, SEE_OWN),
             see("/bags/{bag}/files", results.files, SEE_OWN),
@@ -131,19 +142,32 @@ class Api:
         """An endpoint for those who may."""
 
         async def endpoint(request: Request) -> Response:
-            caller = self._guard.caller(request.headers.get("authorization", ""))
+            caller, who = self._let_in(request)
             auth.admit(caller, needs.role)
             request.state.caller = caller
-            with self._counted():
+            with self._counted(who):
                 if "bag" in request.path_params:
                     await self._find_bag(request, needs)
                 found = await handler(request)
             if isinstance(found, Response):
-                return _Counted(found, self._counted)
+                return _Counted(found, lambda: self._counted(who))
             return Response(msgspec.json.encode(found), status, media_type="application/json")
 
         endpoint.needs = needs  # type: ignore[attr-defined]
         return endpoint
+
+    def _let_in(self, request: Request) -> tuple[auth.Caller, Who]:
+        """Before anything of the request's body is read."""
+        try:
+            caller = self._guard.caller(request.headers.get("authorization", ""))
+        except HttpProblem as problem:
+            if problem.status == 401:
+                connections.unknown(request.scope)
+            raise
+        who = Who(caller.owner, caller.may(Role.ADMIN))
+        connections.known(request.scope, who)
+        asks_now.set(who)
+        return caller, who
 
     async def _find_bag(self, request: Request, needs: Needs) -> None:
         """Which one it is, and whose."""
@@ -153,11 +177,14 @@ class Api:
             auth.admit_to(caller, await self._asking.owner(bag), f"bag {bag}")
 
     @contextmanager
-    def _counted(self) -> Iterator[None]:
+    def _counted(self, who: Who) -> Iterator[None]:
+        """Raises HttpProblem if too many requests of this one are open."""
+        self._requests.demand(who)
         self.open_requests += 1
         try:
             yield
         finally:
+            self._requests.give(who)
             self.open_requests -= 1
             self.last_request = asyncio.get_running_loop().time()
 
@@ -167,10 +194,16 @@ class Api:
     async def _describe(self, _: Request) -> Response:
         return Response(openapi.text().encode(), media_type="application/json")
 
-    async def _server(self, _: Request) -> ServerView:
-        state = self._asking.state()
+    async def _server(self, request: Request) -> ServerView:
+        state, caller = self._asking.state(), caller_of(request)
+        refused = [
+            one
+            for one in self._refusals.lately()
+            if one.owner in (STRANGERS, caller.owner) or caller.may(Role.ADMIN)
+        ]
+        around = self._surroundings()
         return ServerView(
-            version=__version__,
+            version=around.version,
             epoch=state.epoch if state else 0,
             pid=os.getpid(),
             started=self._started,
@@ -179,6 +212,11 @@ class Api:
             bags=len(state.bags) if state else 0,
             pilots=len(state.pilots) if state else 0,
             slots=state.slots() if state else 0,
+            quarantined=sum(1 for bag in state.bags.values() if bag.quarantined) if state else 0,
+            overruns=state.overruns if state else 0,
+            refused=refused,
+            disk_free_bytes=around.disk_free_bytes,
+            certificate_expires=around.certificate_expires,
         )
 
     async def _pilots(self, request: Request) -> list[PilotView]:
@@ -187,12 +225,14 @@ class Api:
         recorded: list[PilotView] = []
         if everyone or self._asking.state() is None:
             recorded = await self._asking.read(lambda reader: reader.pilots())
-        state = self._asking.state()
-        if state is None:
-            return recorded
-        here = [pilot_view(pilot) for pilot in reversed(state.pilots.values())]
-        gone = [one for one in recorded if one.id not in state.pilots and one.status == "left"]
-        return sorted(here + gone, key=lambda one: -one.id)
+        state, caller = self._asking.state(), caller_of(request)
+        found = recorded
+        if state is not None:
+            here = [pilot_view(pilot) for pilot in reversed(state.pilots.values())]
+            gone = [one for one in recorded if one.id not in state.pilots and one.status == "left"]
+            found = sorted(here + gone, key=lambda one: -one.id)
+        seen = (pilot_seen_by(state, caller, view) for view in found)
+        return [view for view in seen if view is not None]
 
     async def _dismiss(self, request: Request) -> ReplyMessage:
         id_ = PilotId(number(request, "pilot", 0))
@@ -202,11 +242,14 @@ class Api:
             auth.admit_to(caller_of(request), pilot.record.owner, f"pilot {id_}")
         return await self._asking.ask(lambda request: PilotDismissed(request, id_))
 
-    async def _hosts(self, _: Request) -> list[HostView]:
-        recorded = await self._asking.read(lambda reader: reader.hosts())
-        state = self._asking.state()
-        now = self._asking.clock.now()
-        return recorded if state is None else host_views(state, recorded, now)
+    async def _hosts(self, request: Request) -> list[HostView]:
+        found, owners = await self._asking.read(
+            lambda reader: (reader.hosts(), reader.host_owners())
+        )
+        state, caller = self._asking.state(), caller_of(request)
+        if state is not None:
+            found = host_views(state, found, self._asking.clock.now(), caller)
+        return hosts_seen_by(state, caller, found, owners)
 
 
 class _Counted(Response):

@@ -7,13 +7,20 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
+from covey.core.actions import Problem
+from covey.core.suspects import brief
 from covey.engine import Engine
+from covey.server import connections
 from covey.server.api import Api
-from covey.server.load import Budget
 from covey.server.pilots import PREFIX, PilotCalls, Receive, Scope, Send
 from covey.server.problems import HttpProblem
+from covey.server.refusals import STRANGERS, Refusals
+from covey.server.shares import BODY_BYTES, STRANGER_BYTES, Shares, Who
+
+THE_SERVERS_OWN = "the server's own token"
+_STRANGER = Who(STRANGERS)
 
 
 class App:
@@ -26,10 +33,13 @@ class App:
         pilots: PilotCalls,
         api: Api,
         metrics: Callable[[], bytes],
-        budget: Budget | None = None,
+        bodies: Shares | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         self._engine = engine
-        self._budget = budget or Budget()
+        self._bodies = bodies or Shares(BODY_BYTES)
+        self._stranger_bodies = Shares(STRANGER_BYTES)
+        self._refusals = refusals or Refusals()
         self._pilots = pilots
         self._metrics = metrics
         self._rest = Starlette(
@@ -42,18 +52,30 @@ class App:
                 HttpProblem: _problem,
                 404: _not_found,
                 405: _wrong_method,
+                Exception: _internal_error,
             },
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or "/files/" in scope["path"]:  # these go to disk as they come
+        if scope["type"] != "http":
             await self._answer(scope, receive, send)
             return
-        counted = _Counted(receive, self._budget)
+
+        async def sending(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start" and message["status"] >= 400:
+                who = scope.get(connections.WHO)
+                owner = STRANGERS if who is None else who.owner or THE_SERVERS_OWN
+                self._refusals.answered(message["status"], owner)
+            await send(message)
+
+        if "/files/" in scope["path"]:  # these go to disk as they come
+            await self._answer(scope, receive, sending)
+            return
+        counted = _Counted(scope, receive, self._bodies, self._stranger_bodies)
         try:
-            await self._answer(scope, counted, send)
+            await self._answer(scope, counted, sending)
         finally:
-            self._budget.give(counted.taken)
+            counted.give_back()
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].startswith(PREFIX):
@@ -71,31 +93,54 @@ class App:
 
 
 class _Counted:
-    """What a request has brought so far counts against what all may have here at once."""
+    """What a request has brought so far counts against the share of whoever sends it; strangers
+    have a small one for all of them."""
 
-    def __init__(self, receive: Receive, budget: Budget) -> None:
+    def __init__(self, scope: Scope, receive: Receive, known: Shares, strangers: Shares) -> None:
+        self._scope = scope
         self._receive = receive
-        self._budget = budget
-        self.taken = 0
+        self._known = known
+        self._strangers = strangers
+        self._taken: list[tuple[Shares, Who, int]] = []
 
     async def __call__(self) -> MutableMapping[str, Any]:
         message = await self._receive()
         size = len(message.get("body", b""))
-        if not self._budget.take(size):
-            words = "too much is being sent to this server; come again"
-            raise HttpProblem(503, "unavailable", words, 2)
-        self.taken += size
+        if size:
+            who = self._scope.get(connections.WHO)
+            shares = self._strangers if who is None else self._known
+            who = who or _STRANGER
+            shares.demand(who, size)
+            self._taken.append((shares, who, size))
         return message
+
+    def give_back(self) -> None:
+        for shares, who, size in self._taken:
+            shares.give(who, size)
+        self._taken.clear()
 
 
 async def _not_found(request: Request, _: Exception) -> Response:
     return await _problem(
-        request, HttpProblem(404, "not-found", f"nothing is at {request.url.path}")
+        request, HttpProblem(404, "not-found", f"there is nothing at {request.url.path}")
     )
 
 
 async def _wrong_method(request: Request, _: Exception) -> Response:
-    return await _problem(request, HttpProblem(405, "invalid", f"{request.method} is not for this"))
+    allowed = {
+        method
+        for route in request.app.routes
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
+        for method in (route.methods or ())
+    }
+    words = f"{request.method} is not allowed here; use {' or '.join(sorted(allowed - {'HEAD'}))}"
+    return await _problem(request, HttpProblem(405, "invalid", words))
+
+
+async def _internal_error(request: Request, error: Exception) -> Response:
+    """A bug of ours: of this request alone. The exception goes on into the log."""
+    words = f"the server could not handle this: {brief(error)}; see its log"
+    return await _problem(request, HttpProblem(500, Problem.INTERNAL.value, words))
 
 
 async def _problem(_: Request, error: Exception) -> Response:

@@ -1,5 +1,5 @@
-"""How requests arrive: within a while, and not too many connections from one place; and that
-answers are taken.
+"""How requests arrive: within a while; and that answers are taken. How many connections there may
+be is decided in `connections`.
 
 Whoever sends one byte now and then would keep a connection, and what it holds, for ever. A
 request's head must be here within HEAD_SECONDS; its body must go on arriving, at LEAST_RATE or
@@ -13,26 +13,25 @@ import contextlib
 import os
 import socket
 import struct
-from collections import Counter
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from covey.server.connections import Link
 
 HEAD_SECONDS = 20.0
 LOOK_SECONDS = 5.0
 SLOW_LOOKS = 6  # one after the other, before a slow body is given up
 LEAST_RATE = 200.0  # bytes a second: slower than any line that people put up with
 MOST_HEAD_BYTES = 64 << 10
-MOST_FROM_ONE_ADDRESS = 8192  # a cluster of a thousand hosts may share one
-_LOCAL = ("127.0.0.1", "::1")  # a reverse proxy: all come from there
 _ACKNOWLEDGED = struct.Struct("=120xQ")  # in Linux's struct tcp_info
 
 
 class Arriving(HttpToolsProtocol):
     """uvicorn's protocol, which also keeps count."""
 
-    _places: ClassVar[Counter[str]] = Counter()
+    link: Link | None = None  # this connection, where somebody counts them
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -43,26 +42,19 @@ class Arriving(HttpToolsProtocol):
         self._slow = 0
         self._received = 0  # by the other side, in bytes, at the last look that had to know
         self._idle_looks = 0  # while an answer waits to be taken
-        self._place = ""
 
     # -- the connection ----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._head_since = self.loop.time()
-        place = self.client[0] if self.client else ""
-        if place and place not in _LOCAL:
-            self._place = place
-            self._places[place] += 1
-            if self._places[place] > MOST_FROM_ONE_ADDRESS:
-                transport.abort()
+        if self.link is not None:  # nothing is heard of a transport that is not read
+            self.link.end = lambda: forget(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        if self._place:
-            self._places[self._place] -= 1
-            if not self._places[self._place]:
-                del self._places[self._place]
+        if self.link is not None:
+            self.link.close()
 
     def data_received(self, data: bytes) -> None:
         self._bytes += len(data)
@@ -73,6 +65,13 @@ class Arriving(HttpToolsProtocol):
         super().data_received(data)
         if self._head_bytes > MOST_HEAD_BYTES and self._head_since:
             self.transport.abort()
+        elif self.link is not None and self.link.who is None:
+            self.link.received(len(data), self.flow.pause_reading, self._read_on)
+
+    def _read_on(self) -> None:
+        """After a stranger was kept waiting."""
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
 
     # -- the parser --------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import msgspec
 from starlette.requests import Request
 
 from covey.core.actions import Refuse, ReplyMessage
-from covey.core.errors import InvalidQuery, NotFound, StoreError
+from covey.core.errors import InvalidQuery, NotFound, StoreError, TookTooLong
 from covey.core.events import Event
 from covey.core.model import BagId, RequestId
 from covey.core.state import Bag, State
@@ -22,11 +22,17 @@ from covey.server.auth import Caller
 from covey.server.gateway import Gateway, Unavailable
 from covey.server.pilots import read_body
 from covey.server.problems import HttpProblem, from_refusal
+from covey.server.shares import READS, Workers, asks_now
 
-MOST_BYTES = 64 << 20
+MOST_BYTES = 32 << 20
+MOST_COMMAS = 1_000_000  # a body has no more values than commas; reading more takes long
 MOST_NUMBER = 2**53  # larger ones are not exact in every JSON reader
 LONGEST_WAIT = 60.0
 MOST_OWNERS = 10_000  # of bags that are over
+TOO_LONG = (
+    "this query took too long, so the server stopped it. Ask for less: leave out 'sort' and "
+    "'offset', or use fewer comparisons; or get a file (format=csv or jsonl): it has more time"
+)
 
 # Python reads more than these as numbers: 1_0, ٣, nan.
 _WHOLE = re.compile(r"-?[0-9]{1,30}")
@@ -43,6 +49,7 @@ class Asking:
         self.clock = clock
         self.changed = asyncio.Event()  # set, and replaced, whenever something became durable
         self._ending = False
+        self._readers = Workers(READS, "reading")
         self._owners: dict[BagId, str] = {}  # an owner never changes
 
     def note_change(self) -> None:
@@ -73,7 +80,7 @@ class Asking:
     async def ask(self, event_for: Callable[[RequestId], Event]) -> ReplyMessage:
         """The engine's answer, when what it says is durable."""
         if self._ending:
-            raise HttpProblem(503, "unavailable", "the server is ending", 1)
+            raise HttpProblem(503, "unavailable", "the server is shutting down", 1)
         _, answering = self._gateway.ask(event_for)
         outcome = await answering
         if isinstance(outcome, Refuse | Unavailable):
@@ -87,8 +94,8 @@ class Asking:
     # -- the record ------------------------------------------------------------------------
 
     async def read(self, read: Callable[[Reader], T]) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(None, lambda: reading(lambda: read(self.reader())))
+        """On the account of whoever's request this is."""
+        return await self._readers.run(asks_now.get(), lambda: reading(lambda: read(self.reader())))
 
     # -- news ------------------------------------------------------------------------------
 
@@ -166,6 +173,8 @@ def reading(read: Callable[[], T]) -> T:
     """Whatever the record may raise, as an answer."""
     try:
         return read()
+    except TookTooLong as error:
+        raise HttpProblem(400, "too-long", TOO_LONG) from error
     except InvalidQuery as error:
         raise HttpProblem(400, "invalid", str(error)) from error
     except NotFound as error:
@@ -179,10 +188,13 @@ async def order(request: Request, kind: type[T], default: T | None = None) -> T:
     body = await read_body(request.scope, request.receive, MOST_BYTES)
     if not body and default is not None:
         return default
+    if body.count(b",") > MOST_COMMAS:
+        words = f"more than {MOST_COMMAS:,} values in one request: send them as a file of rows"
+        raise HttpProblem(413, "too-large", words)
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise HttpProblem(400, "invalid", f"the request's body: {error}") from error
+        raise HttpProblem(400, "invalid", f"the request's body is not valid: {error}") from error
 
 
 def number(request: Request, name: str, default: int) -> int:

@@ -51,6 +51,11 @@ class Caller(Struct, frozen=True):
     expires: float = 0.0  # 0: never
     trusted: bool = False
 
+    @property
+    def holder(self) -> str | None:
+        """Whose files the caller may name and add to; None: everybody's."""
+        return None if self.trusted else self.owner
+
     def may(self, role: Role) -> bool:
         return _RANK[self.role] >= _RANK[role]
 
@@ -78,11 +83,13 @@ class Guard:
         if kind.lower() == "bearer" and token.startswith(TOKEN_PREFIX):
             state = self._state()
             if state is None:
-                raise HttpProblem(503, "unavailable", "tokens are not known yet", 1)
+                raise HttpProblem(
+                    503, "unavailable", "the server is starting, and has not read its tokens yet", 1
+                )
             found = tokens.find(state, token, self._now())
             if found is not None:
                 return Caller(found.role, found.owner, found.name, found.expires)
-        words = "show a token that is valid: Authorization: Bearer TOKEN"
+        words = "this needs a valid token: Authorization: Bearer TOKEN"
         raise HttpProblem(401, "unauthorized", words)
 
 
@@ -90,14 +97,14 @@ def admit(caller: Caller, role: Role) -> None:
     """To what takes this role."""
     if not caller.may(role):
         article = "an" if role is Role.ADMIN else "a"
-        words = f"this takes the token of {article} {role}; yours is a {caller.role}'s"
+        words = f"this needs {article} {role} token; yours is a {caller.role} token"
         raise HttpProblem(403, "not-yours", words)
 
 
 def admit_to(caller: Caller, owner: str, what: str) -> None:
     """To what is somebody's."""
     if not caller.owns(owner):
-        words = f"{what} is {owner or 'nobody'}'s: only they and admins may do this"
+        words = f"{what} belongs to {owner or 'nobody'}: only its owner and admins may do this"
         raise HttpProblem(403, "not-yours", words)
 
 
@@ -118,14 +125,14 @@ class PilotSecrets:
         """Whose tasks a pilot of this job may run (empty: anybody's), if it shows the secret of
         the job and the job is one that lives. Raises HttpProblem."""
         if not job or not self._is_secret_of(job, given):
-            words = "the secret is not this server's, or not of this site job"
+            words = "this secret belongs to another server, or to another site job"
             raise HttpProblem(401, "unauthorized", words)
         hand = tokens.read_hand_job(job)
         if hand is not None and self._now() >= hand.expires:
             words = "this secret has expired: make another with 'covey pilot-command'"
             raise HttpProblem(401, "unauthorized", words)
         if hand is None and JobId(job) not in jobs:
-            words = f"there is no site job {job[:100]} any more"
+            words = f"site job {job[:100]} does not exist any more"
             raise HttpProblem(401, "unauthorized", words)
         return hand.owner if hand is not None and hand.owner != tokens.ANYBODY else ""
 

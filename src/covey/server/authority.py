@@ -261,7 +261,7 @@ def _damaged(path: Path, error: Exception) -> CoveyError:
 def _key(pem: bytes) -> Key:
     key = load_pem_private_key(pem, None)
     if not isinstance(key, Key):
-        raise TypeError("not a key of ours")
+        raise TypeError("not a key that covey made")
     return key
 
 

@@ -1,5 +1,7 @@
 """The API's bags: submitted, seen, and told what to do."""
 
+import asyncio
+from collections.abc import Callable
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -20,6 +22,7 @@ from covey.core.events import (
 from covey.core.model import BagId, BagSpec, Role, Segment
 from covey.core.space import LARGEST_BAG
 from covey.core.state import Bag
+from covey.pilot.messages import LARGEST
 from covey.server.admission import Admission
 from covey.server.asking import Asking, caller_of, choice, deadline, number, order
 from covey.server.auth import Caller
@@ -28,6 +31,7 @@ from covey.server.views import bag_view, running_rows
 from covey.wire import BagView, RunningRow
 
 MOST_ROWS = 10_000
+REMOVED_SECONDS = 0.02  # between looks whether a purged bag is gone
 NAMES_SECONDS = 1.0  # between looks for new names of results
 
 Times = Annotated[float, Meta(ge=0.001, le=1_000_000)]
@@ -35,12 +39,16 @@ Times = Annotated[float, Meta(ge=0.001, le=1_000_000)]
 
 class Retry(Struct, frozen=True, forbid_unknown_fields=True):
     """Given-up tasks to try again: all, these, those of these causes (or both), from now on with
-    so many times the memory and the time."""
+    so many times the memory and the time, or with these amounts (0: none). With `done`, tasks that
+    were done run again too."""
 
     causes: tuple[str, ...] = ()
     tasks: tuple[Annotated[int, Meta(ge=0, le=LARGEST_BAG)], ...] | None = None
     memory: Times = 1.0
     time: Times = 1.0
+    memory_mb: Annotated[int, Meta(ge=0, le=LARGEST)] = 0
+    limit_seconds: Annotated[float, Meta(ge=0, le=LARGEST)] = 0.0
+    done: bool = False
 
 
 class Pause(Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,16 +61,25 @@ class Append(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BagCalls:
-    def __init__(self, asking: Asking, admission: Admission) -> None:
+    def __init__(
+        self,
+        asking: Asking,
+        admission: Admission,
+        removing: Callable[[BagId], bool] = lambda bag: False,
+    ) -> None:
+        """`removing`: whether a bag was purged, and something of it is still in the record."""
         self._asking = asking
+        self._removing = removing
         self._admission = admission
-        self._names: dict[BagId, tuple[float, list[str]]] = {}  # when looked up, and found
+        # When looked up; names of reported values; why some were ignored.
+        self._names: dict[BagId, tuple[float, list[str], list[str]]] = {}
 
     # -- doing -----------------------------------------------------------------------------
 
     async def submit(self, request: Request) -> ReplyMessage:
-        asked = _owned(await order(request, BagSpec), caller_of(request))
-        spec = await self._admission.bag(asked)
+        caller = caller_of(request)
+        asked = _owned(await order(request, BagSpec), caller)
+        spec = await self._admission.bag(asked, caller)
         return await self._asking.ask(lambda number: BagSubmitted(number, spec))
 
     async def append(self, request: Request) -> ReplyMessage:
@@ -70,7 +87,10 @@ class BagCalls:
         given = await order(request, Append)
         live = self._asking.live(bag)
         of_calls = live is None or live.spec.calls  # one that is not there is refused anyway
-        segment = await self._admission.segment(given.segment, of_calls=of_calls)
+        owner = await self._asking.owner(bag)
+        segment = await self._admission.segment(
+            given.segment, owner, caller_of(request), of_calls=of_calls
+        )
         return await self._asking.ask(
             lambda number: SegmentAppended(number, bag, segment, given.key)
         )
@@ -96,20 +116,36 @@ class BagCalls:
         bag = self._asking.bag_id(request)
         given = await order(request, Retry, Retry())
         tasks = given.tasks
+        if given.causes and given.done:
+            raise HttpProblem(400, "invalid", "only failed tasks have causes: leave out 'done'")
         if given.causes:
             failed = await self._asking.read(lambda reader: reader.failed_tasks(bag, given.causes))
             wanted = None if tasks is None else frozenset(tasks)
             tasks = tuple(task for task in failed if wanted is None or task in wanted)
         return await self._asking.ask(
-            lambda number: RetryRequested(number, bag, tasks, given.memory, given.time)
+            lambda number: RetryRequested(
+                number,
+                bag,
+                tasks,
+                given.memory,
+                given.time,
+                given.memory_mb,
+                given.limit_seconds,
+                given.done,
+            )
         )
 
     async def purge(self, request: Request) -> ReplyMessage:
         bag = self._asking.bag_id(request)
         if "what" not in request.query_params:
-            raise HttpProblem(400, "invalid", "say what to remove: ?what=logs, files or all")
+            raise HttpProblem(
+                400, "invalid", "name what should be removed: ?what=logs, files or all"
+            )
         what = choice(request, "what", "logs", "files", "all")
-        return await self._asking.ask(lambda number: PurgeRequested(number, bag, what))
+        reply = await self._asking.ask(lambda number: PurgeRequested(number, bag, what))
+        while self._removing(bag):  # noqa: ASYNC110 (a large bag goes in steps)
+            await asyncio.sleep(REMOVED_SECONDS)
+        return reply
 
     # -- seeing ----------------------------------------------------------------------------
 
@@ -124,7 +160,9 @@ class BagCalls:
         now = self._asking.clock.now()
         self._names = {bag: kept for bag, kept in self._names.items() if bag in state.bags}
         return [
-            bag_view(state, state.bags[BagId(view.id)], now, view.result_names)
+            bag_view(
+                state, state.bags[BagId(view.id)], now, view.result_names, view.ignored_results
+            )
             if view.id in state.bags
             else view
             for view in found
@@ -152,25 +190,27 @@ class BagCalls:
     async def _view(self, bag: BagId) -> BagView:
         live = self._asking.live(bag)
         if live is not None:
-            names = await self._result_names(live)
+            names, ignored = await self._from_results(live)
             live, state = self._asking.live(bag), self._asking.state()  # it may have ended
             if live is not None and state is not None:
-                return bag_view(state, live, self._asking.clock.now(), names)
+                return bag_view(state, live, self._asking.clock.now(), names, ignored)
         found = await self._asking.read(lambda reader: reader.bag(bag))
         if found is None:
             raise HttpProblem(404, "not-found", f"there is no bag {bag}")
         return found
 
-    async def _result_names(self, bag: Bag) -> list[str]:
-        """Core does not look into results; the record has their names."""
+    async def _from_results(self, bag: Bag) -> tuple[list[str], list[str]]:
+        """The names of reported values, and why some were ignored. Core does not look into results;
+        the record has both."""
         now = self._asking.clock.now()
-        looked, names = self._names.get(bag.id, (0.0, []))
+        looked, names, ignored = self._names.get(bag.id, (0.0, [], []))
         if now - looked >= NAMES_SECONDS and bag.done:
-            self._names[bag.id] = (now, names)  # whoever asks meanwhile takes the old ones
+            self._names[bag.id] = (now, names, ignored)  # whoever asks meanwhile takes the old ones
             found = await self._asking.read(lambda reader: reader.bag(bag.id))
-            names = found.result_names if found is not None else names
-            self._names[bag.id] = (now, names)
-        return names
+            if found is not None:
+                names, ignored = found.result_names, found.ignored_results
+            self._names[bag.id] = (now, names, ignored)
+        return names, ignored
 
 
 def _owned(spec: BagSpec, caller: Caller) -> BagSpec:
@@ -195,9 +235,12 @@ def _seen_by(caller: Caller, view: BagView) -> BagView:
         reason=view.reason.partition(": ")[0].removesuffix("; the last"),
         argv=[],
         names=[],
+        readings=[],
+        ignored_results=[],
         labels={},
         notes="",
         outputs=[],
         result_names=[],
+        unkept=replace(view.unkept, names=()),
         stragglers=[],
     )

@@ -114,28 +114,30 @@ def _open_calls() -> list[Call]:
     headers = (VERSION, PILOT_FILE)
     return [
         _open("/healthz", "whether the server can work", dict[str, str]),
-        _open("/metrics", "for Prometheus", Media("text/plain")),
+        _open("/metrics", "metrics for Prometheus", Media("text/plain")),
         _open(
             "/join/{invitation}",
-            "a program that starts a pilot; once",
+            "a program that starts a pilot; can be fetched once",
             python,
             refuses=(410,),
             refuses_with=python,
         ),
-        _open(f"{PILOT}/pilot.pyz", "the pilot's file", zipped, headers=headers, refuses=(404,)),
+        _open(
+            f"{PILOT}/pilot.pyz", "the program of pilots", zipped, headers=headers, refuses=(404,)
+        ),
     ]
 
 
 def _server_calls() -> list[Call]:
     tokens = f"{API}/tokens"
     return [
-        _look(f"{API}/openapi.json", "this description", SEE, dict[str, Any]),
-        _look(f"{API}/server", "the server itself", SEE, ServerView),
-        _do(f"{API}/stop", "end the server", MANAGE, dict[str, int], query=("drain",)),
-        _look(f"{API}/pilots", "the pilots", SEE, list[PilotView]),
-        _do(f"{API}/pilots/{{pilot}}/dismiss", "send a pilot home", ACT, Done, refuses=(404,)),
+        _look(f"{API}/openapi.json", "this description of the API", SEE, dict[str, Any]),
+        _look(f"{API}/server", "facts about the server", SEE, ServerView),
+        _do(f"{API}/stop", "shut the server down", MANAGE, dict[str, int], query=("drain",)),
+        _look(f"{API}/pilots", "all pilots", SEE, list[PilotView]),
+        _do(f"{API}/pilots/{{pilot}}/dismiss", "shut a pilot down", ACT, Done, refuses=(404,)),
         _look(f"{API}/hosts", "the hosts that pilots ran on", SEE, list[HostView]),
-        _look(tokens, "tokens that are valid, of the caller's owner", ACT, list[TokenView]),
+        _look(tokens, "the valid tokens of the caller's owner", ACT, list[TokenView]),
         _do(
             tokens,
             "a new token, with no more rights than the caller's",
@@ -168,21 +170,25 @@ def _site_calls() -> list[Call]:
         return Call(method=method, path=path, summary=summary, needs=MANAGE, **fields)
 
     return [
-        _look(f"{API}/sites", "the sites that concern the caller", SEE, list[SiteView]),
+        _look(f"{API}/sites", "the sites that the caller may see", SEE, list[SiteView]),
         _look(site, "a site", SEE, SiteView),
+        change("PUT", site, "add a site, or change an added one", takes=SiteTable, refuses=(413,)),
+        change("DELETE", site, "remove an added site as soon as its last job has ended"),
+        change("POST", f"{site}/pause", "pause a site: start no new pilots there"),
+        change("POST", f"{site}/resume", "resume a site, and forget its earlier failures"),
         change(
-            "PUT", site, "add a site, or change one that was added", takes=SiteTable, refuses=(413,)
+            "POST", f"{site}/drain", "drain a site: cancel its waiting pilots, let the others end"
         ),
-        change("DELETE", site, "remove a site that was added, when nothing is left there"),
-        change("POST", f"{site}/pause", "start nothing new there"),
-        change("POST", f"{site}/resume", "go on there, and forget earlier failures"),
-        change("POST", f"{site}/drain", "take back what waits there, and let its pilots end"),
         change(
-            "POST", f"{site}/test", "start one pilot there, to see", gives=TrialView, status=201
+            "POST",
+            f"{site}/test",
+            "test a site: start one pilot there",
+            gives=TrialView,
+            status=201,
         ),
-        _look(trial, "what has become of that pilot", MANAGE, TrialView, "seen_steps", "wait"),
-        change("POST", f"{trial}/end", "take it back", refuses=()),
-        _look(f"{site}/explain", "why it gets no pilots, or only so many", SEE, SiteExplanation),
+        _look(trial, "the progress of that test", MANAGE, TrialView, "seen_steps", "wait"),
+        change("POST", f"{trial}/end", "end that test", refuses=()),
+        _look(f"{site}/explain", "why a site gets no pilots, or no more", SEE, SiteExplanation),
     ]
 
 
@@ -190,23 +196,39 @@ def _bag_calls() -> list[Call]:
     return [
         _do(
             f"{API}/bags",
-            "submit a bag; its files must be here",
+            "submit a bag; send its files first",
             ACT,
             Submitted,
             takes=BagSpec,
             status=201,
             refuses=(409, 413),
         ),
-        _look(f"{API}/bags", "all bags, the newest first", SEE, list[BagView]),
+        _look(f"{API}/bags", "all bags, newest first", SEE, list[BagView]),
         _look(BAG, "a bag", SEE, BagView, "seen", "wait"),
-        _order("append", "more tasks for an open bag", takes=Append),
-        _order("close", "no more tasks will come"),
-        _order("cancel", "end it with what is done"),
-        _order("pause", "send nothing more out", takes=Pause, takes_nothing_too=True),
-        _order("resume", "go on"),
-        _order("retry", "try given-up tasks again", takes=Retry, takes_nothing_too=True),
-        _order("purge", "remove what it keeps", query=("what",)),
-        _look(f"{BAG}/running", "what is out with pilots", SEE_OWN, list[RunningRow], "limit"),
+        _order("append", "add tasks to an open bag", takes=Append),
+        _order("close", "close an open bag: no more tasks will be added"),
+        _order("cancel", "cancel a bag, and keep the results that it has"),
+        _order(
+            "pause", "pause a bag: start no more of its tasks", takes=Pause, takes_nothing_too=True
+        ),
+        _order("resume", "resume a paused bag"),
+        _order("retry", "run failed tasks again", takes=Retry, takes_nothing_too=True),
+        _order("purge", "remove the logs or files of a bag, or all of it", query=("what",)),
+        _look(
+            f"{BAG}/running",
+            "tasks that are running or were sent ahead",
+            SEE_OWN,
+            list[RunningRow],
+            "limit",
+        ),
+        _look(
+            f"{BAG}/unfinished",
+            "the next tasks without a result",
+            SEE_OWN,
+            list[int],
+            "after",
+            "limit",
+        ),
     ]
 
 
@@ -214,20 +236,22 @@ def _policy_calls() -> list[Call]:
     policy = f"{BAG}/policy"
     return [
         _look(f"{API}/policy/attributes", "what policies can look at", SEE, list[Listed]),
-        _look(f"{API}/policy/presets", "policies that have a name", SEE, list[PolicyView]),
+        _look(
+            f"{API}/policy/presets", "the presets: policies that have a name", SEE, list[PolicyView]
+        ),
         _do(
             f"{API}/policy/check",
-            "what is wrong with a policy",
+            "check a policy",
             ACT,
             Report,
             takes=PolicySpec,
             refuses=(413,),
         ),
-        _look(policy, "what decides for a bag", SEE_OWN, PolicyView),
+        _look(policy, "the policy of a bag", SEE_OWN, PolicyView),
         Call(
             method="PUT",
             path=policy,
-            summary="let another policy decide from now on",
+            summary="change the policy of a bag",
             needs=ACT_ON_OWN,
             takes=PolicySpec,
             gives=Done,
@@ -235,7 +259,7 @@ def _policy_calls() -> list[Call]:
         ),
         _do(
             f"{policy}/check",
-            "what is wrong with this policy, or with the one that it has",
+            "check a policy for this bag; without a body, the bag's own policy",
             ACT_ON_OWN,
             Report,
             takes=PolicySpec,
@@ -244,7 +268,7 @@ def _policy_calls() -> list[Call]:
         ),
         _look(
             f"{BAG}/explain",
-            "why it, or a task of it, stands as it does",
+            "why a bag, or one of its tasks, is not running",
             SEE_OWN,
             Explanation,
             "of",
@@ -257,7 +281,7 @@ def _result_calls() -> list[Call]:
     return [
         _look(
             f"{BAG}/results",
-            "a table of results; the ends that count",
+            "a table of results",
             SEE_OWN,
             list[ResultRow],
             *("after", "offset", "limit", "order", "failed", "where", "sort", "format", "wait"),
@@ -273,7 +297,7 @@ def _result_calls() -> list[Call]:
         ),
         _look(
             f"{BAG}/live",
-            "what tasks print just now",
+            "what running tasks print",
             SEE_OWN,
             LiveOutput,
             *("of", "after", "wait"),
@@ -287,13 +311,19 @@ def _file_calls() -> list[Call]:
     return [
         _do(
             f"{API}/files/missing",
-            "which of these files the server lacks",
+            "which of these files the caller still has to send",
             ACT,
             list[str],
             takes=list[str],
             refuses=(413, 422),
         ),
-        _look(f"{API}{FILE}/state", "how much of a file is here", ACT, Stored, refuses=(422,)),
+        _look(
+            f"{API}{FILE}/state",
+            "how much of a file the caller has sent",
+            ACT,
+            Stored,
+            refuses=(422,),
+        ),
         *_of_a_file(API, ACT, SEE, "token", ()),
     ]
 
@@ -301,15 +331,15 @@ def _file_calls() -> list[Call]:
 def _of_a_file(
     where: str, write: Needs | None, read: Needs | None, shown: Shown, query: tuple[str, ...]
 ) -> list[Call]:
-    gone = () if shown == "token" else (410,)
+    gone, for_whom = ((), ()) if shown == "token" else ((410,), ("attempt",))
     return [
         Call(
             method="PUT",
             path=where + FILE,
-            summary="a piece of a file",
+            summary="send a piece of a file",
             needs=write,
             shown=shown,
-            query=("offset", "size", *query),
+            query=("offset", "size", *for_whom, *query),
             takes=BYTES,
             takes_nothing_too=True,
             gives=Stored,
@@ -318,7 +348,7 @@ def _of_a_file(
         Call(
             method="GET",
             path=where + FILE,
-            summary="a file, or (Range) a part of it",
+            summary="a file, or a part of it (header Range)",
             needs=read,
             shown=shown,
             query=query,
@@ -345,15 +375,19 @@ def _pilot_calls() -> list[Call]:
     return [
         _said(
             "enrol",
-            "a pilot presents itself",
+            "enrol a pilot",
             Enrol,
             Enrolled,
             shown="secret",
             refuses=(413, 429),
             headers=(VERSION, PILOT_FILE),
         ),
-        _said("sync", "ends in, tasks out; parked until there is news", Sync, Answer),
-        _said("leave", "a pilot ends", Leave, Left, refuses=(410, 413)),
-        _said("printed", "what followed tasks print", Printed, dict[str, Any], refuses=(410, 413)),
+        _said(
+            "sync", "report ended tasks, and get new ones; waits until there is news", Sync, Answer
+        ),
+        _said("leave", "say that a pilot ends", Leave, Left, refuses=(410, 413)),
+        _said(
+            "printed", "send what followed tasks print", Printed, dict[str, Any], refuses=(410, 413)
+        ),
         *_of_a_file(PILOT, None, None, "credential", ("pilot",)),
     ]

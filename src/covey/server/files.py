@@ -1,14 +1,13 @@
 """Files in and out: for people, and for pilots as far as their tasks go.
 
 The rule: whatever the size of a file, and however many travel at once, memory stays bounded. An
-upload is written bit by bit while it arrives, in threads; a download is read as fast as it is
-taken. An answer to an upload says how much of the file is here for certain, so that any sender can
-go on from there.
+upload is written bit by bit while it arrives, in threads (who may send when: `uploads`); a download
+is read as fast as it is taken. An answer to an upload says how much of the file is here for
+certain, so that any sender can go on from there.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -20,18 +19,21 @@ from starlette.routing import Route
 from covey.core.errors import BadFile, NotFound, StoreError
 from covey.core.model import BagId, BagSpec, Role
 from covey.core.state import Pilot, State
-from covey.server.asking import Asking, caller_of, number, order
+from covey.ports import NamedFiles
+from covey.server.allowance import Allowance, size_of
+from covey.server.asking import caller_of, number, order
 from covey.server.auth import ACT, SEE, Needs
 from covey.server.pilots import PREFIX, Receive, Scope, Send, respond
 from covey.server.problems import HttpProblem
+from covey.server.shares import Who, asks_now
+from covey.server.uploads import TURN_SECONDS, Uploads
 from covey.wire import Stored
 
 MOST_PIECE_BYTES = 8 << 20
 STEP_BYTES = 1 << 20  # written at once
-MOST_UPLOADS = 64  # at a time; the others' bytes wait in their sockets …
-PATIENCE_SECONDS = 20.0  # … but not for senders that have fallen silent
+PATIENCE_SECONDS = 20.0  # with senders that have fallen silent
 MOST_DIGESTS = 100_000
-THREADS = 4
+BAD_FILE = 422  # the status that says so
 PILOT_FILES = PREFIX + "files/"
 
 T = TypeVar("T")
@@ -39,29 +41,39 @@ Handler = Callable[[Request], Awaitable[Any]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-class Blobs(Protocol):
-    """The files themselves. Every call may raise BadFile or StoreError, and may take long."""
+class Holdings(Protocol):
+    """The files themselves, and whose they are: an owner sees, names and reads what they hold, as
+    if there were nothing else. An owner of None is the server itself, which holds everything.
+    Every call may raise BadFile or StoreError, and may take long."""
 
-    def missing(self, digests: Iterable[str]) -> list[str]: ...
+    def missing(self, owner: str | None, digests: Iterable[str]) -> list[str]: ...
 
-    def state(self, digest: str) -> Stored: ...
+    def state(self, owner: str | None, digest: str) -> Stored: ...
 
-    def put_piece(self, digest: str, offset: int, size: int, data: bytes) -> Stored: ...
+    def put_piece(
+        self, owner: str | None, digest: str, offset: int, size: int, data: bytes
+    ) -> Stored: ...
 
-    def path(self, digest: str) -> Path:
-        """Raises NotFound unless it is complete."""
+    def path(self, owner: str | None, digest: str) -> Path:
+        """Raises NotFound unless it is complete, and the owner holds it."""
         ...
 
-    def collect(self, keep: set[str], older_than_seconds: float) -> object: ...
+    def grant(self, owner: str, digests: list[str]) -> None: ...
+
+    def restore(self, named: NamedFiles) -> None: ...
+
+    def collect(
+        self, named: NamedFiles, older_than_seconds: float, unfinished_seconds: float
+    ) -> object: ...
 
 
 class FileRoutes:
-    """For people: whoever may submit may upload. A file is read by those whose bags name it, or
-    whose tasks returned it (without `asking`: by nobody but admins)."""
+    """For people: whoever may submit may upload. An owner's files are those that they sent, all
+    of them, and those that their tasks returned: of others' nobody is told, except admins, who
+    read all files."""
 
-    def __init__(self, blobs: Blobs, asking: Asking | None = None) -> None:
-        self._files = _Files(blobs)
-        self._asking = asking
+    def __init__(self, holdings: Holdings, uploads: Uploads | None = None) -> None:
+        self._files = _Files(holdings, uploads or Uploads())
 
     def routes(self, guarded: Callable[[Handler, Needs], Endpoint]) -> list[Route]:
         def route(path: str, handler: Handler, method: str, needs: Needs) -> Route:
@@ -75,64 +87,72 @@ class FileRoutes:
         ]
 
     async def _missing(self, request: Request) -> list[str]:
-        digests = await order(request, list[str])
+        digests, owner = await order(request, list[str]), caller_of(request).holder
         if len(digests) > MOST_DIGESTS:
             raise HttpProblem(413, "too-large", f"ask for at most {MOST_DIGESTS:,} files at once")
-        return await self._files.call(lambda blobs: blobs.missing(digests))
+        return await self._files.call(lambda holdings: holdings.missing(owner, digests))
 
     async def _state(self, request: Request) -> Stored:
-        digest = request.path_params["digest"]
-        return await self._files.call(lambda blobs: blobs.state(digest))
+        digest, owner = request.path_params["digest"], caller_of(request).holder
+        return await self._files.call(lambda holdings: holdings.state(owner, digest))
 
     async def _put(self, request: Request) -> Stored:
-        return await self._files.receive(request, request.path_params["digest"])
+        owner = caller_of(request).holder
+        return await self._files.receive(request, owner, request.path_params["digest"])
 
     async def _get(self, request: Request) -> Response:
         """Those who may not have it are not told whether it is there."""
         digest, caller = request.path_params["digest"], caller_of(request)
-        if not caller.may(Role.ADMIN) and not await self._is_named(caller.owner, digest):
-            raise HttpProblem(404, "not-found", f"none of your bags has a file {digest[:100]}")
-        return await self._files.response(digest)
-
-    async def _is_named(self, owner: str, digest: str) -> bool:
-        if self._asking is None:
-            return False
-        return await self._asking.read(lambda reader: reader.names_file(owner, digest))
+        owner = None if caller.may(Role.ADMIN) else caller.owner
+        return await self._files.response(owner, digest)
 
 
 class PilotFiles:
     """For a pilot that has shown its credential: it reads what the bags of its attempts name, and
-    those of its attempts that are large calls; it writes while it has attempts, files as large as
-    those bags allow."""
+    those of its attempts that are large calls. It writes for an attempt that it has, up to what a
+    task of that bag may return; what it wrote is the bag's owner's."""
 
-    def __init__(self, blobs: Blobs, state: Callable[[], State | None]) -> None:
-        self._files = _Files(blobs)
+    def __init__(
+        self,
+        holdings: Holdings,
+        state: Callable[[], State | None],
+        uploads: Uploads | None = None,
+    ) -> None:
+        self._files = _Files(holdings, uploads or Uploads())
         self._state = state
         self._named: dict[BagId, frozenset[str]] = {}
+        self._allowance = Allowance()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, pilot: Pilot) -> None:
         digest = scope["path"][len(PILOT_FILES) :]
         specs = self._specs(pilot)
+        asks_now.set(_who(pilot, specs))
         if scope["method"] == "GET":
             named = any(digest in self._digests(bag, spec) for bag, spec in specs.items())
             if not named and not self._is_call(pilot, digest):
-                raise HttpProblem(403, "not-yours", "no task that you have needs this file")
-            response = await self._files.response(digest)
+                raise HttpProblem(403, "not-yours", "no task of this pilot needs this file")
+            response = await self._files.response(None, digest)
             await response(scope, receive, send)
         elif scope["method"] == "PUT":
             if not specs:
-                raise HttpProblem(403, "not-yours", "you have no task that could return a file")
-            most = max(spec.output_mb for spec in specs.values()) << 20
-            stored = await self._files.receive(Request(scope, receive), digest, most)
+                raise HttpProblem(
+                    403, "not-yours", "this pilot has no task that could return a file"
+                )
+            request = Request(scope, receive)
+            bag = self._allowance.claim(pilot, specs, request, digest)
+            stored = await self._files.receive(request, specs[bag].owner, digest)
             await respond(send, 200, msgspec.json.encode(stored))
         else:
-            raise HttpProblem(405, "invalid", "GET a file, or PUT a piece of one")
+            raise HttpProblem(405, "invalid", "use GET for a file, or PUT for a piece of one")
 
     def _specs(self, pilot: Pilot) -> dict[BagId, BagSpec]:
         """Of the bags whose attempts it has."""
         state = self._state()
         if state is None or pilot.resync:  # what it has is not known yet
-            raise HttpProblem(503, "unavailable", "first say what you hold", 1)
+            raise HttpProblem(
+                503, "unavailable", "this pilot must first report the tasks that it has", 1
+            )
+        self._allowance.forget(state)
         bags = dict.fromkeys(attempt.bag for attempt in pilot.attempts.values())
         return {bag: state.bags[bag].spec for bag in bags if bag in state.bags}
 
@@ -157,45 +177,71 @@ class PilotFiles:
         return self._named[bag]
 
 
+def _who(pilot: Pilot, specs: dict[BagId, BagSpec]) -> Who:
+    """On whose account a pilot moves files: that of the one owner for whom it works now."""
+    owners = {spec.owner for spec in specs.values()}
+    return Who(owners.pop() if len(owners) == 1 else f"pilot {pilot.record.id}")
+
+
 class _Files:
-    """Calls to the blobs, in threads, with whatever goes wrong as an answer."""
+    """Calls to the holdings, in threads, with whatever goes wrong as an answer. They are on the
+    account of whoever's request this is."""
 
-    def __init__(self, blobs: Blobs) -> None:
-        self._blobs = blobs
-        self._threads = ThreadPoolExecutor(THREADS, "files")
-        self._turn = asyncio.Semaphore(MOST_UPLOADS)
+    def __init__(self, holdings: Holdings, uploads: Uploads) -> None:
+        self._holdings = holdings
+        self._uploads = uploads
 
-    async def call(self, call: Callable[[Blobs], T]) -> T:
-        loop = asyncio.get_running_loop()
+    async def call(self, call: Callable[[Holdings], T]) -> T:
         try:
-            return await loop.run_in_executor(self._threads, call, self._blobs)
+            return await self._uploads.threads.run(asks_now.get(), lambda: call(self._holdings))
         except BadFile as error:
-            raise HttpProblem(422, "bad-file", str(error)) from error
+            raise HttpProblem(BAD_FILE, "bad-file", str(error)) from error
         except NotFound as error:
             raise HttpProblem(404, "not-found", str(error)) from error
         except (StoreError, OSError) as error:
             raise HttpProblem(503, "unavailable", str(error), 2) from error
 
-    async def response(self, digest: str) -> Response:
-        path = await self.call(lambda blobs: blobs.path(digest))
+    async def response(self, owner: str | None, digest: str) -> Response:
+        path = await self.call(lambda holdings: holdings.path(owner, digest))
         return _Download(path, digest)
 
-    async def receive(self, request: Request, digest: str, most: int | None = None) -> Stored:
-        """A piece of a file, which may have `most` bytes."""
-        offset, size = number(request, "offset", 0), number(request, "size", -1)
-        if size < 0:
-            raise HttpProblem(400, "invalid", "say how many bytes the whole file has: ?size=NUMBER")
-        if most is not None and size > most:
-            raise HttpProblem(413, "too-large", f"{size:,} bytes; {most:,} are allowed")
-        async with self._turn:
-            stored: Stored | None = None
-            async for data in _body(request):
-                stored = await self._put(digest, offset, size, data)
-                offset += len(data)
-        return stored or await self._put(digest, offset, size, b"")
+    async def receive(self, request: Request, owner: str | None, digest: str) -> Stored:
+        """A piece of a file, for this owner."""
+        offset, size = number(request, "offset", 0), size_of(request)
+        who = asks_now.get()
+        self._uploads.requests.demand(who)
+        try:
+            self._uploads.begin(who, digest)
+            stored, body = None, _Body(request)
+            while body.more:
+                first = await body.next(PATIENCE_SECONDS)  # without a turn: it may take long
+                if first is None:
+                    raise HttpProblem(
+                        503, "unavailable", "no more data arrived; continue the upload later", 1
+                    )
+                async with self._uploads.turns.turn(who):
+                    data = await body.rest_of_step(first)
+                    if data:
+                        stored = await self._put(owner, digest, offset, size, data)
+                        offset += len(data)
+            return stored or await self._put(owner, digest, offset, size, b"")
+        finally:
+            self._uploads.requests.give(who)
 
-    async def _put(self, digest: str, offset: int, size: int, data: bytes) -> Stored:
-        return await self.call(lambda blobs: blobs.put_piece(digest, offset, size, data))
+    async def _put(
+        self, owner: str | None, digest: str, offset: int, size: int, data: bytes
+    ) -> Stored:
+        try:
+            stored = await self.call(
+                lambda holdings: holdings.put_piece(owner, digest, offset, size, data)
+            )
+        except HttpProblem as problem:
+            if problem.status == BAD_FILE:  # and nothing of it was kept
+                self._uploads.end(asks_now.get(), digest)
+            raise
+        if stored.complete:
+            self._uploads.end(asks_now.get(), digest)
+        return stored
 
 
 class _Download(FileResponse):
@@ -208,29 +254,39 @@ class _Download(FileResponse):
         super().__init__(path, headers=headers, media_type="application/octet-stream")
 
 
-async def _body(request: Request) -> AsyncIterator[bytes]:
-    """What arrives, in steps of a size that is worth a write."""
-    parts: list[bytes] = []
-    waiting = arrived = 0
-    more = True
-    while more:
-        message = await _next_message(request)
+class _Body:
+    """What arrives; `more`: something is still to come."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._arrived = 0
+        self.more = True
+
+    async def next(self, seconds: float) -> bytes | None:
+        """None: nothing came in this time."""
+        try:
+            message = await asyncio.wait_for(self._request.receive(), seconds)
+        except TimeoutError:
+            return None
         if message["type"] == "http.disconnect":
-            raise HttpProblem(400, "invalid", "the connection closed within the request")
-        data = message.get("body", b"")
-        more = message.get("more_body", False)
-        arrived += len(data)
-        if arrived > MOST_PIECE_BYTES:
+            raise HttpProblem(
+                400, "invalid", "the connection was closed before the request was complete"
+            )
+        data: bytes = message.get("body", b"")
+        self.more = message.get("more_body", False)
+        self._arrived += len(data)
+        if self._arrived > MOST_PIECE_BYTES:
             raise HttpProblem(413, "too-large", f"send at most {MOST_PIECE_BYTES:,} bytes at once")
-        parts.append(data)
-        waiting += len(data)
-        if waiting >= STEP_BYTES or (waiting and not more):
-            yield b"".join(parts)
-            parts, waiting = [], 0
+        return data
 
-
-async def _next_message(request: Request) -> Any:
-    try:
-        return await asyncio.wait_for(request.receive(), PATIENCE_SECONDS)
-    except TimeoutError:
-        raise HttpProblem(503, "unavailable", "nothing more came; go on later", 1) from None
+    async def rest_of_step(self, first: bytes) -> bytes:
+        """As much as is worth a write, or as comes within one turn."""
+        clock = asyncio.get_running_loop().time
+        parts, size, until = [first], len(first), clock() + TURN_SECONDS
+        while self.more and size < STEP_BYTES:
+            data = await self.next(max(0.0, until - clock()))
+            if data is None:
+                break
+            parts.append(data)
+            size += len(data)
+        return b"".join(parts)

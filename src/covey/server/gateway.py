@@ -7,16 +7,17 @@ bounds on how many may wait in any case, and people have a share of that for the
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from random import Random
 
 from msgspec import Struct
 
-from covey.core.actions import Refuse, Reply, ReplyMessage
+from covey.core.actions import Problem, Refuse, Reply, ReplyMessage
 from covey.core.events import Event, PilotEnrolled, PilotLeft, RequestDropped, SyncReceived
 from covey.core.model import PilotId, RequestId
 from covey.engine import Engine
-from covey.server.load import SAMPLE_SECONDS, Budget, Kind, Load, Sample, memory
+from covey.server.load import SAMPLE_SECONDS, Kind, Load, Sample, memory
 
 MOST_WAITING = 20_000
 MOST_FOR_PEOPLE = 1_000  # more than that
@@ -50,11 +51,9 @@ class Gateway:
         handle: Callable[[Event], None],
         backlog: Callable[[], int],
         load: Load | None = None,
-        budget: Budget | None = None,
     ) -> None:
         self.engine: Engine | None = None
         self.load = load or Load()
-        self.budget = budget or Budget()  # for the bodies of requests, while they are read
         self._handle = handle
         self._backlog = backlog
         self._waiting: dict[RequestId, _Waiting] = {}
@@ -110,6 +109,10 @@ class Gateway:
     def waiting(self) -> int:
         return len(self._waiting)
 
+    def away(self, reason: str) -> Unavailable:
+        """For a request that cannot even be put to the engine."""
+        return Unavailable(reason, self._spread())
+
     def _turned_away(self, kind: Kind, key: object) -> Unavailable | None:
         if self.engine is None:
             return Unavailable("the server is starting", self._spread())
@@ -120,7 +123,7 @@ class Gateway:
             return None
         seconds = self.load.admit(kind, key, asyncio.get_running_loop().time())
         if seconds:
-            return Unavailable("the server has too much to do; it keeps your place", seconds)
+            return Unavailable("the server is busy; it keeps your place in the line", seconds)
         return None
 
     def _spread(self) -> float:
@@ -161,9 +164,18 @@ class Gateway:
             self._settle(one, Unavailable(reason, self._spread()))
 
     def _settle(self, request: RequestId, outcome: Outcome) -> None:
+        """What goes wrong with one answer must not be felt by others."""
         waiting = self._let_go(request)
-        if waiting is not None:
+        if waiting is None:
+            return
+        try:
             waiting.tell(outcome)
+        except Exception:
+            logging.getLogger(__name__).exception("an answer could not be given")
+            try:
+                waiting.tell(Refuse(request, Problem.INTERNAL, "see the server's log"))
+            except Exception:
+                logging.getLogger(__name__).exception("nor could the refusal")
 
     def _let_go(self, request: RequestId) -> _Waiting | None:
         waiting = self._waiting.pop(request, None)

@@ -26,11 +26,12 @@ from covey.server import auth
 from covey.server.asking import Asking, caller_of, order
 from covey.server.auth import ACT, Needs
 from covey.server.problems import HttpProblem
+from covey.server.shares import INVITATIONS, Shares, Who, asks_now
 from covey.wire import Invitation
 
 PATH = "/api/v1/invitations"
 JOIN = "/join/"
-MOST = 10_000
+UNIT_BYTES = 4096  # of a setup and check: an invitation with more counts for several
 TOKEN_BYTES = 18
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -71,6 +72,8 @@ class _Kept(NamedTuple):
     asked: NewInvitation
     job: str
     until: float
+    who: Who  # on whose account
+    units: int  # of the share
 
 
 class Invitations:
@@ -88,6 +91,7 @@ class Invitations:
         self._whereabouts = whereabouts
         self._pilot_file = pilot_file
         self._kept: dict[str, _Kept] = {}
+        self._shares = Shares(INVITATIONS)
 
     def routes(self, guarded: Guarded) -> list[BaseRoute]:
         """`guarded` makes an endpoint of a handler and what it needs. Whoever joins shows nothing
@@ -102,19 +106,22 @@ class Invitations:
         owner = asked.owner or caller.owner or tokens.ANYBODY
         if owner == tokens.ANYBODY:
             auth.admit(caller, Role.ADMIN)
+            if not asked.shared:
+                raise HttpProblem(400, "invalid", f"a pilot for {tokens.WALLS_NEEDED}")
         auth.admit_to(caller, owner, f"a pilot for {owner}")
         if not owner.isprintable():
-            raise HttpProblem(400, "invalid", "an owner has a printable name")
+            raise HttpProblem(400, "invalid", "the name of an owner must be printable")
         now = self._asking.clock.now()
-        self._forget_old(now)
-        if len(self._kept) >= MOST:
-            raise HttpProblem(429, "too-many", f"{MOST:,} invitations are open: wait", 60)
+        who, units = asks_now.get(), 1 + (len(asked.setup) + len(asked.check)) // UNIT_BYTES
+        if not self._shares.take(who, units):
+            self._forget_old(now)
+            self._shares.demand(who, units)
         ends = now + asked.life_seconds
         if caller.expires:  # nobody hands out more than they have
             ends = min(ends, caller.expires)
         job = tokens.hand_job(owner, ends, secrets.token_hex(8))
         invitation = secrets.token_urlsafe(TOKEN_BYTES)
-        self._kept[tokens.digest(invitation)] = _Kept(asked, job, now + asked.seconds)
+        self._kept[tokens.digest(invitation)] = _Kept(asked, job, now + asked.seconds, who, units)
         where = self._whereabouts()
         return Invitation(
             path=JOIN + invitation,
@@ -128,20 +135,20 @@ class Invitations:
     async def join(self, request: Request) -> Response:
         """The program; or one that says why not. Either way it is Python, which the line runs."""
         if request.method != "GET":  # whoever only looks must not use it up
-            raise HttpProblem(405, "invalid", "GET it")
+            raise HttpProblem(405, "invalid", f"{request.method} is not allowed here; use GET")
         digest = tokens.digest(request.path_params["invitation"])
-        kept = self._kept.pop(digest, None)
+        kept = self._kept.get(digest)
         if kept is None or kept.until < self._asking.clock.now():
             words = (
-                "covey: this invitation is not known: each is good for one use and a limited time. "
+                "covey: this invitation is not valid: each works once, and for a limited time. "
                 "Make another with 'covey pilot-command'."
             )
             return _python(f"import sys\nsys.exit({words!r})\n", 410)
         try:
             pilot = self._pilot_file.read_bytes()
         except OSError as error:
-            self._kept[digest] = kept
             raise HttpProblem(503, "unavailable", f"no pilot file: {error.strerror}", 5) from error
+        self._forget(digest)
         return _python(program(self._start(kept), pilot), 200)
 
     def _start(self, kept: _Kept) -> dict[str, Any]:
@@ -164,7 +171,12 @@ class Invitations:
         return found
 
     def _forget_old(self, now: float) -> None:
-        self._kept = {name: kept for name, kept in self._kept.items() if kept.until >= now}
+        for name in [name for name, kept in self._kept.items() if kept.until < now]:
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        kept = self._kept.pop(name)
+        self._shares.give(kept.who, kept.units)
 
 
 def program(start: dict[str, Any], pilot: bytes) -> str:

@@ -88,7 +88,7 @@ def open_doors(where: Sequence[Place], secure: bool, port: int, last: int) -> li
     hosts = ", ".join(place.host for place in where)
     what = f"port {port} cannot be used" if port else "no port can be used"
     why = trouble.strerror if trouble is not None else ""
-    raise CoveyError(f"{what} on {hosts}: {why}. Choose another.")
+    raise CoveyError(f"{what} on {hosts}: {why}. Choose another port or address.")
 
 
 def _open(where: Sequence[Place], secure: bool, port: int) -> list[Door]:

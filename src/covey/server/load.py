@@ -27,7 +27,6 @@ MOST_IN_LINE = 50_000
 FORGET_SECONDS = 30.0  # after its slot has passed, of one that did not come
 LEAST_SHARE = 50  # requests a second that a pilot may make even when others wait
 TYPICAL_SHARE = 4  # … or so many times as many as others make
-MOST_BODIES = 256 << 20  # bytes of requests that are being read, all together
 
 
 class Kind(StrEnum):
@@ -191,24 +190,6 @@ class Load:
         if count * len(counts) <= TYPICAL_SHARE * sum(counts.values()) and len(counts) > 1:
             return 0.0
         return second + 1 - now + EARLY_SECONDS
-
-
-class Budget:
-    """Bytes that all requests being read may take together."""
-
-    def __init__(self, most: int = MOST_BODIES) -> None:
-        self.most = most
-        self.taken = 0
-
-    def take(self, size: int) -> bool:
-        """Whether there is room; if so it is taken. Give it back."""
-        if self.taken + size > self.most:
-            return False
-        self.taken += size
-        return True
-
-    def give(self, size: int) -> None:
-        self.taken -= size
 
 
 def memory() -> int:

@@ -18,8 +18,8 @@ API_VERSION = "1"  # the one in its addresses
 REFERENCE = "#/components/schemas/{name}"
 JSON, PROBLEM = "application/json", "application/problem+json"
 TEXT = (
-    "Those who call show `Authorization: Bearer …`: people their token, pilots the secret of "
-    "their site job when they enrol, and afterwards the credential that they got for it."
+    "Every call carries `Authorization: Bearer …`. People show their token. Pilots show the secret "
+    "of their site job when they enrol, and afterwards the credential that they got then."
 )
 
 Schema = dict[str, Any]
@@ -42,26 +42,34 @@ _PLACES: dict[str, Schema] = {
     "invitation": {"type": "string", "minLength": 1},
 }
 _QUERIES: dict[str, tuple[str, Schema]] = {
-    "after": ("go on after this one", _NUMBER),
-    "drain": ("1: when the running tasks have ended", _SWITCH),
-    "failed": ("1: only tasks that were given up", _SWITCH),
-    "format": ("of the answer", {"type": "string", "enum": ["json", "csv", "jsonl"]}),
-    "limit": ("at most so many", _NUMBER),
-    "offset": ("leave out so many; of a file, where this piece begins", _FROM_ZERO),
+    "after": ("only rows after this number", _NUMBER),
+    "attempt": ("the attempt that returns the file, EPOCH.SEQUENCE", {"type": "string"}),
+    "drain": ("1: first wait until the running tasks have ended", _SWITCH),
+    "failed": ("1: only failed tasks", _SWITCH),
+    "format": (
+        "format of the answer; `csv` puts a ' before text that a spreadsheet would take for a "
+        "formula, `csv-raw` does not",
+        {"type": "string", "enum": ["json", "csv", "csv-raw", "jsonl"]},
+    ),
+    "limit": ("at most this number of rows", _NUMBER),
+    "offset": (
+        "leave out this number of rows; for a file, the byte at which this piece begins",
+        _FROM_ZERO,
+    ),
     "order": (
-        "by the number of the task, or as they were recorded",
+        "sorted by task number, or in the order of recording",
         {"type": "string", "enum": ["task", "row"]},
     ),
-    "pilot": ("who calls", _FROM_ONE),
-    "seen": ("answer when this is not how many tasks have ended", _NUMBER),
-    "seen_steps": ("answer when there are more steps than these", _NUMBER),
-    "size": ("of the whole file, in bytes", _FROM_ZERO),
-    "sort": ("by this column; with - in front, the largest first", {"type": "string"}),
-    "of": ("the task; -1: every one", _NUMBER),
-    "wait": ("for news, so many seconds at most", {**_NUMBER, "type": "number"}),
-    "what": ("is removed", {"type": "string", "enum": ["logs", "files", "all"]}),
+    "pilot": ("number of the pilot that calls", _FROM_ONE),
+    "seen": ("answer as soon as the number of ended tasks is not this one", _NUMBER),
+    "seen_steps": ("answer as soon as there are more steps than this", _NUMBER),
+    "size": ("size of the whole file in bytes", _FROM_ZERO),
+    "sort": ("sort by this column; with - in front, largest first", {"type": "string"}),
+    "of": ("number of the task; -1: all tasks", _NUMBER),
+    "wait": ("wait for news, at most this number of seconds", {**_NUMBER, "type": "number"}),
+    "what": ("what should be removed", {"type": "string", "enum": ["logs", "files", "all"]}),
     "where": (
-        "comparisons, as alpha >= 0.5",
+        "comparisons, such as alpha >= 0.5; all must hold",
         {"type": "array", "items": {"type": "string"}},
     ),
 }
@@ -69,25 +77,25 @@ _NAMES = {"of": "task", "seen_steps": "seen"}  # where two are called the same
 _REQUIRED = ("size", "what", "pilot")
 
 _WORDS = {
-    400: "it makes no sense as it stands",
+    400: "the request is not valid",
     401: "the token, secret or credential is missing or wrong",
-    403: "it is not for whoever asked",
-    404: "there is no such thing",
-    405: "this address does not take that method",
-    409: "not as things stand",
-    410: "there is none any more",
-    413: "it is too large",
-    416: "there is no such part of it",
-    422: "a file is not what it was said to be",
-    429: "there are too many: come back after Retry-After seconds",
-    503: "not now: come back after Retry-After seconds",
+    403: "the caller may not do this",
+    404: "not found",
+    405: "this method is not allowed here",
+    409: "this is not possible in the present state",
+    410: "it does not exist any more",
+    413: "the request is too large",
+    416: "the file has no such part",
+    422: "the digest of a file is wrong or malformed",
+    429: "too many: try again after Retry-After seconds",
+    503: "not available now: try again after Retry-After seconds",
 }
 _HEADERS: dict[str, tuple[str, Schema]] = {
     CREDENTIAL: (
-        "a new credential, when the one that was shown is getting old",
+        "a new credential, if the present one expires soon",
         {"type": "string"},
     ),
-    VERSION: ("of the server", {"type": "string"}),
+    VERSION: ("version of the server", {"type": "string"}),
     PILOT_FILE: ("the SHA-256 of the server's pilot file", _DIGEST),
     "Retry-After": ("seconds", {"type": "number", "minimum": 0}),
 }
@@ -171,8 +179,8 @@ def _operation(call: Call, schemas: _Schemas) -> dict[str, Any]:
         "responses": _responses(call, schemas),
     }
     if call.needs is not None:
-        whose = ", and the bag to be theirs" if call.needs.own else ""
-        found["description"] = f"Takes the role {call.needs.role.value}{whose}."
+        whose = ", for a bag of the caller's owner" if call.needs.own else ""
+        found["description"] = f"Needs the role {call.needs.role.value}{whose}."
     if call.takes is not None:
         content = schemas.content(call.takes)
         found["requestBody"] = {"required": not call.takes_nothing_too, "content": content}
@@ -204,7 +212,7 @@ def _responses(call: Call, schemas: _Schemas) -> dict[str, Any]:
         content |= schemas.content(media)
     found: dict[str, Any] = {str(call.status): _response("done", content, call.headers)}
     if call.partly:
-        found["206"] = _response("the part that was asked for", content, call.headers)
+        found["206"] = _response("the part in header Range", content, call.headers)
     always = (405, 503) if call.shown == "nothing" else (400, 401, 403, 405, 503)
     for status in sorted({*always, *call.refuses}):
         headers = ("Retry-After",) if status in (429, 503) else ()

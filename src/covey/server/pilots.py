@@ -3,7 +3,9 @@
 A sync may stay parked for many seconds; if its connection closes meanwhile, the engine hears of
 it. Everything is checked before the engine sees it, and a message that is off changes nothing.
 
-Each call says what it wants to be shown (`SHOWN`). An answer to an enrolment says in its headers
+Each call says what it wants to be shown (`SHOWN`), in the head of the request: nothing of a body is
+read before. (A pilot of the version before this one names its site job in the body of its
+enrolment only; such a body must be small.) An answer to an enrolment says in its headers
 which version the server has, and the digest of its pilot file: headers, because a pilot of an
 older version stumbles over fields that it does not know.
 """
@@ -16,22 +18,39 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from email.utils import formatdate
 from pathlib import Path
-from typing import Any, Protocol
-from urllib.parse import parse_qs
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import parse_qs, unquote
 
 import msgspec
 
 from covey import __version__
+from covey.core import tokens
 from covey.core.actions import Refuse
 from covey.core.events import Event, PilotEnrolled, PilotLeft, SyncReceived
-from covey.core.hearing import LARGEST
-from covey.core.model import AttemptId, BagId, PilotId, RequestId
+from covey.core.model import AttemptId, BagId, PilotId, PilotRecord, RequestId
 from covey.core.state import Pilot, State
-from covey.pilot.messages import Answer, Enrol, Enrolled, Leave, Left, Piece, Printed, Sync
-from covey.server.auth import CREDENTIAL_SECONDS, PilotSecrets
+from covey.pilot.messages import (
+    JOB_HEADER,
+    LARGEST,
+    MOST_ENROL_BYTES,
+    MOST_SYNC_BYTES,
+    MOST_SYNC_COMMAS,
+    TOO_LARGE,
+    Answer,
+    Enrol,
+    Enrolled,
+    Leave,
+    Left,
+    Piece,
+    Printed,
+    Sync,
+)
+from covey.server import connections
+from covey.server.auth import CREDENTIAL_SECONDS, MOST_SEEN, PilotSecrets
 from covey.server.gateway import Answering, Gateway, Outcome, Unavailable
 from covey.server.problems import HttpProblem, from_refusal
 from covey.server.quick import JSON, Response, of_problem
+from covey.server.shares import Who
 from covey.server.tails import Tails
 from covey.wire import decode, encode
 
@@ -40,9 +59,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
-MOST_BYTES = 16 << 20
 MOST_PRINTED = 2 << 20
-MOST_ENROL = 1 << 20  # which is read before anybody knows who sends it
+MOST_OLD_ENROL = 64 << 10  # which is read before anybody knows who sends it
 PREFIX = "/pilot/v1/"
 RENEWED = b"x-covey-credential"
 
@@ -55,6 +73,14 @@ SHOWN = {
     "files": "credential",
     "pilot.pyz": "nothing",  # it is the same for all, and holds no secret
 }
+
+
+class Caller(NamedTuple):
+    """A pilot that has shown its credential; `renewed` is a new one for it, if that is due."""
+
+    pilot: Pilot
+    who: Who
+    renewed: bytes
 
 
 class PilotFiles(Protocol):
@@ -84,31 +110,45 @@ class PilotCalls:
         self._pilot_file = pilot_file
         self._content = b""
         self._calls = {"enrol": self._enrol, "sync": self._sync, "leave": self._leave}
+        # By their credentials: each with the record that it was checked against, and its end.
+        self._callers: dict[bytes, tuple[Caller, PilotRecord, float]] = {}
+        self._old: tuple[State | None, dict[str, PilotId]] = (None, {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await self._answer(scope, receive, send)
         except HttpProblem as problem:
+            if problem.status in (401, 410):
+                connections.unknown(scope)
             await respond(send, problem.status, problem.body(), problem.headers())
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         name = scope["path"][len(PREFIX) :]
         if name.startswith("files/"):
-            pilot = self._pilot(scope, named(scope))
+            pilot = self._caller(scope, named(scope)).pilot
             await self._files(scope, receive, _renewing(scope, send), pilot)
             return
         if name not in SHOWN or name == "files":
-            words = f"pilots call {', '.join(SHOWN)}"
+            words = f"there is nothing here; pilots call {', '.join(SHOWN)}"
             raise HttpProblem(404, "not-found", words)
         if name == "pilot.pyz":
             await self._send_pilot_file(scope, send)
             return
         if scope["method"] != "POST":
-            raise HttpProblem(405, "invalid", "POST a JSON object")
+            raise HttpProblem(
+                405,
+                "invalid",
+                f"{scope['method']} is not allowed here; use POST with a JSON object",
+            )
         if name == "printed":
             await respond(send, 200, await self._printed(scope, receive), _headers(scope))
             return
-        body = await read_body(scope, receive, MOST_ENROL if name == "enrol" else MOST_BYTES)
+        if name == "enrol":
+            most = self._check_secret(scope)
+        else:
+            self._caller(scope)
+            most = MOST_SYNC_BYTES
+        body = await read_body(scope, receive, most)
         outcome = await self._calls[name](scope, body, receive)
         if isinstance(outcome, Refuse | Unavailable):
             raise from_refusal(outcome)
@@ -118,16 +158,32 @@ class PilotCalls:
                 headers += self._version_headers()
             await respond(send, 200, encode(outcome), headers)
 
+    def _check_secret(self, scope: Scope) -> int:
+        """How large an enrolment may be: it depends on whether its head shows a site job and the
+        secret of it."""
+        job, given = _job_shown(scope["headers"])
+        if not job:
+            return MOST_OLD_ENROL
+        state = self._state()
+        if state is None:
+            raise from_refusal(self._away())
+        owner = self._secrets.owner(job, given, state.jobs)
+        connections.known(scope, _who_enrols(owner, job))
+        return MOST_ENROL_BYTES
+
     async def _enrol(self, scope: Scope, body: bytes, receive: Receive) -> Outcome | None:
         enrol = checked(Enrol, body)
         state = self._state()
         if state is None:
-            return Unavailable("the server is starting")
-        given = shown(scope["headers"])
+            return self._away()
+        job, given = _job_shown(scope["headers"])
         if not enrol.job:  # a pilot that was given both in one word
-            job, _, given = given.rpartition(b":")
-            enrol = enrol._replace(job=job.decode("latin-1"))
+            enrol = enrol._replace(job=job)
+        elif job and job != enrol.job:
+            words = f"{JOB_HEADER} and the enrolment name different site jobs"
+            raise HttpProblem(400, "invalid", words)
         owner = self._secrets.owner(enrol.job, given, state.jobs)
+        connections.known(scope, _who_enrols(owner, enrol.job))
         enrolment = secrets.token_hex(32)
         event = lambda request: PilotEnrolled(request, enrol, "", enrolment, owner)  # noqa: E731
         outcome = await self._wait(*self._gateway.ask(event), receive, None)
@@ -138,7 +194,7 @@ class PilotCalls:
 
     async def _sync(self, scope: Scope, body: bytes, receive: Receive) -> Outcome | None:
         sync = checked(Sync, body)
-        self._let_in(scope, sync.pilot)
+        self._caller(scope, sync.pilot)
         request, answering = self._gateway.ask(lambda request: SyncReceived(request, sync))
         if answering.done():
             return answering.result()
@@ -146,32 +202,26 @@ class PilotCalls:
 
     async def _leave(self, scope: Scope, body: bytes, receive: Receive) -> Outcome | None:
         leave = checked(Leave, body)
-        self._let_in(scope, leave.pilot)
+        self._caller(scope, leave.pilot)
         event: Callable[[RequestId], Event] = lambda request: PilotLeft(request, leave)  # noqa: E731
         return await self._wait(*self._gateway.ask(event), receive, None)
 
     async def _printed(self, scope: Scope, receive: Receive) -> bytes:
         """Nobody may be following any more: then it is dropped."""
+        self._caller(scope)
         printed = checked(Printed, await read_body(scope, receive, MOST_PRINTED))
-        pilot = self._pilot(scope, printed.pilot)
+        pilot = self._caller(scope, printed.pilot).pilot
         self._tails.feed(piece for piece in printed.pieces if _may_speak_of(pilot, piece))
         return b"{}"
 
-    def _pilot(self, scope: Scope, pilot: int) -> Pilot:
-        """The one that calls; for calls that the engine does not hear of."""
-        found = self._let_in(scope, pilot)
-        if found is None:
-            engine = self._gateway.engine
-            raise from_refusal(Unavailable(engine.trouble if engine else "the server is starting"))
-        return found
-
     def take_sync(
-        self, headers: Headers, body: bytes, respond: Callable[[Response], None]
+        self, caller: Caller, body: bytes, respond: Callable[[Response], None]
     ) -> Callable[[], None]:
         """A sync without all that ASGI brings: `respond` is called once, now or later. Returns
         what to call if whoever asks hangs up before. Raises HttpProblem."""
         sync = checked(Sync, body)
-        _, new = self._check(shown(headers), sync.pilot)
+        _check_same(caller.pilot, sync.pilot)
+        new = caller.renewed
         headers_ = tuple(_headers_with(new)) if new else JSON
 
         def tell(outcome: Outcome) -> None:
@@ -183,26 +233,67 @@ class PilotCalls:
         request = self._gateway.put(lambda one: SyncReceived(one, sync), tell, len(body))
         return lambda: self._gateway.hung_up(request, PilotId(sync.pilot))
 
-    def _let_in(self, scope: Scope, pilot: int) -> Pilot | None:
-        found, scope[RENEWED] = self._check(shown(scope["headers"]), pilot)
-        return found
+    def _caller(self, scope: Scope, pilot: int | None = None) -> Caller:
+        """The pilot that calls; `pilot` is the one that it says it is."""
+        caller = self.let_in(scope["headers"])
+        connections.known(scope, caller.who)
+        scope[RENEWED] = caller.renewed
+        if pilot is not None:
+            _check_same(caller.pilot, pilot)
+        return caller
 
-    def _check(self, given: bytes, pilot: int) -> tuple[Pilot | None, bytes]:
-        """The pilot, with a new credential for it if that is due. A pilot that is not known is
-        told so (it will enrol again); a known one must show what it was given."""
+    def let_in(self, headers: Headers) -> Caller:
+        """By the credential alone, which says whose it is. A pilot that is not known is told so
+        (it will enrol again); a known one must show what it was given. Raises HttpProblem."""
         state = self._state()
         if state is None:
-            return None, b""  # it will be turned away, and told to come back
-        found = state.pilots.get(PilotId(pilot))
-        if found is None:
-            raise HttpProblem(410, "unknown-pilot", f"no pilot {pilot} here: enrol again")
-        left = self._secrets.left_seconds(found.record, given)
-        if left <= 0:
-            words = "that is not this pilot's credential, or no longer: enrol again"
+            raise from_refusal(self._away())
+        given = shown(headers)
+        seen = self._callers.get(given)
+        if seen is not None:  # as most: the rest takes a tenth of all that a sync does
+            caller, record, until = seen
+            pilot = caller.pilot
+            same = state.pilots.get(record.id) is pilot and pilot.record is record
+            if same and until - self._now() >= CREDENTIAL_SECONDS / 2:
+                return caller
+        return self._look_up(given, state)
+
+    def _look_up(self, given: bytes, state: State) -> Caller:
+        number = self._number_in(given, state)
+        found = state.pilots.get(PilotId(number))
+        if found is None and number:
+            raise HttpProblem(
+                410, "unknown-pilot", f"this server has no pilot {number}: enrol again"
+            )
+        left = self._secrets.left_seconds(found.record, given) if found is not None else 0.0
+        if found is None or left <= 0:
+            words = "this credential is not valid, or has expired: enrol again"
             raise HttpProblem(401, "unauthorized", words)
+        record = found.record
+        who = Who(f"pilots of {record.owner}" if record.owner else f"pilot {record.id}")
         if left >= CREDENTIAL_SECONDS / 2:
-            return found, b""
-        return found, self._secrets.credential(pilot, found.record.credential).encode()
+            caller = Caller(found, who, b"")
+            if len(self._callers) >= MOST_SEEN:
+                self._callers.clear()
+            self._callers[given] = caller, record, self._now() + left
+            return caller
+        return Caller(found, who, self._secrets.credential(number, record.credential).encode())
+
+    def _number_in(self, credential: bytes, state: State) -> int:
+        """Of the pilot that the credential claims to be of; 0: of none."""
+        number, dot, _ = credential.partition(b".")
+        if dot:
+            return int(number) if number.isdigit() and len(number) < 17 else 0
+        if not credential:
+            return 0
+        if self._old[0] is not state:  # those that the version before this one gave
+            pilots = state.pilots.values()
+            self._old = (state, {one.record.credential: one.record.id for one in pilots})
+        return self._old[1].get(tokens.digest(credential.decode("latin-1")), 0)
+
+    def _away(self) -> Unavailable:
+        engine = self._gateway.engine
+        return self._gateway.away(engine.trouble if engine else "the server is starting")
 
     def _state(self) -> State | None:
         engine = self._gateway.engine
@@ -212,7 +303,7 @@ class PilotCalls:
 
     async def _send_pilot_file(self, scope: Scope, send: Send) -> None:
         if scope["method"] not in ("GET", "HEAD"):
-            raise HttpProblem(405, "invalid", "GET it")
+            raise HttpProblem(405, "invalid", f"{scope['method']} is not allowed here; use GET")
         content = self._pilot_content()
         if not content:
             raise HttpProblem(404, "not-found", "this server has no pilot file")
@@ -250,6 +341,31 @@ class PilotCalls:
         return None
 
 
+def _check_same(caller: Pilot, pilot: int) -> None:
+    """Whether a message is of the pilot whose credential came with it."""
+    if caller.record.id != pilot:
+        words = (
+            f"the message is from pilot {pilot}, but the credential is pilot {caller.record.id}'s"
+        )
+        raise HttpProblem(401, "unauthorized", words)
+
+
+def _who_enrols(owner: str, job: str) -> Who:
+    """Pilots of one owner share what they may take here; each pilot for everybody counts alone."""
+    return Who(f"pilots of {owner}" if owner else f"pilot of {job}")
+
+
+def _job_shown(headers: Headers) -> tuple[str, bytes]:
+    """The site job that an enrolment is of, and its secret. Both may be in one word. No job: the
+    enrolment's body names it."""
+    given = shown(headers)
+    for name, value in headers:
+        if name == JOB_HEADER.lower().encode():
+            return unquote(value.decode("latin-1")), given
+    job, _, secret = given.rpartition(b":")
+    return job.decode("latin-1"), secret
+
+
 def _may_speak_of(pilot: Pilot, piece: Piece) -> bool:
     """Of bags whose tasks it was given; the attempt itself may have just ended."""
     attempt = pilot.attempts.get(AttemptId(piece.epoch, piece.sequence))
@@ -284,11 +400,15 @@ def named(scope: Scope) -> int:
     given = parse_qs(scope["query_string"].decode("latin-1")).get("pilot", [""])[-1]
     number = int(given) if given.isascii() and given.isdecimal() and len(given) < 20 else 0
     if not 0 < number <= LARGEST:
-        raise HttpProblem(400, "invalid", "say which pilot calls: ?pilot=NUMBER")
+        raise HttpProblem(400, "invalid", "name the pilot: ?pilot=NUMBER")
     return number
 
 
 def checked(message: type[Any], body: bytes) -> Any:
+    # Many values would take long to read, and nobody else is served meanwhile.
+    if len(body) > MOST_SYNC_COMMAS and body.count(b",") > MOST_SYNC_COMMAS:
+        words = f"{message.__name__}: more than {MOST_SYNC_COMMAS:,} values in one message"
+        raise HttpProblem(413, TOO_LARGE, words)
     try:
         return decode(message, body)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -306,17 +426,19 @@ def shown(headers: Headers) -> bytes:
 async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value) > most:
-            raise HttpProblem(413, "too-large", f"at most {most} bytes")
+            raise HttpProblem(413, TOO_LARGE, f"the request has more than {most} bytes")
     parts: list[bytes] = []
     size = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise HttpProblem(400, "invalid", "the connection closed within the request")
+            raise HttpProblem(
+                400, "invalid", "the connection was closed before the request was complete"
+            )
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > most:
-            raise HttpProblem(413, "too-large", f"at most {most} bytes")
+            raise HttpProblem(413, TOO_LARGE, f"the request has more than {most} bytes")
         if not message.get("more_body", False):
             return parts[0] if len(parts) == 1 else b"".join(parts)
 

@@ -14,20 +14,22 @@ _STATUS = {
     Problem.SUPERSEDED: 409,
     Problem.UNKNOWN_PILOT: 410,
     Problem.TOO_MANY: 429,
+    Problem.INTERNAL: 500,
 }
 
 _TITLES = {
-    400: "The request makes no sense as it stands",
-    401: "Who are you?",
-    403: "Not yours",
+    400: "The request is not valid",
+    401: "Not authenticated",
+    403: "Not allowed",
     404: "Not found",
-    405: "This address does not take that method",
-    409: "Not as things stand",
+    405: "Method not allowed",
+    409: "Not possible in the present state",
     410: "Gone",
     413: "Too large",
-    422: "Not what it was said to be",
+    422: "Wrong digest",
     429: "Too many",
-    503: "Not now",
+    500: "Error in the server",
+    503: "Not available now",
 }
 
 

@@ -8,7 +8,10 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
+import shutil
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,11 +21,14 @@ from typing import Any, Protocol
 import uvicorn
 import uvloop
 
+from covey import __version__
+from covey.core import budget
 from covey.core.actions import Note
-from covey.core.errors import CoveyError
+from covey.core.errors import CoveyError, StoreGone
 from covey.core.events import Committed, DrainRequested, DrawContinued, Ticked
-from covey.core.model import BagStatus, Settings, SiteSpec
+from covey.core.model import BagId, BagStatus, Settings, SiteSpec
 from covey.core.state import Bag, State
+from covey.core.suspects import trace
 from covey.engine import Engine
 from covey.ports import EngineEvent, OpenFailed, Post, Reader, Sites, Store, StoreOpened, Tables
 from covey.server.admission import Admission, Describing
@@ -30,25 +36,31 @@ from covey.server.api import Api
 from covey.server.app import App
 from covey.server.arriving import LOOK_SECONDS, end_slow
 from covey.server.asking import Asking
-from covey.server.files import Blobs, FileRoutes, PilotFiles
+from covey.server.connections import Acceptor, Connections, Link
+from covey.server.files import FileRoutes, Holdings, PilotFiles
 from covey.server.gateway import Gateway
 from covey.server.invitations import Invitations, Whereabouts
-from covey.server.listening import BACKLOG, Door
+from covey.server.listening import Door
 from covey.server.logs import JsonHandler, JsonLog
-from covey.server.metrics import renderer
+from covey.server.metrics import Surroundings, renderer
 from covey.server.pilots import PilotCalls
 from covey.server.quick import protocol_for
+from covey.server.refusals import Refusals
 from covey.server.retention import Retention
+from covey.server.shares import BODY_BYTES, Shares
 from covey.server.sites import SiteCalls
 from covey.server.tails import Tails
 from covey.server.tls import CHECK_SECONDS, Tls
 from covey.server.trials import Trials
+from covey.server.uploads import Uploads
 
 TICK_SECONDS = 0.5
+OWN_FILES_SECONDS = 1.0
 DATE_SECONDS = 1.0
 SWITCH_SECONDS = 0.0005  # the store gives up the interpreter at every step; it must get it back
 ANNOUNCE_SECONDS = 1.0  # between tries, on a full disk
 GARBAGE_THRESHOLD = 50_000  # our records have no cycles: looking for them is mostly in vain
+MOST_ERRORS = 10  # of core in a minute, before the server gives up
 HANDSHAKE_SECONDS = 20.0
 FAREWELL_TLS_SECONDS = 5.0  # for the other side's goodbye on a closed connection
 FAREWELL_SECONDS = 8.0  # for pilots to end, before the server does
@@ -67,6 +79,8 @@ class ClosableSites(Sites, Protocol):
 
 class ClosableStore(Store, Protocol):
     def backlog(self) -> int: ...
+
+    def removing(self, bag: BagId) -> bool: ...
 
     def close(self) -> bool: ...
 
@@ -104,7 +118,7 @@ class Parts(Protocol):
     def ca(self) -> str: ...
 
     @property
-    def blobs(self) -> Blobs: ...
+    def holdings(self) -> Holdings: ...
 
     @property
     def tables(self) -> Describing: ...
@@ -117,6 +131,10 @@ class Parts(Protocol):
 
     def check_site(self, spec: SiteSpec) -> None:
         """Whether anything could be done with such a site. Raises BadConfig."""
+        ...
+
+    def check_files(self) -> None:
+        """Raises StoreGone if the record or its lock was removed or replaced."""
         ...
 
     def reader(self) -> Reader: ...
@@ -135,8 +153,15 @@ class Parts(Protocol):
 class _Http(uvicorn.Server):
     """uvicorn, except that signals are ours, and doors with and without TLS."""
 
-    def __init__(self, config: uvicorn.Config, doors: Sequence[Door], tls: Tls | None) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        doors: Sequence[Door],
+        tls: Tls | None,
+        connections: Connections,
+    ) -> None:
         super().__init__(config)
+        self._connections = connections
         self._doors = doors
         self._tls = tls
         self._asked = asyncio.Event()
@@ -154,27 +179,32 @@ class _Http(uvicorn.Server):
 
     async def startup(self, sockets: Any = None) -> None:
         await self.lifespan.startup()
-        loop = asyncio.get_running_loop()
-        self.servers = []
-        for door in self._doors:
-            secure: dict[str, Any] = {}
-            if door.secure and self._tls is not None:
-                secure = {
-                    "ssl": self._tls.context,
-                    "ssl_handshake_timeout": HANDSHAKE_SECONDS,
-                    "ssl_shutdown_timeout": FAREWELL_TLS_SECONDS,
-                }
-            self.servers.append(
-                await loop.create_server(
-                    self._protocol, sock=door.socket, backlog=BACKLOG, **secure
-                )
-            )
+        self.servers = [self._accept(door) for door in self._doors]  # type: ignore[misc]
         self.started = True
 
-    def _protocol(self) -> asyncio.Protocol:
-        return self.config.http_protocol_class(  # type: ignore[call-arg]
+    def _accept(self, door: Door) -> Acceptor:
+        loop = asyncio.get_running_loop()
+        secure: dict[str, Any] = {}
+        if door.secure and self._tls is not None:
+            secure = {
+                "ssl": self._tls.context,
+                "ssl_handshake_timeout": HANDSHAKE_SECONDS,
+                "ssl_shutdown_timeout": FAREWELL_TLS_SECONDS,
+            }
+
+        async def begin(sock: socket.socket, link: Link) -> bool:
+            protocol = self._protocol(link)
+            await loop.connect_accepted_socket(lambda: protocol, sock, **secure)
+            return protocol.transport is not None  # else it was lost within the handshake
+
+        return Acceptor(door.socket, self._connections, begin)
+
+    def _protocol(self, link: Link) -> Any:
+        protocol: Any = self.config.http_protocol_class(  # type: ignore[call-arg]
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
+        protocol.link = link
+        return protocol
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -223,21 +253,30 @@ class ServerProcess:
             clock=clock,
             log=self._log,
             settings=parts.settings,
+            most_errors=MOST_ERRORS,
         )
         self._gateway.engine = self._engine
         self._asking = Asking(self._gateway, parts.reader, clock)
         self._tails = Tails(self._loop.time, first=int(clock.now() * NUMBERS_PER_SECOND))
         self._retention = Retention(
             self._asking,
-            parts.blobs,
+            parts.holdings,
             keep_logs_days=parts.keep_logs_days,
             keep_files_days=parts.keep_files_days,
         )
-        self._api = Api(
+        self._refusals = Refusals(self._loop.time)
+        self._connections = Connections(refused=self._refusals.note)
+        self._uploads = Uploads(self._loop.time)
+        self._api = self._make_api()
+        self._http = self._make_http()
+
+    def _make_api(self) -> Api:
+        parts = self._parts
+        return Api(
             asking=self._asking,
-            admission=Admission(parts.blobs, parts.tables),
+            admission=Admission(parts.holdings, parts.tables),
             tails=self._tails,
-            files=FileRoutes(parts.blobs, self._asking),
+            files=FileRoutes(parts.holdings, self._uploads),
             token=parts.token,
             store=parts.store_name,
             stop=self.stop,
@@ -245,26 +284,48 @@ class ServerProcess:
                 Invitations(self._asking, parts.secret, self._whereabouts, parts.pilot_file),
                 SiteCalls(self._asking, parts.check_site, self._trials, lambda: parts.public),
             ],
+            refusals=self._refusals,
+            removing=self._store.removing,
+            surroundings=self._surroundings,
         )
+
+    def _surroundings(self) -> Surroundings:
+        try:
+            free = shutil.disk_usage(os.path.dirname(self._parts.store_name)).free
+        except OSError:
+            free = 0
+        tls = self._parts.tls
+        return Surroundings(__version__, free, tls.expires if tls is not None else 0.0)
+
+    def _make_http(self) -> _Http:
+        parts, refusals, bodies = self._parts, self._refusals, Shares(BODY_BYTES)
         pilots = PilotCalls(
             self._gateway,
             parts.secret,
             self._tails,
-            PilotFiles(parts.blobs, self._state),
+            PilotFiles(parts.holdings, self._state, self._uploads),
             parts.pilot_file,
-            clock.now,
+            self._clock.now,
         )
         app = App(
             engine=self._engine,
             pilots=pilots,
             api=self._api,
             metrics=renderer(
-                self._state, self._store.backlog, self._gateway.waiting, self._gateway.load
+                self._state,
+                self._store.backlog,
+                self._gateway.waiting,
+                self._gateway.load,
+                refusals,
+                self._connections,
+                self._surroundings,
             ),
-            budget=self._gateway.budget,
+            bodies=bodies,
+            refusals=refusals,
         )
-        protocol = protocol_for(pilots, self._gateway.budget)
-        self._http = _Http(_http_config(app, protocol), parts.doors, parts.tls)
+        protocol = protocol_for(pilots, bodies, refusals)
+        config = _http_config(app, protocol)
+        return _Http(config, parts.doors, parts.tls, self._connections)
 
     def _whereabouts(self) -> Whereabouts:
         return Whereabouts(self._parts.public, self._parts.ca)
@@ -276,12 +337,21 @@ class ServerProcess:
         sockets = [door.socket for door in self._parts.doors]
         http = asyncio.create_task(self._http.serve(sockets))
         ticks = asyncio.create_task(self._tick())
-        tasks = (self._announce(), self._purge(), self._end_slow(), self._renew_certificates())
+        tasks = (
+            self._announce(),
+            self._purge(),
+            self._end_slow(),
+            self._renew_certificates(),
+            self._watch_files(),
+        )
         others = [asyncio.create_task(task) for task in tasks]
         await self._ending.wait()
         for task in others:
             task.cancel()
-        if self._failed is None:
+        if isinstance(self._failed, StoreGone):
+            self._gateway.unavailable(None, str(self._failed))
+            self._sites.terminate()  # whatever they bring, it cannot be recorded
+        elif self._failed is None:
             await self._send_pilots_home()
         ticks.cancel()
         self._asking.end()
@@ -301,7 +371,7 @@ class ServerProcess:
         """End soon; with `drain`, when the running tasks have ended. Asked twice, soon."""
         self._drain = drain and not self._ending.is_set()
         self._ending.set()
-        self._log.line("asked to end", detail="drain" if self._drain else "now")
+        self._log.line("asked to shut down", detail="drain" if self._drain else "now")
         return self._sites.alive()
 
     async def _announce(self) -> None:
@@ -329,6 +399,16 @@ class ServerProcess:
             ended = end_slow(self._http.server_state.connections, self._loop.time())
             if ended:
                 self._log.line("requests that did not arrive", detail=f"{ended} ended")
+
+    async def _watch_files(self) -> None:
+        """Commits look, too; this is for a server that has nothing to write."""
+        await self._tried.wait()
+        try:
+            while True:
+                await self._loop.run_in_executor(None, self._parts.check_files)
+                await asyncio.sleep(OWN_FILES_SECONDS)
+        except StoreGone as error:
+            self._crashed(error)
 
     async def _renew_certificates(self) -> None:
         """While connections stay as they are. The same trouble is told once."""
@@ -372,7 +452,9 @@ class ServerProcess:
 
     async def _go_on(self) -> None:
         """What core could not look at in one go, a piece at a time, between requests."""
-        while (state := self._state()) is not None and state.drawing:
+        looks = 0
+        while (state := self._state()) is not None and budget.goes_on(state, looks):
+            looks += 1
             await asyncio.sleep(0)
             self._handle(DrawContinued())
 
@@ -409,7 +491,8 @@ class ServerProcess:
         is sound; a restart goes on from there, whereas going on here might spoil it."""
         self._failed = error
         what = "cannot go on" if isinstance(error, CoveyError) else "internal error"
-        self._log.line(what, detail=f"{type(error).__name__}: {error}")
+        told = str(error) if isinstance(error, CoveyError) else trace(error)
+        self._log.line(what, detail=f"{type(error).__name__}: {told}")
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._ending.set)
 

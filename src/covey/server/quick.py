@@ -16,8 +16,10 @@ from typing import Any, NamedTuple, Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from covey.server.arriving import Arriving
-from covey.server.load import Budget
+from covey.server.connections import LINK, Link
 from covey.server.problems import HttpProblem
+from covey.server.refusals import STRANGERS, Refusals
+from covey.server.shares import Shares, Who
 
 SYNC = b"/pilot/v1/sync"
 MOST_BYTES = 1 << 20  # of a body; larger ones come in pieces, and go the long way
@@ -35,8 +37,26 @@ class Response(NamedTuple):
 Respond = Callable[[Response], None]
 
 
+class _Nobody(NamedTuple):
+    who: Who = Who("")
+
+
+NOBODY = _Nobody()
+
+
+class Caller(Protocol):
+    """Whoever has shown a pilot's credential."""
+
+    @property
+    def who(self) -> Who: ...
+
+
 class Syncs(Protocol):
-    def take_sync(self, headers: Headers, body: bytes, respond: Respond) -> Callable[[], None]:
+    def let_in(self, headers: Headers) -> Caller:
+        """Who sends this, by the head of its request alone. Raises HttpProblem."""
+        ...
+
+    def take_sync(self, caller: Any, body: bytes, respond: Respond) -> Callable[[], None]:
         """Have it answered, at once or later. Returns what to call if whoever asks hangs up
         before. Raises HttpProblem."""
         ...
@@ -44,12 +64,17 @@ class Syncs(Protocol):
 
 class QuickProtocol(HttpToolsProtocol):
     syncs: Syncs
-    budget: Budget
+    budget: Shares  # bytes of bodies
+    refusals: Refusals
+    link: Link | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._sync: bytearray | None = None  # the body of one that is being read
+        self._sync: bytearray | bytes | None = None  # the body of one that is being read
+        self._size = 0  # that its head says it has
         self._taken = 0  # of the budget
+        self._caller: Caller = NOBODY  # of the sync that is being read
+        self._problem: HttpProblem | None = None  # why it is refused, once all of it is here
         self._answering = False
         self._closes = False  # after the answer
         self._hung_up: Callable[[], None] | None = None
@@ -68,35 +93,54 @@ class QuickProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         if self.url == SYNC and self._is_quick():
-            self._sync = bytearray()
+            self._begin_sync()
             return
         url, expects, headers = self.url, self.expect_100_continue, self.headers
         super().on_message_begin()  # only now: what it makes costs more than a sync's headers
         self.url, self.expect_100_continue = url, expects
         self.headers.extend(headers)
+        scope: Any = self.scope
+        scope[LINK] = self.link
         super().on_headers_complete()
         self._cycles = [one for one in self._cycles if not one.response_complete]
         if self.cycle is not None:
             self._cycles.append(self.cycle)
+
+    def _begin_sync(self) -> None:
+        """The credential comes first: nothing of a stranger's body is kept."""
+        self._sync, self._problem = b"", None
+        try:
+            self._caller = caller = self.syncs.let_in(self.headers)
+            if self.link is not None and self.link.who is not caller.who:
+                self.link.know(caller.who)
+        except HttpProblem as problem:
+            self._problem = _later(problem)
+            if self.link is not None and problem.status != 503:
+                self.link.forget()
 
     def _is_quick(self) -> bool:
         cycle: Any = self.cycle  # None before the first request
         idle = cycle is None or cycle.response_complete
         parser = self.parser
         plain = not self.expect_100_continue and not parser.should_upgrade()
-        small = 0 <= _length(self.headers) <= MOST_BYTES
+        self._size = _length(self.headers)
+        small = 0 <= self._size <= MOST_BYTES
         return idle and plain and small and parser.get_method() == b"POST"
 
     def on_body(self, body: bytes) -> None:
         if self._sync is None:
             if not self._answering:
                 super().on_body(body)
-        elif self.budget.take(len(body)):  # what is here: anybody can promise much
+        elif self._problem is not None:
+            pass  # it is read, so that its sender can hear why it was refused, and dropped
+        elif len(body) == self._size:  # all at once: it is never kept
+            self._sync = body
+        elif self.budget.take(self._caller.who, len(body)):  # what is here: anybody promises much
             self._taken += len(body)
+            self._sync = self._sync or bytearray()
             self._sync += body
         else:
-            words = "too much is being sent to this server; come again"
-            self._refuse(HttpProblem(503, "unavailable", words, 2))
+            self._refuse(_later(self.budget.refusal(self._caller.who)))
 
     def on_message_complete(self) -> None:
         body, self._sync = self._sync, None
@@ -107,7 +151,10 @@ class QuickProtocol(HttpToolsProtocol):
         self._answering = True
         self._closes = not self.parser.should_keep_alive()
         try:
-            hung_up = self.syncs.take_sync(self.headers, bytes(body), self._respond)
+            if self._problem is not None:
+                raise self._problem
+            hung_up = self.syncs.take_sync(self._caller, bytes(body), self._respond)
+            self._give_back()  # it has been read
         except HttpProblem as problem:
             self._respond(of_problem(problem))
         except Exception:
@@ -169,6 +216,9 @@ class QuickProtocol(HttpToolsProtocol):
         self._answering, self._hung_up = False, None
         self._give_back()
         self.server_state.total_requests += 1
+        if response.status >= 400:
+            owner = STRANGERS if self._problem is not None else self._caller.who.owner
+            self.refusals.answered(response.status, owner)
         if self.transport.is_closing():
             return
         self.transport.write(_written(response, self._closes))
@@ -179,7 +229,7 @@ class QuickProtocol(HttpToolsProtocol):
 
     def _give_back(self) -> None:
         if self._taken:
-            self.budget.give(self._taken)
+            self.budget.give(self._caller.who, self._taken)
             self._taken = 0
 
 
@@ -192,9 +242,18 @@ class _Quick(Arriving, QuickProtocol):
         return super().look(now)
 
 
-def protocol_for(syncs: Syncs, budget: Budget) -> type[asyncio.Protocol]:
+def protocol_for(syncs: Syncs, budget: Shares, refusals: Refusals) -> type[asyncio.Protocol]:
     """What uvicorn makes one of for each connection."""
-    return type("Quick", (_Quick,), {"syncs": syncs, "budget": budget})
+    given = {"syncs": syncs, "budget": budget, "refusals": refusals}
+    return type("Quick", (_Quick,), given)
+
+
+def _later(problem: HttpProblem) -> HttpProblem:
+    """A pilot whose owner has its share comes again with the same sync: that is no mistake of
+    the sync."""
+    if problem.status != 429:
+        return problem
+    return HttpProblem(503, "unavailable", problem.detail, problem.retry_seconds)
 
 
 def of_problem(problem: HttpProblem) -> Response:

@@ -89,7 +89,7 @@ def no_task(bag: int, task: int, total: int) -> str:
 def _of_bag(view: BagView) -> str:
     if not view.over:
         why = f" ({view.reason})" if view.reason else ""
-        return f"it is {view.status}{why}, but no server works on it: any covey run starts one"
+        return f"it is {view.status}{why}, but no server is running: any covey run starts one"
     failed = f", {view.failed:,} given up" if view.failed else ""
     return f"it is {view.status}: {view.done:,} of {view.total:,} tasks done{failed}"
 
@@ -98,15 +98,15 @@ def _of_task(view: BagView, attempts: list[ResultRow]) -> str:
     if any(one.counted for one in attempts):
         return _how_it_ended(attempts)
     if view.over:
-        return f"it did not run to its end: its bag is {view.status}"
-    return "it has no result yet, and no server works on its bag"
+        return f"it has no result: its bag is {view.status}"
+    return "it has no result yet, and no server is running"
 
 
 def _how_it_ended(attempts: list[ResultRow]) -> str:
     last = next((one for one in reversed(attempts) if one.counted), attempts[-1])
     others = len(attempts) - 1
-    besides = f"; {others} more attempt{'s' * (others > 1)} did not count" if others else ""
+    besides = f"; {others} other attempt{'s' * (others > 1)} did not count" if others else ""
     if last.outcome == OK:
-        return f"it is done, by attempt {last.attempt} on {last.host}{besides}"
+        return f"it is done: attempt {last.attempt} on {last.host}{besides}"
     why = last.cause or last.message or last.outcome
     return f"it was given up: {why}, on {last.host}{besides}"

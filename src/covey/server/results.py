@@ -1,8 +1,8 @@
 """The API's results: tables and files of what has ended, and what is being printed just now."""
 
 import asyncio
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from msgspec.structs import replace
 from starlette.requests import Request
@@ -10,9 +10,11 @@ from starlette.responses import Response
 
 from covey.core.events import FollowRequested, ProgramHeard
 from covey.core.model import BagId
+from covey.ports import Reader
 from covey.server.asking import Asking, choice, deadline, number
 from covey.server.pacing import Pace
 from covey.server.problems import HttpProblem
+from covey.server.questions import Questions
 from covey.server.streaming import Streams
 from covey.server.tails import Tails
 from covey.server.unread import Unread
@@ -21,16 +23,19 @@ from covey.wire import FailureGroup, LiveOutput, Output, ResultQuery, ResultRow,
 MOST_ROWS = 10_000
 MOST_GROUPS = 1000
 MOST_FILES = 1000
+MOST_UNFINISHED = 10_000
 PRESENCE_SECONDS = 10.0
 LONGEST_FOLLOW = 20.0  # then whoever follows must say so again, or pilots stop sending
-KINDS = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl"}
+CSV = "text/csv; charset=utf-8"
+KINDS = {"csv": CSV, "csv-raw": CSV, "jsonl": "application/jsonl"}
 
 
 class ResultCalls:
     def __init__(self, asking: Asking, tails: Tails) -> None:
         self._asking = asking
         self._tails = tails
-        self._streams = Streams()
+        self._questions = Questions(asking.reader)
+        self._streams = Streams(asking.reader)
         self._unread = Unread()
         self._pace = Pace()
 
@@ -39,7 +44,7 @@ class ResultCalls:
         form = choice(request, "format", "json", *KINDS)
         query = _query(request)
         if form != "json":
-            make = partial(self._export, bag, query, form)
+            make = partial(_export, bag, query, form)
             return await self._streams.respond(make, KINDS[form])
         page, until = replace(query, limit=min(query.limit, MOST_ROWS)), deadline(request)
         if query.by_row:
@@ -63,7 +68,7 @@ class ResultCalls:
             rows: list[ResultRow] = []
             if not self._unread.certainly_none(state, live, query):
                 durable = state.durable if state is not None else 0
-                rows = await self._asking.read(lambda reader: reader.results(bag, query))
+                rows = await self._read(bag, query)
                 if state is not None:
                     self._unread.learn(state.epoch, durable, bag, query, rows)
             if rows:
@@ -72,23 +77,31 @@ class ResultCalls:
             if rows or over or not await self._asking.news(until, changed):
                 return rows
 
+    async def _read(self, bag: BagId, query: ResultQuery) -> list[ResultRow]:
+        """A page in the order of tasks or rows is found at once; the rest may take a while."""
+        if query.where or query.sort or query.offset or query.failed_only:
+            return await self._questions.ask(lambda reader: reader.results(bag, query))
+        return await self._asking.read(lambda reader: reader.results(bag, query))
+
     async def _gather(self, bag: BagId, query: ResultQuery, until: float) -> None:
         """Let more results come, if there will be more in a moment."""
         while due := self._pace.next_at(self._asking.live(bag), query):
             if not await self._asking.news(min(due, until), self._asking.changed):
                 return
 
-    def _export(self, bag: BagId, query: ResultQuery, form: str) -> Any:
-        return self._asking.reader().export(bag, query, form)
-
     async def failures(self, request: Request) -> list[FailureGroup]:
         bag, limit = self._asking.bag_id(request), _limit(request, 100, MOST_GROUPS)
-        return await self._asking.read(lambda reader: reader.failures(bag, limit))
+        return await self._questions.ask(lambda reader: reader.failures(bag, limit))
 
     async def files(self, request: Request) -> list[ReturnedFile]:
         bag, after = self._asking.bag_id(request), number(request, "after", -1)
         limit = _limit(request, 1000, MOST_FILES)
         return await self._asking.read(lambda reader: reader.files(bag, after, limit))
+
+    async def unfinished(self, request: Request) -> list[int]:
+        bag, after = self._asking.bag_id(request), number(request, "after", -1)
+        limit = _limit(request, 1000, MOST_UNFINISHED)
+        return await self._asking.read(lambda reader: reader.unfinished(bag, after, limit))
 
     async def attempts(self, request: Request) -> list[ResultRow]:
         bag, task = self._asking.bag_id(request), _from_zero(request, "task", -1)
@@ -108,7 +121,9 @@ class ResultCalls:
         if self._prints(bag, task):
             self._asking.tell(FollowRequested(bag, task))
         while self._prints(bag, task):
-            changed, news = self._asking.changed, self._tails.follow(bag)
+            live = self._asking.live(bag)
+            owner = live.spec.owner if live is not None else ""
+            changed, news = self._asking.changed, self._tails.follow(bag, owner)
             found = self._tails.read(bag, task, after)
             if found.pieces or not await self._asking.news(until, changed, news):
                 return found
@@ -120,6 +135,10 @@ class ResultCalls:
         if live is None or task < 0:
             return live is not None
         return task < live.total and task not in live.done and task not in live.failed
+
+
+def _export(bag: BagId, query: ResultQuery, form: str, reader: Reader) -> Iterator[bytes]:
+    return reader.export(bag, query, form)
 
 
 def _query(request: Request) -> ResultQuery:

@@ -14,52 +14,70 @@ from typing import Protocol
 
 from covey.core.events import PurgeRequested
 from covey.core.model import BagId
+from covey.ports import NamedFiles
 from covey.server.asking import Asking
 from covey.server.problems import HttpProblem
+from covey.server.uploads import UNFINISHED_SECONDS
 from covey.wire import BagView
 
 DAY_SECONDS = 86_400.0
-EVERY_SECONDS = 3600.0
+EVERY_SECONDS = 1800.0
 AGAIN_SECONDS = 60.0
+SOON_SECONDS = 1.0  # until it is known whose the files are
 UNUSED_SECONDS = 6 * 3600.0
 
 
 class Collecting(Protocol):
-    """The files themselves."""
+    """The files themselves, and whose they are."""
 
-    def collect(self, keep: set[str], older_than_seconds: float) -> object: ...
+    def restore(self, named: NamedFiles) -> None: ...
+
+    def collect(
+        self, named: NamedFiles, older_than_seconds: float, unfinished_seconds: float
+    ) -> object:
+        """`unfinished_seconds`: the same for files of which only a part is here."""
+        ...
 
 
 class Retention:
     def __init__(
         self,
         asking: Asking,
-        blobs: Collecting,
+        files: Collecting,
         *,
         keep_logs_days: float,
         keep_files_days: float,
     ) -> None:
         """0: for ever."""
         self._asking = asking
-        self._blobs = blobs
+        self._files = files
         self._days = {"logs": keep_logs_days, "files": keep_files_days}
         self._purged: set[tuple[int, str, float]] = set()  # bag, what, when the bag ended
 
     async def run(self) -> None:
-        """Once an hour, for ever."""
+        """Twice an hour, for ever; at first, whose the files are is read from the record."""
+        restored = False
         while True:
             try:
+                if not restored:
+                    await self.restore()
+                    restored = True
                 await self.purge()
                 await self.collect()
             except HttpProblem:  # the store is in trouble
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(AGAIN_SECONDS if restored else SOON_SECONDS)
             else:
                 await asyncio.sleep(EVERY_SECONDS)
+
+    async def restore(self) -> None:
+        await self._asking.read(lambda reader: self._files.restore(reader.named_files()))
 
     async def collect(self) -> None:
         """Remove files that are no longer used, in a thread of its own."""
         await self._asking.read(
-            lambda reader: self._blobs.collect(reader.digests(), UNUSED_SECONDS)
+            lambda reader: self._files.collect(
+                reader.named_files(), UNUSED_SECONDS, UNFINISHED_SECONDS
+            )
         )
 
     async def purge(self) -> None:

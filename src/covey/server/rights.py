@@ -46,7 +46,9 @@ class RightCalls:
         token = auth.new_token()
         digest = tokens.digest(token)
         found = await self._asking.ask(
-            lambda number: TokenIssued(number, asked.name, asked.role, owner, digest, expires)
+            lambda number: TokenIssued(
+                number, asked.name, asked.role, owner, digest, expires, caller.may(Role.ADMIN)
+            )
         )
         assert isinstance(found, Issued)
         return IssuedView(id=found.id, token=token)
@@ -76,7 +78,7 @@ class RightCalls:
     def _expires(self, caller: auth.Caller, seconds: float) -> float:
         expires = self._asking.clock.now() + seconds if seconds else caller.expires
         if caller.expires and expires > caller.expires:
-            words = "it would outlive the token that you show; ask for less time"
+            words = "the new token would expire later than your own token; ask for less time"
             raise HttpProblem(403, "not-yours", words)
         return expires
 

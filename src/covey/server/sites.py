@@ -20,9 +20,10 @@ from covey.core.events import SiteRemoved, SiteSaved, SiteStatusRequested, SiteT
 from covey.core.model import JobId, Role, SiteSpec, SiteStatus
 from covey.core.state import Pilot, Site, State
 from covey.server.asking import Asking, caller_of, deadline, number, order
-from covey.server.auth import MANAGE, SEE, Caller, Needs
+from covey.server.auth import MANAGE, SEE, Needs
 from covey.server.problems import HttpProblem
 from covey.server.trials import OVER, Trials
+from covey.server.views import concerns
 from covey.whoami import user
 from covey.wire import SiteExplanation, SiteView, TrialView
 
@@ -70,7 +71,7 @@ class SiteCalls:
 
     async def all(self, request: Request) -> list[SiteView]:
         state, caller, now = self._state(), caller_of(request), self._asking.clock.now()
-        found = [site for site in state.sites.values() if _concerns(caller, site)]
+        found = [site for site in state.sites.values() if concerns(caller, site)]
         return site_views(state, found, now, caller.may(Role.ADMIN))
 
     async def one(self, request: Request) -> SiteView:
@@ -149,7 +150,7 @@ class SiteCalls:
             over=job is None or (pilot is None and steps[-1].kind in OVER),
             pilot=pilot.record.id if pilot is not None else 0,
             host=pilot.record.host if pilot is not None else "",
-            trouble=sites.trouble(state.sites[site], self._asking.clock.now()),
+            trouble=sites.condition(state.sites[site], self._asking.clock.now()),
             address=self._address(),
         )
 
@@ -164,14 +165,9 @@ class SiteCalls:
     def _site(self, request: Request) -> Site:
         name = request.path_params["site"]
         site = self._state().sites.get(name)
-        if site is None or not _concerns(caller_of(request), site):
+        if site is None or not concerns(caller_of(request), site):
             raise HttpProblem(404, "not-found", f"there is no site {name[:100]}")
         return site
-
-
-def _concerns(caller: Caller, site: Site) -> bool:
-    users = site.record.spec.users
-    return caller.may(Role.ADMIN) or not users or caller.owner in users
 
 
 def site_views(state: State, sites_: list[Site], now: float, whole: bool) -> list[SiteView]:
@@ -190,7 +186,7 @@ def _view(state: State, site: Site, pilots: list[Pilot], now: float, whole: bool
         driver=spec.driver,
         status="removed" if record.removed else record.status.value,
         origin="covey.toml" if record.of_file else "added",
-        trouble=sites.trouble(site, now),
+        trouble=sites.condition(site, now),
         rests_until=site.rests_until if site.rests_until > now else 0.0,
         failures=site.failures,
         waiting=sum(not job.running for job in jobs),

@@ -1,48 +1,55 @@
 """Long answers, made in a thread of their own and sent as they grow.
 
-The thread is never more than a few parts ahead of whoever reads, and stops when that one hangs
-up. An error before the first part is an ordinary answer; one after it cuts the connection, so
-that nobody takes a torn file for a whole one.
+The thread is never more than a few parts ahead of whoever reads. It stops when that one hangs up,
+or when it has found nothing more for a minute; one owner has only a part of these threads. An error
+before the first part is an ordinary answer; one after it cuts the connection, so that nobody takes
+a torn file for a whole one.
 """
 
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TypeAlias
 
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from covey.server.asking import reading
+from covey.ports import Reader
+from covey.server.asking import TOO_LONG, reading
 from covey.server.problems import HttpProblem
+from covey.server.shares import EXPORTS, Shares, asks_now
 
 AHEAD = 8
-MOST_STREAMS = 16
+SEARCH_SECONDS = 55.0  # for one part; a client waits for 60
+AGAIN_SECONDS = 0.5  # between tries to end a search: one may come between two statements
 
 _End = Exception | None
+Make: TypeAlias = Callable[[Reader], Iterator[bytes]]
 
 
 class Streams:
-    """Opens streams, up to a bound."""
+    """Opens streams, up to each owner's share. `reader` gives each thread its own."""
 
-    def __init__(self) -> None:
-        self._open = 0
+    def __init__(self, reader: Callable[[], Reader]) -> None:
+        self._reader = reader
+        self.open = Shares(EXPORTS)
 
-    async def respond(self, make: Callable[[], Iterator[bytes]], kind: str) -> "PartsResponse":
+    async def respond(self, make: Make, kind: str) -> "PartsResponse":
         """`make` is called, and what it gives is read, in the new thread."""
-        if self._open >= MOST_STREAMS:
-            raise HttpProblem(503, "unavailable", "too many exports run at once", 2)
-        self._open += 1
-        parts = _Parts(make, self._closed)
+        who = asks_now.get()
+        self.open.demand(who)
+        parts = _Parts(self._reader, make, lambda: self.open.give(who))
         return PartsResponse(await parts.first(), parts, kind)
-
-    def _closed(self) -> None:
-        self._open -= 1
 
 
 class _Parts:
-    def __init__(self, make: Callable[[], Iterator[bytes]], closed: Callable[[], None]) -> None:
+    def __init__(
+        self, reader: Callable[[], Reader], make: Make, closed: Callable[[], None]
+    ) -> None:
+        self._reader = reader
         self._make = make
         self._closed = closed
+        self._reading: Reader | None = None  # while the thread lives
         self._loop = asyncio.get_running_loop()
         self._arrived: asyncio.Queue[bytes | _End] = asyncio.Queue()
         self._room = threading.Semaphore(AHEAD)
@@ -63,7 +70,11 @@ class _Parts:
         return self
 
     async def __anext__(self) -> bytes:
-        part = await self._arrived.get()
+        try:
+            async with asyncio.timeout(SEARCH_SECONDS):
+                part = await self._arrived.get()
+        except TimeoutError:
+            raise HttpProblem(400, "too-long", TOO_LONG) from None
         if isinstance(part, bytes):
             self._room.release()
             return part
@@ -75,21 +86,31 @@ class _Parts:
         """No more parts are wanted."""
         self._stopped = True
         self._room.release()
+        self._end_search()
+
+    def _end_search(self) -> None:
+        reader = self._reading
+        if reader is not None:
+            reader.stop()
+            self._loop.call_later(AGAIN_SECONDS, self._end_search)
 
     def _work(self) -> None:
         end: _End = None
+        reader = self._reading = self._reader()
         try:
-            reading(self._give)
+            reading(lambda: self._give(reader))
         except Exception as error:
             end = error
+        self._reading = None
+        reader.close()
         try:
             self._loop.call_soon_threadsafe(self._arrived.put_nowait, end)
             self._loop.call_soon_threadsafe(self._closed)
         except RuntimeError:
             pass  # the loop has ended; so has the server
 
-    def _give(self) -> None:
-        for part in self._make():
+    def _give(self, reader: Reader) -> None:
+        for part in self._make(reader):
             self._room.acquire()
             if self._stopped:
                 return

@@ -6,7 +6,7 @@ follows too slowly misses the oldest pieces.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
 from msgspec import Struct, field
@@ -28,6 +28,7 @@ class _Kept(Struct, frozen=True):
 
 class _Ring(Struct, eq=False):
     followed: float  # when somebody last asked
+    owner: str  # whose bag it is
     size: int = 0
     pieces: deque[_Kept] = field(default_factory=deque)
     news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -39,11 +40,13 @@ class Tails:
         self._clock = clock
         self._last = first
         self._size = 0
+        self._sizes: Counter[str] = Counter()  # of each owner's
         self._rings: dict[int, _Ring] = {}  # followed last come last
 
-    def follow(self, bag: int) -> asyncio.Event:
-        """Keep what this bag's tasks print from now on. The event is set by the next piece."""
-        ring = self._rings.pop(bag, None) or _Ring(self._clock())
+    def follow(self, bag: int, owner: str = "") -> asyncio.Event:
+        """Keep what the tasks of this bag, which is the owner's, print from now on. The event is
+        set by the next piece."""
+        ring = self._rings.pop(bag, None) or _Ring(self._clock(), owner)
         ring.followed = self._clock()
         self._rings[bag] = ring
         return ring.news
@@ -63,7 +66,7 @@ class Tails:
                 self._keep(ring, piece)
                 woken[piece.bag] = ring
         while self._size > MOST_IN_ALL:
-            self._drop_oldest(next(ring for ring in self._rings.values() if ring.pieces))
+            self._drop_oldest(self._least_followed())
         for ring in woken.values():
             ring.news.set()
             ring.news = asyncio.Event()
@@ -82,14 +85,25 @@ class Tails:
         size = len(piece.text.encode("utf-8", "replace")) + PIECE_BYTES
         ring.pieces.append(_Kept(self._last, size, piece))
         ring.size += size
-        self._size += size
+        self._count(ring, size)
         while ring.size > MOST_OF_A_BAG:
             self._drop_oldest(ring)
+
+    def _least_followed(self) -> _Ring:
+        """Of the owner who has most: nobody's output is dropped because another follows much."""
+        owner = max(self._sizes, key=lambda owner: self._sizes[owner])
+        return next(ring for ring in self._rings.values() if ring.pieces and ring.owner == owner)
 
     def _drop_oldest(self, ring: _Ring) -> None:
         size = ring.pieces.popleft().size
         ring.size -= size
-        self._size -= size
+        self._count(ring, -size)
+
+    def _count(self, ring: _Ring, size: int) -> None:
+        self._size += size
+        self._sizes[ring.owner] += size
+        if not self._sizes[ring.owner]:
+            del self._sizes[ring.owner]
 
     def _forget(self) -> None:
         until = self._clock() - KEEP_SECONDS
@@ -97,4 +111,4 @@ class Tails:
             if ring.followed > until:
                 break
             del self._rings[bag]
-            self._size -= ring.size
+            self._count(ring, -ring.size)

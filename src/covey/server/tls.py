@@ -43,6 +43,7 @@ class Tls:
         self._source = source
         self.context = new_context()
         self._used: Pair | None = None
+        self.expires = 0.0  # when the certificate in use does, in seconds since 1970
         pair = self.look()
         if pair is not None:
             self.use(pair)
@@ -62,6 +63,7 @@ class Tls:
     def use(self, pair: Pair) -> None:
         _load(self.context, pair)
         self._used = pair
+        self.expires = _expiry(pair.chain)
 
 
 class Own:
@@ -119,15 +121,23 @@ def _load(context: ssl.SSLContext, pair: Pair) -> None:
         os.close(handle)
 
 
+def _expiry(chain: bytes) -> float:
+    """The first end of any certificate in the chain."""
+    from cryptography import x509  # heavy, and only servers with TLS need it
+
+    found = x509.load_pem_x509_certificates(chain)
+    return min(one.not_valid_after_utc.timestamp() for one in found)
+
+
 def _meaning(error: Exception) -> str:
     """OpenSSL's words are for those who wrote it."""
     reason = getattr(error, "reason", None) or ""
     if reason == "KEY_VALUES_MISMATCH":
-        return "the key is not the certificate's"
+        return "the key does not belong to the certificate"
     if isinstance(error, ssl.SSLError):
         return f"they must be a certificate and its key, both in PEM ({reason or error})"
     return str(error)
 
 
 def _no_password() -> str:
-    raise ValueError("the key has a password: give one without")
+    raise ValueError("the key is protected by a password; use a key without a password")

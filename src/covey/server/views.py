@@ -6,9 +6,11 @@ from itertools import islice
 from msgspec.structs import replace
 
 from covey.core import estimate, explaining, history
-from covey.core.model import BagStatus, PilotStatus
+from covey.core.hearing import shown_tags
+from covey.core.model import BagStatus, PilotStatus, Role
 from covey.core.space import Scalar
-from covey.core.state import Bag, Pilot, State
+from covey.core.state import Bag, Pilot, Site, State
+from covey.server.auth import Caller
 from covey.wire import (
     BagView,
     ClassView,
@@ -22,10 +24,17 @@ from covey.wire import (
 MOST_STRAGGLERS = 5
 
 
-def bag_view(state: State, bag: Bag, now: float, result_names: list[str]) -> BagView:
+def bag_view(
+    state: State,
+    bag: Bag,
+    now: float,
+    result_names: list[str],
+    ignored_results: list[str],
+) -> BagView:
     """A bag that core holds runs, or is paused: one whose end is durable is forgotten there, and
     nobody is told of an end that a crash might undo."""
     spec = bag.spec
+    running = len({attempt.task for attempt in estimate.probably_running(state, bag)})
     paused = bag.status is BagStatus.PAUSED
     return BagView(
         id=bag.id,
@@ -33,6 +42,7 @@ def bag_view(state: State, bag: Bag, now: float, result_names: list[str]) -> Bag
         owner=spec.owner,
         argv=list(spec.argv),
         names=[] if spec.calls else bag.body.names,
+        readings=bag.readings,
         status=(BagStatus.PAUSED if paused else BagStatus.RUNNING).value,
         reason=bag.reason if paused else explaining.hindrance(state, bag),
         open=bag.open,
@@ -40,7 +50,8 @@ def bag_view(state: State, bag: Bag, now: float, result_names: list[str]) -> Bag
         total=bag.total,
         done=len(bag.done),
         failed=len(bag.failed),
-        running=len(bag.live),
+        running=running,
+        sent=len(bag.live) - running,
         in_doubt=len(bag.doubt),
         created=bag.created,
         retries=spec.retries,
@@ -52,6 +63,8 @@ def bag_view(state: State, bag: Bag, now: float, result_names: list[str]) -> Bag
         notes=spec.notes,
         outputs=[*spec.outputs, *spec.optional_outputs],
         result_names=[] if spec.calls else result_names,
+        ignored_results=ignored_results,
+        unkept=bag.outputs.unkept,
         estimate=_estimate(state, bag, now),
         stragglers=_stragglers(state, bag, now),
     )
@@ -96,10 +109,12 @@ def running_rows(state: State, bag: Bag, limit: int) -> list[RunningRow]:
 
 
 def _running(state: State, bag: Bag) -> Iterator[RunningRow]:
+    started = {attempt.id for attempt in estimate.probably_running(state, bag)}
     for task in sorted(bag.live):
         for attempt in bag.live[task]:
             yield RunningRow(
                 task=task,
+                state="running" if attempt.id in started else "sent",
                 values=_values(bag, task),
                 attempt=str(attempt.id),
                 pilot=attempt.pilot,
@@ -115,12 +130,13 @@ def _values(bag: Bag, task: int) -> list[Scalar]:
         return []
     try:
         return bag.values(task)
-    except KeyError:
+    except Exception:  # of one that is quarantined, anything
         return []
 
 
 def pilot_view(pilot: Pilot) -> PilotView:
     record = pilot.record
+    running = sum(1 for _ in estimate.in_slots(pilot))
     return PilotView(
         id=record.id,
         host=record.host,
@@ -128,7 +144,8 @@ def pilot_view(pilot: Pilot) -> PilotView:
         job=record.job,
         slots=record.slots,
         status=pilot.status.value,
-        running=len(pilot.attempts),
+        running=running,
+        sent=len(pilot.attempts) - running,
         enrolled=record.enrolled,
         heard=pilot.heard,
         tags=record.tags,
@@ -136,14 +153,60 @@ def pilot_view(pilot: Pilot) -> PilotView:
         memory_mb=record.memory_mb,
         gpus=record.gpus,
         owner=record.owner,
+        shortage=pilot.shortage,
     )
 
 
-def host_views(state: State, recorded: list[HostView], now: float) -> list[HostView]:
-    """The record's hosts, with what their pilots do now and what core remembers of them."""
+def pilot_seen_by(state: State | None, caller: Caller, view: PilotView) -> PilotView | None:
+    """A pilot that runs the caller's tasks, or might, without what is others'; None: it is not
+    for them to see."""
+    if caller.may(Role.ADMIN):
+        return view
+    site = state.sites.get(view.site) if state is not None else None
+    if view.owner not in ("", caller.owner) or not (site is None or concerns(caller, site)):
+        return None
+    return replace(view, tags=shown_tags(view.tags, caller.owner))
+
+
+def hosts_seen_by(
+    state: State | None, caller: Caller, hosts: list[HostView], owners: dict[str, set[str]]
+) -> list[HostView]:
+    """Those that a pilot which the caller may see is on, or was; `owners` has whose pilots were
+    on each. Of hosts of theirs alone, others see nothing; of those that serve several, what is
+    the caller's, and what is nobody's."""
+    if caller.may(Role.ADMIN):
+        return hosts
+    found, own = [], {"", caller.owner}
+    for host in hosts:
+        whose = owners.get(host.host, set())
+        if whose & own and _site_concerns(state, caller, host):
+            # What another's own pilot said last is not for the caller.
+            tags = host.tags if whose <= own or host.pilots else {}
+            bans = {owner: ban for owner, ban in host.banned.items() if owner in own}
+            found.append(replace(host, tags=shown_tags(tags, caller.owner), banned=bans))
+    return found
+
+
+def _site_concerns(state: State | None, caller: Caller, host: HostView) -> bool:
+    site = state.sites.get(host.site) if state is not None else None
+    return site is None or concerns(caller, site)
+
+
+def concerns(caller: Caller, site: Site) -> bool:
+    """Whether the caller may use the site, and so may see it."""
+    users = site.record.spec.users
+    return caller.may(Role.ADMIN) or not users or caller.owner in users
+
+
+def host_views(
+    state: State, recorded: list[HostView], now: float, caller: Caller
+) -> list[HostView]:
+    """The record's hosts, with what their pilots (those that the caller may see) do now and what
+    core remembers of them."""
     there: dict[str, list[Pilot]] = {}
     for pilot in state.pilots.values():
-        if pilot.status is not PilotStatus.LOST:
+        serves = caller.may(Role.ADMIN) or pilot.record.owner in ("", caller.owner)
+        if pilot.status is not PilotStatus.LOST and serves:
             there.setdefault(pilot.record.host, []).append(pilot)
     return [
         _host_view(_remembered(state, host, now), there.get(host.host, [])) for host in recorded
@@ -161,10 +224,14 @@ def _remembered(state: State, host: HostView, now: float) -> HostView:
 def _host_view(host: HostView, pilots: list[Pilot]) -> HostView:
     if not pilots:
         return host
+    running = sum(1 for pilot in pilots for _ in estimate.in_slots(pilot))
     return replace(
         host,
+        tags=max(pilots, key=lambda pilot: pilot.heard).record.tags,
         pilots=len(pilots),
         slots=sum(pilot.record.slots for pilot in pilots),
-        running=sum(len(pilot.attempts) for pilot in pilots),
+        running=running,
+        sent=sum(len(pilot.attempts) for pilot in pilots) - running,
         heard=max(host.heard, *(pilot.heard for pilot in pilots)),
+        shortage=next((pilot.shortage for pilot in pilots if pilot.shortage), ""),
     )

@@ -1,7 +1,8 @@
 """Does covey keep its promises? Judged from outside: hosts, messages and the record, never core.
 
 - What is acknowledged is durable: submissions, ends, cancellations, pilots.
-- An attempt id names one sending of one task, is started at most once, and has one row.
+- An attempt id names one sending of one task, is started at most once, and has one row, which
+  comes from the pilot that it was sent to.
 - A task is started again only for a reason: every earlier start failed, or died with its host, or
   its host had been out of reach for the time of a lease (after a restart: of adoption), or its
   bag's policy wants it: its deadline has passed, or it is one that has replicas. So a
@@ -27,6 +28,7 @@ from covey.wire import ResultQuery, ResultRow
 
 OWN_FAILURES = (FAILED, TIMEOUT)
 FAILURES = (FAILED, TIMEOUT, CANCELLED, HOST)
+LIAR = "liar"  # the pilot that claims attempts which it was never sent (`liar`)
 NOBODYS = (0, 0)  # the end of a task that may or may not have run
 STOP_SECONDS = 90.0  # within which a cancelled bag is quiet, once nothing breaks any more
 
@@ -45,6 +47,10 @@ class Judge:
         self._given_up: dict[TaskKey, None] = {}
 
     # -- as it happens ---------------------------------------------------------------------
+
+    def departs(self, life: HostLife) -> None:
+        """A pilot says goodbye: its job does not count against its site's limits any more."""
+        self._supervisor.departs(life.job)
 
     def sent(self, pilot: int, answer: Answer, now: float, sender: str) -> None:
         """A server sends these attempts to a pilot (perhaps not for the first time)."""
@@ -161,6 +167,7 @@ class Judge:
         key = (end.attempt.epoch, end.attempt.sequence)
         run = self._ledger.by_attempt.get(key)
         before = self._ledger.recorded.get(key, [])
+        self._check_sender(end, key)
         if key != NOBODYS and any(one != LOST for one in before):  # a lost one may come back
             raise Violation(f"{end} is recorded again, after {before}")
         if end.outcome in OWN_FAILURES:
@@ -169,8 +176,38 @@ class Judge:
             self._given_up[task] = None
         if end.verdict is Verdict.REPLACES:
             self._given_up.pop(task, None)
+        if key == NOBODYS and self._all_have_spoken(end.delivered):
+            raise Violation(f"{end}, but every pilot has said that it does not have it")
         if end.outcome == LOST and run is not None and not self._excused(run, now):
             raise Violation(f"{_told(run)} is recorded as lost, but its pilot was there")
+
+    def _all_have_spoken(self, at: float) -> bool:
+        """Surely every pilot that this server waited for has spoken to it, or has said goodbye with
+        nothing in its hands. With one that lies about what it holds, nothing is sure."""
+        if LIAR in self._ledger.hosts:
+            return False
+        restart = self._ledger.restarts[-1]
+        return all(
+            0.0 < life.gone <= restart
+            or (restart < life.left_empty <= at and not self._was_silent(life, life.left_empty))
+            or (not life.died and any(restart < one < at for one in life.full_syncs))
+            for life in self._ledger.hosts.values()
+            if life.contacts
+        )
+
+    def _was_silent(self, life: HostLife, until: float) -> bool:
+        """Since the restart, for so long that it may have been given up before it spoke."""
+        return life.silent_for(self._settings.lease_seconds, self._ledger.restarts[-1], until)
+
+    def _check_sender(self, end: EndRecord, key: tuple[int, int]) -> None:
+        """Who reports the end of an attempt must have been sent it. Pilot 0 is the server, and one
+        that is lost may have been decided on, and never got on its way."""
+        sending, life = self._ledger.sendings.get(key), self._ledger.lives.get(end.pilot)
+        if not end.pilot or (sending is None and end.outcome == LOST):
+            return
+        if sending is None or sending.task != (end.bag, end.task) or sending.life is not life:
+            who = life.name if life is not None else f"pilot {end.pilot}"
+            raise Violation(f"{who} is believed of {key}, which it was never sent: {sending}")
 
     # -- repeats ---------------------------------------------------------------------------
 
@@ -232,11 +269,11 @@ class Judge:
             raise Violation(f"{_told(run)} after {failures}, of which so many are not allowed")
 
     def _had_company(self, failed: Sending) -> bool:
-        """Did it end while another attempt of the task was out? Then it used up no chance."""
-        over_at = self._ledger.over_at
-        known = over_at.get(failed.key, float("inf"))
+        """Did it end while another attempt of the task was out, or decided on? Then it used up no
+        chance."""
+        known = self._ledger.known_at(failed.key)
         return any(
-            one is not failed and one.at < known <= over_at.get(one.key, float("inf"))
+            one is not failed and one.decided < known <= self._ledger.known_at(one.key)
             for one in self._ledger.sent.get(failed.task, ())
         )
 

@@ -6,6 +6,7 @@ import math
 from bisect import bisect_left, bisect_right
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from covey.core.actions import (
     AppendSegment,
@@ -15,16 +16,19 @@ from covey.core.actions import (
     SaveBag,
     SaveBagStatus,
     SaveHistory,
+    SavePilot,
+    SavePilotStatus,
     SavePolicy,
 )
 from covey.core.events import CloseRequested, PolicyRequested, RetryRequested
-from covey.core.model import BagSpec, History, PolicySpec
-from covey.pilot.messages import OK, OWN_FAILURES, End
+from covey.core.model import BagSpec, History, PilotStatus, PolicySpec
+from covey.pilot.messages import HOST, OK, OWN_FAILURES, TIMEOUT, End
 from covey.ports import EngineEvent
 from covey.sim.places import Place
 
 Key = tuple[int, int]  # an attempt: epoch, sequence
 TaskKey = tuple[int, int]  # bag, task
+SURE_FAILURES = 3  # of a host in a row; these count against the bag, whoever else works on it
 
 
 class Violation(Exception):
@@ -66,7 +70,7 @@ class HostLife(Struct, eq=False):
     """A pilot's process as seen from outside, whatever ids the server gives it."""
 
     name: str
-    place: Place
+    place: Place  # with the name that core has for the host
     slots: int = 1
     owner: str = ""
     job: str = ""  # of its site; none: somebody started it
@@ -74,6 +78,8 @@ class HostLife(Struct, eq=False):
     idle_since: float = math.inf  # it has nothing to do, and asks for it
     dropped: float = 0.0  # when the server last saw its connection break, or that it left
     contacts: list[float] = field(default_factory=list)  # it was heard by a working server
+    left_empty: float = 0.0  # when a server heard that it leaves with nothing in its hands
+    gone: float = 0.0  # when it became durable that it has left
     full_syncs: list[float] = field(default_factory=list)  # … and said all it holds
 
     def silent_for(self, seconds: float, since: float, until: float) -> bool:
@@ -112,6 +118,7 @@ class BagNotes(Struct, eq=False):
     closed: bool = True  # a server may believe that no more tasks will follow
     touched: float = 0.0  # when something was last heard or sent of it
     row: int = 0  # failures that this server has heard of since the last success or new start
+    failures: dict[str, int] = field(default_factory=dict)  # by host: in a row
 
     def in_force(self, since: float, until: float) -> list[PolicySpec]:
         """What may have decided between these times."""
@@ -142,6 +149,7 @@ class BagNotes(Struct, eq=False):
 class Ledger:
     def __init__(self) -> None:
         self.hosts: dict[str, HostLife] = {}
+        self.by_key: dict[str, HostLife] = {}  # by the keys with which their pilots enrol
         self.sendings: dict[Key, Sending] = {}
         self.sent: dict[TaskKey, list[Sending]] = {}
         self.runs: dict[TaskKey, list[Run]] = {}
@@ -159,6 +167,7 @@ class Ledger:
         self.lives: dict[int, HostLife] = {}  # by pilot, as the server numbers them
         self.live: dict[Key, Sending] = {}  # out with pilots, as the present server knows
         self.over_at: dict[Key, float] = {}  # when a server first knew of the end
+        self.taken_in: dict[Key, float] = {}  # when the server that recorded the end judged it
         self.heard_first: dict[tuple[int, int, int], float] = {}  # (server, pilot, sync)
         self.heard_twice: dict[tuple[int, int, int], None] = {}
         self.histories: dict[str, History] = {}  # by host
@@ -171,6 +180,7 @@ class Ledger:
         self.live.clear()
         for notes in self.bags.values():
             notes.row, notes.touched = 0, now
+            notes.failures.clear()
             for one in notes.rulings:
                 if not one.durable:
                     one.until = min(one.until, now)
@@ -208,10 +218,30 @@ class Ledger:
             return
         notes = self.bags[sending.task[0]]
         notes.touched = now
+        host = sending.life.place.host
         if outcome == OK:
             notes.row = 0
-        elif outcome in OWN_FAILURES:
+            notes.failures.pop(host, None)
+        elif outcome == HOST or (outcome in OWN_FAILURES and outcome != TIMEOUT):
+            notes.failures[host] = notes.failures.get(host, 0) + 1
+        if outcome in OWN_FAILURES and not self._may_be_the_host(sending.task[0], host):
             notes.row += 1
+
+    def known_at(self, key: Key) -> float:
+        """Since when this end counts. A server may not take in the sync that first told of it, or
+        may die with it; then it counts from when it is told again."""
+        return self.taken_in.get(key, self.over_at.get(key, math.inf))
+
+    def _may_be_the_host(self, bag: int, host: str) -> bool:
+        """Whether a failure says nothing about the bag: the host has failed several times, and as
+        many hosts as fail work on the bag and have not failed. This changes with every end, so
+        it is judged when the server hears of the failure; nothing of the bag may be sent for long
+        after that."""
+        failures = self.bags[bag].failures
+        if failures.get(host, 0) <= SURE_FAILURES:
+            return False
+        working = {one.life.place.host for one in self.live.values() if one.task[0] == bag}
+        return len(working - failures.keys()) >= len(failures)
 
     def out(self, task: TaskKey) -> list[Sending]:
         return [one for one in self.sent.get(task, ()) if one.key in self.live]
@@ -241,6 +271,11 @@ class Ledger:
                     raise Violation(f"bag {bag} has a policy that cannot be: {policy}")
                 self.bags[bag].ruled(policy, now)
                 self.bags[bag].touched = now
+            case SavePilot(record) if record.key in self.by_key:
+                life = self.by_key[record.key]
+                life.place = replace(life.place, host=record.host)
+            case SavePilotStatus(pilot, PilotStatus.LEFT) if pilot in self.lives:
+                self.lives[pilot].gone = now
             case SaveHistory(host, history):
                 self.histories[host] = history
             case RecordEnds(_, _, ends):
@@ -248,6 +283,7 @@ class Ledger:
                     key = (end.attempt.epoch, end.attempt.sequence)
                     self.recorded.setdefault(key, []).append(end.outcome)
                     self.recorded_at.setdefault(key, now)
+                    self.taken_in.setdefault(key, end.delivered)
             case _:
                 pass
 

@@ -37,6 +37,7 @@ from covey.sim.workload import Plan
 
 DEPTH = 2
 ENROL_SECONDS = 30.0
+WAIT_SECONDS = 2.0  # that the server tells a pilot to wait which it has no room for
 SLACK_SECONDS = 15.0
 GOODBYE_SECONDS = 3.0
 DRAIN_SECONDS = 20.0
@@ -61,7 +62,8 @@ class Surroundings(Struct, frozen=True):
 
 
 class SimPilot:
-    """`over` is called once, when the process has ended."""
+    """`over` is called once, when the process has ended. If it does not work (its site's check
+    fails), it enrols and leaves."""
 
     def __init__(
         self,
@@ -72,11 +74,13 @@ class SimPilot:
         over: Callable[[], None],
         owner: str = "",
         place: Place | None = None,
+        works: bool = True,
     ) -> None:
         self.name = name
         self.place = place or Place(name)  # its host
         self.owner = owner  # whose tasks it runs; empty: anybody's
         self.slots = slots
+        self.works = works
         self.job = job
         self.alive = True
         self.draining = False
@@ -96,7 +100,8 @@ class SimPilot:
         self._wake_at = 0.0
         self._killing = False
         self._leaving = False
-        around.ledger.hosts[name] = self.life
+        self.key = f"key of {name}"
+        around.ledger.hosts[name] = around.ledger.by_key[self.key] = self.life
         self._enrol()
 
     # -- what befalls it -------------------------------------------------------------------
@@ -176,9 +181,9 @@ class SimPilot:
         if not self.alive:
             return
         place = self.place
-        enrol = Enrol(
-            f"key of {self.name}", place.host, self.slots, place.site, self.job, place.tags
-        )
+        # Every simulated pilot could wall tasks in; whether it does so is its site's choice.
+        tags, shared = place.tags, True
+        enrol = Enrol(self.key, place.host, self.slots, place.site, self.job, tags, shared=shared)
 
         def make(request: RequestId) -> PilotEnrolled:
             self._credentials += 1
@@ -195,21 +200,31 @@ class SimPilot:
             case Enrolled(pilot, credential, epoch, poll_seconds, _, idle_seconds):
                 self._tries = 0
                 self._credential = credential
+                self._around.ledger.lives[pilot] = self.life
                 self._timeout = poll_seconds + SLACK_SECONDS
                 if self.brain is None:
                     random = Random(f"{self._around.plan.seed}/{self.name}/brain")
                     self.brain = Brain(pilot, epoch, self.slots, idle_seconds, random, clock.time)
                 else:
                     self.brain.enrolled(pilot, epoch)
-                self._turn()
+                if self.works:
+                    self._turn()
+                else:
+                    self._depart(self.brain, "the site's check failed")
             case Failure(_, delay):
-                self._tries += 1
-                backoff = min(0.1 * 2 ** min(self._tries, 10), 30.0)
-                clock.after(max(backoff * self._random.uniform(0.5, 1.0), delay), self._enrol)
+                self._enrol_again(delay)
+            case Refuse(_, Problem.TOO_MANY, _):  # its job was started again; nobody knows yet
+                self._enrol_again(WAIT_SECONDS)
             case Refuse(_, Problem.SUPERSEDED | Problem.NOT_FOUND, _):
                 self.kill()
             case _:
                 raise AssertionError(f"{self.name} enrolled and heard {outcome}")
+
+    def _enrol_again(self, delay: float) -> None:
+        self._tries += 1
+        backoff = min(0.1 * 2 ** min(self._tries, 10), 30.0)
+        seconds = max(backoff * self._random.uniform(0.5, 1.0), delay)
+        self._around.clock.after(seconds, self._enrol)
 
     def _sync(self, send: Send) -> None:
         sync = send.sync
@@ -255,16 +270,26 @@ class SimPilot:
 
     def _depart(self, brain: Brain, reason: str) -> None:
         self._leaving = True
-        leave = Leave(brain.pilot, brain.epoch, reason)
+        self._around.judge.departs(self.life)
+        leave = Leave(brain.pilot, brain.epoch, reason, brain.holds_nothing())
         call = Call(
             self.name,
             "leave",
-            lambda request: PilotLeft(request, leave),
+            lambda request: self._left(request, leave),
             lambda _: self.kill(),
             PilotId(brain.pilot),
             self._credential,
         )
         self._call(call, GOODBYE_SECONDS)
+
+    def _left(self, request: RequestId, leave: Leave) -> PilotLeft:
+        """The server hears it now. What is on its way to this pilot is never started."""
+        if leave.holds_nothing:
+            now, ledger = self._around.clock.time, self._around.ledger
+            self.life.left_empty = now
+            for key in [key for key, one in ledger.live.items() if one.life is self.life]:
+                ledger.ended(key, RETURNED, now)
+        return PilotLeft(request, leave)
 
     def _prepared(self, start: Start) -> None:
         """Its files are here; now and then they cannot be had."""

@@ -7,6 +7,7 @@ end, whatever a policy asks for.
 from random import Random
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 SITES = ("north", "south", "east")
 MHZ = ("1200", "1800", "2400", "3000")
@@ -17,6 +18,11 @@ class Place(Struct, frozen=True):
     site: str = "hand"
     tags: dict[str, str] = {}
     stays: bool = False
+
+    def of(self, owner: str) -> "Place":
+        """A machine of this owner's pilots. One machine that works for several owners is several
+        hosts to core (`core.hosts`), so each owner has machines of their own here."""
+        return replace(self, host=f"{self.host}-{owner}") if owner else self
 
 
 def draw(random: Random) -> tuple[Place, ...]:

@@ -25,7 +25,8 @@ KINDS = ("sound", "sound", "sound", "broken", "mute", "slow")
 
 
 class Nature(Struct, frozen=True, kw_only=True):
-    """What a site is really like. Broken: jobs end at once. Mute: their pilots reach nobody."""
+    """What a site is really like. Broken: jobs end at once. Mute: their pilots reach nobody. Unfit:
+    its own check fails, so pilots enrol and leave."""
 
     kind: str = "sound"
     capacity: int = 1000  # pilots that run at a time
@@ -64,6 +65,10 @@ def draw(seed: int, calm_at: float, cores: int) -> Grounds:
     names = [*SITES, *(("west", "hills") if random.random() < 0.5 else ())]
     random.shuffle(names)
     natures = {name: _nature(random) for name in names}
+    checking = Random(f"{seed}/checks")
+    for name, nature in natures.items():
+        if nature.kind == "broken" and checking.random() < 0.5:
+            natures[name] = replace(nature, kind="unfit")
     specs = {name: _spec(random, name) for name in names}
     if not placed:  # where policies name places, anybody must be let in
         open_ = {name: replace(specs[name], users=(), failover=False) for name in SITES}

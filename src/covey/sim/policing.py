@@ -4,7 +4,7 @@
   onlooker knows: names, sites, tags, slots, parameters. (Where a task that failed everywhere has a
   last chance, they do not count.)
 - No pilot gets more of a bag than its `Concurrency`, and no task has more attempts than
-  `MaxReplicas`, but for those past their deadline.
+  `MaxReplicas`, those past their deadline included.
 - A task that is out is sent again only if its deadline has passed, or if its bag is closed and has
   a policy that wants replicas; never to a host that has it; never if it must not run twice.
 - Nobody is banned for longer than `ban_seconds`, nor because of a bag that nobody did well. While
@@ -27,7 +27,7 @@ from covey.core.attributes import TABLE, number_or_text
 from covey.core.model import BagSpec, PolicySpec, Segment, Settings
 from covey.core.numbering import names_in
 from covey.core.space import Scalar
-from covey.pilot.messages import OK, OWN_FAILURES
+from covey.pilot.messages import FAILED, OK, OWN_FAILURES
 from covey.ports import Reader
 from covey.sim.ledger import BagNotes, HostLife, Ledger, Sending, TaskKey, Violation
 from covey.sim.supervising import Supervisor
@@ -37,12 +37,13 @@ from covey.wire import ResultQuery
 FEW_FAILURES = 5  # tell nothing yet
 MOST_FAILURES = 50  # in a row, until a bag is paused
 BREAKER = 30  # … if its owner allows no more than that
+RETRY_SECONDS = 55.0  # in which a task waits for another host than the one where it failed
 TRY_SECONDS = 15.0  # after which one whose ban is over has been tried
 MOST_PASSED = 5  # tasks that go to others meanwhile
 WAIT_SECONDS = 40.0  # besides adoption: that a task waits although a host stands idle
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 REPLICATING = ("fast-tail", "reliable-tail")
-MOST_REPLICAS = {"fast-tail": "3"}
+MOST_REPLICAS = {"fast-tail": "3", "reliable-tail": "2"}
 
 parsed: Callable[[str], Expression] = lru_cache(maxsize=None)(parse)
 
@@ -50,6 +51,7 @@ parsed: Callable[[str], Expression] = lru_cache(maxsize=None)(parse)
 class Ban:
     def __init__(self, until: float) -> None:
         self.until = until
+        self.tried_at = 0.0  # when a task of the owner's was last sent there
         self.passed = 0  # times that tasks went to others while the host stood idle
         self.passed_at = 0.0  # the last of them: what goes out at one moment goes by who waits
 
@@ -76,6 +78,7 @@ class Police:
             self._check_load(sending, policies, seen)
         self._check_again(sending, notes, policies, seen)
         self._check_ban(sending, notes)
+        self._check_retry(sending, notes)
         self._check_broken(sending, notes)
         times = [_seconds(one.deadline, seen) for one in policies if one.deadline]
         sending.deadline = sending.decided + min(times) if times else math.inf
@@ -155,7 +158,7 @@ class Police:
         waited_for = [one for one in beside if sending.at < one.deadline]
         if waited_for and not sending.may_repeat:
             raise Violation(f"{words}: nobody wants that")
-        if len(waited_for) >= max(_most_replicas(one, seen) for one in policies):
+        if len(beside) >= max(_most_replicas(one, seen, not waited_for) for one in policies):
             raise Violation(f"{words}: more than MaxReplicas")
 
     # -- whose fault -----------------------------------------------------------------------
@@ -189,6 +192,26 @@ class Police:
             if other.status in ("running", "paused"):
                 raise Violation(f"{sending}, which is tried after a ban with {one}")
 
+    def _check_retry(self, sending: Sending, notes: BagNotes) -> None:
+        """A task does not go back at once to the host where it failed, while there surely is
+        somebody else for it, who has not failed at anything."""
+        now, host = sending.at, sending.life.place.host
+        failover = any(one.policy.failover_sites for one in notes.rulings)
+        if sending.decided < now or failover or self._supervisor.has_reserves():
+            return
+        for run in self._ledger.runs.get(sending.task, ()):
+            key = run.sending.key
+            same_server = key[0] == sending.key[0]
+            told = self._ledger.recorded.get(key) == [FAILED] and same_server
+            lately = run.ended > max(now - RETRY_SECONDS, self._wishes(sending))
+            there = run.host.place.host == host
+            if told and lately and there and self._others_can(sending, notes):
+                raise Violation(f"{sending}, where it failed at {run.ended:.2f}")
+
+    def _wishes(self, sending: Sending) -> float:
+        """When the owner last asked for failed tasks of the bag again."""
+        return max(self._ledger.retries.get(sending.task[0], ()), default=0.0)
+
     def _others_can(self, sending: Sending, notes: BagNotes) -> bool:
         """Surely there is somebody else for this bag, of whom nothing bad is known."""
         bad = {
@@ -217,6 +240,8 @@ class Police:
         """Whoever was banned, and stands idle, must be tried before long."""
         now, owner = sending.at, notes.spec.owner
         for (host, whose), ban in self._bans.items():
+            if whose == owner and host == sending.life.place.host:
+                ban.tried_at = now
             if whose != owner or now < ban.until + TRY_SECONDS or sending.beside:
                 continue
             lives = [one for one in self._ledger.lives.values() if one.place.host == host]
@@ -227,6 +252,7 @@ class Police:
             idle = all(now - one.idle_since > TRY_SECONDS for one in alive)
             # With one that died there and that is still waited for, it is being tried.
             tried = any(one.life.place.host == host for one in self._ledger.live.values())
+            tried |= now - ban.tried_at < TRY_SECONDS  # and failed too soon for anybody to see
             if not (idle and ready and not tried):
                 ban.passed = 0
             elif now > ban.passed_at:
@@ -377,8 +403,9 @@ def _concurrency(policy: PolicySpec, seen: Ad) -> float:
     return math.inf if found is None else found
 
 
-def _most_replicas(policy: PolicySpec, seen: Ad) -> float:
-    text = policy.max_replicas or MOST_REPLICAS.get(policy.preset, "2")
+def _most_replicas(policy: PolicySpec, seen: Ad, late: bool) -> float:
+    """`late`: all attempts that are out are past their deadline."""
+    text = policy.max_replicas or MOST_REPLICAS.get(policy.preset, "10" if late else "2")
     found = _number(text, seen)
     return math.inf if found is None else max(1.0, found)
 

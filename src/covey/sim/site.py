@@ -65,8 +65,8 @@ class Site(Struct, eq=False):
 
 
 class Sites:
-    """`start` makes a pilot of a job, and answers how it is killed; `report` reaches whatever
-    server is there."""
+    """`start` makes a pilot of a job, which works or does not, and answers how it is killed.
+    `report` reaches whatever server is there."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Sites:
         trace: Trace,
         random: Random,
         natures: dict[str, Nature],
-        start: Callable[[JobRecord], Callable[[], None]],
+        start: Callable[[JobRecord, bool], Callable[[], None]],
         report: Post,
         supervisor: Supervisor,
     ) -> None:
@@ -198,7 +198,7 @@ class Sites:
         elif nature.kind == "mute":
             pass  # it runs, and cannot reach the server
         else:
-            job.kill = self._start(job.record)
+            job.kill = self._start(job.record, nature.kind != "unfit")
         if job.record.wall_seconds:
             over = partial(self._time_out, site, job, job.round)
             self._clock.after(job.record.wall_seconds, over)

@@ -6,7 +6,8 @@ what becomes durable.
 - Nothing is asked of a site beyond its limits, nor while it is paused, draining or removed, nor
   when nobody has any tasks that are not done.
 - No more than `MOST_CANCELS` are taken back at once.
-- A site that is broken gets few jobs.
+- A site that is broken, or whose check fails, gets few jobs.
+- A job whose pilot has said goodbye does not count against the limits.
 - A pilot gets no task that its users may not run there, nor one that may take longer than it lives.
 - When nothing breaks any more, what nobody needs is taken back, and what is wanted is asked for.
 
@@ -46,6 +47,7 @@ class _Noted(Struct, eq=False):
     over: float = 0.0  # when it really was
     lied: bool = False
     cancelled: bool = False
+    departing: bool = False  # its pilot has said goodbye
 
     @property
     def there(self) -> bool:
@@ -157,13 +159,17 @@ class Supervisor:
 
     def began(self, record: JobRecord, now: float) -> None:
         job = self._jobs[record.id]
-        job.began, job.rounds = now, job.rounds + 1
+        job.began, job.rounds, job.departing = now, job.rounds + 1, False
 
     def requeued(self, record: JobRecord) -> None:
         self._jobs[record.id].began = 0.0
 
     def ended(self, record: JobRecord, now: float) -> None:
         self._jobs[record.id].over = now
+
+    def departs(self, id_: str) -> None:
+        if (job := self._jobs.get(JobId(id_))) is not None:
+            job.departing = True
 
     def lied(self, id_: JobId) -> None:
         self._jobs[id_].lied = True
@@ -267,7 +273,7 @@ class Supervisor:
 
     def _check_limits(self, name: str, ward: _Ward, more: int, now: float) -> None:
         """Of what surely is there: who knows of it may believe that there is more."""
-        there = [job for job in self._at(name) if job.there and not job.lied]
+        there = [job for job in self._at(name) if job.there and not job.lied and not job.departing]
         specs = ward.lately(now)
         waiting = sum(not job.rounds for job in there) + more
         owners: dict[str, int] = {}
@@ -286,12 +292,12 @@ class Supervisor:
 
     def _check_broken(self, name: str, ward: _Ward) -> None:
         nature = self._natures.get(name)
-        if nature is None or nature.kind != "broken" or not ward.rules:
+        if nature is None or nature.kind not in ("broken", "unfit") or not ward.rules:
             return
         ramp = max(rule.spec.ramp for rule in ward.rules)
         opened = 2 + len(self._ledger.restarts) + len(ward.rules)
         if ward.asked > opened * (ramp + MOST_PROBES):
-            raise Violation(f"{name} is broken, and got {ward.asked} jobs")
+            raise Violation(f"{name} is {nature.kind}, and got {ward.asked} jobs")
 
     # -- nothing breaks any more -----------------------------------------------------------
 

@@ -22,6 +22,7 @@ from covey.sim.checkers import Judge
 from covey.sim.clients import Owner
 from covey.sim.clock import START, Timeline, Trace
 from covey.sim.ledger import Ledger, Violation
+from covey.sim.liar import Liar
 from covey.sim.misfortune import Misfortunes
 from covey.sim.network import Network, Weather
 from covey.sim.pilot import SimPilot, Surroundings
@@ -128,9 +129,15 @@ class World:
         for at, slots in self.plan.hand_pilots:
             owner = random.choice(("", "", f"owner-{random.randrange(3)}"))
             self.clock.at(START + at, partial(self._start_pilot, slots, "", owner))
+        if self._breaks and not self.plan.grounds.placed:  # at sites, it would be counted on
+            lying = Random(f"{seed}/liar")
+            self.liar = Liar(self.clock, self.network, self.ledger, lying, self._is_wild)
         self.clock.at(self.calm_at, self._calm_down)
         self.clock.every(1.0, self._tick)
         self.clock.every(5.0, self._mind)
+
+    def _is_wild(self) -> bool:
+        return self.clock.time < self.calm_at
 
     def _owner(self, bag: workload.BagPlan) -> Owner:
         random = Random(f"{self.plan.seed}/owner/{bag.number}")
@@ -244,12 +251,18 @@ class World:
         self.server = self._new_server()
 
     def _start_pilot(
-        self, slots: int, job: str = "", owner: str = "", place: Place | None = None
+        self,
+        slots: int,
+        job: str = "",
+        owner: str = "",
+        place: Place | None = None,
+        works: bool = True,
     ) -> SimPilot:
         name = f"pilot-{len(self.pilots) + 1}"
         if place is None:
             places = self.plan.places
             place = self._wandering.choice(places) if places else Place(name)
+            place = place.of(owner)
         around = Surroundings(
             self.clock,
             self.trace,
@@ -265,7 +278,7 @@ class World:
                 self.sites.over(JobId(job), self.site_notices)
 
         self.trace.add(f"{name} with {slots} slots on {place.host}, job {job or '-'}")
-        pilot = SimPilot(around, name, slots, job, over, owner, place)
+        pilot = SimPilot(around, name, slots, job, over, owner, place, works)
         self.pilots.append(pilot)
         return pilot
 
@@ -274,11 +287,11 @@ class World:
         pilot.kill(requeued=True)
         self.sites.requeue(JobId(pilot.job), self.random.random() < 0.7)
 
-    def _start_job(self, job: JobRecord) -> Callable[[], None]:
+    def _start_job(self, job: JobRecord, works: bool) -> Callable[[], None]:
         there = [place for place in self.plan.places if place.site == job.site]
         alone = Place(f"node-{len(self.pilots) + 1}", job.site)
-        place = self._wandering.choice(there) if there else alone
-        return self._start_pilot(job.slots, job.id, place=place).kill
+        place = (self._wandering.choice(there) if there else alone).of(job.wanted_by)
+        return self._start_pilot(job.slots, job.id, place=place, works=works).kill
 
     def _applied(self, change: Change) -> None:
         self.judge.applied(change, self.clock.time)

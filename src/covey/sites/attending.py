@@ -39,11 +39,13 @@ HURRY_SECONDS = 30.0  # for small commands of our own
 
 # A path as people write it: below the home of whoever runs the commands, unless it is absolute.
 PLACE = 'case $1 in /*) d=$1;; "~/"*) d=$HOME/${1#"~/"};; *) d=$HOME/$1;; esac; '
-# The directory, and where it really is. What pilots print is kept for a month.
+# The directory, and where it really is; whether the pilot file is there, and its SHA-256 if the
+# site can tell. (The job's script looks at it, too.) What pilots print is kept for a month.
 STAGE = (
     PLACE + 'umask 077; mkdir -p "$d/log" && cd "$d" && pwd -P || exit 1; '
     "find log -type f -name 'covey-*' -mtime +30 -exec rm -f {} + 2>/dev/null; "
-    'if test -s "$2"; then echo there; else echo missing; fi'
+    'if test -s "$2"; then sum=$(sha256sum "$2" 2>/dev/null); echo "there ${sum%% *}"; '
+    "else echo missing; fi"
 )
 CREDENTIALS = (
     'for f; do case $f in "~/"*) f=$HOME/${f#"~/"};; esac; '
@@ -171,7 +173,7 @@ class Attendant:
         while self._orders:
             self._orders.popleft()()
         waiting = [entry for ids in self._batches for entry in self._roll.queued(ids)]
-        self._say(self._roll.refused(waiting, f"{self.spec.name} is attended to no longer"))
+        self._say(self._roll.refused(waiting, f"site {self.spec.name} was closed"))
         self._shell.close()
 
     def turn(self) -> float:
@@ -277,7 +279,7 @@ class Attendant:
             seen = self._driver.accounted(self.spec, self._ask(command))
         except Exception as error:  # the lists are good: it can do without
             words = f"{self.spec.name}: {type(error).__name__}: {error}"
-            self._desk.note(Note("no accounts of site jobs", detail=words))
+            self._desk.note(Note("the site's accounting cannot be read", detail=words))
             seen = []
         self._say(self._roll.accounted(known, seen, self._now()))
 
@@ -308,7 +310,9 @@ class Attendant:
         try:
             handles = self._driver.submitted(self.spec, batch, self._ask(command))
             if len(handles) != len(entries):
-                raise Unclear(f"{len(entries)} jobs were submitted, {len(handles)} have names")
+                raise Unclear(
+                    f"{len(entries)} jobs were submitted, but the site named {len(handles)}"
+                )
         except (Unreached, Away) as error:
             self._give_back(entries, error)
         except Refused as error:
@@ -353,12 +357,12 @@ class Attendant:
             words = ("/bin/sh", "-c", CREDENTIALS, "sh", *spec.credentials)
             output = self._ask(Command(words, b"", HURRY_SECONDS))
             if output.status:
-                raise Unreached(f"credential {output.words} is missing")
+                raise Unreached(f"the credential {output.words} is missing, or cannot be read")
         if spec.credential_check:
             words = ("/bin/sh", "-c", spec.credential_check)
             output = self._ask(Command(words, b"", HURRY_SECONDS))
             if output.status:
-                raise Unreached(f"credentials are not valid: {output.words}")
+                raise Unreached(f"the credential check failed: {output.words}")
         self._checked_at = self._now()
 
     def _stage(self) -> None:
@@ -369,16 +373,23 @@ class Attendant:
         try:
             data = self._desk.pilot_file.read_bytes()
         except OSError as error:
-            raise Unreached(f"there is no pilot file: {error}") from error
+            raise Unreached(f"the server's pilot file cannot be read: {error}") from error
         self._digest = hashlib.sha256(data).hexdigest()
         name = f"pilot-{self._digest[:16]}.pyz"
         words = ("/bin/sh", "-c", STAGE, "sh", directory_of(self.spec), name)
         output = self._ask(Command(words, b"", HURRY_SECONDS))
         lines = output.stdout.splitlines()
         if output.status or len(lines) != 2:
-            raise Unreached(f"cannot use {directory_of(self.spec)} there: {output.words}")
+            raise Unreached(
+                f"cannot use the directory {directory_of(self.spec)} there: {output.words}"
+            )
         self._place = lines[0]
         self._pilot = f"{self._place}/{name}"
-        if lines[1] != "there":
+        there, _, digest = lines[1].partition(" ")
+        changed = there == "there" and digest not in ("", self._digest)
+        if changed:
+            detail = f"{self._pilot} at {self.spec.name}; covey writes it again"
+            self._desk.note(Note("the pilot file at a site was changed", detail=detail))
+        if changed or there != "there":
             put(self._shell, self._pilot, data)
         self._staged_at = self._now()

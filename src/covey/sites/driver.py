@@ -23,6 +23,8 @@ from msgspec import Struct
 
 from covey.core.model import SiteSpec
 
+MOST_LINES, MOST_WORDS = 10, 600  # of what a command said: lines, and characters
+
 
 class Command(NamedTuple):
     """`argv`, never a shell's line; `stdin` is what it reads. It is stopped after `seconds`."""
@@ -39,9 +41,11 @@ class Output(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What it said, for people: the last line that says anything."""
+        """What it said, for people: all its lines, or the last of them if they are many. The
+        reason often stands before the last line."""
         lines = [line.strip() for line in (self.stderr or self.stdout).splitlines()]
-        return next((line for line in reversed(lines) if line), f"exit status {self.status}")[:300]
+        found = "; ".join(dict.fromkeys(line[:MOST_WORDS] for line in lines[-MOST_LINES:] if line))
+        return found[-MOST_WORDS:] or f"exit status {self.status}"
 
 
 class Stand(StrEnum):

@@ -33,11 +33,15 @@ START_FILE = "start.json"
 
 
 class Watched(NamedTuple):
-    """A process of a job. `reason`: why the one before it ended, if it was not the first."""
+    """A process of a job. `reason`: why the one before it ended, if it was not the first.
+
+    `child` must be kept until the process has ended: Python asks for the exit status of a child
+    that nobody refers to any more, and then nobody else can have it."""
 
     job: JobId
     fd: int
     reason: str
+    child: "subprocess.Popen[bytes] | None" = None
 
 
 class LocalSite:
@@ -86,7 +90,7 @@ class LocalSite:
                 continue
             self._post(JobSubmitted(job.id))
             self._post(JobStarted(job.id))
-            self._watch(process.pid, job.id)
+            self._watch(process.pid, job.id, child=process)
 
     def watch(self, jobs: tuple[JobRecord, ...]) -> None:
         for job in jobs:
@@ -189,13 +193,19 @@ class LocalSite:
             else:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _watch(self, pid: int, job: JobId, reason: str = "") -> None:
+    def _watch(
+        self,
+        pid: int,
+        job: JobId,
+        reason: str = "",
+        child: "subprocess.Popen[bytes] | None" = None,
+    ) -> None:
         try:
             fd = os.pidfd_open(pid)
         except OSError:
             fd = -1
         with self._lock:
-            self._watched[pid] = Watched(job, fd, reason)
+            self._watched[pid] = Watched(job, fd, reason, child)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, daemon=True, name="local-site")
                 self._thread.start()
@@ -229,9 +239,8 @@ class LocalSite:
 
     def _reap(self, pid: int, watched: Watched) -> None:
         reason = watched.reason or "its process ended"
-        with contextlib.suppress(ChildProcessError):
-            _, status = os.waitpid(pid, 0)
-            code = os.waitstatus_to_exitcode(status)
+        code = _exit_code(pid, watched.child)
+        if code is not None:
             reason = f"exit status {code}" if code >= 0 else _signal_name(-code)
             with self._lock:  # it cannot be asked twice
                 self._watched[pid] = watched._replace(reason=reason)
@@ -257,6 +266,77 @@ class LocalSite:
                 reason += f" ({words[-1].lstrip(' -')[:200]})" if words else ""
         shutil.rmtree(folder, ignore_errors=True)
         self._post(JobEnded(job, reason))
+
+
+def end_orphans(folder: Path, seconds: float) -> tuple[int, int]:
+    """End the pilots that a server of this directory has started and left behind, and remove what
+    they leave: how many there were, and how many are there yet. Call it while no server runs.
+
+    First they are asked, as by `terminate`; after `seconds` they are killed, and their own
+    processes (the guard, the keeper) end what is left of tasks."""
+    folders = sorted(folder.iterdir()) if folder.is_dir() else []
+    found = {one: _own_processes(one / START_FILE) for one in folders}
+    pilots = sum(1 for pids in found.values() if pids)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        for one, pids in found.items():
+            if pids:
+                _signal_own(pids[0], number, one / START_FILE)
+    _wait_gone(folders, seconds)
+    for one in folders:
+        for pid in _own_processes(one / START_FILE)[:1]:
+            _signal_own(pid, signal.SIGKILL, one / START_FILE)
+    _wait_gone(folders, seconds)
+    left = 0
+    for one in folders:
+        if _own_processes(one / START_FILE):
+            left += 1
+        else:
+            shutil.rmtree(one, ignore_errors=True)
+    return pilots, left
+
+
+def _wait_gone(folders: list[Path], seconds: float) -> None:
+    give_up = time.monotonic() + seconds
+    while any(_own_processes(one / START_FILE) for one in folders):
+        if time.monotonic() > give_up:
+            return
+        time.sleep(0.05)
+
+
+def _own_processes(start_file: Path) -> list[int]:
+    """Those of this user: another user's process may carry any command line."""
+    found = []
+    for pid in _processes_of(start_file):
+        with contextlib.suppress(OSError):
+            if os.stat(f"/proc/{pid}").st_uid == os.getuid():
+                found.append(pid)
+    return found
+
+
+def _signal_own(pid: int, number: int, start_file: Path) -> None:
+    """Signal a pilot's process, and no other that has got its number meanwhile: the descriptor
+    stands for one process, which is looked at once more."""
+    try:
+        fd = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        if pid in _own_processes(start_file):
+            signal.pidfd_send_signal(fd, number)
+    except OSError:
+        pass  # it has just ended
+    finally:
+        os.close(fd)
+
+
+def _exit_code(pid: int, child: "subprocess.Popen[bytes] | None") -> int | None:
+    """Of a process that has ended (negative: the signal); None if it was not ours to ask."""
+    if child is not None:
+        return child.wait()
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except ChildProcessError:
+        return None
 
 
 def _signal_name(number: int) -> str:

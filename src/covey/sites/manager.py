@@ -107,7 +107,7 @@ class Manager:
             place.watch([job for job in jobs if job.site == name and job.id not in known])
         for job in jobs:
             if job.id not in known and job.site not in self._places:
-                self._desk.post(JobVanished(job.id, f"there is no site {job.site} any more"))
+                self._desk.post(JobVanished(job.id, f"site {job.site} does not exist any more"))
 
     def cancel(self, jobs: tuple[JobRecord, ...]) -> None:
         given_up = self._vanished.intersection(job.id for job in jobs)

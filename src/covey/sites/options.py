@@ -21,11 +21,11 @@ Options = TypeVar("Options", bound=Struct)
 # Arguments that are handed on as they are, such as "--mail-type=NONE": these may begin with dashes.
 Extra: TypeAlias = Annotated[
     tuple[str, ...],
-    Meta(description="More arguments of the submitting command, handed on as they are."),
+    Meta(description="Additional arguments of the submit command, passed on unchanged."),
 ]
 
 NEW_LINE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")  # a tab is none
-KINDS = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
+KINDS = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}
 
 
 def options_of(spec: SiteSpec, kind: type[Options]) -> Options:
@@ -34,14 +34,14 @@ def options_of(spec: SiteSpec, kind: type[Options]) -> Options:
     for name, value in spec.options.items():
         where = f"site {spec.name}: option {name!r} of driver {spec.driver!r}"
         if name not in hints:
-            raise BadConfig(f"{where} is not known{_suggest(name, list(hints))}")
+            raise BadConfig(f"{where} is unknown{_suggest(name, list(hints))}")
         for text in (
             [value] if isinstance(value, str) else value if isinstance(value, tuple) else ()
         ):
             if NEW_LINE.search(text):
-                raise BadConfig(f"{where}: {text!r} holds a line break or a control character")
+                raise BadConfig(f"{where}: {text!r} has a line break or a control character")
         if isinstance(value, str) and value.startswith("-"):
-            raise BadConfig(f"{where}: {value!r} begins with a dash")
+            raise BadConfig(f"{where}: {value!r} must not begin with a dash")
     try:
         return msgspec.convert(spec.options, kind)
     except msgspec.ValidationError:
@@ -51,14 +51,14 @@ def options_of(spec: SiteSpec, kind: type[Options]) -> Options:
             msgspec.convert({name: value}, kind)
         except msgspec.ValidationError:
             where = f"site {spec.name}: option {name!r} of driver {spec.driver!r}"
-            raise BadConfig(f"{where} is {value!r}, not {_wanted(hints[name])}") from None
+            raise BadConfig(f"{where} is {value!r}; it must be {_wanted(hints[name])}") from None
     missing = [field.name for field in msgspec.structs.fields(kind) if field.required]
     raise BadConfig(f"site {spec.name}: driver {spec.driver!r} needs {', '.join(missing)}")
 
 
 def _suggest(name: str, known: list[str]) -> str:
     close = get_close_matches(name, known, 1)
-    there = f"there are {', '.join(known)}" if known else "there are none"
+    there = f"options: {', '.join(known)}" if known else "this driver has no options"
     return f"; did you mean {close[0]!r}? ({there})" if close else f"; {there}"
 
 

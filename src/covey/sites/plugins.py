@@ -67,7 +67,7 @@ def driver_of(spec: SiteSpec, plugins: Mapping[str, Plugin]) -> Driver:
         guess = f"; did you mean {close[0]!r}?" if close else ""
         raise BadConfig(
             f"site {spec.name}: there is no driver {spec.driver!r}{guess} "
-            f"(there are {', '.join(plugins) or 'none'})"
+            f"(drivers: {', '.join(plugins) or 'none'})"
         )
     if plugin.driver is None:
         raise BadConfig(
@@ -98,9 +98,9 @@ def _loaded(point: EntryPoint, package: str) -> Plugin:
 def _wrong(name: str, driver: object) -> str:
     for fact, kind in FACTS.items():
         if not isinstance(getattr(driver, fact, None), kind):
-            return f"its {fact!r} is no {kind.__name__}"
+            return f"its {fact!r} is not of type {kind.__name__}"
     if getattr(driver, "name", "") != name:
-        return f"it is called {name!r} by its package and {getattr(driver, 'name', '')!r} by itself"
+        return f"its entry point is {name!r}, but its own name is {getattr(driver, 'name', '')!r}"
     for method, arguments in METHODS.items():
         function = getattr(driver, method, None)
         if not callable(function):
@@ -111,10 +111,10 @@ def _wrong(name: str, driver: object) -> str:
             return f"its method {method!r} does not take {arguments} arguments"
     options = getattr(driver, "options", None)
     if not (isinstance(options, type) and issubclass(options, Struct)):
-        return "its 'options' are no msgspec.Struct"
+        return "its 'options' are not a msgspec.Struct"
     for option, hint in get_type_hints(options, include_extras=True).items():
         if not _meant(hint):
-            return f"its option {option!r} has no Meta with a description"
+            return f"its option {option!r} has no description (msgspec.Meta)"
     return ""
 
 

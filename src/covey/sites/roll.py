@@ -156,7 +156,7 @@ class Roll:
         found: list[Event] = []
         for entry, handle in zip(entries, handles, strict=True):
             entry.phase, entry.handle, entry.counts_from = Phase.THERE, handle, counts_from
-            entry.told = Stand.WAITING
+            entry.told, entry.restarts = Stand.WAITING, 0
             found.append(JobSubmitted(entry.job.id, handle))
         return found
 
@@ -200,8 +200,9 @@ class Roll:
         if entry.told is None:
             entry.told = Stand.WAITING
             found.append(JobSubmitted(id_, seen.handle))
+        # It may have run and been requeued before any list showed it running.
         restarted = 0 <= entry.restarts < seen.restarts
-        if entry.told is Stand.RUNNING and (seen.stand is Stand.WAITING or restarted):
+        if restarted or (entry.told is Stand.RUNNING and seen.stand is Stand.WAITING):
             entry.told = Stand.WAITING
             found.append(JobRequeued(id_, seen.reason or "its site started it again"))
         if entry.told is Stand.WAITING and seen.stand is Stand.RUNNING:
@@ -265,7 +266,11 @@ class Roll:
         entry.phase, entry.vanished_at = Phase.VANISHED, now
         entry.misses = entry.asked = 0
         entry.told = None
-        words = "cancelled, and no longer listed" if entry.doomed else "its site lists it no longer"
+        words = (
+            "it was cancelled, and its site does not list it any more"
+            if entry.doomed
+            else "its site does not list it any more"
+        )
         return JobVanished(entry.job.id, words)
 
     # -- jobs that must go -----------------------------------------------------------------

@@ -113,7 +113,7 @@ class SshShell:
         if output.status == 255 or output.status < 0:
             raise Unclear(f"the connection to {self._host} broke: {output.words}")
         if not mark:
-            raise Unreached(f"{self._host} lets nobody run commands: {output.words}")
+            raise Unreached(f"{self._host} does not let us run commands: {output.words}")
         greeting, mark, complained = output.stderr.partition(MARK + "\n")
         return Output(output.status, said, complained if mark else greeting)
 
@@ -130,7 +130,9 @@ class SshShell:
                     return
             self._path.unlink(missing_ok=True)
         if not self._host or self._host.startswith("-"):
-            raise Unreached(f"{self._host!r} is no name of a host")
+            raise Unreached(
+                f"{self._host!r} is not a host name: it must not be empty or begin with '-'"
+            )
         master = ["-o", "ControlMaster=yes", "-o", f"ControlPersist={IDLE_SECONDS}"]
         words = [*self._ssh, *master, "--", self._host, "true"]
         try:
@@ -147,9 +149,11 @@ class SshShell:
             folder.mkdir(mode=0o700, exist_ok=True)
             found = folder.lstat()
         except OSError as error:
-            raise Unreached(f"there is no place for connections: {error}") from error
+            raise Unreached(f"cannot make a directory for SSH connections: {error}") from error
         if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-            raise Unreached(f"there is no place for connections: {folder} is not ours alone")
+            raise Unreached(
+                f"cannot use {folder} for SSH connections: other users have access to it"
+            )
 
     def _control(self, order: str) -> Output:
         return _run([*self._ssh, "-O", order, "--", self._host], b"", CHECK_SECONDS, {})
@@ -191,7 +195,7 @@ def _run(
                     start_new_session=True,
                 )
             except FileNotFoundError:
-                return Output(127, "", f"{argv[0]}: there is no such command")
+                return Output(127, "", f"{argv[0]}: command not found")
             if not _ends(process, seconds):
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
@@ -228,5 +232,5 @@ def _text(file: IO[bytes]) -> str:
     file.seek(0)
     data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
-        raise Unclear(f"it said more than {MOST_BYTES >> 20} MB")
+        raise Unclear(f"it printed more than {MOST_BYTES >> 20} MB")
     return data.decode("utf-8", "replace")

@@ -52,8 +52,8 @@ lives() {
   test "$1" != Z && test "${20}" = "$began"
 }
 """
-# $1 the host's folder, $2 the job's name, $3 the size of its script, which appears when the process
-# is there.
+# $1 the host's folder, $2 the job's name, $3 the size of its script. The file `process` appears
+# when the process is there. The script holds the job's secret, and removes itself when it runs.
 START = (
     PLACE
     + f"""
@@ -74,7 +74,7 @@ echo "started $2"
 """
 )
 # $1 the host's folder, $2 how the names begin. What a pilot has forked shares its command line; it
-# is looked for when the pilot is known to be gone.
+# is looked for when the pilot is known to be gone. Of a job that is over no secret is left.
 LIST = (
     PLACE
     + LIVES
@@ -84,9 +84,9 @@ for job in "$d/jobs/$2"*; do
   test -d "$job" || continue
   name=${job##*/}
   if lives "$job"; then echo "running $name"
-  elif test -f "$job/script"; then gone="$gone$name "
+  elif test -s "$job/process"; then gone="$gone$name "
   elif test -z "$(find "$job" -prune -mmin +10)"; then echo "starting $name"
-  else echo "ended $name it was never started"; fi
+  else rm -f "$job/script.new"; echo "ended $name it was never started"; fi
 done
 for file in $(grep -lsF -e "$d/jobs/$2" /proc/[0-9]*/cmdline); do
   name=$(tr '\\0' '\\n' <"$file" 2>/dev/null |
@@ -97,6 +97,7 @@ for file in $(grep -lsF -e "$d/jobs/$2" /proc/[0-9]*/cmdline); do
   case $gone in *" $name "*) gone="${gone%% $name *} ${gone#* $name }";; esac
 done
 for name in $gone; do
+  for file in script script.new start.json; do rm -f "$d/jobs/$name/$file"; done
   echo "ended $name $(tail -n 1 "$d/jobs/$name/log" 2>/dev/null |
     tr -d '\\000-\\037' | cut -c 1-300)"
   test -z "$(find "$d/jobs/$name/log" -mmin +60 2>/dev/null)" || rm -rf "$d/jobs/$name"
@@ -127,7 +128,7 @@ class SshOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     hosts: Annotated[
         tuple[str, ...],
         Meta(
-            description="Hosts, as ssh knows them; 'name:8' has 8 slots, others as many as a pilot."
+            description="Hosts, as in 'ssh NAME'; 'name:8' has 8 slots, others the site's 'slots'."
         ),
     ] = ()
 
@@ -164,14 +165,14 @@ class Processes:
     def listed(self, spec: SiteSpec, prefix: str, output: Output) -> list[Seen]:
         lines = output.stdout.split("\n")
         if output.status or lines[-2:] != ["end", ""]:
-            raise Unclear(f"no list of processes: {output.words}")
+            raise Unclear(f"the list of processes is incomplete: {output.words}")
         found: dict[str, Seen] = {}
         for line in lines[:-2]:
             what, _, rest = line.partition(" ")
             name, _, reason = rest.partition(" ")
             stand = _STANDS.get(what)
             if stand is None or not name.startswith(prefix):
-                raise Unclear(f"no line of a list: {line}")
+                raise Unclear(f"the list of processes has an unexpected line: {line}")
             found.setdefault(name, Seen(name, name, stand, reason or "its process is gone"))
         return list(found.values())
 
@@ -199,11 +200,14 @@ def hosts_of(spec: SiteSpec) -> dict[str, int]:
         name, _, slots = text.rpartition(":")
         if not name or not (slots.isascii() and slots.isdecimal()):
             name, slots = text, str(spec.slots)
-        if name.startswith("-") or not name or name in found or int(slots) < 1:
-            raise BadConfig(f"site {spec.name}: {text!r} is no host, or is there twice")
+        if name.startswith("-") or not name or int(slots) < 1:
+            rule = "write NAME or NAME:SLOTS; it must not begin with '-'"
+            raise BadConfig(f"site {spec.name}: {text!r} is not a host: {rule}")
+        if name in found:
+            raise BadConfig(f"site {spec.name}: options.hosts names host {name!r} twice")
         found[name] = int(slots)
     if not found:
-        raise BadConfig(f"site {spec.name}: options.hosts names no host")
+        raise BadConfig(f"site {spec.name}: options.hosts is empty: name at least one host")
     return found
 
 
@@ -259,7 +263,7 @@ class SshSite:
                 if host in self._hosts:
                     self._put(job, host)
                 elif host:
-                    self._gone(job.id, f"host {host} is none of {self.spec.name} any more")
+                    self._gone(job.id, f"host {host} does not belong to {self.spec.name} any more")
                 else:
                     self._asked[job.id] = set(self._hosts)
             for name, attendant in self._hosts.items():
@@ -286,7 +290,9 @@ class SshSite:
                 self._failed.pop(name, None)
                 self._failed_at.pop(name, None)
                 for job in self._jobs_of(name):
-                    self._lost_sight(name, job.id, f"host {name} is none of {spec.name} any more")
+                    self._lost_sight(
+                        name, job.id, f"host {name} does not belong to {spec.name} any more"
+                    )
             for name in slots:
                 if name in self._hosts:
                     self._hosts[name].change(spec)

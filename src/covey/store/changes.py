@@ -25,6 +25,7 @@ from covey.core.actions import (
     SaveHistory,
     SaveHost,
     SaveJob,
+    SaveOutputSummary,
     SavePilot,
     SavePilotStatus,
     SavePolicy,
@@ -82,6 +83,14 @@ _REOPEN_CHUNKS = f"""
 _UNCOUNT_FAILURES = f"""
     UPDATE ends INDEXED BY failures SET counted = 0
     WHERE bag = ?1 AND counted = 1 AND outcome <> 0 AND {_OF_THESE}"""
+FIRST_ROWS = 500  # of a purged bag, removed in the transaction of the order
+_REOPEN_CHUNKS_WITH = """
+    UPDATE chunks SET closed = 0
+    WHERE bag = ?1 AND closed = 1 AND EXISTS (
+        SELECT 1 FROM json_each(?2) WHERE value >= first AND value < stop)"""
+_UNCOUNT_RESULTS = """
+    UPDATE ends INDEXED BY counted SET counted = 0
+    WHERE bag = ?1 AND counted = 1 AND task IN (SELECT value FROM json_each(?2))"""
 _OVER = (BagStatus.FINISHED, BagStatus.CANCELLED)
 
 
@@ -94,6 +103,10 @@ class Changes:
         self._epoch = epoch
         self._ends = Ends(connection)
         self._closed: dict[tuple[BagId, int], None] = {}
+        self.removals: list[purging.Removal] = []  # whose first step is done in this transaction
+
+    def orphans(self) -> list[purging.Removal]:
+        return purging.orphans(self._connection, self._ends.next_row - 1)
 
     def make(self, change: Change) -> None:
         match change:
@@ -113,6 +126,10 @@ class Changes:
                 self._save_bag(bag)
             case SaveBagStatus():
                 self._save_bag_status(change)
+            case SaveOutputSummary(bag, outputs):
+                self._execute(
+                    "UPDATE bags SET outputs = ? WHERE id = ?", (rows.outputs_text(outputs), bag)
+                )
             case AppendSegment(bag, segment, total, key):
                 self._append_segment(bag, segment, key)
                 self._execute("UPDATE bags SET total = ? WHERE id = ?", (total, bag))
@@ -177,8 +194,8 @@ class Changes:
     def _save_bag(self, bag: BagRecord) -> None:
         self._execute(
             "INSERT INTO bags "
-            "(id, spec, key, total, open, status, reason, created, first_row, policy) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "(id, spec, key, total, open, status, reason, created, first_row, policy, outputs) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 bag.id,
                 rows.spec_text(bag.spec),
@@ -190,6 +207,7 @@ class Changes:
                 bag.created,
                 self._ends.next_row,
                 rows.policy_text(bag.policy),
+                rows.outputs_text(bag.outputs),
             ),
         )
         for segment in bag.segments:
@@ -227,10 +245,10 @@ class Changes:
         self._ends.flush()
         listed = None if tasks is None else rows.list_text(tasks)
         fresh = snapshots.failed(self._connection, bag) if tasks is None else tasks
-        self._execute(_REOPEN_CHUNKS, (bag, listed))
-        self._execute(_UNCOUNT_FAILURES, (bag, listed))
+        self._execute(_REOPEN_CHUNKS_WITH if change.done else _REOPEN_CHUNKS, (bag, listed))
+        self._execute(_UNCOUNT_RESULTS if change.done else _UNCOUNT_FAILURES, (bag, listed))
         self._execute(
-            "INSERT INTO reopenings SELECT ?1, count(*) + 1, ?2, ?3, ?4, ?5, ?6 "
+            "INSERT INTO reopenings SELECT ?1, count(*) + 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 "
             "FROM reopenings WHERE bag = ?1",
             (
                 bag,
@@ -239,6 +257,8 @@ class Changes:
                 BitMap(fresh).serialize(),
                 change.memory,
                 change.time,
+                change.memory_mb,
+                change.limit_seconds,
             ),
         )
         self._execute(
@@ -250,10 +270,12 @@ class Changes:
     def _purge(self, bag: BagId, what: str) -> None:
         if bag not in self._ends.over:
             there = self._execute("SELECT 1 FROM bags WHERE id = ?", (bag,)).fetchone()
-            assert not there, f"bag {bag} is not over, and cannot be purged"
+            assert not there, f"bag {bag} is not finished, and cannot be purged"
             return  # it was purged before
         self._ends.flush()
-        purging.purge(self._connection, bag, what)
+        removal = purging.begin(self._connection, bag, what, self._ends.next_row - 1)
+        removal.step(self._connection, FIRST_ROWS)
+        self.removals.append(removal)
         if what == "all":
             self._ends.forget(bag)
 

@@ -7,19 +7,24 @@ both as `result_NAME`.
 """
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from covey.core.errors import InvalidQuery
+from covey.core.scalars import Reading, read
 from covey.pilot.messages import OK
 from covey.wire import ResultRow
 
 DONE = "done"
 FAILED = "failed"
+LONGEST_GUESSED = 100  # characters of a name for which a similar one is suggested
+# What a person reads above these columns: their cells have units.
+HEADINGS = {"time": "seconds", "cpu": "cpu_seconds", "memory": "memory_kb"}
 BEFORE_REPORTED = (
     "state",
     "exit",
@@ -49,9 +54,13 @@ class Column(Struct, frozen=True):
     kind: Kind
     key: str
     place: int = 0  # among the parameters
+    reading: str = Reading.TYPED  # how its values are read
 
 
-def columns(parameters: list[str], reported: list[str]) -> list[Column]:
+def columns(
+    parameters: list[str], reported: list[str], readings: Sequence[str] = ()
+) -> list[Column]:
+    """`readings` are those of the parameters; without them, values are what they are."""
     taken = set(parameters)
 
     def own(key: str) -> Column:
@@ -59,20 +68,29 @@ def columns(parameters: list[str], reported: list[str]) -> list[Column]:
 
     first = own("task")
     before, behind = list(map(own, BEFORE_REPORTED)), list(map(own, BEHIND_REPORTED))
-    inner = [Column(name, Kind.PARAMETER, name, place) for place, name in enumerate(parameters)]
+    inner = [
+        Column(name, Kind.PARAMETER, name, place, reading)
+        for place, (name, reading) in enumerate(
+            zip_longest(parameters, readings, fillvalue=Reading.TYPED)
+        )
+    ]
     values = [Column(_free(key, "result_", taken), Kind.REPORTED, key) for key in reported]
     return [first, *inner, *before, *values, *behind]
 
 
 def find(table: list[Column], name: str) -> Column:
-    """Raises InvalidQuery, with a suggestion."""
-    for column in table:
-        if column.name == name:
-            return column
+    """By its name, or by the heading that a table on the screen has for it. Raises InvalidQuery,
+    with a suggestion."""
+    for wanted in (name, HEADINGS.get(name, "")):
+        for column in table:
+            if column.name == wanted:
+                return column
     names = [column.name for column in table]
-    near = difflib.get_close_matches(name, names, 1, 0.5)
+    near, shown = [], name[:LONGEST_GUESSED]
+    if shown == name:  # the comparison of two long names takes the product of their lengths
+        near = difflib.get_close_matches(name, names, 1, 0.5)
     hint = f"; did you mean '{near[0]}'?" if near else "."
-    raise InvalidQuery(f"there is no column '{name}'{hint} There are: {', '.join(names)}")
+    raise InvalidQuery(f"there is no column '{shown}'{hint} Columns: {', '.join(names)}")
 
 
 def scalar(value: Any) -> str | int | float | None:
@@ -119,7 +137,14 @@ def sort_value(column: Column, row: ResultRow) -> Any:
 
 
 def value(column: Column, row: ResultRow) -> Any:
-    """What is in this column of a result."""
+    """What is in this column of a result, as it is compared."""
+    if column.kind is not Kind.PARAMETER:
+        return spelling(column, row)
+    return read(row.values[column.place], column.reading) if row.values else None
+
+
+def spelling(column: Column, row: ResultRow) -> Any:
+    """What is in this column of a result, as it was written."""
     if column.kind is Kind.OWN:
         return OWN_VALUES[column.key](row)
     if column.kind is Kind.PARAMETER:

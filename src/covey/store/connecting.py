@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from covey.core.errors import StoreError, StoreFailed
+from covey.core.errors import StoreError, StoreFailed, TookTooLong
 
 BUSY_SECONDS = 10.0
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -24,16 +24,20 @@ WAL_KEPT_BYTES = 16 * 2**20
 @contextmanager
 def failing(path: Path, what: str) -> Iterator[None]:
     """Turn the errors of SQLite and of the system into StoreFailed, which may heal, or into
-    StoreError, which will not. A violated constraint is our bug, and becomes an AssertionError."""
+    StoreError, which will not; what was interrupted raises TookTooLong. A violated constraint is
+    our bug, and becomes an AssertionError."""
     try:
         yield
     except sqlite3.IntegrityError as error:
         raise AssertionError(f"{path}: the record would contradict itself: {error}") from error
     except (sqlite3.Error, OSError) as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_INTERRUPT:
+            raise TookTooLong("this took too long, and was stopped") from error
+        if code in _DAMAGED:
             raise StoreError(
-                f"{path} is damaged: {error}. Move it away to start afresh, "
-                "or bring back a copy of the whole directory."
+                f"{path} is damaged: {error}. Move it away to start with an empty record, "
+                "or restore a copy of the whole directory."
             ) from error
         raise StoreFailed(f"{path} cannot be {what}: {error}") from error
 

@@ -174,7 +174,7 @@ class Ends:
             end.message,
             last_line(stdout) if stdout else "",
         )
-        if end.result or end.files or (outcome != _OK and end.cause):
+        if end.result or end.files or end.cause:
             self._rich += values
             self._rich += self._extras.keep(row, end, counted)
         else:

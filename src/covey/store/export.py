@@ -2,20 +2,24 @@
 
 A page of rows comes as columns, straight from SQL. Each column is looked at as a whole: what kinds
 of values are in it, and whether any needs quotes. Then a line is one `%`, which C carries out.
-Reported numbers are written as the task wrote them.
+Reported numbers are written as the task wrote them. In CSV, parameters are written as they were
+submitted; in JSON they are what they are worth.
 """
 
-import re
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
 
 from covey.core.errors import InvalidQuery
+from covey.core.scalars import Reading, read
+from covey.rowfiles.cells import all_disarmed, all_in_quotes
 from covey.store.columns import BEFORE_REPORTED, BEHIND_REPORTED, DONE, FAILED, Column, Kind, scalar
 from covey.store.rows import reported
 
-FORMS = ("csv", "jsonl")
+RAW_CSV = "csv-raw"  # with cells that a spreadsheet would take for formulas
+FORMS = ("csv", RAW_CSV, "jsonl")
 PAGE = 2000  # rows, some 200 kB
 
 # What a page is made from, in this order: columns of `ends`, but for names of hosts and causes.
@@ -36,7 +40,6 @@ NEEDED = (
     "output",
 )
 _DIGITS = {"seconds": 6, "cpu_seconds": 6, "started": 3, "ended": 3}
-_SPECIAL = re.compile(r'[",\r\n]')
 _NUMBERS = {int, float}
 _NONE = {type(None)}
 _PARTS = {list, dict}
@@ -55,10 +58,12 @@ class Sheet:
 
     def __init__(self, table: list[Column], form: str, parameters: Parameters) -> None:
         if form not in FORMS:
-            raise InvalidQuery(f"there is no format '{form}'; there are: {', '.join(FORMS)}")
+            raise InvalidQuery(f"there is no format '{form}'; formats: {', '.join(FORMS)}")
         self._names = [column.name for column in table]
+        self._readings = [one.reading for one in table if one.kind is Kind.PARAMETER]
         self._keys = [column.key for column in table if column.kind is Kind.REPORTED]
-        self._csv = form == "csv"
+        self._csv = form in ("csv", RAW_CSV)
+        self._raw = form == RAW_CSV
         self._parameters = parameters
         formats = [
             f"%.{_DIGITS[column.key]}f"
@@ -69,7 +74,7 @@ class Sheet:
         self._line = ",".join(formats) + "\n"
 
     def head(self) -> bytes:
-        return (",".join(_quoted(self._names)) + "\n").encode() if self._csv else b""
+        return (",".join(self._texts(self._names)) + "\n").encode() if self._csv else b""
 
     def page(self, given: list[Values]) -> bytes:
         """`given` are the columns `NEEDED`, which have equal lengths that are not 0."""
@@ -84,13 +89,31 @@ class Sheet:
         if self._csv:
             values = self._written(known["result"])
             columns = [tasks, *parameters, *before, *values, *behind]
-            rows = zip(*map(_cells, columns), strict=True)
+            rows = zip(*map(self._cells, columns), strict=True)
             return "".join(map(self._line.__mod__, rows)).encode()
         before = [_rounded(key, known[key]) for key in BEFORE_REPORTED]
+        parameters = [
+            column if reading == Reading.TYPED else [read(value, reading) for value in column]
+            for column, reading in zip_longest(parameters, self._readings, fillvalue=Reading.TYPED)
+        ]
         values = _by_key(self._keys, [_read(text) for text in known["result"]], None)
         rows = zip(tasks, *parameters, *before, *values, *behind, strict=True)
         names = self._names
         return _encoder.encode_lines([dict(zip(names, row, strict=True)) for row in rows])
+
+    def _cells(self, column: Values) -> Values:
+        """Values whose text is what a CSV file shall have."""
+        kinds = set(map(type, column))
+        if kinds <= _NUMBERS:
+            return column
+        if kinds == _NONE:
+            return [""] * len(column)
+        if not kinds <= _PLAIN:
+            column = ["" if value is None else scalar(value) for value in column]
+        return self._texts(list(map(str, column)))
+
+    def _texts(self, column: list[str]) -> list[str]:
+        return all_in_quotes(column if self._raw else all_disarmed(column))
 
     def _written(self, results: Sequence[str | None]) -> list[Values]:
         """Reported values by column, with numbers as text; but not those that have parts."""
@@ -114,25 +137,3 @@ def _by_key(keys: list[str], results: Sequence[dict[str, Any]], missing: Any) ->
 def _rounded(key: str, column: Values) -> Values:
     digits = _DIGITS.get(key)
     return column if digits is None else [round(value, digits) for value in column]
-
-
-def _cells(column: Values) -> Values:
-    """Values whose text is what a CSV file shall have."""
-    kinds = set(map(type, column))
-    if kinds <= _NUMBERS:
-        return column
-    if kinds == _NONE:
-        return [""] * len(column)
-    if not kinds <= _PLAIN:
-        column = ["" if value is None else scalar(value) for value in column]
-    return _quoted(list(map(str, column)))
-
-
-def _quoted(column: list[str]) -> list[str]:
-    if _SPECIAL.search("".join(column)) is None:
-        return column
-    return [_in_quotes(text) if _SPECIAL.search(text) else text for text in column]
-
-
-def _in_quotes(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'

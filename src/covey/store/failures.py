@@ -12,6 +12,7 @@ from covey.wire import FailureGroup
 FIRST_HOSTS = 5
 FIRST_TASKS = 10
 _LISTED_CAUSES = 20
+MOST_CAUSES = 1000  # that a person names at once
 
 _COUNTED = "FROM ends INDEXED BY failures_by_cause WHERE bag = ? AND counted = 1 AND outcome <> 0"
 _GROUPS = f"""
@@ -31,6 +32,8 @@ def groups(connection: sqlite3.Connection, bag: int, limit: int) -> list[Failure
 
 def tasks(connection: sqlite3.Connection, bag: int, wanted: tuple[str, ...]) -> list[int]:
     """Raises InvalidQuery if it is not clear which causes are meant."""
+    if len(wanted) > MOST_CAUSES:
+        raise InvalidQuery(f"name at most {MOST_CAUSES:,} causes")
     ids = connection.execute(f"SELECT cause {_COUNTED} GROUP BY cause", (bag,)).fetchall()
     causes = {_text(connection, id_): id_ for (id_,) in ids}
     found: list[int] = []
@@ -53,7 +56,9 @@ def meant(wanted: str, causes: Sequence[str], bag: int) -> str:
         return candidates[0]
     listed = "\n".join(f"  {cause}" for cause in sorted(candidates or causes)[:_LISTED_CAUSES])
     if candidates:
-        raise InvalidQuery(f"'{wanted}' may be any of these causes; write more of it:\n{listed}")
+        raise InvalidQuery(
+            f"'{wanted}' matches several causes; write more of the one you mean:\n{listed}"
+        )
     raise InvalidQuery(f"no task of bag {bag} failed with '{wanted}'; the causes are:\n{listed}")
 
 

@@ -16,7 +16,7 @@ from typing import Self
 import msgspec
 from msgspec import Struct
 
-from covey.core.errors import StoreFailed, StoreHeld
+from covey.core.errors import StoreFailed, StoreGone, StoreHeld
 
 NAME = "lock"
 _TRIES = 10  # a client that asks who holds the lock has it itself for an instant
@@ -57,6 +57,11 @@ class Lock:
         """Let clients know where the holder listens."""
         self.holder = msgspec.structs.replace(self.holder, address=address)
         self._write()
+
+    def check(self) -> None:
+        """Raises StoreGone if the locked file is no longer the one at its path."""
+        if self._file >= 0 and not _is_at(self._file, self.path):
+            raise StoreGone(str(self.path), "removed or replaced")
 
     def release(self) -> None:
         if self._file >= 0:
@@ -136,7 +141,7 @@ def _is_at(file: int, path: Path) -> bool:
     """Not so if somebody removed the file between our opening and locking it."""
     try:
         return os.path.samestat(os.fstat(file), path.stat())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 

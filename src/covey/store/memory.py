@@ -26,6 +26,7 @@ from covey.core.actions import (
     SaveHistory,
     SaveHost,
     SaveJob,
+    SaveOutputSummary,
     SavePilot,
     SavePilotStatus,
     SavePolicy,
@@ -101,6 +102,12 @@ class MemoryRecord(MemoryReader):
             left = [t for t in range(chunk.first, chunk.stop) if t not in bag.result]
             assert not (chunk.closed and left), f"{change} is closed without results for {left}"
 
+    def tidy(self) -> float | None:
+        return None
+
+    def removing(self) -> frozenset[BagId]:
+        return frozenset()
+
     def load(self, bag: BagId) -> BagSnapshot | None:
         return _snapshot(self._bags[bag]) if bag in self._bags else None
 
@@ -131,6 +138,8 @@ class MemoryRecord(MemoryReader):
                 _change(self._bags[bag], open=False)
             case SavePolicy(bag, policy):
                 _change(self._bags[bag], policy=policy)
+            case SaveOutputSummary(bag, outputs):
+                _change(self._bags[bag], outputs=outputs)
             case PurgeBag(bag, what):
                 self._purge(bag, what)
             case ReopenFailed():
@@ -190,7 +199,7 @@ class MemoryRecord(MemoryReader):
         bag = self._bags.get(id_)
         if bag is None:
             return  # it was purged before
-        assert bag.over(), f"bag {id_} is not over, and cannot be purged"
+        assert bag.over(), f"bag {id_} is not finished, and cannot be purged"
         assert what in ("logs", "files", "all"), what
         if what == "all":
             del self._bags[id_]
@@ -303,7 +312,7 @@ def _set_closed(bag: Bag, first: int, closed: bool) -> None:
 def _reopen(bag: Bag, change: ReopenFailed, last_row: int) -> None:
     tasks = None if change.tasks is None else tuple(sorted(set(change.tasks)))
     bag.afresh.append(set(bag.failures() if tasks is None else tasks))
-    for task in bag.failures():
+    for task in sorted(bag.result) if change.done else bag.failures():
         if tasks is not None and task not in tasks:
             continue
         for first, chunk in bag.chunks.items():
@@ -313,7 +322,14 @@ def _reopen(bag: Bag, change: ReopenFailed, last_row: int) -> None:
     _change(bag, status=BagStatus.RUNNING, reason="")
     bag.ended = 0.0
     bag.reopenings.append(
-        Reopening(row=last_row, tasks=tasks, memory=change.memory, time=change.time)
+        Reopening(
+            row=last_row,
+            tasks=tasks,
+            memory=change.memory,
+            time=change.time,
+            memory_mb=change.memory_mb,
+            limit_seconds=change.limit_seconds,
+        )
     )
 
 

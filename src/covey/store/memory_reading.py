@@ -3,12 +3,13 @@ way. Results are filtered and sorted as the rows that they are shown as.
 """
 
 from collections.abc import Collection, Iterator
-from itertools import groupby
+from itertools import groupby, islice
 
 import msgspec
 from msgspec import Struct, field
 
 from covey.core import calls
+from covey.core.causes import IGNORED_RESULT
 from covey.core.model import (
     BagId,
     BagRecord,
@@ -23,12 +24,13 @@ from covey.core.model import (
     Rows,
     Segment,
 )
-from covey.core.numbering import names_in
+from covey.core.numbering import names_in, readings_in
 from covey.core.space import Point, Scalar
 from covey.pilot.messages import CANCELLED, HOST, LOST, OK
+from covey.ports import NamedFiles
 from covey.store import columns, export, failures, queries, rows
 from covey.store.points import NO_PARAMETERS, Points
-from covey.store.views import class_views
+from covey.store.views import MOST_IGNORED, class_views, is_silent
 from covey.wire import (
     BagView,
     FailureGroup,
@@ -189,13 +191,32 @@ class MemoryReader:
             key=lambda host: (-host.heard, host.host),
         )
 
-    def digests(self) -> set[str]:
-        bags = self._bags.values()
-        return {digest for bag in bags for digest in (*_digests(bag), *_calls_to_make(bag))}
+    def named_files(self) -> NamedFiles:
+        found = NamedFiles({}, {})
+        for bag in self._bags.values():
+            owner = bag.record.spec.owner
+            if needed := {*_digests(bag), *_calls_to_make(bag)}:
+                found.bags.setdefault(owner, set()).update(needed)
+            if returned := set(_returned(bag)):
+                found.returned.setdefault(owner, set()).update(returned)
+        return found
 
-    def names_file(self, owner: str, digest: str) -> bool:
-        own = [bag for bag in self._bags.values() if bag.record.spec.owner == owner]
-        return any(digest in (*_digests(bag), *_call_files(bag).values()) for bag in own)
+    def host_owners(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for pilot in self._pilots.values():
+            found.setdefault(pilot.host, set()).add(pilot.owner)
+        return found
+
+    def unfinished(self, bag: int, after: int = -1, limit: int = 1000) -> list[int]:
+        found = self._bags.get(BagId(bag))
+        if found is None:
+            return []
+        left = (
+            task
+            for task in range(max(0, after + 1), found.record.total)
+            if task not in found.result
+        )
+        return list(islice(left, limit))
 
     def attempts(self, bag: int, task: int) -> list[ResultRow]:
         found = self._bags.get(BagId(bag))
@@ -227,6 +248,12 @@ class MemoryReader:
         newest = sorted(self._pilots, reverse=True)[:limit]
         return [self._pilot_view(self._pilots[id_]) for id_ in newest]
 
+    def stop(self) -> None:
+        """What is in memory is read at once."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
     def _pilot_view(self, pilot: PilotRecord) -> PilotView:
         changed, reason = self._changed.get(pilot.id, 0.0), self._reasons.get(pilot.id, "")
         return _pilot_view(pilot, changed, reason)
@@ -242,7 +269,7 @@ class MemoryReader:
             row
             for row in results
             if not (query.failed_only and row.outcome == OK)
-            and all(queries.holds(one, columns.value(one.column, row)) for one in query.where)
+            and all(_holds(one, row) for one in query.where)
         ]
         found.sort(key=lambda row: row.row if asked.by_row else row.task)
         if query.sort is not None:
@@ -262,8 +289,18 @@ def _sorted(found: list[ResultRow], column: columns.Column, descending: bool) ->
     return some + none
 
 
+def _holds(comparison: queries.Comparison, row: ResultRow) -> bool:
+    column = comparison.column
+    value, spelling = columns.value(column, row), columns.spelling(column, row)
+    return queries.holds(comparison, value, spelling)
+
+
 def _table(bag: Bag) -> list[columns.Column]:
-    return columns.columns(_names(bag), _result_names(bag))
+    return columns.columns(_names(bag), _result_names(bag), _readings(bag))
+
+
+def _readings(bag: Bag) -> list[str]:
+    return [] if bag.calls else readings_in(bag.segments()[0])
 
 
 def _names(bag: Bag) -> list[str]:
@@ -356,6 +393,7 @@ def _view(bag: Bag) -> BagView:
         owner=spec.owner,
         argv=list(spec.argv),
         names=_names(bag),
+        readings=_readings(bag),
         status=record.status,
         reason=record.reason,
         open=record.open,
@@ -374,7 +412,17 @@ def _view(bag: Bag) -> BagView:
         notes=spec.notes,
         outputs=[*spec.outputs, *spec.optional_outputs],
         result_names=_result_names(bag),
+        ignored_results=_ignored_results(bag),
+        unkept=record.outputs.unkept,
+        silent=is_silent(spec.calls, spec.chdir, record.status, bag.done, record.outputs),
     )
+
+
+def _ignored_results(bag: Bag) -> list[str]:
+    first = f"{IGNORED_RESULT}: "
+    ends = (row.end for rows_of_task in bag.rows.values() for row in rows_of_task)
+    causes = sorted({end.cause for end in ends if end.cause.startswith(first)})
+    return [cause.removeprefix(first) for cause in causes[:MOST_IGNORED]]
 
 
 def _result(bag: Bag, row: Row, points: Points) -> ResultRow:
@@ -409,11 +457,14 @@ def _result(bag: Bag, row: Row, points: Points) -> ResultRow:
 
 
 def _digests(bag: Bag) -> Iterator[str]:
-    """Of the files that a bag names, or that its tasks returned."""
+    """Of the files that a bag names, but for those of large calls."""
     spec = bag.record.spec
     yield from (blob.digest for blob in spec.manifest.values())
     yield from (placed.blob.digest for placed in spec.inputs if placed.blob is not None)
     yield from (one.rows.digest for one in bag.segments() if one.rows is not None)
+
+
+def _returned(bag: Bag) -> Iterator[str]:
     ends = [row.end for attempts in bag.rows.values() for row in attempts]
     yield from (file.digest for end in ends for file in end.files if file.digest)
 

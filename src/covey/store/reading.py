@@ -6,16 +6,21 @@ their pages does. Pages are found through indexes, never counted off.
 import json
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from covey.core.errors import InvalidQuery, StoreError
+from covey.core.causes import IGNORED_RESULT
+from covey.core.errors import InvalidBag, InvalidQuery, StoreError
 from covey.core.model import BagSpec, PolicySpec, Segment
-from covey.core.numbering import names_in
+from covey.core.numbering import check_segment, names_in, readings_in
+from covey.core.space import ONE_TASK
+from covey.ports import NamedFiles
 from covey.store import (
     connecting,
     export,
@@ -30,7 +35,7 @@ from covey.store import (
 from covey.store.columns import Column, columns
 from covey.store.points import NO_PARAMETERS, Points, PointSource
 from covey.store.queries import Query, understand
-from covey.store.views import class_views
+from covey.store.views import MOST_IGNORED, class_views, is_silent
 from covey.wire import (
     BagView,
     ClassView,
@@ -47,7 +52,7 @@ from covey.wire import (
 _KEPT_HEADS = 10_000
 _KEPT_POINTS = 64  # each may hold a long list of values
 
-_BAGS = "SELECT id, status, reason, open, total, done, failed, created, ended FROM bags"
+_BAGS = "SELECT id, status, reason, open, total, done, failed, created, ended, outputs FROM bags"
 _EXPORTED = (  # `export.NEEDED`, with numbers for hosts and causes
     "task, outcome, exit_code, signal, ended - started, cpu_seconds, memory_kb, host, "
     "started, ended, cause, result, files, coalesce(last_line, '')"
@@ -79,6 +84,7 @@ class _Head(Struct):
     owner: str
     argv: list[str]
     names: list[str]
+    readings: list[str]
     retries: int
     overtimes: int
     grow_time: float
@@ -88,6 +94,8 @@ class _Head(Struct):
     notes: str
     outputs: list[str]
     calls: bool
+    chdir: str
+    usable: bool  # its parameters can be computed
 
 
 class _Known(Struct):
@@ -95,6 +103,16 @@ class _Known(Struct):
 
     total: int
     points: Points
+
+
+def is_old(path: Path) -> bool:
+    """Whether the record must be converted before it is read. What else is wrong with it, whoever
+    reads it is told."""
+    try:
+        with closing(connecting.reading(path)) as connection:
+            return 0 < schema.version(connection, path) < len(schema.MIGRATIONS)
+    except (StoreError, sqlite3.Error, OSError):
+        return False
 
 
 class SqliteReader:
@@ -142,7 +160,8 @@ class SqliteReader:
             if points is None:
                 return
             table = self._table(connection, bag)
-            asked = understand(query, table)
+            newest = connection.execute("SELECT coalesce(max(row), 0) FROM ends").fetchone()
+            asked = replace(understand(query, table), last_row=newest[0])
         sheet = export.Sheet(table, form, points.columns)
         if head := sheet.head():
             yield head
@@ -172,7 +191,10 @@ class SqliteReader:
             row = connection.execute(query, (bag,)).fetchone()
         if row is None:
             return None
-        return rows.spec_from(row[0]).policy if row[1] is None else rows.policy_from(row[1])
+        try:
+            return rows.spec_from(row[0]).policy if row[1] is None else rows.policy_from(row[1])
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise InvalidQuery(f"the policy of bag {bag} cannot be read: {error}") from error
 
     def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[ReturnedFile]:
         with self._reading() as connection:
@@ -186,13 +208,20 @@ class SqliteReader:
         with self._reading() as connection:
             return list(map(rows.host_from, connection.execute(query).fetchall()))
 
-    def digests(self) -> set[str]:
+    def named_files(self) -> NamedFiles:
         with self._reading() as connection:
-            return returned.digests(connection)
+            return returned.named_files(connection)
 
-    def names_file(self, owner: str, digest: str) -> bool:
+    def host_owners(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
         with self._reading() as connection:
-            return returned.names_file(connection, owner, digest)
+            for host, owner in connection.execute("SELECT DISTINCT host, owner FROM pilots"):
+                found.setdefault(host, set()).add(owner)
+        return found
+
+    def unfinished(self, bag: int, after: int = -1, limit: int = 1000) -> list[int]:
+        with self._reading() as connection:
+            return snapshots.unfinished(connection, bag, after, limit)
 
     def attempts(self, bag: int, task: int) -> list[ResultRow]:
         with self._reading() as connection:
@@ -231,7 +260,15 @@ class SqliteReader:
         with self._reading() as connection:
             return list(map(rows.pilot_view_from, connection.execute(query, (limit,)).fetchall()))
 
+    def stop(self) -> None:
+        connection = self._connection
+        if connection is not None:
+            with suppress(sqlite3.ProgrammingError):  # it was closed just now
+                connection.interrupt()
+
     def close(self) -> None:
+        """Also ends what is being read."""
+        self.stop()
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -305,12 +342,17 @@ class SqliteReader:
         known = self._heads.get(bag)
         if known is not None:
             return known
-        spec = _spec(connection, bag)
+        spec, usable = _spec(connection, bag), True
+        try:
+            check_segment(_first(spec), may_be_empty=True)
+        except InvalidBag:  # taken by an earlier version; the server has quarantined it
+            spec, usable = replace(spec, space=ONE_TASK, rows=None), False
         head = _Head(
             name=spec.name,
             owner=spec.owner,
             argv=list(spec.argv),
             names=[] if spec.calls else names_in(_first(spec)),
+            readings=[] if spec.calls else readings_in(_first(spec)),
             retries=spec.retries,
             overtimes=spec.overtimes,
             grow_time=spec.grow_time,
@@ -320,12 +362,14 @@ class SqliteReader:
             notes=spec.notes,
             outputs=[*spec.outputs, *spec.optional_outputs],
             calls=spec.calls,
+            chdir=spec.chdir,
+            usable=usable,
         )
         return _keep(self._heads, bag, head, _KEPT_HEADS)
 
     def _table(self, connection: sqlite3.Connection, bag: int) -> list[Column]:
         head = self._head(connection, bag)
-        return columns(head.names, self._result_names(connection, bag, head))
+        return columns(head.names, self._result_names(connection, bag, head), head.readings)
 
     def _result_names(self, connection: sqlite3.Connection, bag: int, head: _Head) -> list[str]:
         """What calls are given and return is for programs; nobody can read it in a table."""
@@ -336,19 +380,23 @@ class SqliteReader:
         row = connection.execute("SELECT total FROM bags WHERE id = ?", (bag,)).fetchone()
         if row is None:
             return None
-        if self._head(connection, bag).calls:
+        head = self._head(connection, bag)
+        if head.calls or not head.usable:
             self._asked = NO_PARAMETERS
             return NO_PARAMETERS
         known = self._points.get(bag)
         if known is None or known.total != row[0]:
             appended = snapshots.segments(connection, bag)
+            for segment in appended:
+                check_segment(segment, may_be_empty=True)
             made = Points([_first(_spec(connection, bag)), *appended], self._tables)
             known = _keep(self._points, bag, _Known(row[0], made), _KEPT_POINTS)
         self._asked = known.points
         return known.points
 
     def _view(self, connection: sqlite3.Connection, row: tuple[Any, ...]) -> BagView:
-        id_, status, reason, open_, total, done, failed, created, ended = row
+        id_, status, reason, open_, total, done, failed, created, ended, kept = row
+        outputs = rows.outputs_from(kept)
         if status in ("running", "paused"):
             done, failed = snapshots.totals(connection, id_)
         head = self._head(connection, id_)
@@ -358,6 +406,7 @@ class SqliteReader:
             owner=head.owner,
             argv=head.argv,
             names=head.names,
+            readings=head.readings,
             status=status,
             reason=reason,
             open=bool(open_),
@@ -376,6 +425,9 @@ class SqliteReader:
             notes=head.notes,
             outputs=head.outputs,
             result_names=self._result_names(connection, id_, head),
+            ignored_results=_ignored_results(connection, id_),
+            unkept=outputs.unkept,
+            silent=is_silent(head.calls, head.chdir, status, done, outputs),
         )
 
 
@@ -389,7 +441,10 @@ def _keep(kept: dict[int, Kept], bag: int, one: Kept, most: int) -> Kept:
 
 def _spec(connection: sqlite3.Connection, bag: int) -> BagSpec:
     (text,) = connection.execute("SELECT spec FROM bags WHERE id = ?", (bag,)).fetchone()
-    return rows.spec_from(text)
+    try:
+        return rows.spec_from(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return rows.shell_spec(text)
 
 
 def _first(spec: BagSpec) -> Segment:
@@ -399,6 +454,13 @@ def _first(spec: BagSpec) -> Segment:
 def _result_names(connection: sqlite3.Connection, bag: int) -> list[str]:
     query = "SELECT name FROM result_names WHERE bag = ? ORDER BY place"
     return [name for (name,) in connection.execute(query, (bag,))]
+
+
+def _ignored_results(connection: sqlite3.Connection, bag: int) -> list[str]:
+    query = "SELECT text FROM causes WHERE bag = ? AND text >= ? AND text < ? ORDER BY text LIMIT ?"
+    first, last = f"{IGNORED_RESULT}:", f"{IGNORED_RESULT};"
+    found = connection.execute(query, (bag, first, last, MOST_IGNORED))
+    return [text.removeprefix(f"{IGNORED_RESULT}: ") for (text,) in found]
 
 
 def _connect(path: Path) -> sqlite3.Connection:

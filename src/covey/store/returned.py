@@ -1,7 +1,6 @@
 """The files that tasks returned, and all files that the record names.
 
 A large call names its file as long as it may be made: until its task is done, or its bag cancelled.
-Whose file it is, as long as the bag is here.
 """
 
 import sqlite3
@@ -14,6 +13,7 @@ from msgspec import Struct
 from covey.core import calls
 from covey.core.model import BagStatus, Blob, Placed, Rows, Segment
 from covey.core.space import Point, Space
+from covey.ports import NamedFiles
 from covey.store import rows
 from covey.store.extras import FILES_SHIFT
 from covey.wire import ReturnedFile
@@ -24,17 +24,11 @@ _RESULTS = """
 _FILES = """
     SELECT path, size, digest, data, packed, executable FROM files
     WHERE id >= ? AND id < ? ORDER BY id"""
-_OWNED = "coalesce(json_extract(bags.spec, '$.owner'), '')"
-_RETURNED_TO = f"""
-    SELECT 1 FROM files INDEXED BY files_digest
-    JOIN ends ON ends.row = files.id >> {FILES_SHIFT} JOIN bags ON bags.id = ends.bag
-    WHERE files.digest = ? AND {_OWNED} = ? LIMIT 1"""
+_OWNERS = "SELECT id, coalesce(json_extract(spec, '$.owner'), '') FROM bags"
+_RETURNED = f"""
+    SELECT ends.bag, files.digest FROM files INDEXED BY files_digest
+    JOIN ends ON ends.row = files.id >> {FILES_SHIFT} WHERE files.digest IS NOT NULL"""
 _OF_CALLS = "coalesce(json_extract(bags.spec, '$.calls'), 0)"
-_MAY_NAME = f"""
-    SELECT {_OF_CALLS}, bags.spec FROM bags WHERE {_OWNED} = ?1 AND instr(bags.spec, ?2)
-    UNION ALL
-    SELECT {_OF_CALLS}, segment FROM segments JOIN bags ON bags.id = segments.bag
-    WHERE {_OWNED} = ?1 AND instr(segment, ?2)"""
 # How many calls there are, and which: of those parts alone that name a file.
 _PARTS = """
     SELECT json_array_length(part, '$.space.values.items'),
@@ -76,19 +70,22 @@ def page(
     return found
 
 
-def digests(connection: sqlite3.Connection) -> set[str]:
-    query = "SELECT DISTINCT digest FROM files INDEXED BY files_digest WHERE digest IS NOT NULL"
-    found = {digest for (digest,) in connection.execute(query)}
-    for (text,) in connection.execute(
-        "SELECT spec FROM bags UNION ALL SELECT segment FROM segments"
-    ):
-        found.update(_digests_in(text))
-    found.update(_calls_to_make(connection))
+def named_files(connection: sqlite3.Connection) -> NamedFiles:
+    owners: dict[int, str] = dict(connection.execute(_OWNERS).fetchall())
+    found = NamedFiles({}, {})
+    for bag, digest in connection.execute(_RETURNED):
+        found.returned.setdefault(owners.get(bag, ""), set()).add(digest)
+    parts = "SELECT id, spec FROM bags UNION ALL SELECT bag, segment FROM segments"
+    for bag, text in connection.execute(parts):
+        if named := set(_digests_in(text)):
+            found.bags.setdefault(owners[bag], set()).update(named)
+    for bag, digest in _calls_to_make(connection):
+        found.bags.setdefault(owners[bag], set()).add(digest)
     return found
 
 
-def _calls_to_make(connection: sqlite3.Connection) -> Iterator[str]:
-    """The files of large calls that may still go out."""
+def _calls_to_make(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
+    """The files of large calls that may still go out, each with its bag."""
     bags = connection.execute(
         f"""SELECT id FROM bags WHERE {_OF_CALLS} AND status <> ? AND (instr(spec, '"@') OR EXISTS (
             SELECT 1 FROM segments WHERE bag = id AND instr(segment, '"@')))""",
@@ -101,25 +98,13 @@ def _calls_to_make(connection: sqlite3.Connection) -> Iterator[str]:
                 done = {task for (task,) in connection.execute(_DONE, (bag, first, first + count))}
                 for task, blob in enumerate(_call_files(text), first):
                     if blob is not None and task not in done:
-                        yield blob.digest
+                        yield bag, blob.digest
             first += count
 
 
 def _call_files(text: str) -> Iterator[Blob | None]:
     """Of each call in a specification, or a segment."""
     return calls.file_of_each(Segment(space=_spaced.decode(text).space))
-
-
-def names_file(connection: sqlite3.Connection, owner: str, digest: str) -> bool:
-    """Whether a bag of this owner names the file, or a task of one returned it."""
-    if connection.execute(_RETURNED_TO, (digest, owner)).fetchone() is not None:
-        return True
-    texts = connection.execute(_MAY_NAME, (owner, digest))
-    return any(
-        digest in _digests_in(text)
-        or (of_calls and any(blob and blob.digest == digest for blob in _call_files(text)))
-        for of_calls, text in texts
-    )
 
 
 def _digests_in(text: str) -> Iterator[str]:

@@ -18,6 +18,7 @@ from covey.core.model import (
     JobId,
     JobRecord,
     JobStatus,
+    OutputSummary,
     PilotId,
     PilotRecord,
     PilotStatus,
@@ -54,7 +55,7 @@ LAST_LINES = 20
 LAST_LINES_LENGTH = 4000
 MOST_RESULT_NAMES = 1000  # of one bag: a table with more columns helps nobody
 
-BAG_COLUMNS = "id, spec, total, created, status, reason, open, policy"
+BAG_COLUMNS = "id, spec, total, created, status, reason, open, policy, outputs"
 PILOT_COLUMNS = (
     "id, key, credential, host, slots, site, job, tags, version, enrolled, "
     "memory_mb, disk_mb, gpus, machine, boot, owner, status, "
@@ -77,10 +78,20 @@ RESULT_COLUMNS = (
     "(SELECT text FROM causes WHERE id = ends.cause), result, files"
 )
 
+
+class _Titled(msgspec.Struct):
+    """What is read of a spec that cannot be read as a whole."""
+
+    name: str = ""
+    owner: str = ""
+
+
+_titled = msgspec.json.Decoder(_Titled)
 _spec = msgspec.json.Decoder(BagSpec)
 _segment = msgspec.json.Decoder(Segment)
 _policy = msgspec.json.Decoder(PolicySpec)
 _history = msgspec.json.Decoder(History)
+_outputs = msgspec.json.Decoder(OutputSummary)
 _site = msgspec.json.Decoder(SiteRecord)
 _tags = msgspec.json.Decoder(dict[str, str])
 _reported = msgspec.json.Decoder(dict[str, Any])
@@ -114,6 +125,15 @@ def policy_from(text: str) -> PolicySpec:
     return _policy.decode(text)
 
 
+def outputs_text(outputs: OutputSummary) -> str:
+    return msgspec.json.encode(outputs).decode()
+
+
+def outputs_from(text: str) -> OutputSummary:
+    """Nothing is known of bags of older versions, so nothing is said about them."""
+    return _outputs.decode(text) if text else OutputSummary(something=True)
+
+
 def history_text(history: History) -> str:
     """Empty if nothing is remembered."""
     return "" if history == History() else msgspec.json.encode(history).decode()
@@ -129,7 +149,7 @@ def list_text(numbers: tuple[int, ...]) -> str:
 
 
 def bag_from(row: tuple[Any, ...], segments: tuple[Segment, ...]) -> BagRecord:
-    id_, spec, total, created, status, reason, open_, policy = row
+    id_, spec, total, created, status, reason, open_, policy, outputs = row
     return BagRecord(
         id=BagId(id_),
         spec=spec_from(spec),
@@ -140,7 +160,31 @@ def bag_from(row: tuple[Any, ...], segments: tuple[Segment, ...]) -> BagRecord:
         open=bool(open_),
         segments=segments,
         policy=None if policy is None else policy_from(policy),
+        outputs=outputs_from(outputs),
     )
+
+
+def shell_from(row: tuple[Any, ...]) -> BagRecord:
+    """What can be read of a bag whose spec, policy or segments cannot."""
+    id_, spec, total, created, status, reason, open_, _, _ = row
+    return BagRecord(
+        id=BagId(id_),
+        spec=shell_spec(spec),
+        total=total,
+        created=created,
+        status=BagStatus(status),
+        reason=reason,
+        open=bool(open_),
+    )
+
+
+def shell_spec(text: str) -> BagSpec:
+    """Whose it is, as far as that can be read; nobody's (an admin's) otherwise."""
+    try:
+        name, owner = msgspec.structs.astuple(_titled.decode(text))
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
+        name = owner = ""
+    return BagSpec(argv=("?",), name=name, owner=owner)
 
 
 def chunk_from(row: tuple[Any, ...]) -> ChunkRecord:

@@ -250,7 +250,15 @@ _FIFTH: Migration = (
     "ALTER TABLE jobs ADD COLUMN wanted_by TEXT NOT NULL DEFAULT ''",
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
+# What came of the tasks of a bag, in sum (empty in older bags: not known); retries of tasks that
+# were done, and with an amount of memory or time.
+_SIXTH: Migration = (
+    "ALTER TABLE bags ADD COLUMN outputs TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE reopenings ADD COLUMN memory_mb INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE reopenings ADD COLUMN limit_seconds REAL NOT NULL DEFAULT 0",
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
 
 
 def version(
@@ -300,4 +308,4 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def _foreign(path: Path) -> StoreError:
-    return StoreError(f"{path} is not a record of covey's. Move it away, or use another directory.")
+    return StoreError(f"{path} is not a record of covey. Move it away, or use another directory.")

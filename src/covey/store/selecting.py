@@ -18,6 +18,9 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
+from msgspec.structs import replace
+
+from covey.core.scalars import Reading, read
 from covey.core.space import Scalar
 from covey.store import rows
 from covey.store.columns import Column, Kind, scalar
@@ -56,13 +59,14 @@ SORTED = OWN | {
 def register(connection: sqlite3.Connection, points: Callable[[], Points]) -> None:
     """`points` are those of the bag that is asked about."""
 
-    def parameter(task: int, place: int) -> str | int | float | None:
-        return _storable(points().value(task, place))
+    def parameter(task: int, place: int, reading: str) -> str | int | float | None:
+        value = points().value(task, place)
+        return None if value is None else _storable(read(value, reading))
 
     def reported(result: str | None, name: str) -> str | int | float | None:
         return _storable(scalar((rows.reported(result) or {}).get(name))) if result else None
 
-    connection.create_function("covey_parameter", 2, parameter, deterministic=True)
+    connection.create_function("covey_parameter", 3, parameter, deterministic=True)
     connection.create_function("covey_reported", 2, reported, deterministic=True)
 
 
@@ -150,12 +154,20 @@ def _conditions(query: Query, points: Points) -> tuple[str, list[Any]]:
         condition, needed = _condition(comparison) if leaf is None else _one_of(leaf, comparison)
         text += f" AND {condition}"
         values += needed
+    if query.last_row is not None:
+        text += " AND row <= ?"
+        values.append(query.last_row)
     return text, values
 
 
 def _one_of(leaf: Leaf, comparison: Comparison) -> tuple[str, list[Any]]:
     """The task has one of those values for which the comparison holds."""
-    fits = [place for place, value in enumerate(leaf.values()) if holds(comparison, value)]
+    reading = comparison.column.reading
+    fits = [
+        place
+        for place, value in enumerate(leaf.values())
+        if holds(comparison, read(value, reading), value)
+    ]
     return (
         f"task / {leaf.stride} % {leaf.count} IN (SELECT value FROM json_each(?))",
         [json.dumps(fits)],
@@ -166,7 +178,7 @@ def _sort_key(column: Column, points: Points) -> tuple[str, list[Any]]:
     """Values that grow with their places are sorted by their places."""
     leaf = points.leaf(column.place) if column.kind is Kind.PARAMETER else None
     if leaf is not None:
-        keys = [sort_key(value) for value in leaf.values()]
+        keys = [sort_key(read(value, column.reading)) for value in leaf.values()]
         if all(a < b for a, b in pairwise(keys)):
             return f"task / {leaf.stride} % {leaf.count}", []
     return _expression(column, SORTED)
@@ -175,16 +187,17 @@ def _sort_key(column: Column, points: Points) -> tuple[str, list[Any]]:
 def _condition(comparison: Comparison) -> tuple[str, list[Any]]:
     """Text is larger than any number, and '' is the smallest text: that is how the two are kept
     apart."""
-    value, named = _expression(comparison.column)
-    op, literals = comparison.op, comparison.literals
+    column, op, literals = comparison.column, comparison.op, comparison.literals
+    value, named = _expression(column)
     first = literals[0]
     if op in ("=", "!="):
-        equal = [one for literal in literals for one in _readings(literal)]
-        if "" in equal:
-            value = f"coalesce({value}, '')"
-        marks = ", ".join("?" * len(equal))
-        return f"coalesce({value} IN ({marks}), 0) = {int(op == '=')}", [*named, *equal]
+        equal, values = _is_one_of(value, named, [*_either(literals)])
+        if column.kind is Kind.PARAMETER and comparison.quoted:
+            written, more = _is_one_of(*_written(column), sorted(comparison.quoted))
+            equal, values = f"({equal} OR {written})", [*values, *more]
+        return f"{equal} = {int(op == '=')}", values
     if op == "~":
+        value, named = _written(column)
         return f"instr(CAST({value} AS TEXT), ?) > 0", [*named, first.text]
     if first.number is None:
         if op in (">", ">="):
@@ -196,8 +209,23 @@ def _condition(comparison: Comparison) -> tuple[str, list[Any]]:
     return f"({value} {op} ? AND {value} < '')", [*named, number, *named]
 
 
-def _readings(literal: Literal) -> list[str | int | float | None]:
-    return [literal.text] if literal.number is None else [_storable(literal.number), literal.text]
+def _is_one_of(value: str, named: list[Any], equal: list[Any]) -> tuple[str, list[Any]]:
+    if "" in equal:
+        value = f"coalesce({value}, '')"
+    return f"coalesce({value} IN ({', '.join('?' * len(equal))}), 0)", [*named, *equal]
+
+
+def _either(literals: tuple[Literal, ...]) -> Iterator[str | int | float | None]:
+    """As numbers and as text."""
+    for literal in literals:
+        if literal.number is not None:
+            yield _storable(literal.number)
+        yield literal.text
+
+
+def _written(column: Column) -> tuple[str, list[Any]]:
+    """A column's values as they were written."""
+    return _expression(replace(column, reading=Reading.TYPED))
 
 
 def _expression(column: Column, own: dict[str, str] = OWN) -> tuple[str, list[Any]]:
@@ -205,7 +233,7 @@ def _expression(column: Column, own: dict[str, str] = OWN) -> tuple[str, list[An
     if column.kind is Kind.OWN:
         return f"+{own[column.key]}", []
     if column.kind is Kind.PARAMETER:
-        return "covey_parameter(task, ?)", [column.place]
+        return "covey_parameter(task, ?, ?)", [column.place, str(column.reading)]
     if not _PLAIN_NAME.fullmatch(column.key):
         return "covey_reported(result, ?)", [column.key]
     path = f"'$.\"{column.key}\"'"

@@ -5,11 +5,15 @@ INDEXED BY makes a query fail, rather than scan ten million rows, should its ind
 """
 
 import sqlite3
+from itertools import islice
+from typing import Any
 
+import msgspec
 from msgspec import Struct, field
 from pyroaring import BitMap
 
-from covey.core.model import BagId, BagSnapshot, Reopening, Segment, Snapshot
+from covey.core.model import BagId, BagRecord, BagSnapshot, Reopening, Segment, Snapshot
+from covey.core.suspects import brief
 from covey.pilot.messages import MEMORY, OWN_FAILURES, TIMEOUT
 from covey.store import rows
 
@@ -80,8 +84,10 @@ def bag(connection: sqlite3.Connection, id_: BagId) -> BagSnapshot | None:
     starts = _fresh_starts(connection, id_)
     tried = _tried(connection, id_, starts)
     keys = "SELECT key FROM segments WHERE bag = ? AND key IS NOT NULL ORDER BY number"
+    record, broken = _read(connection, found)
     return BagSnapshot(
-        bag=rows.bag_from(found, segments(connection, id_)),
+        bag=record,
+        broken=broken,
         chunks=tuple(map(rows.chunk_from, chunks)),
         open_done=tuple(task for (task,) in results if task not in not_done),
         failed=given_up,
@@ -91,6 +97,14 @@ def bag(connection: sqlite3.Connection, id_: BagId) -> BagSnapshot | None:
         reopenings=tuple(start.reopening for start in starts),
         keys=tuple(key for (key,) in execute(keys, (id_,))),
     )
+
+
+def _read(connection: sqlite3.Connection, row: tuple[Any, ...]) -> tuple[BagRecord, str]:
+    """The bag, and why not all of it could be read, if so. Others must not suffer for it."""
+    try:
+        return rows.bag_from(row, segments(connection, row[0])), ""
+    except (msgspec.MsgspecError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
+        return rows.shell_from(row), brief(error)
 
 
 def segments(connection: sqlite3.Connection, id_: int) -> tuple[Segment, ...]:
@@ -129,12 +143,22 @@ class _Tried(Struct):
 
 def _fresh_starts(connection: sqlite3.Connection, id_: int) -> list[_FreshStart]:
     """Oldest first."""
-    query = "SELECT row, named, tasks, memory, time FROM reopenings WHERE bag = ? ORDER BY number"
+    query = (
+        "SELECT row, named, tasks, memory, time, memory_mb, limit_seconds "
+        "FROM reopenings WHERE bag = ? ORDER BY number"
+    )
     found = []
-    for row, named, packed, memory, time in connection.execute(query, (id_,)):
+    for row, named, packed, memory, time, memory_mb, seconds in connection.execute(query, (id_,)):
         tasks = None if packed is None else BitMap.deserialize(packed)
-        given = tuple(tasks) if named and tasks is not None else None
-        found.append(_FreshStart(Reopening(row=row, tasks=given, memory=memory, time=time), tasks))
+        reopening = Reopening(
+            row=row,
+            tasks=tuple(tasks) if named and tasks is not None else None,
+            memory=memory,
+            time=time,
+            memory_mb=memory_mb,
+            limit_seconds=seconds,
+        )
+        found.append(_FreshStart(reopening, tasks))
     return found
 
 
@@ -156,6 +180,33 @@ def totals(connection: sqlite3.Connection, id_: int) -> tuple[int, int]:
     (results,) = execute(f"SELECT count(*) {_RESULTS}", (id_,)).fetchone()
     (failed,) = execute(f"SELECT count(*) {_FAILURES}", (id_,)).fetchone()
     return settled + results - failed, failed
+
+
+def unfinished(connection: sqlite3.Connection, bag: int, after: int, limit: int) -> list[int]:
+    """The next tasks without a result. Closed chunks have none, and are not looked at."""
+    execute = connection.execute
+    found = execute("SELECT total FROM bags WHERE id = ?", (bag,)).fetchone()
+    if found is None:
+        return []
+    open_chunks = execute(
+        "SELECT first, stop FROM chunks WHERE bag = ? AND closed = 0 AND stop > ? ORDER BY first",
+        (bag, after + 1),
+    ).fetchall()
+    (mark,) = execute("SELECT coalesce(max(stop), 0) FROM chunks WHERE bag = ?", (bag,)).fetchone()
+    tasks: list[int] = []
+    for first, stop in [*open_chunks, (mark, found[0])]:
+        if len(tasks) >= limit:
+            break
+        first = max(first, after + 1)
+        ended = execute(
+            "SELECT task FROM ends INDEXED BY counted "
+            "WHERE bag = ? AND counted = 1 AND task >= ? AND task < ?",
+            (bag, first, stop),
+        )
+        with_result = {task for (task,) in ended}
+        left = (task for task in range(first, stop) if task not in with_result)
+        tasks += islice(left, limit - len(tasks))
+    return tasks
 
 
 def missing(connection: sqlite3.Connection, bag: int, first: int) -> int:

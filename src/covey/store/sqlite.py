@@ -4,6 +4,8 @@
 - Each `open` takes the next epoch, durably and before anything else, so no epoch is used twice.
   A transaction first sees that the epoch is still its own: should a second server have opened the
   file in spite of the lock, the first one stops instead of mixing its writes with the other's.
+- After a commit it sees that the file and its log are still the ones at the record's path: what
+  went into a file that was removed or replaced is not acknowledged (`own_files`).
 - After a failure the connection, and all that was remembered with it, is thrown away: what the
   file says is what holds. Then `open` starts afresh.
 """
@@ -15,12 +17,15 @@ from pathlib import Path
 from covey.core.actions import Change
 from covey.core.errors import StoreFailed, StoreHeld
 from covey.core.model import BagId, BagSnapshot, Snapshot
-from covey.store import connecting, filesystem, schema, snapshots
+from covey.store import connecting, filesystem, schema, snapshots, upkeep
 from covey.store.changes import Changes
+from covey.store.own_files import OwnFiles
+from covey.store.upkeep import Upkeep
 
 _LOOK_EVERY = 64  # commits, at the size of the write-ahead log
 _LOG_LIMIT_BYTES = 64 * 2**20
 _RESTART_MS = 250
+_NO_SPACE_SECONDS = 10.0  # until the next try to tidy up on a full disk
 
 
 class SqliteRecord:
@@ -40,6 +45,8 @@ class SqliteRecord:
         self._migrations = migrations
         self._connection: sqlite3.Connection | None = None
         self._changes: Changes | None = None
+        self._upkeep: Upkeep | None = None
+        self._files = OwnFiles(())
         self._epoch = 0
         self._commits = 0
 
@@ -60,6 +67,24 @@ class SqliteRecord:
             self._abandon()
             raise
 
+    def tidy(self) -> float | None:
+        try:
+            with connecting.failing(self.path, "written"):
+                return self._tidy()
+        except BaseException:
+            self._abandon()
+            raise
+
+    def check_files(self) -> None:
+        """For any thread. Raises StoreGone if the open files are no longer those at the path."""
+        try:
+            self._files.check()
+        except OSError:
+            pass  # a file system that does not answer: the next commit tells
+
+    def removing(self) -> frozenset[BagId]:
+        return self._upkeep.removing if self._upkeep is not None else frozenset()
+
     def load(self, bag: BagId) -> BagSnapshot | None:
         with connecting.failing(self.path, "read"):
             connection = self._opened()[0]
@@ -70,23 +95,29 @@ class SqliteRecord:
                 connection.execute("COMMIT")
 
     def close(self) -> None:
-        connection, self._connection, self._changes = self._connection, None, None
+        self._files = OwnFiles(())
+        connection, self._connection = self._connection, None
+        self._changes = self._upkeep = None
         if connection is not None:
             with connecting.failing(self.path, "closed"):
                 connection.close()
 
     def _open(self) -> Snapshot:
         connection = self._connection = connecting.writing(self.path)
-        schema.version(connection, self.path, self._migrations)
+        if not schema.version(connection, self.path, self._migrations):
+            upkeep.choose_incremental(connection)
         connecting.tune(connection, self.path, wal=self._wal)
         schema.migrate(connection, self.path, self._migrations)
+        upkeep.convert(connection)
         if self._wal:  # what an earlier failed sync left in memory only gets to disk this way
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("UPDATE server SET epoch = epoch + 1")
         self._epoch = self._recorded_epoch(connection)
         connection.execute("COMMIT")
-        self._changes = Changes(connection, self._epoch)
+        self._files = OwnFiles([self.path, *([Path(f"{self.path}-wal")] if self._wal else [])])
+        self._changes = changes = Changes(connection, self._epoch)
+        self._upkeep = Upkeep(connection, changes.orphans(), self._empty_log)
         connection.execute("BEGIN")
         snapshot = snapshots.whole(connection, self._epoch)
         connection.execute("COMMIT")
@@ -94,16 +125,43 @@ class SqliteRecord:
 
     def _apply(self, changes: list[Change]) -> None:
         connection, making = self._opened()
-        connection.execute("BEGIN IMMEDIATE")
-        if self._recorded_epoch(connection) != self._epoch:
-            raise StoreHeld(str(self.path), "a server that was started later")
+        self._begin(connection)
         for change in changes:
             making.make(change)
         making.finish()
         connection.execute("COMMIT")
+        self._files.check()
+        if self._upkeep is not None and making.removals:
+            for removal in making.removals:
+                self._upkeep.add(removal)
+            making.removals = []
         self._commits += 1
         if self._wal and self._commits % _LOOK_EVERY == 0:
             self._bound_log(connection)
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        if self._recorded_epoch(connection) != self._epoch:
+            raise StoreHeld(str(self.path), "a server that was started later")
+
+    def _tidy(self) -> float | None:
+        connection, upkeep_ = self._opened()[0], self._upkeep
+        assert upkeep_ is not None
+        self._begin(connection)
+        before = list(upkeep_.removals)
+        try:
+            more = upkeep_.piece()
+            connection.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_FULL:
+                raise
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            upkeep_.rolled_back(before)
+            return _NO_SPACE_SECONDS
+        if not more:
+            upkeep_.finish()
+        return 0.0 if more else None
 
     def _bound_log(self, connection: sqlite3.Connection) -> None:
         """SQLite starts its log afresh only at a moment without readers. Should there be none
@@ -111,10 +169,20 @@ class SqliteRecord:
         try:
             if os.stat(f"{self.path}-wal").st_size < _LOG_LIMIT_BYTES:
                 return
+        except OSError:
+            return
+        self._checkpoint(connection, "RESTART")
+
+    def _empty_log(self) -> None:
+        if self._wal and self._connection is not None:
+            self._checkpoint(self._connection, "TRUNCATE")
+
+    def _checkpoint(self, connection: sqlite3.Connection, how: str) -> None:
+        try:
             connection.execute(f"PRAGMA busy_timeout = {_RESTART_MS}")
-            connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+            connection.execute(f"PRAGMA wal_checkpoint({how})").fetchall()
             connection.execute(f"PRAGMA busy_timeout = {int(connecting.BUSY_SECONDS * 1000)}")
-        except (sqlite3.Error, OSError):
+        except sqlite3.Error:
             pass  # perhaps the next commit has to wait for space; it will say so itself
 
     def _recorded_epoch(self, connection: sqlite3.Connection) -> int:
@@ -128,7 +196,8 @@ class SqliteRecord:
 
     def _abandon(self) -> None:
         """Closing rolls back whatever was under way."""
-        connection, self._connection, self._changes = self._connection, None, None
+        connection, self._connection = self._connection, None
+        self._changes = self._upkeep = None
         if connection is not None:
             try:
                 connection.close()

@@ -18,11 +18,13 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from covey.core.actions import LoadRows
 from covey.core.errors import CoveyError, InvalidBag, StoreFailed
 from covey.core.events import RowsFailed, RowsLoaded
 from covey.core.model import Rows
+from covey.core.scalars import is_text_column
 from covey.core.space import Scalar
 from covey.ports import Post
 from covey.rowfiles.forms import FORMS, clean_names
@@ -31,7 +33,7 @@ from covey.store.blobs import Blobs, sync
 
 OPEN_TABLES = 64
 CACHED_BLOCKS = 16  # of one reader
-VERSION = 1  # of the index; another one is made anew
+VERSION = 2  # of the index; another one is made anew
 
 
 class Index(Struct, frozen=True, kw_only=True):
@@ -44,13 +46,14 @@ class Index(Struct, frozen=True, kw_only=True):
     count: int
     rows: list[int]
     offsets: list[int]
+    text_names: tuple[str, ...] = ()
 
 
 def index(path: Path, form: str) -> Index:
     """Read all of the file. Raises InvalidBag, with the row's number (from 1, the names aside),
     if it cannot be used."""
     if form not in FORMS:
-        raise InvalidBag(f"rows in the form {form!r}: there are {', '.join(FORMS)}")
+        raise InvalidBag(f"unknown form of rows {form!r}; forms: {', '.join(FORMS)}")
     with path.open("rb", buffering=0) as file:
         reading = Pieces(file.fileno())
         begun = reading.begin(form)
@@ -62,11 +65,21 @@ def index(path: Path, form: str) -> Index:
                 offsets.append(offset)
                 count += found
     if not count:
-        raise InvalidBag("there are no rows in it")
+        raise InvalidBag("the file has no rows")
     if not names:
         raise InvalidBag("its rows have no columns")
     offsets.append(reading.offset)
-    return Index(columns=begun.columns, names=names, count=count, rows=rows, offsets=offsets)
+    made = Index(columns=begun.columns, names=names, count=count, rows=rows, offsets=offsets)
+    return replace(made, text_names=_text_names(Table(path, form, made)))
+
+
+def _text_names(table: "Table") -> tuple[str, ...]:
+    """Columns that are text by the rule of `core.scalars`. The first and the last block of the file
+    decide: to look at every cell would take several times as long as all the rest."""
+    last = len(table.index.rows) - 1
+    rows = [table.parse(item) for number in sorted({0, last}) for item in table.block(number)]
+    columns = zip(table.index.names, zip(*rows, strict=True), strict=True)
+    return tuple(name for name, values in columns if is_text_column(values))
 
 
 class Table:
@@ -103,7 +116,7 @@ class Table:
         except (OSError, ValueError, csv.Error) as error:
             raise StoreFailed(f"a file of rows cannot be read: {error}") from error
         if len(items) != ends[0] - self.index.rows[number]:
-            raise StoreFailed("a file of rows is not as it was when it was indexed")
+            raise StoreFailed("a file of rows was changed after the bag was submitted")
         return items
 
     def parse(self, item: Any) -> list[Scalar]:
@@ -126,7 +139,13 @@ class TableFiles:
         """What is in the file; durably indexed when this returns. Raises InvalidBag if it cannot
         be used, NotFound if it is not here."""
         found = self._table(digest, form).index
-        return Rows(digest=digest, form=form, names=found.names, count=found.count)
+        return Rows(
+            digest=digest,
+            form=form,
+            names=found.names,
+            count=found.count,
+            text_names=found.text_names,
+        )
 
     def read(self, rows: Rows, first: int, stop: int) -> list[list[Scalar]]:
         return self._table(rows.digest, rows.form).read(first, stop)
@@ -220,7 +239,7 @@ class RowLoader:
         except Exception as error:  # a bag without its rows must be told, whatever it was
             return RowsFailed(load.bag, load.chunk, f"{type(error).__name__}: {error}")
         if len(found) != load.stop - load.first:
-            return RowsFailed(load.bag, load.chunk, "the file of rows has fewer than it had")
+            return RowsFailed(load.bag, load.chunk, "the file of rows has fewer rows than before")
         return RowsLoaded(load.bag, load.chunk, found)
 
 

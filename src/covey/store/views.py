@@ -1,7 +1,9 @@
 """Parts of views that only a bag's spec decides."""
 
-from covey.core.model import BagSpec
+from covey.core.model import BagSpec, BagStatus, OutputSummary
 from covey.wire import ClassView
+
+MOST_IGNORED = 3  # reasons why results were ignored that a view names
 
 
 def class_views(spec: BagSpec) -> list[ClassView]:
@@ -16,3 +18,9 @@ def class_views(spec: BagSpec) -> list[ClassView]:
         )
         for need in (spec.need, *(rule.need for rule in spec.rules))
     ]
+
+
+def is_silent(calls: bool, chdir: str, status: str, done: int, outputs: OutputSummary) -> bool:
+    """Whether nothing came of a finished bag. Calls have values of their own, and what tasks write
+    in a directory of their owner's stays there."""
+    return status == BagStatus.FINISHED and done > 0 and not (calls or chdir or outputs.something)

@@ -4,27 +4,35 @@ The thread commits all that is queued as soon as it is idle, so a lone write wai
 a flood of them shares its commits. In a flood it waits a moment first, about as long as it takes
 for as many writes again to come: a commit costs much more than the writes in it. Writes are
 durable in the order in which they came. After a failed commit it says so once, and drops
-everything until the store is opened again: the engine has dropped it too. Whatever else goes
+everything until the store is opened again: the engine has dropped it too. A change that cannot be
+written as it is (a number too large for SQLite) is treated in the same way. Whatever else goes
 wrong in here is our bug: `crashed` is told, and the thread ends.
+
+What purges leave to do is done in short pieces while nothing is to be written, and for a fifth of
+the time otherwise.
 """
 
 import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from threading import Thread
+from traceback import format_exception
 from typing import TypeAlias
 
 from msgspec import Struct
 
-from covey.core.actions import Change, RecordEnds, Write
+from covey.core.actions import Change, PurgeBag, RecordEnds, Write
 from covey.core.errors import StoreFailed
 from covey.core.events import BagLoaded, Committed
 from covey.core.model import BagId, RequestId
+from covey.core.suspects import brief
 from covey.ports import CommitFailed, OpenFailed, Post, Record, StoreOpened
 
 MOST_CHANGES = 2000  # in one commit
 MOST_ENDS = 20_000
 FLOOD = 4  # changes in a commit
+UNWRITABLE = (ValueError, TypeError, ArithmeticError)  # of numbers and texts that SQLite refuses
+BUSY_REST, IDLE_REST = 4.0, 0.5  # times as long as a piece of housekeeping took, until the next
 EACH_SECONDS, LONGEST_SECONDS = 0.0001, 0.005  # to wait for more, by how many came last
 
 
@@ -56,6 +64,8 @@ class Writer:
         self._committing = 0
         self._came = 0  # changes in the last commit
         self._open = False
+        self._tidy_at: float | None = None  # monotonic; None: nothing is left to tidy
+        self._removing: frozenset[BagId] = frozenset()
 
     def open(self) -> None:
         self._queue.put(_Open())
@@ -72,6 +82,10 @@ class Writer:
     def backlog(self) -> int:
         """About how many writes are not durable yet."""
         return self._queue.qsize() + self._committing
+
+    def removing(self, bag: BagId) -> bool:
+        """Whether the bag was purged, and something of it is still there."""
+        return bag in self._removing
 
     def close(self, timeout: float | None = None) -> bool:
         """Commit what is queued and let go of the record. Whether that was done in time."""
@@ -92,7 +106,7 @@ class Writer:
         item: _Item | None = None
         while True:
             if item is None:
-                item = self._queue.get()
+                item = self._next()
             match item:
                 case Write():
                     item = self._commit(item)
@@ -108,6 +122,33 @@ class Writer:
             self._record.close()
         except StoreFailed:
             pass  # all that was promised is durable
+
+    def _next(self) -> _Item:
+        """Wait for an item, and tidy up meanwhile."""
+        while self._tidy_at is not None:
+            wait = self._tidy_at - time.monotonic()
+            try:
+                if wait > 0:
+                    return self._queue.get(timeout=wait)
+            except Empty:
+                pass
+            self._tidy()
+        return self._queue.get()
+
+    def _tidy(self) -> None:
+        began, self._tidy_at = time.monotonic(), None
+        if not self._open:
+            return
+        try:
+            pause = self._record.tidy()
+        except StoreFailed as error:
+            self._fail(error)
+            return
+        self._removing = self._record.removing()
+        if pause is not None:
+            now = time.monotonic()
+            rest = BUSY_REST if self._queue.qsize() else IDLE_REST
+            self._tidy_at = now + max(pause, rest * (now - began))
 
     def _commit(self, first: Write) -> _Item | None:
         """Commit this write with all that wait behind it. The item that ended the batch, if it
@@ -135,11 +176,20 @@ class Writer:
                 self._record.apply(changes)
             except StoreFailed as error:
                 self._fail(error)
+            except UNWRITABLE as error:  # one of them cannot be written: none of them was
+                traceback = "".join(format_exception(error))
+                self._fail(StoreFailed(f"internal error: {brief(error)}\n{traceback}"))
             else:
+                self._applied(changes)
                 self._post(Committed(last))
             finally:
                 self._committing = 0
         return following
+
+    def _applied(self, changes: list[Change]) -> None:
+        if any(isinstance(change, PurgeBag) for change in changes):
+            self._removing = self._record.removing()
+            self._tidy_at = self._tidy_at or time.monotonic()
 
     def _reopen(self) -> None:
         try:
@@ -149,6 +199,7 @@ class Writer:
             self._post(OpenFailed(str(error)))
         else:
             self._open = True
+            self._tidy_at = time.monotonic()
             self._post(StoreOpened(snapshot))
 
     def _read(self, request: RequestId, bag: BagId) -> None:
@@ -163,6 +214,7 @@ class Writer:
 
     def _fail(self, error: StoreFailed) -> None:
         self._open = False
+        self._removing = frozenset()
         self._post(CommitFailed(str(error)))
 
 

@@ -1,11 +1,12 @@
 """Doing one call: bytes in, kind and bytes out. Whatever happens, there is an answer.
 
 A call is a pickle of (kind, function, arguments), the last two pickled by themselves (`loading`).
-ONE calls it with (args, kwargs); EACH calls it with every item of a list of args, and answers with
-the list of values.
+Behind it stands the key with which the answer is proven (`proof`). ONE calls the function with
+(args, kwargs); EACH calls it with every item of a list of args, and answers with a list of values.
 
 The answer to a failed one begins with words for people, up to a NUL. A pickle follows: the
-exception (None if it cannot travel) and the traceback as text.
+exception (None if it cannot travel) and the traceback as text. The traceback is also printed, as a
+program that fails does: `covey logs` and `covey failures` show it.
 """
 
 import pickle
@@ -16,6 +17,7 @@ from typing import Any, Callable, Tuple
 
 from .frames import ERROR, MOST_INLINE, VALUE
 from .loading import SIMPLE, Loader
+from .proof import KEY_BYTES, PROOF_BYTES, proof_of
 
 ONE, EACH = 1, 2
 MOST_WORDS = 500
@@ -24,7 +26,8 @@ MOST_EXCEPTION = 15000
 PROTOCOL = 4
 
 Dumps = Callable[[Any], bytes]
-Answer = Tuple[bytes, bytes]
+Answer = Tuple[bytes, bytes]  # kind and data
+Proven = Tuple[bytes, bytes, bytes]  # kind, data and proof
 
 
 class Doer:
@@ -33,26 +36,39 @@ class Doer:
     def __init__(self, dumps: Dumps) -> None:
         self._dumps = dumps
         self._loader = Loader()
+        self._threads = 0  # after the last call; 0 before the first
         self.prepare = self._loader.prepare
 
-    def do(self, call: "bytes | memoryview", path: str = "") -> Answer:
-        """With a `path` the call is in that file."""
-        before = threading.active_count()
-        answer = self._do(call, path)
-        if threading.active_count() > before:
+    def do(self, call: "bytes | memoryview", path: str = "") -> Proven:
+        """The kind of the answer, the answer, and its proof. With a `path` the call is in that
+        file."""
+        before = self._threads or threading.active_count()
+        key, (kind, data) = self._do(call, path)
+        self._threads = threading.active_count()
+        if self._threads > before:
             _tell_of_threads()
         _flush()
-        return answer
+        return kind, data, proof_of(key, kind, data)
 
-    def _do(self, call: "bytes | memoryview", path: str) -> Answer:
+    def _do(self, call: "bytes | memoryview", path: str) -> Tuple[bytes, Answer]:
+        """The key of the call (none if the call cannot be read), and its answer."""
+        key = b""
         try:
-            parts = _read(path) if path else pickle.loads(call)  # noqa: S301 # its owner's own
+            if path:
+                parts, key = _read(path)
+            else:
+                parts = pickle.loads(call)  # noqa: S301 # its owner's own
+                key = bytes(call[-KEY_BYTES:])
             kind, packed, arguments = parts
             function = self._loader.function(packed)
             given = self._loader.arguments(arguments)
             del parts, packed, arguments
         except BaseException as error:
-            return _error("the call cannot be unpickled here: " + said(error), error, None)
+            words = "the call cannot be unpickled here: " + said(error)
+            return key, _error(words, error, None)
+        return key, self._run(kind, function, given)
+
+    def _run(self, kind: int, function: Any, given: Any) -> Answer:
         try:
             if kind == EACH:
                 value: Any = [function(*one) for one in given]
@@ -81,10 +97,13 @@ class Doer:
         return _error(words, error, packed if len(packed) <= MOST_EXCEPTION else None)
 
 
-def _read(path: str) -> Any:
-    """Of a large call nothing is in memory but its parts."""
+def _read(path: str) -> Tuple[Any, bytes]:
+    """The parts of a large call, and its key. Nothing but the parts is in memory."""
     with open(path, "rb") as file:
-        return pickle.load(file)  # noqa: S301 # its owner's own
+        file.seek(-KEY_BYTES, 2)
+        key = file.read()
+        file.seek(0)
+        return pickle.load(file), key  # noqa: S301 # its owner's own
 
 
 def said(error: BaseException) -> str:
@@ -105,9 +124,10 @@ def _error(words: str, error: BaseException, packed: "bytes | None") -> Answer:
     if len(text) > MOST_TRACEBACK:
         half = MOST_TRACEBACK // 2
         text = text[:half] + "\n[…]\n" + text[-half:]
+    _write(text)
     head = words.replace("\0", " ").encode("utf-8", "replace")[:MOST_WORDS]
     body = pickle.dumps((packed, text), PROTOCOL)
-    assert len(head) + 1 + len(body) <= MOST_INLINE
+    assert len(head) + 1 + len(body) + PROOF_BYTES <= MOST_INLINE
     return ERROR, head + b"\0" + body
 
 

@@ -2,6 +2,9 @@
 
 COVEY_WORKER_PYTHON   the Python that functions were pickled with, such as `cpython 3.11`
 COVEY_WORKER_PATH     where the client finds its modules; what exists here is searched last
+
+The program's own modules are in our file, too. They are imported from there, unless this host has
+the very same files where the client has them: then a module finds the data that lies beside it.
 """
 
 import atexit
@@ -19,6 +22,7 @@ from .frames import BY_FILE, CALLS, FILE, HELLO, MOST_INLINE, QUEUE, REFUSE, VAL
 
 WANTED, PATH = "COVEY_WORKER_PYTHON", "COVEY_WORKER_PATH"
 INITIALIZER = "initializer"  # as which it is kept in the program's own file
+MODULES = "modules"  # the folder in that file with the modules that the client has sent
 INITIALIZER_FAILED = "the initializer failed: "
 
 
@@ -59,8 +63,8 @@ def refusal(wanted: str) -> str:
     if not wanted or wanted == python_here():
         return ""
     return (
-        "functions were pickled with {}, but {} on {} is {} ({}): name another one with "
-        "Executor(python=...), or run the client with the same".format(
+        "functions were pickled with {}, but {} on {} is {} ({}): name another Python with "
+        "Executor(python=...), or run the client with the same Python".format(
             wanted, sys.executable, platform.node(), python_here(), platform.python_version()
         )
     )
@@ -71,14 +75,13 @@ def _prepared() -> "Doer | str":
     words = refusal(os.environ.pop(WANTED, ""))
     if words:
         return words
-    _extend_path(os.environ.pop(PATH, "").split(os.pathsep))
+    with zipfile.ZipFile(sys.argv[0]) as program:
+        _extend_path(os.environ.pop(PATH, "").split(os.pathsep), program)
+        packed = program.read(INITIALIZER) if INITIALIZER in program.namelist() else b""
     # It may need a newer Python than we do.
     doer = Doer(importlib.import_module(".pickler", __package__).dumps)
-    try:
-        with zipfile.ZipFile(sys.argv[0]) as program:
-            packed = program.read(INITIALIZER)
-    except KeyError:
-        return doer  # there is none
+    if not packed:
+        return doer
     try:
         doer.prepare(packed)
     except BaseException as error:
@@ -87,10 +90,29 @@ def _prepared() -> "Doer | str":
     return doer
 
 
-def _extend_path(folders: List[str]) -> None:
+def _extend_path(folders: List[str], program: zipfile.ZipFile) -> None:
+    there = [one for one in folders if one and os.path.exists(one)]
+    sent = {
+        name[len(MODULES) + 1 :]: name
+        for name in program.namelist()
+        if name.startswith(MODULES + "/")
+    }
+    if any(_here(path, there) != program.read(name) for path, name in sent.items()):
+        sys.path.insert(1, os.path.join(os.path.abspath(sys.argv[0]), MODULES))
+    sys.path.extend(one for one in there if one not in sys.path)
+
+
+def _here(path: str, folders: List[str]) -> bytes:
+    """What this host would import instead of a module that was sent; nothing if it has none."""
+    top = path.partition("/")[0]
     for folder in folders:
-        if folder and folder not in sys.path and os.path.exists(folder):
-            sys.path.append(folder)
+        if os.path.exists(os.path.join(folder, top)):
+            try:
+                with open(os.path.join(folder, path), "rb") as file:
+                    return file.read()
+            except OSError:
+                return b""
+    return b""
 
 
 def _source(line: Line, queue: str) -> Any:
@@ -113,7 +135,7 @@ def _serve(line: Line, source: Any, doer: Doer) -> None:
         if call is None:
             return
         path = os.path.join(home, os.fsdecode(bytes(call[1:]))) if call[:1] == BY_FILE else ""
-        kind, data = doer.do(call, path)
+        kind, data, proof = doer.do(call, path)
         del call
         if os.getpid() != pid:
             os._exit(0)  # a function forked, and both returned: only one of them is the worker
@@ -121,13 +143,15 @@ def _serve(line: Line, source: Any, doer: Doer) -> None:
             os.chdir(here)
         except OSError:
             pass
-        if kind == VALUE and len(data) > MOST_INLINE:
+        if kind == VALUE and len(data) + len(proof) > MOST_INLINE:
             large += 1
             name = "value-{}".format(large)
             with open(os.path.join(home, name), "wb") as file:
                 file.write(data)
-            kind, data = FILE, name.encode()
-        source.answer(kind, data)
+                file.write(proof)
+            source.answer(FILE, name.encode())
+        else:
+            source.answer(kind, data + proof)
         del data
 
 

@@ -4,11 +4,13 @@ import hashlib
 import http.server
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,8 +51,18 @@ class Node:
         self.tmp = folder / "tmp"
         self.tmp.mkdir()
         self.pilot = folder / "a pilot's file.pyz"
-        self.pilot.write_text(SHOW.format(path=str(self.shown)))
+        self.put(SHOW)
         self.environment = {**os.environ, "TMPDIR": str(self.tmp)}
+
+    def put(self, program: str) -> None:
+        """A pilot file that runs this, and has a module of its own."""
+        with zipfile.ZipFile(self.pilot, "w") as file:
+            file.writestr(
+                "__main__.py",
+                "from inside.part import NUMBER\n" + program.format(path=str(self.shown)),
+            )
+            file.writestr("inside/__init__.py", "")
+            file.writestr("inside/part.py", "NUMBER = 7\n")
 
     def told(self, address: str = "https://queue.example", pilot: str = "") -> Told:
         digest = hashlib.sha256(self.pilot.read_bytes()).hexdigest()
@@ -161,7 +173,7 @@ def test_a_node_without_python_says_so(node: Node) -> None:
     nowhere = SiteSpec(name="there", driver="slurm", python="python9")
     done = node.run(job_script(nowhere, [job("1-1")], "0", node.told()))
     assert done.returncode == 1
-    assert "there is no python9 here" in done.stderr
+    assert "no python9 on this host" in done.stderr
     assert list(node.tmp.iterdir()) == []
 
 
@@ -181,11 +193,11 @@ def test_an_element_of_an_array_finds_its_own(node: Node) -> None:
         assert found["job"] == f"1-1.{number - 1}"
         assert found["secret"] == job_secret("master", f"1-1.{number - 1}")
     done = node.run(script, NUMBER="13")
-    assert (done.returncode, done.stderr) == (1, "covey: this array has no such job\n")
+    assert (done.returncode, done.stderr) == (1, "covey: this job array has no such index\n")
 
 
 def test_a_signal_reaches_the_pilot(node: Node) -> None:
-    node.pilot.write_text(WAIT.format(path=str(node.shown)))
+    node.put(WAIT)
     script = job_script(spec(), [job("1-1")], "0", node.told())
     process = subprocess.Popen(
         ["/bin/sh", "-c", script], stdout=subprocess.PIPE, env=node.environment
@@ -208,6 +220,65 @@ def test_a_signal_before_the_pilot_is_there_leaves_nothing(node: Node) -> None:
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 143
     assert list(node.tmp.iterdir()) == []
+
+
+# -- what others who use the same account can do -------------------------------------------
+
+
+def test_a_pilot_file_that_somebody_replaced_is_not_run(node: Node) -> None:
+    script = job_script(spec(), [job("1-1")], "0", node.told())
+    node.put(SHOW + "# of somebody else\n")
+    done = node.run(script)
+    assert done.returncode == 1
+    words = (
+        f"covey: the pilot file {node.pilot} was changed: it is not the file that the server wrote"
+    )
+    assert done.stderr.strip() == f"{words}; nothing was run"
+    assert not node.shown.exists()
+    assert list(node.tmp.iterdir()) == [], "nor is a secret left"
+
+
+def test_what_was_checked_is_what_runs(node: Node) -> None:
+    """The file is replaced as soon as the program runs; a module that is imported later is the
+    one that was checked."""
+    swap = "import os\nos.unlink({pilot!r})\nopen({pilot!r}, 'w').close()\n"
+    late = "import inside.late\nassert inside.late.NUMBER == 8\n"
+    with zipfile.ZipFile(node.pilot, "w") as file:
+        file.writestr("__main__.py", swap.format(pilot=str(node.pilot)) + late)
+        file.writestr("inside/__init__.py", "")
+        file.writestr("inside/late.py", "NUMBER = 8\n")
+    done = node.run(job_script(spec(), [job("1-1")], "0", node.told()))
+    assert done.returncode == 0, done.stderr
+
+
+def test_nothing_is_imported_from_where_the_job_runs(node: Node, tmp_path: Path) -> None:
+    """Others can write to the directory, and to the user's own packages."""
+    place = tmp_path / "log"
+    place.mkdir()
+    (place / "hashlib.py").write_text("raise SystemExit('hijacked')\n")
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = tmp_path / ".local/lib" / version / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / "usercustomize.py").write_text("raise SystemExit('hijacked')\n")
+    script = job_script(spec(), [job("1-1")], "0", node.told())
+    done = node.run(f"cd {place}\n{script}", HOME=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert node.found()["job"] == "1-1"
+
+
+def test_a_script_in_a_folder_of_its_own_leaves_no_secret_there(node: Node, tmp_path: Path) -> None:
+    """As on hosts without a batch system, whether the pilot comes to be or not."""
+    folder = tmp_path / "job"
+    for python in (sys.executable, "python9"):
+        folder.mkdir()
+        there = SiteSpec(name="there", driver="ssh", python=python)
+        (folder / "script").write_text(job_script(there, [job("1-1")], "0", node.told()))
+        environment = {**node.environment, "COVEY_FOLDER": str(folder)}
+        done = subprocess.run(["/bin/sh", str(folder / "script")], env=environment, timeout=60)
+        left = [path.name for path in folder.iterdir()]
+        assert (done.returncode, left) == ((0, ["start.json"]) if python != "python9" else (1, []))
+        shutil.rmtree(folder)
+    assert "COVEY_FOLDER" not in str(node.found()["environment"])
 
 
 # -- nodes that do not see the site's directory --------------------------------------------
@@ -246,7 +317,7 @@ def test_a_pilot_file_that_cannot_be_read_is_fetched(
     # The authority of our stand-in for PEM is none: it is for HTTPS only.
     done = node.run(job_script(spec(), [one], "0", told._replace(ca="")))
     assert done.returncode == 0, done.stderr
-    assert str(node.found()["file"]).startswith(str(node.tmp))
+    assert node.found()["job"] == "1-1"
 
 
 def test_without_https_another_pilot_file_is_not_run(
@@ -256,6 +327,6 @@ def test_without_https_another_pilot_file_is_not_run(
     told = node.told(f"http://127.0.0.1:{server.server_port}", "/nowhere/pilot.pyz")
     done = node.run(job_script(spec(), [job("1-1")], "0", told._replace(ca="")))
     assert done.returncode == 1
-    assert "not what it should be" in done.stderr
+    assert "it is not what the server put there; nothing was run" in done.stderr
     assert not node.shown.exists()
     assert list(node.tmp.iterdir()) == []

@@ -358,7 +358,7 @@ def test_a_missing_credential(cluster: Cluster) -> None:
     words = f"credential {key} is missing"
     assert cluster.wait(SiteFailed) == SiteFailed("there", words)
     key.write_text("expired")
-    cluster.wait_until(lambda: "credentials are not valid" in str(cluster.heard(SiteFailed)[-1]))
+    cluster.wait_until(lambda: "credential check failed" in str(cluster.heard(SiteFailed)[-1]))
     key.write_text("valid")
     cluster.wait(SiteAnswered)
 
@@ -383,7 +383,7 @@ def mend(lab: Field, what: str) -> None:
 
 def at(lab: Field, host: str) -> int:
     """Jobs that were started there."""
-    return len(list((lab.folder / "site" / "hosts" / host / "jobs").glob("*/script")))
+    return len(list((lab.folder / "site" / "hosts" / host / "jobs").glob("*/process")))
 
 
 def test_hosts_have_room_for_so_many_slots(lab: Field) -> None:

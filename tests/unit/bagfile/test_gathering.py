@@ -86,7 +86,7 @@ def test_absolute_paths(here: Path) -> None:
     [
         ("['fti.py']", "bag.toml:2: inputs[0]: there is no file fti.py; did you mean"),
         ("['no/such/file']", "there is no directory"),
-        ("['*.xyz']", "inputs[0]: no file is like *.xyz"),
+        ("['*.xyz']", "inputs[0]: no file matches *.xyz"),
         ("['empty']", "there is no file in this directory"),
         ("[{from = 'fit.py', to = '../x'}]", "../x would be outside the task's directory"),
         ("[{from = 'fit.py', to = '/x'}]", "/x would be outside"),
@@ -94,7 +94,7 @@ def test_absolute_paths(here: Path) -> None:
         ("['fit.py', {from = 'tool', to = 'fit.py'}]", "inputs[1]"),
         ("['fit.py', {from = 'tool', to = 'fit.py/x'}]", "both a file and a folder"),
         ("[{url = 'https://x/fit.py'}, 'fit.py']", "https://x/fit.py would both be fit.py"),
-        ("['fit.py', {url = 'https://x/fit.py'}]", "another input that would be fit.py"),
+        ("['fit.py', {url = 'https://x/fit.py'}]", "another input would also be called fit.py"),
         ("['https://x/{n}']", "a URL is fetched once"),
         ("['data/{m}.csv']", "there is no parameter m; did you mean 'n'?"),
         ("['data/{task}.csv']", "there is no parameter task"),
@@ -118,9 +118,9 @@ def test_things_that_are_no_files(here: Path) -> None:
     (here / "circle").mkdir()
     (here / "circle" / "again").symlink_to(".")
     for listed, told in (
-        ("['pipe']", "pipe is not a file"),
-        ("['broken']", "link to nothing"),
-        ("['circle']", "in a circle"),
+        ("['pipe']", "pipe is not a regular file"),
+        ("['broken']", "is a broken link"),
+        ("['circle']", "is a link back to"),
     ):
         with pytest.raises(InvalidBag, match=told):
             inputs(here, listed)
@@ -160,7 +160,7 @@ def test_of_many_tasks_all_files_that_are_like_it(
     monkeypatch.setattr(gathering, "MOST_CHECKED", 2)
     found = inputs(here, "['cases/{case}.json']", "[parameters]\ncase = 'a,b,c'")
     assert set(found.manifest) == {"cases/a.json", "cases/b.json"}
-    with pytest.raises(InvalidBag, match="no file is like cases"):
+    with pytest.raises(InvalidBag, match="no file matches cases"):
         inputs(here, "['cases/{case}.xml']", "[parameters]\ncase = 'a,b,c'")
 
 

@@ -133,9 +133,12 @@ def test_too_many_names() -> None:
 
 def test_what_the_bag_does_not_allow() -> None:
     told = complaint("idempotent = false\n[policy]\npreset = 'fast-tail'")
-    assert "bag.toml:3: policy: tasks of a bag that is not idempotent cannot be repl" in told
+    assert (
+        "bag.toml:3: policy: tasks must not run twice (idempotent = false), so a policy cannot"
+        in told
+    )
     told = complaint("[parameters]\nx = '1..5000'\n[policy]\nrank = 'Job.x'")
-    assert "bag.toml:4: policy: the policy looks at x, with 5,000 different values" in told
+    assert "bag.toml:4: policy: the policy uses x, with 5,000 different values" in told
 
 
 def test_the_schema_knows_presets_and_keys() -> None:

@@ -49,6 +49,7 @@ def here(tmp_path: Path) -> Path:
         base.mkdir(exist_ok=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+        path.chmod(0o755)
     return base
 
 

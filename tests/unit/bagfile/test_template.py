@@ -12,6 +12,7 @@ from covey.bagfile.template import (
     placeholders,
     seems_meant,
     tell_unused,
+    unescaped,
 )
 from covey.core.errors import InvalidBag
 
@@ -41,10 +42,11 @@ def test_placeholders_are_plain_names() -> None:
     "argv",
     [
         ["awk", "{print $1}"],
-        ["awk", "{print}", "{seed}"],
+        ["awk", "{{print}}", "{seed}"],
+        ["sh", "-c", "echo ${HOME}"],
         ["find", "-exec", "rm", "{}", ";"],
         ["echo", "{task}", "{seed}"],
-        ["echo", "{elephant}"],
+        ["echo", "{{elephant}}"],
     ],
 )
 def test_other_braces_pass(argv: list[str]) -> None:
@@ -57,6 +59,44 @@ def test_typos_are_refused_with_the_right_name(typo: str) -> None:
         check_placeholders(["echo", typo], ["seed"])
 
 
+@pytest.mark.parametrize(("names", "hint"), [(["seed"], "there are seed"), ([], "add -p m=")])
+def test_unknown_names_are_refused(names: list[str], hint: str) -> None:
+    with pytest.raises(InvalidBag, match="there is no parameter m") as caught:
+        check_placeholders(["./f", "{m}"], names)
+    assert hint in str(caught.value)
+    assert "write {{m}}" in str(caught.value)
+
+
+def test_escaped_names_reach_the_command_in_single_braces() -> None:
+    assert unescaped("{{m}}-{seed}-${HOME}-{{x", ["seed"]) == "{m}-{seed}-${HOME}-{{x"
+    assert unescaped("{{seed}}", ["seed"]) == "{{seed}}"  # as ever: {7}
+
+
+@pytest.mark.parametrize("word", ["echo {n}", "echo 7", "./fit --seed {n}"])
+def test_a_quoted_command_is_refused_with_both_ways_to_write_it(
+    here: Path, told: list[str], word: str
+) -> None:
+    with pytest.raises(InvalidBag) as caught:
+        absolute_command([word], Scene(str(here)), told.append)
+    assert f"write: -- {word}" in str(caught.value)
+    assert f"-- sh -c '{word}'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("first", "hint"),
+    [("#!/bin/bash", "bash ./go"), ("#!/usr/bin/env python3", "python3 ./go"), ("", "sh ./go")],
+)
+def test_a_script_that_is_not_executable_is_refused_with_what_runs_it(
+    here: Path, told: list[str], first: str, hint: str
+) -> None:
+    (here / "go").write_text(f"{first}\necho\n")
+    with pytest.raises(InvalidBag, match=f"not executable; write: {hint} ") as caught:
+        absolute_command(["./go", "{n}"], Scene(str(here)), told.append)
+    assert "chmod +x ./go" in str(caught.value)
+    with pytest.raises(InvalidBag, match="not executable; write: "):
+        absolute_command(["go"], Scene(str(here)), told.append)
+
+
 @pytest.mark.parametrize("word", ["$seed", "--seed", "<seed>"])
 def test_a_word_may_seem_to_mean_a_parameter(word: str) -> None:
     assert seems_meant(["echo", word], "seed")
@@ -64,13 +104,12 @@ def test_a_word_may_seem_to_mean_a_parameter(word: str) -> None:
 
 
 def test_a_note_on_what_nothing_uses(told: list[str]) -> None:
-    tell_unused(["echo"], ["a", "b"], [], told.append)
+    tell_unused([], told.append)
     assert not told
-    tell_unused(["echo", "{print}", "{b}"], ["a", "b"], ["a"], told.append)
-    tell_unused(["echo"], list("abcdefg"), list("abcdefg"), told.append)
+    tell_unused(["a"], told.append)
+    tell_unused(list("abcdefg"), told.append)
     assert told == [
-        "note: nothing uses parameter a: write {a} for its value; {print} in the command is no "
-        "parameter",
+        "note: nothing uses parameter a: write {a} for its value",
         "note: nothing uses any of the parameters a, b, c, d, e, …: write {a} for its value",
     ]
 

@@ -93,6 +93,11 @@ class FakeSource(Client):
     def running(self, bag: Any, limit: int = 1000) -> list[Any]:
         return []
 
+    def unfinished(self, bag: Any, after: int = -1, limit: int = 1000) -> list[int]:
+        ended = {one.task for one in self.rows}
+        left = [n for n in range(max(0, after + 1), self.view.total) if n not in ended]
+        return left[:limit]
+
     def attempts(self, bag: Any, task: int) -> list[ResultRow]:
         return [one for one in self.rows if one.task == task]
 
@@ -155,8 +160,10 @@ class FakeSource(Client):
         tasks: Any = None,
         memory: float = 1.0,
         time: float = 1.0,
+        **more: Any,
     ) -> int:
-        self.told.append(("retry", bag, tuple(causes), tasks, memory, time))
+        given = [(name, value) for name, value in more.items() if value]
+        self.told.append(("retry", bag, tuple(causes), tasks, memory, time, *given))
         return 0 if "nothing" in causes else 2
 
     def purge(self, bag: Any, what: str) -> int:

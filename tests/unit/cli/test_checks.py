@@ -22,9 +22,9 @@ def test_all_is_well_in_a_new_directory(tmp_path: Path) -> None:
     found = checks.run_all(config.Settled(tree, dict.fromkeys(config.SETTINGS, "default")))
     assert FAIL not in {check.verdict for check in found}
     told = {check.name: check.told for check in found}
-    assert "not there yet" in told["directory"]
-    assert told["settings"] == "all by default"
-    assert "none runs" in told["server"]
+    assert "does not exist yet" in told["directory"]
+    assert told["settings"] == "all are defaults"
+    assert "no server is running" in told["server"]
     assert not (tmp_path / "new").exists()
 
 
@@ -68,6 +68,7 @@ def test_a_clock_that_was_never_set(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_server_that_is_named_but_away(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("t\n")
+    token.chmod(0o600)
     tree = config.Config(dir=str(tmp_path), server="http://127.0.0.1:9", token_file=str(token))
     found = checks.run_all(config.Settled(tree, dict.fromkeys(config.SETTINGS, "default")))
     (server,) = [check for check in found if check.name == "server"]
@@ -96,14 +97,14 @@ def test_how_memory_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "by the kernel" in checks.check_memory_limits(settings(tmp_path)).told
     assert removed == [f"covey-doctor-{os.getpid()}"]
     monkeypatch.setattr("covey.pilot.confine.make_group", lambda name: None)
-    assert "control groups may not be made" in checks.check_memory_limits(settings(tmp_path)).told
+    assert "control groups cannot be made" in checks.check_memory_limits(settings(tmp_path)).told
 
 
 def test_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("covey.pilot.host.gpus", lambda given, environment: ["0", "1"])
     assert checks.check_gpus(settings(tmp_path)).told == "2 seen: 0, 1"
     monkeypatch.setattr("covey.pilot.host.gpus", lambda given, environment: [])
-    assert checks.check_gpus(settings(tmp_path)).told == "none seen"
+    assert checks.check_gpus(settings(tmp_path)).told == "none found"
 
 
 def test_the_size_of_the_cache(tmp_path: Path) -> None:

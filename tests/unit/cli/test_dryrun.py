@@ -100,7 +100,7 @@ def test_what_people_read(here: Path) -> None:
         "returns   out, log (if there); at most 1.0 GB a task",
         "setup     make",
         "check     test -s out",
-        "retries   1; with x2 the memory",
+        "retries   1; after running out of memory, with x2 the memory",
         "pauses after 30 failures",
     ):
         assert part in told
@@ -108,7 +108,7 @@ def test_what_people_read(here: Path) -> None:
 
 
 def test_the_policy_in_force(here: Path) -> None:
-    assert lines_of(described())[-1] == "policy    throughput (nothing else was said)"
+    assert lines_of(described())[-1] == "policy    throughput (the default)"
     options = ("fast-tail", "only_sites=a", "failover_sites=b", "rank=1 +\n  2", "sticky_tail=true")
     found = describe(build({"file": "sweep.toml", "policy": options}, 0))
     told = "\n".join(lines_of(found))
@@ -119,7 +119,7 @@ def test_the_policy_in_force(here: Path) -> None:
         "  Concurrency = Tail ? Pilot.Slots : undefined  (preset fast-tail)\n",
         "  MaxReplicas = 3  (preset fast-tail)\n",
         "  TailCondition = !Open && JobsUnsent < Queue.Slots  (default)\n",
-        "  once in its tail, it stays there\n",
+        "  a bag in its tail stays there\n",
         "  tasks that fail for good are tried once more on b",
     ):
         assert part in told

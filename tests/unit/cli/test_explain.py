@@ -51,13 +51,13 @@ def test_a_bag(look: Look, source: FakeSource) -> None:
         "tasks     10: 4 done, 2 failed, 0 running, 4 waiting",
         "why       1 host is banned (n1); that ends in 1 m 30 s",
         "          other bags come first",
-        "hosts     1 of 3 that are here could run what waits",
+        "hosts     1 of 3 connected hosts could run the waiting tasks",
         "close     n3 lacks Host.a > 2 (Host.a is 1)",
         "first     bag 2 big (rank 2.5, 7 tasks to send), on n2",
         "tail      it is not in its tail",
         "replicas  no running task gets another attempt: it is open; 2 sent so far",
-        "waste     2 attempts stopped when another was first (1 m 30 s); "
-        "1 attempt lost with their host, or not begun there (3.0 s)",
+        "waste     2 attempts stopped because another attempt finished first (1 m 30 s); "
+        "1 attempt lost with their host, or never started there (3.0 s)",
     ]
     assert source.told == [("explain", 3, -1)]
 

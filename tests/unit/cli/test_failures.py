@@ -82,7 +82,7 @@ def test_watch_tells_the_first_causes(look: Look, source: FakeSource) -> None:
     source.groups = [group(count=50, cause="exit N: x", log="said: y\n"), *([group(count=10)] * 5)]
     told = look("watch", status=1).stderr.splitlines()
     assert told[:2] == ["  50 tasks, such as task 2 (x=2) on node1: exit N: x", "    | said: y"]
-    assert told[4] == "  … and 30 more, of other causes"
+    assert told[4] == "  … and 30 more, with other causes"
 
 
 def test_a_missing_file_gets_a_hint(look: Look, source: FakeSource) -> None:

@@ -32,7 +32,7 @@ def test_init_never_overwrites(here: Path) -> None:
     (here / "bag.toml").write_text("mine")
     found = ran("init")
     assert found.exit_code == 2
-    assert "bag.toml is there already" in found.output
+    assert "bag.toml exists already" in found.output
     assert (here / "bag.toml").read_text() == "mine"
 
 

@@ -166,7 +166,7 @@ def test_interrupt_ends_it_well(look: Look, source: FakeSource) -> None:
         raise KeyboardInterrupt
 
     source.later = [interrupt]
-    assert look("logs", "-f").stderr == "covey: bag 3 goes on without you\n"
+    assert look("logs", "-f").stderr == "covey: bag 3 keeps running\n"
 
 
 def test_following_a_bag_that_is_over_shows_what_there_is(look: Look, source: FakeSource) -> None:
@@ -176,14 +176,14 @@ def test_following_a_bag_that_is_over_shows_what_there_is(look: Look, source: Fa
 
 def test_each_task_has_its_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     printed: list[str] = []
-    monkeypatch.setattr("click.echo", printed.append)
+    monkeypatch.setattr("covey.cli.terminal._write", printed.append)
     monkeypatch.setattr(Prefixed, "coloured", True)
-    sink = Prefixed(as_json=False, total=100)
+    sink = Prefixed(as_json=False, raw=False, total=100)
     for task in (1, 2, 1):
         sink.write(task, f"1.{task}", 1, "10%\r100%\r\n")
     assert printed[0] == printed[2] != printed[1]
     assert printed[0].startswith("\x1b[3")
-    assert printed[0].endswith("\x1b[0m 100%"), "what a terminal would show in the end"
+    assert printed[0].endswith("\x1b[0m 100%\n"), "what a terminal would show in the end"
 
 
 # -- without doubling -----------------------------------------------------------------------------

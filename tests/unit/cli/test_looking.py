@@ -92,7 +92,7 @@ def test_a_paused_bag_is_loud(look: Look, source: FakeSource, command: str) -> N
     ]
 
 
-@pytest.mark.parametrize("reference", ["9", "fits"])
+@pytest.mark.parametrize("reference", ["9", "fitz"])
 def test_a_bag_that_is_not_there(look: Look, reference: str) -> None:
     ran = look("show", reference, status=1)
     assert isinstance(ran.exception, NotFound)
@@ -145,7 +145,7 @@ def test_pilots(look: Look, source: FakeSource) -> None:
     assert line.endswith("  me:lib=2.1 cores=4"), "the tags that are asked most"
     assert len(json.loads(look("pilots", "--all", "--json").stdout)) == 2
     assert "asked to end" in look("pilots", "--all").stdout.splitlines()[-1]
-    assert "no pilot is like that" in look("pilots", "--where", "host=node2").stderr
+    assert "no pilots match" in look("pilots", "--where", "host=node2").stderr
 
 
 def host(name: str, **facts: object) -> HostView:

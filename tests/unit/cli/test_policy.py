@@ -47,13 +47,13 @@ def test_show(look: Look, source: FakeSource) -> None:
         preset="reliable-tail", rank="3", only_sites=("s",), failover_sites=("cloud",)
     )
     told = look("policy", "show").stdout
-    assert told.startswith("bag 3 fits: preset reliable-tail\n  at the end only hosts")
+    assert told.startswith("bag 3 fits: preset reliable-tail\n  at the bag's end only hosts")
     assert "JobRequirements (from the key only_sites, and from the preset reliable-tail)" in told
     assert "Rank (as its owner wrote it)\n  3\n" in told
     assert "TailCondition (the default)" in told
     assert "sticky_tail: true" in told
     assert "failover_sites: cloud" in told
-    assert "Deadline: nothing, so" in told
+    assert "Deadline: not set, so" in told
     assert json.loads(look("policy", "show", "3", "--json").stdout)["policy"]["rank"] == "3"
 
 
@@ -124,8 +124,8 @@ def test_wrong_files(look: Look, tmp_path: Path, text: str | None, told: str) ->
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "Say KEY=VALUE"),
-        (["3"], "Say KEY=VALUE"),
+        ([], "Give KEY=VALUE"),
+        (["3"], "Give KEY=VALUE"),
         (["3", "rank=1", "deadline"], "write KEY=VALUE"),
         (["colour=blue"], "there are preset, requirements"),
         (["sticky_tail=maybe"], "true or false"),
@@ -145,7 +145,7 @@ def test_set_checks_first_and_shows_what_changed(look: Look, source: FakeSource)
         "bag 3:\n  JobRequirements\n    - nothing\n    + Host.NumCpus > 2\n"
         "  Rank\n    - 1\n    + 2\n"
     )
-    assert "nothing is different" in look("policy", "set", "rank=2").stdout
+    assert "nothing changed" in look("policy", "set", "rank=2").stdout
     told = json.loads(look("policy", "set", "rank=3", "--json").stdout)
     assert (told["before"]["policy"]["rank"], told["after"]["policy"]["rank"]) == ("2", "3")
 
@@ -161,10 +161,10 @@ def test_a_policy_that_cannot_be_is_not_set(look: Look, source: FakeSource) -> N
 def test_one_that_fits_nobody_is_set_with_a_warning(look: Look, source: FakeSource) -> None:
     source.report = never()
     ran = look("policy", "set", "rank=1")
-    assert "this decides now, but look" in ran.stderr
+    assert "this policy is set, but it has problems" in ran.stderr
     assert "never true together: a  and  b" in ran.stderr
     source.view = bag(status="finished")
-    assert "no policy decides" in look("policy", "set", "rank=1", status=1).stderr
+    assert "its policy has no effect" in look("policy", "set", "rank=1", status=1).stderr
 
 
 # -- checking ------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def test_check_asks_for_what_was_named(look: Look, source: FakeSource, tmp_path:
     path = tmp_path / "policy.toml"
     path.write_text('tail = "false"')
     for words in ([], ["3"], ["3", "deadline=3"], ["rank=2"], ["--file", str(path), "rank=2"]):
-        assert "it fits 1 of 2 hosts" in look("policy", "check", *words).stderr
+        assert "1 of 2 hosts meet it" in look("policy", "check", *words).stderr
     look("policy", "check", "3", "--file", str(path))
     assert source.told == [
         ("check policy", PolicySpec(rank="1"), 3),
@@ -218,8 +218,8 @@ def test_check_without_a_server(alone: Look) -> None:
         "  Host.NumCpus >\n                ^\n"
     )
     assert "did you mean" in alone("policy", "check", "rank=Tial", status=1).stdout
-    assert "nothing wrong" in alone("policy", "check", "rank=Host.NumCpus").stderr
-    assert "nothing wrong" in alone("policy", "check", "3").stderr
+    assert "no mistakes found" in alone("policy", "check", "rank=Host.NumCpus").stderr
+    assert "no mistakes found" in alone("policy", "check", "3").stderr
     ran = alone("policy", "check", "rank=Host.NumCups")
     assert "did you mean Host.NumCpus?" in ran.stderr
-    assert "nothing else was found" in ran.stderr
+    assert "no other mistakes found" in ran.stderr

@@ -87,7 +87,7 @@ def test_bar() -> None:
 def test_facts() -> None:
     view = bag(total=2000, done=1000, failed=3, running=8, in_doubt=1)
     assert describe(view, Meter()) == [
-        "1,003/2,000", "50%", "3 failed", "8 running", "1 in doubt", "ETA –",
+        "1,003/2,000", "50%", "3 failed", "8 running", "1 being checked after a restart", "ETA –",
     ]  # fmt: skip
     assert describe(bag(total=4, done=4, status="finished"), Meter()) == ["4/4", "100%"]
 

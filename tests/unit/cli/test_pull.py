@@ -38,7 +38,7 @@ def test_files_are_laid_out(look: Look, pulling: FakeSource, tmp_path: Path) -> 
     assert ran.stdout == "bag 3: 2 files (7 bytes), in bag-3\n"
     assert "4 of 10 tasks have not ended yet" in ran.stderr
     assert (tmp_path / "bag-3" / "2" / "sub" / "a.txt").read_bytes() == b"two"
-    assert look("pull").stdout == "bag 3: 0 files, 2 were there already, in bag-3\n"
+    assert look("pull").stdout == "bag 3: 0 files, 2 existed already, in bag-3\n"
 
 
 def test_by_a_layout_and_only_failed(look: Look, pulling: FakeSource, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_what_is_missing_is_said(
     [
         (bag(), "covey run --output PATTERN"),
         (bag(outputs=["*"]), "no files of bag 3 yet"),
-        (bag(outputs=["*"], status="finished"), "no such files of bag 3"),
+        (bag(outputs=["*"], status="finished"), "no files of bag 3 match"),
     ],
 )
 def test_no_files(look: Look, pulling: FakeSource, view: Any, told: str) -> None:
@@ -78,4 +78,4 @@ def test_interrupted(look: Look, pulling: FakeSource, monkeypatch: pytest.Monkey
         raise KeyboardInterrupt
 
     monkeypatch.setattr(FakeSource, "files", interrupt)
-    assert "the same command goes on" in look("pull", status=1).stderr
+    assert "the same command continues" in look("pull", status=1).stderr

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from covey.cli import columns, formats, results, writers
 from covey.core.errors import ServerAway
+from covey.store import columns as kept
+from covey.store.columns import HEADINGS
 from covey.store.columns import columns as recorded_columns
 from covey.store.columns import value as recorded_value
 from covey.wire import ResultQuery
@@ -176,7 +178,7 @@ def test_a_narrow_terminal_leaves_out_what_is_least_wanted(
 def test_no_results(look: Look, source: FakeSource) -> None:
     source.rows = []
     assert look("results").stderr == "covey: bag 3 has no results yet\n"
-    assert "no result of bag 3 is like that: x > 9" in look("results", "--where", "x > 9").stderr
+    assert "no results of bag 3 match: x > 9" in look("results", "--where", "x > 9").stderr
     assert "no failed tasks" in look("results", "--failed").stderr
 
 
@@ -188,7 +190,7 @@ def test_no_results(look: Look, source: FakeSource) -> None:
         (["--format", "parquet"], "-o results.parquet"),
         (["--page", "2", "--format", "csv"], "--page is for tables"),
         (["--follow", "--json"], "--format jsonl"),
-        (["--follow", "--sort", "x"], "not sorted"),
+        (["--follow", "--sort", "x"], "leave out --sort"),
     ],
 )
 def test_misuse(look: Look, reported: FakeSource, words: list[str], told: str) -> None:
@@ -255,7 +257,7 @@ def test_a_column_may_be_asked_for_by_its_prefixed_name() -> None:
 @pytest.mark.parametrize("name", ["r.xlsx", "r.tsv", "r", "csv"])
 def test_a_file_of_an_unknown_kind_is_refused(look: Look, tmp_path: Path, name: str) -> None:
     ran = look("results", "-o", str(tmp_path / name), status=2)
-    assert "Call it .csv, .jsonl, .ndjson, .json, .parquet, .pq, .txt, or say it" in ran.stderr
+    assert ".csv, .jsonl, .ndjson, .json, .parquet, .pq, .txt, or add --format" in ran.stderr
     assert not list(tmp_path.iterdir())
     look("results", "-o", str(tmp_path / name), "--format", "table")
     look("results", "-o", "/dev/null")
@@ -276,3 +278,14 @@ def test_a_bag_that_is_over_has_no_results_rather_than_none_yet(
     assert look("results").stderr == "covey: bag 3 has no results yet\n"
     source.view = bag(status="cancelled")
     assert look("results").stderr == "covey: bag 3 is cancelled, and has no results\n"
+
+
+def test_headings_are_understood_as_names_of_columns(look: Look) -> None:
+    assert {name: heading for heading, name in HEADINGS.items()} == columns.TITLES
+    head = look("results", "--columns", "task,time,memory", "--format", "csv").stdout.splitlines()[
+        0
+    ]
+    assert head == "task,seconds,memory_kb"
+    table = kept.columns([], [])
+    assert kept.find(table, "time").name == "seconds"
+    assert kept.find(kept.columns(["time"], []), "time").kind is kept.Kind.PARAMETER

@@ -138,7 +138,7 @@ def test_explain(look: Look) -> None:
     assert "limits  queued: 2 of 10" in told
     assert "all_memory: 1.0 GB of 4.0 GB" in told
     assert "running: 2 of any number" in told
-    assert "demand  10 tasks of bag 3 fits, 4 of them without a slot to come: could" in told
+    assert "demand  10 tasks of bag 3 fits, 4 of them with no slot expected: could" in told
     assert json.loads(look("explain", "site", "lab", "--json").stdout)["answer"]["waiting"] == 2
     assert "which site?" in look("explain", "site", status=2).stderr
     assert "'x' is not a valid integer" in look("explain", "3", "x", status=2).stderr
@@ -180,7 +180,7 @@ def test_add(look: Look, source: Fake, tmp_path: Path) -> None:
     assert json.loads(added.stdout)["spec"]["slots"] == 3
     assert "no table [sites.x]" in look("site", "add", "x", "--file", str(path), status=2).stderr
     assert "covey site edit lab" in look("site", "add", "lab", "driver=pbs", status=1).stderr
-    assert "what is it?" in look("site", "add", "x", status=2).stderr
+    assert "what kind of site is it?" in look("site", "add", "x", status=2).stderr
     assert "write KEY=VALUE" in look("site", "add", "x", "slurm", status=2).stderr
     assert "say which" in look("site", "add", "x", "options=short", status=2).stderr
 
@@ -191,8 +191,8 @@ def test_edit(look: Look, source: Fake) -> None:
     assert '- partition = "short"' in told
     assert "+ slots = 8" in told
     assert source.told[-1] == ("save", "lab", {"driver": "slurm", "slots": 8, "options": {}})
-    assert "nothing is different" in look("site", "edit", "lab", "slots=8").stdout
-    assert "what is to change?" in look("site", "edit", "lab", status=2).stderr
+    assert "nothing changed" in look("site", "edit", "lab", "slots=8").stdout
+    assert "what should change?" in look("site", "edit", "lab", status=2).stderr
     source.held = [_view("lab", spec=None)]
     assert "only admins" in look("site", "edit", "lab", "slots=1", status=1).stderr
 
@@ -201,7 +201,7 @@ def test_status_words(look: Look, source: Fake) -> None:
     assert "covey site resume lab far" in look("site", "pause", "lab", "far").stderr
     look("site", "resume", "lab")
     look("site", "drain", "lab")
-    assert "1 site still to be left" in look("site", "remove", "lab").stderr
+    assert "pilots are still ending at 1 site" in look("site", "remove", "lab").stderr
     assert source.told == [
         ("pause", "lab"), ("pause", "far"), ("resume", "lab"), ("drain", "lab"), ("remove", "lab"),
     ]  # fmt: skip
@@ -221,16 +221,17 @@ ASKED, SENT, BEGAN = ("asked", ""), ("submitted", "4711"), ("started", "")
 
 
 def test_a_site_that_works(look: Look, source: Fake) -> None:
-    spoke = ("enrolled", "n7")
-    source.trials = [trial(ASKED), trial(ASKED, SENT), trial(ASKED, SENT, BEGAN, spoke)]
+    spoke, ready = ("enrolled", "n7"), ("ready", "")
+    source.trials = [trial(ASKED), trial(ASKED, SENT), trial(ASKED, SENT, BEGAN, spoke, ready)]
     ran = look("site", "test", "lab")
     assert [line.split(maxsplit=2)[2] for line in ran.stdout.splitlines()] == [
         "one pilot is asked for",
         "submitted; the site calls it 4711",
         "started, as the site says",
         "its pilot calls the server, from n7",
+        "its pilot asks for work",
     ]
-    assert "site lab works: a pilot in 3.0 s" in ran.stderr
+    assert "site lab works: a pilot in 4.0 s" in ran.stderr
     assert source.told == [("try", "lab"), ("end", "lab", "1-1")]
 
 
@@ -274,6 +275,16 @@ def test_a_site_that_works(look: Look, source: Fake) -> None:
             ["after it started, ended: exit status 1", "curl -k https://here:1/healthz"],
         ),
         (
+            [SENT, BEGAN, ("enrolled", "n7"), ("left", "the site's check ended with status 3")],
+            {},
+            ["left before it could work: the site's check ended with status 3", "(check, setup)"],
+        ),
+        (
+            [("refused", "sbatch: error: Memory specification can not be satisfied")],
+            {},
+            ["ask for less (slots, memory"],
+        ),
+        (
             [SENT, ("vanished", "")],
             {},
             ["after it was submitted, not listed any more", "~/.covey/sites/lab/log/covey-*-1-1.*"],
@@ -283,7 +294,7 @@ def test_a_site_that_works(look: Look, source: Fake) -> None:
 def test_where_it_fails_and_what_to_do(
     look: Look, source: Fake, steps: list[tuple[str, str]], more: dict[str, Any], told: list[str]
 ) -> None:
-    over = bool(steps) and steps[-1][0] in ("refused", "ended", "vanished")
+    over = bool(steps) and steps[-1][0] in ("refused", "ended", "vanished", "left")
     source.trials = [trial(ASKED, *steps, over=over, **more)]
     ran = look("site", "test", "lab", "--timeout", "0s", status=1)
     for words in ["site lab does not work yet", *told]:
@@ -296,6 +307,38 @@ def test_where_it_fails_and_what_to_do(
     assert found["advice"]
 
 
+@pytest.mark.parametrize(
+    ("reason", "right", "wrong"),
+    [
+        (
+            "sbatch: error: Batch job submission failed: Requested node configuration is not "
+            "available",
+            "ask for less",
+            "SLURM_CONF",
+        ),
+        (
+            "lab: cannot use /nowhere/x there: mkdir: cannot create directory '/nowhere': "
+            "Permission denied",
+            "directory=",
+            "kinit",
+        ),
+        (
+            "lab: cannot use /proc/x there: mkdir: cannot create directory '/proc/x': No such file "
+            "or directory",
+            "directory=",
+            "environment.PATH",
+        ),
+    ],
+)
+def test_hints_fit_the_reason(
+    look: Look, source: Fake, reason: str, right: str, wrong: str
+) -> None:
+    source.trials = [trial(ASKED, ("refused", reason), over=True)]
+    told = look("site", "test", "lab", status=1).stderr
+    assert right in told
+    assert wrong not in told
+
+
 def test_what_the_pilot_printed_is_shown_if_it_is_here(
     look: Look, source: Fake, tmp_path: Path
 ) -> None:
@@ -305,7 +348,7 @@ def test_what_the_pilot_printed_is_shown_if_it_is_here(
     source.held = [_view("lab", spec=spec)]
     source.trials = [trial(ASKED, SENT, ("ended", "FAILED"), over=True)]
     ran = look("site", "test", "lab", status=1)
-    assert "the last that the pilot printed: covey: there is no python9 (" in ran.stderr
+    assert "the last line that the pilot printed: covey: there is no python9 (" in ran.stderr
 
 
 def test_ctrl_c_takes_it_back(look: Look, source: Fake) -> None:
@@ -324,5 +367,5 @@ def test_waiting_is_told_now_and_then(
         trial(ASKED, SENT, BEGAN),
     ]
     ran = look("site", "test", "lab", status=1)  # and Ctrl-C
-    assert "… waiting, for 10 m 00 s more at most; Ctrl-C takes it back" in ran.stdout
+    assert "… waiting for at most 10 m 00 s more; Ctrl-C cancels the pilot" in ran.stdout
     assert "the site: it rests" in ran.stdout

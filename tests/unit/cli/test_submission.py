@@ -140,7 +140,7 @@ def test_zip_and_rows(here: Path) -> None:
         (["-p", "task=1..3", "true"], "-p task=1..3: {task} is the task's number"),
         (["-p", "x=1..y", "true"], "-p x=1..y: 1..y is not a range"),
         (["-p", "x=1", "-p", "x=2", "true"], "given twice"),
-        (["--limit", "1h30m", "true"], "--limit 1h30m: expected a time"),
+        (["--limit", "30m1h", "true"], "--limit 30m1h: expected a time"),
         (["--memory", "2", "true"], "--memory 2: expected a size such as"),
         (["--cores", "0", "true"], "--cores 0: expected a whole number from 1"),
         (

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from covey.cli import formats
-from covey.cli.tables import Column, Table, clean, clean_lines, fit, width_of
+from covey.cli.tables import Column, Table, fit, width_of
+from covey.cli.terminal import clean, clean_lines
 from tests.unit.cli.builders import row
 
 COLUMNS = (Column("task", right=True), Column("name"), Column("output"))

@@ -272,7 +272,7 @@ def test_a_file_that_changes_while_it_is_hashed(
         return found
 
     monkeypatch.setattr(digests, "hash_file", meddle)
-    with pytest.raises(BadFile, match="changes while it is read"):
+    with pytest.raises(BadFile, match="changed while it is read"):
         ask(tmp_path / "cache", file)
 
 

@@ -48,7 +48,8 @@ class Grounds(Table):
 
     def begin(self, job: JobRecord, want: int | None = None, **more: Any) -> Hand:
         """Its pilot enrols, and asks for work, unless it wants none yet."""
-        more = {"host": f"node-{job.id}", "key": f"key of {job.id}", **more}
+        walled = self.site(job.site).record.spec.shared
+        more = {"host": f"node-{job.id}", "key": f"key of {job.id}", "shared": walled, **more}
         hand = self.enrol(job.slots, site=job.site, job=job.id, **more)
         if want is None or want:
             hand.sync(want or job.slots)

@@ -6,6 +6,7 @@
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from covey.core import receipts
 from covey.core.actions import Action, Refuse, Reply, Submitted, Write
 from covey.core.events import (
     BagSubmitted,
@@ -15,9 +16,19 @@ from covey.core.events import (
     SyncReceived,
     Ticked,
 )
-from covey.core.model import BagSpec, RequestId, Settings, Snapshot
+from covey.core.model import (
+    AttemptId,
+    BagId,
+    BagSpec,
+    PilotId,
+    RequestId,
+    Settings,
+    Snapshot,
+    TaskNumber,
+)
 from covey.core.scheduler import Scheduler
 from covey.core.space import Axis, Range
+from covey.core.state import Attempt
 from covey.pilot.messages import Answer, End, Enrol, Enrolled, Held, Sync
 
 Kind = TypeVar("Kind")
@@ -82,7 +93,8 @@ class Table:
 
 
 class Hand:
-    """A pilot played by hand: it sends exactly what the test says."""
+    """A pilot played by hand: it sends exactly what the test says. In a full sync it shows receipts
+    for all that it names, as an honest pilot can, unless the test says what is `shown`."""
 
     def __init__(self, table: Table, pilot: int) -> None:
         self.table = table
@@ -96,10 +108,35 @@ class Hand:
         ends: Sequence[End] = (),
         held: list[Held] | None = None,
         number: int | None = None,
+        shown: list[str] | None = None,
     ) -> list[Action]:
         self.number = number if number is not None else self.number + 1
         sync = Sync(self.pilot, self.epoch, self.number, self.number - 1, want, list(ends), held)
+        if shown is not None:
+            sync = sync._replace(receipts=shown)
+        elif held is not None:
+            sync = sync._replace(receipts=self.true_receipts([*held, *ends]))
         return self.table.handle(SyncReceived(self.table.request(), sync))
+
+    def true_receipts(self, attempts: Sequence[Held | End]) -> list[str]:
+        state = self.table.scheduler.state
+        record, key = state.pilots[PilotId(self.pilot)].record, state.settings.receipt_key
+        return [
+            receipts.write(
+                key,
+                record.key,
+                [
+                    Attempt(
+                        AttemptId(one.epoch, one.sequence),
+                        BagId(one.bag),
+                        TaskNumber(one.task),
+                        record.id,
+                        0.0,
+                    )
+                ],
+            )
+            for one in attempts
+        ]
 
     def ask(self, want: int = 1, ends: Sequence[End] = ()) -> Answer:
         return only(self.sync(want, ends), Answer)

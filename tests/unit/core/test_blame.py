@@ -2,11 +2,11 @@
 
 from msgspec.structs import replace
 
-from covey.core.actions import Action, SaveHistory, Write
+from covey.core.actions import Action, SaveHistory, SaveHost, Write
 from covey.core.blame import FIRST_REST, SUSPICIOUS
 from covey.core.model import BagId, BagStatus, Ban, PolicySpec
 from covey.pilot.messages import Answer, End
-from tests.unit.core.table import EMPTY, Hand, Table, end, replies, spec
+from tests.unit.core.table import EMPTY, Hand, Table, end, replies, spec, writes
 
 
 class Worker:
@@ -243,7 +243,9 @@ def test_bans_and_histories_survive_a_restart() -> None:
         if isinstance(action, Write) and isinstance(action.change, SaveHistory)
     }
     assert saved["bad"].row == SUSPICIOUS
-    after = Table(snapshot=replace(EMPTY, histories=saved), lease_seconds=1e9)
+    machines = {one.machine: one.host for one in writes(table.actions, SaveHost)}
+    snapshot = replace(EMPTY, histories=saved, hosts=machines)
+    after = Table(snapshot=snapshot, lease_seconds=1e9)
     after.submit(spec(9, owner="ann"))
     bad, good = on(after, "bad"), on(after, "good")
     assert good.gets() == 1

@@ -21,6 +21,15 @@ def failure(outcome: str = "failed", exit_code: int = 1, **fields: object) -> En
         ("https://example.org/run-7/in.dat answers 404 Not Found", "…/in.dat answers N Not Found"),
         ("https://s.org/in.dat?sig=w/x answers 403 Forbidden", "…/in.dat answers N Forbidden"),
         ("a\tb   c", "a b c"),
+        (
+            "No such file or directory: 'a/b/missing/file.txt'",
+            "No such file or directory: 'a/b/missing/file.txt'",
+        ),
+        ("cannot open ./data/run-7/in.dat", "cannot open ./data/run-N/in.dat"),
+        ("cannot open ../in-7/x", "cannot open ../in-N/x"),
+        ("python3: can't open file '/home/u/w7/fit.py'", "python3: can't open file 'fit.py'"),
+        ("/usr/bin/python3.11: No module named x7", "python3.11: No module named xN"),
+        ("sh: 1: perl5.36: not found", "sh: N: perl5.36: not found"),
     ],
 )
 def test_what_differs_from_task_to_task_is_left_out(words: str, expected: str) -> None:
@@ -49,3 +58,14 @@ def test_the_cause_of_a_failed_call_is_what_it_raised() -> None:
 def test_numbers_of_tasks_make_no_difference() -> None:
     ends = [failure(stderr=f"RuntimeError: sample {i} at {i / 7} failed") for i in range(50)]
     assert len({cause_of(end) for end in ends}) == 1
+
+
+def test_words_of_the_command_keep_their_digits() -> None:
+    argv = ["./tools/fit2d", "sweep3.py", "{seed}", "17"]
+    end = failure(exit_code=127, stderr="sh: 4: /home/u/tools/fit2d: sweep3.py 17 not found, run9")
+    assert cause_of(end, argv) == "exit 127: sh: N: fit2d: sweep3.py N not found, runN"
+
+
+def test_a_cause_of_a_huge_line_takes_linear_time() -> None:
+    for piece in ("/", "a/", "7", "python3", "-.", "a7-"):
+        assert len(normalised(piece * 1_000_000)) <= 120

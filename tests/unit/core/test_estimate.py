@@ -97,7 +97,7 @@ def test_a_bag_that_fits_nowhere_says_what_is_missing() -> None:
     enrol(table, 2).sync(2)
     state = table.scheduler.state
     assert hindrance(state, state.bags[bag]) == (
-        "no pilot that is here has 8 cores, 500 MB of memory for a task"
+        "no connected pilot has 8 cores, 500 MB of memory for a task"
     )
 
 
@@ -110,7 +110,7 @@ def test_a_bag_says_why_pilots_of_this_machine_do_not_get_to_work() -> None:
         table.handle(JobEnded(next(iter(state.jobs)), "exit status 1 (no disk)"))
         table.later(2.0)
     told = hindrance(state, state.bags[bag])
-    assert told == "pilots do not get to work on this machine: exit status 1 (no disk)"
+    assert told == "pilots cannot start work on this machine: exit status 1 (no disk)"
 
 
 def test_what_waits_behind_a_straggler_is_none() -> None:

@@ -42,42 +42,42 @@ def test_a_bag_that_is_paused() -> None:
     table.handle(PauseRequested(table.request(), BagId(bag), "lunch"))
     found = ask(table, bag)
     assert found.summary == "it is paused: lunch"
-    assert found.reasons[0].text == f"it is paused: lunch; go on with: covey resume {bag}"
+    assert found.reasons[0].text == f"it is paused: lunch; to continue: covey resume {bag}"
 
 
 def test_a_bag_without_any_pilot_or_with_those_of_others() -> None:
     table = Table()
     bag = table.submit(spec(4, owner="ann"))
-    words = "no pilot is here; start one with: covey pilot-command"
-    assert ask(table, bag).summary == f"4 tasks wait, none is out: {words}"
+    words = "no pilot is connected; start one with: covey pilot-command"
+    assert ask(table, bag).summary == f"4 tasks wait, none is running: {words}"
     assert hindered(table, bag) == words
 
 
 def test_a_bag_that_no_site_could_get_a_pilot_for() -> None:
     table = Grounds(site("lake", slots=2, wall_seconds=600.0), site("sea", users=("bob",)))
     wide = table.submit(spec(4, need=Need(cores=1000)))
-    lake = "lake: a task wants 1,000 slots; its pilots have 2"
+    lake = "lake: a task needs 1,000 slots; its pilots have 2"
     assert hindered(table, wide) == f"no site can get a pilot for it: {lake}"
     assert ask(table, wide).reasons[0].text == hindered(table, wide)
     long = table.submit(spec(4, need=Need(limit_seconds=3600.0)))
     assert "lake: tasks may take 3,600 s" in hindered(table, long)
     away = table.submit(spec(4, policy=policy(avoid_sites=("lake",))))
-    assert "lake: its policy avoids it" in hindered(table, away)
+    assert "lake: its policy excludes it" in hindered(table, away)
     picky = table.submit(spec(4, policy=policy(requirements='Site.Name == "river"')))
     table.later(2.0)
     assert "lake: its policy does not want it" in hindered(table, picky)
     assert hindered(table, table.submit(spec(4))) == ""  # one is on its way
     kept = Grounds(site("sea", users=("bob",)))
-    words = "no site can get a pilot for it, whose owner no site lets in"
+    words = "no site can get a pilot for it: no site accepts tasks of its owner"
     assert hindered(kept, kept.submit(spec(4))) == words
 
 
 def test_a_bag_for_a_site_that_there_is_not() -> None:
     table = Grounds(site("lake"), site("sea"))
     bag = table.submit(spec(4, policy=policy(only_sites=("nosuch",))))
-    words = "there is no site nosuch (there are: lake, sea)"
+    words = "there is no site nosuch (sites: lake, sea)"
     assert hindered(table, bag) == words
-    assert ask(table, bag).summary == f"4 tasks wait, none is out: {words}"
+    assert ask(table, bag).summary == f"4 tasks wait, none is running: {words}"
     hand = table.enrol(1, host="a", site="lake")
     hand.sync(1)
     assert hindered(table, bag) == words
@@ -94,21 +94,21 @@ def test_a_bag_whose_attempts_cannot_be_made_says_why_until_one_is_done() -> Non
     bad, good = table.enrol(1, host="bad"), table.enrol(1, host="good")
 
     def fail(hand: Hand) -> None:
-        words = "an input cannot be had: refused"
+        words = "cannot get an input: refused"
         hand.sync(0, [end(hand.ask(1), outcome="host")._replace(message=words)])
 
     fail(bad)
-    assert hindered(table, bag) == "an input cannot be had: refused"
+    assert hindered(table, bag) == "cannot get an input: refused"
     held = bad.ask(1)
-    assert hindered(table, bag) == "an input cannot be had: refused"
+    assert hindered(table, bag) == "cannot get an input: refused"
     (reason,) = [one for one in ask(table, bag).reasons if one.kind == "host"]
     assert reason.hosts == ["bad"]
     assert ask(table, bag).summary.endswith(reason.text)
-    assert reason.text.endswith("; a task is given up when that has happened 20 times")
+    assert reason.text.endswith("; a task fails when this has happened 20 times")
     other = good.ask(1)
     assert hindered(table, bag) == ""  # there it may be well
     good.sync(0, [end(other, outcome="failed")])
-    assert hindered(table, bag) == "an input cannot be had: refused"
+    assert hindered(table, bag) == "cannot get an input: refused"
     bad.sync(0, [end(held)])
     assert hindered(table, bag) == ""
 
@@ -146,7 +146,7 @@ def test_requirements_that_nobody_meets_and_who_came_close() -> None:
     ]
     found = ask(table, bag)
     assert (found.hosts, found.able, kinds(found)) == (2, 0, ["requirements"])
-    assert found.summary.endswith("no host that is here meets its requirements")
+    assert found.summary.endswith("no connected host meets its requirements")
     (near,) = found.near
     assert (near.host, near.missing) == ("close", ["Host.cpu_mhz > 2500"])
     assert near.values == {"Host.cpu_mhz": "2400"}
@@ -154,7 +154,7 @@ def test_requirements_that_nobody_meets_and_who_came_close() -> None:
     for hand in hands:
         gets(hand)
     assert hindered(table, bag) == (
-        f"no host that is here meets its requirements; see: covey explain {bag}"
+        f"no connected host meets its requirements; see: covey explain {bag}"
     )
     assert gets(table.enrol(2, host="good", tags={"cpu_mhz": "2600"})) == [(bag, 0)]
     assert hindered(table, bag) == ""
@@ -167,7 +167,7 @@ def test_tasks_of_one_class_that_nobody_can_run() -> None:
     table.enrol(4)
     found = ask(table, bag)
     assert found.able == 1
-    assert found.reasons[-1].text == "no host that is here can run tasks with i=3"
+    assert found.reasons[-1].text == "no connected host can run tasks with i=3"
     assert kinds(ask(table, bag, 3)) == ["requirements"]
     assert ask(table, bag, 3).able == 0
     assert ask(table, bag, 2).reasons == []
@@ -178,9 +178,7 @@ def test_everything_is_taken() -> None:
     bag = table.submit(spec(4))
     gets(table.enrol(2, host="a"), 2)
     found = ask(table, bag)
-    assert (
-        found.summary == "2 tasks wait, 2 tasks are out with pilots: every slot of 1 host is taken"
-    )
+    assert found.summary == "2 tasks wait, 2 tasks are running: every slot of 1 host is in use"
     assert (found.running, found.waiting, found.able) == (2, 2, 1)
     assert kinds(found) == ["full"]
 
@@ -204,7 +202,7 @@ def test_other_bags_come_first_by_rank_and_by_age() -> None:
     assert found.first_on == "a"
     assert [one.bag for one in ask(table, bobs).first] == [high, low]
     assert ask(table, high).reasons == []
-    assert ask(table, high).summary.endswith("the next hosts that ask get them")
+    assert ask(table, high).summary.endswith("the next free hosts get them")
 
 
 def test_a_host_whose_time_is_nearly_over() -> None:
@@ -213,8 +211,8 @@ def test_a_host_whose_time_is_nearly_over() -> None:
     grounds.begin(grounds.jobs[0], 0)
     grounds.now += 1001
     found = ask(grounds, bag)
-    assert kinds(found) == ["ending"]
-    assert found.reasons[0].text == "1 host ends before such a task could"
+    assert kinds(found) == ["ending", "queue"]
+    assert found.reasons[0].text == "the time of 1 host is too short for such a task"
     assert found.able == 0
 
 
@@ -259,7 +257,7 @@ def test_an_open_bag_without_tasks_left() -> None:
     bag = table.submit(spec(1, open=True))
     gets(table.enrol())
     found = ask(table, bag)
-    assert found.summary == "nothing waits: 1 task is out with pilots"
+    assert found.summary == "no task waits: 1 task is running"
     assert kinds(found) == ["open"]
 
 
@@ -282,7 +280,7 @@ def test_tasks_that_failed_elsewhere_wait_for_a_failover_site() -> None:
     ("fields", "told"),
     [
         ({"idempotent": False}, "must not run twice"),
-        ({}, "asks for none"),
+        ({}, "does not ask for it"),
         ({"open": True, "policy": policy(replication="true")}, "it is open"),
         ({"policy": policy(replication="true", tail="JobsLeft < 1")}, "where JobsLeft is 1"),
     ],
@@ -314,7 +312,7 @@ def test_why_some_tasks_get_another_attempt() -> None:
     assert "wants another attempt" in of_task(0)
     assert of_task(1) == "ReplicationRequirements is not true for it"
     draw(table)
-    assert of_task(0) == "it is offered to hosts that have room"
+    assert of_task(0) == "it is offered to hosts with a free slot"
     assert gets(table.enrol(host="c")) == [(bag, 0)]
     assert of_task(0) == "it has as many attempts as MaxReplicas allows"
     twice = ask_of(table, bag, 0)
@@ -349,7 +347,7 @@ def test_a_task_that_runs_and_why_there() -> None:
     assert (found.state, found.summary, found.values) == ("running", "it runs on a", {"i": "0"})
     (running,) = found.running
     assert (running.host, running.rank, running.replica, running.ahead) == ("a", 2.5, False, False)
-    assert "ranked 2.5 there" in running.text
+    assert "had rank 2.5 there" in running.text
     assert [(one.bag, one.rank) for one in running.behind] == [(low, 1.0)]
 
 

@@ -19,6 +19,7 @@ from covey.core.events import (
 )
 from covey.core.findings import SiteAnswer
 from covey.core.model import BagId, JobId, JobRecord, Need, SiteSpec, SiteStatus
+from tests.unit.core.placing import Grounds
 from tests.unit.core.table import Table, only, spec
 from tests.unit.core.test_policies import policy
 
@@ -63,8 +64,8 @@ def test_nothing_waits() -> None:
 @pytest.mark.parametrize(
     ("status", "told"),
     [
-        (SiteStatus.PAUSED, "it is paused: nothing new is started there; go on with: covey site"),
-        (SiteStatus.DRAINING, "it drains: what waits there is taken back"),
+        (SiteStatus.PAUSED, "it is paused: no new pilot is started there; to continue: covey site"),
+        (SiteStatus.DRAINING, "it is draining: waiting pilots are cancelled"),
     ],
 )
 def test_a_site_that_is_not_on(status: SiteStatus, told: str) -> None:
@@ -100,7 +101,7 @@ def test_a_site_that_rests_says_until_when_and_then_is_probed() -> None:
     table.later(first.until - table.now + 2)
     found = ask(table)
     assert kinds(found)[0] == "probing"
-    assert "one pilot finds out whether it is well again" in found.summary
+    assert "one pilot tests whether it works again" in found.summary
     assert found.waiting == 1
 
 
@@ -126,18 +127,22 @@ def test_a_site_whose_pilots_are_started_by_hand() -> None:
 @pytest.mark.parametrize(
     ("more", "key", "told"),
     [
-        ({"queued": 3}, "queued", "3 pilots wait there, and no more may (queued = 3)"),
+        ({"queued": 3}, "queued", "3 pilots wait there; no more are allowed (queued = 3)"),
         ({"ramp": 2}, "ramp", "2 pilots wait there; more are submitted when one has started"),
-        ({"running": 1}, "running", "1 pilot runs or waits there, and no more may (running = 1)"),
+        (
+            {"running": 1},
+            "running",
+            "1 pilot runs or waits there; no more are allowed (running = 1)",
+        ),
         (
             {"memory_mb": 100, "all_memory_mb": 250},
             "all_memory",
-            "its pilots have 200 MB of memory, of 250 MB at most (all_memory)",
+            "its pilots have 200 MB of memory; at most 250 MB are allowed (all_memory)",
         ),
         (
             {"disk_mb": 100, "all_disk_mb": 100},
             "all_disk",
-            "its pilots have 100 MB of disk, of 100 MB at most (all_disk)",
+            "its pilots have 100 MB of disk; at most 100 MB are allowed (all_disk)",
         ),
     ],
 )
@@ -158,7 +163,9 @@ def test_a_limit_for_each_owner() -> None:
     table.submit(spec(100, owner="ann"))
     found = ask(table)
     assert (found.waiting, found.room, kinds(found)) == (2, 2, ["limit"])
-    assert "2 pilots are there for tasks of ann, and no more may be (per_user = 2)" in found.summary
+    assert (
+        "2 pilots are there for tasks of ann; no more are allowed (per_user = 2)" in found.summary
+    )
 
 
 def test_pilots_that_start_make_room() -> None:
@@ -178,8 +185,8 @@ def test_pilots_that_start_make_room() -> None:
 @pytest.mark.parametrize(
     ("given", "kind", "told"),
     [
-        ({"need": Need(cores=4)}, "resources", "a task wants 4 slots; its pilots have 2"),
-        ({"need": Need(gpus=1)}, "resources", "a task wants 1 GPUs; its pilots have 0"),
+        ({"need": Need(cores=4)}, "resources", "a task needs 4 slots; its pilots have 2"),
+        ({"need": Need(gpus=1)}, "resources", "a task needs 1 GPUs; its pilots have 0"),
         ({"need": Need(memory_mb=900)}, "resources", "900 MB of memory; its pilots have 500"),
         (
             {"need": Need(limit_seconds=7200)},
@@ -189,7 +196,7 @@ def test_pilots_that_start_make_room() -> None:
         (
             {"policy": policy(only_sites=("other", "b"))},
             "policy",
-            "its policy wants other sites: only_sites = other, b",
+            "its policy allows other sites only: only_sites = other, b",
         ),
         ({"policy": policy(avoid_sites=("s",))}, "policy", "avoid_sites = s"),
         (
@@ -276,10 +283,10 @@ def test_sites_that_are_not_on_are_told_of_at_once() -> None:
     bag = table.submit(spec(2))
     state = table.scheduler.state
     told = explaining.hindrance(state, state.bags[BagId(bag)])
-    assert told == "pilots do not get to work at site s: it is paused"
+    assert told == "pilots cannot start work at site s: it is paused"
     summary = of_bag(table, bag).summary
-    assert "no site can get a pilot for it: s: it is paused: nothing new is started" in summary
-    assert summary.endswith("go on with: covey site resume t")
+    assert "no site can get a pilot for it: s: it is paused: no new pilot is started" in summary
+    assert summary.endswith("to continue: covey site resume t")
 
 
 def test_a_bag_that_no_site_can_get_pilots_for() -> None:
@@ -287,7 +294,7 @@ def test_a_bag_that_no_site_can_get_pilots_for() -> None:
     bag = table.submit(spec(2, need=Need(cores=64)))
     found = of_bag(table, bag)
     assert [reason.kind for reason in found.reasons] == ["no site"]
-    assert "s: a task wants 64 slots; its pilots have 2" in found.summary
+    assert "s: a task needs 64 slots; its pilots have 2" in found.summary
 
 
 # -- trials --------------------------------------------------------------------------------------
@@ -339,3 +346,19 @@ def test_only_trials_can_be_ended() -> None:
     table.submit(spec(1))
     (job,) = jobs(table)
     assert only(end(table, job.id), Done).count == 0
+
+
+def test_demand_that_waits_in_the_queue_of_a_site_is_told_with_the_time() -> None:
+    """Few long tasks: some run, the others wait for pilots that a blocked site does not start."""
+    grounds = Grounds(site(name="lake"))
+    bag = grounds.submit(spec(3))
+    grounds.begin(grounds.jobs[0])
+    grounds.waits(*grounds.jobs[1:])
+    state = grounds.scheduler.state
+    known = state.bags[BagId(bag)]
+    assert explaining.hindrance(state, known) == ""
+    grounds.later(explaining_sites.QUEUE_SECONDS + 5)
+    words = "in the queue of site lake, the first for 35 s"
+    assert words in explaining.hindrance(state, known)
+    reasons = explaining.of_bag(state, grounds.now, known).reasons
+    assert any(one.kind == "queue" and words in one.text for one in reasons)

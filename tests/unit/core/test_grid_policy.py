@@ -37,14 +37,17 @@ def test_attributes_that_there_are_not() -> None:
 
 def test_one_that_lets_no_site_have_pilots_is_told_of() -> None:
     report = examined("Site.Price > 100", "lake", "sea")
-    assert "GridPolicy lets none of the 2 sites have pilots for it" in report.notes
+    assert (
+        "GridPolicy is false for each of the 2 sites, so none starts pilots for it" in report.notes
+    )
     assert report.faults == []
 
 
 def test_hosts_are_not_known_then() -> None:
     report = examined("Host.Memory > 100 || Site.Price > 1", "lake")
-    [note] = [note for note in report.notes if "GridPolicy" in note]
-    assert note == "GridPolicy is asked before there is a pilot: Host, Pilot and Job are undefined"
+    [fault] = report.faults
+    words = "Host is undefined here: GridPolicy is evaluated for a site, before there is a pilot"
+    assert (fault.kind, fault.message, fault.column) == ("scope", words, 1)
 
 
 def test_it_is_shown_with_its_origin() -> None:

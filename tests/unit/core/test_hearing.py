@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from covey.core.hearing import LARGEST, MOST_RESULT, sync_problem
+from covey.core.hearing import sync_problem
 from covey.core.space import LARGEST_BAG
-from covey.pilot.messages import End, OutputFile, Sync
+from covey.pilot.messages import LARGEST, MOST_RESULT, End, OutputFile, Sync
 
 GOOD = End(1, 2, 3, 4, "ok", 0, 0, 0.1, 0.2, 0.3, 1000, 0.05)
 NAMES = ("epoch", "sequence", "bag", "task")
@@ -45,9 +45,9 @@ def test_numbers_that_no_attempt_ever_had(name: str) -> None:
     [
         ({"outcome": "splendid"}, "not 'splendid'"),
         ({"outcome": "lost"}, "not 'lost'"),  # that is for the server to say
-        ({"result": "x" * (MOST_RESULT + 1)}, "a result of more than"),
+        ({"result": "x" * (MOST_RESULT + 1)}, "a result has more than"),
         ({"files": [OutputFile("a", -1)]}, "is malformed"),
-        ({"files": [OutputFile("a", 1, "zz")]}, "is no SHA-256"),
+        ({"files": [OutputFile("a", 1, "zz")]}, "is not a SHA-256 digest"),
     ],
 )
 def test_what_no_pilot_would_say(fields: dict[str, Any], words: str) -> None:

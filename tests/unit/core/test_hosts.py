@@ -1,14 +1,19 @@
 """Who a pilot is, where it runs, and whose tasks it runs."""
 
+import pytest
+
+from covey.core import hosts
 from covey.core.actions import Action, Done, Problem, RecordEnds, Refuse, SaveHost, SavePilotStatus
 from covey.core.events import DrainRequested, PilotDismissed, PilotEnrolled
 from covey.core.explaining import hindrance
-from covey.core.model import BagId, JobId, JobRecord, PilotId, SiteSpec
+from covey.core.model import BagId, JobId, JobRecord, PilotId, Settings, SiteSpec
 from covey.core.sites import local_site
 from covey.core.state import Job
 from covey.core.tokens import hand_job, read_hand_job
 from covey.pilot.messages import Answer, Enrol, Enrolled
 from tests.unit.core.table import Hand, Table, end, only, replies, spec, writes
+
+LEASE_SECONDS = Settings().lease_seconds
 
 
 def enrol(
@@ -25,7 +30,7 @@ def enrol(
     if job and read_hand_job(job) is None:
         record = JobRecord(id=JobId(job), site="", slots=2, submitted=table.now)
         table.scheduler.state.jobs.setdefault(record.id, Job(record, table.now))
-    message = Enrol(key, host, 2, job=job, machine=machine, boot=boot)
+    message = Enrol(key, host, 2, job=job, machine=machine, boot=boot, shared=True)
     event = PilotEnrolled(table.request(), message, "word", "digest", owner)
     return Hand(table, only(table.handle(event), Enrolled).pilot)
 
@@ -64,7 +69,7 @@ def test_clones_that_are_there_at_once_are_told_apart() -> None:
     clone = enrol(table, machine="m1", boot="b2")
     assert (host_of(table, first), host_of(table, clone)) == ("node", "node~2")
     saved = writes(table.actions, SaveHost)
-    assert [one.machine for one in saved] == ["m1", "m1/b2"]
+    assert [one.machine for one in saved] == ["m1@hand/*", "m1/b2@hand/*"]
 
 
 def test_a_machine_that_was_started_again_is_the_same_host() -> None:
@@ -75,12 +80,25 @@ def test_a_machine_that_was_started_again_is_the_same_host() -> None:
     assert host_of(table, enrol(table, machine="m1", boot="b2")) == "node"
 
 
+def test_a_pilot_that_enrols_again_makes_up_no_hosts() -> None:
+    """Hosts are remembered for ever: one pilot could fill the record and the server's memory."""
+    table = Table()
+    job = hand_job("ann", table.now + 3600, "x")
+    first = enrol(table, "ann", job=job, key="one-pilot", machine="m0", boot="b0")
+    for number in range(1, 20):
+        host, machine = f"node{number}", f"m{number}"
+        enrol(table, "ann", job=job, key="one-pilot", host=host, machine=machine, boot="b1")
+    assert host_of(table, first) == "node"
+    assert len(table.scheduler.state.machines) == len(table.scheduler.state.hosts) == 1
+
+
 def test_a_requeued_job_fences_the_pilot_that_it_had() -> None:
     table = Table()
     table.submit(spec(1))
     old = enrol(table, job="hand-1")
     assert len(only(old.sync(2), Answer).tasks) == 1
     start = len(table.actions)
+    table.later(LEASE_SECONDS)
     new = enrol(table, job="hand-1")
     assert not writes(table.actions[start:], RecordEnds), "it may be a late message"
     assert len(only(new.sync(2), Answer).tasks) == 1, "its task goes on there"
@@ -90,11 +108,26 @@ def test_a_requeued_job_fences_the_pilot_that_it_had() -> None:
     assert [one.pilot for one in writes(actions, SavePilotStatus)] == [old.pilot]
 
 
+def test_a_secret_that_its_pilot_has_used_lets_in_nobody_else() -> None:
+    """Not before the pilot has been silent for a whole lease; the pilot itself comes back."""
+    table = Table()
+    mine = enrol(table, job="hand-1", key="key of the pilot")
+    mine.sync(2)
+    assert refusal(table, "hand-1", "key of the thief") is Problem.TOO_MANY
+    table.later(LEASE_SECONDS - 1)
+    assert refusal(table, "hand-1", "key of the thief") is Problem.TOO_MANY
+    mine.sync(2)
+    table.later(LEASE_SECONDS - 1)
+    assert refusal(table, "hand-1", "key of the thief") is Problem.TOO_MANY
+    assert enrol(table, job="hand-1", key="key of the pilot").pilot == mine.pilot
+
+
 def test_two_pilots_with_one_secret_do_not_put_each_other_out_for_ever() -> None:
     """The first one is sent away, once the second has shown that it lives."""
     table = Table()
     old = enrol(table, job="hand-1", key="key of the old one")
     old.sync(2)
+    table.later(LEASE_SECONDS)
     new = enrol(table, job="hand-1", key="key of the new one")
     new.sync(2)
     assert problem(old.sync(2)) is Problem.UNKNOWN_PILOT
@@ -106,7 +139,7 @@ def test_a_late_word_of_a_dead_pilot_does_not_put_out_a_living_one() -> None:
     table = Table()
     living = enrol(table, job="hand-1", key="key of the new one")
     living.sync(2)
-    enrol(table, job="hand-1", key="key of the dead one")
+    assert refusal(table, "hand-1", "key of the dead one") is Problem.TOO_MANY
     only(living.sync(2), Answer)
 
 
@@ -126,7 +159,9 @@ def test_a_pilot_runs_only_the_tasks_of_its_owner() -> None:
     assert not replies(bobs.sync(2), Answer)
     state = table.scheduler.state
     told = hindrance(state, state.bags[bag])
-    assert told == "no pilot that runs tasks of ann is here; start one with: covey pilot-command"
+    assert (
+        told == "no pilot that runs tasks of ann is connected; start one with: covey pilot-command"
+    )
     assert len(only(enrol(table, owner="ann").sync(2), Answer).tasks) == 2
     assert len(only(enrol(table).sync(2), Answer).tasks) == 2, "anybody's pilot"
 
@@ -154,7 +189,7 @@ def test_a_server_without_pilots_says_what_to_do() -> None:
         bag = BagId(table.submit(spec(4, owner="ann")))
         state = table.scheduler.state
         told[len(sites)] = hindrance(state, state.bags[bag])
-    assert told == {0: "no pilot is here; start one with: covey pilot-command", 1: ""}
+    assert told == {0: "no pilot is connected; start one with: covey pilot-command", 1: ""}
 
 
 def test_pilots_by_hand_outlive_the_server_that_ends() -> None:
@@ -198,3 +233,73 @@ def test_a_pilot_that_is_dismissed_gets_no_more_tasks_and_goes() -> None:
 def test_a_pilot_of_a_job_that_is_over_is_not_let_in() -> None:
     """Nobody could say whose tasks it may run."""
     assert refusal(Table(), "1-1", "key-of-it") is Problem.NOT_FOUND
+
+
+# -- whose hosts ---------------------------------------------------------------------------------
+
+
+def hand_pilot(table: Table, owner: str, host: str = "node", machine: str = "m1") -> Hand:
+    """As the server would let in a pilot with the secret of such a job."""
+    job = hand_job(owner or "*", 1e9, f"{table.requests}")
+    return enrol(table, job=job, owner=owner, host=host, machine=machine)
+
+
+@pytest.mark.parametrize("machine", ["m1", ""])
+@pytest.mark.parametrize("owner", ["eve", ""])
+def test_who_claims_the_machine_of_another_owner_is_another_host(owner: str, machine: str) -> None:
+    table = Table()
+    first = hand_pilot(table, "ann", machine=machine)
+    thief = hand_pilot(table, owner, machine=machine)
+    assert (host_of(table, first), host_of(table, thief)) == ("node", "node~2")
+    again = hand_pilot(table, "ann", machine=machine)
+    assert host_of(table, again) == "node"
+    thief.sync(0)
+    assert [one.host for one in writes(table.actions, SaveHost)] == ["node", "node~2", "node"]
+
+
+def test_a_pilot_by_hand_is_none_of_a_sites_hosts() -> None:
+    table = Table()
+    record = JobRecord(id=JobId("j1"), site="cluster", slots=2, submitted=table.now)
+    table.scheduler.state.jobs[record.id] = Job(record, table.now)
+    real = enrol(table, job="j1", machine="m1")
+    claimed = hand_pilot(table, "")
+    assert (host_of(table, real), host_of(table, claimed)) == ("node", "node~2")
+    state = table.scheduler.state
+    assert state.pilots[PilotId(real.pilot)].record.site == "cluster"
+
+
+def test_a_pilot_by_hand_cannot_say_that_it_is_of_a_site_which_the_server_knows() -> None:
+    table = Table(sites=(SiteSpec(name="cluster", driver="slurm"),))
+    found = []
+    for site in ("cluster", "lab"):
+        job = hand_job("eve", 1e9, site)
+        message = Enrol(f"key-of-{site}", "node", 2, site=site, job=job, machine=site)
+        event = PilotEnrolled(table.request(), message, "word", "digest", "eve")
+        pilot = only(table.handle(event), Enrolled).pilot
+        found.append(table.scheduler.state.pilots[PilotId(pilot)].record.site)
+    assert found == ["hand", "lab"]
+
+
+def test_a_forged_name_bans_nobody_elses_host() -> None:
+    """All tasks fail on the host that claims to be another: only that one is to blame."""
+    table = Table(lease_seconds=1e9)
+    table.submit(spec(400, owner="ann", retries=99))
+    real, good = hand_pilot(table, ""), hand_pilot(table, "", "other", "m2")
+    liar = hand_pilot(table, "ann")
+    for _ in range(10):
+        for hand, outcome in ((good, "ok"), (liar, "failed")):
+            answers = [one for one in replies(hand.sync(1), Answer) if one.tasks]
+            if answers:
+                hand.sync(0, [end(answers[0], 0, outcome)])
+        table.later(1.0)
+    hosts = table.scheduler.state.hosts
+    assert hosts[host_of(table, liar)].history.bans
+    assert not hosts[host_of(table, real)].history.bans
+    assert hosts[host_of(table, real)].history.failed == 0.0
+
+
+@pytest.mark.parametrize(
+    ("host", "called"), [("node", "node"), ("node~2", "node"), ("~2", "~2"), ("a~b", "a~b")]
+)
+def test_what_a_host_is_called(host: str, called: str) -> None:
+    assert hosts.called_name(host) == called

@@ -41,7 +41,8 @@ def test_plain_keys_become_expressions() -> None:
     )
     assert found["Deadline"] == "1800"
     assert found["JobRequirements"] == (
-        'member(Site.Name, {"a", "b\\"c"}) && !member(Host.Name, {"x"}) && (true)'
+        'member(Site.Name, {"a", "b\\"c"}) && '
+        '!(member(Host.Name, {"x"}) || member(Host.CalledName, {"x"})) && (true)'
     )
 
 
@@ -65,7 +66,7 @@ def test_nothing_is_evaluated_for_a_bag_without_a_policy() -> None:
 
 
 def test_a_preset_that_there_is_not() -> None:
-    with pytest.raises(InvalidBag, match="there is no preset 'fats'; there are throughput"):
+    with pytest.raises(InvalidBag, match="there is no preset 'fats'; presets: throughput"):
         expand(policy(preset="fats"))
 
 

@@ -116,7 +116,7 @@ def test_replicas_are_known() -> None:
 def test_what_core_would_refuse_is_told() -> None:
     table = two_hosts()
     bag = table.submit(spec(4, idempotent=False))
-    assert "not idempotent" in only(found(table, bag=bag, preset="fast-tail")).message
+    assert "must not run twice" in only(found(table, bag=bag, preset="fast-tail")).message
     many = table.submit(spec(1001))
     assert "1,001 different values" in only(found(table, bag=many, rank="Job.i")).message
 
@@ -139,9 +139,11 @@ def test_an_error_behind_a_condition_that_is_false_is_found_at_its_place() -> No
 
 
 def test_a_rank_that_is_no_number_and_requirements_that_are() -> None:
-    assert only(found(two_hosts(), rank="Host.Name")).message == 'it is "a" on a, not a number'
+    assert (
+        only(found(two_hosts(), rank="Host.Name")).message == 'its value is "a" on a, not a number'
+    )
     fault = found(two_hosts(), requirements="Host.NumCpus").faults[0]
-    assert fault.message == "it is 2 on a, not true or false"
+    assert fault.message == "its value is 2 on a, not true or false"
 
 
 def test_what_takes_too_long_is_an_error() -> None:
@@ -171,7 +173,7 @@ def test_some_tasks_have_a_host_and_others_have_none() -> None:
     table = two_hosts()
     bag = table.submit(spec(4))
     fault = only(found(table, bag=bag, requirements="Job.i < 3"))
-    assert fault.message == "it holds on no host that is here for tasks with i=3"
+    assert fault.message == "it is true on no connected host for tasks with i=3"
     assert not found(table, bag=bag, requirements="Host.NumCpus > 1", rank="Job.i").faults
     both = found(table, bag=bag, requirements='Host.Name == "a" && Job.i >= 0 && JobsLeft > 0')
     assert (both.faults, both.meeting) == ([], 1)
@@ -189,7 +191,7 @@ def test_which_never_hold_together() -> None:
 def test_a_tail_in_which_it_would_be_stuck_is_noted() -> None:
     report = found(two_hosts(), requirements="!Tail || Host.NumCpus > 99")
     assert report.faults == []
-    assert report.notes == ["in the bag's tail JobRequirements would hold on no host that is here"]
+    assert report.notes == ["in the bag's tail JobRequirements would be true on no connected host"]
 
 
 def test_replication_is_tried_on_what_runs() -> None:
@@ -263,3 +265,33 @@ def test_a_policy_is_shown_with_its_origins() -> None:
     assert msgspec.json.decode(msgspec.json.encode(view), type=type(view)) == view
     with pytest.raises(InvalidBag, match="did you mean frugal"):
         catalogue.view(PolicySpec(preset="frugl"))
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "role"),
+    [
+        ("tail", "Host.NumCpus > 3", "Host"),
+        ("tail", "JobsUnsent < 3 && Job.Tries > 1", "Job"),
+        ("replication", "Pilot.Slots > 1", "Pilot"),
+        ("max_replicas", "Site.Price", "Site"),
+        ("grid", "Site.Price < 1 || Job.Tries > 1", "Job"),
+    ],
+)
+def test_names_out_of_scope_are_a_fault(key: str, text: str, role: str) -> None:
+    faults = examine(None, 0.0, msgspec.structs.replace(PolicySpec(), **{key: text})).faults
+    assert [fault.kind for fault in faults if fault.kind == "scope"] == ["scope"]
+    [fault] = [fault for fault in faults if fault.kind == "scope"]
+    assert fault.message.startswith(f"{role} is undefined here: ")
+    assert fault.column == text.index(f"{role}.") + 1
+
+
+@pytest.mark.parametrize("text", ["-5", "x", "'soon'", "true", "-3 * 2"])
+def test_what_can_be_no_deadline_is_refused(text: str) -> None:
+    faults = examine(None, 0.0, PolicySpec(deadline=text)).faults
+    [fault] = [fault for fault in faults if fault.kind == "invalid"]
+    assert "expected a time (90s, 30m, 2h, 1d)" in fault.message
+
+
+@pytest.mark.parametrize("text", ["30m", "0", "90", "2 * JobsTotal", "JobsTotal", "undefined"])
+def test_what_can_be_a_deadline_is_not(text: str) -> None:
+    assert examine(None, 0.0, PolicySpec(deadline=text)).faults == []

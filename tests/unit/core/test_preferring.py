@@ -98,8 +98,8 @@ def test_one_that_cannot_be_read_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("Host.Name", "it cannot look at Host"),
-        ("Job.Memory > 5", "it cannot look at Job"),
+        ("Host.Name", "it cannot use Host"),
+        ("Job.Memory > 5", "it cannot use Job"),
         ("User.Salary", "there is no User.salary"),
         ("Bag.JobsLeft + Queue.Slots + Site.Price + time()", ""),
         ('Owner == "ann"', ""),

@@ -312,10 +312,10 @@ def test_each_task_gets_its_own_input_and_a_missing_one_fails_only_its_task() ->
         ({"inputs": (Placed(path="x", blob=Blob("abc", 1)),)}, "SHA-256"),
         ({"inputs": (Placed(path="x"),)}, "either a file or a URL"),
         ({"inputs": (Placed(path="x", blob=Blob(DIGEST, 1)),), "chdir": "/tmp"}, "chdir"),
-        ({"outputs": ("/etc/passwd",)}, "inside the task's directory"),
+        ({"outputs": ("/etc/passwd",)}, "leads out of the task's directory"),
         ({"need": Need(cores=0)}, "at least one core"),
         ({"rules": (Rule(when=(Condition(name="z"),), need=Need()),)}, "parameter 'z'"),
-        ({"grow_memory": 0.5}, "may grow"),
+        ({"grow_memory": 0.5}, "must grow 1 to 100 times"),
         ({"ok_codes": (300,)}, "exit statuses"),
     ],
 )
@@ -359,7 +359,7 @@ def test_only_what_is_over_can_be_purged() -> None:
     table = Table()
     bag = BagId(table.submit(spec(1, key="k")))
     early = refusal(table.handle(PurgeRequested(table.request(), bag, "all")))
-    assert "not over" in early.detail
+    assert "not finished" in early.detail
     pilot = enrol(table, 1)
     (task,) = asked(pilot, 1)
     pilot.sync(1, [ended(pilot, task)])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from covey.core.scalars import scalar
+from covey.core.scalars import by_value, is_text_column, scalar
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,28 @@ def test_what_stays_text(text: str) -> None:
 @given(st.text() | st.integers().map(str) | st.floats().map(str))
 def test_nothing_is_lost(text: str) -> None:
     assert str(scalar(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0.10", 0.1), ("1e-3", 0.001), ("+5", 5), (".5", 0.5), ("5.", 5.0), ("1E5", 1e5), ("-0", 0)],
+)
+def test_what_a_spelling_is_worth(text: str, value: float) -> None:
+    found = by_value(text)
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize("text", ["", "007", "1e9999", "nan", "inf", "1_000", "0x10", "9" * 500])
+def test_what_is_worth_no_number(text: str) -> None:
+    assert by_value(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["007", "-01", "2024-05-01", "12:30", "1.2.3", "10GB", "3a7f", "1 000"]
+)
+def test_what_only_looks_like_a_number_makes_its_column_text(text: str) -> None:
+    assert is_text_column([1, text])
+
+
+def test_words_do_not_make_a_column_text() -> None:
+    assert not is_text_column([1, "0.10", "default", "", "nan", "-x"])

@@ -379,6 +379,23 @@ def test_prefetched_tasks_are_recalled_for_idle_slots() -> None:
     assert [task.task for a in replies(actions, Answer) for task in a.tasks] == [back.task]
 
 
+def test_a_task_that_was_given_back_goes_to_the_idle_pilot() -> None:
+    """Not back to the one that had too many, whose question is open at that moment."""
+    table = Table()
+    table.submit(spec(4))
+    hoarder = table.enrol(slots=1)
+    assert len(hoarder.ask(3, [end(hoarder.ask())]).tasks) == 3
+    hoarder.sync(want=3)
+    idle = table.enrol(slots=1)
+    idle.sync(want=1)
+    (answer,) = replies(table.later(1), Answer)
+    (back,) = answer.recalls
+    hoarder.sync(want=3)
+    hoarder.sync(3, [returned(back)])
+    pilots = table.scheduler.state.pilots
+    assert [one.task for one in pilots[PilotId(idle.pilot)].attempts.values()] == [back.task]
+
+
 def returned(held: Held) -> End:
     return End(held.epoch, held.sequence, held.bag, held.task, "returned")
 

@@ -1,6 +1,6 @@
 """Site jobs: durable first, submitted once, believed with care, taken back when too many."""
 
-from covey.core.actions import Problem, Tried
+from covey.core.actions import Note, Problem, Refuse, Tried
 from covey.core.events import (
     BagSubmitted,
     CancelRequested,
@@ -9,15 +9,18 @@ from covey.core.events import (
     JobRequeued,
     JobVanished,
     PauseRequested,
+    PilotEnrolled,
     PilotLeft,
     SiteAnswered,
     SiteFailed,
     SiteTried,
 )
-from covey.core.model import BagId, JobId, JobRecord, PilotId
-from covey.pilot.messages import Leave
+from covey.core.model import BagId, JobId, JobRecord, PilotId, Settings
+from covey.pilot.messages import Enrol, Leave
 from tests.unit.core.placing import Grounds, asked, counted, site, taken_back
 from tests.unit.core.table import only, refusal, spec
+
+LEASE_SECONDS = Settings().lease_seconds
 
 # -- fewer -------------------------------------------------------------------------------------
 
@@ -193,6 +196,7 @@ def test_a_requeue_that_is_told_late_is_not_news_of_the_pilot_that_came_since() 
     grounds.submit(spec(1, idempotent=False, retries=3))
     [job] = grounds.jobs
     grounds.begin(job, 1)
+    grounds.later(LEASE_SECONDS)
     new = grounds.begin(job, 1, key="another key")
     before = grounds.scheduler.state.pilots[PilotId(new.pilot)]
     grounds.handle(JobRequeued(job.id, "its site started it again"))
@@ -209,9 +213,55 @@ def test_a_late_requeue_of_a_pilot_that_left_spares_the_next_one() -> None:
     [job] = grounds.jobs
     old = grounds.begin(job)
     grounds.handle(PilotLeft(grounds.request(), Leave(old.pilot, 1, "preempted")))
+    grounds.later(LEASE_SECONDS)
     new = grounds.begin(job, key="another key")
     grounds.handle(JobRequeued(job.id, "its site started it again"))
     assert list(grounds.scheduler.state.pilots) == [new.pilot]
+
+
+def shows_secret(grounds: Grounds, job: JobRecord, key: str) -> Problem | None:
+    """Why this pilot is not let in; None: it is."""
+    request = grounds.request()
+    grounds.handle(PilotEnrolled(request, Enrol(key, "host", 1, job.site, job.id), "", key))
+    refused = [one for one in grounds.actions if isinstance(one, Refuse)]
+    return next((one.problem for one in refused if one.request == request), None)
+
+
+def test_a_secret_is_for_one_pilot_until_the_site_says_that_its_job_was_requeued() -> None:
+    grounds = Grounds(site())
+    grounds.submit(spec(1))
+    [job] = grounds.jobs
+    pilot = grounds.begin(job, key="key of the pilot")
+    assert shows_secret(grounds, job, "key of the thief") is Problem.TOO_MANY
+    notes = [one.what for one in grounds.actions if isinstance(one, Note)]
+    assert notes.count("second pilot of a site job must wait") == 1
+    assert shows_secret(grounds, job, "key of the pilot") is None
+    pilot.sync(1, held=[])
+    grounds.handle(JobRequeued(job.id, "preempted"))
+    assert shows_secret(grounds, job, "key of the next one") is None
+    assert shows_secret(grounds, job, "key of the pilot") is Problem.TOO_MANY
+
+
+def test_a_secret_stays_used_when_its_pilot_has_left() -> None:
+    """Its process ends when it has said goodbye, and its site says so some time later."""
+    grounds = Grounds(site())
+    grounds.submit(spec(1))
+    [job] = grounds.jobs
+    pilot = grounds.begin(job)
+    grounds.handle(PilotLeft(grounds.request(), Leave(pilot.pilot, 1, "no more work")))
+    assert shows_secret(grounds, job, "key of the thief") is Problem.TOO_MANY
+    grounds.later(LEASE_SECONDS)
+    assert shows_secret(grounds, job, "key of the next one") is None
+
+
+def test_a_server_that_starts_knows_whose_the_secrets_are() -> None:
+    grounds = Grounds(site())
+    grounds.submit(spec(1))
+    [job] = grounds.jobs
+    grounds.begin(job, key="key of the pilot")
+    again = Grounds(site(), snapshot=grounds.after())
+    assert shows_secret(again, job, "key of the thief") is Problem.TOO_MANY
+    assert shows_secret(again, job, "key of the pilot") is None
 
 
 def test_a_pilot_that_enrols_again_hides_no_requeue() -> None:
@@ -231,9 +281,9 @@ def test_the_pilot_of_a_job_that_was_started_again_has_all_of_its_time() -> None
     [job] = grounds.jobs
     old = grounds.begin(job)
     until = grounds.scheduler.state.pilots[PilotId(old.pilot)].until
-    grounds.later(20)
+    grounds.later(LEASE_SECONDS)
     new = grounds.begin(job, key="another key")
-    assert grounds.scheduler.state.pilots[PilotId(new.pilot)].until == until + 20
+    assert grounds.scheduler.state.pilots[PilotId(new.pilot)].until == until + LEASE_SECONDS
 
 
 def test_news_of_unknown_jobs_and_sites_change_nothing() -> None:

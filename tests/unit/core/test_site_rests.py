@@ -2,9 +2,9 @@
 
 import pytest
 
-from covey.core import demand, overlay
+from covey.core import demand, overlay, sites
 from covey.core.events import CancelRequested, JobRefused, PilotLeft, SiteAnswered, SiteFailed
-from covey.core.model import BagId, SiteSpec
+from covey.core.model import BagId, JobRecord, SiteSpec
 from covey.pilot.messages import Leave
 from tests.unit.core.placing import Grounds, asked, counted, site, taken_back
 from tests.unit.core.table import end, spec
@@ -166,3 +166,54 @@ def test_a_job_that_runs_without_a_word_is_given_up() -> None:
     assert taken_back(actions) == [job.id]
     assert "can it reach the server?" in grounds.site().problem
     assert grounds.site().failures == 1
+
+
+# -- pilots that say goodbye -----------------------------------------------------------------
+
+
+def say_goodbye(grounds: Grounds, job: JobRecord, reason: str = "the site's check ended") -> None:
+    """Its pilot enrols and leaves, without having asked for work."""
+    hand = grounds.begin(job, want=0)
+    grounds.handle(PilotLeft(grounds.request(), Leave(hand.pilot, 1, reason)))
+
+
+def test_a_pilot_that_leaves_before_it_could_work_is_a_failure_of_its_site() -> None:
+    grounds = Grounds(site(ramp=4, queued=10, running=20))
+    grounds.submit(spec(200))
+    total, rests = 0, []
+    for _ in range(60):
+        grounds.now += 0.5
+        for job in grounds.jobs:
+            say_goodbye(grounds, job)
+            total += 1
+            grounds.ends(job)
+        rests.append(round(grounds.site().rests_until - grounds.now))
+        grounds.later(0.5)
+    assert total <= 8, "in a minute: a few at first, then one probe after each rest"
+    assert max(rests) == 40
+    site_ = grounds.site()
+    assert "could not work: the site's check ended" in sites.condition(site_, grounds.now)
+    assert "could not work" in sites.condition(site_, site_.rests_until + 1.0), "not only at rest"
+    assert sites.trouble(site_, site_.rests_until + 1.0) == ""
+
+
+def test_a_pilot_that_has_worked_may_leave() -> None:
+    grounds = Grounds(site())
+    grounds.submit(spec(5))
+    hand = grounds.begin(grounds.jobs[0])
+    grounds.handle(PilotLeft(grounds.request(), Leave(hand.pilot, 1, "idle")))
+    assert grounds.site().failures == 0
+
+
+def test_a_pilot_that_said_goodbye_frees_its_place() -> None:
+    """Whatever the site's list says: over SSH it comes seconds later."""
+    grounds = Grounds(site(running=2, per_user=2))
+    grounds.submit(spec(9))
+    first, second = grounds.jobs
+    hand = grounds.begin(first)
+    grounds.begin(second)
+    start = len(grounds.actions)
+    grounds.handle(PilotLeft(grounds.request(), Leave(hand.pilot, 1, "its time is over")))
+    assert len(asked(grounds.actions[start:])) == 1
+    assert first.id in grounds.scheduler.state.jobs
+    assert not asked(grounds.later(sites.GOODBYE_SECONDS + 1)), "it is still there: it counts again"

@@ -71,12 +71,12 @@ def test_product_agrees_with_itertools(sizes: list[int]) -> None:
     [
         (Product((ints("a", 1, 2), ints("a", 1, 2))), "given twice"),
         (ints("a b", 1, 2), "variable name"),
-        (Axis("a", Values(())), "no task at all"),
+        (Axis("a", Values(())), "describe no task"),
         (Zip((ints("a", 1, 2), ints("b", 1, 3))), "equal lengths: a has 2, b has 3"),
-        (Axis("a", Range("one", "1", 3)), "not a range"),
-        (Axis("a", Range("0", "nan", 3)), "not a range"),
-        (Axis("a", Range("0", "1", -3)), "not a range"),
-        (Product((ints("a", 0, 10**6), ints("b", 0, 10**6))), "more than a bag can hold"),
+        (Axis("a", Range("one", "1", 3)), "not a number: in a range write"),
+        (Axis("a", Range("0", "nan", 3)), "not a number: in a range write"),
+        (Axis("a", Range("0", "1", -3)), "has 0 to"),
+        (Product((ints("a", 0, 10**6), ints("b", 0, 10**6))), "a bag can have at most"),
     ],
 )
 def test_what_cannot_be_run_is_refused_with_words(space: Space, words: str) -> None:

@@ -1,5 +1,8 @@
 """Tokens are issued and revoked durably, and found by digest only."""
 
+import pytest
+
+from covey.core import tokens
 from covey.core.actions import Action, Done, Issued, Problem, Refuse, SaveToken
 from covey.core.events import TokenIssued, TokenRevoked
 from covey.core.model import Role, Settings, Snapshot, TokenRecord
@@ -58,6 +61,31 @@ def test_what_makes_no_sense_is_refused() -> None:
         assert isinstance(refusal, Refuse)
     assert table.scheduler.state.tokens == {}
     assert table.scheduler.state.next_token == 1
+
+
+def test_one_owner_has_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "MOST_OF_AN_OWNER", 3)
+    monkeypatch.setattr(tokens, "MOST_TOKENS", 8)
+    monkeypatch.setattr(tokens, "RESERVED_TOKENS", 3)
+    table = Table()
+
+    def refused(token: str, owner: str, by_admin: bool = False, expires: float = 0.0) -> str:
+        event = TokenIssued(
+            table.request(), "n", Role.USER, owner, digest(token), expires, by_admin
+        )
+        return "".join(a.detail for a in table.handle(event) if isinstance(a, Refuse))
+
+    assert not refused("a0", "ann", expires=table.now + 5)
+    assert not any(refused(f"a{number}", "ann") for number in (1, 2))
+    assert refused("a3", "ann").startswith(
+        "ann has 3 tokens, and no owner may have more: revoke some"
+    )
+    assert not any(refused(f"b{number}", "bob") for number in (1, 2))
+    assert "there are 5 tokens" in refused("b3", "bob")
+    table.now += 10
+    assert not refused("a4", "ann"), "one of hers has expired"
+    assert not any(refused(f"c{number}", "ann", by_admin=True) for number in (1, 2, 3))
+    assert refused("c4", "ann", by_admin=True)
 
 
 def test_they_are_there_after_a_restart() -> None:

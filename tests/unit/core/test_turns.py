@@ -5,7 +5,7 @@ from covey.core.events import CancelRequested
 from covey.core.model import BagId, PilotId
 from covey.core.overlay import SURPLUS_SECONDS
 from covey.core.sites import local_site
-from covey.core.turns import TURN_SECONDS
+from covey.core.turns import QUEUE_SECONDS, TURN_SECONDS
 from covey.pilot.messages import Answer
 from tests.unit.core.placing import Grounds, asked, site, taken_back
 from tests.unit.core.table import Hand, end, replies, spec
@@ -147,3 +147,61 @@ def test_nobody_makes_place_where_there_is_room_or_trouble() -> None:
     full.site().failures = 1
     full.submit(spec(3, owner="bob"))
     assert not taken_back(full.later(5)), "whoever probes a site is left alone"
+
+
+# -- idle pilots -----------------------------------------------------------------------------
+
+
+def idle_pilots_of_ann(grounds: Grounds) -> list[Hand]:
+    """Her tasks are done, and her pilots are still there."""
+    bag = grounds.submit(spec(len(grounds.jobs) or 4, owner="ann"))
+    hands = [grounds.begin(job) for job in grounds.jobs]
+    grounds.handle(CancelRequested(grounds.request(), BagId(bag)))
+    for hand in hands:
+        hand.sync(1, held=[])
+    return hands
+
+
+def dismissed(grounds: Grounds) -> int:
+    state = grounds.scheduler.state
+    return sum(pilot.until <= grounds.now for pilot in state.pilots.values())
+
+
+def test_idle_pilots_leave_at_once_where_others_wait_and_the_site_is_full() -> None:
+    grounds = Grounds(site(running=4))
+    idle_pilots_of_ann(grounds)
+    grounds.submit(spec(3, owner="bob"))
+    assert not [job for job in grounds.jobs if job.wanted_by == "bob"]
+    grounds.later(1)
+    assert dismissed(grounds) == 3, "as many as bob has tasks"
+
+
+def test_idle_pilots_stay_where_there_is_room() -> None:
+    grounds = Grounds(site(running=10))
+    idle_pilots_of_ann(grounds)
+    grounds.submit(spec(3, owner="bob"))
+    grounds.later(1)
+    assert dismissed(grounds) == 0
+
+
+def test_an_owner_with_one_pilot_is_not_thereby_served() -> None:
+    grounds = Grounds(site(running=5))
+    idle_pilots_of_ann(grounds)
+    grounds.submit(spec(20, owner="bob"))
+    [job] = [job for job in grounds.jobs if job.wanted_by == "bob"]
+    grounds.begin(job)
+    grounds.later(1)
+    assert dismissed(grounds) == 4
+
+
+def test_idle_pilots_leave_when_others_wait_in_the_queue_of_the_site() -> None:
+    """Its machines are full, though our own limits are not reached."""
+    grounds = Grounds(site(running=100))
+    hands = idle_pilots_of_ann(grounds)
+    grounds.submit(spec(2, owner="bob"))
+    grounds.waits(*[job for job in grounds.jobs if job.wanted_by == "bob"])
+    for _ in range(int(QUEUE_SECONDS) + 1):
+        grounds.later(1)
+        for hand in hands:
+            hand.sync(1)
+    assert dismissed(grounds) == 2

@@ -13,13 +13,13 @@ from covey.core.findings import Reason
 from covey.core.model import Blob
 from covey.executor import lane
 from covey.executor.executor import Executor
-from covey.executor.packing import Large
+from covey.executor.packing import Large, Small
 from covey.executor.stock import Stock
 from tests.unit.executor.lane_server import SECONDS, Server, eventually
 
 
 def test_a_function_that_would_take_the_executor_along_is_told(executor: Executor) -> None:
-    with pytest.raises(TypeError, match="an executor stays in the process"):
+    with pytest.raises(TypeError, match="an executor cannot be sent to another process"):
         executor.submit(lambda: executor.bag).result(SECONDS)
 
 
@@ -123,7 +123,7 @@ def test_why_calls_wait_is_told_once(server: Server, capsys: pytest.CaptureFixtu
         asked = server.asked
         eventually(lambda: server.asked >= asked + 3)
 
-    server.held, server.reason = True, "no pilot that is here has 64 cores for a task"
+    server.held, server.reason = True, "no connected pilot has 64 cores for a task"
     with Executor(server) as executor:
         found = executor.submit(abs, 1)
         asked_again()
@@ -135,7 +135,7 @@ def test_why_calls_wait_is_told_once(server: Server, capsys: pytest.CaptureFixtu
         server.release()
         found.result(SECONDS)
     assert capsys.readouterr().err.splitlines() == [
-        "covey: bag 7, of an executor, waits: no pilot that is here has 64 cores for a task",
+        "covey: bag 7, of an executor, waits: no connected pilot has 64 cores for a task",
         "covey: bag 7, of an executor, waits: none",
         "covey: bag 7, of an executor, is paused; go on with: covey resume 7",
     ]
@@ -169,11 +169,13 @@ def test_abort_in_a_callback_ends_all_others(server: Server, size: int) -> None:
 
 @pytest.mark.parametrize("size", [100, 100_000])
 def test_a_callback_that_exits_harms_nobody(
-    executor: Executor, size: int, caplog: pytest.LogCaptureFixture
+    executor: Executor, server: Server, size: int, caplog: pytest.LogCaptureFixture
 ) -> None:
+    server.held = True  # a callback of a future that is done is called by whoever adds it
     found = [executor.submit(bytes, size) for _ in range(5)]
     for one in found:
         one.add_done_callback(lambda _: sys.exit(1))
+    server.release()
     assert [one.result(SECONDS) for one in found] == [bytes(size)] * 5
     assert executor.submit(bytes, size).result(SECONDS) == bytes(size)
     assert "SystemExit" in caplog.text
@@ -241,8 +243,8 @@ def test_a_map_that_is_over_its_time_takes_back_what_it_waited_for(
         first = executor.submit(abs, 1)
         submit = executor._lane.submit
 
-        def remember(call: str | Large) -> Future[Any]:
-            chunks.append(submit(call))
+        def remember(call: Small | Large, function: Any) -> Future[Any]:
+            chunks.append(submit(call, function))
             return chunks[-1]
 
         monkeypatch.setattr(executor._lane, "submit", remember)

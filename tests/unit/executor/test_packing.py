@@ -9,7 +9,8 @@ import pytest
 
 from covey.core.model import Blob
 from covey.executor.failures import CallTooLarge
-from covey.executor.packing import MOST_INLINE, Large, Packer, Unreadable, value
+from covey.executor.packing import MOST_INLINE, Large, Packer, Small
+from covey.executor.unpacking import Unreadable, value
 from covey.pilot.calling import MOST_CALL, MOST_FILE
 from covey.worker import pickler
 
@@ -124,8 +125,8 @@ def test_the_largest_call_has_a_limit() -> None:
 def test_a_large_call_is_named_by_its_content() -> None:
     packer = Packer()
     small = packer.call(len, (bytes(MOST_INLINE - 1000),), {})
-    assert isinstance(small, str)
-    assert len(small) < MOST_CALL
+    assert isinstance(small, Small)
+    assert len(small.text) < MOST_CALL
     one, same, other = (packer.calls(len, [(bytes(MOST_INLINE), n)]) for n in (1, 1, 2))
     assert isinstance(one, Large)
     assert isinstance(other, Large)

@@ -9,9 +9,11 @@ from covey.core.model import Blob
 from covey.executor.packing import Large, Packer
 from covey.executor.stock import Dropped, Stock
 
+PACKER = Packer()  # of one program: equal calls are equal bytes
+
 
 def large(number: int, size: int = 300_000) -> Large:
-    made = Packer().call(len, (bytes(size), number), {})
+    made = PACKER.call(len, (bytes(size), number), {})
     assert isinstance(made, Large)
     return made
 

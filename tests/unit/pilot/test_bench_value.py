@@ -15,6 +15,7 @@ from covey.pilot.harvest import Unfit
 def bench(tmp_path: Path) -> Any:
     found: Any = Bench.__new__(Bench)
     found.settings = SimpleNamespace(directory=str(tmp_path / "pilot"))
+    found._home = None
     return found
 
 
@@ -65,12 +66,12 @@ def test_a_link_that_takes_its_place_in_between(
     value.write_bytes(b"mine")
     rename = os.rename
 
-    def swapped(source: str, target: str) -> None:
+    def swapped(source: str, target: str, **folders: int) -> None:
         value.unlink()
         value.symlink_to(tmp_path / "secret")
-        rename(source, target)
+        rename(source, target, **folders)
 
-    monkeypatch.setattr("covey.pilot.bench.os.rename", swapped)
+    monkeypatch.setattr(os, "rename", swapped)
     with pytest.raises(Unfit):
         bench.take_value(given, "value-1")
     assert not left(tmp_path)

@@ -291,6 +291,26 @@ def test_a_new_epoch_makes_it_say_what_it_holds_and_resend_what_is_not_recorded(
     assert full.held == [Held(1, 3, 1, 3)]
 
 
+def test_it_shows_receipts_of_all_it_holds_or_has_ended_and_only_when_it_says_everything() -> None:
+    desk = Desk(slots=3)
+    desk.sent()
+    for number, receipt in ((1, "first"), (2, "second"), (3, "third")):
+        task = Task(number, 1, number, [number])
+        desk.brain.answered(number, Answer(1, number, [BODY], [task], receipt=receipt), desk.now)
+        (sync,) = desk.sent()
+        assert sync.receipts == []
+    desk.start_all()
+    desk.end("1.1")
+    (first,) = desk.sent()
+    assert (len(first.ends), first.receipts) == (1, [])
+    desk.end("1.2")
+    answer = Answer(2, first.number, resync=True, recorded=first.number)
+    desk.brain.answered(first.number, answer, desk.now)
+    (full,) = desk.sent()
+    assert [end.sequence for end in full.ends] == [2]
+    assert full.receipts == ["third", "second"]
+
+
 def test_ends_that_the_server_has_recorded_are_not_sent_again() -> None:
     desk = Desk()
     desk.sent()
@@ -541,3 +561,22 @@ def test_nobody_makes_it_wait_for_ever() -> None:
     for tries, nonsense in enumerate((float("nan"), -5.0), 2):
         desk.brain.failed(sync.number, tries, desk.now, nonsense)
         assert desk.sent(LAST_BACKOFF) == [sync]
+
+
+def test_attempts_of_a_bag_whose_files_are_here_start_at_once_until_its_files_change() -> None:
+    desk = Desk()
+    body = BODY._replace(inputs=[Input("a", "a" * 64, 1)])
+    desk.brain.furnished[1] = desk.now + 1.0
+    desk.sent()
+
+    def take(number: int, *bodies: Body) -> list[str]:
+        tasks = [Task(number, 1, number, [number])]
+        desk.brain.answered(number, Answer(1, number, list(bodies), tasks), desk.now)
+        return [command.start.key for command in of_kind(desk.step(), Prepare)]
+
+    assert take(1, body) == ["1.1"]  # a bag's body has come: its files may be others
+    desk.brain.furnished[1] = desk.now + 1.0
+    assert take(2) == []
+    assert desk.brain.queue[-1] == "1.2"
+    desk.now += 1.0  # nobody has looked at the files since
+    assert take(3) == ["1.3"]

@@ -28,7 +28,7 @@ PLAN: Any = object()
 
 
 def given(number: int = 1, **fields: Any) -> Given:
-    order = Given(number, f"1.{number}", PLAN, [], {}, 0.0, 0, [], [], [], "YQ==")
+    order = Given(number, f"1.{number}", PLAN, [], {}, 0.0, 0, [], [], [], "YQ==", 0)
     return order._replace(**fields)
 
 

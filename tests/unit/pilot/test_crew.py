@@ -10,7 +10,7 @@ import pytest
 
 from covey.pilot import crew
 from covey.pilot.crew import Crew, started
-from covey.pilot.larder import Larder, News, name_of
+from covey.pilot.larder import Larder, News
 from covey.pilot.lines import Address, Lines
 from covey.pilot.messages import Input
 from covey.pilot.orders import Returned
@@ -84,7 +84,7 @@ def test_what_is_to_be_fetched_waits_for_a_thread(threads: Threads, tmp_path: Pa
     with serving(Files()) as world:
         larder = Larder(str(tmp_path), 1 << 40, "a", world.courier, lambda: None)
         item = Input("in", world.add(b"x"), 1)
-        name = name_of(item, 1)
+        name = larder.name_of(item, 1, "")
         larder.request(item, name)
         assert larder.news() == []
         threads.left = 1

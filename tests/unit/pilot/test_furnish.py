@@ -42,7 +42,7 @@ def test_a_copy_can_be_written(source: Path) -> None:
 def test_what_cannot_be_linked_is_copied(
     source: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    def refuse(old: str, new: str) -> None:
+    def refuse(old: str, new: str, **folders: int) -> None:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "link", refuse)
@@ -69,6 +69,25 @@ def test_a_link_that_takes_the_place_of_a_copy_is_not_followed(
     furnish.place(str(source), "copy", True, swap)
     found = private.stat()
     assert (found.st_mode & 0o777, found.st_size) == (0o600, 0)
+
+
+def test_a_directory_that_becomes_a_link_is_not_entered(source: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / "b").mkdir(parents=True)
+    (outside / "b" / "c").write_text("precious")
+    for link in ("a", "x/b"):
+        Path(link).parent.mkdir(exist_ok=True)
+        Path(link).symlink_to(outside)
+        for copy in (False, True):
+            with pytest.raises(Refused):
+                place(str(source), f"{link}/b/c", copy)
+            with pytest.raises(NotADirectoryError):
+                furnish.displace(f"{link}/b/c")
+    assert (outside / "b" / "c").read_text() == "precious"
+    assert not outside.joinpath("b/d").exists()
+    place(str(source), "y/z", True)
+    furnish.displace("y/z")
+    assert os.listdir("y") == []
 
 
 def test_a_missing_source_is_an_error_of_the_host(source: Path) -> None:

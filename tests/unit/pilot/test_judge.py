@@ -21,7 +21,7 @@ from covey.pilot.judge import Verdict
         (11, "", {0}, Verdict("failed", -1, 11, "killed by SIGSEGV")),
         (63, "", {0}, Verdict("failed", -1, 63, "killed by signal 63")),
         (9, "memory", {0}, Verdict("memory", -1, 9, "memory")),
-        (None, "", {0}, Verdict("host", -1, 0, "its process vanished")),
+        (None, "", {0}, Verdict("host", -1, 0, "its process disappeared")),
     ],
 )
 def test_ends(status: int | None, stopped: str, codes: set[int], verdict: Verdict) -> None:

@@ -48,7 +48,9 @@ def test_what_was_sent_before_the_end_is_still_read() -> None:
 
 
 def test_an_outcome_needs_only_a_key_and_a_kind() -> None:
-    assert Outcome("k", "returned")[2:] == (-1, 0, 0.0, 0.0, 0, 0.0, b"", b"", 0, 0, "", "", "", [])
+    outcome = Outcome("k", "returned")
+    assert outcome[2:15] == (-1, 0, 0.0, 0.0, 0, 0.0, b"", b"", 0, 0, "", "", "")
+    assert outcome[15:] == ([], ())
 
 
 def test_what_is_left_for_later_goes_with_the_next() -> None:

@@ -32,6 +32,9 @@ class Larder:
         self.told: list[News] = []
         self.broken: set[str] = set()
 
+    def name_of(self, item: Input, bag: int, owner: str) -> str:
+        return item.digest
+
     def path(self, name: str) -> str:
         return "/cache/" + name
 
@@ -110,7 +113,7 @@ def test_a_file_that_cannot_be_had(desk: Desk) -> None:
     body = bag(1, ONE)
     key, other = desk.prepare(body), desk.prepare(bag(2, TWO))
     lost = News(ONE.digest, "a: not there")
-    words = "an input cannot be had: a: not there"
+    words = "cannot get an input: a: not there"
     assert desk.turn(lost) == ([], [Unable(key, "host", words)])
     assert desk.turn(here(TWO)) == ([other], [])
     desk.readiness.forget(key, 1)
@@ -126,7 +129,7 @@ def test_a_file_that_nobody_can_have_is_the_fault_of_its_bag(desk: Desk) -> None
     body = bag(1, ONE)
     first = desk.prepare(body)
     lost = News(ONE.digest, "a: it answers 404", wrong=True)
-    words = "an input cannot be had: a: it answers 404"
+    words = "cannot get an input: a: it answers 404"
     assert desk.turn(lost) == ([], [Unable(first, "setup", words)])
     desk.readiness.forget(first, 1)
     echoes = [desk.prepare(body) for _ in range(MOST_ECHOES)]
@@ -208,7 +211,7 @@ def test_a_setup_that_the_host_could_not_run(desk: Desk) -> None:
 def test_a_setup_that_another_pilot_runs_is_waited_for(desk: Desk, tmp_path: Path) -> None:
     body = bag(1, setup="make")
     other = Setups(str(tmp_path), "n")
-    assert other.begin(body, []) == "run"
+    assert other.begin(body) == "run"
     first, second = desk.prepare(body), desk.prepare(body)
     assert desk.turn(later=1.0) == ([], [])
     assert desk.readiness.wake_at(desk.now) < desk.now + 0.5
@@ -226,13 +229,42 @@ def test_one_that_was_given_back_is_not_reported(desk: Desk) -> None:
     assert first not in desk.readiness.ready
 
 
-def test_a_setup_that_cannot_begin(desk: Desk) -> None:
+def test_a_setup_that_cannot_begin(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "setups").write_text("")  # where a directory should be
     key = desk.prepare(bag(1, ONE, setup="make"))
-    ready, ((found, outcome, words),) = desk.turn(here(ONE))  # which is not really there
+    ready, ((found, outcome, words),) = desk.turn(here(ONE))
     assert (ready, found, outcome) == ([], key, "host")
-    assert "cannot begin" in words
+    assert "cannot start" in words
 
 
 def test_links_name_the_cached_files(desk: Desk) -> None:
-    (link,) = desk.readiness.links(1, [ONE._replace(copy=True)])
+    (link,) = desk.readiness.links(bag(1), [ONE._replace(copy=True)])
     assert link == ("/cache/" + ONE.digest, "a", True)
+
+
+def test_what_is_known_of_a_bags_files_is_known_for_a_moment(desk: Desk) -> None:
+    body = bag(1, ONE)
+    desk.prepare(body)
+    assert desk.readiness.furnished == {}
+    desk.turn(here(ONE), later=0.5)
+    until = desk.readiness.furnished[1]
+    assert desk.now < until <= desk.now + VERIFY_SECONDS
+    desk.larder.broken.add(ONE.digest)
+    desk.now = until
+    key = desk.prepare(body)
+    assert desk.turn() == ([], [])  # it was lost, and is fetched again
+    assert desk.readiness.furnished[1] <= desk.now
+    assert desk.turn(here(ONE)) == ([key], [])
+
+
+def test_a_bags_files_are_kept_while_it_has_attempts_that_nobody_asked_about(desk: Desk) -> None:
+    body = bag(1, ONE)
+    key = desk.prepare(body)
+    desk.turn(here(ONE))
+    desk.readiness.forget(key, 1)
+    held = {"1.9": Holding(1, Task(9, 1, 9, []), desk.now, 1)}
+    desk.readiness.sweep(held)
+    assert desk.larder.held == [ONE.digest]
+    desk.readiness.sweep({})
+    assert desk.larder.held == []
+    assert desk.readiness.furnished == {}

@@ -1,4 +1,4 @@
-"""Directories are emptied whatever is in them; output is cut in the middle only."""
+"""A directory is as new for each task; output is cut in the middle only."""
 
 import os
 import time
@@ -7,46 +7,7 @@ from pathlib import Path
 import pytest
 
 from covey.pilot import scratch
-from covey.pilot.scratch import Home, Output, Space, empty, remove
-
-
-def test_empty_removes_everything_but_what_links_point_to(tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "precious").write_text("kept")
-    root = tmp_path / "root"
-    (root / "a" / "b" / "c").mkdir(parents=True)
-    (root / "a" / "b" / "file").write_text("x")
-    (root / ".covey-1").mkdir()
-    (root / ".covey-2").symlink_to(outside)
-    (root / "a" / "b" / "link").symlink_to(outside)
-    (root / "a").chmod(0)
-    assert empty(str(root))
-    assert list(root.iterdir()) == []
-    assert not empty(str(root))
-    assert (outside / "precious").read_text() == "kept"
-
-
-def test_empty_reaches_deeper_than_a_path_can(tmp_path: Path) -> None:
-    here = os.open(".", os.O_RDONLY)
-    os.chdir(tmp_path)
-    try:
-        for _ in range(100):
-            os.mkdir("d" * 200)
-            os.chdir("d" * 200)
-    finally:
-        os.fchdir(here)
-        os.close(here)
-    empty(str(tmp_path))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_remove_takes_files_links_and_nothing(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    (tmp_path / "link").symlink_to(tmp_path)
-    for name in ("file", "link", "nothing"):
-        remove(str(tmp_path / name))
-    assert list(tmp_path.iterdir()) == []
+from covey.pilot.scratch import Home, Output, Space
 
 
 def test_home_is_the_same_directory_until_it_must_not_be(
@@ -65,6 +26,24 @@ def test_home_is_the_same_directory_until_it_must_not_be(
     assert Path.cwd() == path
     home.remove()
     assert not path.exists()
+
+
+def test_another_home_is_another_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "home"
+    home = Home(str(path))
+    kept = os.open(path, os.O_RDONLY)
+    try:
+        (path / "left").write_text("x")
+        home.renew()
+        assert Path.cwd() == path
+        assert list(path.iterdir()) == []
+        (path / "private").write_text("of the next")
+        assert os.listdir(kept) == []
+        with pytest.raises(FileNotFoundError):
+            os.open("planted", os.O_CREAT | os.O_WRONLY, dir_fd=kept)
+    finally:
+        os.close(kept)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from covey.pilot import host
-from covey.pilot.messages import Input, OutputFile
+from covey.pilot.messages import MOST_TAGS, Input, OutputFile
 from covey.pilot.tags import LONGEST, MOST_TASK_TAGS, PERIOD_SECONDS, Fixed, Now, Tags
 
 IDLE = Now(2, [], 0.0, 0.0)
@@ -95,9 +95,35 @@ def test_they_are_bounded(tmp_path: Path) -> None:
 def test_the_last_files(tmp_path: Path) -> None:
     tags = make(tmp_path)
     inputs = [Input("run.py", "ab" * 32), Input("far", url="http://x/y")]
-    tags.ran(["./run.py", "1"], inputs, [OutputFile("o", 1, "cd" * 32), OutputFile("small", 1)])
+    tags.ran(
+        "ana", ["./run.py", "1"], inputs, [OutputFile("o", 1, "cd" * 32), OutputFile("small", 1)]
+    )
     found = tags.changed(100.0, IDLE)
     assert found is not None
-    assert found["last_executable"] == "./run.py:" + "ab" * 32
-    assert found["last_input_files"] == "run.py:" + "ab" * 32 + " far"
-    assert found["last_output_files"] == "o:" + "cd" * 32 + " small"
+    assert found["ana:last_executable"] == "./run.py:" + "ab" * 32
+    assert found["ana:last_input_files"] == "run.py:" + "ab" * 32 + " far"
+    assert found["ana:last_output_files"] == "o:" + "cd" * 32 + " small"
+    tags.said("ana", "blas=mkl")
+    told = tags.changed(101.5, IDLE)
+    assert told is not None
+    assert told.items() >= {name: found[name] for name in found if ":last_" in name}.items()
+    tags.ran("bob", ["true"], [], [])
+    later = tags.changed(200.0, IDLE)
+    assert later is not None
+    last = {name for name in later if "last_" in name}
+    assert last == {"bob:last_executable", "bob:last_input_files", "bob:last_output_files"}
+    assert "ab" * 32 not in str(later), "it was another owner's"
+
+
+def test_a_name_that_no_server_takes_is_ignored(tmp_path: Path) -> None:
+    """It would keep this host's pilots out, and those that come after them."""
+    tags = make(tmp_path)
+    tags.said("ana", "x" * LONGEST + "=1\nfine=1\n")
+    tags.close()
+    assert [name for name in make(tmp_path).at_enrolment() if ":" in name] == ["ana:fine"]
+    tags = make(tmp_path)
+    tags.said("ana", "".join(f"n{number}=1\n" for number in range(MOST_TASK_TAGS)))
+    tags.ran("ana", ["x"], [], [])
+    published = tags.changed(100.0, IDLE)
+    assert published is not None
+    assert len(published) <= MOST_TAGS

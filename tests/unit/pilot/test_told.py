@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from covey.pilot import wake
-from covey.pilot.told import Result, Tags, last_object, object_text
+from covey.pilot.told import DROPPED, Result, Tags, ignored_line, last_object, object_text
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,19 @@ def test_tags_are_drained_and_bounded(tmp_path: Path, monkeypatch: pytest.Monkey
         os.write(writer, b"x=12345\n" * 1000)
         tags.drain()
     kept = tags.take()
-    assert len(kept) == 16384
+    assert kept.endswith("\nx=12345\n" + DROPPED)
+    assert len(kept) == 16384 + len(DROPPED)
     os.write(writer, b"123456789\n" * 5000)
-    assert tags.take() == "123456789\n" * 1638
+    assert tags.take() == "123456789\n" * 1638 + DROPPED
     before = tags.bells()
     tags.open()  # a task removed it
     assert tags.bells() == before
     path.open("w").write("c=3\n")
     assert tags.take() == "c=3\n"
     os.close(writer)
+
+
+def test_a_last_line_that_is_too_long_is_told_of() -> None:
+    assert "longer than 65536 bytes" in ignored_line(b'{"a":"' + b"x" * 65536 + b'"}\n')
+    assert ignored_line(b'{"a":1}\n') == ""
+    assert ignored_line(b"x\n" * 40000 + b'{"a":1}\n') == ""

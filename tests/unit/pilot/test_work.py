@@ -23,6 +23,10 @@ class Slots:
         self.inside: dict[str, Order] = {}
         self.outcomes: list[Outcome] = []
         self.cancelled: list[str] = []
+        self.short = ""
+
+    def shortage(self) -> str:
+        return self.short
 
     def free(self) -> int:
         return 8 - len(self.inside)
@@ -59,7 +63,7 @@ class Readiness:
     def prepare(self, start: Start, now: float) -> None:
         self.ready.append(start.key)
 
-    def links(self, bag: int, inputs: list[Input]) -> list[Link]:
+    def links(self, body: Body, inputs: list[Input]) -> list[Link]:
         return [Link("/cache/" + item.digest, item.path) for item in inputs]
 
     def turn(self, now: float) -> None: ...
@@ -242,7 +246,7 @@ def test_stopping_ends_what_runs_and_what_is_being_sent() -> None:
     desk.outbox.done = [Sent("1.1", [], "")]  # too late
     desk.end("1.2", "cancelled")
     ends = {end.sequence: (end.outcome, end.message) for end in desk.ends()}
-    assert ends == {1: ("host", "its files had not all reached the server: asked to end")}
+    assert ends == {1: ("host", "not all of its files reached the server: asked to end")}
     assert not desk.brain.holding, "the other is lost with the pilot"
 
 
@@ -277,3 +281,30 @@ def test_what_ends_well_or_too_late_counts_although_the_pilot_is_asked_to_end() 
     desk.end("1.1")
     desk.end("1.2", "timeout", signal=SIGTERM)
     assert [end.outcome for end in desk.ends()] == ["ok", "timeout"]
+
+
+def test_nothing_is_kept_for_bags_that_are_over() -> None:
+    desk = Desk()
+    for bag in range(1, 400):
+        body = BODY._replace(bag=bag)
+        desk.give(Task(bag, bag, 0, [0]), body=body)
+        desk.end(f"1.{bag}")
+        desk.turn(2 * PLAN_SECONDS)
+    work: Any = desk.work
+    kept = {name: len(value) for name, value in vars(work).items() if hasattr(value, "__len__")}
+    assert {name: count for name, count in kept.items() if count > 3 and name != "_parts"} == {}
+    assert len(desk.slots.plans) <= 3
+
+
+def test_no_task_starts_on_a_full_disk_and_all_go_back() -> None:
+    desk = Desk()
+    desk.slots.short = "no space left"
+    desk.turn()
+    desk.give(Task(1, 1, 0, [0]))
+    desk.turn()
+    assert not desk.slots.inside
+    assert not desk.brain.holding
+    desk.slots.short = ""
+    desk.turn()
+    desk.give(Task(2, 1, 1, [1]))
+    assert list(desk.slots.inside) == ["1.2"]

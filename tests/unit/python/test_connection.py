@@ -87,6 +87,7 @@ def test_a_token_may_be_in_a_file(
     server: FakeServer, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (here / "token").write_text("from file\n")
+    (here / "token").chmod(0o600)
     covey.connect(server=server.address, token_file=here / "token")
     monkeypatch.setenv("COVEY_SERVER", server.address)
     monkeypatch.setenv("COVEY_TOKEN_FILE", str(here / "token"))
@@ -99,7 +100,7 @@ def test_what_is_missing_or_wrong_is_said_with_what_to_do(server: FakeServer, he
         covey.connect(server=server.address)
     with pytest.raises(BadConfig, match=r"name it with connect\(server='https://…'\)"):
         covey.connect(token="x")
-    with pytest.raises(BadConfig, match="that is no certificate in PEM"):
+    with pytest.raises(BadConfig, match="this is not a PEM certificate"):
         covey.connect(server=server.address, token="x", ca="-----BEGIN CERTIFICATE-----\nx")
     with pytest.raises(BadConfig, match=r"ca .*ca\.pem: No such file"):
         covey.connect(server=server.address, token="x", ca=here / "ca.pem")
@@ -109,7 +110,7 @@ def test_what_is_missing_or_wrong_is_said_with_what_to_do(server: FakeServer, he
 
 
 def test_a_server_that_is_away_is_waited_for_as_long_as_one_likes() -> None:
-    with pytest.raises(ServerAway, match=r"the server at http://127\.0\.0\.1:9 is away"):
+    with pytest.raises(ServerAway, match=r"cannot reach the server at http://127\.0\.0\.1:9:"):
         covey.connect(server="http://127.0.0.1:9", token="x", patience_seconds=0.1)
 
 

@@ -42,8 +42,8 @@ def complaint(**given: Any) -> str:
 
 def test_every_key_of_a_bag_file_is_a_keyword_and_no_other() -> None:
     taken = [one for one in inspect.signature(Connection.submit).parameters if one != "self"]
-    assert set(taken) == {*TOP, "file"}
-    assert set(typing.get_type_hints(BagKeywords)) == {*TOP, "file"} - {"command"}
+    assert set(taken) == {*TOP, "file", "key"}
+    assert set(typing.get_type_hints(BagKeywords)) == {*TOP, "file", "key"} - {"command"}
 
 
 SAME: list[tuple[str, dict[str, Any]]] = [
@@ -107,7 +107,7 @@ def test_rows_and_other_parameters_side_by_side_keep_to_themselves() -> None:
         ([], "submit(): rows: expected the name of a file, a data frame, or a list"),
         ([1, 2], "submit(): rows: expected the name of a file"),
         ([{"x": 1}, {"y": 1}], "submit(): rows: row 1 has y, the first one x"),
-        ([{"x": None}], "submit(): parameters.x: a value is text or a number, not None"),
+        ([{"x": [1]}], "submit(): parameters.x: a value is text or a number, not a list"),
         ([{"x": 1}] * 100_001, "100,001 are too many to name here"),
         ("cases.csv", "submit(): rows: there is no file cases.csv"),
     ],
@@ -119,20 +119,27 @@ def test_rows_that_make_no_sense_are_explained(rows: Any, words: str) -> None:
 def test_everything_wrong_is_told_at_once_in_the_words_of_a_bag_file() -> None:
     told = complaint(
         resources={"memry": "1 GB", "time": "soon"}, retries={"count": -1}, zip=["x", "y"],
-        environment={"inherit": ["COVEY_NOT_SET"]}, parameters={"x": [True]},
+        environment={"inherit": ["NOT_SET_HERE"]}, parameters={"x": [True]},
     )  # fmt: skip
     assert "submit(): resources.memry: there is no such key; did you mean 'memory'?" in told
     assert "submit(): resources.time: expected" in told
     assert "submit(): retries.count: expected a whole number" in told
-    assert "write COVEY_NOT_SET = 'VALUE'" in told
+    assert "write NOT_SET_HERE = 'VALUE'" in told
     assert "submit(): parameters.x: a value is text or a number" in told
     assert len(told.splitlines()) >= 5
 
 
+def test_a_pattern_of_outputs_that_cannot_be() -> None:
+    told = complaint(outputs=["good", "x[b-a]"])
+    assert told.startswith("submit(): outputs[1]: the output pattern 'x[b-a]' is not valid:"), told
+
+
 def test_what_is_wrong_with_a_value_is_told_once() -> None:
-    rows = pd.DataFrame({"a": [1, None], "b": ["x", "y"]})
+    rows = pd.DataFrame({"a": [1, float("inf")], "b": ["x", "y"]})
     told = complaint(rows=rows, outputs="{a}.txt")
-    assert told == "submit(): parameters.a: nan is no value for a parameter; write it in quotes"
+    assert (
+        told == "submit(): parameters.a: inf cannot be the value of a parameter; write it in quotes"
+    )
 
 
 @pytest.mark.parametrize("given", [{"command": print}, {"command": ["x", print]}, {"script": len}])
@@ -237,3 +244,13 @@ def test_names_follow_the_order_of_the_bag() -> None:
     assert list(found["parameters"]) == ["a", "b"]  # type: ignore[call-overload]
     assert list(found["rows"][0]) == ["c", "d"]  # type: ignore[index]
     assert "zip" not in found
+
+
+def test_a_frame_may_have_gaps_flags_and_dates() -> None:
+    frame = pd.DataFrame(
+        {"a": [1, None], "b": [True, False], "c": pd.to_datetime(["2024-05-01", None])}
+    )
+    assert points(said(command="true", rows=frame)) == [
+        {"a": 1.0, "b": "true", "c": "2024-05-01"},
+        {"a": "", "b": "false", "c": ""},
+    ]

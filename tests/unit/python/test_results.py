@@ -6,8 +6,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from covey.cli.columns import with_names
 from covey.core.errors import CoveyError
-from covey.python.results import Failures, Results, with_names
+from covey.python.results import Failures, Results
 from tests.unit.cli.builders import bag, row
 from tests.unit.cli.source import group
 
@@ -109,3 +110,24 @@ def test_failures_say_what_happened_and_where() -> None:
     ]
     assert "&lt;i&gt;" in found._repr_html_()
     assert repr(Failures(bag(), [])) == "bag 3 has no failed tasks"
+
+
+def test_a_column_of_a_frame_has_one_type() -> None:
+    view = bag(names=["lr", "id"], readings=["value", "text"], result_names=["ok", "day", "n"])
+    rows = [
+        row(0, values=["0.10", "007"], result={"ok": True, "day": "2024-05-01", "n": 1}),
+        row(1, values=["1e-3", 8], result={"ok": None, "day": "2024-05-02"}),
+    ]
+    frame = Results(view, rows).frame()
+    assert list(frame["lr"]) == [0.1, 0.001]
+    assert list(frame["id"]) == ["007", "8"]
+    assert str(frame["ok"].dtype) == "boolean"
+    assert str(frame["n"].dtype) == "Int64"
+    assert str(frame["day"].dtype).startswith("datetime64")
+    assert str(frame["started"].dt.tz) == "UTC"
+
+
+def test_numbers_with_words_among_them_are_text() -> None:
+    view = bag(names=["lr"], readings=["value"])
+    frame = Results(view, [row(0, values=["0.10"]), row(1, values=["default"])]).frame()
+    assert list(frame["lr"]) == ["0.10", "default"]

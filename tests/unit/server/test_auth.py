@@ -111,7 +111,7 @@ def test_roles_and_owners() -> None:
     assert [caller.owns("ann") for caller in (viewer, user, admin)] == [True, True, True]
     assert not Caller(Role.USER, "", "").owns(""), "what is nobody's is not theirs"
     auth.admit(user, Role.USER)
-    with pytest.raises(HttpProblem, match="token of an admin; yours is a user's") as caught:
+    with pytest.raises(HttpProblem, match="an admin token; yours is a user token") as caught:
         auth.admit(user, Role.ADMIN)
     assert caught.value.status == 403
 
@@ -153,7 +153,7 @@ def test_jobs_by_hand_have_an_owner_and_end(clock: Clock) -> None:
         assert job == f"hand-{name}-1000010-r1"
         assert owner(clock, job, job_secret(MASTER, job)) == serves
     job, later = hand_job("ann", NOW + 10, "r1"), hand_job("ann", NOW + 99, "r1")
-    with pytest.raises(HttpProblem, match="not of this site job"):
+    with pytest.raises(HttpProblem, match="or to another site job"):
         owner(clock, later, job_secret(MASTER, job))
     clock.at += 10
     with pytest.raises(HttpProblem, match="expired"):

@@ -14,6 +14,7 @@ class Halted:
     """Asking, of nobody; it notes how long callers are willing to wait."""
 
     changed = None
+    reader = None
 
     def __init__(self) -> None:
         self.waits: list[float] = []
@@ -37,7 +38,7 @@ class Halted:
 
 
 def asked(halted: Halted, call: Any, words: str) -> float:
-    caller = SimpleNamespace(owns=lambda owner: True)
+    caller = SimpleNamespace(owns=lambda owner: True, owner="")
     state = SimpleNamespace(caller=caller)
     query = QueryParams(words)
     asyncio.run(call(SimpleNamespace(path_params={}, query_params=query, state=state)))

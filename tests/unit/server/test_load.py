@@ -14,7 +14,6 @@ from covey.server.load import (
     MOST_RATE,
     SAMPLE_SECONDS,
     Bounds,
-    Budget,
     Kind,
     Load,
     Sample,
@@ -199,16 +198,6 @@ def test_one_pilot_cannot_take_the_others_turns() -> None:
     assert max(greedy) <= 1.0 + EARLY_SECONDS
     gate.now += max(greedy)
     assert gate.load.admit(Kind.ASK, "greedy", gate.now) == 0.0
-
-
-def test_bodies_have_a_bound_together() -> None:
-    budget = Budget(100)
-    assert budget.take(60)
-    assert not budget.take(60)
-    assert budget.take(40)
-    budget.give(60)
-    assert budget.take(60)
-    assert budget.taken == 100
 
 
 def test_this_process_knows_its_memory() -> None:

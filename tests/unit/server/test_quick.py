@@ -6,29 +6,35 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import uvicorn
 
-from covey.server.load import Budget
 from covey.server.problems import HttpProblem
-from covey.server.quick import Headers, Respond, Response, protocol_for
+from covey.server.quick import Caller, Headers, Respond, Response, protocol_for
+from covey.server.refusals import Refusals
+from covey.server.shares import Shares, Supply, Who
 
 SYNC = "/pilot/v1/sync"
+
+
+class Known(NamedTuple):
+    who: Who
 
 
 class Desk:
     """A server; whatever says `park` waits until somebody answers, all else hears its own body."""
 
     def __init__(self) -> None:
-        self.budget = Budget(3 << 20)
+        self.budget = Shares(Supply("bytes", 3 << 20, part=1.0))
+        self.refusals = Refusals()
         self.parked: list[Respond] = []
         self.gone: list[bytes] = []
         self.long_way: list[str] = []
         self.loop = asyncio.new_event_loop()
         self.socket = socket.create_server(("127.0.0.1", 0))
-        protocol = protocol_for(self, self.budget)
+        protocol = protocol_for(self, self.budget, self.refusals)
         config = uvicorn.Config(
             self.app, interface="asgi3", http=protocol, lifespan="off", log_config=None
         )
@@ -39,7 +45,12 @@ class Desk:
     def _run(self) -> None:
         self.loop.run_until_complete(self.http.serve([self.socket]))
 
-    def take_sync(self, headers: Headers, body: bytes, respond: Respond) -> Callable[[], None]:
+    def let_in(self, headers: Headers) -> Caller:
+        if (b"authorization", b"Bearer wrong") in headers:
+            raise HttpProblem(401, "unauthorized", "who are you?")
+        return Known(Who("pilots of alice"))
+
+    def take_sync(self, caller: Any, body: bytes, respond: Respond) -> Callable[[], None]:
         if body == b"bad":
             raise HttpProblem(400, "invalid", "this is bad", 1.25)
         if body == b"bug":
@@ -153,7 +164,7 @@ def test_syncs_and_others_take_turns_on_one_connection(desk: Desk, line: Line) -
         assert line.ask(b"", SYNC, "PUT") == (200, b'{"long": 0}')
         assert line.ask(b"x", SYNC + "?a=1") == (200, b'{"long": 1}')
     assert len(desk.long_way) == 9
-    assert desk.budget.taken == 0
+    assert desk.budget.used == 0
 
 
 def test_a_body_that_comes_in_pieces(line: Line) -> None:
@@ -165,10 +176,10 @@ def test_a_body_that_comes_in_pieces(line: Line) -> None:
 def test_one_that_is_parked_is_answered_later(desk: Desk, line: Line) -> None:
     line.send(b"park")
     desk.wait(lambda: len(desk.parked) == 1)
-    assert desk.budget.taken == 4
+    assert desk.budget.used == 0, "its body has been read"
     desk.answer(b"late")
     assert line.hear()[2] == b"late"
-    assert desk.budget.taken == 0
+    assert desk.budget.used == 0
     assert desk.gone == []
 
 
@@ -177,7 +188,7 @@ def test_one_that_hangs_up_is_noticed_at_once(desk: Desk, line: Line) -> None:
     desk.wait(lambda: len(desk.parked) == 1)
     line.socket.close()
     desk.wait(lambda: desk.gone == [b"park 1"])
-    assert desk.budget.taken == 0
+    assert desk.budget.used == 0
     desk.answer(b"to nobody")
 
 
@@ -254,7 +265,7 @@ def test_what_is_only_promised_takes_no_room(desk: Desk) -> None:
 
 
 def taken(desk: Desk, size: int) -> bool:
-    return desk.budget.taken == size
+    return desk.budget.used == size
 
 
 def test_bodies_have_a_bound_together(desk: Desk) -> None:
@@ -271,12 +282,12 @@ def test_bodies_have_a_bound_together(desk: Desk) -> None:
     for one in lines[:3]:
         one.socket.sendall(b"x")
         assert one.hear()[0] == 200
-    desk.wait(lambda: desk.budget.taken == 0)
+    desk.wait(lambda: desk.budget.used == 0)
     lines[0].socket.sendall(request(b"x" * 1000)[:-1])
-    desk.wait(lambda: desk.budget.taken == 999)
+    desk.wait(lambda: desk.budget.used == 999)
     for one in lines:
         one.socket.close()
-    desk.wait(lambda: desk.budget.taken == 0)
+    desk.wait(lambda: desk.budget.used == 0)
 
 
 def test_a_connection_that_rests_for_long_is_closed(desk: Desk, line: Line) -> None:
@@ -301,3 +312,18 @@ def test_a_server_that_ends_answers_first(desk: Desk, line: Line) -> None:
     desk.answer(b"last")
     assert line.hear()[2] == b"last"
     assert line.is_closed()
+
+
+def test_nothing_of_a_strangers_body_is_kept(desk: Desk) -> None:
+    """It is read to its end, so that a pilot hears why it was refused; the connection stays."""
+    line = Line(desk)
+    whole = request(b"x" * (1 << 20), extra="Authorization: Bearer wrong\r\n")
+    line.socket.sendall(whole[:-1])
+    threading.Event().wait(0.1)
+    assert desk.budget.used == 0
+    line.socket.sendall(whole[-1:])
+    status, _, body = line.hear()
+    assert (status, b"who are you?" in body) == (401, True)
+    assert line.ask(b"one") == (200, b"one")
+    assert [(one.owner, one.kind) for one in desk.refusals.lately()] == [("", "unauthorized")]
+    line.socket.close()

@@ -8,6 +8,7 @@ import pytest
 
 from covey.core.events import PurgeRequested
 from covey.core.model import RequestId
+from covey.ports import NamedFiles
 from covey.server.problems import HttpProblem
 from covey.server.retention import DAY_SECONDS, Retention
 from covey.wire import BagView
@@ -28,17 +29,23 @@ class Reader:
     def bags(self) -> list[BagView]:
         return self._found
 
-    def digests(self) -> set[str]:
-        return {"used"}
+    def named_files(self) -> NamedFiles:
+        return NamedFiles({"ann": {"used"}})
 
 
 class Blobs:
     def __init__(self) -> None:
-        self.kept: set[str] = set()
+        self.restored = self.kept = NamedFiles()
 
-    def collect(self, keep: set[str], older_than_seconds: float) -> None:
+    def restore(self, named: NamedFiles) -> None:
+        self.restored = named
+
+    def collect(
+        self, named: NamedFiles, older_than_seconds: float, unfinished_seconds: float
+    ) -> None:
         assert older_than_seconds > 3600, "a pilot may hold an end back for an hour"
-        self.kept = keep
+        assert unfinished_seconds <= 3600
+        self.kept = named
 
 
 class Asking:
@@ -113,4 +120,6 @@ def test_files_that_the_record_names_are_kept() -> None:
     blobs = Blobs()
     retention = Retention(Asking(), blobs, keep_logs_days=0, keep_files_days=0)  # type: ignore[arg-type]
     asyncio.run(retention.collect())
-    assert blobs.kept == {"used"}
+    assert blobs.kept.of("ann") == {"used"}
+    asyncio.run(retention.restore())
+    assert blobs.restored.of("ann") == {"used"}

@@ -94,3 +94,16 @@ def test_news_are_told_once() -> None:
     assert first.is_set()
     assert not other.is_set()
     assert not found.follow(1).is_set()
+
+
+def test_whoever_follows_most_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One who follows many bags does not take the output of another's away."""
+    monkeypatch.setattr(tails, "MOST_IN_ALL", 4 * (PIECE_BYTES + 1))
+    found = Tails(Clock(), 0)
+    found.follow(1, "alice")
+    found.feed([piece("x", bag=1)])
+    for bag in range(2, 10):
+        found.follow(bag, "mallory")
+        found.feed([piece("y", bag=bag)])
+    assert kept(found, 1) == ["x"]
+    assert [bag for bag in range(2, 10) if kept(found, bag)] == [7, 8, 9]

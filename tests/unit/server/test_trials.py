@@ -5,8 +5,17 @@ import asyncio
 import pytest
 
 from covey.core.actions import Tried
-from covey.core.events import JobRefused, JobStarted, JobSubmitted, SiteTried, Ticked
+from covey.core.events import (
+    JobRefused,
+    JobStarted,
+    JobSubmitted,
+    PilotLeft,
+    SiteTried,
+    SyncReceived,
+    Ticked,
+)
 from covey.core.model import JobId, SiteSpec
+from covey.pilot.messages import Leave, Sync
 from covey.server import trials
 from covey.server.trials import Trials
 from tests.unit.core.table import Table, only, spec
@@ -67,3 +76,26 @@ def test_it_needs_no_loop() -> None:
     with pytest.raises(RuntimeError):
         asyncio.get_running_loop()
     Trials()
+
+
+def test_a_pilot_that_asks_for_work_shows_that_the_site_works() -> None:
+    table, found = Table(sites=(SITE,)), Trials()
+    job = tried(table)
+    heard(found, table, JobStarted(job))
+    hand = table.enrol(1, site="s", job=job, key="key of it")
+    first = SyncReceived(table.request(), Sync(hand.pilot, table.scheduler.state.epoch, 1, 0, 1))
+    heard(found, table, first)
+    found.heard(first, None, 0.0)
+    assert kinds(found, table, job) == ["asked", "started", "ready"]
+
+
+def test_a_pilot_that_leaves_says_why() -> None:
+    table, found = Table(sites=(SITE,)), Trials()
+    job = tried(table)
+    heard(found, table, JobStarted(job))
+    hand = table.enrol(1, site="s", job=job, key="key of it")
+    leave = Leave(hand.pilot, table.scheduler.state.epoch, "no scratch")
+    heard(found, table, PilotLeft(table.request(), leave))
+    steps = found.steps(job, table.scheduler.state)
+    assert steps is not None
+    assert (steps[-1].kind, steps[-1].text) == ("left", "no scratch")

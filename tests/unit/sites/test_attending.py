@@ -373,7 +373,7 @@ def test_missing_credentials_are_told_of_until_they_are_there(tmp_path: Path) ->
     stand.attendant.watch(())
     stand.attendant.submit([A])
     stand.turns(1)
-    failed = SiteFailed("there", "credential /home/me/proxy.pem is missing")
+    failed = SiteFailed("there", "the credential /home/me/proxy.pem is missing, or cannot be read")
     assert stand.heard() == [failed, failed, JobRefused(A.id, f"there: {failed.reason}")]
     assert not stand.world.calls("list")
     stand.world.missing_credential = ""
@@ -444,7 +444,9 @@ def test_accounts_are_not_asked_about_what_was_cancelled(stand: Attending) -> No
     stand.turns(1)
     stand.world.jobs.clear()
     stand.turns(40)
-    assert stand.heard()[1:] == [JobVanished(A.id, "cancelled, and no longer listed")]
+    assert stand.heard()[1:] == [
+        JobVanished(A.id, "it was cancelled, and its site does not list it any more")
+    ]
     assert not stand.world.calls("account")
 
 
@@ -453,7 +455,7 @@ def test_without_accounts_a_job_has_vanished(stand: Attending) -> None:
     stand.turns(5)
     stand.world.jobs.clear()
     stand.turns(40)
-    assert stand.heard()[1:] == [JobVanished(A.id, "its site lists it no longer")]
+    assert stand.heard()[1:] == [JobVanished(A.id, "its site does not list it any more")]
 
 
 def test_a_job_that_vanished_and_was_given_up_is_cancelled_when_it_is_back(
@@ -510,8 +512,8 @@ def test_accounts_that_cannot_be_had_are_no_failure_of_the_site(stand: Attending
     stand.world.accounts = {}
     stand.world.trouble["account"] = Unclear("no database")
     stand.turns(100)
-    assert stand.heard()[1:] == [JobVanished(A.id, "its site lists it no longer")]
-    assert {note.what for note in stand.notes} == {"no accounts of site jobs"}
+    assert stand.heard()[1:] == [JobVanished(A.id, "its site does not list it any more")]
+    assert {note.what for note in stand.notes} == {"the site's accounting cannot be read"}
 
 
 def test_strays_are_cancelled_with_a_note(stand: Attending) -> None:
@@ -548,4 +550,4 @@ def test_a_closed_attendant_gives_back_what_it_had_not_begun(tmp_path: Path) -> 
     stand.attendant.submit([A])
     stand.attendant.close()
     stand.attendant.run()
-    assert stand.heard() == [JobRefused(A.id, "there is attended to no longer")]
+    assert stand.heard() == [JobRefused(A.id, "site there was closed")]

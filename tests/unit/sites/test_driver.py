@@ -153,7 +153,7 @@ def test_line_breaks_are_refused(driver: Driver, text: str) -> None:
 
 @each_batch_system
 def test_a_value_is_no_option(driver: Driver) -> None:
-    with pytest.raises(BadConfig, match="begins with a dash"):
+    with pytest.raises(BadConfig, match="must not begin with a dash"):
         driver.submit(site(driver.name, **{QUEUES[driver.name]: "--uid=0"}), batch())
 
 
@@ -264,5 +264,5 @@ def test_times() -> None:
 
 
 def test_what_it_said_is_one_line() -> None:
-    assert Output(1, "out\n", "\nfirst\nlast \n\n").words == "last"
+    assert Output(1, "out\n", "\nfirst\nlast \n\n").words == "first; last"
     assert Output(3, "", "").words == "exit status 3"

@@ -76,7 +76,7 @@ def test_nobody_knows() -> None:
 def test_a_list_as_it_was() -> None:
     found = GRID.listed(SITE, PREFIX, recorded("gridengine/qstat.xml"))
     assert len(found) == 16
-    stuck = "error state Eqw: 'qstat -j 14' there says why"
+    stuck = "error state Eqw: 'qstat -j 14' there shows the reason"
     for seen in (
         Seen("covey-q7-1-4", "11.1", Stand.RUNNING),
         Seen("covey-q7-1-5", "11.2", Stand.WAITING, "Rq", 1),

@@ -1,5 +1,6 @@
 """A pilot gets what it needs to know in its start file, and nobody else can read it."""
 
+import gc
 import json
 import os
 import stat
@@ -111,4 +112,20 @@ def test_an_end_that_cannot_be_looked_at_is_looked_at_again(
     ends = Ends(tmp_path, f"import os; os._exit({os.EX_CONFIG})")
     assert ends.of(1) == f"exit status {os.EX_CONFIG}"
     assert [note.what for note in ends.notes] == ["the end of a pilot cannot be looked at"]
+    ends.site.close()
+
+
+def test_a_pilot_that_ends_before_anybody_watches_it_has_an_exit_status(tmp_path: Path) -> None:
+    """As long as something refers to the child, Python does not ask for its exit status."""
+    ends = Ends(tmp_path, f"import os; os._exit({os.EX_CONFIG})")
+    watch = ends.site._watch
+
+    def late(pid: int, *args: object, **named: object) -> None:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # it has ended, and can be asked yet
+        watch(pid, *args, **named)  # type: ignore[arg-type]
+
+    ends.site._watch = late  # type: ignore[method-assign]
+    for number in range(1, 4):
+        assert ends.of(number) == f"exit status {os.EX_CONFIG}"
+        gc.collect()
     ends.site.close()

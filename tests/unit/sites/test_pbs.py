@@ -127,7 +127,7 @@ def test_pbs_gives_up() -> None:
 
 def test_how_an_element_ended_is_forgotten_without_a_history() -> None:
     """It has the exit status of the whole array: of these, one ended with 0, the other with 1."""
-    ended = "it ended, and PBS does not say how"
+    ended = "it ended; PBS does not report how"
     assert PBS.listed(SITE, PREFIX, recorded("pbs/qstat-elements.txt")) == [
         Seen("covey-q7-1-85", "38[0].pbs01", Stand.ENDED, ended),
         Seen("covey-q7-1-86", "38[1].pbs01", Stand.ENDED, ended),
@@ -235,7 +235,7 @@ def test_history() -> None:
         "28.pbs01": "exit status 137",
         **{f"29[{index}].pbs01": f"exit status {index}" for index in range(3)},
         "30.pbs01": "exit status 0",
-        "33.pbs01": "it ended before it ran",
+        "33.pbs01": "it ended before it started",
     }
 
 

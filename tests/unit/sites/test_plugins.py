@@ -52,27 +52,27 @@ def told(spec: SiteSpec, found: dict[str, Plugin] | None = None) -> str:
 def test_options_are_checked_with_their_driver() -> None:
     assert plugins.driver_of(site(partition="long", requeue=False), OURS) is OURS["slurm"].driver
     assert told(site(partiton="long")).startswith(
-        "site hpc: option 'partiton' of driver 'slurm' is not known; did you mean 'partition'? "
-        "(there are partition, account, "
+        "site hpc: option 'partiton' of driver 'slurm' is unknown; did you mean 'partition'? "
+        "(options: partition, account, "
     )
-    assert "is not known; there are partition" in told(site(zzz=1))
-    assert told(site("manual", queue="x")).endswith("is not known; there are none")
+    assert "is unknown; options: partition" in told(site(zzz=1))
+    assert told(site("manual", queue="x")).endswith("is unknown; this driver has no options")
     assert told(site(partition=3)) == (
-        "site hpc: option 'partition' of driver 'slurm' is 3, not a text"
+        "site hpc: option 'partition' of driver 'slurm' is 3; it must be text"
     )
-    assert told(site(whole_nodes="yes")).endswith("is 'yes', not true or false")
-    assert told(site(warn_seconds=1.5)).endswith("is 1.5, not a whole number")
-    assert told(site(extra="--foo")).endswith("'--foo' begins with a dash")
-    assert told(site(extra="foo")).endswith("is 'foo', not a list of texts")
-    assert told(site("pbs", dialect="sun")).endswith("is 'sun', not one of pbspro, torque")
+    assert told(site(whole_nodes="yes")).endswith("is 'yes'; it must be true or false")
+    assert told(site(warn_seconds=1.5)).endswith("is 1.5; it must be a whole number")
+    assert told(site(extra="--foo")).endswith("'--foo' must not begin with a dash")
+    assert told(site(extra="foo")).endswith("is 'foo'; it must be a list of texts")
+    assert told(site("pbs", dialect="sun")).endswith("is 'sun'; it must be one of pbspro, torque")
 
 
 def test_a_driver_that_there_is_not() -> None:
     assert told(site("slrum")) == (
         "site hpc: there is no driver 'slrum'; did you mean 'slurm'? "
-        "(there are gridengine, htcondor, lsf, manual, pbs, slurm, ssh)"
+        "(drivers: gridengine, htcondor, lsf, manual, pbs, slurm, ssh)"
     )
-    assert told(site("slurm"), {}) == "site hpc: there is no driver 'slurm' (there are none)"
+    assert told(site("slurm"), {}) == "site hpc: there is no driver 'slurm' (drivers: none)"
 
 
 def test_every_option_is_described() -> None:
@@ -80,7 +80,7 @@ def test_every_option_is_described() -> None:
     assert driver is not None
     helped = {option.name: option for option in plugins.described(driver)}
     assert helped["partition"].default == ""
-    assert helped["requeue"].default is True
+    assert helped["requeue"].default is False
     assert all(option.text.endswith(".") for option in helped.values())
 
 
@@ -146,11 +146,11 @@ def test_what_is_broken_says_why_and_harms_nobody(broken: str) -> None:
     assert said["missing"].startswith("AttributeError")
     assert said["raises"] == "RuntimeError: no licence"
     assert said["exits"] == "SystemExit: go away"
-    assert said["other"] == "it is called 'other' by its package and 'slurm' by itself"
+    assert said["other"] == "its entry point is 'other', but its own name is 'slurm'"
     assert said["short"] == "its method 'cancel' does not take 2 arguments"
-    assert said["undescribed"] == "its option 'speed' has no Meta with a description"
-    assert said["optionless"] == "its 'options' are no msgspec.Struct"
-    assert said["factless"] == "its 'most_elements' is no int"
+    assert said["undescribed"] == "its option 'speed' has no description (msgspec.Meta)"
+    assert said["optionless"] == "its 'options' are not a msgspec.Struct"
+    assert said["factless"] == "its 'most_elements' is not of type int"
     assert [name for name, problem in said.items() if not problem] == ["slurm"]
     assert told(site("raises"), found) == (
         "site hpc: driver 'raises' of covey cannot be used: RuntimeError: no licence"
@@ -181,7 +181,7 @@ def test_the_example_is_found_where_it_is_installed() -> None:
     plugin = plugins.find()["taskspooler"]
     assert (plugin.package, plugin.problem) == ("covey-taskspooler", "")
     assert told(site("taskspooler", nise=3), plugins.find()).endswith(
-        "did you mean 'nice'? (there are nice)"
+        "did you mean 'nice'? (options: nice)"
     )
 
 

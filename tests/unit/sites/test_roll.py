@@ -64,7 +64,7 @@ def test_a_list_that_came_too_early_says_nothing() -> None:
     for at in (1, 2, 3, 9.9):
         assert roll.listed([], at) == []
     assert not roll.missing()
-    assert vanish(roll, 10) == [JobVanished(A, "its site lists it no longer")]
+    assert vanish(roll, 10) == [JobVanished(A, "its site does not list it any more")]
 
 
 def test_misses_must_be_in_a_row() -> None:
@@ -148,7 +148,7 @@ def test_accounts_may_lag_but_not_for_ever() -> None:
         assert not roll.missing()
     roll.listed([], 20)
     found = roll.accounted(roll.missing(), [], 20)
-    assert found == [JobVanished(A, "its site lists it no longer")]
+    assert found == [JobVanished(A, "its site does not list it any more")]
 
 
 def test_of_two_jobs_with_one_name_the_known_one_is_ours() -> None:
@@ -227,3 +227,13 @@ def test_what_is_no_longer_on_record_becomes_a_stray() -> None:
     roll.watch([], 100.0)
     roll.listed([seen(A, Stand.RUNNING)], 11)
     assert roll.strays() == ["70"]
+
+
+def test_a_requeue_before_the_first_list_that_shows_it_running_is_told() -> None:
+    """It ran, its node failed, and it waits again: no list has shown it running."""
+    roll = submitted(A)
+    [told] = roll.listed([seen(A, Stand.WAITING)._replace(restarts=1)], 21)
+    assert isinstance(told, JobRequeued)
+    assert not roll.listed([seen(A, Stand.WAITING)._replace(restarts=1)], 31)
+    kinds = [type(one) for one in roll.listed([seen(A, Stand.RUNNING)._replace(restarts=2)], 41)]
+    assert kinds == [JobRequeued, JobStarted]

@@ -26,7 +26,7 @@ def test_an_array_is_submitted_with_what_its_pilots_need() -> None:
         reservation="r1",
         gpu_type="a100",
         whole_nodes=True,
-        requeue=False,
+        requeue=True,
         warn_seconds=90,
         extra=("--mail-type=NONE",),
     )
@@ -37,7 +37,7 @@ def test_an_array_is_submitted_with_what_its_pilots_need() -> None:
         *("--chdir=/home/ann/.covey/sites/there", "--open-mode=append", "--array=0-2"),
         "--output=/home/ann/.covey/sites/there/covey-q7-1-4.%a.out",
         *("--partition=long", "--account=phys", "--qos=high", "--constraint=rome|milan"),
-        *("--reservation=r1", "--no-requeue", "--exclusive", "--signal=B:TERM@90"),
+        *("--reservation=r1", "--requeue", "--exclusive", "--signal=B:TERM@90"),
         *("--nodes=1", "--ntasks=1", "--cpus-per-task=8", "--time=91", "--mem=4000M"),
         *("--tmp=100M", "--gres=gpu:a100:2", "--mail-type=NONE"),
     )
@@ -47,7 +47,7 @@ def test_what_is_not_said_is_not_asked() -> None:
     argv = SLURM.submit(SITE, batch()).argv
     assert argv[4:] == (
         *("--open-mode=append", "--output=/home/ann/.covey/sites/there/covey-q7-1-4.0.out"),
-        *("--requeue", "--nodes=1", "--ntasks=1", "--cpus-per-task=1"),
+        *("--no-requeue", "--nodes=1", "--ntasks=1", "--cpus-per-task=1"),
     )
     odd = batch()._replace(directory="/home/50%")
     assert "--output=/home/50%%/covey-q7-1-4.0.out" in SLURM.submit(SITE, odd).argv

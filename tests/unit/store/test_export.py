@@ -46,7 +46,7 @@ ROWS = st.lists(st.tuples(VALUE, TEXT, st.none() | ANY), min_size=1, max_size=8)
 def test_csv_is_what_the_csv_module_reads(rows: list[tuple[Any, str, Any]]) -> None:
     values, texts, reports = map(list, zip(*rows, strict=True))
     given_, parameters = page(values, texts, reports)
-    sheet = Sheet(columns(["p"], ["r"]), "csv", parameters)
+    sheet = Sheet(columns(["p"], ["r"]), "csv-raw", parameters)
     text = (sheet.head() + sheet.page(given_)).decode()
     read = list(csv.DictReader(io.StringIO(text, newline="")))
     assert [row["p"] for row in read] == list(map(str, values))

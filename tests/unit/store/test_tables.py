@@ -268,7 +268,7 @@ def test_jsonl_that_cannot_be_used(tmp_path: Path, block: int, content: bytes, w
 
 
 def test_an_unknown_form(tmp_path: Path) -> None:
-    with pytest.raises(InvalidBag, match="there are csv, jsonl, lines"):
+    with pytest.raises(InvalidBag, match="forms: csv, jsonl, lines"):
         index_of(tmp_path, b"x", "xlsx")
 
 
@@ -380,7 +380,7 @@ def test_a_file_that_changed(blobs: Blobs, files: TableFiles) -> None:
     digest = put(blobs, MANY)
     rows = files.describe(digest, "lines")
     blobs.path(digest).write_bytes(MANY.replace(b"7", b"\n"))
-    with pytest.raises(StoreFailed, match="not as it was"):
+    with pytest.raises(StoreFailed, match="was changed after the bag was submitted"):
         files.read(rows, 0, 50_000)
 
 
@@ -436,3 +436,15 @@ def test_what_cannot_be_loaded_is_said(
     assert "fewer" in reasons[0]
     assert "not on this server" in reasons[1]
     assert "ZeroDivisionError" in reasons[2]
+
+
+@pytest.mark.parametrize(("form", "mark"), [("tsv", b"\t"), ("semicolons", b";")])
+def test_other_separators(tmp_path: Path, form: str, mark: bytes) -> None:
+    content = b'a,b\n1,x y\n,\n2,"p,q"\n'.replace(b",", mark)
+    quoted = f"p{mark.decode()}q"
+    assert rows_of(tmp_path, content, form) == [[1, "x y"], ["", ""], [2, quoted]]
+
+
+def test_columns_that_only_look_like_numbers_are_text(tmp_path: Path) -> None:
+    content = b"id,lr,day\n100,0.10,2024-05-01\n007,1e-3,2024-05-02\n"
+    assert table_of(tmp_path, content, "csv").index.text_names == ("id", "day")

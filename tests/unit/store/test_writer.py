@@ -201,3 +201,32 @@ def test_a_record_that_cannot_be_ours_is_not_tried_again_and_again() -> None:
     desk.writer.open()
     assert desk.crashes.get(timeout=WAIT) is desk.record.failure
     assert desk.writer.close(WAIT)
+
+
+class Untidy(Record):
+    """What a purge leaves to do takes many pieces, each of which waits to be let through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces = 0
+        self.turn = threading.Semaphore(0)
+
+    def tidy(self) -> float | None:
+        assert self.turn.acquire(timeout=WAIT)
+        self.pieces += 1
+        return 0.0 if self.pieces < 5 else None
+
+
+def test_writes_go_between_the_pieces_of_a_purge() -> None:
+    record = Untidy()
+    heard: SimpleQueue[EngineEvent] = SimpleQueue()
+    writer = Writer(record, heard.put, lambda error: None)
+    writer.open()
+    assert isinstance(heard.get(timeout=WAIT), StoreOpened)
+    writer.write(Write(1, SaveBag(bag())))
+    record.turn.release()
+    assert heard.get(timeout=WAIT) == Committed(1)
+    assert record.pieces < 5, "there is more to tidy"
+    for _ in range(5):
+        record.turn.release()
+    assert writer.close(WAIT)

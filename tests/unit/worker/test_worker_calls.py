@@ -10,19 +10,21 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from covey.executor.packing import Packer, exception, value
+from covey.executor.packing import Packer, Small
+from covey.executor.unpacking import exception, value
 from covey.pilot import calling
 from covey.worker import frames, main
 from covey.worker.calls import EACH, MOST_EXCEPTION, ONE, PROTOCOL, Doer
 from covey.worker.frames import ERROR, VALUE
 from covey.worker.loading import MOST_KEPT
+from covey.worker.proof import KEY_BYTES
 
 
 def call(function: Any, *args: Any, kind: int = ONE, **kwargs: Any) -> bytes:
     given = [(one,) for one in args] if kind == EACH else (args, kwargs)
     return pickle.dumps(
         (kind, cloudpickle.dumps(function), cloudpickle.dumps(given)), protocol=PROTOCOL
-    )
+    ) + bytes(KEY_BYTES)
 
 
 def doer() -> Doer:
@@ -30,7 +32,7 @@ def doer() -> Doer:
 
 
 def failed(function: Any, *args: Any) -> tuple[str, BaseException | None, str]:
-    kind, data = doer().do(call(function, *args))
+    kind, data, _ = doer().do(call(function, *args))
     assert kind == ERROR
     words, raised, where = exception(data)
     return words, raised, where.text
@@ -46,12 +48,12 @@ def test_both_ends_of_the_line_speak_alike() -> None:
 
 
 def test_a_call_has_a_value() -> None:
-    kind, data = doer().do(call(lambda x, y=0: x - y, 5, y=3))
+    kind, data, _ = doer().do(call(lambda x, y=0: x - y, 5, y=3))
     assert (kind, value(data)) == (VALUE, 2)
 
 
 def test_a_chunk_has_a_list_of_values() -> None:
-    kind, data = doer().do(call(abs, -1, -2, kind=EACH))
+    kind, data, _ = doer().do(call(abs, -1, -2, kind=EACH))
     assert (kind, value(data)) == (VALUE, [1, 2])
 
 
@@ -67,11 +69,11 @@ def test_a_function_that_comes_again_is_not_made_again() -> None:
 def test_a_call_in_a_file_is_done(tmp_path: Path) -> None:
     path = tmp_path / "call"
     path.write_bytes(call(len, bytes(3_000_000)))
-    kind, data = doer().do(b"@call", str(path))
+    kind, data, _ = doer().do(b"@call", str(path))
     assert (kind, value(data)) == (VALUE, 3_000_000)
     path.write_bytes(call(bytes.__add__, b"x" * 1_000_000, b"y")[:-1000])
     for wrong in (path, tmp_path / "nothing"):
-        kind, data = doer().do(b"@call", str(wrong))
+        kind, data, _ = doer().do(b"@call", str(wrong))
         assert kind == ERROR
         assert exception(data)[0].startswith("the call cannot be unpickled here: ")
 
@@ -151,7 +153,7 @@ def test_a_value_that_cannot_be_pickled_is_named() -> None:
 
 def test_a_call_that_cannot_be_read_is_an_error() -> None:
     missing = b"cno_such_module\nfunction\n."
-    kind, data = doer().do(pickle.dumps((ONE, missing, pickle.dumps(((), {})))))
+    kind, data, _ = doer().do(pickle.dumps((ONE, missing, pickle.dumps(((), {})))))
     assert kind == ERROR
     assert exception(data)[0].startswith("the call cannot be unpickled here: ModuleNotFoundError")
 
@@ -159,7 +161,7 @@ def test_a_call_that_cannot_be_read_is_an_error() -> None:
 def test_threads_that_stay_are_told_of(capsys: pytest.CaptureFixture[str]) -> None:
     stop = threading.Event()
     _waits["event"] = stop
-    kind, _ = doer().do(call(_start))
+    kind, _, _ = doer().do(call(_start))
     stop.set()
     assert kind == VALUE
     assert "a straggler" in capsys.readouterr().err
@@ -227,5 +229,5 @@ def test_calls_that_a_packer_makes_are_understood() -> None:
         (packer.call(int, ("ff",), {"base": 16}), 255),
         (packer.calls(pow, [(2, 3), (3, 2)]), [8, 9]),
     ):
-        assert isinstance(made, str)
-        assert value(one.do(binascii.a2b_base64(made))[1]) == expected
+        assert isinstance(made, Small)
+        assert value(one.do(binascii.a2b_base64(made.text))[1]) == expected

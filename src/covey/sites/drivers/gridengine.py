@@ -36,25 +36,28 @@ RESCHEDULED = ("24", "25")  # an end of a run, not of the job
 
 
 class GridEngineOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    queue: Annotated[str, Meta(description="Queue, or several with commas between them.")] = ""
+    queue: Annotated[str, Meta(description="Queue, or several, separated by commas.")] = ""
     project: Annotated[str, Meta(description="Project that is charged.")] = ""
     account: Annotated[str, Meta(description="Account string.")] = ""
     parallel_environment: Annotated[
-        str, Meta(description="Parallel environment of one host, for pilots of several slots.")
+        str,
+        Meta(description="Parallel environment on one host, for pilots of several slots."),
     ] = "smp"
     memory_resource: Annotated[
-        str, Meta(description="Resource that means memory, such as h_vmem; empty: none is asked.")
+        str,
+        Meta(description="Resource for memory, such as h_vmem; empty: memory is not requested."),
     ] = ""
-    gpu_resource: Annotated[str, Meta(description="Resource that means GPUs.")] = "gpu"
+    gpu_resource: Annotated[str, Meta(description="Name of the resource for GPUs.")] = "gpu"
     exclusive_resource: Annotated[
-        str, Meta(description="Resource that means a host of one's own.")
+        str, Meta(description="Name of the resource for exclusive use of a host.")
     ] = "exclusive"
-    whole_nodes: Annotated[bool, Meta(description="A pilot shares its host with nobody.")] = False
+    whole_nodes: Annotated[bool, Meta(description="Each pilot gets a whole host.")] = False
     requeue: Annotated[
-        bool, Meta(description="A pilot may be started again whose host failed.")
+        bool, Meta(description="Grid Engine may start a pilot again after its host failed.")
     ] = True
     accounting_days: Annotated[
-        int, Meta(ge=0, description="How far back the accounts are looked through; 0: not at all.")
+        int,
+        Meta(ge=0, description="How many days back the accounting file is read; 0: not at all."),
     ] = 2
     extra: Extra = ()
 
@@ -100,9 +103,9 @@ class GridEngine:
         try:
             tree = Xml.fromstring(output.stdout)
         except (Xml.ParseError, ValueError) as error:
-            raise Unclear(f"qstat wrote no XML: {error}") from error
+            raise Unclear(f"qstat's output is not XML: {error}") from error
         if tree.tag != "job_info":
-            raise Unclear(f"qstat wrote {tree.tag!r}, no list of jobs")
+            raise Unclear(f"qstat's output is not a list of jobs: {tree.tag!r}")
         found = []
         for entry in tree.iter("job_list"):
             title = entry.findtext("JB_name") or ""
@@ -168,11 +171,11 @@ def _seen(entry: Xml.Element, title: str) -> Seen:
     handle = f"{entry.findtext('JB_job_number', '')}.{entry.findtext('tasks', '')}"
     match = HANDLE.fullmatch(handle)
     if match is None:
-        raise Unclear(f"qstat wrote {handle!r} for an element of {title}")
+        raise Unclear(f"qstat's output has an unknown id {handle!r} for a job of {title}")
     state = entry.findtext("state") or ""
     stand = _stand(state)
     if stand is Stand.STUCK:
-        why = f"error state {state}: 'qstat -j {match['job']}' there says why"
+        why = f"error state {state}: 'qstat -j {match['job']}' there shows the reason"
     else:
         why = "" if state in ("qw", "r") else state
     name = numbered(title, int(match["index"]) - 1)

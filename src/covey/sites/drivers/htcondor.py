@@ -12,6 +12,7 @@ ever: it is removed, by an expression in its own description, and history says w
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Annotated, Any, NoReturn
 
 from msgspec import Meta, Struct
@@ -50,8 +51,10 @@ UNCERTAIN = re.compile(
     r"failed to commit|timed? ?out|communication|connection (closed|reset|lost)|disconnect",
     re.IGNORECASE,
 )
-WHY = re.compile(r"failed to commit job submission.*\n+ERROR: (.+)", re.IGNORECASE)
-TOO_LONG = re.compile(r"PeriodicRemove expression .*JobCurrentStartDate > ([0-9]+)")
+NOT_COMMITTED = "failed to commit job submission"
+ERROR = "error: "
+PERIODIC = "PeriodicRemove expression "
+TOO_LONG = re.compile(r"JobCurrentStartDate > ([0-9]+)")
 
 SUBMITTED = re.compile(r"^([0-9]{1,18})\.0 - ([0-9]{1,18})\.([0-9]{1,9})$", re.MULTILINE)
 ATTRIBUTES = (
@@ -71,16 +74,18 @@ ATTRIBUTES = (
 
 
 class HTCondorOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    requirements: Annotated[str, Meta(description="An expression that a machine must meet.")] = ""
+    requirements: Annotated[
+        str, Meta(description="An expression that must be true for a machine.")
+    ] = ""
     accounting_group: Annotated[str, Meta(description="Accounting group that is charged.")] = ""
-    schedd: Annotated[str, Meta(description="Name of the schedd; empty: the local one.")] = ""
-    pool: Annotated[str, Meta(description="Central manager; empty: that of here.")] = ""
+    schedd: Annotated[str, Meta(description="Name of the schedd; empty: the local schedd.")] = ""
+    pool: Annotated[str, Meta(description="Central manager; empty: the local one.")] = ""
     transfer: Annotated[
         bool,
-        Meta(description="Files are transferred, where hosts share no directory with the schedd."),
+        Meta(description="Transfer files: needed if hosts share no directory with the schedd."),
     ] = False
     lines: Annotated[
-        tuple[str, ...], Meta(description="More lines of the submit description.")
+        tuple[str, ...], Meta(description="Additional lines for the submit description.")
     ] = ()
     extra: Extra = ()
 
@@ -140,10 +145,19 @@ class HTCondor:
 
 
 def _not_submitted(output: Output) -> NoReturn:
-    why = WHY.search(output.stderr)
-    if why and not UNCERTAIN.search(why[1]):
-        raise Refused(why[1].strip()[:300])
+    why = _refusal(output.stderr)
+    if why and not UNCERTAIN.search(why):
+        raise Refused(why.strip()[:300])
     common.not_submitted(output, UNCERTAIN)
+
+
+def _refusal(stderr: str) -> str:
+    """What the line after "failed to commit" says, if it is an error."""
+    lines = [line for line in stderr.split("\n") if line]
+    for line, following in pairwise(lines):
+        if NOT_COMMITTED in line.lower() and following.lower().startswith(ERROR):
+            return following[len(ERROR) :]
+    return ""
 
 
 def _where(options: HTCondorOptions) -> list[str]:
@@ -199,7 +213,7 @@ def _over(wall_seconds: float) -> str:
 def _plain(text: str) -> str:
     """A value of a submit description that means itself."""
     if "\n" in text or "\r" in text:
-        raise Refused(f"{text!r} cannot stand in a submit description")
+        raise Refused(f"{text!r} cannot be written into a submit description")
     return text.replace("$", "$(DOLLAR)")
 
 
@@ -215,7 +229,7 @@ def _jobs(text: str, states: Mapping[int, Stand]) -> list[Seen]:
     try:
         return [_seen(ad, states) for ad in json.loads(text)]
     except common.MISREAD as error:
-        raise Unclear(f"no list of jobs: {error!r}"[:200]) from error
+        raise Unclear(f"the output is not a list of jobs: {error!r}"[:200]) from error
 
 
 def _seen(ad: Mapping[str, Any], states: Mapping[int, Stand]) -> Seen:
@@ -232,7 +246,7 @@ def _removed(why: str, held: object, before: object) -> str:
     """Whether it was held when it was removed. A reason may be of an earlier time."""
     if held and before == 5:
         return f"held: {held}"
-    too_long = TOO_LONG.search(why)
+    too_long = TOO_LONG.search(why.partition(PERIODIC)[2])
     return f"it ran for more than {too_long[1]} s" if too_long else why
 
 

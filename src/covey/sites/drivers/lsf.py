@@ -52,14 +52,14 @@ FIELDS = "jobid jobindex stat job_name exit_code exit_reason pend_reason"
 
 
 class LsfOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    queue: Annotated[str, Meta(description="Queue, or several with blanks between them.")] = ""
+    queue: Annotated[str, Meta(description="Queue, or several, separated by blanks.")] = ""
     project: Annotated[str, Meta(description="Project that is charged (-P).")] = ""
     group: Annotated[str, Meta(description="User group that is charged (-G).")] = ""
     application: Annotated[str, Meta(description="Application profile (-app).")] = ""
-    select: Annotated[str, Meta(description="What a host must be, as in -R select[HERE].")] = ""
-    whole_nodes: Annotated[bool, Meta(description="A pilot shares its host with nobody.")] = False
+    select: Annotated[str, Meta(description="Requirement on hosts, as in -R select[HERE].")] = ""
+    whole_nodes: Annotated[bool, Meta(description="Each pilot gets a whole host.")] = False
     requeue: Annotated[
-        bool, Meta(description="A pilot may be started again whose host failed.")
+        bool, Meta(description="LSF may start a pilot again after its host failed.")
     ] = True
     extra: Extra = ()
 
@@ -107,7 +107,7 @@ class Lsf:
             records = json.loads(output.stdout[start:])["RECORDS"]
             found = [_seen(record) for record in records]
         except common.MISREAD as error:
-            raise Unclear(f"bjobs wrote no list: {error!r}"[:200]) from error
+            raise Unclear(f"bjobs's output is not a list of jobs: {error!r}"[:200]) from error
         return [seen for seen in found if seen.name.startswith(prefix)]
 
     def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:

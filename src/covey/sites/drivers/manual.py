@@ -31,7 +31,7 @@ class Manual:
     def submitted(self, spec: SiteSpec, batch: Batch, output: Output) -> tuple[str, ...]:
         raise Refused(
             f"pilots of site {spec.name} are started by people: "
-            f"'covey pilot-command --site {spec.name}' gives the line"
+            f"'covey pilot-command --site {spec.name}' prints the command"
         )
 
     def status(self, spec: SiteSpec, prefix: str) -> Command:

@@ -44,8 +44,8 @@ SUBMITTED = re.compile(r"^([0-9]{1,18})(\[\])?(\.\S+)?$", re.MULTILINE)
 ELEMENT = re.compile(r"(?P<job>[0-9]{1,18})\[(?P<index>[0-9]{1,9})\](?P<rest>(\.\S+)?)")
 HEAD = re.compile(r"^Job Id: (?P<id>[0-9]{1,18}(\[[0-9]{0,9}\])?(\.\S+)?)[ \t]*$", re.MULTILINE)
 FACT = re.compile(r"^ {4}([A-Za-z_]+(?:\.[\w.]+)?) = (.*)$", re.MULTILINE)
-USAGE = re.compile(r"\n\s*usage: .*", re.IGNORECASE | re.DOTALL)
-COMMENT = re.compile(r"Job (run at .*?( and (?P<how>[a-z].*))?|Array Began .*|started on .*)")
+USAGE = "usage: "
+HOW = re.compile(r" and ([a-z].*)")
 FORGOTTEN = "Subjob finished"  # without a history: the exit status is the whole array's
 SAID = {"finished", "failed"}  # what the exit status says, too
 OURS = 'set -f; ids=$(qselect -u "$(id -un)") || exit; test -z "$ids" || exec qstat -f -t $ids'
@@ -56,17 +56,19 @@ class PbsOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     queue: Annotated[str, Meta(description="Queue, or queue@server.")] = ""
     account: Annotated[str, Meta(description="Account that is charged (-A).")] = ""
     project: Annotated[str, Meta(description="Project that is charged (-P).")] = ""
-    node: Annotated[str, Meta(description="More about the node, as in select=1:ncpus=8:HERE.")] = ""
-    whole_nodes: Annotated[bool, Meta(description="A pilot shares its node with nobody.")] = False
+    node: Annotated[
+        str, Meta(description="More requirements on the node, as in select=1:ncpus=8:HERE.")
+    ] = ""
+    whole_nodes: Annotated[bool, Meta(description="Each pilot gets a whole node.")] = False
     requeue: Annotated[
         bool,
         Meta(
-            description="A pilot may be started again whose node failed or was taken away; one of "
-            "several that were submitted together always may."
+            description="PBS may start a pilot again after its node failed or was taken away; "
+            "pilots in a job array always may."
         ),
     ] = True
     dialect: Annotated[
-        Literal["pbspro", "torque"], Meta(description="pbspro (OpenPBS, too), or torque.")
+        Literal["pbspro", "torque"], Meta(description="pbspro (also for OpenPBS), or torque.")
     ] = "pbspro"
     extra: Extra = ()
 
@@ -103,7 +105,7 @@ class Pbs:
     def submitted(self, spec: SiteSpec, batch: Batch, output: Output) -> tuple[str, ...]:
         found = SUBMITTED.findall(output.stdout)
         if output.status != 0 or len(found) != 1:
-            common.not_submitted(output._replace(stderr=USAGE.sub("", output.stderr)), UNCERTAIN)
+            common.not_submitted(output._replace(stderr=_before_usage(output.stderr)), UNCERTAIN)
         job, array, server = found[0]
         if bool(array) != (len(batch.names) > 1):
             raise Unclear(output.words)
@@ -182,7 +184,7 @@ def _jobs(text: str, dialect: str) -> Iterator[Seen]:
     heads = list(HEAD.finditer(text))
     before = text[: heads[0].start()] if heads else text
     if before.strip():
-        raise Unclear(f"no list of qstat: {before.strip()[:100]!r}")
+        raise Unclear(f"qstat's output is not a list of jobs: {before.strip()[:100]!r}")
     for place, head in enumerate(heads):
         end = heads[place + 1].start() if place + 1 < len(heads) else len(text)
         facts: dict[str, str] = {}
@@ -202,7 +204,7 @@ def _seen(handle: str, facts: Mapping[str, str], dialect: str) -> Seen:
     comment = _comment(facts.get("comment", ""))
     runs = common.whole(facts.get("run_count") or facts.get("start_count") or "")
     if facts.get("comment") == FORGOTTEN:
-        return Seen(name, handle, stand, "it ended, and PBS does not say how")
+        return Seen(name, handle, stand, "it ended; PBS does not report how")
     if stand is Stand.ENDED:
         status = facts.get("Exit_status") or facts.get("exit_status") or ""
         return Seen(name, handle, stand, _ended(status, comment), max(0, runs - 1))
@@ -214,10 +216,21 @@ def _seen(handle: str, facts: Mapping[str, str], dialect: str) -> Seen:
 
 def _comment(text: str) -> str:
     """What it adds to what is known anyway."""
-    match = COMMENT.fullmatch(text)
-    if match is None:
+    if text.startswith(("Job Array Began ", "Job started on ")):
+        return ""
+    if not text.startswith("Job run at "):
         return text
-    return "" if match["how"] in SAID else match["how"] or ""
+    how = HOW.search(text)
+    return "" if how is None or how[1] in SAID else how[1]
+
+
+def _before_usage(text: str) -> str:
+    """What a command said before it listed its options."""
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        if number and line.lstrip().lower().startswith(USAGE):
+            return "\n".join(lines[:number]).rstrip()
+    return text
 
 
 def _ended(status: str, comment: str) -> str:
@@ -225,6 +238,6 @@ def _ended(status: str, comment: str) -> str:
     before has none."""
     words = f" ({comment})" if comment else ""
     if not re.fullmatch(r"-?[0-9]{1,9}", status):
-        return comment or "it ended before it ran"
+        return comment or "it ended before it started"
     number = int(status)
     return f"signal {number - 256}{words}" if number > 256 else f"exit status {number}{words}"

@@ -101,27 +101,35 @@ COLUMNS = (("JobArrayID", 32), ("State", 32), ("RestartCnt", 12), ("Name", 160),
 
 
 class SlurmOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    partition: Annotated[
-        str, Meta(description="Partition, or several with commas between them.")
-    ] = ""
+    partition: Annotated[str, Meta(description="Partition, or several, separated by commas.")] = ""
     account: Annotated[str, Meta(description="Account that is charged.")] = ""
     qos: Annotated[str, Meta(description="Quality of service.")] = ""
     constraint: Annotated[str, Meta(description="Features that a node must have.")] = ""
     reservation: Annotated[str, Meta(description="Reservation to run in.")] = ""
     cluster: Annotated[
-        str, Meta(description="Which of several clusters, where one database has them all.")
+        str, Meta(description="Name of the cluster, if one database serves several.")
     ] = ""
     gpu_type: Annotated[str, Meta(description="Type of the GPUs, as in --gres=gpu:TYPE:N.")] = ""
-    whole_nodes: Annotated[bool, Meta(description="A pilot shares its node with nobody.")] = False
+    whole_nodes: Annotated[bool, Meta(description="Each pilot gets a whole node.")] = False
     requeue: Annotated[
-        bool, Meta(description="Slurm may start a pilot again whose node failed or was taken away.")
-    ] = True
+        bool,
+        Meta(
+            description="Slurm may start a pilot again after its node failed or was taken away. "
+            "Slurm holds such a job for two minutes, so covey starts another pilot instead, "
+            "unless this is true."
+        ),
+    ] = False
     warn_seconds: Annotated[
         int,
-        Meta(ge=0, le=65535, description="SIGTERM so long before the time is over; 0: at its end."),
+        Meta(
+            ge=0,
+            le=65535,
+            description="SIGTERM comes this long before the time limit; 0: at the limit.",
+        ),
     ] = 0
     user: Annotated[
-        str, Meta(description="Our name there, where squeue does not know --me (before 20.02).")
+        str,
+        Meta(description="User name at the site; needed before Slurm 20.02 (no squeue --me)."),
     ] = ""
     extra: Extra = ()
 
@@ -174,7 +182,7 @@ class Slurm:
             if not HANDLE.fullmatch(handle) or not state:
                 if good:  # names of other jobs may have line breaks
                     continue
-                raise Unclear(f"no line of squeue: {line.strip()[:100]!r}")
+                raise Unclear(f"squeue printed an unexpected line: {line.strip()[:100]!r}")
             good = True
             if title.startswith(prefix):
                 stand, why = _stand(state, reason)

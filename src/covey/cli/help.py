@@ -1,0 +1,101 @@
+"""`covey help`: the pages of the documentation, for those who have no checkout.
+
+The wheel carries them as covey/help; in a checkout they are read from docs/.
+"""
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from covey.cli.base import Command, json_option, print_json
+from covey.cli.tables import Column, render
+from covey.cli.terminal import echo, show_page
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+TOPICS = {
+    "tutorial": "the first half hour",
+    "bagfile": "bag files, parameters, inputs and outputs, the environment of a task",
+    "policies": "where tasks run, in which order, and which get another attempt",
+    "classad": "the language of policies",
+    "sites": "clusters and other places where pilots can be started",
+    "pilots": "what runs on hosts, and starting pilots by hand",
+    "server": "a server for several people",
+    "configuration": "every setting",
+    "python": "import covey",
+    "executor": "functions: concurrent.futures, dask, joblib",
+    "lab": "trying policies in simulated worlds",
+    "troubleshooting": "what to do when something goes wrong",
+}
+
+
+class Topic(click.ParamType[str]):
+    name = "text"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        topics = TOPICS.items()
+        return [
+            CompletionItem(one, help=text) for one, text in topics if one.startswith(incomplete)
+        ]
+
+
+@click.command("help", cls=Command)
+@click.argument("topic", required=False, metavar="[TOPIC | COMMAND]", type=Topic())
+@json_option
+@click.pass_context
+def help_(ctx: click.Context, topic: str | None, as_json: bool) -> None:
+    """Show a page of the documentation, or the help of a command. Without a topic: list them.
+
+    \b
+    covey help
+    covey help policies
+    covey help run
+    """
+    if topic is None:
+        _list(as_json)
+        return
+    topic = topic.removesuffix(".md").removeprefix("docs/")
+    text = page(topic) if topic in TOPICS else _command_help(ctx, topic)
+    if as_json:
+        print_json({"topic": topic, "text": text})
+    else:
+        show_page(text)
+
+
+def _list(as_json: bool) -> None:
+    if as_json:
+        print_json(TOPICS)
+        return
+    rows = [[f"covey help {topic}", text] for topic, text in TOPICS.items()]
+    echo(render((Column("page"), Column("about")), rows))
+    echo("\nHelp for a command: covey COMMAND --help")
+
+
+def page(topic: str) -> str:
+    package = Path(__file__).parents[1]
+    for folder in (package / "help", package.parents[1] / "docs"):
+        path = folder / f"{topic}.md"
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
+    raise click.ClickException(f"the page {topic} is missing from this installation of covey")
+
+
+def _command_help(ctx: click.Context, name: str) -> str:
+    """Raises UsageError for what is neither a topic nor a command."""
+    group = ctx.find_root().command
+    if isinstance(group, click.Group):
+        command = group.get_command(ctx, name)
+        if command is not None:
+            own = click.Context(command, parent=ctx.find_root(), info_name=name)
+            return command.get_help(own)
+        close = get_close_matches(name, [*TOPICS, *group.list_commands(ctx)], 1)
+        hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(TOPICS)}"
+        raise click.UsageError(f"there is no page and no command '{name}'; {hint}")
+    raise click.UsageError(f"there is no page '{name}'")

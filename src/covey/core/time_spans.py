@@ -1,0 +1,31 @@
+"""How long something lasts, as people write it: 90, 90s, 5m, 1.5h, 1h30m, 1d 12h, 2w.
+
+One rule for bag files, policies, settings, worlds and command lines. A bare number is seconds.
+Units come from the longest to the shortest, each at most once.
+"""
+
+import re
+
+_NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,15})?"
+_UNITS = {"w": 604800.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+_PARTS = "".join(rf"(?:({_NUMBER})\s*{unit}\s*)?" for unit in _UNITS)
+_WITH_UNITS = re.compile(_PARTS)
+_BARE = re.compile(_NUMBER)
+_LONGEST = 200  # characters
+
+EXAMPLES = "1h30m, 90s, 5m, 2h, 1d"
+PATTERN = rf"^\s*(?:{_NUMBER}|(?=[0-9]){_PARTS.replace('(' + _NUMBER + ')', _NUMBER)})\s*$"
+
+
+def parse_seconds(text: str, *, bare: bool = True) -> float | None:
+    """None if the text is not a time span. `bare`: a number without a unit is seconds."""
+    text = text.strip()
+    if not text or len(text) > _LONGEST:
+        return None
+    if _BARE.fullmatch(text):
+        return float(text) if bare else None
+    match = _WITH_UNITS.fullmatch(text)
+    if match is None:
+        return None
+    amounts = zip(match.groups(), _UNITS.values(), strict=True)
+    return sum(float(amount) * unit for amount, unit in amounts if amount is not None)

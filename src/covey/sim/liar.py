@@ -1,0 +1,110 @@
+"""A pilot that lies: it runs nothing, and speaks of attempts that other pilots were sent.
+
+It ends them, or says that it holds them, by their true ids or by older ones that never were, with
+receipts that it has forged. Nothing of that may be believed.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from covey.core import receipts
+from covey.core.events import PilotEnrolled, SyncReceived
+from covey.core.model import AttemptId, BagId, PilotId, RequestId, TaskNumber
+from covey.core.state import Attempt
+from covey.pilot.messages import FAILED, OK, Answer, End, Enrol, Enrolled, Held, Sync
+from covey.sim.clock import Timeline
+from covey.sim.ledger import HostLife, Ledger
+from covey.sim.network import Call, Failure, Network, Outcome
+from covey.sim.places import Place
+from covey.sim.server import LIAR as NAME
+from covey.sim.server import digest
+
+KEY = "key of the liar"
+PERIOD_SECONDS = 4.0
+PATIENCE_SECONDS = 30.0
+MOST_LIES = 3  # a sync
+
+
+class Liar:
+    def __init__(
+        self,
+        clock: Timeline,
+        network: Network,
+        ledger: Ledger,
+        random: Random,
+        goes_on: Callable[[], bool],
+    ) -> None:
+        self._clock = clock
+        self._network = network
+        self._ledger = ledger
+        self._random = random
+        self._goes_on = goes_on
+        self._life = ledger.hosts[NAME] = HostLife(NAME, Place(NAME), 1)
+        self._pilot = PilotId(0)
+        self._epoch = 0
+        self._number = 0
+        self._credential = ""
+        self._credentials = 0
+        clock.every(PERIOD_SECONDS, self._turn)
+
+    def _turn(self) -> None:
+        if not self._goes_on():
+            return
+        if not self._pilot:
+            self._enrol()
+        elif self._ledger.sendings:
+            self._lie()
+
+    def _enrol(self) -> None:
+        def make(request: RequestId) -> PilotEnrolled:
+            self._credentials += 1
+            credential = f"{NAME}/{self._credentials}"
+            return PilotEnrolled(request, Enrol(KEY, NAME, 1), credential, digest(credential))
+
+        self._network.call(Call(NAME, "enrol", make, self._heard), PATIENCE_SECONDS)
+
+    def _lie(self) -> None:
+        """In a full sync: an ordinary one speaks of what the server knows anyway."""
+        ends: list[End] = []
+        held: list[Held] = []
+        known = list(self._ledger.sendings.values())[-200:]
+        for sending in self._random.choices(known, k=self._random.randint(1, MOST_LIES)):
+            (epoch, sequence), (bag, task) = sending.key, sending.task
+            if self._random.random() < 0.3:
+                epoch, sequence = max(0, epoch - 1), self._random.randint(1, 500)
+            if self._random.random() < 0.5:
+                held.append(Held(epoch, sequence, bag, task))
+            else:
+                ends.append(End(epoch, sequence, bag, task, self._random.choice((OK, FAILED)), 0))
+        forged = [*map(_forged, ends), *map(_forged, held)]
+        self._number += 1
+        sync = Sync(
+            self._pilot, self._epoch, self._number, self._number - 1, 0, ends, held, None, forged
+        )
+        call = Call(
+            NAME,
+            "sync",
+            lambda request: SyncReceived(request, sync),
+            self._heard,
+            self._pilot,
+            self._credential,
+        )
+        self._network.call(call, PATIENCE_SECONDS)
+
+    def _heard(self, outcome: Outcome) -> None:
+        match outcome:
+            case Enrolled(pilot, credential, epoch):
+                self._pilot, self._credential, self._epoch = PilotId(pilot), credential, epoch
+                self._ledger.lives[pilot] = self._life
+            case Answer(epoch):
+                self._epoch = max(self._epoch, epoch)
+            case Failure("unauthorized"):
+                self._pilot = PilotId(0)
+            case _:
+                pass
+
+
+def _forged(one: End | Held) -> str:
+    id_ = AttemptId(one.epoch, one.sequence)
+    attempt = Attempt(id_, BagId(one.bag), TaskNumber(one.task), PilotId(1), 0.0)
+    return receipts.write(b"not the key of the server", KEY, [attempt])

@@ -1,0 +1,34 @@
+"""One way to write how long something lasts."""
+
+import re
+
+import pytest
+
+from covey.core.time_spans import PATTERN, parse_seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 90.0),
+        ("90s", 90.0),
+        ("1.5h", 5400.0),
+        ("1h30m", 5400.0),
+        (" 1d 12h ", 129600.0),
+        ("2w", 1209600.0),
+        ("1m 0.5s", 60.5),
+    ],
+)
+def test_time_spans(text: str, seconds: float) -> None:
+    assert parse_seconds(text) == seconds
+    assert re.search(PATTERN, text)
+
+
+@pytest.mark.parametrize("text", ["", " ", "soon", "30m1h", "1h1h", "h", "-1h", "1h30", "1M"])
+def test_what_is_not_a_time_span(text: str) -> None:
+    assert parse_seconds(text) is None
+    assert not re.search(PATTERN, text)
+
+
+def test_a_number_alone_may_need_a_unit() -> None:
+    assert parse_seconds("90", bare=False) is None
