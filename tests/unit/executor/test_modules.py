@@ -3,6 +3,7 @@
 import ast
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -68,28 +69,42 @@ def test_imports_are_found_wherever_they_stand(tmp_path: Path) -> None:
     assert modules._imports(tmp_path / "none.py") == set()
 
 
+class SlowGarbage:
+    """When it is collected, other threads have their turn; then there is a new one."""
+
+    collected_until = 0.0
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        if time.monotonic() < self.collected_until:
+            time.sleep(0.0005)
+            SlowGarbage()
+
+
 def test_looking_for_imports_disturbs_no_other_thread_that_parses(tmp_path: Path) -> None:
-    """Python 3.11 counts the depth of `ast` objects for all threads together."""
+    """Python 3.11 counts the depth of `ast` objects for all threads together: if one has its turn
+    while another makes them (garbage is collected then), `ast.parse` raises SystemError."""
     source = tmp_path / "main.py"
-    source.write_text(
-        "import one\nx = " + "(" * 50 + "1" + ")" * 50 + "\n" + "y = [1, [2]]\n" * 2000
-    )
+    source.write_text("import one\n" + "y = [1, [2, [3, [4]]]]\n" * 500)
+    SlowGarbage.collected_until = time.monotonic() + 60
     ended = threading.Event()
-    failed: list[BaseException] = []
+    found: list[set[str]] = []
 
     def search() -> None:
-        try:
-            while not ended.is_set():
-                modules._imports(source)
-        except BaseException as error:
-            failed.append(error)
+        while not ended.is_set():
+            found.append(modules._imports(source))
 
     thread = threading.Thread(target=search)
     thread.start()
     try:
-        for _ in range(30):
+        for _ in range(3):
+            SlowGarbage()
+        for _ in range(8):
             ast.parse(source.read_text())
     finally:
         ended.set()
         thread.join()
-    assert not failed
+        SlowGarbage.collected_until = 0.0
+    assert found[0] == {"one"}
