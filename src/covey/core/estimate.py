@@ -43,14 +43,14 @@ class Late(NamedTuple):
 
 
 def classes(bag: Bag) -> list[ClassTimes]:
-    """One for each rule for resources: what a policy tells apart besides needs the same."""
-    counts, sums = [0] * (1 + len(bag.spec.rules)), [0.0] * (1 + len(bag.spec.rules))
-    for rule, times in zip(bag.rules, bag.times, strict=True):
-        counts[rule] += times.count
-        sums[rule] += times.count * times.mean
+    """One for each number of a need: what a policy tells apart besides needs the same."""
+    counts, sums = [0] * len(bag.kinds), [0.0] * len(bag.kinds)
+    for number, times in zip(bag.rules, bag.times, strict=True):
+        counts[number] += times.count
+        sums[number] += times.count * times.mean
     return [
-        ClassTimes(bag.needs[rule], count, total / count if count else 0.0)
-        for rule, (count, total) in enumerate(zip(counts, sums, strict=True))
+        ClassTimes(bag.needs[kind], count, total / count if count else 0.0)
+        for kind, count, total in zip(bag.kinds, counts, sums, strict=True)
     ]
 
 

@@ -227,8 +227,9 @@ def _cases(bag: Bag, task: int | None) -> list[Case]:
     if task is None or (values is None and bag.classify is not None):
         return cases(bag, bag.policy)
     # The bag's own `classify` makes a class of values that are new; looking must not.
-    rule = classifier(bag.spec, bag.body.names)
-    return [Case(rule(values) if rule is not None and values is not None else 0, values)]
+    number_of = classifier(bag.spec, bag.body.names, bag.numbers)
+    number = number_of(values) if number_of is not None and values is not None else 0
+    return [Case(bag.kinds[number], values)]
 
 
 def _summary(bag: Bag, answer: BagAnswer) -> str:
