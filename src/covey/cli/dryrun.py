@@ -59,15 +59,14 @@ def lines_of(found: "Description") -> list[str]:
 
 
 def _classes(found: "Description") -> list[str]:
+    by_rules = any(one.when for one in found.classes)
+    shown = [*found.classes[1:], found.classes[0]] if by_rules else found.classes[:MOST_CLASSES]
+    hidden = len(found.classes) - len(shown)
     columns = [
         Column("tasks", right=True), Column("cores", right=True), Column("memory", right=True),
         Column("disk", right=True), Column("gpus", right=True), Column("time", right=True),
-        Column("when"),
+        *([Column("when")] if by_rules else []),
     ]  # fmt: skip
-    by_rules = any(one.when for one in found.classes)
-    otherwise = "otherwise" if by_rules else ""
-    shown = [*found.classes[1:], found.classes[0]] if by_rules else found.classes[:MOST_CLASSES]
-    hidden = len(found.classes) - len(shown)
     rows = [
         [
             f"{one.tasks:,}",
@@ -76,7 +75,7 @@ def _classes(found: "Description") -> list[str]:
             formats.megabytes(one.disk_mb),
             str(one.gpus) if one.gpus else "–",
             formats.duration(one.limit_seconds) if one.limit_seconds else "–",
-            one.when or otherwise,
+            *([one.when or "otherwise"] if by_rules else []),
         ]
         for one in shown
     ]

@@ -8,6 +8,8 @@ limit come first, unless the bag says otherwise (`Bag.turns`), then those with l
 """
 
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 
 from pyroaring import BitMap
 
@@ -24,6 +26,7 @@ from covey.core.turn import Turn
 
 MOST_AHEAD = 10_000  # tasks that Concurrency may send to one pilot
 MOST_BATCH = 1000  # waiting pilots among which the best are looked for
+_WHEN = itemgetter(0)  # when it is the turn of a class (`Bag.turns`)
 
 
 def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
@@ -171,18 +174,31 @@ def _next_class(
     if bag.classify is None and len(bag.needs) == 1 and not bag.grown and not bag.failed_on:
         there = weights[0] and (bag.ready[0] or bag.next < bag.mark)
         return 0 if there and _room_for(weights[0], pilot, enough) else None
-    found: int | None = None
-    lowest, turn_of = 0, 0.0
-    for when, kind in turns:
-        if found is not None and when != turn_of:
-            break
-        if bag.ready[kind] and weights[kind] and _room_for(weights[kind], pilot, enough):
-            least = _lowest(turn, bag, kind, pilot)
-            if least is not None and (found is None or least < lowest):
-                found, lowest, turn_of = kind, least, when
-    if found is None and bag.classify is None and bag.next < bag.mark and weights[0]:
+    for _, group in groupby(turns, _WHEN):
+        kinds = [kind for _, kind in group if bag.ready[kind]]
+        found = _lowest_class(turn, bag, kinds, weights, pilot, enough)
+        if found is not None:
+            return found
+    if bag.classify is None and bag.next < bag.mark and weights[0]:
         return 0 if _room_for(weights[0], pilot, enough) else None
-    return found
+    return None
+
+
+def _lowest_class(
+    turn: Turn, bag: Bag, kinds: list[int], weights: _Weights, pilot: Pilot, enough: int
+) -> int | None:
+    """Of these classes, that of the lowest number that this pilot can run. If nothing is known of
+    single tasks, the classes are asked by their lowest numbers, until one will do."""
+    if bag.failed_on or bag.grown:
+        fits = [one for one in kinds if weights[one] and _room_for(weights[one], pilot, enough)]
+        found = [(_lowest(turn, bag, kind, pilot), kind) for kind in fits]
+        return min(
+            ((least, kind) for least, kind in found if least is not None), default=(0, None)
+        )[1]
+    for kind in sorted(kinds, key=lambda kind: bag.ready[kind].min()):
+        if weights[kind] and _room_for(weights[kind], pilot, enough):
+            return kind
+    return None
 
 
 def _room_for(taken: int, pilot: Pilot, enough: int) -> bool:

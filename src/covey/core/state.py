@@ -153,6 +153,7 @@ class Bag(Struct, eq=False):
     streak: int = 0  # own failures since the last success
     heard: float = math.inf  # when somebody waited for its calls; for ever: nobody has to
     times: list[Times] = field(default_factory=list)  # by class
+    pace: Times = field(default_factory=Times)  # parts of their time limits that tasks took
     rules: list[int] = field(default_factory=list)  # by class: the number of its need
     kinds: list[int] = field(default_factory=list)  # by number of a need: its class
     numbers: dict[Need, int] = field(default_factory=dict)  # of needs; pilots know these, too

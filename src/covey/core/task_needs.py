@@ -48,11 +48,11 @@ NeedOf: TypeAlias = Callable[[Sequence[Scalar]], Need]
 
 
 class BadNeed(InvalidBag):
-    """Values of tasks that are no amounts of this resource."""
+    """Values of tasks that are no amounts of this resource. `hint`: what would make them some."""
 
-    def __init__(self, text: str, resource: str) -> None:
+    def __init__(self, text: str, resource: str, hint: str = "") -> None:
         super().__init__(text)
-        self.resource = resource
+        self.resource, self.hint = resource, hint
 
 
 def varies(spec: BagSpec) -> bool:
@@ -121,8 +121,8 @@ def _read(resource: str, text: str, filled: str) -> float:
         return AMOUNTS[resource].read_text(filled)
     except BadAmount as error:
         bare = isinstance(AMOUNTS[resource], Size) and not isinstance(by_value(filled.strip()), str)
-        hint = f" (or for all tasks: {resource} = '{text} MB')" if bare else ""
-        raise BadNeed(f"{resource}: {error}{hint}", resource) from None
+        hint = f" (for all tasks: {resource} = '{text} MB')" if bare else ""
+        raise BadNeed(f"{resource}: {error}", resource, hint) from None
 
 
 def find(
@@ -151,14 +151,15 @@ def find(
                 found[need_of(values)] = None
             except BadNeed as error:
                 place = f"row {number}" if by_row else _named(known, values, looked)
-                told.append(BadNeed(f"{place}: {error}", error.resource))
+                told.append(BadNeed(f"{place}: {error}", error.resource, error.hint))
         if len(told) > MOST_TOLD:
             break
         if len(found) > MOST_CLASSES:
             raise too_many_classes(spec, "its tasks have")
     if told:
         more = "; and more" if len(told) > MOST_TOLD else ""
-        raise BadNeed("; ".join(map(str, told[:MOST_TOLD])) + more, told[0].resource)
+        words = "; ".join(map(str, told[:MOST_TOLD])) + more + told[0].hint
+        raise BadNeed(words, told[0].resource)
     return tuple(found)
 
 
@@ -178,9 +179,9 @@ def too_many_classes(spec: BagSpec, what: str) -> InvalidBag:
 def _too_many_values(known: Sequence[str], looked: set[str], count: int) -> InvalidBag:
     named = shown(", ".join(name for name in known if name in looked))
     return InvalidBag(
-        f"what a task needs depends on {named}, which have {count:,} combinations of values; at "
-        f"most {MOST_LOOKED:,} can be looked at: let resources depend on fewer parameters, or "
-        "submit several bags"
+        f"what a task needs depends on {named}, with {count:,} combinations of values; at most "
+        f"{MOST_LOOKED:,} can be looked at: let resources depend on fewer parameters, or submit "
+        "several bags"
     )
 
 
