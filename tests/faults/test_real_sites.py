@@ -210,7 +210,7 @@ def test_a_requeued_job_is_the_same_job_with_another_pilot(
     slurm.requeue(job.id)
     slurm.wait_state(job.id, "PENDING")  # when it has ended, Slurm says for how long it waits
     slurm.release(job.id)
-    # One more job may have been submitted when the pilot said goodbye, before Slurm said "requeued".
+    # Between the pilot's goodbye and Slurm's list, one more job may have been submitted.
     first = "SELECT count(*) FROM pilots WHERE job = '1-1'"
     wait_until(lambda: world.rows(first)[0][0] >= 2, 60, world.log_tail)
     quick.touch()

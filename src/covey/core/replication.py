@@ -2,9 +2,9 @@
 
 The rules:
 - An attempt past its deadline (counted from sending) is no longer waited for: its task is offered
-  to others before everything else. Should it end well after all, that counts.
-  After a restart of the server this waits until all pilots have been heard, or adoption ends: one of
-  them may have a newer attempt of the task.
+  to others before everything else. Should it end well after all, that counts. After a restart of
+  the server this waits until all pilots have been heard, or adoption ends: one of them may have a
+  newer attempt of the task.
 - No task has more than `MaxReplicas` attempts out at a time (ten, if all of them are past their
   deadline and nobody has set `MaxReplicas`). Those past their deadline count, too:
   they are not stopped, so each of them still holds a slot. A deadline that always passes would
