@@ -34,8 +34,10 @@ from covey.core.model import (
     AttemptId,
     BagId,
     BagSnapshot,
+    BagSpec,
     BagStatus,
     EndRecord,
+    Need,
     PilotStatus,
     PolicySpec,
     RequestId,
@@ -533,3 +535,19 @@ def tries_again_on_the_same_host(right: Callable[..., float], *_: object) -> flo
 def repeats_without_a_cap(right: Callable[..., None], bag: Bag, task: int) -> None:
     bag.overdue[task] = None
     bag.policy.most_replicas = bag.policy.most_late = 1000
+
+
+# -- resources that parameters of tasks say ------------------------------------------------
+
+
+@bug((recovery, "needs_of"))
+def forgets_what_appended_tasks_need(
+    right: Callable[..., list[Need]], spec: BagSpec, more: tuple[Segment, ...]
+) -> list[Need]:
+    return right(spec)
+
+
+@bug((governing, "classifier"), words="but its time is")
+def takes_every_task_for_the_first_class(right: Callable[..., Any], *args: Any) -> Any:
+    number_of = right(*args)
+    return number_of and (lambda values: 0)

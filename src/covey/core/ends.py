@@ -108,6 +108,10 @@ def _settle(
         if not (attempt.expired and outcome == LOST):
             times = bag.times[attempt.kind] if bag is not None else None
             noted.append((end, attempt.sent, times))
+            if bag is not None and outcome == OK and len(bag.needs) > 1:
+                limit = bag.needs[attempt.kind].limit_seconds
+                if limit:
+                    bag.pace.add(end.wall_seconds / limit)
         if outcome == OK:
             pilot.proven.add(attempt.bag)
     state.ended[outcome] = state.ended.get(outcome, 0) + 1
