@@ -44,6 +44,7 @@ from covey.core.model import (
     Segment,
     Settings,
     Snapshot,
+    TaskNumber,
     Verdict,
 )
 from covey.core.numbering import Numbering
@@ -254,6 +255,24 @@ def an_old_failure_settles_the_doubt(
         bag.doubt.discard(end.task)
         bag.free(end.task)
     return verdict
+
+
+@bug((ends, "_free"))
+def a_last_chance_settles_the_doubt(
+    right: Callable[..., None], state: State, bag: Bag, task: TaskNumber, end: End
+) -> None:
+    if task in bag.rescued:
+        bag.doubt.discard(task)
+        bag.free(task)
+    else:
+        right(state, bag, task, end)
+
+
+@bug((replication, "_expire"))
+def deadlines_pass_before_all_pilots_are_heard(right: Callable[..., None], turn: Turn) -> None:
+    until, turn.state.adopt_until = turn.state.adopt_until, turn.now
+    right(turn)
+    turn.state.adopt_until = until
 
 
 @bug((Brain, "refused"))
