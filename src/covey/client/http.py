@@ -8,7 +8,8 @@ What a proxy or a portal says in the server's place is no answer.
 
 A server that a person has just named, and that has not answered yet (`known=False`), is waited for
 `FIRST_SECONDS` only: most likely the address is wrong, or the server does not run. An answer that
-is not covey's is then told at once.
+is not covey's is then told at once. Where somebody listens who has no time for a handshake yet,
+`BUSY_SECONDS`: strangers may keep such a server busy.
 """
 
 import http.client
@@ -36,6 +37,7 @@ OTHER_TIME = (9, 10)  # not yet valid, and expired
 NOT_OURS = "the answer is not from a covey server"
 PROBE_SECONDS = 2.0
 FIRST_SECONDS = 2.0  # for the first answer of a server that somebody named
+BUSY_SECONDS = 20.0  # … that has accepted the connection
 GATEWAY = (502, 503, 504)  # what proxies say while the server behind them is started again
 _WITHOUT_A_WORD = (ConnectionResetError, http.client.BadStatusLine)
 STREAM_SECONDS = 60.0  # for a part of a long answer, while the server sorts, say
@@ -91,6 +93,7 @@ class Connection:
         self.tell = tell
         self._http: Line | None = None
         self._has_answered = known
+        self._listens = False  # it let a handshake wait
         self._was_asked = False  # whether any of the current request may have reached it
 
     def close(self) -> None:
@@ -190,6 +193,7 @@ class Connection:
                 if reused:
                     continue  # the server had closed an idle connection: a new one tells
                 self._give_up_at_once(error)
+                self._listens = isinstance(error, TimeoutError) and "handshake" in str(error)
                 reason, pause = _reason(error), delay
             else:
                 if reply.status < 400:
@@ -207,8 +211,9 @@ class Connection:
             self._look_again()
 
     def _patience(self) -> float:
-        least = self.patience_seconds if self._has_answered else FIRST_SECONDS
-        return min(self.patience_seconds, least)
+        if self._has_answered:
+            return self.patience_seconds
+        return min(self.patience_seconds, BUSY_SECONDS if self._listens else FIRST_SECONDS)
 
     def _away(self, reason: str) -> ServerAway:
         words = f"cannot reach the server at {self.endpoint.address}: {reason}"
