@@ -173,7 +173,7 @@ class Reader(Protocol):
 
     def results(self, bag: int, query: ResultQuery) -> list[ResultRow]:
         """Counted results. Raises InvalidQuery, with words, for a column or a comparison that
-        there is not."""
+        there is not, and for a page that is too long."""
         ...
 
     def export(self, bag: int, query: ResultQuery, form: str) -> Iterator[bytes]:
@@ -216,7 +216,7 @@ class Reader(Protocol):
         ...
 
     def attempts(self, bag: int, task: int) -> list[ResultRow]:
-        """Every ended attempt of a task, oldest first."""
+        """Every ended attempt of a task, oldest first; the last ones, if they say very much."""
         ...
 
     def job_ends(self, pilots: Collection[int]) -> dict[int, str]:

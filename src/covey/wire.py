@@ -4,10 +4,13 @@ Pilots' messages are defined in `covey.pilot.messages`; here they get checked de
 a person can see (console, CLI, Python) is one of the views below.
 """
 
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from covey.core.findings import BagAnswer, SiteAnswer, TaskAnswer
 from covey.core.model import SiteSpec, UnkeptFiles
@@ -97,6 +100,36 @@ class BagView(Struct, kw_only=True):
         return self.status == "paused" and self.reason.startswith(MARK.rstrip(": "))
 
 
+MOST_LISTED = 2000  # characters of one text, or of the texts in one list
+MOST_LISTED_CLASSES = 20
+
+
+def in_list(view: BagView) -> BagView:
+    """As one of many: what is long is cut off. A list of all bags must not be as long as all that
+    was ever submitted."""
+    return replace(
+        view,
+        argv=_some([word[:MOST_LISTED] for word in view.argv[:MOST_LISTED]]),
+        names=_some(view.names),
+        labels={name: view.labels[name] for name in _some(list(view.labels), view.labels.values())},
+        notes=view.notes[:MOST_LISTED],
+        outputs=_some(view.outputs),
+        result_names=_some(view.result_names),
+        classes=view.classes[:MOST_LISTED_CLASSES],
+        stragglers=[],
+    )
+
+
+def _some(texts: list[str], more: Iterable[str] = ()) -> list[str]:
+    """The first, until there are too many characters in them, and in what belongs to them."""
+    left = MOST_LISTED
+    for place, (text, besides) in enumerate(zip_longest(texts, more, fillvalue="")):
+        left -= len(text) + len(besides) + 1
+        if left < 0:
+            return texts[:place]
+    return texts
+
+
 class ResultRow(Struct):
     """One ended attempt; in a bag's results, the one that counts for its task."""
 
@@ -131,7 +164,8 @@ class ResultQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which results, in which order. `where` are comparisons such as `alpha >= 0.5`, `host = n1`
     or `state = failed` over the columns of the table: parameters, reported values and our own. By
     task or by row, pages are asked for with `after`; sorted by a column (`-seconds`: the largest
-    first), with `offset`. Without a limit, a page has 1000 rows, and an export all there are."""
+    first), with `offset`. Without a limit, a page has 1000 rows, and an export all there are.
+    A page of more than `most_bytes`, if that is not 0, is refused (PageTooLong)."""
 
     after: int = -1
     offset: int = 0
@@ -140,6 +174,14 @@ class ResultQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
     failed_only: bool = False
     where: tuple[str, ...] = ()
     sort: str = ""
+    most_bytes: int = 0
+
+    def behind(self, page: Sequence[ResultRow]) -> "ResultQuery":
+        """The query for what comes behind these rows."""
+        if self.sort:
+            return replace(self, offset=self.offset + len(page))
+        last = page[-1]
+        return replace(self, after=last.row if self.by_row else last.task, offset=0)
 
 
 class FailureGroup(Struct, kw_only=True):

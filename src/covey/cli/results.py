@@ -338,7 +338,7 @@ def _pages(
             page = source.results(bag.id, query)
         if page:
             yield page
-            query = places.after_page(query, page)
+            query = query.behind(page)
         elif ends or not isinstance(source, Client):
             return
 

@@ -139,6 +139,7 @@ class Rows(Struct, frozen=True, kw_only=True, omit_defaults=True):
     names: tuple[str, ...] = ()
     count: int = 0
     text_names: tuple[str, ...] = ()  # columns that are text, although they look like numbers
+    row_bytes: int = 0  # of the longest rows, about; 0: not known
 
 
 class Segment(Struct, frozen=True, kw_only=True, omit_defaults=True):

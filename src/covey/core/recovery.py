@@ -8,6 +8,7 @@ have passed, what is still in doubt is nobody's and goes out again.
 
 from collections.abc import Mapping
 
+import msgspec
 from pyroaring import BitMap
 
 from covey.core import (
@@ -47,6 +48,8 @@ from covey.core.state import Attempt, Bag, Job, Pilot, Raised, State
 from covey.core.suspects import Suspect, suspect
 from covey.core.turn import Turn
 from covey.pilot.messages import Body, Held, Input
+
+INPUT_SIZE = 100  # characters of a task's own input, when it is sent, besides its path
 
 
 def rebuild(
@@ -225,6 +228,8 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
         ],
         governing.compiled(record.policy or spec.policy),
         readings=[] if spec.calls else readings_in(first),
+        body_size=len(msgspec.json.encode(body)),
+        inputs_size=sum(len(one.source + one.path) + INPUT_SIZE for one in spec.task_inputs),
         large=spec.calls and any(map(calls.has_files, segments)),
         keys=set(snapshot.keys),
         outputs=record.outputs,

@@ -116,6 +116,8 @@ class Bag(Struct, eq=False):
     classify: Classify | None = None  # None: all tasks are of one class
     needs: list[Need] = field(default_factory=list)  # by class
     readings: list[str] = field(default_factory=list)  # by parameter: how its values are read
+    body_size: int = 0  # characters of `body`, when it is sent
+    inputs_size: int = 0  # … of what each task says of its own inputs, besides values
     status: BagStatus = BagStatus.RUNNING
     reason: str = ""  # why it is paused
     large: bool = False  # some of its calls are in files
@@ -215,6 +217,11 @@ class Bag(Struct, eq=False):
         spec = self.spec
         tries, overtimes = self.tries.get(task, 0), self.overtimes.get(task, 0)
         return tries > spec.retries or overtimes > spec.overtimes
+
+    @property
+    def width(self) -> int:
+        """About how many characters one of its tasks has at most when it is sent."""
+        return self.numbering.width * (1 + len(self.filled)) + self.inputs_size
 
     def chunk_of(self, task: int) -> int:
         """The first number of the task's chunk."""

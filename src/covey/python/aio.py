@@ -75,7 +75,7 @@ class AsyncBag:
             for result in Results(view, page):
                 yield result
             if page:
-                query = places.after_page(query, page)
+                query = query.behind(page)
             elif view.over:
                 return
             else:

@@ -246,7 +246,7 @@ class Bag:
                 view, page = self.next_page(query)
                 yield from Results(view, page)
                 if page:
-                    query = places.after_page(query, page)
+                    query = query.behind(page)
                 elif view.over:
                     return
                 else:

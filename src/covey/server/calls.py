@@ -286,6 +286,7 @@ def _result_calls() -> list[Call]:
             list[ResultRow],
             *("after", "offset", "limit", "order", "failed", "where", "sort", "format", "wait"),
             also_gives=(Media("text/csv"), Media("application/jsonl")),
+            refuses=(404, 413),
         ),
         _look(f"{BAG}/failures", "causes of failure", SEE_OWN, list[FailureGroup], "limit"),
         _look(

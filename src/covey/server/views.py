@@ -22,6 +22,8 @@ from covey.wire import (
 )
 
 MOST_STRAGGLERS = 5
+MOST_SHOWN_WIDTH = 100_000  # characters of a task's values, where they are only there to read
+MOST_PAGE_CHARACTERS = 8 << 20  # of values in one answer: to write it holds the server up
 
 
 def bag_view(
@@ -95,7 +97,7 @@ def _stragglers(state: State, bag: Bag, now: float) -> list[Straggler]:
     return [
         Straggler(
             task=attempt.task,
-            values=_values(bag, attempt.task),
+            values=_values(bag, attempt.task) if bag.width <= MOST_SHOWN_WIDTH else [],
             host=state.pilots[attempt.pilot].record.host,
             seconds=seconds,
             typical_seconds=typical,
@@ -105,7 +107,9 @@ def _stragglers(state: State, bag: Bag, now: float) -> list[Straggler]:
 
 
 def running_rows(state: State, bag: Bag, limit: int) -> list[RunningRow]:
-    return list(islice(_running(state, bag), max(0, limit)))
+    """Fewer than the limit if the bag's values are long."""
+    most = max(1, MOST_PAGE_CHARACTERS // bag.width)
+    return list(islice(_running(state, bag), max(0, min(limit, most))))
 
 
 def _running(state: State, bag: Bag) -> Iterator[RunningRow]:

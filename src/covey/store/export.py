@@ -21,6 +21,7 @@ from covey.store.rows import reported
 RAW_CSV = "csv-raw"  # with cells that a spreadsheet would take for formulas
 FORMS = ("csv", RAW_CSV, "jsonl")
 PAGE = 2000  # rows, some 200 kB
+PAGE_BYTES = 16 << 20  # of results and parameters: it is in memory several times
 
 # What a page is made from, in this order: columns of `ends`, but for names of hosts and causes.
 NEEDED = (

@@ -18,6 +18,8 @@ from covey.store import rows
 from covey.store.extras import FILES_SHIFT
 from covey.wire import ReturnedFile
 
+PAGE_BYTES = 8 << 20  # of values, paths and small files
+
 _RESULTS = """
     SELECT row, task, files FROM ends INDEXED BY returned
     WHERE bag = ? AND counted = 1 AND files > 0 AND row > ? ORDER BY row LIMIT ?"""
@@ -59,14 +61,19 @@ _spaced = msgspec.json.Decoder(_Spaced)
 def page(
     connection: sqlite3.Connection, bag: int, values: Point, after: int, limit: int
 ) -> list[ReturnedFile]:
-    """At most `limit` files, but all of the first result that has any."""
+    """At most `limit` files, and not many more bytes than PAGE_BYTES, but all of the first result
+    that has any."""
     found: list[ReturnedFile] = []
+    left = PAGE_BYTES
     for row, task, count in connection.execute(_RESULTS, (bag, after, limit)).fetchall():
-        if found and len(found) + count > limit:
+        if found and (len(found) + count > limit or left <= 0):
             break
         given = values(task)
         bounds = (row << FILES_SHIFT, (row + 1) << FILES_SHIFT)
-        found += [_file(row, task, given, one) for one in connection.execute(_FILES, bounds)]
+        files = [_file(row, task, given, one) for one in connection.execute(_FILES, bounds)]
+        left -= sum(len(one.data) + len(one.path) for one in files)
+        left -= sum(len(value) for value in given if isinstance(value, str)) * len(files)
+        found += files
     return found
 
 

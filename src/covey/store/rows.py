@@ -78,6 +78,8 @@ RESULT_COLUMNS = (
     "(SELECT text FROM causes WHERE id = ends.cause), result, files"
 )
 
+RESULT_TEXTS = (19, 22)  # those of them that may be long: message and result
+
 
 class _Titled(msgspec.Struct):
     """What is read of a spec that cannot be read as a whole."""

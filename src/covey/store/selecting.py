@@ -78,7 +78,7 @@ def page(
     what: str,
     after: int,
     limit: int,
-) -> list[tuple[Any, ...]]:
+) -> Iterator[tuple[Any, ...]]:
     """Columns `what` of counted results behind `after`, in the order of tasks or of rows. Of rows,
     only those of the bag's lifetime are looked at; the few failures are sorted."""
     condition, values = _conditions(query, points)
@@ -93,7 +93,7 @@ def page(
     return connection.execute(
         f"SELECT {what} FROM ends {source}{condition} ORDER BY {order} LIMIT ? OFFSET ?",
         (*bounds, *values, limit, query.asked.offset if after == query.asked.after else 0),
-    ).fetchall()
+    )
 
 
 def sorted_rows(
@@ -125,6 +125,25 @@ def fetch(
         )
     }
     return [found[number] for number in numbers if number in found]
+
+
+def cut(
+    found: Iterator[tuple[Any, ...]], texts: tuple[int, ...], each: int, most: int
+) -> tuple[list[tuple[Any, ...]], bool]:
+    """Rows until they have so many characters: those of these columns, and `each` besides. Whether
+    they ended for that reason; without a bound (0) they do not."""
+    page: list[tuple[Any, ...]] = []
+    left = most
+    for row in found:
+        page.append(row)
+        if most:
+            left -= each
+            for place in texts:
+                if row[place]:
+                    left -= len(row[place])
+            if left <= 0:
+                return page, True
+    return page, False
 
 
 def pages_of(numbers: "array[int]", size: int) -> "Iterator[array[int]]":
