@@ -57,7 +57,7 @@ SECRETS = "secrets.json"
 PILOT_FILE = "pilot.pyz"
 PILOT_MAIN = "import sys\nfrom covey.pilot.__main__ import main\nsys.exit(main())\n"
 PILOTS = "pilots"  # folders of the local site's pilots
-PILOT_PACKAGES = ("classad", "peers", "pilot")
+PILOT_PACKAGES = ("pilot",)
 
 
 def end_orphans(directory: Path, seconds: float) -> tuple[int, int]:
@@ -380,8 +380,8 @@ def _pilot_content() -> bytes:
         add("covey/__init__.py", f'__version__ = "{__version__}"\n'.encode())
         add("__main__.py", PILOT_MAIN.encode())
         for package in PILOT_PACKAGES:
-            for module in sorted((source / package).glob("*.py")):
-                add(f"covey/{package}/{module.name}", module.read_bytes())
+            for module in sorted((source / package).rglob("*.py")):
+                add(f"covey/{module.relative_to(source).as_posix()}", module.read_bytes())
     return content.getvalue()
 
 

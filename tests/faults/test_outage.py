@@ -120,7 +120,7 @@ def test_a_pilot_with_a_wrong_secret_ends_with_words(world: World) -> None:
     (world.root / "secret").write_text("not the secret")
     pilot = world.pilot("--slots", "1", "--directory", str(world.root / "pilot"))
     assert pilot.wait(30) != 0
-    assert "the secret is not this server's" in world.log_tail()
+    assert "this secret belongs to another server" in world.log_tail()
     assert not (world.root / "pilot").exists()
     assert not world.pilots()
 

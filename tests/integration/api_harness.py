@@ -32,6 +32,7 @@ from covey.core.model import (
     SiteSpec,
     Snapshot,
 )
+from covey.core.space import Scalar
 from covey.core.state import State
 from covey.core.tokens import hand_job, job_secret
 from covey.engine import Engine
@@ -181,6 +182,7 @@ class Held:
     def __init__(self) -> None:
         self.complete: set[str] = set()
         self.described: dict[tuple[str, str], Rows] = {}
+        self.rows: dict[str, list[list[Scalar]]] = {}
 
     def missing(self, owner: str | None, digests: Iterable[str]) -> list[str]:
         return [one for one in dict.fromkeys(digests) if one not in self.complete]
@@ -192,6 +194,9 @@ class Held:
             return self.described[digest, form]
         except KeyError:
             raise InvalidBag(f"row 3 of this {form} file has 2 columns, not 3") from None
+
+    def every(self, rows: Rows) -> Iterable[list[Scalar]]:
+        return self.rows[rows.digest]
 
 
 class Mounted:

@@ -1,11 +1,14 @@
 """The pilot as one file, on every Python that hosts have, against a real server."""
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import covey.pilot
 from covey.core.model import Need
+from covey.wiring import write_pilot_file
 from tests.faults.world import World, open_world, task_script, wait_until
 from tests.integration.test_slots_interpreters import pythons
 
@@ -15,6 +18,32 @@ def world() -> Iterator[World]:
     with open_world() as found:
         found.serve("--pilots", "0")
         yield found
+
+
+IMPORTS_ALL = """
+import importlib, sys, zipfile
+path = sys.argv[1]
+sys.path.insert(0, path)
+names = [name[:-3] for name in zipfile.ZipFile(path).namelist() if name.startswith("covey/")]
+names = [name.replace("/", ".").replace(".__init__", "") for name in names]
+for name in names:
+    assert path in importlib.import_module(name).__file__, name
+print("\\n".join(names))
+"""
+
+
+@pytest.mark.parametrize("python", [*pythons(), "pypy3"])
+def test_every_module_of_the_file_can_be_imported(tmp_path: Path, python: str) -> None:
+    """The whole package is in there, with its sub-packages, and nothing that lacks a part."""
+    file = tmp_path / "pilot.pyz"
+    write_pilot_file(file)
+    command = [python, "-I", "-c", IMPORTS_ALL, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    package = Path(covey.pilot.__file__).parent
+    modules = {path.relative_to(package.parents[1]) for path in package.rglob("*.py")}
+    names = {".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in modules}
+    assert set(done.stdout.split()) == names | {"covey"}
 
 
 @pytest.mark.parametrize("python", [*pythons(), "pypy3"])

@@ -111,7 +111,7 @@ def test_plain_http_to_a_port_that_speaks_tls_is_said_so_at_once(world: World) -
 def test_what_would_be_unsafe_is_refused(world: World) -> None:
     done = world.covey("serve", "--listen", "0.0.0.0", COVEY_SERVE_TLS="off")
     assert done.returncode == 2
-    assert "for all to read" in done.stderr
+    assert "readable for all" in done.stderr
     plain = world.root / "token"
     plain.write_text("x")
     plain.chmod(0o600)

@@ -34,14 +34,17 @@ from covey.core.model import (
     AttemptId,
     BagId,
     BagSnapshot,
+    BagSpec,
     BagStatus,
     EndRecord,
+    Need,
     PilotStatus,
     PolicySpec,
     RequestId,
     Segment,
     Settings,
     Snapshot,
+    TaskNumber,
     Verdict,
 )
 from covey.core.numbering import Numbering
@@ -252,6 +255,24 @@ def an_old_failure_settles_the_doubt(
         bag.doubt.discard(end.task)
         bag.free(end.task)
     return verdict
+
+
+@bug((ends, "_free"))
+def a_last_chance_settles_the_doubt(
+    right: Callable[..., None], state: State, bag: Bag, task: TaskNumber, end: End
+) -> None:
+    if task in bag.rescued:
+        bag.doubt.discard(task)
+        bag.free(task)
+    else:
+        right(state, bag, task, end)
+
+
+@bug((replication, "_expire"))
+def deadlines_pass_before_all_pilots_are_heard(right: Callable[..., None], turn: Turn) -> None:
+    until, turn.state.adopt_until = turn.state.adopt_until, turn.now
+    right(turn)
+    turn.state.adopt_until = until
 
 
 @bug((Brain, "refused"))
@@ -514,3 +535,19 @@ def tries_again_on_the_same_host(right: Callable[..., float], *_: object) -> flo
 def repeats_without_a_cap(right: Callable[..., None], bag: Bag, task: int) -> None:
     bag.overdue[task] = None
     bag.policy.most_replicas = bag.policy.most_late = 1000
+
+
+# -- resources that parameters of tasks say ------------------------------------------------
+
+
+@bug((recovery, "needs_of"))
+def forgets_what_appended_tasks_need(
+    right: Callable[..., list[Need]], spec: BagSpec, more: tuple[Segment, ...]
+) -> list[Need]:
+    return right(spec)
+
+
+@bug((governing, "classifier"), words="but its time is")
+def takes_every_task_for_the_first_class(right: Callable[..., Any], *args: Any) -> Any:
+    number_of = right(*args)
+    return number_of and (lambda values: 0)

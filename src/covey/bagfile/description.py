@@ -1,5 +1,7 @@
 """What a bag would be, without submitting it: for `--dry-run`."""
 
+from collections import Counter
+
 import msgspec
 from msgspec import Struct
 
@@ -7,10 +9,13 @@ from covey.bagfile.gathering import Gathered
 from covey.bagfile.points import count_tasks, values_of
 from covey.bagfile.template import fill
 from covey.core import catalogue
-from covey.core.classes import classifier, needs_of
+from covey.core.classes import needs_of
+from covey.core.errors import InvalidBag
 from covey.core.findings import PolicyView
-from covey.core.model import Condition
+from covey.core.model import GIVEN, Condition, Need
+from covey.core.rules import rule_finder
 from covey.core.space import Scalar
+from covey.core.task_needs import BadNeed, need_reader, varies
 
 FIRST_TASKS = 5
 MOST_COUNTED = 1_000_000  # tasks whose classes are looked at
@@ -23,7 +28,7 @@ class ShownTask(Struct, kw_only=True):
 
 
 class ShownClass(Struct, kw_only=True):
-    """`when` is empty for the tasks that no condition fits."""
+    """`when` is empty for the tasks that no condition fits, and where parameters say resources."""
 
     when: str
     tasks: int
@@ -67,19 +72,22 @@ class Description(Struct, kw_only=True):
     setup: str
     policy: PolicyView
     open: bool
+    order: str  # "long-first" only if that makes a difference
 
 
 def describe(gathered: Gathered) -> Description:
     """Reads the rows, if there are any. Raises InvalidBag for a bad one."""
     draft, spec = gathered.draft, gathered.spec
     total = count_tasks(draft)
+    classes = _classes(gathered, total)
+    times = {one.limit_seconds for one in classes if one.tasks}
     return Description(
         name=spec.name,
         tasks=total,
-        counted=min(total, MOST_COUNTED) if spec.rules else total,
+        counted=min(total, MOST_COUNTED) if spec.rules or spec.need_from else total,
         names=list(draft.names),
         first=_first(gathered),
-        classes=_classes(gathered, total),
+        classes=classes,
         uploads=_uploads(gathered),
         urls=[placed.url for placed in gathered.urls],
         outputs=list(spec.outputs),
@@ -97,6 +105,7 @@ def describe(gathered: Gathered) -> Description:
         setup=spec.setup,
         policy=catalogue.view(spec.policy),
         open=spec.open,
+        order=spec.order if len(times) > 1 else GIVEN,
     )
 
 
@@ -111,18 +120,35 @@ def _first(gathered: Gathered) -> list[ShownTask]:
 
 def _classes(gathered: Gathered, total: int) -> list[ShownClass]:
     spec = gathered.spec
+    if varies(spec):
+        return _classes_found(gathered)
     needs = needs_of(spec)
     counts = [0] * len(needs)
-    classify = classifier(spec, gathered.draft.names)
-    if classify is None:
+    rule_of = rule_finder(spec, gathered.draft.names)
+    if rule_of is None:
         counts[0] = total
     else:
         for values in values_of(gathered.draft, MOST_COUNTED):
-            counts[classify(values)] += 1
+            counts[rule_of(values)] += 1
     told = ["", *(" and ".join(map(_words, rule.when)) for rule in spec.rules)]
     return [
         ShownClass(when=when, tasks=count, **msgspec.structs.asdict(need))
         for when, need, count in zip(told, needs, counts, strict=True)
+    ]
+
+
+def _classes_found(gathered: Gathered) -> list[ShownClass]:
+    """Each combination of resources that tasks have; those with the longest time first."""
+    counts: Counter[Need] = Counter()
+    need_of = need_reader(gathered.spec, gathered.draft.names)
+    for number, values in enumerate(values_of(gathered.draft, MOST_COUNTED)):
+        try:
+            counts[need_of(values)] += 1
+        except BadNeed as error:
+            raise InvalidBag(f"task {number}: {error}") from None
+    found = sorted(counts, key=lambda need: -need.limit_seconds)
+    return [
+        ShownClass(when="", tasks=counts[need], **msgspec.structs.asdict(need)) for need in found
     ]
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from covey.bagfile.keys import BAG
-from covey.bagfile.kinds import is_text, read_at
+from covey.bagfile.kinds import Filled, is_text, read_at
 from covey.bagfile.lines import KeyPath
 from covey.bagfile.parts import Environment, RowsFile, RuleOf, Wanted
 from covey.bagfile.policy import check_policy
@@ -32,8 +32,9 @@ from covey.bagfile.template import (
 )
 from covey.core.checking import pattern_problem
 from covey.core.errors import InvalidBag
-from covey.core.model import BagSpec, Need, PolicySpec, Rule, Segment
+from covey.core.model import LONG_FIRST, BagSpec, Need, PolicySpec, Rule, Segment
 from covey.core.space import Axis, Product, Space, Zip, check, names, size
+from covey.core.task_needs import FIELDS, deciding_names
 
 SCRIPT = ".covey-script"  # hidden, so that the output pattern * does not return it
 
@@ -95,6 +96,7 @@ def read_draft(sheet: Sheet, environ: Mapping[str, str], tell: Tell, retries: in
         setup=found.get("setup", ""),
         setup_seconds=found.get("setup_time", 1800.0),
         policy=found.get("policy", PolicySpec()),
+        order=found.get("order", LONG_FIRST),
         **_resources(sheet, found.get("resources", {}), parameters),
         **_retries(found, retries, tell),
         **_validation(sheet, found.get("validate", {}), parameters),
@@ -219,7 +221,7 @@ def _unused(
     told of only if all are unused, or if one seems meant."""
     paths = [text for one in inputs for text in (one.source, one.url, one.to)]
     used = set(placeholders([*spec.argv, *spec.outputs, *spec.optional_outputs, *paths]))
-    used.update(condition.name for rule in spec.rules for condition in rule.when)
+    used |= deciding_names(spec)
     policy = set(re.findall(r"\w+", str(spec.policy).lower()))  # Job.seed, in any case
     unused = [name for name in parameters if name not in used and name.lower() not in policy]
     columns = [name for name in parameters if name not in own]
@@ -339,30 +341,45 @@ def check_names(sheet: Sheet, path: KeyPath, text: str, known: list[str]) -> boo
 
 def _resources(sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...]) -> dict[str, Any]:
     need = msgspec.structs.replace(Need(), **_needs(found))
+    need_from = _needs_from(sheet, ("resources",), found, parameters)
     rules: list[Rule] = []
     for one in found.get("when", ()):
         rule: RuleOf = one
         for condition in rule.when:
             if condition.name not in parameters:
-                hint = suggest(condition.name, [*parameters, *_NEED_FIELDS])
+                hint = suggest(condition.name, [*parameters, *FIELDS])
                 told = f"there is no parameter and no resource of this name{hint}"
                 sheet.complain((*rule.at, condition.name), told)
         changed = msgspec.structs.replace(need, **_needs(rule.changes))
-        rules.append(Rule(when=rule.when, need=changed))
-    return {"need": need, "rules": tuple(rules), "pin": found.get("pin", False)}
-
-
-_NEED_FIELDS = {
-    "cores": "cores",
-    "memory": "memory_mb",
-    "disk": "disk_mb",
-    "gpus": "gpus",
-    "time": "limit_seconds",
-}
+        kept = {name: text for name, text in need_from.items() if name not in rule.changes}
+        own = _needs_from(sheet, rule.at, rule.changes, parameters)
+        rules.append(Rule(when=rule.when, need=changed, need_from={**kept, **own}))
+    return {
+        "need": need,
+        "need_from": need_from,
+        "rules": tuple(rules),
+        "pin": found.get("pin", False),
+    }
 
 
 def _needs(found: dict[str, Any]) -> dict[str, Any]:
-    return {field: found[name] for name, field in _NEED_FIELDS.items() if name in found}
+    """What is said for all tasks; of what each task says itself, nothing."""
+    return {
+        field: getattr(Need(), field) if isinstance(found[name], Filled) else found[name]
+        for name, field in FIELDS.items()
+        if name in found
+    }
+
+
+def _needs_from(
+    sheet: Sheet, at: KeyPath, found: dict[str, Any], parameters: tuple[str, ...]
+) -> dict[str, str]:
+    """What the parameters of each task say."""
+    filled = {name: found[name].text for name in FIELDS if isinstance(found.get(name), Filled)}
+    if sheet.faultless:  # else the names may be incomplete
+        for name, text in filled.items():
+            check_names(sheet, (*at, name), text, list(parameters))
+    return filled
 
 
 def _retries(found: dict[str, Any], default: int, tell: Tell) -> dict[str, Any]:

@@ -7,7 +7,7 @@ files go along, and where that can be known before (up to 100,000 tasks), each m
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -18,11 +18,14 @@ from covey.bagfile.kinds import is_text
 from covey.bagfile.lines import KeyPath
 from covey.bagfile.parts import Wanted
 from covey.bagfile.points import values_of
+from covey.bagfile.rowsfile import read_rows
 from covey.bagfile.sheet import Sheet, near_files
 from covey.bagfile.template import Scene, Tell, absolute_command, fill, placeholders
+from covey.core.classes import find_needs
 from covey.core.errors import InvalidBag
-from covey.core.model import BagSpec, Blob, Placed, Rows, TaskInput
-from covey.core.space import Scalar
+from covey.core.model import BagSpec, Blob, Placed, Rows, Segment, TaskInput
+from covey.core.space import Scalar, names
+from covey.core.task_needs import BadNeed
 
 MOST_CHECKED = 100_000  # tasks, each of whose files is looked for
 MOST_FILES = 100_000  # of all tasks
@@ -95,6 +98,7 @@ def gather(draft: Draft, tell: Tell) -> Gathered:
         work.take(wanted)
     work.check_tasks()
     work.check_places()
+    work.check_needs()
     draft.sheet.settle()
     scene = Scene(
         draft.here, draft.spec.chdir, frozenset(work.with_folders()), bool(draft.spec.setup)
@@ -304,6 +308,24 @@ class _Gathering:
                 self.manifest[key] = file
         return bool(found)
 
+    def check_needs(self) -> None:
+        """Read the resources that parameters of tasks say. If there are very many tasks, the server
+        reads the rest."""
+        draft = self.draft
+        rows: Iterator[list[Scalar]] = iter(())
+        described, told = None, ""
+        if draft.rows is not None:
+            columns = draft.names[: len(draft.names) - len(names(draft.spec.space))]
+            described = Rows(digest="", form=draft.rows.form, names=columns, count=1)
+            rows, told = read_rows(draft.rows), f"{draft.rows.told}: "
+        try:
+            segment = Segment(space=draft.spec.space, rows=described)
+            find_needs(draft.spec, segment, rows, MOST_CHECKED)
+        except BadNeed as error:
+            self.sheet.complain(_place_of_need(self.sheet, error.resource), f"{told}{error}")
+        except InvalidBag as error:
+            self.sheet.complain(("resources",), str(error))
+
     def check_places(self) -> None:
         """No file may lie where another needs a folder, and there is an end to their number."""
         for count, most in ((len(self.puts), MOST_FILES), (len(self.manifest), MOST_OWN_FILES)):
@@ -329,6 +351,11 @@ class _Gathering:
                 found.add(place)
                 place = os.path.dirname(place)
         return found
+
+
+def _place_of_need(sheet: Sheet, resource: str) -> KeyPath:
+    """Where a resource is said, if that is not in a rule."""
+    return ("resources", resource) if resource in sheet.tree["resources"] else ("resources",)
 
 
 def _place_of(base: str, path: str) -> str:

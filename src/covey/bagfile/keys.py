@@ -9,6 +9,8 @@ from covey.bagfile.kinds import (
     Key,
     Listing,
     Mapping,
+    OneOf,
+    PerTask,
     Printable,
     Size,
     Table,
@@ -20,15 +22,24 @@ from covey.bagfile.kinds import (
 from covey.bagfile.parts import Groups, InputOf, Parameters, RowsOf, RuleKind, Variables
 from covey.bagfile.policy import PolicyOf
 from covey.core.checking import MOST_RETRIES
+from covey.core.model import GIVEN, LONG_FIRST
+from covey.core.task_needs import LARGEST_SIZE, MOST_CORES, MOST_GPUS
 
+CORES, GPUS = Whole(1, MOST_CORES), Whole(0, MOST_GPUS)
 NEEDS: dict[str, Key] = {
-    "cores": Key(Whole(1, 100_000), "Cores that one task uses. Default: 1."),
+    "cores": Key(PerTask(CORES), "Cores that one task uses, or '{NAME}'. Default: 1."),
     "memory": Key(
-        Size("m", "900 TB"), "Memory of one task, such as '2 GB'; a task that uses more is stopped."
+        PerTask(Size("m", LARGEST_SIZE)),
+        "Memory of one task, such as '2 GB', or '{NAME}'; a task that uses more is stopped.",
     ),
-    "disk": Key(Size("m", "900 TB"), "Disk space of one task, such as '10 GB'."),
-    "gpus": Key(Whole(0, 1024), "GPUs of one task."),
-    "time": Key(Time(), "Time that one task may take, such as '10m'; after that it is stopped."),
+    "disk": Key(
+        PerTask(Size("m", LARGEST_SIZE)), "Disk space of one task, such as '10 GB', or '{NAME}'."
+    ),
+    "gpus": Key(PerTask(GPUS), "GPUs of one task, or '{NAME}'."),
+    "time": Key(
+        PerTask(Time()),
+        "Time that one task may take, such as '10m', or '{NAME}'; after that it is stopped.",
+    ),
 }
 RESOURCES: dict[str, Key] = {
     **NEEDS,
@@ -88,6 +99,11 @@ TOP: dict[str, Key] = {
     "setup": Key(Text(lines=True, least=1), "A shell script, run once per host before its tasks."),
     "setup_time": Key(Time(1, 10**7), "Time that the setup may take. Default: '30m'."),
     "resources": Key(Table(RESOURCES), "What one task needs of its host."),
+    "order": Key(
+        OneOf(LONG_FIRST, GIVEN),
+        "Tasks with a longer time go first ('long-first', the default), or tasks go in the order "
+        "in which they are given.",
+    ),
     "retries": Key(Table(RETRIES), "What happens after failures."),
     "validate": Key(Table(VALIDATE), "What makes a result a good one."),
     "policy": Key(

@@ -4,21 +4,18 @@
 others complain to the sheet for each of them, and go on: `NOTHING` then stands for a bad one.
 """
 
-import math
 import re
 import shlex
 from typing import Any, NamedTuple, Protocol
 
 from covey.bagfile.lines import KeyPath
 from covey.bagfile.sheet import Sheet, spell, suggest
-from covey.core import time_spans
+from covey.bagfile.template import PLACEHOLDER, placeholders
+from covey.core import amounts, time_spans
+from covey.core.amounts import show
 
 Schema = dict[str, Any]
 
-SIZES = {"k": 1, "m": 1 << 10, "g": 1 << 20, "t": 1 << 30}  # in kB
-MOST_SECONDS = 10**9
-
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt])(?:i?b)?", re.IGNORECASE)
 _GROWTH = re.compile(r"(?:[x×*]\s*(\d+(?:\.\d+)?)|\+\s*(\d+(?:\.\d+)?)\s*%)")
 _SHELL_WORDS = ("|", "||", "&&", "&", ";", ">", ">>", "<", "2>", "2>&1")
 
@@ -72,18 +69,6 @@ def is_text(value: str) -> bool:
     return True
 
 
-def show(value: object) -> str:
-    """A value in a message."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):
-        return "a table"
-    if isinstance(value, list):
-        return "a list"
-    text = repr(value) if isinstance(value, str | int | float) else str(value)
-    return text if len(text) <= 60 else text[:57] + "…"
-
-
 class Text:
     """One line, or any text."""
 
@@ -105,6 +90,13 @@ class Text:
         return {"type": "string", "minLength": self.least} if self.least else {"type": "string"}
 
 
+def amount(kind: amounts.Amount, value: object) -> float:
+    try:
+        return kind.read(value)
+    except amounts.BadAmount as error:
+        raise Wrong(str(error)) from None
+
+
 class Flag:
     def read(self, sheet: Sheet, path: KeyPath, value: Any) -> bool:
         if not isinstance(value, bool):
@@ -122,12 +114,7 @@ class Whole:
         self.low, self.high = low, high
 
     def read(self, sheet: Sheet, path: KeyPath, value: Any) -> int:
-        told = f"expected a whole number from {self.low:,} to {self.high:,}"
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise Wrong(f"{told}, not {show(value)}")
-        if not self.low <= value <= self.high:
-            raise Wrong(f"{told}, not {value:,}")
-        return value
+        return int(amount(amounts.Whole(self.low, self.high), value))
 
     def schema(self) -> Schema:
         return {"type": "integer", "minimum": self.low, "maximum": self.high}
@@ -136,21 +123,11 @@ class Whole:
 class Time:
     """Seconds."""
 
-    def __init__(self, low: float = 0.0, high: float = MOST_SECONDS) -> None:
+    def __init__(self, low: float = 0.0, high: float = amounts.MOST_SECONDS) -> None:
         self.low, self.high = low, high
 
     def read(self, sheet: Sheet, path: KeyPath, value: Any) -> float:
-        told = f"expected a time: seconds, or {time_spans.EXAMPLES}"
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            seconds = float(value)
-        else:
-            parsed = time_spans.parse_seconds(value) if isinstance(value, str) else None
-            if parsed is None:
-                raise Wrong(f"{told}; not {show(value)}")
-            seconds = parsed
-        if not self.low <= seconds < self.high:
-            raise Wrong(f"{told}; {show(value)} is out of range")
-        return seconds
+        return amount(amounts.Seconds(self.low, self.high), value)
 
     def schema(self) -> Schema:
         number: Schema = {"type": "number", "minimum": self.low}
@@ -161,28 +138,51 @@ class Size:
     """Whole kB or MB, rounded up. 1 GB is 1024 MB here."""
 
     def __init__(self, unit: str, high: str) -> None:
-        self.divisor = SIZES[unit]
-        self.high = high
-        self.most = self._parse(high)
+        self.size = amounts.Size(unit, high)
 
     def read(self, sheet: Sheet, path: KeyPath, value: Any) -> int:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            raise Wrong(f"a size needs its unit: '{value} MB' or '{value} GB'")
-        size = self._parse(value.strip()) if isinstance(value, str) else -1
-        if size < 0:
-            raise Wrong(f"expected a size such as '500 MB' or '2 GB', not {show(value)}")
-        if not 1 <= size <= self.most:
-            raise Wrong(f"expected a size up to {self.high}, not {show(value)}")
-        return size
-
-    def _parse(self, text: str) -> int:
-        match = _SIZE.fullmatch(text)
-        if match is None:
-            return -1
-        return math.ceil(float(match[1]) * SIZES[match[2].lower()] / self.divisor)
+        return int(amount(self.size, value))
 
     def schema(self) -> Schema:
-        return {"type": "string", "pattern": "^\\s*\\d+(\\.\\d+)?\\s*[kKmMgGtT]([iI]?[bB])?\\s*$"}
+        return {"type": "string", "pattern": f"^\\s*{amounts.SIZE_PATTERN}\\s*$"}
+
+
+class Filled(NamedTuple):
+    """Text with {NAME}s, in place of an amount: a task's own values say how much."""
+
+    text: str
+
+
+class PerTask:
+    """An amount, or text with {NAME}s that becomes one with the values of a task."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+
+    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> Any:
+        if isinstance(value, str) and placeholders([value]):
+            return Filled(value)
+        return self.kind.read(sheet, path, value)
+
+    def schema(self) -> Schema:
+        filled: Schema = {"type": "string", "pattern": PLACEHOLDER.pattern}
+        return {"anyOf": [self.kind.schema(), filled]}
+
+
+class OneOf:
+    """One of a few words."""
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+
+    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> str:
+        if value not in self.words:
+            listed = " or ".join(map(repr, self.words))
+            raise Wrong(f"expected {listed}, not {show(value)}")
+        return str(value)
+
+    def schema(self) -> Schema:
+        return {"enum": list(self.words)}
 
 
 class Growth:

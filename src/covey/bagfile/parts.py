@@ -16,12 +16,12 @@ from covey.bagfile.kinds import (
     check_plain,
     is_text,
     read_at,
-    show,
 )
 from covey.bagfile.lines import KeyPath
 from covey.bagfile.sheet import Sheet, spell, suggest
 from covey.bagfile.template import RESERVED
 from covey.bagfile.values import parse_values, read_values, split_items
+from covey.core.amounts import show
 from covey.core.checking import URLS
 from covey.core.errors import InvalidBag
 from covey.core.model import Condition

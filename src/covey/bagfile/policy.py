@@ -19,12 +19,12 @@ from covey.bagfile.kinds import (
     check_plain,
     is_text,
     read_at,
-    show,
 )
 from covey.bagfile.lines import KeyPath
 from covey.bagfile.sheet import Sheet, suggest
 from covey.classad import ClassAdError, parse
 from covey.core import governing, time_spans
+from covey.core.amounts import show
 from covey.core.errors import InvalidBag
 from covey.core.model import BagSpec, PolicySpec, Segment
 from covey.core.policies import (

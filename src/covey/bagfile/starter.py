@@ -56,6 +56,9 @@ print(json.dumps({{"place": place}}))  # the last line: values for the table of 
 # Running a task twice would do harm: never do so unless asked to.
 # idempotent = false
 
+# Tasks with a longer time go first; "given": in the order of the parameters.
+# order = "given"
+
 # Every combination is a task: here 3 x 5. Side by side instead: zip = ["steps", "seed"]
 [parameters]
 steps = [100, 1000, 10000]
@@ -75,6 +78,7 @@ time = "5m"
 # disk = "1 GB"
 # gpus = 1
 # pin = true     # bind each task to cores of its own
+# memory = "{{mem}} GB"          # or a parameter of each task says how much, such as a column
 
 # Other needs for some tasks.
 [[resources.when]]

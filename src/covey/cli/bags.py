@@ -13,6 +13,7 @@ from covey.cli.terminal import clean_lines, echo
 from covey.core.errors import NotFound
 from covey.wire import BagView, ClassView
 
+MOST_CLASSES = 12  # that are shown one by one
 STATES = ("running", "paused", "finished", "cancelled")
 COLUMNS = (
     Column("bag", right=True),
@@ -212,7 +213,11 @@ def _times(bag: BagView) -> list[tuple[str, str]]:
 
 
 def _classes(bag: BagView) -> list[tuple[str, str]]:
-    """What the tasks need; several classes are numbered."""
+    """What the tasks need. Several classes are numbered; of many, what they have at least and at
+    most."""
+    if len(bag.classes) > MOST_CLASSES:
+        told = f"{formats.need_range(bag.classes)} ({len(bag.classes):,} combinations)"
+        return [("each task", told)]
     several = len(bag.classes) > 1
     return [
         (f"class {index}" if several else "each task", _class(one))
@@ -221,16 +226,7 @@ def _classes(bag: BagView) -> list[tuple[str, str]]:
 
 
 def _class(one: ClassView) -> str:
-    parts = [formats.count(one.cores, "core")]
-    if one.memory_mb:
-        parts.append(f"{formats.megabytes(one.memory_mb)} memory")
-    if one.disk_mb:
-        parts.append(f"{formats.megabytes(one.disk_mb)} disk")
-    if one.gpus:
-        parts.append(formats.count(one.gpus, "GPU"))
-    if one.limit_seconds:
-        parts.append(f"at most {formats.duration(one.limit_seconds)}")
-    told = ", ".join(parts)
+    told = formats.need(one)
     if one.mean_seconds is not None:
         many = f"{one.ended:,}" if one.ended is not None else "the latest"
         told += f"; {many} took {formats.duration(one.mean_seconds)} on average"

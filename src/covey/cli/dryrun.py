@@ -8,7 +8,7 @@ from covey.cli.base import print_json
 from covey.cli.sending import add_all, size
 from covey.cli.tables import Column, render
 from covey.cli.terminal import clean_lines, echo
-from covey.core.model import PolicySpec
+from covey.core.model import LONG_FIRST, PolicySpec
 
 if TYPE_CHECKING:
     from covey.bagfile import Description, Gathered
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from covey.client.client import Client
 
 MOST_FILES = 10
+MOST_CLASSES = 12  # combinations of resources that parameters say
 
 
 def show(gathered: "Gathered", client: "Client | None", as_json: bool) -> None:
@@ -58,12 +59,14 @@ def lines_of(found: "Description") -> list[str]:
 
 
 def _classes(found: "Description") -> list[str]:
+    by_rules = any(one.when for one in found.classes)
+    shown = [*found.classes[1:], found.classes[0]] if by_rules else found.classes[:MOST_CLASSES]
+    hidden = len(found.classes) - len(shown)
     columns = [
         Column("tasks", right=True), Column("cores", right=True), Column("memory", right=True),
         Column("disk", right=True), Column("gpus", right=True), Column("time", right=True),
-        Column("when"),
+        *([Column("when")] if by_rules else []),
     ]  # fmt: skip
-    otherwise = "otherwise" if len(found.classes) > 1 else ""
     rows = [
         [
             f"{one.tasks:,}",
@@ -72,11 +75,13 @@ def _classes(found: "Description") -> list[str]:
             formats.megabytes(one.disk_mb),
             str(one.gpus) if one.gpus else "–",
             formats.duration(one.limit_seconds) if one.limit_seconds else "–",
-            one.when or otherwise,
+            *([one.when or "otherwise"] if by_rules else []),
         ]
-        for one in [*found.classes[1:], found.classes[0]]
+        for one in shown
     ]
     lines = render(columns, rows).splitlines()
+    if hidden:
+        lines.append(f"… and {formats.count(hidden, 'other combination')} of resources")
     if found.counted < found.tasks:
         lines.append(f"(of the first {found.counted:,} tasks)")
     return lines
@@ -120,6 +125,8 @@ def _facts(found: "Description") -> list[tuple[str, str]]:
         facts.append(("setup", found.setup.strip().splitlines()[0]))
     if found.check:
         facts.append(("check", found.check.strip().splitlines()[-1]))
+    if found.order == LONG_FIRST:
+        facts.append(("order", "tasks with a longer time go first (--order given: as given)"))
     facts.append(("retries", _retries(found)))
     pause = f"pauses after {formats.count(limits.breaker, 'failure')} without a success"
     facts.append(("breaker", pause if limits.breaker else "never pauses by itself"))

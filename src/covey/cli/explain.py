@@ -90,6 +90,8 @@ def _of_bag(found: "Explanation") -> Iterator[tuple[str, str]]:
         yield "tasks", _counts(answer)
     for reason in answer.reasons:
         yield "why", _reason(reason)
+    if answer.order and answer.waiting:
+        yield "order", answer.order
     if answer.waiting and answer.hosts:
         able = f"{answer.able:,} of {answer.hosts:,} connected hosts could run the waiting tasks"
         yield "hosts", able
@@ -152,6 +154,8 @@ def _of_task(found: "Explanation") -> Iterator[tuple[str, str]]:
         yield "ended", _ended(attempt)
     if task is None:
         return
+    if task.need is not None:
+        yield "needs", formats.need(task.need)
     if task.tries or task.losses:
         yield "before", f"it failed {task.tries:,} and was lost {task.losses:,} times"
     for running in task.running:

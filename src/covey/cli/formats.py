@@ -2,14 +2,15 @@
 
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from covey.cli.terminal import clean
+from covey.core.model import Need
 from covey.core.space import Scalar
 from covey.pilot.judge import signal_name
-from covey.wire import BagView, ResultRow, Straggler
+from covey.wire import BagView, ClassView, ResultRow, Straggler
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 LONGEST_DAYS = 99
@@ -96,6 +97,34 @@ def size(number: int) -> str:
 
 def megabytes(number: int) -> str:
     return memory(number * 1024)
+
+
+def need(one: Need | ClassView) -> str:
+    """What a task needs: 2 cores, 4 GB memory, at most 2 h 00 m."""
+    return need_range([one])
+
+
+def need_range(needs: Sequence[Need | ClassView]) -> str:
+    """The same of several, from the least to the most of each: 1 to 8 cores, 2 to 64 GB memory."""
+
+    def between(amounts: list[float], form: Callable[[float], str]) -> str:
+        low, high = form(min(filter(None, amounts))), form(max(amounts))
+        return high if low == high else f"{low} to {high}"
+
+    cores, gpus = [one.cores for one in needs], [one.gpus for one in needs]
+    parts = [between([*cores], lambda n: f"{n:g}") + (" core" if max(cores) == 1 else " cores")]
+    for amounts, what in (
+        ([one.memory_mb for one in needs], "memory"),
+        ([one.disk_mb for one in needs], "disk"),
+    ):
+        if any(amounts):
+            parts.append(f"{between([*amounts], lambda n: megabytes(int(n)))} {what}")
+    if any(gpus):
+        parts.append(between([*gpus], lambda n: f"{n:g}") + (" GPU" if max(gpus) == 1 else " GPUs"))
+    times = [one.limit_seconds for one in needs]
+    if any(times):
+        parts.append(f"at most {between(times, duration)}")
+    return ", ".join(parts)
 
 
 def command(argv: Sequence[str]) -> str:

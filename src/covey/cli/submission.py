@@ -12,6 +12,7 @@ import click
 
 from covey.cli.base import DIR_NAME, FILE_NAME, PRESET_NAME, Command, say
 from covey.cli.standard_input import form_of, lines_of_input, spooled
+from covey.core.model import GIVEN, LONG_FIRST
 
 if TYPE_CHECKING:
     from covey.bagfile import Gathered, Sheet
@@ -30,6 +31,18 @@ class Option(click.Option):
     def __init__(self, *args: Any, group: str = BAG, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.group = group
+
+
+class Number(click.types.IntParamType):
+    """A whole number, or text with {NAME}s that becomes one with the values of a task."""
+
+    def convert(self, value: Any, param: Any, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and "{" in value:
+            return value
+        return super().convert(value, param, ctx)
+
+
+NUMBER = Number()
 
 
 class Choice(NamedTuple):
@@ -116,13 +129,17 @@ OPTIONS: list[Choice] = [
         FILES, "setup", "--setup", metavar="SHELL",
         help="Run this once per host, before the bag's first task there.",
     ),
-    _option(NEEDS, "resources.cores", "--cores", type=int, metavar="N", help="Cores."),
+    _option(
+        NEEDS, "resources.cores", "--cores", type=NUMBER, metavar="N",
+        help="Cores. Here and in the next four, {NAME} takes the amount from a parameter: "
+        "--cores '{ncores}' --memory '{mem} GB'.",
+    ),
     _option(
         NEEDS, "resources.memory", "--memory", metavar="SIZE",
         help="Memory: 500MB, 2GB. A task that takes more is stopped and has failed.",
     ),
     _option(NEEDS, "resources.disk", "--disk", metavar="SIZE", help="Disk space."),
-    _option(NEEDS, "resources.gpus", "--gpus", type=int, metavar="N", help="GPUs."),
+    _option(NEEDS, "resources.gpus", "--gpus", type=NUMBER, metavar="N", help="GPUs."),
     _option(
         NEEDS, "resources.time", "--time", "time", metavar="TIME",
         help="A task that runs longer is stopped, and run again with three times the time, up to "
@@ -176,6 +193,11 @@ OPTIONS: list[Choice] = [
     _option(
         POLICY, "policy.only_sites", "--only-sites", metavar="NAMES",
         help="Run on these sites only: a,b.",
+    ),
+    _option(
+        BAG, "order", "--order", type=click.Choice((LONG_FIRST, GIVEN)),
+        help="long-first: tasks with a longer --time go first; given: tasks go in the order in "
+        "which they are given.  [default: long-first]",
     ),
     _option(BAG, "name", "--name", metavar="NAME", help="What to call the bag."),
     _option(

@@ -8,7 +8,8 @@ What a proxy or a portal says in the server's place is no answer.
 
 A server that a person has just named, and that has not answered yet (`known=False`), is waited for
 `FIRST_SECONDS` only: most likely the address is wrong, or the server does not run. An answer that
-is not covey's is then told at once.
+is not covey's is then told at once. If a connection is accepted there and no answer comes, the
+server may be very busy, and is waited for as any other.
 """
 
 import http.client
@@ -91,6 +92,7 @@ class Connection:
         self.tell = tell
         self._http: Line | None = None
         self._has_answered = known
+        self._is_there = known  # it has accepted a connection, at least
         self._was_asked = False  # whether any of the current request may have reached it
 
     def close(self) -> None:
@@ -186,12 +188,14 @@ class Connection:
             try:
                 reply = ask()
             except (OSError, http.client.HTTPException) as error:
+                self._is_there |= self._http is not None and self._http.reached
                 self.close()
                 if reused:
                     continue  # the server had closed an idle connection: a new one tells
                 self._give_up_at_once(error)
                 reason, pause = _reason(error), delay
             else:
+                self._is_there = True
                 if reply.status < 400:
                     self._has_answered = True
                     return reply
@@ -207,7 +211,7 @@ class Connection:
             self._look_again()
 
     def _patience(self) -> float:
-        least = self.patience_seconds if self._has_answered else FIRST_SECONDS
+        least = self.patience_seconds if self._is_there else FIRST_SECONDS
         return min(self.patience_seconds, least)
 
     def _away(self, reason: str) -> ServerAway:
@@ -273,7 +277,7 @@ class Connection:
     ) -> http.client.HTTPResponse:
         timeout = self.timeout_seconds + wait_seconds
         if self._http is None:
-            first = timeout if self._has_answered else min(timeout, FIRST_SECONDS)
+            first = timeout if self._is_there else min(timeout, FIRST_SECONDS)
             self._http = _line(self.endpoint, first)
             try:
                 self._http.connect()

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from covey.classad import Ad
 from covey.core import history, sites
+from covey.core.estimate import expected
 from covey.core.faces import Value
 from covey.core.fitting import admits, weight
 from covey.core.hosts import called_name
@@ -229,17 +230,17 @@ JOB = (
         lambda s, t, j: j.bag.needs[j.kind].limit_seconds,
     ),
     Attribute(
-        "MeanTime", "mean seconds of similar tasks", lambda s, t, j: j.bag.times[j.kind].mean
+        "MeanTime", "mean seconds of similar tasks", lambda s, t, j: expected(j.bag, j.kind).mean
     ),
     Attribute(
         "TimeDeviation",
         "standard deviation of these seconds",
-        lambda s, t, j: j.bag.times[j.kind].deviation,
+        lambda s, t, j: expected(j.bag, j.kind).deviation,
     ),
     Attribute(
         "Measured",
         "number of similar tasks that were measured",
-        lambda s, t, j: j.bag.times[j.kind].count,
+        lambda s, t, j: expected(j.bag, j.kind).count,
     ),
     Attribute(
         "Number",
@@ -438,7 +439,7 @@ def _silent(state: State, attempt: Attempt) -> bool:
 
 def _progress(state: State, now: float, attempt: Attempt) -> float:
     bag = state.bags.get(attempt.bag)
-    mean = bag.times[attempt.kind].mean if bag is not None else 0.0
+    mean = expected(bag, attempt.kind).mean if bag is not None else 0.0
     return min(0.99, max(0.0, now - attempt.sent) / mean) if mean > 0 else 0.0
 
 

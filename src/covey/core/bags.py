@@ -8,6 +8,7 @@ from pyroaring import BitMap
 from covey.core import (
     calls,
     checking,
+    classes,
     ends,
     governing,
     lookahead,
@@ -15,6 +16,7 @@ from covey.core import (
     quarantine,
     recalling,
     recovery,
+    task_needs,
 )
 from covey.core.actions import (
     AppendSegment,
@@ -118,17 +120,31 @@ def append(turn: Turn, event: SegmentAppended) -> None:
             )
         if len(event.key) > checking.MOST_SHORT_TEXT:
             raise InvalidBag(f"a key has at most {checking.MOST_SHORT_TEXT:,} characters")
+        classes.check_task_needs(bag.spec, segment, segment.task_needs, bag.numbers)
         large = bag.large or (bag.spec.calls and calls.has_files(segment))
         bag.numbering.append(segment)  # all of it, or nothing
     except Exception as error:
         _refuse(turn, event.request, "this segment", error)
         return
     bag.large = large
+    _add_needs(bag, segment)
     if event.key:
         bag.keys.add(event.key)
     turn.write(AppendSegment(bag.id, segment, bag.total, event.key))
     lookahead.reserve(turn, bag)
     turn.when_durable(Replying(event.request, Submitted(bag.id, bag.total, False)))
+
+
+def _add_needs(bag: Bag, segment: Segment) -> None:
+    """What tasks of the segment need and none before did. Pilots are told with their next task."""
+    if not task_needs.varies(bag.spec):
+        return
+    new = [need for need in dict.fromkeys(segment.task_needs) if need not in bag.numbers]
+    for need in new:
+        bag.add_need(need)
+    if new:
+        more = [classes.need_message(need) for need in new]
+        bag.body = bag.body._replace(needs=[*bag.body.needs, *more])
 
 
 def close(turn: Turn, request: RequestId, id_: BagId) -> None:

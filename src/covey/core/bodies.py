@@ -12,6 +12,7 @@ def make_room(pilot: Pilot) -> list[int]:
     if len(pilot.bodies) < MOST_BODIES:
         return []
     held = {attempt.bag for attempt in pilot.attempts.values()}
-    unused = sorted(pilot.bodies - held)
-    pilot.bodies.difference_update(unused)
+    unused = sorted(pilot.bodies.keys() - held)
+    for bag in unused:
+        del pilot.bodies[bag]
     return list(unused)

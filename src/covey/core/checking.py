@@ -42,7 +42,7 @@ def check_spec(spec: BagSpec) -> None:
     _check_lengths(spec)
     segment = Segment(space=spec.space, rows=spec.rows)
     check_segment(segment, may_be_empty=spec.open)
-    classes.check(spec, names_in(segment))
+    classes.check(spec, segment)
     _check_chances(spec)
     _check_files(spec)
     _check_patterns(spec, names_in(segment))

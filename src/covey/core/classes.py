@@ -1,18 +1,21 @@
 """Which class a task is of. Decisions are made per class and not per task.
 
-The first rule of its bag that fits a task's values decides what it needs: class 0 is the bag's own
-need, class i + 1 that of rule i. A policy that looks at parameters splits these further, by their
-values, as tasks with new ones are met (`governing`).
+A class is a combination of resources. They have numbers, by which pilots know them too: where no
+resource is taken from parameters, 0 is the bag's own need and i + 1 that of rule i; otherwise each
+need that some task has is a class (`task_needs`). A policy that looks at parameters splits these
+further, by their values, as tasks with new ones are met (`governing`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from covey.core import task_needs
 from covey.core.errors import InvalidBag
-from covey.core.model import BagSpec, Condition, Need, Segment
-from covey.core.numbering import names_in, readings_in
-from covey.core.scalars import Reading, read
+from covey.core.model import GIVEN, LONG_FIRST, BagSpec, Need, Segment
+from covey.core.numbering import check_segment, names_in, tasks_in
+from covey.core.rules import rule_finder
 from covey.core.space import Scalar, check_scalar, shown
+from covey.pilot.messages import Need as NeedMessage
 
 MOST_RULES = 100
 MOST_CONDITIONS = 10_000  # in all rules of a bag, each of their values counted
@@ -20,43 +23,78 @@ MOST_CONDITIONS = 10_000  # in all rules of a bag, each of their values counted
 Classify: TypeAlias = Callable[[Sequence[Scalar]], int]
 
 
-def needs_of(spec: BagSpec) -> list[Need]:
-    """By class."""
-    return [spec.need, *(rule.need for rule in spec.rules)]
+def needs_of(spec: BagSpec, more: Iterable[Segment] = ()) -> list[Need]:
+    """By number. `more` are the segments that were appended."""
+    if not task_needs.varies(spec):
+        return [spec.need, *(rule.need for rule in spec.rules)]
+    found = dict.fromkeys(spec.task_needs or (spec.need,))
+    for segment in more:
+        found.update(dict.fromkeys(segment.task_needs))
+    return list(found)
 
 
-def classifier(spec: BagSpec, names: Sequence[str]) -> Classify | None:
-    """From a task's values to its class; None if all tasks are of one."""
-    if not spec.rules:
-        return None
-    place = {name: index for index, name in enumerate(names)}
-    first = Segment(space=spec.space, rows=spec.rows)
-    readings = dict(zip(names_in(first), readings_in(first), strict=True))
-
-    def tests(conditions: Sequence[Condition]) -> list[tuple[int, Callable[[Scalar], bool]]]:
-        return [(place[c.name], _test(c, readings.get(c.name, Reading.VALUE))) for c in conditions]
-
-    rules = [tests(rule.when) for rule in spec.rules]
-
-    def classify(values: Sequence[Scalar]) -> int:
-        for number, rule in enumerate(rules, 1):
-            if all(test(values[index]) for index, test in rule):
-                return number
-        return 0
-
-    return classify
+def need_message(need: Need) -> NeedMessage:
+    """As pilots are told."""
+    return NeedMessage(need.cores, need.memory_mb, need.disk_mb, need.gpus, need.limit_seconds)
 
 
-def check(spec: BagSpec, names: Sequence[str]) -> None:
+def classifier(spec: BagSpec, names: Sequence[str], numbers: Mapping[Need, int]) -> Classify | None:
+    """From a task's values to the number of its need; None if all tasks need the same. `numbers`
+    are those of needs that parameters say, and may become more."""
+    if not task_needs.varies(spec):
+        return rule_finder(spec, names)
+    need_of = task_needs.need_reader(spec, names)
+    return lambda values: numbers[need_of(values)]
+
+
+def find_needs(
+    spec: BagSpec,
+    segment: Segment,
+    rows: Iterable[Sequence[Scalar]] = (),
+    most: int = task_needs.MOST_LOOKED,
+) -> tuple[Need, ...]:
+    """`task_needs` of a segment of such a bag; none if no resource is taken from parameters. `rows`
+    are those of its file. At most so many combinations of values are looked at. Raises
+    InvalidBag."""
+    if not task_needs.varies(spec):
+        return ()
+    check_segment(segment, may_be_empty=True)
+    _check_rules(spec, names_in(segment))
+    return task_needs.find(spec, segment, rows, most)
+
+
+def check(spec: BagSpec, segment: Segment) -> None:
     """Raise InvalidBag, with words, for needs and rules that make no sense."""
+    _check_rules(spec, names_in(segment))
+    check_task_needs(spec, segment, spec.task_needs, {})
+
+
+def check_task_needs(
+    spec: BagSpec, segment: Segment, found: Sequence[Need], known: Mapping[Need, int]
+) -> None:
+    """Raise InvalidBag unless a bag that has the `known` classes can have tasks that need these."""
+    if not task_needs.varies(spec):
+        return
+    if not found and tasks_in(segment):
+        raise InvalidBag("task_needs must list what the tasks need (the server fills this in)")
+    for need in found:
+        _check_need(need)
+    if len({**known, **dict.fromkeys(found, 0)}) > task_needs.MOST_CLASSES:
+        raise task_needs.too_many_classes(spec, "its tasks have")
+
+
+def _check_rules(spec: BagSpec, names: Sequence[str]) -> None:
+    if spec.order not in (LONG_FIRST, GIVEN):
+        raise InvalidBag(f"order is {LONG_FIRST} or {GIVEN}, not {shown(spec.order)!r}")
     if len(spec.rules) > MOST_RULES:
         raise InvalidBag(
             f"a bag has at most {MOST_RULES} rules for resources, not {len(spec.rules)}"
         )
-    for need in needs_of(spec):
+    for need in (spec.need, *(rule.need for rule in spec.rules)):
         _check_need(need)
     if sum(1 + len(one.values) for rule in spec.rules for one in rule.when) > MOST_CONDITIONS:
         raise InvalidBag(f"rules for resources have more than {MOST_CONDITIONS:,} values")
+    task_needs.check(spec, names)
     for rule in spec.rules:
         if not rule.when:
             raise InvalidBag("a rule for resources needs a condition on a parameter")
@@ -86,28 +124,3 @@ def _check_need(need: Need) -> None:
         raise InvalidBag(
             f"a time limit must be between 0 and 999,999,999 s, not {need.limit_seconds}"
         )
-
-
-def _test(condition: Condition, reading: str) -> Callable[[Scalar], bool]:
-    wanted = {_plain(value) for value in condition.values}
-    low = -float("inf") if condition.low is None else condition.low
-    high = float("inf") if condition.high is None else condition.high
-    bounded = condition.low is not None or condition.high is not None
-
-    def test(value: Scalar) -> bool:
-        if wanted and _plain(value) in wanted:
-            return True
-        if not bounded:
-            return False
-        number = read(value, reading)
-        return isinstance(number, int | float) and low <= number <= high
-
-    return test
-
-
-def _plain(value: Scalar) -> Scalar:
-    """1 and 1.0 and "1" are the same to whoever writes a rule."""
-    try:
-        return float(value)
-    except (ValueError, OverflowError):  # a text, or a number of hundreds of digits
-        return value

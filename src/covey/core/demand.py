@@ -24,6 +24,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pyroaring import BitMap
 
+from covey.core.estimate import expected
 from covey.core.fitting import stretch, weight
 from covey.core.model import BagStatus, JobRecord, Need, PilotStatus
 from covey.core.state import Bag, Job, Pilot, State
@@ -32,6 +33,7 @@ WORTH_SECONDS = 10.0  # of work that make a slot worth a pilot
 OFFERED_SECONDS = 2.0  # in which whoever stands idle has been offered what waits
 LATE_SECONDS = 120.0  # of waiting, after which a job is not counted on any more
 MANY_CLASSES = 32  # of a bag: of more, those with equal needs are one row
+MOST_ROWS = 100  # of a bag: those with the most tasks
 MOST_GROWN = 1000  # tasks with more time than others that are looked at
 _HERE = (PilotStatus.ACTIVE, PilotStatus.SUSPECTED)
 
@@ -107,39 +109,69 @@ def rows(state: State, now: float) -> list[Row]:
         waiting = _waiting(bag)
         for kind, times, tasks in _long_ones(bag) if bag.grown else ():
             waiting[kind] -= tasks
-            found.append(_row(bag, kind, tasks, offered=old, times=times))
-        for kind, tasks in _alike(bag, waiting) if len(waiting) > MANY_CLASSES else _some(waiting):
+            found.append(_row(bag, kind, tasks, bag.needs[kind], offered=old, times=times))
+        classes = _alike(bag, waiting) if len(waiting) > MANY_CLASSES else _some(bag, waiting)
+        for kind, tasks, need in classes:
             sent = bool(bag.ready[kind]) or bag.next < bag.mark or bool(bag.overdue)
-            found.append(_row(bag, kind, tasks, offered=old and sent))
+            found.append(_row(bag, kind, tasks, need, offered=old and sent))
         if bag.rescue:
-            for kind, tasks in sorted(Counter(map(bag.class_of, bag.rescue)).items()):
-                found.append(_row(bag, kind, tasks, offered=old, rescue=True))
+            for kind, tasks in sorted(Counter(map(bag.class_of, bag.rescue)).items())[:MOST_ROWS]:
+                found.append(_row(bag, kind, tasks, bag.needs[kind], offered=old, rescue=True))
     return found
 
 
-def _some(waiting: list[int]) -> list[tuple[int, int]]:
-    """Classes with tasks that wait, and how many."""
-    return [(kind, tasks) for kind, tasks in enumerate(waiting) if tasks > 0]
+def _some(bag: Bag, waiting: list[int]) -> list[tuple[int, int, Need]]:
+    """Classes with tasks that wait, how many these are, and what each needs."""
+    return [(kind, tasks, bag.needs[kind]) for kind, tasks in enumerate(waiting) if tasks > 0]
 
 
-def _alike(bag: Bag, waiting: list[int]) -> list[tuple[int, int]]:
-    """The same where a policy tells many classes apart. Those of one rule need the same: the one
-    with the most tasks stands for all of them."""
-    found: dict[int, tuple[int, int, int]] = {}
-    for kind, tasks in _some(waiting):
-        rule = bag.rules[kind]
-        best, most, total = found.get(rule, (kind, 0, 0))
+def _alike(bag: Bag, waiting: list[int]) -> list[tuple[int, int, Need]]:
+    """The same where there are many classes. Those with equal needs are taken together; of very
+    many needs those of about the same size, since what can hold the largest can hold them all. The
+    class with the most tasks stands for the others."""
+    some = _some(bag, waiting)
+    rough = len({bag.rules[kind] for kind, _, _ in some}) > MANY_CLASSES
+    found: dict[object, tuple[int, int, int, Need]] = {}
+    for kind, tasks, need in some:
+        key = _magnitude(need) if rough else bag.rules[kind]
+        best, most, total, largest = found.get(key, (kind, 0, 0, need))
         if tasks > most:
             best, most = kind, tasks
-        found[rule] = (best, most, total + tasks)
-    return [(kind, total) for kind, _, total in found.values()]
+        found[key] = (best, most, total + tasks, _larger(largest, need))
+    rows = sorted(found.values(), key=lambda one: -one[2])[:MOST_ROWS]
+    return [(kind, total, need) for kind, _, total, need in rows]
+
+
+def _magnitude(need: Need) -> tuple[int, ...]:
+    """Needs of one magnitude differ at most by a factor of two in everything."""
+    amounts = (need.cores, need.memory_mb, need.disk_mb, need.gpus, int(need.limit_seconds))
+    return tuple(amount.bit_length() for amount in amounts)
+
+
+def _larger(one: Need, other: Need) -> Need:
+    if one is other:
+        return one
+    return Need(
+        cores=max(one.cores, other.cores),
+        memory_mb=max(one.memory_mb, other.memory_mb),
+        disk_mb=max(one.disk_mb, other.disk_mb),
+        gpus=max(one.gpus, other.gpus),
+        limit_seconds=max(one.limit_seconds, other.limit_seconds),
+    )
 
 
 def _row(
-    bag: Bag, kind: int, tasks: int, *, offered: bool, rescue: bool = False, times: float = 1.0
+    bag: Bag,
+    kind: int,
+    tasks: int,
+    need: Need,
+    *,
+    offered: bool,
+    rescue: bool = False,
+    times: float = 1.0,
 ) -> Row:
     """`times`: their limit is so many times that of the class."""
-    measured, need = bag.times[kind], bag.needs[kind]
+    measured = expected(bag, kind)
     seconds = max(measured.mean, 1e-3) if measured.count else 0.0
     if times != 1.0:
         limit = need.limit_seconds * times
@@ -162,7 +194,7 @@ def _long_ones(bag: Bag) -> list[tuple[int, float, int]]:
         if limit:
             tasks = islice(ready & grown, MOST_GROWN)
             found.update((kind, stretch(bag, task, limit)) for task in tasks)
-    return [(*one, tasks) for one, tasks in sorted(found.items()) if one[1] != 1.0]
+    return [(*one, tasks) for one, tasks in sorted(found.items()) if one[1] != 1.0][:MOST_ROWS]
 
 
 def _waiting(bag: Bag) -> list[int]:

@@ -3,10 +3,13 @@
 GridBot's Algorithm 1, per class of tasks: of the bags whose policy lets them run there, the best
 first (`ranking`); `Concurrency` is a running minimum down that order, each owner's for the owner's
 own tasks. Of one bag go out first the tasks that nobody has in time (`overdue`), then those that
-wait, the lowest number first, then running ones that may run twice (`offers`).
+wait, then running ones that may run twice (`offers`). Of those that wait, tasks with a longer time
+limit come first, unless the bag says otherwise (`Bag.turns`), then those with lower numbers.
 """
 
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 
 from pyroaring import BitMap
 
@@ -23,6 +26,7 @@ from covey.core.turn import Turn
 
 MOST_AHEAD = 10_000  # tasks that Concurrency may send to one pilot
 MOST_BATCH = 1000  # waiting pilots among which the best are looked for
+_WHEN = itemgetter(0)  # when it is the turn of a class (`Bag.turns`)
 
 
 def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
@@ -121,14 +125,12 @@ def _take_from(
     if _is_reserve(turn.state, pilot):
         _rescue(turn, pilot, bag, enough, limit, taken)
         return
-    weights = [
-        weight_on(bag, kind, pilot, turn.now) if candidate.match(kind) is not None else 0
-        for kind in range(len(bag.needs))
-    ]
     if bag.overdue:
         _take_again(turn, pilot, candidate, bag.overdue, enough, limit, taken)
+    weights = _Weights(turn, pilot, candidate)
+    turns = [one for one in bag.turns if bag.ready[one[1]]] if len(bag.turns) > 1 else bag.turns
     while pilot.load < enough and len(pilot.attempts) < limit:
-        kind = _next_class(turn, bag, weights, pilot, enough)
+        kind = _next_class(turn, bag, turns, weights, pilot, enough)
         if kind is None:
             break
         match = candidate.match(kind) or ANYWHERE
@@ -143,22 +145,60 @@ def _take_from(
         _take_again(turn, pilot, candidate, bag.offers, enough, limit, taken)
 
 
-def _next_class(turn: Turn, bag: Bag, weights: list[int], pilot: Pilot, enough: int) -> int | None:
-    """The class of the lowest number that this pilot can run. One that is larger than what is
-    left of the pilot may go too if the pilot has nothing else: it will wait there for room."""
-    if bag.classify is None and len(weights) == 1 and not bag.grown and not bag.failed_on:
+class _Weights(dict[int, int]):
+    """By class: how many slots of the pilot a task takes; 0: it may not run there. Found when it is
+    asked for, as a bag may have many classes."""
+
+    def __init__(self, turn: Turn, pilot: Pilot, candidate: Candidate) -> None:
+        self.turn, self.pilot, self.candidate = turn, pilot, candidate
+
+    def __missing__(self, kind: int) -> int:
+        bag, weight = self.candidate.bag, 0
+        if self.candidate.match(kind) is not None:
+            weight = weight_on(bag, kind, self.pilot, self.turn.now)
+        self[kind] = weight
+        return weight
+
+
+def _next_class(
+    turn: Turn,
+    bag: Bag,
+    turns: list[tuple[float, int]],
+    weights: _Weights,
+    pilot: Pilot,
+    enough: int,
+) -> int | None:
+    """The class whose turn it is; of several, that of the lowest number that this pilot can run.
+    One that is larger than what is left of the pilot may go too if the pilot has nothing else: it
+    will wait there for room. `turns`: the bag's, as far as tasks wait."""
+    if bag.classify is None and len(bag.needs) == 1 and not bag.grown and not bag.failed_on:
         there = weights[0] and (bag.ready[0] or bag.next < bag.mark)
         return 0 if there and _room_for(weights[0], pilot, enough) else None
-    found: int | None = None
-    lowest = 0
-    for kind, ready in enumerate(bag.ready):
-        if ready and weights[kind] and _room_for(weights[kind], pilot, enough):
-            least = _lowest(turn, bag, kind, pilot)
-            if least is not None and (found is None or least < lowest):
-                found, lowest = kind, least
-    if found is None and bag.classify is None and bag.next < bag.mark and weights[0]:
+    for _, group in groupby(turns, _WHEN):
+        kinds = [kind for _, kind in group if bag.ready[kind]]
+        found = _lowest_class(turn, bag, kinds, weights, pilot, enough)
+        if found is not None:
+            return found
+    if bag.classify is None and bag.next < bag.mark and weights[0]:
         return 0 if _room_for(weights[0], pilot, enough) else None
-    return found
+    return None
+
+
+def _lowest_class(
+    turn: Turn, bag: Bag, kinds: list[int], weights: _Weights, pilot: Pilot, enough: int
+) -> int | None:
+    """Of these classes, that of the lowest number that this pilot can run. If nothing is known of
+    single tasks, the classes are asked by their lowest numbers, until one will do."""
+    if bag.failed_on or bag.grown:
+        fits = [one for one in kinds if weights[one] and _room_for(weights[one], pilot, enough)]
+        found = [(_lowest(turn, bag, kind, pilot), kind) for kind in fits]
+        return min(
+            ((least, kind) for least, kind in found if least is not None), default=(0, None)
+        )[1]
+    for kind in sorted(kinds, key=lambda kind: bag.ready[kind].min()):
+        if weights[kind] and _room_for(weights[kind], pilot, enough):
+            return kind
+    return None
 
 
 def _room_for(taken: int, pilot: Pilot, enough: int) -> bool:

@@ -108,6 +108,10 @@ def _settle(
         if not (attempt.expired and outcome == LOST):
             times = bag.times[attempt.kind] if bag is not None else None
             noted.append((end, attempt.sent, times))
+            if bag is not None and outcome == OK and len(bag.needs) > 1:
+                limit = bag.needs[attempt.kind].limit_seconds
+                if limit:
+                    bag.pace.add(end.wall_seconds / limit)
         if outcome == OK:
             pilot.proven.add(attempt.bag)
     state.ended[outcome] = state.ended.get(outcome, 0) + 1
@@ -239,11 +243,10 @@ def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, attempt: Attempt | None
         if final:
             bag.offers.pop(task, None)
     elif final and _has_last_chance(turn.state, bag, task, end.outcome, kinds):
-        bag.doubt.discard(task)
         bag.overdue.pop(task, None)
         if task not in bag.live:  # else when the one past its deadline has ended, too
             bag.rescued.add(task)
-            bag.free(task)
+            _free(turn.state, bag, task, end)
     elif final:
         bag.doubt.discard(task)
         bag.hold(task)
@@ -252,11 +255,7 @@ def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, attempt: Attempt | None
     elif task in bag.live:  # past their deadline, all of them
         replication.offer_overdue(bag, task)
     else:
-        # Who has not been heard since the server restarted may have a newer attempt.
-        if end.epoch < turn.state.epoch and turn.state.unheard:
-            bag.doubt.add(task)
-        elif task not in bag.doubt:
-            bag.free(task)
+        _free(turn.state, bag, task, end)
     if end.outcome in OWN_FAILURES and blame.counts(turn.state, pilot, bag):
         bag.streak += 1
         if 0 < bag.spec.breaker <= bag.streak:
@@ -264,6 +263,15 @@ def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, attempt: Attempt | None
             words = f"{bag.streak} failures in a row, and no success; the last: {cause}"
             recalling.pause(turn, bag, words)
     return verdict
+
+
+def _free(state: State, bag: Bag, task: TaskNumber, end: End) -> None:
+    """The task goes out again: at once, or, if its attempt was sent before the server restarted,
+    when all pilots have been heard. Until then one of them may have a newer attempt."""
+    if end.epoch < state.epoch and state.unheard:
+        bag.doubt.add(task)
+    elif task not in bag.doubt:
+        bag.free(task)
 
 
 def _is_awaited(bag: Bag, task: TaskNumber) -> bool:

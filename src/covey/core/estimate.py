@@ -16,6 +16,7 @@ from covey.core.state import Attempt, Bag, Pilot, State
 SHORT_SECONDS = 2.0  # the rate is believed for tasks that take less
 SURE = 1.28  # deviations: four times in five it is between the two ends
 DOUBT = 0.05  # of any mean, however often it was measured
+ENOUGH = 3  # ends of tasks of a class, to tell how long they take
 FEW = 5  # ends, before a task can be called a straggler
 LATE_SECONDS = 5.0
 
@@ -42,15 +43,24 @@ class Late(NamedTuple):
     typical_seconds: float
 
 
+def expected(bag: Bag, kind: int) -> Times:
+    """How long tasks of this class take. As long as few of them have ended, that is told by all
+    tasks of the bag, which took some part of their time limits."""
+    own, pace, limit = bag.times[kind], bag.pace, bag.needs[kind].limit_seconds
+    if own.count >= ENOUGH or pace.count <= own.count or not limit:
+        return own
+    return Times(pace.count, pace.mean * limit, pace.squares * limit**2)
+
+
 def classes(bag: Bag) -> list[ClassTimes]:
-    """One for each rule for resources: what a policy tells apart besides needs the same."""
-    counts, sums = [0] * (1 + len(bag.spec.rules)), [0.0] * (1 + len(bag.spec.rules))
-    for rule, times in zip(bag.rules, bag.times, strict=True):
-        counts[rule] += times.count
-        sums[rule] += times.count * times.mean
+    """One for each number of a need: what a policy tells apart besides needs the same."""
+    counts, sums = [0] * len(bag.kinds), [0.0] * len(bag.kinds)
+    for number, times in zip(bag.rules, bag.times, strict=True):
+        counts[number] += times.count
+        sums[number] += times.count * times.mean
     return [
-        ClassTimes(bag.needs[rule], count, total / count if count else 0.0)
-        for rule, (count, total) in enumerate(zip(counts, sums, strict=True))
+        ClassTimes(bag.needs[kind], count, total / count if count else 0.0)
+        for kind, count, total in zip(bag.kinds, counts, sums, strict=True)
     ]
 
 
@@ -92,8 +102,8 @@ def _mixture(bag: Bag, known: list[Times]) -> tuple[float, float, int]:
     unknown = max(0, bag.total - bag.next) + len(bag.parked) + len(bag.doubt)
     fallback = sum(times.count * times.mean for times in known) / seen
     total = mean = square = 0.0
-    for count, times in zip(waiting, bag.times, strict=True):
-        share = count + unknown * times.count / seen
+    for kind, count in enumerate(waiting):
+        share, times = count + unknown * bag.times[kind].count / seen, expected(bag, kind)
         middle = times.mean if times.count else fallback
         spread = times.deviation if times.count > 1 else middle / 2
         total += share
@@ -125,19 +135,14 @@ def _has_all(state: State, bag: Bag, pilot: PilotId) -> bool:
 
 def stragglers(state: State, bag: Bag, now: float, limit: int) -> list[Late]:
     """The worst first."""
-    bounds = [
-        max(times.mean + 4 * times.deviation, 2 * times.mean + LATE_SECONDS)
-        if times.count >= FEW
-        else None
-        for times in bag.times
-    ]
-    if not any(bounds):
+    if sum(times.count for times in bag.times) < FEW:
         return []
     found: list[Late] = []
     for attempt in probably_running(state, bag):
-        bound, seconds = bounds[attempt.kind], now - attempt.sent
-        if bound is not None and seconds > bound:
-            found.append(Late(attempt, seconds, bag.times[attempt.kind].mean))
+        times, seconds = expected(bag, attempt.kind), now - attempt.sent
+        bound = max(times.mean + 4 * times.deviation, 2 * times.mean + LATE_SECONDS)
+        if times.count >= FEW and seconds > bound:
+            found.append(Late(attempt, seconds, times.mean))
     return sorted(found, key=lambda late: (-late.seconds, late.attempt.id))[:limit]
 
 

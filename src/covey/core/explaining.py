@@ -10,26 +10,25 @@ For each pilot there is one verdict (`verdicts`); the reasons are the verdicts, 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from covey.classad import ERROR
-from covey.core import explaining_sites, matching, preferring, retry_hosts
+from covey.core import explaining_replicas, explaining_sites, preferring, retry_hosts
 from covey.core.attributes import can_see
 from covey.core.classes import classifier
 from covey.core.estimate import probably_running
-from covey.core.findings import BagAnswer, Chance, Reason, Replication, Running, TaskAnswer
-from covey.core.fitting import last_resorts, weight
+from covey.core.findings import BagAnswer, Chance, Reason, Running, TaskAnswer
+from covey.core.fitting import last_resorts, need_now, weight
 from covey.core.looking import (
     Case,
     View,
     cases,
     here,
     may_have,
-    shown,
     values_of,
     waiting_kinds,
 )
 from covey.core.model import BagId, BagStatus, Need, PilotStatus, SiteStatus
 from covey.core.rivals import before, behind
 from covey.core.sites import LOCAL, MANUAL
+from covey.core.space import Scalar
 from covey.core.state import Attempt, Bag, Site, State
 from covey.core.tallies import Trouble
 from covey.core.verdicts import (
@@ -202,7 +201,8 @@ def of_bag(state: State, now: float, bag: Bag, task: int | None = None) -> BagAn
         tail=view.tail,
         reasons=[],
         replicas=bag.replicas,
-        replication=_replication(view),
+        replication=explaining_replicas.of_tasks(view),
+        order=_order(bag),
     )
     if bag.status in (BagStatus.RUNNING, BagStatus.PAUSED):
         answer.reasons = list(_stops(state, bag))
@@ -226,9 +226,20 @@ def _cases(bag: Bag, task: int | None) -> list[Case]:
     values = values_of(bag, task) if task is not None else None
     if task is None or (values is None and bag.classify is not None):
         return cases(bag, bag.policy)
-    # The bag's own `classify` makes a class of values that are new; looking must not.
-    rule = classifier(bag.spec, bag.body.names)
-    return [Case(rule(values) if rule is not None and values is not None else 0, values)]
+    return [Case(_class_of(bag, values), values)]
+
+
+def _class_of(bag: Bag, values: list[Scalar] | None) -> int:
+    """The bag's own `classify` makes a class of values that are new; looking must not."""
+    number_of = classifier(bag.spec, bag.body.names, bag.numbers)
+    return bag.kinds[number_of(values) if number_of is not None and values is not None else 0]
+
+
+def _order(bag: Bag) -> str:
+    """In which its tasks go out, if not by their numbers."""
+    if not bag.long_first or bag.status is not BagStatus.RUNNING:
+        return ""
+    return "tasks with a longer declared time go first (order = 'given' keeps the given order)"
 
 
 def _summary(bag: Bag, answer: BagAnswer) -> str:
@@ -421,55 +432,6 @@ def _rivals(answer: BagAnswer) -> Reason:
     return Reason(kind="order", text=words, hosts=[answer.first_on])
 
 
-# -- more attempts -----------------------------------------------------------------------------
-
-
-def _forbidden(view: View) -> str:
-    """Why no running task of the bag gets another attempt, whatever the policy says of it."""
-    bag = view.bag
-    if not bag.spec.idempotent:
-        return "its tasks must not run twice (idempotent = false)"
-    if not view.compiled.replicates:
-        return "its policy does not ask for it (ReplicationRequirements is false)"
-    if bag.status is not BagStatus.RUNNING:
-        return f"it is {bag.status.value}"
-    if bag.open:
-        return f"it is open: tasks may still be added (covey close {bag.id})"
-    if not view.tail:
-        told = ", ".join(f"{k} is {v}" for k, v in view.values(view.node("TailCondition")).items())
-        return f"it is not in its tail: {view.compiled.texts['TailCondition']}, where {told}"
-    return "" if bag.live else "no task is running"
-
-
-def _replication(view: View, tasks: Iterable[int] | None = None) -> Replication:
-    why = _forbidden(view)
-    if why:
-        return Replication(active=False, text=f"no running task gets another attempt: {why}")
-    found = Replication(active=True, text="")
-    for task in islice(view.bag.live if tasks is None else tasks, MOST_TASKS):
-        if view.tired():
-            break
-        view.of_task(task)
-        wants = view.named("ReplicationRequirements")
-        most = int(max(1.0, matching.as_number(view.named("MaxReplicas"), 2.0)))
-        if wants is not True:
-            found.refused += 1
-            if not found.values:
-                found.values = view.values(view.node("ReplicationRequirements"))
-                if wants is ERROR:
-                    found.values["ReplicationRequirements"] = shown(wants)
-        elif len(view.bag.live.get(task, ())) >= most:
-            found.full += 1
-        else:
-            found.wanted += 1
-    looked = found.wanted + found.refused + found.full
-    told = [f"{found.wanted:,} of {_tasks(looked)} may get another attempt"]
-    told += [f"ReplicationRequirements is not true for {found.refused:,}"] if found.refused else []
-    told += [f"{found.full:,} have MaxReplicas attempts already"] if found.full else []
-    found.text = "it is in its tail: " + "; ".join(told)
-    return found
-
-
 # -- a task ------------------------------------------------------------------------------------
 
 
@@ -485,6 +447,8 @@ def of_task(state: State, now: float, bag: Bag, task: int) -> TaskAnswer:
         tries=bag.tries.get(task, 0),
         losses=bag.losses.get(task, 0),
     )
+    if values is not None and not bag.shell:
+        answer.need = need_now(bag, task, bag.needs[_class_of(bag, values)])
     attempts = bag.live.get(task, [])
     going = {one.id for one in probably_running(state, bag)} if attempts else set()
     answer.running = [_running(state, now, bag, one, one.id in going) for one in attempts]
@@ -505,7 +469,7 @@ def of_task(state: State, now: float, bag: Bag, task: int) -> TaskAnswer:
     again = f", {len(attempts)} attempts" if len(attempts) > 1 else ""
     there = "runs on" if started else "waits for a slot of"
     answer.summary = f"it {there} {places}{again}"
-    answer.replication = _replication_of(View(state, now, bag), task)
+    answer.replication = explaining_replicas.of_task(View(state, now, bag), task)
     return answer
 
 
@@ -529,8 +493,18 @@ def _why_it_waits(state: State, now: float, bag: Bag, task: int) -> str:
         return f"it waits behind {_tasks(ahead)} of its bag" if ahead else "it is next"
     if task >= bag.mark:
         return "it waits: tasks with lower numbers come first"
-    ahead = sum(ready.rank(task) - 1 for ready in bag.ready if task in ready)
-    return f"it waits behind {_tasks(ahead)} of the same kind" if ahead else "it waits for a host"
+    kind = next((kind for kind, ready in enumerate(bag.ready) if task in ready), None)
+    if kind is None:
+        return "it waits for a host"
+    longer = 0
+    if bag.long_first:
+        seconds = bag.needs[kind].limit_seconds
+        needs = zip(bag.needs, bag.ready, strict=True)
+        longer = sum(len(ready) for need, ready in needs if need.limit_seconds > seconds)
+    ahead = bag.ready[kind].rank(task) - 1
+    told = [f"{_tasks(longer)} with a longer declared time"] if longer else []
+    told += [f"{_tasks(ahead)} of the same kind"] if ahead else []
+    return f"it waits behind {' and '.join(told)}" if told else "it waits for a host"
 
 
 def _running(state: State, now: float, bag: Bag, attempt: Attempt, started: bool) -> Running:
@@ -563,29 +537,6 @@ def _why_there(bag: Bag, attempt: Attempt) -> str:
         "JobRequirements is true there, and the host" if "JobRequirements" in texts else "the host"
     )
     return f"{met} asked for work when this task was next"
-
-
-def _replication_of(view: View, task: int) -> Replication:
-    bag = view.bag
-    if task in bag.overdue:
-        return Replication(active=True, text="it is past its deadline, and offered to other hosts")
-    attempts = bag.live.get(task, [])
-    most = matching.most_replicas(view.state, view.now, bag, task)
-    if len(attempts) >= most and all(one.expired for one in attempts):
-        words = f"all its attempts are past their deadline; MaxReplicas allows no more than {most}"
-        return Replication(active=False, text=f"{words}, so one of them must end first")
-    found = _replication(view, [task])
-    if not found.active:
-        return found
-    if task in bag.offers:
-        found.text = "it is offered to hosts with a free slot"
-    elif found.full:
-        found.text = "it has as many attempts as MaxReplicas allows"
-    elif found.refused:
-        found.text = "ReplicationRequirements is not true for it"
-    else:
-        found.text = "the policy wants another attempt; the next host with a free slot may get it"
-    return found
 
 
 def _tasks(count: int) -> str:

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from covey.classad import Ad
+from covey.classad import Ad, Policy
 from covey.core.model import BagId, PilotRecord
 from covey.core.policies import Places
 
@@ -77,3 +77,23 @@ class Found(Struct):
     def whole(self) -> bool:
         """Whether all of them were."""
         return self.asked == len(self.matches)
+
+
+class Suits(Struct, eq=False):
+    """What a policy says of sites, while the stamps are these."""
+
+    stamps: tuple[int, ...]
+    sites: dict[str, bool] = field(default_factory=dict)
+    asked: dict[str, int] = field(default_factory=dict)  # sites -> classes that want none there
+    before: dict[str, bool] = field(default_factory=dict)  # what it said of sites earlier
+
+
+class Preference(Struct, eq=False):
+    """What a site's owners prefer, ready to be asked, and what it said when it last was."""
+
+    text: str
+    policy: Policy
+    looks: dict[str, frozenset[str]]  # at what, by role
+    worth: dict[BagId, float] = field(default_factory=dict)
+    comings: int = -1
+    at: float = 0.0

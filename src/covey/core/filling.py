@@ -16,6 +16,11 @@ _WORD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 Fill: TypeAlias = Callable[[Sequence[Scalar], int, int], str]
 
 
+def names_of(text: str) -> list[str]:
+    """The names in braces, each once."""
+    return list(dict.fromkeys(_WORD.findall(text)))
+
+
 def filler(text: str, names: Sequence[str]) -> Fill:
     place = {name: index for index, name in enumerate(names)}
 

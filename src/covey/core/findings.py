@@ -4,7 +4,7 @@ people. Times are seconds since 1970, texts are for people; programs look at `ki
 
 from msgspec import Struct
 
-from covey.core.model import PolicySpec
+from covey.core.model import Need, PolicySpec
 
 
 class Listed(Struct, kw_only=True):
@@ -135,6 +135,7 @@ class BagAnswer(Struct, kw_only=True):
     sites: list[Chance] = []  # if no pilot is here
     replicas: int = 0
     replication: Replication
+    order: str = ""  # in which its tasks go out, if not by their numbers
 
 
 class Running(Struct, kw_only=True):
@@ -160,6 +161,7 @@ class TaskAnswer(Struct, kw_only=True):
     values: dict[str, str] = {}
     state: str  # waiting, sent, running, done, failed, being checked
     summary: str
+    need: Need | None = None  # what the task gets; None: nobody knows now
     tries: int = 0
     losses: int = 0
     running: list[Running] = []

@@ -7,6 +7,8 @@ have enough.
 
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from covey.core.model import Need, PilotRecord, TaskNumber
 from covey.core.state import Bag, Pilot, State
 
@@ -105,6 +107,12 @@ def limits(bag: Bag, task: TaskNumber, need: Need, pilot: PilotRecord) -> tuple[
         if pilot.memory_mb:
             memory_mb = min(memory_mb, pilot.memory_mb)
     return memory_mb, seconds if seconds != need.limit_seconds else 0.0
+
+
+def need_now(bag: Bag, task: int, need: Need) -> Need:
+    """What the task has, whose class has this: some of it may have been raised."""
+    memory, seconds = _amounts(bag, task, need.memory_mb, need.limit_seconds)
+    return replace(need, memory_mb=round(memory), limit_seconds=seconds)
 
 
 def stretch(bag: Bag, task: int, limit_seconds: float) -> float:

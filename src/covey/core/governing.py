@@ -13,7 +13,7 @@ from covey.classad import UNDEFINED, dependencies, parse
 from covey.classad.evaluation import evaluate
 from covey.classad.nodes import Reference
 from covey.core.attributes import TABLE
-from covey.core.classes import classifier, needs_of
+from covey.core.classes import classifier
 from covey.core.errors import InvalidBag
 from covey.core.fitting import last_resorts
 from covey.core.model import BagSpec, PolicySpec, Segment
@@ -21,8 +21,8 @@ from covey.core.numbering import names_in
 from covey.core.policies import Compiled
 from covey.core.space import LARGEST_BAG, Axis, Scalar, Space, Values, Zip, shown, size
 from covey.core.state import Bag, State
+from covey.core.task_needs import MOST_CLASSES
 
-MOST_CLASSES = 1000  # by the values of parameters
 MOST_NAMES = 10_000  # of sites and hosts in one policy
 PART_GONE = 4  # one part in so many of the bags, before those that are left are counted anew
 FEW_DEPARTURES = 32  # bags: to count fewer costs nothing
@@ -83,21 +83,21 @@ def split(bag: Bag) -> None:
     """Tell the bag's tasks apart by what its policy looks at, from now on. Classes that there are
     stay: their tasks that are out have been sent under these numbers."""
     names = bag.body.names
-    rule = classifier(bag.spec, names)
+    number_of = classifier(bag.spec, names, bag.numbers)
     places = () if bag.spec.calls else bag.policy.parameters(names)
+    kinds = bag.kinds
     if not places:
-        bag.classify = rule
+        bag.classify = number_of and (lambda values: kinds[number_of(values)])
         return
-    needs = needs_of(bag.spec)
     known: dict[tuple[Scalar, ...], int] = {}
 
     def classify(values: Sequence[Scalar]) -> int:
-        number = rule(values) if rule is not None else 0
+        number = number_of(values) if number_of is not None else 0
         key = (number, *(values[place] for place in places))
         kind = known.get(key)
         if kind is None:
             bag.crowded = len(known) >= MOST_CLASSES
-            kind = number if bag.crowded else bag.add_class(number, needs[number], list(values))
+            kind = kinds[number] if bag.crowded else bag.add_class(number, list(values))
             known[key] = kind
         return kind
 

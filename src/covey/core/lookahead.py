@@ -4,7 +4,8 @@ Numbers go out only below the durable mark, which `reserve` moves ahead of deman
 everything above it is known never to have been sent. Tasks are told apart by class a chunk at a
 time, and a bag looks ahead over so many chunks. One whose tasks fit nobody for `buffer_seconds`
 makes place for those behind it (GridBot's scheduling buffer and its time to live), and comes back
-when all have been looked at.
+when all have been looked at. A bag whose long tasks go first looks further ahead from the start, to
+find them.
 """
 
 from pyroaring import BitMap
@@ -20,6 +21,7 @@ from covey.core.state import Bag
 from covey.core.turn import Turn
 
 MOST_SORTED = 4096  # tasks of a chunk that are told apart by class, in one go
+MOST_ORDERED = 32_768  # tasks among which the longest are looked for
 
 
 def reserve(turn: Turn, bag: Bag, *, searching: bool = False) -> None:
@@ -34,10 +36,10 @@ def reserve(turn: Turn, bag: Bag, *, searching: bool = False) -> None:
     if bag.classify is not None:
         ahead += bag.waiting() - len(bag.aside)
     if ahead > bag.chunk // 2:
-        if not searching or bag.asked_mark > bag.mark:
+        if bag.asked_mark > bag.mark or not (searching or _looks_for_long_ones(bag, ahead)):
             return
         looked = len(bag.chunks) - len(bag.set_aside)
-        if looked >= settings.most_lookahead and not _set_aside(turn, bag):
+        if looked >= settings.most_lookahead and not (searching and _set_aside(turn, bag)):
             return
     largest = settings.largest_chunk
     if bag.classify is not None:
@@ -50,6 +52,10 @@ def reserve(turn: Turn, bag: Bag, *, searching: bool = False) -> None:
     bag.chunks[first] = stop
     bag.unfinished[first] = stop - first
     turn.write(LeaseChunk(bag.id, first, stop), Reserving(bag.id, first))
+
+
+def _looks_for_long_ones(bag: Bag, ahead: int) -> bool:
+    return ahead < MOST_ORDERED and bag.long_first
 
 
 def _set_aside(turn: Turn, bag: Bag) -> bool:
@@ -120,6 +126,8 @@ def _open_up(turn: Turn, bag: Bag, first: int) -> None:
         bag.sorted_at[first] = turn.now
         if bag.crowded:
             pause(turn, bag, CROWDED)
+        elif bag.long_first:
+            reserve(turn, bag)
     bag.dirty = True
     turn.state.news += 1
 

@@ -84,7 +84,8 @@ def _is_true(state: State, bag: Bag, face: Face, found: Found) -> bool:
 def _ask_classes(
     state: State, now: float, pilot: Pilot, bag: Bag, face: Face, found: Found, left: Budget
 ) -> None:
-    """Those that were not asked yet, in turn, as far as the budget goes."""
+    """Those that were not asked yet, in turn, as far as the budget goes. If the policy looks at
+    nothing of a task, one answer holds for all of them."""
     jobs, answers = bag.jobs, found.matches
     count, first, spent, policy = len(jobs), found.asked, 0, bag.policy
     if len(answers) != count:
@@ -98,6 +99,9 @@ def _ask_classes(
                 break
             answers[place] = _match(state, now, pilot, bag, face, jobs[place])
             spent += budget.cost(policy.static)
+            if policy.by_class:
+                answers[:], found.asked = [answers[place]] * count, count
+                break
             found.asked += 1
             place = place + 1 if place + 1 < count else 0
     except Exception as error:
@@ -105,7 +109,7 @@ def _ask_classes(
         found.asked, answers[:] = count, [None] * count
     found.turn = place
     if found.asked > first:
-        bag.expense = spent / (found.asked - first) * count
+        bag.expense = spent if policy.by_class else spent / (found.asked - first) * count
     budget.spend(left, spent)
     found.ranks = list(dict.fromkeys([one.rank for one in answers if one is not None]))
 

@@ -7,6 +7,8 @@ from msgspec import Struct
 
 from covey.core.space import ONE_TASK, Scalar, Space
 
+LONG_FIRST, GIVEN = "long-first", "given"  # orders in which tasks of a bag go out
+
 BagId = NewType("BagId", int)
 TaskNumber = NewType("TaskNumber", int)
 PilotId = NewType("PilotId", int)
@@ -90,11 +92,12 @@ class Condition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     high: float | None = None
 
 
-class Rule(Struct, frozen=True, kw_only=True):
-    """Tasks for which every condition holds are a class of their own, with this need."""
+class Rule(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Tasks for which every condition holds have this need. `need_from`: see `BagSpec`."""
 
     when: tuple[Condition, ...]
     need: Need
+    need_from: dict[str, str] = {}
 
 
 class Blob(Struct, frozen=True, omit_defaults=True):
@@ -140,10 +143,12 @@ class Rows(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Segment(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tasks that came together: every row, if there are rows, with every point of the space. The
-    row varies slowest. Values are in the order of `rows.names`, then `space.names(space)`."""
+    row varies slowest. Values are in the order of `rows.names`, then `space.names(space)`.
+    `task_needs`: see `BagSpec`."""
 
     space: Space = ONE_TASK
     rows: Rows | None = None
+    task_needs: tuple[Need, ...] = ()
 
 
 class PolicySpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -168,7 +173,11 @@ class PolicySpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BagSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a person asks for. Equal keys are one submission, however often it is sent."""
+    """What a person asks for. Equal keys are one submission, however often it is sent.
+
+    `need_from` are resources (cores, memory, disk, gpus, time) that the parameters of a task say:
+    of each, text with {NAME}s, such as "{mem} GB". Then the server fills in `task_needs`: every
+    combination of resources that tasks of the first segment have, once."""
 
     argv: tuple[str, ...]
     calls: bool = False  # `argv` starts a process that stays; tasks are calls that it is given
@@ -184,7 +193,10 @@ class BagSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     export: bool = False  # every parameter is also an environment variable
     chdir: str = ""
     need: Need = Need()
+    need_from: dict[str, str] = {}
     rules: tuple[Rule, ...] = ()  # the first that fits a task decides; else `need` holds
+    task_needs: tuple[Need, ...] = ()
+    order: str = LONG_FIRST  # tasks with more time go out first; GIVEN: by their numbers
     pin: bool = False  # bind each task to cores of its own
     retries: int = 0
     grow_memory: float = 1.0  # each retry after a lack of memory gets so many times the memory

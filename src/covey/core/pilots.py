@@ -351,9 +351,9 @@ def _compose(turn: Turn, pilot: Pilot, number: int) -> Answer:
             continue
         if task is None:
             continue
-        if attempt.bag not in pilot.bodies:
+        if pilot.bodies.get(attempt.bag) != len(bag.body.needs):  # new to it, or grown since
             forgotten += make_room(pilot)
-            pilot.bodies.add(attempt.bag)
+            pilot.bodies[attempt.bag] = len(bag.body.needs)
             bodies.append(bag.body)
         tasks.append(task)
         sent.append(attempt)

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 
 from covey.classad import Ad, Policy
 from covey.core.attributes import TABLE, full_ad
+from covey.core.faces import Preference
 from covey.core.matching import as_number
 from covey.core.model import BagId, SiteSpec
 from covey.core.policies import ROLES, looks_of, parsed
-from covey.core.state import Bag, Preference, State
+from covey.core.state import Bag, State
 
 NAME = "preference"
 LOOK_SECONDS = 5.0

@@ -86,6 +86,8 @@ def shell_of(snapshot: BagSnapshot) -> BagSnapshot:
         rows=None,
         rules=(),
         need=Need(),
+        need_from={},
+        task_needs=(),
         policy=PolicySpec(),
         task_inputs=(),
     )

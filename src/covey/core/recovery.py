@@ -23,8 +23,7 @@ from covey.core import (
     tokens,
 )
 from covey.core.actions import CloseChunk, Note, SavePilotStatus
-from covey.core.classes import needs_of
-from covey.core.durations import Times
+from covey.core.classes import need_message, needs_of
 from covey.core.filling import filler
 from covey.core.fitting import serves, weight
 from covey.core.model import (
@@ -48,7 +47,6 @@ from covey.core.state import Attempt, Bag, Job, Pilot, Raised, State
 from covey.core.suspects import Suspect, suspect
 from covey.core.turn import Turn
 from covey.pilot.messages import Body, Held, Input
-from covey.pilot.messages import Need as NeedMessage
 
 
 def rebuild(
@@ -190,7 +188,7 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
     segments = (first, *record.segments)
     for segment in segments:
         numbering.append(segment)
-    needs = needs_of(spec)
+    needs = needs_of(spec, record.segments)
     names = names_in(first)
     body = Body(
         record.id,
@@ -198,7 +196,7 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
         names,
         spec.env,
         spec.chdir,
-        [NeedMessage(n.cores, n.memory_mb, n.disk_mb, n.gpus, n.limit_seconds) for n in needs],
+        [need_message(need) for need in needs],
         spec.owner,
         spec.export,
         spec.pin,
@@ -218,8 +216,6 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
         record.id,
         spec,
         body,
-        needs,
-        None,
         numbering,
         record.created,
         record.open,
@@ -231,12 +227,10 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
         readings=[] if spec.calls else readings_in(first),
         large=spec.calls and any(map(calls.has_files, segments)),
         keys=set(snapshot.keys),
-        ready=[BitMap() for _ in needs],
-        times=[Times() for _ in needs],
-        rules=list(range(len(needs))),
-        samples=[None for _ in needs],
         outputs=record.outputs,
     )
+    for need in needs:
+        bag.add_need(need)
     governing.split(bag)
     return bag
 

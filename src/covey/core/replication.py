@@ -2,7 +2,9 @@
 
 The rules:
 - An attempt past its deadline (counted from sending) is no longer waited for: its task is offered
-  to others before everything else. Should it end well after all, that counts.
+  to others before everything else. Should it end well after all, that counts. After a restart of
+  the server this waits until all pilots have been heard, or adoption ends: one of them may have a
+  newer attempt of the task.
 - No task has more than `MaxReplicas` attempts out at a time (ten, if all of them are past their
   deadline and nobody has set `MaxReplicas`). Those past their deadline count, too:
   they are not stopped, so each of them still holds a slot. A deadline that always passes would
@@ -69,6 +71,9 @@ def _expire(turn: Turn) -> None:
         bag = state.bags.get(bag_id)
         attempt = _attempt(bag, task, id_)
         if bag is None or attempt is None or attempt.cancelled:
+            continue
+        if state.unheard and id_.epoch < state.epoch and turn.now < state.adopt_until:
+            heappush(state.deadlines, (state.adopt_until, id_, bag_id, task))
             continue
         attempt.expired = True
         history.note_late(turn, state.pilots[attempt.pilot].record)

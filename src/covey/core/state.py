@@ -5,7 +5,7 @@ bitmaps, plus one `Attempt` for each task that is out with a pilot.
 """
 
 import math
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Iterator
 from random import Random
@@ -13,17 +13,18 @@ from random import Random
 from msgspec import Struct, field
 from pyroaring import BitMap
 
-from covey.classad import Ad, Policy
+from covey.classad import Ad
 from covey.core import calls
 from covey.core.actions import SavePilotStatus
 from covey.core.bag_invariants import check_bag
 from covey.core.classes import Classify
 from covey.core.durations import Times
 from covey.core.events import RetryRequested
-from covey.core.faces import ANYWHERE, Face, Kind, Match
+from covey.core.faces import ANYWHERE, Face, Kind, Match, Preference, Suits
 from covey.core.filling import Fill
 from covey.core.following import Then
 from covey.core.model import (
+    LONG_FIRST,
     AttemptId,
     BagId,
     BagSpec,
@@ -87,15 +88,6 @@ class Raised(Struct, frozen=True):
     limit_seconds: float = 0.0
 
 
-class Suits(Struct, eq=False):
-    """What a policy says of sites, while the stamps are these."""
-
-    stamps: tuple[int, ...]
-    sites: dict[str, bool] = field(default_factory=dict)
-    asked: dict[str, int] = field(default_factory=dict)  # sites -> classes that want none there
-    before: dict[str, bool] = field(default_factory=dict)  # what it said of sites earlier
-
-
 class Budget(Struct, eq=False):
     """What an owner's policies may still do: work, in units (`budget`)."""
 
@@ -116,13 +108,13 @@ class Bag(Struct, eq=False):
     id: BagId
     spec: BagSpec
     body: Body
-    needs: list[Need]
-    classify: Classify | None
     numbering: Numbering
     created: float
     open: bool
     filled: list[tuple[Fill, Fill, bool]]  # inputs of each task's own: source, path, copy
     policy: Compiled
+    classify: Classify | None = None  # None: all tasks are of one class
+    needs: list[Need] = field(default_factory=list)  # by class
     readings: list[str] = field(default_factory=list)  # by parameter: how its values are read
     status: BagStatus = BagStatus.RUNNING
     reason: str = ""  # why it is paused
@@ -161,7 +153,11 @@ class Bag(Struct, eq=False):
     streak: int = 0  # own failures since the last success
     heard: float = math.inf  # when somebody waited for its calls; for ever: nobody has to
     times: list[Times] = field(default_factory=list)  # by class
-    rules: list[int] = field(default_factory=list)  # by class: what pilots know it as
+    pace: Times = field(default_factory=Times)  # parts of their time limits that tasks took
+    rules: list[int] = field(default_factory=list)  # by class: the number of its need
+    kinds: list[int] = field(default_factory=list)  # by number of a need: its class
+    numbers: dict[Need, int] = field(default_factory=dict)  # of needs; pilots know these, too
+    turns: list[tuple[float, int]] = field(default_factory=list)  # classes, the next one first
     samples: list[list[Scalar] | None] = field(default_factory=list)  # by class: a task's values
     ends: int = 0  # successes in this epoch
     first_end: float = 0.0  # when the first of them came
@@ -174,7 +170,7 @@ class Bag(Struct, eq=False):
     jobs: list[Ad] = field(default_factory=list)  # by class: its ad
     tail: bool = False
     wanting: float = math.inf  # since when it has tasks that could go out
-    suits: "Suits | None" = None  # at which sites its policy lets it have pilots
+    suits: Suits | None = None  # at which sites its policy lets it have pilots
     unfit: dict[tuple[int, str], "Unfit"] = field(default_factory=dict)  # by class and site
     best_rate: float = 0.0  # the lowest error rate of hosts that can have its tasks, and when
     best_at: float = -1.0
@@ -250,14 +246,32 @@ class Bag(Struct, eq=False):
         """Let it be quarantined when this turn ends."""
         self.suspects.setdefault(self.id, suspect(what, error))
 
-    def add_class(self, rule: int, need: Need, sample: list[Scalar] | None) -> int:
+    def add_need(self, need: Need) -> None:
+        """Tasks may need this, too: it gets the next number, and a class."""
+        number = len(self.kinds)
+        self.numbers.setdefault(need, number)
+        self.kinds.append(len(self.needs))
+        self._add_class(need, number, None)
+
+    def add_class(self, number: int, sample: list[Scalar]) -> int:
+        """Another class of tasks with the need of that number, such as this one."""
+        self._add_class(self.needs[self.kinds[number]], number, sample)
+        return len(self.needs) - 1
+
+    def _add_class(self, need: Need, number: int, sample: list[Scalar] | None) -> None:
+        seconds = need.limit_seconds if self.spec.order == LONG_FIRST else 0.0
+        insort(self.turns, (-seconds, len(self.needs)))
         self.needs.append(need)
-        self.rules.append(rule)
+        self.rules.append(number)
         self.samples.append(sample)
         self.ready.append(BitMap())
         self.times.append(Times())
         self.dirty = True
-        return len(self.needs) - 1
+
+    @property
+    def long_first(self) -> bool:
+        """Whether some of its tasks go out before others because they have more time."""
+        return self.turns[0][0] != self.turns[-1][0]
 
     def free(self, task: int) -> None:
         """This task may go out (again)."""
@@ -389,7 +403,7 @@ class Pilot(Struct, eq=False):
     taken: dict[int, list[End]] = field(default_factory=dict)  # ends it may send once more
     cancels: list[Attempt] = field(default_factory=list)
     recalls: list[Attempt] = field(default_factory=list)
-    bodies: set[BagId] = field(default_factory=set)
+    bodies: dict[BagId, int] = field(default_factory=dict)  # with how many needs it knows bags
     unneeded: list[BagId] = field(default_factory=list)  # bodies that it is to drop, not told yet
     proven: set[BagId] = field(default_factory=set)  # bags of which it has run a task well
     rests: dict[BagId, Rest] = field(default_factory=dict)  # bags whose tasks fail there
@@ -401,8 +415,7 @@ class Pilot(Struct, eq=False):
 
     def forget_bag(self, bag: BagId) -> None:
         """It is over. Should it come back, its body is sent once more."""
-        if bag in self.bodies:
-            self.bodies.remove(bag)
+        if self.bodies.pop(bag, None) is not None:
             self.unneeded.append(bag)
         self.proven.discard(bag)
         if self.rests:
@@ -460,17 +473,6 @@ class Job(Struct, eq=False):
     holder_left: float = 0.0  # when that pilot left
     refused_key: str = ""  # of the last other pilot that showed the secret
     left_at: float = 0.0  # when its pilot said goodbye; 0: it has not
-
-
-class Preference(Struct, eq=False):
-    """What a site's owners prefer, ready to be asked, and what it said when it last was."""
-
-    text: str
-    policy: Policy
-    looks: dict[str, frozenset[str]]  # at what, by role
-    worth: dict[BagId, float] = field(default_factory=dict)
-    comings: int = -1
-    at: float = 0.0
 
 
 class Site(Struct, eq=False):

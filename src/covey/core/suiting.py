@@ -16,11 +16,12 @@ from msgspec.structs import replace
 from covey.classad import ERROR, Ad
 from covey.core import budget, matching
 from covey.core.demand import Row
+from covey.core.faces import Suits
 from covey.core.fitting import last_resorts, weight
 from covey.core.model import Need, SiteSpec, SiteStatus
 from covey.core.policies import GRID
 from covey.core.sites import LOCAL, MANUAL
-from covey.core.state import Bag, Budget, State, Suits
+from covey.core.state import Bag, Budget, State
 from covey.pilot.messages import life_of
 
 START_SECONDS = 30.0  # that a pilot takes before its first task, or less
@@ -159,7 +160,8 @@ def _wants(state: State, now: float, bag: Bag, name: str, user: Ad, left: Budget
     if place is None:
         return True
     evaluate = policy.dispatch.evaluate
-    for number in range(asked.get(name, 0), len(bag.jobs)):
+    different = len(bag.jobs[:1] if policy.by_class else bag.jobs)
+    for number in range(asked.get(name, 0), different):
         if left.in_turn <= 0:
             budget.put_off(state, bag.spec.owner, left)
             return None

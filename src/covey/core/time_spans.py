@@ -1,7 +1,9 @@
-"""How long something lasts, as people write it: 90, 90s, 5m, 1.5h, 1h30m, 1d 12h, 2w.
+"""How long something lasts, as people write it: 90, 90s, 5m, 1.5h, 1h30m, 1d 12h, 2w, 1:30:00.
 
 One rule for bag files, policies, settings, worlds and command lines. A bare number is seconds.
-Units come from the longest to the shortest, each at most once.
+Units come from the longest to the shortest, each at most once. Batch systems write hours, minutes
+and seconds, 36:00:00, with days before them, 1-12:00:00. Of two numbers, 1:30, nobody knows what
+they are.
 """
 
 import re
@@ -12,9 +14,13 @@ _PARTS = "".join(rf"(?:({_NUMBER})\s*{unit}\s*)?" for unit in _UNITS)
 _WITH_UNITS = re.compile(_PARTS)
 _BARE = re.compile(_NUMBER)
 _LONGEST = 200  # characters
+_CLOCK = re.compile(r"(?:([0-9]{1,5})-)?([0-9]{1,5}):([0-5][0-9]):([0-5][0-9])")
+_CLOCK_UNITS = (86400.0, 3600.0, 60.0, 1.0)
 
-EXAMPLES = "1h30m, 90s, 5m, 2h, 1d"
-PATTERN = rf"^\s*(?:{_NUMBER}|(?=[0-9]){_PARTS.replace('(' + _NUMBER + ')', _NUMBER)})\s*$"
+EXAMPLES = "1h30m, 90s, 5m, 2h, 1d, 1:30:00"
+_UNNAMED = _PARTS.replace("(" + _NUMBER + ")", _NUMBER)
+_CLOCK_PATTERN = r"(?:[0-9]{1,5}-)?[0-9]{1,5}:[0-5][0-9]:[0-5][0-9]"
+PATTERN = rf"^\s*(?:{_NUMBER}|{_CLOCK_PATTERN}|(?=[0-9]){_UNNAMED})\s*$"
 
 
 def parse_seconds(text: str, *, bare: bool = True) -> float | None:
@@ -24,8 +30,10 @@ def parse_seconds(text: str, *, bare: bool = True) -> float | None:
         return None
     if _BARE.fullmatch(text):
         return float(text) if bare else None
-    match = _WITH_UNITS.fullmatch(text)
+    match, units = _WITH_UNITS.fullmatch(text), tuple(_UNITS.values())
+    if match is None:
+        match, units = _CLOCK.fullmatch(text), _CLOCK_UNITS
     if match is None:
         return None
-    amounts = zip(match.groups(), _UNITS.values(), strict=True)
+    amounts = zip(match.groups(), units, strict=True)
     return sum(float(amount) * unit for amount, unit in amounts if amount is not None)

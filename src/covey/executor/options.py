@@ -42,7 +42,7 @@ def changed(options: Options, given: Mapping[str, Any]) -> Options:
 
 def _read(told: Mapping[str, Any]) -> dict[str, Any]:
     # Most executors are told nothing, and need none of this.
-    from covey.bagfile.keys import NEEDS
+    from covey.bagfile.keys import CORES, GPUS
     from covey.bagfile.kinds import Flag, Time, Whole, read_at
     from covey.bagfile.policy import PolicyOf
     from covey.bagfile.sheet import Sheet
@@ -50,10 +50,10 @@ def _read(told: Mapping[str, Any]) -> dict[str, Any]:
     from covey.python.keywords import plain
 
     kinds: dict[str, Kind] = {
-        "cores": NEEDS["cores"].kind,
+        "cores": CORES,
         "memory_mb": Whole(0, MOST_MB),
         "disk_mb": Whole(0, MOST_MB),
-        "gpus": NEEDS["gpus"].kind,
+        "gpus": GPUS,
         "limit_seconds": Time(),
         "retries": Whole(0, MOST_RETRIES),
         "idempotent": Flag(),

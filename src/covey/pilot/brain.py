@@ -113,6 +113,7 @@ class Brain:
         self.slots = slots
         self.idle_seconds = idle_seconds
         self.holding: Dict[str, Holding] = {}
+        self._abandoned = False
         self.weight = 0  # of all that we hold
         self.queue: Deque[str] = deque()
         self.unprepared: "OrderedDict[str, float]" = OrderedDict()  # and since when
@@ -276,6 +277,7 @@ class Brain:
     def abandon(self, key: str) -> None:
         """It ended with us. Whoever hears that we leave gives up all that we were given."""
         self._let_go(key)
+        self._abandoned = True
 
     def drain(self, reason: str, now: float) -> None:
         if not self.draining:
@@ -327,6 +329,10 @@ class Brain:
     def holds_nothing(self) -> bool:
         """Nothing runs or waits here, and the server has confirmed every end."""
         return not self.holding and not self.undelivered()
+
+    def started_nothing_else(self) -> bool:
+        """Whether every attempt that has started here has an end which the server has confirmed."""
+        return self.holds_nothing() and not self._abandoned
 
     def idle_since(self, now: float) -> float:
         """Seconds without anything to run or deliver."""

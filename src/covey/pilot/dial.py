@@ -13,7 +13,7 @@ import os
 import socket
 import ssl
 import threading
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
 CONNECT_SECONDS = 10.0  # per address: one of several may be a black hole
@@ -37,9 +37,14 @@ class Line(http.client.HTTPConnection):
         http.client.HTTPConnection.__init__(self, self._url.hostname or "", port, timeout=timeout)
         self.default_port = 443 if self._url.scheme == "https" else 80
         self.doubts = 0  # how often the server had fallen silent before
+        self.reached = False  # whether anybody has ever accepted a connection there
 
     def connect(self) -> None:
-        self.sock: Any = open_socket(self._url, self._ca, self.timeout or CONNECT_SECONDS)
+        timeout = self.timeout or CONNECT_SECONDS
+        self.sock: Any = open_socket(self._url, self._ca, timeout, self._note_reached)
+
+    def _note_reached(self) -> None:
+        self.reached = True
 
     def wait_for(self, seconds: float) -> None:
         """How long the next answer may take, if not as long as was said at first."""
@@ -107,14 +112,18 @@ def context_for(ca: str) -> ssl.SSLContext:
         return _contexts[ca]
 
 
-def open_socket(url: SplitResult, ca: str, timeout: float) -> socket.socket:
-    """Raises OSError, or ValueError for settings that cannot work."""
+def open_socket(
+    url: SplitResult, ca: str, timeout: float, reached: Callable[[], None] = lambda: None
+) -> socket.socket:
+    """Calls `reached` when the connection is accepted, before TLS. Raises OSError, or ValueError
+    for settings that cannot work."""
     host, port = url.hostname or "", port_of(url)
     secure = url.scheme == "https"
     context = context_for(ca) if secure else None
     proxy = proxy_for(host, port) if secure else None
     where = (proxy.hostname or "", proxy.port or 80) if proxy else (host, port)
     sock = socket.create_connection(where, min(timeout, CONNECT_SECONDS))
+    reached()
     try:
         sock.settimeout(timeout)
         keep_alive(sock)

@@ -445,7 +445,7 @@ class Pilot:
 
     def _say_goodbye(self, brain: Brain, reason: str) -> None:
         self.lines.timeout_seconds = GOODBYE_SECONDS
-        leave = Leave(brain.pilot, brain.epoch, reason, brain.holds_nothing())
+        leave = Leave(brain.pilot, brain.epoch, reason, brain.started_nothing_else())
         self.lines.post("leave", "/pilot/v1/leave", leave._asdict(), self.identity.credential)
         until = time.monotonic() + GOODBYE_SECONDS
         while time.monotonic() < until:

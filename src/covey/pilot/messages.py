@@ -299,8 +299,8 @@ class Printed(NamedTuple):
 
 class Leave(NamedTuple):
     """The pilot ends. It has delivered what it could; what it still held it will not run.
-    `holds_nothing`: it has no attempt in its hands and no end to deliver, so whatever the server
-    has sent it without hearing of an end was never started."""
+    `holds_nothing`: it has no attempt in its hands and no end to deliver, and gave up none that had
+    started; so whatever the server has sent it without hearing of an end was never started."""
 
     pilot: int
     epoch: int

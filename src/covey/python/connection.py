@@ -189,6 +189,7 @@ class Connection:
         setup: str | None = None,
         setup_time: str | float | None = None,
         resources: Table | None = None,
+        order: str | None = None,
         retries: int | Table | None = None,
         validate: Table | None = None,
         policy: str | Table | None = None,
@@ -205,6 +206,8 @@ class Connection:
         one, and keywords override what it says. `parameters` are combined, or side by side
         with `zip`; a value is text as in a bag file (`"1..100"`), a list, a `range`, an array.
         `rows` is a file, a data frame or a list of dictionaries. Text in a list means itself.
+        `resources` are the same for all tasks, or a parameter of each task says them:
+        `{"cores": 2, "memory": "{mem} GB"}`.
         `policy` is the name of a preset (`"fast-tail"`), or a dictionary with the keys of
         `[policy]`: `{"rank": "Host.Cpu_MHz", "deadline": "30m"}` (docs/policies.md).
 

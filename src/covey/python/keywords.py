@@ -45,6 +45,7 @@ class BagKeywords(TypedDict, total=False):
     setup: str | None
     setup_time: str | float | None
     resources: Table | None
+    order: str | None
     retries: int | Table | None
     validate: Table | None
     policy: str | Table | None

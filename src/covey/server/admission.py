@@ -1,6 +1,6 @@
 """What must be here before a submission is accepted: every file that it names, complete and held by
-the bag's owner, and its rows described. So a bag that was acknowledged never waits for its author,
-and nobody gets at a file by knowing its digest.
+the bag's owner, its rows described, and what tasks need read from their parameters. So a bag that
+was acknowledged never waits for its author, and nobody gets at a file by knowing its digest.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -9,8 +9,11 @@ from typing import Protocol, TypeVar
 from msgspec.structs import replace
 
 from covey.core import calls
+from covey.core.classes import find_needs
 from covey.core.errors import BadFile, InvalidBag, NotFound, StoreError
 from covey.core.model import BagSpec, Role, Rows, Segment
+from covey.core.space import Scalar
+from covey.core.task_needs import varies
 from covey.server.auth import Caller
 from covey.server.problems import HttpProblem
 from covey.server.shares import SUBMISSIONS, Workers, asks_now
@@ -37,6 +40,10 @@ class Describing(Protocol):
         InvalidBag, with words."""
         ...
 
+    def every(self, rows: Rows) -> Iterable[list[Scalar]]:
+        """The rows of the file, in order."""
+        ...
+
 
 class Admission:
     def __init__(self, files: Files, tables: Describing) -> None:
@@ -45,21 +52,23 @@ class Admission:
         self._threads = Workers(SUBMISSIONS, "admission")  # large files take a while
 
     async def bag(self, spec: BagSpec, caller: Caller) -> BagSpec:
-        """The same with its rows described. Raises HttpProblem if it cannot be accepted."""
+        """The same with its rows and the needs of its tasks described. Raises HttpProblem if it
+        cannot be accepted."""
         await self._check(list(_named(spec)), spec.owner, caller)
-        return spec if spec.rows is None else replace(spec, rows=await self._described(spec.rows))
+        first = Segment(space=spec.space, rows=spec.rows)
+        first = await self._described(first, spec, is_first=True)
+        return replace(spec, rows=first.rows, task_needs=first.task_needs)
 
     async def segment(
-        self, segment: Segment, owner: str, caller: Caller, *, of_calls: bool = False
+        self, segment: Segment, owner: str, caller: Caller, spec: BagSpec | None
     ) -> Segment:
-        """Of a bag that is this owner's."""
-        if of_calls:
+        """For a bag with this spec that is this owner's; None: nobody knows it."""
+        if spec is None or spec.calls:  # one that is not there is refused anyway
             large = [blob.digest for blob in calls.files_in(segment)]
             await self._check(large, owner, caller)
-        if segment.rows is None:
-            return segment
-        await self._check([segment.rows.digest], owner, caller)
-        return replace(segment, rows=await self._described(segment.rows))
+        if segment.rows is not None:
+            await self._check([segment.rows.digest], owner, caller)
+        return await self._described(segment, spec)
 
     async def _check(self, digests: list[str], owner: str, caller: Caller) -> None:
         if not digests:
@@ -84,8 +93,25 @@ class Admission:
             return lacking
         return found
 
-    async def _described(self, rows: Rows) -> Rows:
-        return await self._in_thread(lambda: self._tables.describe(rows.digest, rows.form))
+    async def _described(
+        self, segment: Segment, spec: BagSpec | None, *, is_first: bool = False
+    ) -> Segment:
+        segment = replace(segment, task_needs=())
+        if segment.rows is None and (spec is None or not varies(spec)):
+            return segment
+        return await self._in_thread(lambda: self._describe(segment, spec, is_first))
+
+    def _describe(self, segment: Segment, spec: BagSpec | None, is_first: bool) -> Segment:
+        rows = segment.rows
+        if rows is not None:
+            rows = self._tables.describe(rows.digest, rows.form)
+            segment = replace(segment, rows=rows)
+        if spec is None or not varies(spec):
+            return segment
+        if is_first:
+            spec = replace(spec, rows=rows)
+        found = find_needs(spec, segment, self._tables.every(rows) if rows is not None else ())
+        return replace(segment, task_needs=found)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         try:

@@ -86,11 +86,9 @@ class BagCalls:
         bag = self._asking.bag_id(request)
         given = await order(request, Append)
         live = self._asking.live(bag)
-        of_calls = live is None or live.spec.calls  # one that is not there is refused anyway
+        spec = live.spec if live is not None else None
         owner = await self._asking.owner(bag)
-        segment = await self._admission.segment(
-            given.segment, owner, caller_of(request), of_calls=of_calls
-        )
+        segment = await self._admission.segment(given.segment, owner, caller_of(request), spec)
         return await self._asking.ask(
             lambda number: SegmentAppended(number, bag, segment, given.key)
         )

@@ -24,6 +24,7 @@ from covey.ports import Reader
 from covey.sim.ledger import HostLife, Ledger, Run, Sending, TaskKey, Violation
 from covey.sim.policing import Police
 from covey.sim.supervising import Supervisor
+from covey.sim.workload import said_seconds
 from covey.wire import ResultQuery, ResultRow
 
 OWN_FAILURES = (FAILED, TIMEOUT)
@@ -70,7 +71,10 @@ class Judge:
                 raise Violation(f"attempt {key} of paused bag {task.bag} was sent")
             if known is sending and notes is not None:
                 self._police.sent(sending, task.values)
-                need = needs_of(notes.spec)[task.need]
+                need = needs_of(notes.spec, notes.more)[task.need]
+                said = said_seconds(notes.spec, task.values)
+                if said and said != need.limit_seconds:
+                    raise Violation(f"attempt {key} was sent with {need}, but its time is {said}")
                 self._supervisor.sent(sending, task.limit_seconds or need.limit_seconds)
                 self._ledger.sent.setdefault(named, []).append(sending)
 

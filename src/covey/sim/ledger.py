@@ -21,7 +21,7 @@ from covey.core.actions import (
     SavePolicy,
 )
 from covey.core.events import CloseRequested, PolicyRequested, RetryRequested
-from covey.core.model import BagSpec, History, PilotStatus, PolicySpec
+from covey.core.model import BagSpec, History, PilotStatus, PolicySpec, Segment
 from covey.pilot.messages import HOST, OK, OWN_FAILURES, TIMEOUT, End
 from covey.ports import EngineEvent
 from covey.sim.places import Place
@@ -112,6 +112,7 @@ class BagNotes(Struct, eq=False):
 
     spec: BagSpec
     total: int
+    more: list[Segment] = field(default_factory=list)  # that were appended
     status: str = "running"
     reopened: int = 0
     rulings: list[Ruling] = field(default_factory=list)
@@ -260,8 +261,9 @@ class Ledger:
             case SaveBagStatus(bag, status):
                 notes = self.bags[bag]
                 notes.status, notes.row, notes.touched = status.value, 0, now
-            case AppendSegment(bag, _, total):
+            case AppendSegment(bag, segment, total):
                 self.bags[bag].total, self.bags[bag].touched = total, now
+                self.bags[bag].more.append(segment)
             case ReopenFailed(bag):
                 notes = self.bags[bag]
                 notes.status, notes.row, notes.touched = "running", 0, now

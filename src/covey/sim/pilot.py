@@ -271,7 +271,7 @@ class SimPilot:
     def _depart(self, brain: Brain, reason: str) -> None:
         self._leaving = True
         self._around.judge.departs(self.life)
-        leave = Leave(brain.pilot, brain.epoch, reason, brain.holds_nothing())
+        leave = Leave(brain.pilot, brain.epoch, reason, brain.started_nothing_else())
         call = Call(
             self.name,
             "leave",

@@ -4,11 +4,14 @@ What an attempt will do depends on the seed, its task and which start of the tas
 nothing else: the same task fails in the same way however covey schedules it.
 """
 
+import math
+from collections.abc import Sequence
 from random import Random
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from covey.core.classes import find_needs
 from covey.core.model import (
     BagSpec,
     Blob,
@@ -112,7 +115,8 @@ def draw(seed: int) -> Plan:
     tasks = random.randint(170, 620)
     taste = _taste(random)
     drawn = [_bag(random, seed, n, tasks // count, calm_at, taste) for n in range(count)]
-    bags = tuple(_calls(bag) if _may_call(seed, bag) else bag for bag in drawn)
+    varied = [_varied(bag) if _may_vary(seed, bag) else bag for bag in drawn]
+    bags = tuple(_calls(bag) if _may_call(seed, bag) else bag for bag in varied)
     hand = random.randint(5, 14)
     pilots = [(random.uniform(0.0, 5.0), random.randint(1, 6)) for _ in range(hand)]
     pilots += [
@@ -220,8 +224,35 @@ def _bag(
     )
 
 
+def _may_vary(seed: int, bag: BagPlan) -> bool:
+    plain = bool(bag.spec.need.limit_seconds) and not bag.spec.rules
+    return plain and Random(f"{seed}/{bag.number}/vary").random() < 0.4
+
+
+def _varied(bag: BagPlan) -> BagPlan:
+    """The same with a time limit that a parameter of each task says."""
+    first = Segment(space=bag.spec.space, rows=bag.spec.rows)
+    whole = math.ceil(bag.spec.need.limit_seconds)
+    need_from = {"time": f"{whole}.{{{names_in(first)[-1]}}}"}
+    need = Need(limit_seconds=whole + 1.0)  # no task has more
+    spec = replace(bag.spec, need=need, need_from=need_from)
+    more = [replace(one, task_needs=_needs(spec, one)) for one in bag.more]
+    return replace(bag, spec=replace(spec, task_needs=_needs(spec, first)), more=tuple(more))
+
+
+def _needs(spec: BagSpec, segment: Segment) -> tuple[Need, ...]:
+    rows = segment.rows
+    return find_needs(spec, segment, TABLES[rows.digest][: rows.count] if rows is not None else ())
+
+
+def said_seconds(spec: BagSpec, values: Sequence[object]) -> float:
+    """The time limit that the parameters of a task of such a bag say; 0: they do not."""
+    text = spec.need_from.get("time", "")
+    return float(f"{text.partition('{')[0]}{values[-1]}") if text else 0.0
+
+
 def _may_call(seed: int, bag: BagPlan) -> bool:
-    plain = bag.spec.rows is None and not bag.spec.rules
+    plain = bag.spec.rows is None and not bag.spec.rules and not bag.spec.need_from
     return plain and Random(f"{seed}/{bag.number}/calls").random() < 0.4
 
 

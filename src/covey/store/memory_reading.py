@@ -406,7 +406,7 @@ def _view(bag: Bag) -> BagView:
         retries=spec.retries,
         overtimes=spec.overtimes,
         grow_time=spec.grow_time,
-        classes=class_views(spec),
+        classes=class_views(spec, record.segments),
         idempotent=spec.idempotent,
         labels=spec.labels,
         notes=spec.notes,

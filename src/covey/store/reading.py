@@ -20,6 +20,7 @@ from covey.core.errors import InvalidBag, InvalidQuery, StoreError
 from covey.core.model import BagSpec, PolicySpec, Segment
 from covey.core.numbering import check_segment, names_in, readings_in
 from covey.core.space import ONE_TASK
+from covey.core.task_needs import varies
 from covey.ports import NamedFiles
 from covey.store import (
     connecting,
@@ -89,6 +90,7 @@ class _Head(Struct):
     overtimes: int
     grow_time: float
     classes: list[ClassView]
+    grows: bool  # … which may become more with segments that are appended
     idempotent: bool
     labels: dict[str, str]
     notes: str
@@ -357,6 +359,7 @@ class SqliteReader:
             overtimes=spec.overtimes,
             grow_time=spec.grow_time,
             classes=class_views(spec),
+            grows=spec.open and varies(spec),
             idempotent=spec.idempotent,
             labels=spec.labels,
             notes=spec.notes,
@@ -366,6 +369,9 @@ class SqliteReader:
             usable=usable,
         )
         return _keep(self._heads, bag, head, _KEPT_HEADS)
+
+    def _classes(self, connection: sqlite3.Connection, bag: int) -> list[ClassView]:
+        return class_views(_spec(connection, bag), snapshots.segments(connection, bag))
 
     def _table(self, connection: sqlite3.Connection, bag: int) -> list[Column]:
         head = self._head(connection, bag)
@@ -419,7 +425,7 @@ class SqliteReader:
             retries=head.retries,
             overtimes=head.overtimes,
             grow_time=head.grow_time,
-            classes=head.classes,
+            classes=self._classes(connection, id_) if head.grows else head.classes,
             idempotent=head.idempotent,
             labels=head.labels,
             notes=head.notes,

@@ -12,7 +12,7 @@ import queue
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,10 @@ class Table:
             row += len(items)
         return found
 
+    def every(self) -> Iterator[list[Scalar]]:
+        for number in range(len(self.index.rows)):
+            yield from map(self.parse, self.block(number))
+
     def block_of(self, row: int) -> int:
         return bisect_right(self.index.rows, row) - 1
 
@@ -149,6 +153,9 @@ class TableFiles:
 
     def read(self, rows: Rows, first: int, stop: int) -> list[list[Scalar]]:
         return self._table(rows.digest, rows.form).read(first, stop)
+
+    def every(self, rows: Rows) -> Iterator[list[Scalar]]:
+        return self._table(rows.digest, rows.form).every()
 
     def point(self, rows: Rows) -> Callable[[int], list[Scalar]]:
         """A function from the number of a row to its values, which remembers what it has read

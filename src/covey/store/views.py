@@ -1,13 +1,17 @@
 """Parts of views that only a bag's spec decides."""
 
-from covey.core.model import BagSpec, BagStatus, OutputSummary
+from collections.abc import Iterable
+
+from covey.core.classes import needs_of
+from covey.core.model import BagSpec, BagStatus, OutputSummary, Segment
 from covey.wire import ClassView
 
 MOST_IGNORED = 3  # reasons why results were ignored that a view names
 
 
-def class_views(spec: BagSpec) -> list[ClassView]:
-    """By class: what is said for all tasks comes first, then what each rule says."""
+def class_views(spec: BagSpec, more: Iterable[Segment] = ()) -> list[ClassView]:
+    """By class: what is said for all tasks comes first, then what each rule says; or, if parameters
+    of tasks say it, all that tasks need. `more` are the segments that were appended."""
     return [
         ClassView(
             cores=need.cores,
@@ -16,7 +20,7 @@ def class_views(spec: BagSpec) -> list[ClassView]:
             gpus=need.gpus,
             limit_seconds=need.limit_seconds,
         )
-        for need in (spec.need, *(rule.need for rule in spec.rules))
+        for need in needs_of(spec, more)
     ]
 
 

@@ -327,6 +327,6 @@ def test_without_https_another_pilot_file_is_not_run(
     told = node.told(f"http://127.0.0.1:{server.server_port}", "/nowhere/pilot.pyz")
     done = node.run(job_script(spec(), [job("1-1")], "0", told._replace(ca="")))
     assert done.returncode == 1
-    assert "it is not what the server put there; nothing was run" in done.stderr
+    assert "it is not the file that the server wrote; nothing was run" in done.stderr
     assert not node.shown.exists()
     assert list(node.tmp.iterdir()) == []

@@ -187,7 +187,7 @@ def test_any_login_shell_will_do(login: str) -> None:
 
 @pytest.mark.parametrize("host", ["", "-oProxyCommand=id"])
 def test_a_host_that_would_be_an_option(tmp_path: Path, host: str) -> None:
-    with pytest.raises(Unreached, match="no name of a host"):
+    with pytest.raises(Unreached, match="is not a host name"):
         SshShell(host, tmp_path / "socket").run(Command(("true",)), {})
 
 

@@ -355,7 +355,7 @@ def test_a_missing_credential(cluster: Cluster) -> None:
         credential_check=f"grep valid {shlex.quote(str(key))}",
     )
     cluster.manager()
-    words = f"credential {key} is missing"
+    words = f"the credential {key} is missing, or cannot be read"
     assert cluster.wait(SiteFailed) == SiteFailed("there", words)
     key.write_text("expired")
     cluster.wait_until(lambda: "credential check failed" in str(cluster.heard(SiteFailed)[-1]))
@@ -530,4 +530,4 @@ def test_an_unknown_option_or_host_is_told_of(lab: Field) -> None:
     lab.manager()
     failed = lab.wait(SiteFailed)
     assert isinstance(failed, SiteFailed)
-    assert "'same' is no host, or is there twice" in failed.reason
+    assert "options.hosts names host 'same' twice" in failed.reason

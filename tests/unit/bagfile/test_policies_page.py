@@ -15,11 +15,12 @@ from covey.bagfile.policy import POLICY
 from covey.classad.ads import as_node
 from covey.classad.depends import needs
 from covey.cli.submission import apply_options
-from covey.core import blame, governing
+from covey.core import blame
 from covey.core.attributes import REPLICA, TABLE
 from covey.core.history import HALF_LIFE
 from covey.core.model import PolicySpec, Settings
 from covey.core.policies import DEFAULTS, NAMES, PRESETS, ROLES, Compiled
+from covey.core.task_needs import MOST_CLASSES
 from covey.pilot import tags
 from covey.python.keywords import read_keywords
 
@@ -126,7 +127,7 @@ def test_its_numbers_are_those_of_the_code() -> None:
     settings = Settings()
     assert (blame.SUSPICIOUS, blame.FIRST_REST, blame.UNLIKELY) == (3, 2.0, 1e-4)
     assert (settings.ban_seconds, HALF_LIFE) == (3600.0, 6 * 3600.0)
-    assert governing.MOST_CLASSES == 1000
+    assert MOST_CLASSES == 1000
     assert DEFAULTS["MaxReplicas"] == "2"
     assert PRESETS["fast-tail"].policy.max_replicas == "3"
     assert PRESETS["reliable-tail"].policy.max_replicas == "2"

@@ -22,9 +22,11 @@ from covey.bagfile import (
 )
 from covey.bagfile.keys import NEEDS, RESOURCES, RETRIES, TOP, VALIDATE
 from covey.bagfile.kinds import Key
+from covey.bagfile.points import values_of
 from covey.bagfile.policy import POLICY
 from covey.core import space
 from covey.core.checking import check_spec
+from covey.core.classes import find_needs
 from covey.core.errors import InvalidBag
 from covey.core.model import Blob, Segment
 from covey.core.numbering import names_in
@@ -35,7 +37,8 @@ DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "bagfile.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 FILES = {
-    "fit.py": "", "cases.csv": "case,pressure\na,1\n", "simulate": "", "solve": "", "check.py": "",
+    "fit.py": "", "simulate": "", "solve": "", "check.py": "",
+    "cases.csv": "case,pressure,ncores,mem,walltime\na,1,2,4,36:00:00\n",
     "data/x": "", "a.nc": "", "cases/a.json": "", "cases/b.json": "", "fit.jl": "",
     "../shared/big.dat": "",
 }  # fmt: skip
@@ -78,8 +81,10 @@ def assert_core_takes(gathered: Gathered, found: Description) -> None:
         columns = gathered.draft.names[: -len(space.names(spec.space)) or None]
         rows = msgspec.structs.replace(spec.rows, names=columns, count=1)
         spec = msgspec.structs.replace(spec, rows=rows)
-    check_spec(spec)
-    assert found.names == names_in(Segment(space=spec.space, rows=spec.rows))
+    first = Segment(space=spec.space, rows=spec.rows)
+    needs = find_needs(spec, first, values_of(gathered.draft, 1))
+    check_spec(msgspec.structs.replace(spec, task_needs=needs))
+    assert found.names == names_in(first)
 
 
 def test_there_are_examples_with_every_key() -> None:
@@ -170,7 +175,7 @@ def test_the_commented_parts_of_the_example_are_right(here: Path) -> None:
     """Every key that is commented out, one at a time."""
     text = example("x.toml")
     commented = re.findall(r"^# ([a-z_]+ = .*)$", text, re.MULTILINE)
-    assert len(commented) == 24
+    assert len(commented) == 26
     for line in commented:
         assert tomllib.loads(line)
     tables = re.findall(r"^# (\[\w+\]\n(?:# .*\n)+)", text, re.MULTILINE)

@@ -141,7 +141,7 @@ def test_zip_and_rows(here: Path) -> None:
         (["-p", "x=1..y", "true"], "-p x=1..y: 1..y is not a range"),
         (["-p", "x=1", "-p", "x=2", "true"], "given twice"),
         (["--limit", "30m1h", "true"], "--limit 30m1h: expected a time"),
-        (["--memory", "2", "true"], "--memory 2: expected a size such as"),
+        (["--memory", "2", "true"], "--memory 2: a size needs its unit"),
         (["--cores", "0", "true"], "--cores 0: expected a whole number from 1"),
         (
             ["--env", "NOPE_NOT", "true"],
