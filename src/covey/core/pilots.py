@@ -288,6 +288,7 @@ def _start_over(turn: Turn, pilot: Pilot) -> set[tuple[int, int]]:
     pilot.answers.clear()
     pilot.taken.clear()
     pilot.bodies.clear()
+    pilot.unneeded.clear()
     pilot.cancels.clear()
     pilot.recalls.clear()
     pilot.resync = False
@@ -335,7 +336,8 @@ def _compose(turn: Turn, pilot: Pilot, number: int) -> Answer:
     over = turn.now >= pilot.until
     attempts = dispatch.take(turn, pilot) if not over else []
     bodies: list[Body] = []
-    forgotten: list[int] = []
+    forgotten: list[int] = [*pilot.unneeded]
+    pilot.unneeded.clear()
     tasks: list[Task] = []
     sent: list[Attempt] = []
     for attempt in attempts:

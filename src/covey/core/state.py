@@ -411,6 +411,7 @@ class Pilot(Struct, eq=False):
     cancels: list[Attempt] = field(default_factory=list)
     recalls: list[Attempt] = field(default_factory=list)
     bodies: dict[BagId, int] = field(default_factory=dict)  # with how many needs it knows bags
+    unneeded: list[BagId] = field(default_factory=list)  # bodies that it is to drop, not told yet
     proven: set[BagId] = field(default_factory=set)  # bags of which it has run a task well
     rests: dict[BagId, Rest] = field(default_factory=dict)  # bags whose tasks fail there
     faces: dict[str, Face] = field(default_factory=dict)  # by owner of bags
@@ -421,7 +422,8 @@ class Pilot(Struct, eq=False):
 
     def forget_bag(self, bag: BagId) -> None:
         """It is over. Should it come back, its body is sent once more."""
-        self.bodies.pop(bag, None)
+        if self.bodies.pop(bag, None) is not None:
+            self.unneeded.append(bag)
         self.proven.discard(bag)
         if self.rests:
             self.rests.pop(bag, None)

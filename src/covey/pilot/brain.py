@@ -561,6 +561,7 @@ class Brain:
         self.epoch = epoch
         self._reclaim(recorded)
         self._full = True
+        self._forgettable.update(self.bodies)  # the server sends again what it still needs
         self._tags_due = self._tags is not None
         self.follow = []
 

@@ -103,6 +103,17 @@ def test_a_body_stays_while_an_attempt_of_its_bag_is_held() -> None:
     assert brain.next_start() is not None
 
 
+def test_bodies_are_dropped_when_all_is_said_again() -> None:
+    """The server then sends what it needs once more."""
+    brain = brain_with(PLAIN, 1)
+    (sync,) = syncs(brain, 101.0)
+    brain.bodies[3] = Body(3, ["true"], [])
+    brain.answered(sync.number, Answer(2, sync.number, resync=True), 101.0)
+    (sync,) = syncs(brain, 102.0)
+    brain.answered(sync.number, Answer(2, sync.number), 102.0)
+    assert list(brain.bodies) == [2]
+
+
 def test_waiting_attempts_are_prepared_once() -> None:
     brain = brain_with(NEEDY, 2)
     found = [one for one in brain.step(100.0) if isinstance(one, Prepare)]
