@@ -10,6 +10,7 @@ from covey.core import (
     checking,
     ends,
     governing,
+    input_versions,
     lookahead,
     output_summary,
     quarantine,
@@ -353,8 +354,15 @@ def _retry(turn: Turn, event: RetryRequested, bag: Bag) -> None:
     ended = bag.failed | bag.done if event.done else bag.failed
     chosen = ended if event.tasks is None else ended & _valid(event.tasks)
     count = len(chosen)
+    try:
+        changes = input_versions.wanted(bag, event.changes)
+    except InvalidBag as error:
+        _refuse(turn, event.request, "these files", error)
+        return
     if count and bag.quarantined and not _release(turn, event.request, bag):
         return
+    if count and changes is not None:
+        input_versions.begin(turn, bag, changes)
     if count:
         _reopen(turn, bag, replace(event, tasks=tuple(chosen)))
         turn.note(Note("tasks run again", bag=bag.id, detail=f"{count} tasks"))

@@ -17,6 +17,7 @@ from covey.core.classes import classifier
 from covey.core.estimate import probably_running
 from covey.core.findings import BagAnswer, Chance, Reason, Replication, Running, TaskAnswer
 from covey.core.fitting import last_resorts, weight
+from covey.core.input_versions import version_in
 from covey.core.looking import (
     Case,
     View,
@@ -550,6 +551,7 @@ def _running(state: State, now: float, bag: Bag, attempt: Attempt, started: bool
         expired=attempt.expired,
         text=_why_there(bag, attempt),
         behind=behind(state, now, pilot, bag)[:FEW],
+        inputs_version=version_in(bag, attempt.id),
     )
 
 

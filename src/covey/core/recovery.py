@@ -15,6 +15,8 @@ from covey.core import (
     ends,
     governing,
     history,
+    input_files,
+    input_versions,
     lookahead,
     matching,
     quarantine,
@@ -35,7 +37,6 @@ from covey.core.model import (
     BagStatus,
     PilotId,
     PilotStatus,
-    Placed,
     Segment,
     Settings,
     Snapshot,
@@ -47,7 +48,7 @@ from covey.core.receipts import NOTHING_GIVEN, Given
 from covey.core.state import Attempt, Bag, Job, Pilot, Raised, State
 from covey.core.suspects import Suspect, suspect
 from covey.core.turn import Turn
-from covey.pilot.messages import Body, Held, Input
+from covey.pilot.messages import Body, Held
 from covey.pilot.messages import Need as NeedMessage
 
 
@@ -185,6 +186,10 @@ def _restore(turn: Turn, snapshot: BagSnapshot, bag: Bag) -> Bag:
 def new_bag(snapshot: BagSnapshot) -> Bag:
     record = snapshot.bag
     spec = record.spec
+    earlier: list[str] = []
+    for version in record.input_versions:
+        earlier += input_files.digests_in(spec)
+        spec = input_files.with_changes(spec, version.changes)
     numbering = Numbering()
     first = Segment(space=spec.space, rows=spec.rows)
     segments = (first, *record.segments)
@@ -202,7 +207,7 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
         spec.owner,
         spec.export,
         spec.pin,
-        [_input(placed) for placed in spec.inputs],
+        input_versions.sent_as(spec.inputs),
         list(spec.outputs),
         list(spec.optional_outputs),
         spec.output_mb,
@@ -213,6 +218,7 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
         spec.log_kb,
         spec.calls,
         spec.calls and spec.idempotent,
+        1 + len(record.input_versions),
     )
     bag = Bag(
         record.id,
@@ -236,16 +242,11 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
         rules=list(range(len(needs))),
         samples=[None for _ in needs],
         outputs=record.outputs,
+        input_versions=list(record.input_versions),
+        earlier_files=frozenset(earlier),
     )
     governing.split(bag)
     return bag
-
-
-def _input(placed: Placed) -> Input:
-    blob = placed.blob
-    if blob is None:
-        return Input(placed.path, placed.digest, 0, placed.executable, placed.copy, placed.url)
-    return Input(placed.path, blob.digest, blob.size, blob.executable, placed.copy)
 
 
 def adopt(turn: Turn, pilot: Pilot, held: list[Held], given: Given = NOTHING_GIVEN) -> None:

@@ -30,6 +30,7 @@ from covey.core.model import (
     BagStatus,
     Blob,
     History,
+    InputVersion,
     JobId,
     JobRecord,
     Need,
@@ -197,6 +198,9 @@ class Bag(Struct, eq=False):
     suspects: dict[BagId, Suspect] = field(default_factory=dict)  # the state's
     outputs: OutputSummary = OutputSummary()  # `output_summary` keeps it
     outputs_unsaved: bool = False
+    # Of its input files (`input_versions`): versions after the first; what earlier ones named.
+    input_versions: list[InputVersion] = field(default_factory=list)
+    earlier_files: frozenset[str] = frozenset()
 
     @property
     def total(self) -> int:

@@ -30,6 +30,7 @@ from random import Random
 from typing import Callable, Deque, Dict, List, Optional, Set
 
 from covey.pilot.commands import (
+    BodyKey,
     Command,
     Depart,
     EnrolAgain,
@@ -38,6 +39,7 @@ from covey.pilot.commands import (
     Send,
     Start,
     Stop,
+    body_key,
 )
 from covey.pilot.ended import Ended, Open, batch, dated, size_of
 from covey.pilot.message_limits import refused_end
@@ -80,11 +82,12 @@ _NOT_RUN = (RETURNED, HOST, SETUP)  # these say nothing about how long tasks tak
 class Holding:
     """An attempt in our hands."""
 
-    __slots__ = ("bare", "epoch", "fetched", "receipt", "started", "task", "weight")
+    __slots__ = ("bare", "body", "epoch", "fetched", "receipt", "started", "task", "weight")
 
     def __init__(
         self,
         epoch: int,
+        body: Body,
         task: Task,
         fetched: float,
         weight: int,
@@ -92,6 +95,7 @@ class Holding:
         receipt: str = "",
     ) -> None:
         self.epoch = epoch
+        self.body = body  # as it was when the attempt came: its bag may have other inputs by now
         self.task = task
         self.fetched = fetched
         self.weight = weight  # slots' worth
@@ -123,7 +127,7 @@ class Brain:
         self._forgettable: Set[int] = set()  # bags whose bodies nobody needs
         self.follow: List[Followed] = []
         self.bodies: Dict[int, Body] = {}
-        self.furnished: Dict[int, float] = {}  # that of `readiness`, which fills it
+        self.furnished: Dict[BodyKey, float] = {}  # that of `readiness`, which fills it
         self.draining = ""  # the reason, once we are
         self.failures = 0  # in a row, of reaching the server
         self._random = random
@@ -291,7 +295,7 @@ class Brain:
             return None
         key = self.queue[0]
         holding = self.holding[key]
-        start = Start(key, self.bodies[holding.task.bag], holding.task)
+        start = Start(key, holding.body, holding.task)
         if fits is not None and not fits(start):
             return None
         self.queue.popleft()
@@ -342,7 +346,7 @@ class Brain:
         for body in answer.bodies:
             self._forgettable.discard(body.bag)
             self.bodies[body.bag] = body
-            self.furnished.pop(body.bag, None)  # it may name other files now
+            self.furnished.pop(body_key(body), None)  # it may name other files now
         for task in answer.tasks:
             self._take(answer.epoch, task, answer.receipt, now)
         for one in answer.cancels:
@@ -370,9 +374,9 @@ class Brain:
         body = self.bodies[task.bag]
         weight = max(1, body.needs[task.need].cores) if task.need < len(body.needs) else 1
         bare = not task.inputs and (
-            now < self.furnished.get(task.bag, 0.0) or not (body.inputs or body.setup)
+            now < self.furnished.get(body_key(body), 0.0) or not (body.inputs or body.setup)
         )
-        self.holding[key] = Holding(epoch, task, now, weight, bare, receipt)
+        self.holding[key] = Holding(epoch, body, task, now, weight, bare, receipt)
         self.weight += weight
         self._busy = now
         if bare:

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from covey.core import calls
 from covey.core.errors import BadFile, InvalidBag, NotFound, StoreError
-from covey.core.model import BagSpec, Role, Rows, Segment
+from covey.core.input_files import digests_in
+from covey.core.model import BagSpec, InputChanges, Role, Rows, Segment
 from covey.server.auth import Caller
 from covey.server.problems import HttpProblem
 from covey.server.shares import SUBMISSIONS, Workers, asks_now
@@ -61,6 +62,11 @@ class Admission:
         await self._check([segment.rows.digest], owner, caller)
         return replace(segment, rows=await self._described(segment.rows))
 
+    async def changes(self, changes: InputChanges, owner: str, caller: Caller) -> None:
+        """Other input files for a bag that is this owner's. Raises HttpProblem if one is not
+        here."""
+        await self._check(list(digests_in(changes)), owner, caller)
+
     async def _check(self, digests: list[str], owner: str, caller: Caller) -> None:
         if not digests:
             return
@@ -100,11 +106,7 @@ class Admission:
 
 
 def _named(spec: BagSpec) -> Iterator[str]:
-    for placed in spec.inputs:
-        if placed.blob is not None:
-            yield placed.blob.digest
-    for blob in spec.manifest.values():
-        yield blob.digest
+    yield from digests_in(spec)
     if spec.rows is not None:
         yield spec.rows.digest
     if spec.calls:

@@ -1,7 +1,10 @@
-"""Parts of views that only a bag's spec decides."""
+"""Views, and parts of views, that a bag's spec decides."""
 
-from covey.core.model import BagSpec, BagStatus, OutputSummary
-from covey.wire import ClassView
+from collections.abc import Sequence
+
+from covey.core.input_files import views_of, with_changes
+from covey.core.model import BagSpec, BagStatus, InputVersion, OutputSummary
+from covey.wire import ClassView, InputsView
 
 MOST_IGNORED = 3  # reasons why results were ignored that a view names
 
@@ -24,3 +27,18 @@ def is_silent(calls: bool, chdir: str, status: str, done: int, outputs: OutputSu
     """Whether nothing came of a finished bag. Calls have values of their own, and what tasks write
     in a directory of their owner's stays there."""
     return status == BagStatus.FINISHED and done > 0 and not (calls or chdir or outputs.something)
+
+
+def inputs_view(spec: BagSpec, versions: Sequence[InputVersion]) -> InputsView:
+    """The input files as they are now."""
+    for version in versions:
+        spec = with_changes(spec, version.changes)
+    return InputsView(
+        version=1 + len(versions),
+        versions=views_of(versions),
+        host=spec.sources_host,
+        sources=list(spec.sources),
+        inputs=list(spec.inputs),
+        task_inputs=list(spec.task_inputs),
+        manifest=spec.manifest,
+    )
