@@ -196,6 +196,7 @@ class InputsView(Struct, kw_only=True):
     version: int
     versions: list[InputVersionView]  # after the first
     host: str
+    seal: str  # of these paths: whoever submitted the bag knows it again
     sources: list[InputSource]
     inputs: list[Placed]
     task_inputs: list[TaskInput]

@@ -6,19 +6,23 @@ from covey.bagfile.files import Found
 from covey.bagfile.gathering import Gathered, empty_rows, found_rows, gather
 from covey.bagfile.json_schema import schema
 from covey.bagfile.sheet import Sheet, parse_sheet, read_sheet
+from covey.bagfile.sources import GONE, LocalInputs, look
 from covey.bagfile.starter import example
 
 __all__ = [
+    "GONE",
     "Description",
     "Draft",
     "Found",
     "Gathered",
+    "LocalInputs",
     "Sheet",
     "describe",
     "empty_rows",
     "example",
     "found_rows",
     "gather",
+    "look",
     "parse_sheet",
     "read_draft",
     "read_segment",

@@ -230,13 +230,18 @@ def _unused(
 def _script(text: str, parameters: tuple[str, ...], tell: Tell) -> str:
     if not text:
         return ""
-    script = text if text.startswith("#!") else "#!/bin/sh\n" + text
-    script += "" if script.endswith("\n") else "\n"
+    script = script_text(text)
     if _SHELL.match(script):
         for name in re.findall(r"(?<!\$)\{([A-Za-z_]\w*)\}", script):
             if name in parameters:
                 tell(f"note: the script has {{{name}}}; in a script, write ${name} for the value")
     return script
+
+
+def script_text(text: str) -> str:
+    """A script as it is sent: with a first line that says what runs it, and a last line end."""
+    script = text if text.startswith("#!") else "#!/bin/sh\n" + text
+    return script if script.endswith("\n") else script + "\n"
 
 
 def _export(found: dict[str, Any]) -> bool:

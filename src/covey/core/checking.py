@@ -71,6 +71,7 @@ def _check_lengths(spec: BagSpec) -> None:
         ("key", spec.key),
         ("directory", spec.chdir),
         ("host", spec.sources_host),
+        ("seal", spec.sources_seal),
     ):
         if len(text) > MOST_SHORT_TEXT or "\0" in text:
             raise InvalidBag(
@@ -186,7 +187,8 @@ def check_files(spec: BagSpec) -> None:
         _check_path("input", task_input.path)
         _check_source(task_input.base)
     for source in spec.sources:
-        _check_path("input", source.to)
+        if source.to != ".":
+            _check_path("input", source.to)
         _check_source(source.path)
     for path, blob in spec.manifest.items():
         _check_blob(path, blob)

@@ -49,7 +49,8 @@ def with_changes(spec: BagSpec, changes: InputChanges) -> BagSpec:
     for path in changes.removed:
         inputs.pop(path, None)
     manifest = {**spec.manifest, **changes.manifest} if changes.manifest else spec.manifest
-    return replace(spec, inputs=tuple(inputs.values()), manifest=manifest)
+    seal = changes.sources_seal or spec.sources_seal
+    return replace(spec, inputs=tuple(inputs.values()), manifest=manifest, sources_seal=seal)
 
 
 def digests_in(files: BagSpec | InputChanges) -> Iterator[str]:

@@ -44,7 +44,7 @@ def wanted(bag: Bag, changes: InputChanges | None) -> InputChanges | None:
     """Those of these changes that are not there yet, if there are any: a request that is repeated
     makes no second version. Raises InvalidBag if the bag cannot have these files."""
     new = InputChanges() if changes is None else _only_new(bag.spec, changes)
-    if new == InputChanges():
+    if not _count(new):
         return None
     _check(bag, new)
     return new
@@ -58,6 +58,7 @@ def _only_new(spec: BagSpec, changes: InputChanges) -> InputChanges:
         manifest={
             key: blob for key, blob in changes.manifest.items() if spec.manifest.get(key) != blob
         },
+        sources_seal=changes.sources_seal,
     )
 
 

@@ -143,11 +143,12 @@ class InputSource(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class InputChanges(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Files that take the place of those that a bag had: `inputs` of all tasks by their paths (a
     new path is added), and files of single tasks by their keys in the `manifest`. `removed` are
-    paths of inputs that tasks get no longer."""
+    paths of inputs that tasks get no longer. `sources_seal` takes the place of the bag's."""
 
     inputs: tuple[Placed, ...] = ()
     removed: tuple[str, ...] = ()
     manifest: dict[str, Blob] = {}
+    sources_seal: str = ""
 
 
 class InputVersion(Struct, frozen=True, kw_only=True):
@@ -231,7 +232,8 @@ class BagSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     task_inputs: tuple[TaskInput, ...] = ()
     manifest: dict[str, Blob] = {}
     sources: tuple[InputSource, ...] = ()  # where `inputs` came from, …
-    sources_host: str = ""  # … and on which machine
+    sources_host: str = ""  # … on which machine,
+    sources_seal: str = ""  # … and its submitter's proof of that (`client.source_seal`)
     outputs: tuple[str, ...] = ()  # globs in the task's directory; each must match
     optional_outputs: tuple[str, ...] = ()
     output_mb: int = 1024  # of one task, at most

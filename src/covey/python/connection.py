@@ -21,7 +21,7 @@ from covey.cli import places
 from covey.cli.base import say
 from covey.cli.sending import add_all
 from covey.client import embedded
-from covey.client.client import Client, Submitted, submission_key
+from covey.client.client import Client, Submitted, submission_key, with_seal
 from covey.client.http import Endpoint
 from covey.client.upload import Upload
 from covey.config import Config, load
@@ -305,6 +305,11 @@ class Connection:
             raise NotFound("no bags here yet; covey.submit(…) makes one") from None
         return source
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the server was named, and is not this directory's own."""
+        return self._named is not None
+
     def _is_there(self) -> bool:
         return self._named is not None or embedded.is_held(self.config.directory)
 
@@ -314,7 +319,7 @@ def _submit(client: Client, gathered: Gathered, key: str) -> Submitted:
     blobs = add_all(sending, gathered.uploads)
     if blobs:
         sending.send()
-    spec = gathered.complete(blobs)
+    spec = with_seal(gathered.complete(blobs))
     return client.submit(msgspec.structs.replace(spec, key=key, owner=user()))
 
 

@@ -37,6 +37,7 @@ def inputs_view(spec: BagSpec, versions: Sequence[InputVersion]) -> InputsView:
         version=1 + len(versions),
         versions=views_of(versions),
         host=spec.sources_host,
+        seal=spec.sources_seal,
         sources=list(spec.sources),
         inputs=list(spec.inputs),
         task_inputs=list(spec.task_inputs),
