@@ -1,10 +1,11 @@
 """Bag files: reading, checking, and finding the files that belong to a bag."""
 
 from covey.bagfile.description import Description, describe
-from covey.bagfile.draft import Draft, read_draft, read_segment
+from covey.bagfile.draft import Draft, Taken, read_draft, read_segment
 from covey.bagfile.files import Found
 from covey.bagfile.gathering import Gathered, empty_rows, found_rows, gather
 from covey.bagfile.json_schema import schema
+from covey.bagfile.selection import select
 from covey.bagfile.sheet import Sheet, parse_sheet, read_sheet
 from covey.bagfile.sources import GONE, LocalInputs, look
 from covey.bagfile.starter import example
@@ -17,6 +18,7 @@ __all__ = [
     "Gathered",
     "LocalInputs",
     "Sheet",
+    "Taken",
     "describe",
     "empty_rows",
     "example",
@@ -28,4 +30,5 @@ __all__ = [
     "read_segment",
     "read_sheet",
     "schema",
+    "select",
 ]

@@ -60,6 +60,24 @@ _GLOB = re.compile(r"([*?\[\]]+)")
 _SHELL = re.compile(r"#!.*/(?:env +)?(?:ba|da|k|z)?sh\b")
 
 
+class Taken(NamedTuple):
+    """How many tasks of how many are to be submitted. `more`: there are more than `total`, but
+    nobody has counted them."""
+
+    tasks: int
+    total: int
+    more: bool = False
+
+    def __str__(self) -> str:
+        """3 of 1,000 tasks"""
+        return f"{self.tasks:,} of {self.of}"
+
+    @property
+    def of(self) -> str:
+        tasks = "task" if self.total == 1 else "tasks"
+        return f"{'more than ' if self.more else ''}{self.total:,} {tasks}"
+
+
 class Draft(NamedTuple):
     """`spec` has no files yet, and its command is as it was written."""
 
@@ -70,6 +88,7 @@ class Draft(NamedTuple):
     inputs: tuple[Wanted, ...]
     script: str
     here: str  # what paths in the command are relative to
+    taken: Taken | None = None  # if not all tasks are (`selection`)
 
 
 def read_draft(sheet: Sheet, environ: Mapping[str, str], tell: Tell, retries: int = 0) -> Draft:

@@ -5,9 +5,9 @@ grow, so a version remembers only the first attempt that got it: that tells the 
 attempt, also after a restart.
 """
 
-import os.path
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -70,7 +70,7 @@ def views_of(versions: Sequence[InputVersion]) -> list[InputVersionView]:
 def summary(spec: BagSpec, versions: list[InputVersionView]) -> InputSummary:
     own = [one for one in spec.task_inputs if one.base]
     paths = [source.path for source in spec.sources[:FEW_PATHS]]
-    paths += [os.path.join(one.base, one.source) for one in own[: FEW_PATHS - len(paths)]]
+    paths += [str(PurePosixPath(one.base, one.source)) for one in own[: FEW_PATHS - len(paths)]]
     return InputSummary(
         host=spec.sources_host, paths=paths, count=len(spec.sources) + len(own), versions=versions
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 
-from covey.bagfile import Gathered, gather, read_draft
+from covey.bagfile import Gathered, gather, read_draft, select
 from covey.cli import places
 from covey.cli.base import say
 from covey.cli.sending import add_all
@@ -198,6 +198,8 @@ class Connection:
         notes: str | None = None,
         labels: Table | None = None,
         key: str | None = None,
+        first: int | None = None,
+        where: str | Sequence[str] = (),
     ) -> Bag:
         """Submit a bag, and return at once: it is durable then, and runs.
 
@@ -211,14 +213,21 @@ class Connection:
             bag = covey.submit("python3 fit.py {seed} {alpha}", inputs="fit.py",
                                parameters={"seed": range(100), "alpha": [0.1, 0.5]})
 
+        To try a few tasks, `first=3` submits the first three only, and `where` those whose
+        parameters meet a comparison such as `"alpha < 0.3"`, or all of several, in a list, as in
+        `bag.results(where=…)`. Their numbers begin at 0, as in any bag.
+
         A submission with the `key` of an earlier one is that one, and makes no second bag. Raises
         InvalidBag with everything that is wrong; Unconfirmed, which has the key, if the server did
         not answer and the bag may exist all the same.
         """
-        apart = ("self", "file", "key")
+        apart = ("self", "file", "key", "first", "where")
         given = {name: value for name, value in locals().items() if name not in (*apart, "apart")}
         sheet = read_keywords(given, file)
         draft = read_draft(sheet, os.environ, say, self.config.run.retries)
+        draft = select(draft, first, (where,) if isinstance(where, str) else where)
+        if draft.taken is not None:
+            say(f"submitting {draft.taken}")
         return self._bag(self._send(gather(draft, say), key).bag)
 
     def _send(self, gathered: Gathered, key: str | None) -> Submitted:

@@ -10,6 +10,8 @@ from msgspec import Struct, field
 
 from covey.core import calls
 from covey.core.causes import IGNORED_RESULT
+from covey.core.columns import Column
+from covey.core.comparisons import Comparison, holds
 from covey.core.input_files import digests_in, summary, version_of, views_of
 from covey.core.model import (
     BagId,
@@ -287,7 +289,7 @@ class MemoryReader:
         return found[asked.offset :]
 
 
-def _sorted(found: list[ResultRow], column: columns.Column, descending: bool) -> list[ResultRow]:
+def _sorted(found: list[ResultRow], column: Column, descending: bool) -> list[ResultRow]:
     """What has no value comes last; ties are in the order of tasks."""
     found = sorted(found, key=lambda row: row.task)
     keys = {row.row: columns.sort_value(column, row) for row in found}
@@ -297,13 +299,13 @@ def _sorted(found: list[ResultRow], column: columns.Column, descending: bool) ->
     return some + none
 
 
-def _holds(comparison: queries.Comparison, row: ResultRow) -> bool:
+def _holds(comparison: Comparison, row: ResultRow) -> bool:
     column = comparison.column
     value, spelling = columns.value(column, row), columns.spelling(column, row)
-    return queries.holds(comparison, value, spelling)
+    return holds(comparison, value, spelling)
 
 
-def _table(bag: Bag) -> list[columns.Column]:
+def _table(bag: Bag) -> list[Column]:
     return columns.columns(_names(bag), _result_names(bag), _readings(bag))
 
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from covey.core.causes import IGNORED_RESULT
+from covey.core.columns import Column
 from covey.core.errors import InvalidBag, InvalidQuery, StoreError
 from covey.core.input_files import InputSummary, InputVersionView, summary
 from covey.core.model import BagSpec, PolicySpec, Segment
@@ -33,7 +34,7 @@ from covey.store import (
     snapshots,
     waste,
 )
-from covey.store.columns import Column, columns
+from covey.store.columns import columns
 from covey.store.points import NO_PARAMETERS, Points, PointSource
 from covey.store.queries import Query, understand
 from covey.store.views import MOST_IGNORED, class_views, inputs_view, is_silent
