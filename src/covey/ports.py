@@ -23,6 +23,7 @@ from covey.wire import (
     BagView,
     FailureGroup,
     HostView,
+    InputsView,
     Output,
     PilotView,
     ResultQuery,
@@ -193,6 +194,10 @@ class Reader(Protocol):
 
     def policy(self, bag: int) -> PolicySpec | None:
         """What decides for the bag, or decided when it was over."""
+        ...
+
+    def inputs(self, bag: int) -> InputsView | None:
+        """The bag's input files, as attempts get them that are sent now."""
         ...
 
     def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[ReturnedFile]:

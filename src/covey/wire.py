@@ -13,7 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from covey.core.findings import BagAnswer, SiteAnswer, TaskAnswer
-from covey.core.model import SiteSpec, UnkeptFiles
+from covey.core.input_files import InputSummary, InputVersionView
+from covey.core.model import Blob, InputSource, Placed, SiteSpec, TaskInput, UnkeptFiles
 from covey.core.space import Scalar
 from covey.core.suspects import MARK
 from covey.pilot.messages import Answer, Enrol, Enrolled, Leave, Left, Piece, Printed, Sync
@@ -87,6 +88,7 @@ class BagView(Struct, kw_only=True):
     result_names: list[str] = []  # of the values that tasks reported, in order of appearance
     unkept: UnkeptFiles = UnkeptFiles()  # files that tasks left and no output pattern names
     silent: bool = False  # finished, and no task printed, reported or returned anything
+    inputs: InputSummary = InputSummary()  # where its files came from, and since when it has others
     estimate: Estimate | None = None
     stragglers: list[Straggler] = []
 
@@ -158,6 +160,7 @@ class ResultRow(Struct):
     cause: str = ""
     result: dict[str, Any] = {}  # the values that it reported
     files: int = 0  # how many files it returned
+    inputs_version: int = 1  # of the bag's input files
 
 
 class ResultQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -225,6 +228,21 @@ class Explanation(Struct, kw_only=True):
     task: TaskAnswer | None = None
     attempts: list[ResultRow] = []  # of the task, those that have ended, oldest first
     waste: WasteView
+
+
+class InputsView(Struct, kw_only=True):
+    """The input files of a bag, as attempts get them that are sent now. Those of single tasks are
+    in the `manifest`, by the names that `task_inputs` make of a task's values. `sources` and the
+    bases of `task_inputs` are paths on the machine `host`, from which the bag was submitted."""
+
+    version: int
+    versions: list[InputVersionView]  # after the first
+    host: str
+    seal: str  # of these paths: whoever submitted the bag knows it again
+    sources: list[InputSource]
+    inputs: list[Placed]
+    task_inputs: list[TaskInput]
+    manifest: dict[str, Blob]
 
 
 class ReturnedFile(Struct, kw_only=True):
@@ -313,6 +331,7 @@ class RunningRow(Struct, kw_only=True):
     pilot: int
     host: str
     sent: float
+    inputs_version: int = 1
 
 
 class Output(Struct, kw_only=True):

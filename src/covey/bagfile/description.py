@@ -59,6 +59,7 @@ class Limits(Struct, kw_only=True):
 class Description(Struct, kw_only=True):
     name: str
     tasks: int
+    taken: str = ""  # 3 of 1,000 tasks, if not all of them
     counted: int  # of how many the classes were looked at
     names: list[str]
     first: list[ShownTask]
@@ -84,6 +85,7 @@ def describe(gathered: Gathered) -> Description:
     return Description(
         name=spec.name,
         tasks=total,
+        taken=str(draft.taken or ""),
         counted=min(total, MOST_COUNTED) if spec.rules or spec.need_from else total,
         names=list(draft.names),
         first=_first(gathered),

@@ -11,14 +11,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from covey.client.http import Connection, Endpoint, Find, Tell, quiet
+from covey.client.source_seal import seal
 from covey.core.errors import InvalidBag, NotFound, Refused, ServerAway, ServerStopped, Unconfirmed
 from covey.core.findings import Listed, PolicyView, Report
-from covey.core.model import BagSpec, PolicySpec, Segment
+from covey.core.model import BagSpec, InputChanges, PolicySpec, Segment
 from covey.wire import (
     BagView,
     Explanation,
     FailureGroup,
     HostView,
+    InputsView,
     Issued,
     LiveOutput,
     Output,
@@ -69,6 +71,12 @@ def submission_key(given: str | None) -> str:
             "that covey printed when a submission was not confirmed"
         )
     return given
+
+
+def with_seal(spec: BagSpec) -> BagSpec:
+    """The same bag, with proof of where its inputs came from."""
+    sealed = seal(spec.sources, spec.task_inputs, spec.manifest)
+    return msgspec.structs.replace(spec, sources_seal=sealed)
 
 
 class Client:
@@ -148,8 +156,10 @@ class Client:
         memory_mb: int = 0,
         limit_seconds: float = 0.0,
         done: bool = False,
+        changes: InputChanges | None = None,
     ) -> int:
-        """How many tasks will run again: failed ones and, with `done`, those that were done."""
+        """How many tasks will run again: failed ones and, with `done`, those that were done. With
+        `changes`, whose files the server has, attempts from now on get other input files."""
         order: dict[str, Any] = {
             "causes": list(causes),
             "tasks": None if tasks is None else list(tasks),
@@ -162,7 +172,13 @@ class Client:
             order["limit_seconds"] = limit_seconds
         if done:
             order["done"] = True
+        if changes is not None:
+            order["changes"] = changes
         return self._post(f"/bags/{bag}/retry", Count, body=order).count
+
+    def inputs(self, bag: BagRef) -> InputsView:
+        """Its input files, and where they came from. Raises NotFound."""
+        return self._get(f"/bags/{bag}/inputs", InputsView, wait_seconds=SYNC_SECONDS)
 
     def purge(self, bag: BagRef, what: str) -> int:
         """Remove the `logs`, the `files` or `all` of a bag that is over; a large one takes a

@@ -14,6 +14,7 @@ from operator import itemgetter
 from pyroaring import BitMap
 
 from covey.core import blame, budget, matching, ranking, retry_hosts, suiting
+from covey.core.attempts import Attempt
 from covey.core.faces import ANYWHERE, Match
 from covey.core.fitting import admits, held_of, last_resorts, stretch, weight_on
 from covey.core.lookahead import reserve
@@ -21,7 +22,7 @@ from covey.core.model import AttemptId, BagId, BagStatus, PilotId, PilotStatus, 
 from covey.core.ranking import has_work
 from covey.core.recalling import recall
 from covey.core.replication import may_have, may_run_twice, watch
-from covey.core.state import Attempt, Bag, Candidate, Pilot, State
+from covey.core.state import Bag, Candidate, Pilot, State
 from covey.core.turn import Turn
 
 MOST_AHEAD = 10_000  # tasks that Concurrency may send to one pilot

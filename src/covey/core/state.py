@@ -16,6 +16,7 @@ from pyroaring import BitMap
 from covey.classad import Ad
 from covey.core import calls
 from covey.core.actions import SavePilotStatus
+from covey.core.attempts import Attempt, Raised
 from covey.core.bag_invariants import check_bag
 from covey.core.classes import Classify
 from covey.core.durations import Times
@@ -31,6 +32,7 @@ from covey.core.model import (
     BagStatus,
     Blob,
     History,
+    InputVersion,
     JobId,
     JobRecord,
     Need,
@@ -57,35 +59,6 @@ from covey.pilot.messages import Answer, Body, End, Followed
 
 FEW_DEADLINES = 1024
 MOST_LATEST = 64  # bags whose ads have changed lately
-
-
-class Attempt(Struct, eq=False):
-    """One try of a task, out with a pilot."""
-
-    id: AttemptId
-    bag: BagId
-    task: TaskNumber
-    pilot: PilotId
-    sent: float
-    kind: int = 0  # its class
-    weight: int = 1  # slots of its pilot that it takes
-    deadline: float = 0.0  # when it is no longer waited for; 0: never
-    expired: bool = False  # … which has happened
-    replica: bool = False  # its task was out already
-    rank: float = 0.0  # what its bag's policy thought of the host
-    recalled: bool = False
-    cancelled: bool = False
-
-
-class Raised(Struct, frozen=True):
-    """Tasks (None: all) whose owner gave them more when they were reopened: so many times as
-    much, or an amount (0: none was named)."""
-
-    tasks: BitMap | None
-    memory: float
-    time: float
-    memory_mb: int = 0
-    limit_seconds: float = 0.0
 
 
 class Budget(Struct, eq=False):
@@ -195,6 +168,9 @@ class Bag(Struct, eq=False):
     suspects: dict[BagId, Suspect] = field(default_factory=dict)  # the state's
     outputs: OutputSummary = OutputSummary()  # `output_summary` keeps it
     outputs_unsaved: bool = False
+    # Of its input files (`input_versions`): versions after the first; what earlier ones named.
+    input_versions: list[InputVersion] = field(default_factory=list)
+    earlier_files: frozenset[str] = frozenset()
 
     @property
     def total(self) -> int:

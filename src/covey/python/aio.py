@@ -116,9 +116,16 @@ class AsyncBag:
         memory: str | float = 1.0,
         time: str | float = 1.0,
         done: bool = False,
+        refresh: bool = False,
     ) -> int:
         return await asyncio.to_thread(
-            self.bag.retry, causes=causes, tasks=tasks, memory=memory, time=time, done=done
+            self.bag.retry,
+            causes=causes,
+            tasks=tasks,
+            memory=memory,
+            time=time,
+            done=done,
+            refresh=refresh,
         )
 
     async def cancel(self) -> int:

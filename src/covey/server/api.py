@@ -127,6 +127,7 @@ class Api:
             put("/bags/{bag}/policy", policies.change, ACT_ON_OWN),
             act("/bags/{bag}/policy/check", policies.check_of, ACT_ON_OWN),
             see("/bags/{bag}/explain", policies.explain, SEE_OWN),
+            see("/bags/{bag}/inputs", bags.inputs, SEE_OWN),
             see("/bags/{bag}/running", bags.running, SEE_OWN),
             see("/bags/{bag}/unfinished", results.unfinished, SEE_OWN),
             see("/bags/{bag}/results", results.results, SEE_OWN),

@@ -19,7 +19,8 @@ from covey.core.events import (
     RetryRequested,
     SegmentAppended,
 )
-from covey.core.model import BagId, BagSpec, Role, Segment
+from covey.core.input_files import InputSummary
+from covey.core.model import BagId, BagSpec, InputChanges, Role, Segment
 from covey.core.space import LARGEST_BAG
 from covey.core.state import Bag
 from covey.pilot.messages import LARGEST
@@ -28,7 +29,7 @@ from covey.server.asking import Asking, caller_of, choice, deadline, number, ord
 from covey.server.auth import Caller
 from covey.server.problems import HttpProblem
 from covey.server.views import bag_view, running_rows
-from covey.wire import BagView, RunningRow, in_list
+from covey.wire import BagView, InputsView, RunningRow, in_list
 
 MOST_ROWS = 10_000
 REMOVED_SECONDS = 0.02  # between looks whether a purged bag is gone
@@ -41,7 +42,7 @@ Times = Annotated[float, Meta(ge=0.001, le=1_000_000)]
 class Retry(Struct, frozen=True, forbid_unknown_fields=True):
     """Given-up tasks to try again: all, these, those of these causes (or both), from now on with
     so many times the memory and the time, or with these amounts (0: none). With `done`, tasks that
-    were done run again too."""
+    were done run again too. With `changes`, all attempts from now on get other input files."""
 
     causes: tuple[str, ...] = ()
     tasks: tuple[Annotated[int, Meta(ge=0, le=LARGEST_BAG)], ...] | None = None
@@ -50,6 +51,7 @@ class Retry(Struct, frozen=True, forbid_unknown_fields=True):
     memory_mb: Annotated[int, Meta(ge=0, le=LARGEST)] = 0
     limit_seconds: Annotated[float, Meta(ge=0, le=LARGEST)] = 0.0
     done: bool = False
+    changes: InputChanges | None = None
 
 
 class Pause(Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,6 +123,9 @@ class BagCalls:
             failed = await self._asking.read(lambda reader: reader.failed_tasks(bag, given.causes))
             wanted = None if tasks is None else frozenset(tasks)
             tasks = tuple(task for task in failed if wanted is None or task in wanted)
+        if given.changes is not None:
+            owner = await self._asking.owner(bag)
+            await self._admission.changes(given.changes, owner, caller_of(request))
         return await self._asking.ask(
             lambda number: RetryRequested(
                 number,
@@ -131,6 +136,7 @@ class BagCalls:
                 given.memory_mb,
                 given.limit_seconds,
                 given.done,
+                given.changes,
             )
         )
 
@@ -179,6 +185,13 @@ class BagCalls:
             if not await self._asking.news(until, changed):
                 break
         return _seen_by(caller_of(request), await self._view(bag))
+
+    async def inputs(self, request: Request) -> InputsView:
+        bag = self._asking.bag_id(request)
+        found = await self._asking.read(lambda reader: reader.inputs(bag))
+        if found is None:
+            raise HttpProblem(404, "not-found", f"there is no bag {bag}")
+        return found
 
     async def running(self, request: Request) -> list[RunningRow]:
         limit = min(number(request, "limit", 1000), MOST_ROWS)
@@ -241,4 +254,5 @@ def _seen_by(caller: Caller, view: BagView) -> BagView:
         result_names=[],
         unkept=replace(view.unkept, names=()),
         stragglers=[],
+        inputs=InputSummary(),
     )

@@ -7,6 +7,8 @@ from msgspec.structs import replace
 
 from covey.core import estimate, explaining, history
 from covey.core.hearing import shown_tags
+from covey.core.input_files import summary, views_of
+from covey.core.input_versions import version_in
 from covey.core.model import BagStatus, PilotStatus, Role
 from covey.core.space import Scalar
 from covey.core.state import Bag, Pilot, Site, State
@@ -67,6 +69,7 @@ def bag_view(
         result_names=[] if spec.calls else result_names,
         ignored_results=ignored_results,
         unkept=bag.outputs.unkept,
+        inputs=summary(spec, views_of(bag.input_versions)),
         estimate=_estimate(state, bag, now),
         stragglers=_stragglers(state, bag, now),
     )
@@ -124,6 +127,7 @@ def _running(state: State, bag: Bag) -> Iterator[RunningRow]:
                 pilot=attempt.pilot,
                 host=state.pilots[attempt.pilot].record.host,
                 sent=attempt.sent,
+                inputs_version=version_in(bag, attempt.id),
             )
 
 

@@ -17,7 +17,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from covey.core.causes import IGNORED_RESULT
+from covey.core.columns import Column
 from covey.core.errors import InvalidBag, InvalidQuery, PageTooLong, StoreError
+from covey.core.input_files import InputSummary, InputVersionView, summary
 from covey.core.model import BagSpec, PolicySpec, Segment
 from covey.core.numbering import check_segment, names_in, readings_in
 from covey.core.space import ONE_TASK
@@ -35,16 +37,17 @@ from covey.store import (
     snapshots,
     waste,
 )
-from covey.store.columns import Column, columns
+from covey.store.columns import columns
 from covey.store.points import NO_PARAMETERS, Points, PointSource
 from covey.store.queries import Query, understand
-from covey.store.views import MOST_IGNORED, class_views, is_silent
+from covey.store.views import MOST_IGNORED, class_views, inputs_view, is_silent
 from covey.wire import (
     MOST_LISTED,
     BagView,
     ClassView,
     FailureGroup,
     HostView,
+    InputsView,
     Output,
     PilotView,
     ResultQuery,
@@ -104,6 +107,7 @@ class _Head(Struct):
     outputs: list[str]
     calls: bool
     chdir: str
+    inputs: InputSummary
     usable: bool  # its parameters can be computed
 
 
@@ -167,7 +171,8 @@ class SqliteReader:
             page, short = selecting.cut(found, rows.RESULT_TEXTS, points.width, query.most_bytes)
             if short and len(page) > 1:
                 raise PageTooLong(query.most_bytes, len(page) - 1)
-            return [rows.result_from(row, points.values) for row in page]
+            firsts = _first_attempts(connection, bag)
+            return [rows.result_from(row, points.values, firsts) for row in page]
 
     def export(self, bag: int, query: ResultQuery, form: str) -> Iterator[bytes]:
         with self._reading() as connection:
@@ -211,6 +216,12 @@ class SqliteReader:
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise InvalidQuery(f"the policy of bag {bag} cannot be read: {error}") from error
 
+    def inputs(self, bag: int) -> InputsView | None:
+        with self._reading() as connection:
+            if connection.execute("SELECT 1 FROM bags WHERE id = ?", (bag,)).fetchone() is None:
+                return None
+            return inputs_view(_spec(connection, bag), snapshots.input_versions(connection, bag))
+
     def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[ReturnedFile]:
         with self._reading() as connection:
             points = self._known_points(connection, bag)
@@ -245,7 +256,8 @@ class SqliteReader:
                 return []
             found = connection.execute(_ATTEMPTS, (bag, task))
             last, _ = selecting.cut(found, rows.RESULT_TEXTS, points.width, returned.PAGE_BYTES)
-            return [rows.result_from(row, points.values) for row in reversed(last)]
+            firsts = _first_attempts(connection, bag)
+            return [rows.result_from(row, points.values, firsts) for row in reversed(last)]
 
     def job_ends(self, pilots: Collection[int]) -> dict[int, str]:
         with self._reading() as connection:
@@ -382,6 +394,7 @@ class SqliteReader:
             outputs=[*spec.outputs, *spec.optional_outputs],
             calls=spec.calls,
             chdir=spec.chdir,
+            inputs=summary(spec, []),
             usable=usable,
         )
         labels = chain.from_iterable(spec.labels.items())
@@ -453,6 +466,7 @@ class SqliteReader:
             ignored_results=_ignored_results(connection, id_),
             unkept=outputs.unkept,
             silent=is_silent(head.calls, head.chdir, status, done, outputs),
+            inputs=replace(head.inputs, versions=_input_versions(connection, id_)),
         )
 
 
@@ -487,6 +501,17 @@ def _ignored_results(connection: sqlite3.Connection, bag: int) -> list[str]:
     first, last = f"{IGNORED_RESULT}:", f"{IGNORED_RESULT};"
     found = connection.execute(query, (bag, first, last, MOST_IGNORED))
     return [text.removeprefix(f"{IGNORED_RESULT}: ") for (text,) in found]
+
+
+def _input_versions(connection: sqlite3.Connection, bag: int) -> list[InputVersionView]:
+    query = "SELECT number, at, files, names FROM input_versions WHERE bag = ? ORDER BY number"
+    return [rows.input_version_view_from(row) for row in connection.execute(query, (bag,))]
+
+
+def _first_attempts(connection: sqlite3.Connection, bag: int) -> list[tuple[int, int]]:
+    """With each version of the bag's inputs after the first."""
+    query = "SELECT epoch, sequence FROM input_versions WHERE bag = ? ORDER BY number"
+    return connection.execute(query, (bag,)).fetchall()
 
 
 def _connect(path: Path) -> sqlite3.Connection:

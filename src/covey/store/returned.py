@@ -30,6 +30,9 @@ _OWNERS = "SELECT id, coalesce(json_extract(spec, '$.owner'), '') FROM bags"
 _RETURNED = f"""
     SELECT ends.bag, files.digest FROM files INDEXED BY files_digest
     JOIN ends ON ends.row = files.id >> {FILES_SHIFT} WHERE files.digest IS NOT NULL"""
+_NAMING = """
+    SELECT id, spec FROM bags UNION ALL SELECT bag, segment FROM segments
+    UNION ALL SELECT bag, changes FROM input_versions"""
 _OF_CALLS = "coalesce(json_extract(bags.spec, '$.calls'), 0)"
 # How many calls there are, and which: of those parts alone that name a file.
 _PARTS = """
@@ -43,7 +46,7 @@ _DONE = """
 
 
 class _Named(Struct):
-    """What a spec, or a segment, says of files."""
+    """What a spec, a segment, or a version of the inputs says of files."""
 
     rows: Rows | None = None
     inputs: tuple[Placed, ...] = ()
@@ -82,9 +85,8 @@ def named_files(connection: sqlite3.Connection) -> NamedFiles:
     found = NamedFiles({}, {})
     for bag, digest in connection.execute(_RETURNED):
         found.returned.setdefault(owners.get(bag, ""), set()).add(digest)
-    parts = "SELECT id, spec FROM bags UNION ALL SELECT bag, segment FROM segments"
-    for bag, text in connection.execute(parts):
-        if named := set(_digests_in(text)):
+    for bag, text in connection.execute(_NAMING):
+        if bag in owners and (named := set(_digests_in(text))):
             found.bags.setdefault(owners[bag], set()).update(named)
     for bag, digest in _calls_to_make(connection):
         found.bags.setdefault(owners[bag], set()).add(digest)
@@ -115,7 +117,7 @@ def _call_files(text: str) -> Iterator[Blob | None]:
 
 
 def _digests_in(text: str) -> Iterator[str]:
-    """Of the files that a specification, or a segment, names."""
+    """Of the files that a specification, a segment, or a version of the inputs names."""
     named = _named.decode(text)
     yield from (blob.digest for blob in named.manifest.values())
     yield from (one.blob.digest for one in named.inputs if one.blob is not None)

@@ -20,12 +20,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from covey.core.columns import Column, Kind, scalar
+from covey.core.comparisons import Comparison, Literal, holds
 from covey.core.scalars import Reading, read
 from covey.core.space import Scalar
 from covey.store import rows
-from covey.store.columns import Column, Kind, scalar
 from covey.store.points import Leaf, Points
-from covey.store.queries import Comparison, Literal, Query, holds, sort_key
+from covey.store.queries import Query, sort_key
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_ .:/+-]+")  # written in JSON just as it is
 _LARGEST = 2**63

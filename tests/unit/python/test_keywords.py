@@ -42,8 +42,10 @@ def complaint(**given: Any) -> str:
 
 def test_every_key_of_a_bag_file_is_a_keyword_and_no_other() -> None:
     taken = [one for one in inspect.signature(Connection.submit).parameters if one != "self"]
-    assert set(taken) == {*TOP, "file", "key"}
-    assert set(typing.get_type_hints(BagKeywords)) == {*TOP, "file", "key"} - {"command"}
+    assert set(taken) == {*TOP, "file", "key", "first", "where"}
+    assert set(typing.get_type_hints(BagKeywords)) == {*TOP, "file", "key", "first", "where"} - {
+        "command"
+    }
 
 
 SAME: list[tuple[str, dict[str, Any]]] = [
