@@ -457,18 +457,6 @@ def test_one_that_cannot_be_prepared_has_ended() -> None:
     assert not desk.brain.holding
 
 
-def test_whoever_gave_up_a_started_attempt_does_not_say_that_nothing_had_started() -> None:
-    desk = Desk()
-    [first] = desk.sent()
-    assert desk.brain.started_nothing_else()
-    desk.work(first.number, 1)
-    [key] = desk.start_all()
-    assert not desk.brain.started_nothing_else()
-    desk.brain.abandon(key)
-    assert desk.brain.holds_nothing()
-    assert not desk.brain.started_nothing_else()
-
-
 def test_draining_gives_the_unprepared_back() -> None:
     desk = Desk()
     desk.sent()

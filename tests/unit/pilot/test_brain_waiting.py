@@ -118,3 +118,15 @@ def test_waiting_attempts_are_prepared_once() -> None:
     brain = brain_with(NEEDY, 2)
     found = [one for one in brain.step(100.0) if isinstance(one, Prepare)]
     assert len(found) == 2
+
+
+def test_whoever_gave_up_a_started_attempt_does_not_say_that_nothing_had_started() -> None:
+    desk = Desk()
+    [first] = desk.sent()
+    assert desk.brain.started_nothing_else()
+    desk.work(first.number, 1)
+    [key] = desk.start_all()
+    assert not desk.brain.started_nothing_else()
+    desk.brain.abandon(key)
+    assert desk.brain.holds_nothing()
+    assert not desk.brain.started_nothing_else()
