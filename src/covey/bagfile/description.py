@@ -3,6 +3,7 @@
 import msgspec
 from msgspec import Struct
 
+from covey.bagfile.draft import Taken
 from covey.bagfile.gathering import Gathered
 from covey.bagfile.points import count_tasks, values_of
 from covey.bagfile.template import fill
@@ -54,7 +55,7 @@ class Limits(Struct, kw_only=True):
 class Description(Struct, kw_only=True):
     name: str
     tasks: int
-    taken: str = ""  # 3 of 1,000 tasks, if not all of them
+    taken: Taken | None = None  # of how many, if not all are submitted
     counted: int  # of how many the classes were looked at
     names: list[str]
     first: list[ShownTask]
@@ -77,7 +78,7 @@ def describe(gathered: Gathered) -> Description:
     return Description(
         name=spec.name,
         tasks=total,
-        taken=str(draft.taken or ""),
+        taken=draft.taken,
         counted=min(total, MOST_COUNTED) if spec.rules else total,
         names=list(draft.names),
         first=_first(gathered),

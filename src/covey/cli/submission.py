@@ -261,7 +261,8 @@ def build(options: dict[str, Any], default_retries: int) -> "Gathered":
     sheet = read_sheet(options["file"]) if options.get("file") else Sheet()
     apply_options(sheet, options)
     draft = read_draft(sheet, os.environ, say, default_retries)
-    return gather(select(draft, options.get("first"), options.get("where", ())), say)
+    first, where = options.get("first"), options.get("where", ())
+    return gather(select(draft, first, where, dashes="--"), say)
 
 
 def apply_options(sheet: "Sheet", options: dict[str, Any]) -> None:
