@@ -78,7 +78,7 @@ SELECTION_OPTIONS: list[Choice] = [
         help="Submit only the first N tasks, to try them.",
     ),
     _option(
-        TASKS, "", "--where", metavar="'NAME OP VALUE'", multiple=True,
+        TASKS, "", "--where", metavar="TEST", multiple=True,
         help="Submit only tasks whose parameters meet this: 'lr < 0.1 && n == 2'. The same "
         "comparisons as in 'covey results --where'; repeatable, and all must hold.",
     ),

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from covey.core.model import BagSpec, InputChanges, InputVersion
 
 FEW_PATHS = 10
+LAST_VERSIONS = 10
 
 
 class InputVersionView(Struct, frozen=True, kw_only=True):
@@ -29,7 +30,7 @@ class InputVersionView(Struct, frozen=True, kw_only=True):
 
 class InputSummary(Struct, frozen=True, kw_only=True):
     """Where the input files of a bag came from: paths on the machine `host`, the first few of
-    `count`. `versions` are those after the first."""
+    `count`. `versions` are the last few of those after the first."""
 
     host: str = ""
     paths: list[str] = []
@@ -79,5 +80,8 @@ def summary(spec: BagSpec, versions: list[InputVersionView]) -> InputSummary:
     paths = [source.path for source in spec.sources[:FEW_PATHS]]
     paths += [str(PurePosixPath(one.base, one.source)) for one in own[: FEW_PATHS - len(paths)]]
     return InputSummary(
-        host=spec.sources_host, paths=paths, count=len(spec.sources) + len(own), versions=versions
+        host=spec.sources_host,
+        paths=paths,
+        count=len(spec.sources) + len(own),
+        versions=versions[-LAST_VERSIONS:],
     )
