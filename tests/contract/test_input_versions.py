@@ -99,3 +99,13 @@ def test_they_go_with_their_bag(kept: Kept) -> None:
     view = kept.reader.bag(BagId(2))
     assert view is not None
     assert view.inputs.versions == []
+
+
+def test_a_view_has_the_last_of_many(kept: Kept) -> None:
+    kept.record.apply([SaveBag(submitted())])
+    kept.record.apply([SaveInputVersion(BAG, version((1, number))) for number in range(2, 30)])
+    view, inputs = kept.reader.bag(BAG), kept.reader.inputs(BAG)
+    assert view is not None
+    assert inputs is not None
+    assert [one.version for one in view.inputs.versions] == list(range(20, 30))
+    assert [one.version for one in inputs.versions] == list(range(2, 30))

@@ -65,8 +65,12 @@ def test_from_python(place: Place) -> None:
     (place.here / "data/x").write_text("x2")
     (place.here / "own/1.txt").write_text("changed")
     (place.here / "own/3.txt").unlink()
-    with pytest.warns(UserWarning, match="fit.py, data/x, own/1.txt have changed"):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         assert bag.retry(tasks=[0]) == 1
+    changed, gone = (str(one.message) for one in caught)
+    assert "fit.py, data/x, own/1.txt have changed" in changed
+    assert "own/3.txt is not here any more" in gone
     assert bag.wait().known.failed == 2
     with pytest.warns(UserWarning, match="own/3.txt is not here any more"):
         assert bag.retry(refresh=True) == 2

@@ -5,6 +5,7 @@ from collections import Counter
 import msgspec
 from msgspec import Struct
 
+from covey.bagfile.draft import Taken
 from covey.bagfile.gathering import Gathered
 from covey.bagfile.points import count_tasks, values_of
 from covey.bagfile.template import fill
@@ -59,7 +60,7 @@ class Limits(Struct, kw_only=True):
 class Description(Struct, kw_only=True):
     name: str
     tasks: int
-    taken: str = ""  # 3 of 1,000 tasks, if not all of them
+    taken: Taken | None = None  # of how many, if not all are submitted
     counted: int  # of how many the classes were looked at
     names: list[str]
     first: list[ShownTask]
@@ -85,7 +86,7 @@ def describe(gathered: Gathered) -> Description:
     return Description(
         name=spec.name,
         tasks=total,
-        taken=str(draft.taken or ""),
+        taken=draft.taken,
         counted=min(total, MOST_COUNTED) if spec.rules or spec.need_from else total,
         names=list(draft.names),
         first=_first(gathered),

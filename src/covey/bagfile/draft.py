@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from covey.bagfile.keys import BAG
 from covey.bagfile.kinds import Filled, is_text, read_at
@@ -61,7 +62,7 @@ _GLOB = re.compile(r"([*?\[\]]+)")
 _SHELL = re.compile(r"#!.*/(?:env +)?(?:ba|da|k|z)?sh\b")
 
 
-class Taken(NamedTuple):
+class Taken(Struct, frozen=True):
     """How many tasks of how many are to be submitted. `more`: there are more than `total`, but
     nobody has counted them."""
 
@@ -69,12 +70,13 @@ class Taken(NamedTuple):
     total: int
     more: bool = False
 
-    def __str__(self) -> str:
+    @property
+    def words(self) -> str:
         """3 of 1,000 tasks"""
-        return f"{self.tasks:,} of {self.of}"
+        return f"{self.tasks:,} of {self.all_words}"
 
     @property
-    def of(self) -> str:
+    def all_words(self) -> str:
         tasks = "task" if self.total == 1 else "tasks"
         return f"{'more than ' if self.more else ''}{self.total:,} {tasks}"
 

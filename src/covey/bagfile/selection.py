@@ -9,20 +9,19 @@ is taken otherwise is listed. There is an end to what is looked at, and to what 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
-from itertools import islice
 from typing import TypeVar
 
 from msgspec.structs import replace
 
 from covey.bagfile.draft import Draft, Taken
 from covey.bagfile.parts import RowsFile
-from covey.bagfile.rowsfile import count_rows, read_rows
+from covey.bagfile.rowsfile import count_rows, read_rows, text_columns
 from covey.core.columns import Column, Kind
 from covey.core.comparisons import Comparison, Number, holds, understand
 from covey.core.errors import InvalidBag, InvalidQuery
 from covey.core.model import Segment
 from covey.core.numbering import readings_in
-from covey.core.scalars import Reading, is_text_column, read
+from covey.core.scalars import Reading, read
 from covey.core.space import (
     LARGEST_BAG,
     Axis,
@@ -44,13 +43,24 @@ T = TypeVar("T")
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-def select(draft: Draft, first: int | None, where: Sequence[str]) -> Draft:
+def select(draft: Draft, first: int | None, where: Sequence[str], dashes: str = "") -> Draft:
     """The same bag with fewer tasks, in the same order. Raises InvalidBag if there are none, or
-    if too much would have to be looked at or listed."""
+    if too much would have to be looked at or listed; `dashes` are before the names of options."""
+    try:
+        return _select(draft, first, where)
+    except _Told as error:
+        raise InvalidBag(f"{dashes}{error}") from None
+
+
+class _Told(InvalidBag):
+    """What is wrong with one of the two options, whose name comes first."""
+
+
+def _select(draft: Draft, first: int | None, where: Sequence[str]) -> Draft:
     if first is None and not where:
         return draft
     if first is not None and first < 1:
-        raise InvalidBag(f"first: take 1 task or more, not {first}")
+        raise _Told(f"first: take 1 task or more, not {first}")
     tests = _tests(draft, where)
     space = _filtered(draft.spec.space, tests, first)
     file = draft.rows
@@ -68,7 +78,7 @@ def select(draft: Draft, first: int | None, where: Sequence[str]) -> Draft:
         space = _first(space, first)
     taken = Taken(rows * size(space), total, more)
     if not taken.tasks:
-        raise InvalidBag(f"where: none of {taken.of} meets {' && '.join(where)}")
+        raise _Told(f"where: none of {taken.all_words} meets {' && '.join(where)}")
     return draft._replace(spec=replace(draft.spec, space=space), rows=file, taken=taken)
 
 
@@ -78,7 +88,7 @@ def select(draft: Draft, first: int | None, where: Sequence[str]) -> Draft:
 def _tests(draft: Draft, where: Sequence[str]) -> list[Comparison]:
     """Raises InvalidBag for a name that is no parameter, and for what is no comparison."""
     if where and not draft.names:
-        raise InvalidBag("where: the bag has no parameters, and one task")
+        raise _Told("where: the bag has no parameters, and one task")
     own = readings_in(Segment(space=draft.spec.space))
     count = len(draft.names) - len(own)
     plain = [*([Reading.VALUE] * count), *own]
@@ -86,12 +96,11 @@ def _tests(draft: Draft, where: Sequence[str]) -> list[Comparison]:
         tests = understand(where, _table(draft, plain))
         if draft.rows is None or not _of_rows(draft, tests):
             return tests
-        places = sorted({one.column.place for one in tests if one.column.place < count})
-        texts = _text_columns(draft.rows, places)
+        texts = text_columns(draft.rows)
         readings = [Reading.TEXT if place in texts else each for place, each in enumerate(plain)]
         return understand(where, _table(draft, readings))
     except InvalidQuery as error:
-        raise InvalidBag(f"where: {error}") from None
+        raise _Told(f"where: {error}") from None
 
 
 def _table(draft: Draft, readings: Sequence[str]) -> list[Column]:
@@ -108,17 +117,6 @@ def _row_names(draft: Draft) -> tuple[str, ...]:
 def _of_rows(draft: Draft, tests: Sequence[Comparison]) -> bool:
     """Whether some of them are about columns of the file."""
     return any(one.column.place < len(_row_names(draft)) for one in tests)
-
-
-def _text_columns(file: RowsFile, places: Sequence[int]) -> set[int]:
-    """Those that are text, though some of their values could be numbers, as far as is looked."""
-    left = dict.fromkeys(places)
-    for row in islice(read_rows(file), MOST_LOOKED):
-        for place in [one for one in left if is_text_column((row[one],))]:
-            del left[place]
-        if not left:
-            break
-    return set(places) - left.keys()
 
 
 def _meets(tests: Sequence[Comparison], named: Sequence[str]) -> Callable[[Sequence[Scalar]], bool]:
@@ -215,20 +213,18 @@ def _taken(
         if wanted is not None and len(taken) >= wanted:
             break
         if looked >= MOST_LOOKED:
-            raise InvalidBag(
-                f"where: {what} are more than {MOST_LOOKED:,}, and no more are looked at"
-            )
+            raise _Told(f"where: {what} are more than {MOST_LOOKED:,}, and no more are looked at")
         if meets(one):
             taken.append(one)
-            _check_listed(len(taken))
+            _check_listed("where", len(taken))
     return taken
 
 
-def _check_listed(count: int) -> None:
+def _check_listed(option: str, count: int) -> None:
     if count > MOST_LISTED:
-        raise InvalidBag(
-            f"at most {MOST_LISTED:,} tasks, or values of a parameter, can be taken out of others: "
-            "take fewer with --first or --where (in Python first=…, where=…)"
+        raise _Told(
+            f"{option}: more than {MOST_LISTED:,} tasks, or values of a parameter, cannot be taken "
+            "out of the others"
         )
 
 
@@ -237,7 +233,7 @@ def _first(space: Space, count: int) -> Space:
         space = space.parts[0]
     if isinstance(space, Axis) and isinstance(space.values, Range):
         return Axis(space.name, _cut(space.values, 0, count))
-    _check_listed(count)
+    _check_listed("first", count)
     point = indexer(space)
     return _listed(names(space), [point(index) for index in range(count)])
 

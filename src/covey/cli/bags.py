@@ -186,8 +186,11 @@ def _inputs(bag: BagView) -> list[tuple[str, str]]:
         paths = formats.some(found.paths, found.count)
         facts.append(("inputs", f"{paths} (on {found.host})"))
     for one in found.versions:
-        names = formats.some(one.names, one.files)
-        facts.append(("inputs", f"version {one.version} since {_when(one.at)}: {names}"))
+        from covey.bagfile.draft import SCRIPT
+
+        names = ["the script" if name == SCRIPT else name for name in one.names]
+        told = formats.some(names, one.files)
+        facts.append(("inputs", f"version {one.version} since {_when(one.at)}: {told}"))
     return facts
 
 

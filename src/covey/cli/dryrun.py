@@ -45,7 +45,7 @@ def ask_known(found: "Description", gathered: "Gathered", client: "Client") -> N
 def lines_of(found: "Description") -> list[str]:
     name = f" {found.name}" if found.name else ""
     more = ", and more can be appended" if found.open else ""
-    tasks = found.taken or formats.count(found.tasks, "task")
+    tasks = found.taken.words if found.taken else formats.count(found.tasks, "task")
     lines = [f"bag{name}: {tasks}{more}; nothing is submitted", ""]
     for task in found.first:
         told = formats.assignments(list(task.values), list(task.values.values()))

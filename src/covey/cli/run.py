@@ -101,7 +101,7 @@ def _show(config: "Config", gathered: "Gathered", as_json: bool) -> None:
 
 def say_taken(gathered: "Gathered") -> None:
     if gathered.draft.taken is not None:
-        say(f"submitting {gathered.draft.taken}")
+        say(f"submitting {gathered.draft.taken.words}")
 
 
 def report(submitted: "Submitted", as_json: bool) -> None:

@@ -91,7 +91,7 @@ SELECTION_OPTIONS: list[Choice] = [
         help="Submit only the first N tasks, to try them.",
     ),
     _option(
-        TASKS, "", "--where", metavar="'NAME OP VALUE'", multiple=True,
+        TASKS, "", "--where", metavar="TEST", multiple=True,
         help="Submit only tasks whose parameters meet this: 'lr < 0.1 && n == 2'. The same "
         "comparisons as in 'covey results --where'; repeatable, and all must hold.",
     ),
@@ -283,7 +283,8 @@ def build(options: dict[str, Any], default_retries: int) -> "Gathered":
     sheet = read_sheet(options["file"]) if options.get("file") else Sheet()
     apply_options(sheet, options)
     draft = read_draft(sheet, os.environ, say, default_retries)
-    return gather(select(draft, options.get("first"), options.get("where", ())), say)
+    first, where = options.get("first"), options.get("where", ())
+    return gather(select(draft, first, where, dashes="--"), say)
 
 
 def apply_options(sheet: "Sheet", options: dict[str, Any]) -> None:

@@ -162,11 +162,7 @@ def _check_chances(spec: BagSpec) -> None:
 
 def check_files(spec: BagSpec) -> None:
     """Raise InvalidBag unless the inputs can be placed into a task's directory."""
-    most = max(len(spec.inputs), len(spec.sources))
-    if most > MOST_INPUTS or len(spec.manifest) > MOST_MANIFEST:
-        raise InvalidBag(
-            f"a bag has at most {MOST_INPUTS:,} inputs, and {MOST_MANIFEST:,} of single tasks"
-        )
+    check_files_count(max(len(spec.inputs), len(spec.sources)), len(spec.manifest))
     if (spec.inputs or spec.task_inputs) and spec.chdir:
         raise InvalidBag("inputs are placed into a task's own directory: leave out chdir")
     for one in spec.inputs:
@@ -192,6 +188,13 @@ def check_files(spec: BagSpec) -> None:
         _check_source(source.path)
     for path, blob in spec.manifest.items():
         _check_blob(path, blob)
+
+
+def check_files_count(inputs: int, own: int) -> None:
+    if inputs > MOST_INPUTS or own > MOST_MANIFEST:
+        raise InvalidBag(
+            f"a bag has at most {MOST_INPUTS:,} inputs, and {MOST_MANIFEST:,} of single tasks"
+        )
 
 
 def _check_patterns(spec: BagSpec, names: Sequence[str]) -> None:

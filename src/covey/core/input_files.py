@@ -6,7 +6,7 @@ attempt, also after a restart.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from covey.core.model import BagSpec, InputChanges, InputVersion
 
 FEW_PATHS = 10
+LAST_VERSIONS = 10
 
 
 class InputVersionView(Struct, frozen=True, kw_only=True):
@@ -29,7 +30,7 @@ class InputVersionView(Struct, frozen=True, kw_only=True):
 
 class InputSummary(Struct, frozen=True, kw_only=True):
     """Where the input files of a bag came from: paths on the machine `host`, the first few of
-    `count`. `versions` are those after the first."""
+    `count`. `versions` are the last few of those after the first."""
 
     host: str = ""
     paths: list[str] = []
@@ -42,15 +43,22 @@ def version_of(firsts: Sequence[tuple[int, int]], attempt: tuple[int, int]) -> i
     return 1 + bisect_right(firsts, attempt) if firsts else 1
 
 
-def with_changes(spec: BagSpec, changes: InputChanges) -> BagSpec:
-    """The same bag with these files."""
+def with_changes(spec: BagSpec, every: Iterable[InputChanges]) -> tuple[BagSpec, set[str]]:
+    """The same bag with these changes of its files, one after the other, and the digests of those
+    that were replaced on the way. All at once: there may be many files, and many changes."""
     inputs = {placed.path: placed for placed in spec.inputs}
-    inputs.update((placed.path, placed) for placed in changes.inputs)
-    for path in changes.removed:
-        inputs.pop(path, None)
-    manifest = {**spec.manifest, **changes.manifest} if changes.manifest else spec.manifest
-    seal = changes.sources_seal or spec.sources_seal
-    return replace(spec, inputs=tuple(inputs.values()), manifest=manifest, sources_seal=seal)
+    manifest = dict(spec.manifest)
+    seal, replaced = spec.sources_seal, set[str]()
+    for changes in every:
+        gone = [inputs.get(placed.path) for placed in changes.inputs]
+        inputs.update((placed.path, placed) for placed in changes.inputs)
+        gone += [inputs.pop(path, None) for path in changes.removed]
+        replaced.update(one.blob.digest for one in gone if one is not None and one.blob is not None)
+        replaced.update(manifest[key].digest for key in changes.manifest if key in manifest)
+        manifest.update(changes.manifest)
+        seal = changes.sources_seal or seal
+    files = tuple(inputs.values())
+    return replace(spec, inputs=files, manifest=manifest, sources_seal=seal), replaced
 
 
 def digests_in(files: BagSpec | InputChanges) -> Iterator[str]:
@@ -72,5 +80,8 @@ def summary(spec: BagSpec, versions: list[InputVersionView]) -> InputSummary:
     paths = [source.path for source in spec.sources[:FEW_PATHS]]
     paths += [str(PurePosixPath(one.base, one.source)) for one in own[: FEW_PATHS - len(paths)]]
     return InputSummary(
-        host=spec.sources_host, paths=paths, count=len(spec.sources) + len(own), versions=versions
+        host=spec.sources_host,
+        paths=paths,
+        count=len(spec.sources) + len(own),
+        versions=versions[-LAST_VERSIONS:],
     )

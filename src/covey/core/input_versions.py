@@ -7,10 +7,12 @@ sent with.
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from covey.core import bodies, checking
 from covey.core.actions import SaveInputVersion
 from covey.core.errors import InvalidBag
-from covey.core.input_files import digests_in, version_of, with_changes
+from covey.core.input_files import version_of, with_changes
 from covey.core.model import AttemptId, BagSpec, InputChanges, InputVersion, Placed
 from covey.core.recalling import recall
 from covey.core.state import Bag
@@ -76,7 +78,14 @@ def _check(bag: Bag, changes: InputChanges) -> None:
         )
     if changes.manifest and not bag.spec.task_inputs:
         raise InvalidBag(f"bag {bag.id} has no inputs of single tasks")
-    checking.check_files(with_changes(bag.spec, changes))
+    if len(changes.sources_seal) > checking.MOST_SHORT_TEXT:
+        raise InvalidBag("the seal of its sources is too long")
+    inputs, manifest = changes.inputs, changes.manifest
+    checking.check_files(replace(bag.spec, inputs=inputs, manifest=manifest, sources=()))
+    checking.check_files_count(
+        len({*(one.path for one in bag.spec.inputs), *(one.path for one in inputs)}),
+        len(bag.spec.manifest.keys() | manifest.keys()),
+    )
 
 
 def begin(turn: Turn, bag: Bag, changes: InputChanges) -> None:
@@ -95,8 +104,8 @@ def begin(turn: Turn, bag: Bag, changes: InputChanges) -> None:
         changes=changes,
     )
     turn.write(SaveInputVersion(bag.id, version))
-    bag.earlier_files |= frozenset(digests_in(bag.spec))
-    bag.spec = with_changes(bag.spec, changes)
+    bag.spec, replaced = with_changes(bag.spec, [changes])
+    bag.earlier_files |= replaced
     bag.input_versions.append(version)
     number = 1 + len(bag.input_versions)
     inputs = sent_as(bag.spec.inputs)

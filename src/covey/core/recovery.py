@@ -187,11 +187,10 @@ def _restore(turn: Turn, snapshot: BagSnapshot, bag: Bag) -> Bag:
 
 def new_bag(snapshot: BagSnapshot) -> Bag:
     record = snapshot.bag
-    spec = record.spec
-    earlier: list[str] = []
-    for version in record.input_versions:
-        earlier += input_files.digests_in(spec)
-        spec = input_files.with_changes(spec, version.changes)
+    spec, earlier = record.spec, set[str]()
+    if record.input_versions:
+        changes = (version.changes for version in record.input_versions)
+        spec, earlier = input_files.with_changes(spec, changes)
     numbering = Numbering()
     first = Segment(space=spec.space, rows=spec.rows)
     segments = (first, *record.segments)

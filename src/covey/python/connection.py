@@ -230,7 +230,7 @@ class Connection:
         draft = read_draft(sheet, os.environ, say, self.config.run.retries)
         draft = select(draft, first, (where,) if isinstance(where, str) else where)
         if draft.taken is not None:
-            say(f"submitting {draft.taken}")
+            say(f"submitting {draft.taken.words}")
         return self._bag(self._send(gather(draft, say), key).bag)
 
     def _send(self, gathered: Gathered, key: str | None) -> Submitted:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from covey.core.causes import IGNORED_RESULT
 from covey.core.columns import Column
 from covey.core.errors import InvalidBag, InvalidQuery, PageTooLong, StoreError
-from covey.core.input_files import InputSummary, InputVersionView, summary
+from covey.core.input_files import LAST_VERSIONS, InputSummary, InputVersionView, summary
 from covey.core.model import BagSpec, PolicySpec, Segment
 from covey.core.numbering import check_segment, names_in, readings_in
 from covey.core.space import ONE_TASK
@@ -504,8 +504,13 @@ def _ignored_results(connection: sqlite3.Connection, bag: int) -> list[str]:
 
 
 def _input_versions(connection: sqlite3.Connection, bag: int) -> list[InputVersionView]:
-    query = "SELECT number, at, files, names FROM input_versions WHERE bag = ? ORDER BY number"
-    return [rows.input_version_view_from(row) for row in connection.execute(query, (bag,))]
+    """The last few."""
+    query = (
+        "SELECT number, at, files, names FROM input_versions WHERE bag = ? "
+        "ORDER BY number DESC LIMIT ?"
+    )
+    found = connection.execute(query, (bag, LAST_VERSIONS)).fetchall()
+    return [rows.input_version_view_from(row) for row in reversed(found)]
 
 
 def _first_attempts(connection: sqlite3.Connection, bag: int) -> list[tuple[int, int]]:

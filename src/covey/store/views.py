@@ -33,8 +33,7 @@ def is_silent(calls: bool, chdir: str, status: str, done: int, outputs: OutputSu
 
 def inputs_view(spec: BagSpec, versions: Sequence[InputVersion]) -> InputsView:
     """The input files as they are now."""
-    for version in versions:
-        spec = with_changes(spec, version.changes)
+    spec, _ = with_changes(spec, (version.changes for version in versions))
     return InputsView(
         version=1 + len(versions),
         versions=views_of(versions),

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from covey.cli import places
 from covey.cli.failure import explain
 from covey.core.errors import NotFound
+from covey.core.input_files import InputSummary, InputVersionView
 from covey.wire import ClassView, Estimate, HostView, PilotView, Straggler
 from tests.unit.cli.builders import bag
 from tests.unit.cli.source import FakeSource, Look
@@ -201,3 +202,19 @@ def test_no_two_columns_of_tasks_are_called_the_same(look: Look, source: FakeSou
     assert look("tasks").stdout.split("\n")[0].split() == [
         "task", "host", "state", "ended", "time", "covey_host",
     ]  # fmt: skip
+
+
+def test_versions_of_the_inputs_are_shown(look: Look, source: FakeSource) -> None:
+    assert "inputs" not in look("tasks").stdout + look("show").stdout
+    version = InputVersionView(version=2, at=1000.0, files=7, names=[".covey-script", "data/x"])
+    summary = InputSummary(host="laptop", paths=["/a/fit.py"], count=3, versions=[version])
+    source.view = bag(name="fits", done=4, failed=2, inputs=summary)
+    source.rows[1].inputs_version = 2
+    shown = look("show").stdout
+    assert "/a/fit.py and 2 more (on laptop)" in shown
+    assert "the script, data/x and 5 more" in shown
+    lines = look("tasks").stdout.splitlines()
+    assert [line.split()[-1] for line in lines[:4]] == ["inputs", "1", "2", "1"]
+    assert lines[2].endswith("version 2")
+    found = json.loads(look("tasks", "--json").stdout)
+    assert [one["inputs_version"] for one in found[:3]] == [1, 2, 1]

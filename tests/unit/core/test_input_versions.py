@@ -138,6 +138,7 @@ def test_files_are_added_removed_and_changed_for_single_tasks(table: Table) -> N
         (InputChanges(inputs=(Placed(path="x", blob=Blob("no", 1)),)), "SHA-256"),
         (InputChanges(inputs=(Placed(path="x"),)), "either a file or a URL"),
         (InputChanges(manifest={"k": NEW}), "no inputs of single tasks"),
+        (InputChanges(removed=("fit.py",), sources_seal="x" * 5000), "seal"),
     ],
 )
 def test_what_cannot_be_is_refused(table: Table, changes: InputChanges, told: str) -> None:
