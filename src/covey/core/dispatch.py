@@ -45,10 +45,13 @@ def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
     limits: dict[str, int] = {}  # of owners' tasks: Concurrency, so far down the order
     proven = _proven(state, pilot)
     room = MOST_ANSWER_CHARACTERS
+    waiting: dict[BagId, set[float]] = {}
     for candidate in _candidates(turn, pilot):
         bag, owner = candidate.bag, candidate.bag.spec.owner
         if bag.id in pilot.waits:
             continue  # those that it has of this bag wait for files: more would, too
+        if _is_empty(candidate, waiting):
+            continue
         limits[owner], ahead = _concurrency(candidate, limits.get(owner, MOST_AHEAD))
         limit = limits[owner]
         if limit < MOST_AHEAD:
@@ -74,6 +77,22 @@ def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
         if len(taken) > before and bag.id not in pilot.bodies:
             room -= bag.body_size
     return taken
+
+
+def _is_empty(candidate: Candidate, waiting: dict[BagId, set[float]]) -> bool:
+    """Whether no task waits in these classes of the bag. A bag whose classes all rank differently
+    is a candidate for each, and often most of them are empty. `waiting`: by bag, the ranks of
+    classes that have tasks; the first candidate of a bag is always looked at, and finds them."""
+    bag, matches = candidate.bag, candidate.matches
+    if matches is None or len(matches) == 1 or bag.classify is None or bag.policy.limiting:
+        return False
+    if bag.overdue or bag.offers or bag.rescue:
+        return False
+    if bag.id in waiting:
+        return candidate.rank not in waiting[bag.id]
+    ready = zip(bag.ready, matches, strict=False)
+    waiting[bag.id] = {match.rank for tasks, match in ready if tasks and match is not None}
+    return False
 
 
 def _proven(state: State, pilot: Pilot) -> dict[BagId, None]:
@@ -140,7 +159,9 @@ def _take_from(
     if bag.overdue:
         _take_again(turn, pilot, candidate, bag.overdue, enough, limit, taken)
     weights = _Weights(turn, pilot, candidate)
-    turns = [one for one in bag.turns if bag.ready[one[1]]] if len(bag.turns) > 1 else bag.turns
+    turns = bag.turns
+    if len(turns) > 1:
+        turns = [one for one in turns if bag.ready[one[1]] and candidate.match(one[1]) is not None]
     while pilot.load < enough and len(pilot.attempts) < limit:
         kind = _next_class(turn, bag, turns, weights, pilot, enough)
         if kind is None:

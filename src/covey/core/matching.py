@@ -410,7 +410,7 @@ def _look_anew(state: State) -> None:
     scene.policies = state.policies
     scene.asking = any(not bag.policy.plain for bag in state.bags.values())
     scene.ranking = any("Rank" in bag.policy.texts for bag in state.bags.values())
-    scene.limiting = any("Concurrency" in bag.policy.texts for bag in state.bags.values())
+    scene.limiting = any(bag.policy.limiting for bag in state.bags.values())
     scene.looks = {
         role: tuple(sorted(names | TABLE.get(role, {}).keys() if "*" in names else names))
         for role, names in looks.items()

@@ -338,7 +338,6 @@ def _compose(turn: Turn, pilot: Pilot, number: int) -> Answer:
     attempts = dispatch.take(turn, pilot) if not over else []
     bodies: list[Body] = []
     forgotten: list[int] = [*pilot.unneeded]
-    pilot.unneeded.clear()
     tasks: list[Task] = []
     sent: list[Attempt] = []
     for attempt in attempts:
@@ -439,6 +438,7 @@ def _tell_followers(turn: Turn, id_: BagId) -> None:
 def _send_answer(turn: Turn, pilot: Pilot, waiting: Waiting, answer_: Answer) -> None:
     pilot.waiting.pop(waiting.number)
     pilot.answers[waiting.number] = answer_
+    pilot.unneeded.clear()  # the answer says so
     if not pilot.waiting:
         turn.state.hungry.pop(pilot.record.id, None)
     if waiting.request is not None:

@@ -195,6 +195,7 @@ class Compiled:
         self.places: Places = tuple(  # type: ignore[assignment] # one for each
             self.asked.index(name) if name in self.asked else None for name in DISPATCH
         )
+        self.limiting = "Concurrency" in self.texts  # says how many tasks a pilot holds
         self.erratic = bool(self._calls(self.asked) & _ERRATIC)
         # What it says of a task that is out holds for all of the task's class.
         self.by_class = not self.erratic and "job" not in self.at_dispatch

@@ -1,6 +1,8 @@
 """Bodies of bags: a pilot is told which of them it may drop, so that it keeps few of them."""
 
+from covey.core.actions import Action
 from covey.core.bodies import MOST_BODIES
+from covey.core.events import BagSubmitted
 from covey.pilot.messages import Answer
 from tests.unit.core.table import Hand, Table, end, replies, spec
 
@@ -19,20 +21,19 @@ class Keeper:
         assert {task.bag for task in answer.tasks} <= self.bodies
         self.most = max(self.most, len(self.bodies))
 
-    def run_out(self) -> None:
-        """Run tasks one by one until there are no more."""
-        answers = replies(self.pilot.sync(), Answer)
-        while answers:
-            self.take(answers[0])
-            if not answers[0].tasks:
-                return
-            answers = replies(self.pilot.sync(1, [end(answers[0])]), Answer)
+    def run_out(self, actions: list[Action]) -> None:
+        """Run tasks one by one until there are no more, and the last request is parked."""
+        while answers := replies(actions, Answer):
+            for answer in answers:
+                self.take(answer)
+            ends = [end(answer, k) for answer in answers for k in range(len(answer.tasks))]
+            actions = self.pilot.sync(1, ends)
 
 
 def test_a_pilot_keeps_no_bodies_of_bags_that_are_over() -> None:
     table = Table()
     keeper = Keeper(table.enrol())
+    keeper.run_out(keeper.pilot.sync())
     for _ in range(2 * MOST_BODIES):
-        table.submit(spec(2))
-        keeper.run_out()
+        keeper.run_out(table.handle(BagSubmitted(table.request(), spec(2))))
     assert 1 <= keeper.most <= 2

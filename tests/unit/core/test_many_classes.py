@@ -1,5 +1,8 @@
 """Bags with hundreds of classes: what is known of them, and what they cost."""
 
+import sys
+from types import FrameType
+
 import pytest
 from msgspec.structs import replace
 
@@ -12,6 +15,7 @@ from covey.core.state import Bag
 from covey.pilot.messages import End
 from tests.unit.core.table import Hand, Table
 
+RANKED = PolicySpec(rank="Job.i")
 TIMES = Axis("t", Range("100", "10", 50))  # seconds that tasks may take: 100, 110, … 590
 
 
@@ -115,3 +119,32 @@ def test_a_policy_that_looks_at_no_task_is_asked_once_for_all_classes() -> None:
     assert len(table.enrol(100).ask(100).tasks) == 100
     assert 0 < many.expense < 100
     assert plain.live
+
+
+def calls_to_run(values: int) -> int:
+    """Function calls that the scheduler needs for one more task, when half of a bag is done whose
+    tasks all rank differently."""
+    table = Table(lease_seconds=1e9)
+    table.submit(BagSpec(argv=("work",), space=Axis("i", Range("1", "1", values)), policy=RANKED))
+    hand = table.enrol(1)
+    ended: list[End] = []
+    for _ in range(values // 2):
+        [task] = hand.ask(1, ended).tasks
+        ended = [End(hand.epoch, task.sequence, task.bag, task.task, "ok", 0)]
+    count = 0
+
+    def counted(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(counted)
+    try:
+        hand.sync(1, ended)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_a_rank_by_parameter_costs_in_proportion_to_its_values() -> None:
+    few, many = calls_to_run(100), calls_to_run(400)
+    assert many < 6 * few

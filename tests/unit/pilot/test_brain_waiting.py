@@ -7,6 +7,7 @@ from random import Random
 from covey.pilot.brain import Brain, Prepare, Recall, Send
 from covey.pilot.messages import Answer, Body, End, Input, Sync, Task, WaitingBag
 from covey.pilot.waiting_bags import WAITING_SECONDS
+from tests.unit.pilot.test_brain import Desk
 
 PLAIN = Body(2, ["echo"], [])
 NEEDY = Body(1, ["cat"], [], inputs=[Input("f", url="http://nowhere/f")])
