@@ -141,7 +141,7 @@ def _classes(gathered: Gathered, total: int) -> list[ShownClass]:
 
 
 def _classes_found(gathered: Gathered) -> list[ShownClass]:
-    """Each combination of resources that tasks have; those with the longest time first."""
+    """Each combination of resources that tasks have; the longest first, then the largest."""
     counts: Counter[Need] = Counter()
     need_of = need_reader(gathered.spec, gathered.draft.names)
     for number, values in enumerate(values_of(gathered.draft, MOST_COUNTED)):
@@ -149,7 +149,11 @@ def _classes_found(gathered: Gathered) -> list[ShownClass]:
             counts[need_of(values)] += 1
         except BadNeed as error:
             raise InvalidBag(f"task {number}: {error}") from None
-    found = sorted(counts, key=lambda need: -need.limit_seconds)
+    found = sorted(
+        counts,
+        key=lambda one: (one.limit_seconds, one.cores, one.gpus, one.memory_mb, one.disk_mb),
+        reverse=True,
+    )
     return [
         ShownClass(when="", tasks=counts[need], **msgspec.structs.asdict(need)) for need in found
     ]

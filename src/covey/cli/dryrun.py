@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from covey.client.client import Client
 
 MOST_FILES = 10
-MOST_CLASSES = 12  # combinations of resources that parameters say
+MOST_CLASSES = 10  # combinations of resources that parameters say
 
 
 def show(gathered: "Gathered", client: "Client | None", as_json: bool) -> None:
@@ -83,6 +83,7 @@ def _classes(found: "Description") -> list[str]:
     lines = render(columns, rows).splitlines()
     if hidden:
         lines.append(f"… and {formats.count(hidden, 'other combination')} of resources")
+        lines.append(f"(in all: {formats.need_range(found.classes)})")
     if found.counted < found.tasks:
         lines.append(f"(of the first {found.counted:,} tasks)")
     return lines

@@ -90,7 +90,7 @@ def _of_bag(found: "Explanation") -> Iterator[tuple[str, str]]:
         yield "tasks", _counts(answer)
     for reason in answer.reasons:
         yield "why", _reason(reason)
-    if answer.order and answer.waiting:
+    if answer.order and answer.waiting > 1:
         yield "order", answer.order
     if answer.waiting and answer.hosts:
         able = f"{answer.able:,} of {answer.hosts:,} connected hosts could run the waiting tasks"

@@ -64,6 +64,17 @@ def test_show_says_what_tasks_need_and_took(look: Look, source: FakeSource) -> N
     assert facts(look)["each task"] == "1 core; the latest took 1 m 30 s on average"
 
 
+def test_many_classes_are_shown_as_a_range(look: Look, source: FakeSource) -> None:
+    source.view = bag(
+        classes=[
+            ClassView(cores=1 + k % 2, memory_mb=512 * k, disk_mb=0, gpus=0, limit_seconds=60.0 * k)
+            for k in range(1, 20)
+        ]
+    )
+    told = "each task   1 to 2 cores, 512.0 MB to 9.5 GB memory, at most 1 m 00 s to 19 m 00 s"
+    assert f"{told} (19 combinations)" in look("show").stdout
+
+
 def test_show_says_what_the_owner_said_and_what_comes(look: Look, source: FakeSource) -> None:
     source.view = bag(
         labels={"project": "ising"}, notes="first\nsecond", outputs=["*.npy"], open=True,
