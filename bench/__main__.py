@@ -26,6 +26,7 @@ from bench import (
     help,
     latency,
     machine,
+    many_bags,
     memory,
     overlay,
     policy,
@@ -72,6 +73,7 @@ CASES = {
     "overlay": Case(overlay.run, "how many pilots where: 50 bags, 100 sites, 10,000 pilots"),
     "sites": Case(sites.run, "real Slurm and SSH: to the first task, and how full they are"),
     "ranks": Case(ranks.run, "50 bags at once, each with a rank of its own: who ends first?"),
+    "many-bags": Case(many_bags.run, "1,000 bags queued, compared with one bag of as many tasks"),
 }
 
 

@@ -9,7 +9,7 @@ import shlex
 from typing import Any, NamedTuple, Protocol
 
 from covey.bagfile.lines import KeyPath
-from covey.bagfile.sheet import Sheet, spell, suggest
+from covey.bagfile.sheet import MEANT, Sheet, spell, suggest
 from covey.bagfile.template import PLACEHOLDER, placeholders
 from covey.core import amounts, time_spans
 from covey.core.amounts import show
@@ -291,7 +291,19 @@ class Table:
     def _hint(self, path: KeyPath, name: str) -> str:
         listed = ", ".join(self.keys)
         where = f"[{spell(path)}] has" if path else "a bag file has"
+        table, key = self.place_of(name)
+        if table:
+            return f"; '{key}' belongs in the table [{spell((*path, table))}]"
         return suggest(name, self.keys, f"; {where} {listed}")
+
+    def place_of(self, name: str) -> tuple[str, str]:
+        """The table inside of this one that has such a key, and how the key is spelt there."""
+        meant = MEANT.get(name.lower(), name.lower())
+        for table, key in self.keys.items():
+            kind = getattr(key.kind, "table", key.kind)
+            if isinstance(kind, Table) and meant in kind.keys and meant not in self.keys:
+                return table, meant
+        return "", name
 
     def schema(self) -> Schema:
         properties = {

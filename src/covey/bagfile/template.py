@@ -62,15 +62,17 @@ def check_placeholders(argv: Sequence[str], names: Sequence[str]) -> None:
             name = match["name"]
             if name not in known and not match["escape"]:
                 raise InvalidBag(
-                    f"the command has {{{name}}}, but {_instead(name, known, names)}. "
+                    f"the command has {{{name}}}, but {_instead(name, known, names, argv)}. "
                     f"To pass {{{name}}} on as it is, write {{{{{name}}}}}{quoted}"
                 )
 
 
-def _instead(name: str, known: Sequence[str], names: Sequence[str]) -> str:
+def _instead(name: str, known: Sequence[str], names: Sequence[str], argv: Sequence[str]) -> str:
     close = _alike(name, known)
     if close:
         return f"the parameter is called {close[0]}: write {{{close[0]}}}"
+    if "-p" in argv[1:]:
+        return f"there is no parameter {name}: write -p {name}=VALUES before the command"
     told = ", ".join([*names[:MOST_NAMES], *(["…"] if names[MOST_NAMES:] else [])])
     there = f"there are {told}" if names else f"there are none: add -p {name}=VALUES"
     return f"there is no parameter {name}; {there}"

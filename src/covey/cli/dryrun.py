@@ -137,13 +137,15 @@ def _facts(found: "Description") -> list[tuple[str, str]]:
 
 def _policy(found: "Description") -> list[str]:
     """The expressions in force, each with where it comes from."""
+    from covey.core.policies import KEYS
+
     policy = found.policy
     if policy.policy == PolicySpec():
         return [f"policy    {policy.preset} (the default)"]
     lines = [f"policy    {policy.preset}"]
     for one in policy.expressions:
         text = " ".join(one.text.split())
-        lines.append(f"          {one.name} = {text}  ({', '.join(one.origins)})")
+        lines.append(f"          {KEYS[one.name]} = {text}  ({', '.join(one.origins)})")
     if policy.sticky_tail:
         lines.append("          a bag in its tail stays there")
     if policy.policy.failover_sites:

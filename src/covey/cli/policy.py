@@ -132,21 +132,27 @@ def _view(source: places.Source, bag: int) -> "PolicyView":
 
 
 def _shown(title: str, view: "PolicyView") -> list[str]:
+    from covey.core.policies import KEYS
+
     lines = [f"{title} {view.preset}", f"  {view.description}"]
     for one in view.expressions:
         origins = ", and ".join(_origin(text) for text in one.origins)
-        lines += ["", f"{one.name} ({origins})", *(f"  {line}" for line in one.text.splitlines())]
+        lines += [
+            "",
+            f"{KEYS[one.name]} ({origins})",
+            *(f"  {line}" for line in one.text.splitlines()),
+        ]
     sticks = "a bag in its tail stays there" if view.sticky_tail else "a tail may end again"
     lines += ["", f"sticky_tail: {'true' if view.sticky_tail else 'false'} ({sticks})"]
     if view.policy.failover_sites:
         sites = ", ".join(view.policy.failover_sites)
         lines.append(f"failover_sites: {sites} (for tasks that failed elsewhere)")
-    there = {one.name for one in view.expressions}
+    there = {KEYS[one.name] for one in view.expressions}
     unsaid = {
-        "JobRequirements": "any host may run its tasks",
-        "Rank": "older bags come first",
-        "Concurrency": "each pilot decides how many tasks are sent ahead",
-        "Deadline": "an attempt may take any time while its pilot is in contact",
+        "requirements": "any host may run its tasks",
+        "rank": "older bags come first",
+        "concurrency": "each pilot decides how many tasks are sent ahead",
+        "deadline": "an attempt may take any time while its pilot is in contact",
     }
     lines += [f"{name}: not set, so {text}" for name, text in unsaid.items() if name not in there]
     return lines
@@ -244,8 +250,10 @@ def set_(words: tuple[str, ...], file: str | None, as_json: bool) -> None:
 
 
 def _changes(before: "PolicyView", after: "PolicyView") -> list[str]:
-    old = {one.name: one.text for one in before.expressions}
-    new = {one.name: one.text for one in after.expressions}
+    from covey.core.policies import KEYS
+
+    old = {KEYS[one.name]: one.text for one in before.expressions}
+    new = {KEYS[one.name]: one.text for one in after.expressions}
     for view, texts in ((before, old), (after, new)):
         texts["sticky_tail"] = "true" if view.sticky_tail else "false"
         texts["failover_sites"] = ", ".join(view.policy.failover_sites)
@@ -343,8 +351,10 @@ def _told(report: "Report") -> list[str]:
 
 def _fault(fault: "Fault") -> str:
     from covey.cli.classad_findings import Finding
+    from covey.core.policies import KEYS
 
+    name = KEYS.get(fault.name, fault.name)
     if not fault.line:
-        return f"{fault.name}: {fault.message}"
+        return f"{name}: {fault.message}"
     finding = Finding(fault.line, fault.column, fault.message, tuple(fault.near))
-    return f"{fault.name}: {finding.show(fault.text)}"
+    return f"{name}: {finding.show(fault.text)}"

@@ -30,9 +30,21 @@ def _no_such_option(error: click.NoSuchOption) -> str:
         params = error.ctx.command.get_params(error.ctx)
         shown = [param for param in params if not getattr(param, "hidden", False)]
         options = [name for param in shown for name in param.opts if name.startswith("--")]
-    close = get_close_matches(error.option_name, options, 1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return f"there is no option {error.option_name}{hint}"
+    return f"there is no option {error.option_name}{_hint(error.option_name, options)}"
+
+
+def _hint(written: str, options: list[str]) -> str:
+    """What may have been meant: another word for an option, a key of policies, or a misspelling."""
+    from covey.bagfile.sheet import MEANT
+    from covey.core.policies import EXPRESSIONS
+
+    name = written.strip("-").replace("-", "_").lower()
+    key = MEANT.get(name, name)
+    option = "--" + key.replace("_", "-")
+    if option not in options and key in EXPRESSIONS and "--policy" in options:
+        return f"; write: --policy '{key}=…'"
+    close = [option] if option in options else get_close_matches(written, options, 1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _bad_value(error: click.BadParameter, param: click.Parameter) -> str:

@@ -262,10 +262,10 @@ def _wait_until_ready(
     ended by itself, or does not answer in time."""
     log = directory / "server.log"
     while time.monotonic() < deadline:
-        record = _answering(directory)
-        if record is not None:
-            return record
         status = child.poll()
+        record = _answering(directory)
+        if record is not None and (record.pid == child.pid or status is not None):
+            return record  # not what an earlier server wrote, while this one just begins to answer
         if status is not None and status < 0:
             return None
         if status is not None:

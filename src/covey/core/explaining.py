@@ -382,7 +382,7 @@ _WORDS = {
     FILES: ("files", "{names} wait{s} for input files or the setup of this bag"),
     SMALL: ("resources", "{hosts} {are} too small for them"),
     ENDING: ("ending", "the time of {hosts} is too short for such a task"),
-    REFUSED: ("requirements", "JobRequirements is not true on {hosts}"),
+    REFUSED: ("requirements", "its requirements are not met on {hosts}"),
     BANNED: ("banned", "{hosts} {are} banned: tasks fail there, but not on other hosts"),
     RESTING: (
         "resting",
@@ -390,7 +390,7 @@ _WORDS = {
     ),
     TRIED: ("tried", "{hosts} {are} tested with one task first"),
     FULL: ("full", "every slot of {hosts} is in use"),
-    LIMITED: ("concurrency", "{hosts} hold{s} as many tasks as Concurrency allows"),
+    LIMITED: ("concurrency", "{hosts} hold{s} as many tasks as its concurrency allows"),
 }
 _ONE = {"hosts": "1 host", "are": "is", "was": "was", "s": "s"}
 
@@ -537,7 +537,7 @@ def _why_there(bag: Bag, attempt: Attempt) -> str:
     if "Rank" in texts:
         return f"its bag had rank {attempt.rank:.6g} there, the best of its owner's waiting bags"
     met = (
-        "JobRequirements is true there, and the host" if "JobRequirements" in texts else "the host"
+        "its requirements are met there, and the host" if "JobRequirements" in texts else "the host"
     )
     return f"{met} asked for work when this task was next"
 

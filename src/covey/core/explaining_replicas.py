@@ -18,7 +18,7 @@ def _forbidden(view: View) -> str:
     if not bag.spec.idempotent:
         return "its tasks must not run twice (idempotent = false)"
     if not view.compiled.replicates:
-        return "its policy does not ask for it (ReplicationRequirements is false)"
+        return "its policy does not ask for it (replication is false)"
     if bag.status is not BagStatus.RUNNING:
         return f"it is {bag.status.value}"
     if bag.open:
@@ -53,8 +53,8 @@ def of_tasks(view: View, tasks: Iterable[int] | None = None) -> Replication:
     looked = found.wanted + found.refused + found.full
     many = "1 task" if looked == 1 else f"{looked:,} tasks"
     told = [f"{found.wanted:,} of {many} may get another attempt"]
-    told += [f"ReplicationRequirements is not true for {found.refused:,}"] if found.refused else []
-    told += [f"{found.full:,} have MaxReplicas attempts already"] if found.full else []
+    told += [f"replication is not true for {found.refused:,}"] if found.refused else []
+    told += [f"{found.full:,} have max_replicas attempts already"] if found.full else []
     found.text = "it is in its tail: " + "; ".join(told)
     return found
 
@@ -66,7 +66,7 @@ def of_task(view: View, task: int) -> Replication:
     attempts = bag.live.get(task, [])
     most = matching.most_replicas(view.state, view.now, bag, task)
     if len(attempts) >= most and all(one.expired for one in attempts):
-        words = f"all its attempts are past their deadline; MaxReplicas allows no more than {most}"
+        words = f"all its attempts are past their deadline; max_replicas allows no more than {most}"
         return Replication(active=False, text=f"{words}, so one of them must end first")
     found = of_tasks(view, [task])
     if not found.active:
@@ -74,9 +74,9 @@ def of_task(view: View, task: int) -> Replication:
     if task in bag.offers:
         found.text = "it is offered to hosts with a free slot"
     elif found.full:
-        found.text = "it has as many attempts as MaxReplicas allows"
+        found.text = "it has as many attempts as max_replicas allows"
     elif found.refused:
-        found.text = "ReplicationRequirements is not true for it"
+        found.text = "replication is not true for it"
     else:
         found.text = "the policy wants another attempt; the next host with a free slot may get it"
     return found

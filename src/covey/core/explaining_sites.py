@@ -16,7 +16,7 @@ from covey.core.findings import Chance, Limit, Reason, SiteAnswer, Wanting
 from covey.core.fitting import weight
 from covey.core.looking import Case, View, parts
 from covey.core.model import Need, PilotStatus, SiteSpec, SiteStatus
-from covey.core.policies import GRID
+from covey.core.policies import GRID, KEYS
 from covey.core.sites import LOCAL, MANUAL, MOST_WAITING
 from covey.core.state import Bag, Job, Pilot, Site, State
 from covey.core.suiting import Allowed, Size
@@ -248,8 +248,8 @@ def _refusal(state: State, now: float, site: str, row: Row) -> str:
                     if key.lower().startswith("site.")
                 ]
                 where = f", where {', '.join(values)}" if values else ""
-                return f"{name} is false there: {told}{where}"
-    return f"{' or '.join(_DECIDING)} is false there for all of its tasks"
+                return f"{KEYS[name]} is false there: {told}{where}"
+    return f"{' or '.join(KEYS[name] for name in _DECIDING)} is false there for all of its tasks"
 
 
 def _by_name(site: str, bag: Bag) -> str:

@@ -93,7 +93,7 @@ PRESETS = {
 }
 DEFAULT_PRESET = "throughput"
 
-# Field of PolicySpec -> attribute of the bag's ad.
+# Field of PolicySpec, by which people call it -> attribute of the bag's ad.
 EXPRESSIONS = {
     "requirements": "JobRequirements",
     "rank": "Rank",
@@ -104,6 +104,7 @@ EXPRESSIONS = {
     "max_replicas": "MaxReplicas",
     "grid": GRID,
 }
+KEYS = {name: key for key, name in EXPRESSIONS.items()}
 _THIS_HOST = "member(Host.Name, {%(names)s}) || member(Host.CalledName, {%(names)s})"
 _LISTS = {
     "only_sites": "member(Site.Name, {%(names)s})",

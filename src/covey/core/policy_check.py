@@ -32,6 +32,7 @@ from covey.core.policies import (
     DISPATCH,
     EXPRESSIONS,
     GRID,
+    KEYS,
     LONGEST,
     PRESETS,
     TAIL,
@@ -141,7 +142,7 @@ def _read(
             fault = _fault(kind, one, found.message, found.position, found.near)
             if kind == "unknown" and _may_come(found.message, bool(tags), bag is not None):
                 if found.near:
-                    words = f"{one.name}: {found.message}, unless a host publishes it"
+                    words = f"{one.field}: {found.message}, unless a host publishes it"
                     report.notes.append(f"{words}; did you mean {found.near[0]}?")
             else:
                 report.faults.append(fault)
@@ -156,7 +157,7 @@ def _out_of_scope(one: Written, tree: Node) -> list[Fault]:
     faults = []
     for role in _UNSEEN.get(one.field, ()):
         if role in used:
-            words = f"{catalogue.TITLES[role]} is undefined here: {one.name} {_ASKED[one.field]}"
+            words = f"{catalogue.TITLES[role]} is undefined here: {one.field} {_ASKED[one.field]}"
             place = max(0, text.find(f"{role}."))
             faults.append(_fault("scope", one, words, place))
     return faults
@@ -378,7 +379,7 @@ def _end(report: Report, view: View, pilots: list[Pilot], classes: list[Case]) -
             view.at(pilot, case)
             if view.named("JobRequirements") is True or view.tired():
                 return
-    report.notes.append("in the bag's tail JobRequirements would be true on no connected host")
+    report.notes.append("in the bag's tail its requirements would be met on no connected host")
 
 
 def _grid(report: Report, view: View, sources: dict[str, Written]) -> None:
@@ -394,7 +395,7 @@ def _grid(report: Report, view: View, sources: dict[str, Written]) -> None:
         let += value is not False
     if sites and not let:
         report.notes.append(
-            f"{GRID} is false for each of the {len(sites):,} sites, so none starts pilots for it"
+            f"{KEYS[GRID]} is false for each of the {len(sites):,} sites: none starts pilots for it"
         )
 
 

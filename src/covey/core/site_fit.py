@@ -104,7 +104,7 @@ def obstacle(site: Site, row: Row, now: float) -> str:
         return ""
     if now - unfit.at >= REMEMBER_SECONDS:
         return ""
-    return f"JobRequirements was true on no host of this site{_most(site, now)}"
+    return f"its requirements were met on no host of this site{_most(site, now)}"
 
 
 def is_probe(site: Site, row: Row, now: float) -> bool:

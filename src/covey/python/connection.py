@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Never, Unpack
 
 import msgspec
 
@@ -28,7 +28,15 @@ from covey.config import Config, load
 from covey.core.errors import BadConfig, NotFound, ServerAway
 from covey.pilot.dial import context_for
 from covey.python.bag import Bag
-from covey.python.keywords import BagKeywords, Groups, Name, Table, Words, read_keywords
+from covey.python.keywords import (
+    BagKeywords,
+    Groups,
+    Name,
+    Table,
+    Words,
+    read_keywords,
+    unknown_keyword,
+)
 from covey.python.listing import Listing
 from covey.whoami import user
 from covey.wire import HostView, PilotView, ServerView
@@ -201,6 +209,7 @@ class Connection:
         key: str | None = None,
         first: int | None = None,
         where: str | Sequence[str] = (),
+        **unknown: Never,
     ) -> Bag:
         """Submit a bag, and return at once: it is durable then, and runs.
 
@@ -224,7 +233,9 @@ class Connection:
         InvalidBag with everything that is wrong; Unconfirmed, which has the key, if the server did
         not answer and the bag may exist all the same.
         """
-        apart = ("self", "file", "key", "first", "where")
+        if unknown:
+            raise TypeError(unknown_keyword(next(iter(unknown))))
+        apart = ("self", "file", "key", "first", "where", "unknown")
         given = {name: value for name, value in locals().items() if name not in (*apart, "apart")}
         sheet = read_keywords(given, file)
         draft = read_draft(sheet, os.environ, say, self.config.run.retries)

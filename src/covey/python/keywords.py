@@ -11,6 +11,8 @@ from datetime import date, datetime, time
 from typing import Any, TypeAlias, TypedDict
 
 from covey.bagfile import Sheet, read_sheet
+from covey.bagfile.keys import BAG
+from covey.bagfile.sheet import suggest
 from covey.core.errors import InvalidBag
 
 Name: TypeAlias = str | os.PathLike[str]
@@ -58,6 +60,16 @@ class BagKeywords(TypedDict, total=False):
     key: str | None
     first: int | None
     where: str | Sequence[str]
+
+
+def unknown_keyword(name: str) -> str:
+    """What submit() says of a keyword that it does not have."""
+    table, key = BAG.place_of(name)
+    if table:
+        hint = f"; write: {table}={{'{key}': …}}"
+    else:
+        hint = suggest(name, [*BagKeywords.__annotations__])
+    return f"submit() has no keyword '{name}'{hint}"
 
 
 def read_keywords(

@@ -95,6 +95,9 @@ def complaint(text: str, here: Path | None = None) -> str:
             "resources.when[0].modle: there is no parameter and no resource of this name; "
             "did you mean 'model'?",
         ),
+        (C + "memory = '1 GB'", "no such key; 'memory' belongs in the table [resources]"),
+        (C + "limit = '5m'", "no such key; 'time' belongs in the table [resources]"),
+        (C + "requirements = 'true'", "; 'requirements' belongs in the table [policy]"),
         ("name = 'x'", "bag.toml: there is no command: write command"),
         (
             "[parameters]\nx = '1..3'\ncommand = 'echo {x}'",

@@ -59,6 +59,11 @@ def test_typos_are_refused_with_the_right_name(typo: str) -> None:
         check_placeholders(["echo", typo], ["seed"])
 
 
+def test_an_option_behind_the_command_is_told_of() -> None:
+    with pytest.raises(InvalidBag, match="write -p n=VALUES before the command"):
+        check_placeholders(["echo {n}", "-p", "n=1..2"], [])
+
+
 @pytest.mark.parametrize(("names", "hint"), [(["seed"], "there are seed"), ([], "add -p m=")])
 def test_unknown_names_are_refused(names: list[str], hint: str) -> None:
     with pytest.raises(InvalidBag, match="there is no parameter m") as caught:

@@ -114,11 +114,11 @@ def test_the_policy_in_force(here: Path) -> None:
     told = "\n".join(lines_of(found))
     for part in (
         "policy    fast-tail\n",
-        '  JobRequirements = member(Site.Name, {"a"})  (key only_sites)\n',
-        "  Rank = 1 + 2  (owner)\n",
-        "  Concurrency = Tail ? Pilot.Slots : undefined  (preset fast-tail)\n",
-        "  MaxReplicas = 3  (preset fast-tail)\n",
-        "  TailCondition = !Open && JobsUnsent < Queue.Slots  (default)\n",
+        '  requirements = member(Site.Name, {"a"})  (key only_sites)\n',
+        "  rank = 1 + 2  (owner)\n",
+        "  concurrency = Tail ? Pilot.Slots : undefined  (preset fast-tail)\n",
+        "  max_replicas = 3  (preset fast-tail)\n",
+        "  tail = !Open && JobsUnsent < Queue.Slots  (default)\n",
         "  a bag in its tail stays there\n",
         "  tasks that fail for good are tried once more on b",
     ):

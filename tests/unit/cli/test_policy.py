@@ -48,12 +48,12 @@ def test_show(look: Look, source: FakeSource) -> None:
     )
     told = look("policy", "show").stdout
     assert told.startswith("bag 3 fits: preset reliable-tail\n  at the bag's end only hosts")
-    assert "JobRequirements (from the key only_sites, and from the preset reliable-tail)" in told
-    assert "Rank (as its owner wrote it)\n  3\n" in told
-    assert "TailCondition (the default)" in told
+    assert "requirements (from the key only_sites, and from the preset reliable-tail)" in told
+    assert "rank (as its owner wrote it)\n  3\n" in told
+    assert "tail (the default)" in told
     assert "sticky_tail: true" in told
     assert "failover_sites: cloud" in told
-    assert "Deadline: not set, so" in told
+    assert "deadline: not set, so" in told
     assert json.loads(look("policy", "show", "3", "--json").stdout)["policy"]["rank"] == "3"
 
 
@@ -142,8 +142,7 @@ def test_set_checks_first_and_shows_what_changed(look: Look, source: FakeSource)
     after = PolicySpec(rank="2", requirements="Host.NumCpus > 2")
     assert source.told == [("check policy", after, 3), ("set policy", 3, after)]
     assert ran.stdout == (
-        "bag 3:\n  JobRequirements\n    - nothing\n    + Host.NumCpus > 2\n"
-        "  Rank\n    - 1\n    + 2\n"
+        "bag 3:\n  requirements\n    - nothing\n    + Host.NumCpus > 2\n  rank\n    - 1\n    + 2\n"
     )
     assert "nothing changed" in look("policy", "set", "rank=2").stdout
     told = json.loads(look("policy", "set", "rank=3", "--json").stdout)
@@ -154,7 +153,7 @@ def test_a_policy_that_cannot_be_is_not_set(look: Look, source: FakeSource) -> N
     fault = Fault(kind="syntax", name="Rank", message="expected )", text="(1", line=1, column=3)
     source.report = Report(faults=[fault], notes=[])
     ran = look("policy", "set", "rank=(1", status=1)
-    assert ran.stdout == "Rank: line 1, column 3: expected )\n  (1\n    ^\n"
+    assert ran.stdout == "rank: line 1, column 3: expected )\n  (1\n    ^\n"
     assert [one[0] for one in source.told] == ["check policy"]
 
 
@@ -201,7 +200,7 @@ def test_check_names_who_is_to_blame(look: Look, source: FakeSource) -> None:
     source.report = never()
     ran = look("policy", "check", "3", status=1)
     assert ran.stdout.splitlines() == [
-        "JobRequirements: it holds on none",
+        "requirements: it holds on none",
         " hosts  where this holds",
         "1 of 2  a",
         "1 of 2  b",
@@ -214,7 +213,7 @@ def test_check_names_who_is_to_blame(look: Look, source: FakeSource) -> None:
 def test_check_without_a_server(alone: Look) -> None:
     ran = alone("policy", "check", "requirements=Host.NumCpus >", status=1)
     assert ran.stdout == (
-        "JobRequirements: line 1, column 15: expected an expression\n"
+        "requirements: line 1, column 15: expected an expression\n"
         "  Host.NumCpus >\n                ^\n"
     )
     assert "did you mean" in alone("policy", "check", "rank=Tial", status=1).stdout

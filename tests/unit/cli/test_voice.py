@@ -22,6 +22,16 @@ ROOT = Path(__file__).parents[3]
     ("words", "told"),
     [
         (["run", "--tme", "3"], "there is no option --tme; did you mean --time?"),
+        (["run", "--cpus", "3"], "there is no option --cpus; did you mean --cores?"),
+        (["run", "--memory-mb", "3"], "there is no option --memory-mb; did you mean --memory?"),
+        (
+            ["retry", "--limit-seconds", "3"],
+            "there is no option --limit-seconds; did you mean --time?",
+        ),
+        (
+            ["run", "--requirements", "x"],
+            "there is no option --requirements; write: --policy 'requirements=…'",
+        ),
         (["show", "--jsno"], "there is no option --jsno; did you mean --json?"),
         (["bags", "--limit", "x"], "--limit: expected a whole number from 1, not 'x'"),
         (["bags", "--label"], "--label needs a value"),

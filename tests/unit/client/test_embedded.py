@@ -30,8 +30,8 @@ def fake() -> Iterator[FakeServer]:
         yield server
 
 
-def write_record(directory: Path, address: str) -> None:
-    record = {"address": address, "token": "t", "pid": 1, "started": 0.0, "version": "1"}
+def write_record(directory: Path, address: str, pid: int = 1) -> None:
+    record = {"address": address, "token": "t", "pid": pid, "started": 0.0, "version": "1"}
     directory.mkdir(exist_ok=True)
     (directory / "server.json").write_text(json.dumps(record))
 
@@ -78,7 +78,7 @@ def starts(fake: FakeServer, holder: Holder, monkeypatch: pytest.MonkeyPatch) ->
 
     def spawn(directory: Path, options: Any) -> Spawned:
         made.append(directory)
-        write_record(directory, fake.address)
+        write_record(directory, fake.address, Spawned.pid)
         holder.hold(directory)
         return Spawned()
 
@@ -122,6 +122,31 @@ def test_start_where_there_is_none(tmp_path: Path, starts: list[Path]) -> None:
     assert starts == [place]
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
     assert (place / ".gitignore").read_text() == "*\n"
+
+
+def test_a_start_waits_for_what_the_new_server_writes(
+    tmp_path: Path, fake: FakeServer, holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed server has left its record, and the new one answers on the same port before it
+    writes its own."""
+    write_record(tmp_path, fake.address, pid=1)
+
+    class Starting(Spawned):
+        polls = 0
+
+        def poll(self) -> int | None:
+            self.polls += 1
+            if self.polls == 3:
+                write_record(tmp_path, fake.address, self.pid)
+            return self.status
+
+    def spawn(directory: Path, options: Any) -> Spawned:
+        holder.hold(directory)
+        return Starting()
+
+    monkeypatch.setattr(embedded, "_spawn_service", spawn)
+    record, new = embedded.start_background(tmp_path, [])
+    assert (record.pid, new) == (Spawned.pid, True)
 
 
 def test_two_at_once_start_one(tmp_path: Path, starts: list[Path]) -> None:

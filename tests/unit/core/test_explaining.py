@@ -310,11 +310,11 @@ def test_why_some_tasks_get_another_attempt() -> None:
     assert found.replication.values == {"Job.Replica1.Host.Name": '"b"'}
     of_task: Callable[[int], str] = lambda task: ask_of(table, bag, task).replication.text  # type: ignore[union-attr] # noqa: E731
     assert "wants another attempt" in of_task(0)
-    assert of_task(1) == "ReplicationRequirements is not true for it"
+    assert of_task(1) == "replication is not true for it"
     draw(table)
     assert of_task(0) == "it is offered to hosts with a free slot"
     assert gets(table.enrol(host="c")) == [(bag, 0)]
-    assert of_task(0) == "it has as many attempts as MaxReplicas allows"
+    assert of_task(0) == "it has as many attempts as max_replicas allows"
     twice = ask_of(table, bag, 0)
     assert twice.summary == "it runs on a, c, 2 attempts"
     assert [one.replica for one in twice.running] == [False, True]

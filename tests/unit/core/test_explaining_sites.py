@@ -202,12 +202,12 @@ def test_pilots_that_start_make_room() -> None:
         (
             {"policy": policy(requirements='Host.Memory > 5 && Site.Name != "s"')},
             "policy",
-            'JobRequirements is false there: Site.Name != "s", where Site.Name is "s"',
+            'requirements is false there: Site.Name != "s", where Site.Name is "s"',
         ),
         (
             {"policy": policy(grid='Site.Name == "t" || Site.Name == "u"')},
             "policy",
-            'GridPolicy is false there: Site.Name == "t" || Site.Name == "u"',
+            'grid is false there: Site.Name == "t" || Site.Name == "u"',
         ),
         ({"owner": "eve"}, "users", "it is for tasks of ann, bob only (users)"),
     ],

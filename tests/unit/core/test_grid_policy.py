@@ -19,7 +19,7 @@ def examined(grid: str, *sites: str) -> Report:
 def test_one_that_makes_sense() -> None:
     report = examined('Site.Price < 5 && Site.Driver == "virtual"', "lake", "mountain")
     assert report.faults == []
-    assert not [note for note in report.notes if "GridPolicy" in note]
+    assert not [note for note in report.notes if "grid is" in note]
 
 
 def test_one_that_is_an_error_on_some_site_is_a_fault() -> None:
@@ -37,16 +37,14 @@ def test_attributes_that_there_are_not() -> None:
 
 def test_one_that_lets_no_site_have_pilots_is_told_of() -> None:
     report = examined("Site.Price > 100", "lake", "sea")
-    assert (
-        "GridPolicy is false for each of the 2 sites, so none starts pilots for it" in report.notes
-    )
+    assert "grid is false for each of the 2 sites, so none starts pilots for it" in report.notes
     assert report.faults == []
 
 
 def test_hosts_are_not_known_then() -> None:
     report = examined("Host.Memory > 100 || Site.Price > 1", "lake")
     [fault] = report.faults
-    words = "Host is undefined here: GridPolicy is evaluated for a site, before there is a pilot"
+    words = "Host is undefined here: grid is evaluated for a site, before there is a pilot"
     assert (fault.kind, fault.message, fault.column) == ("scope", words, 1)
 
 

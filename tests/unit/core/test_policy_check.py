@@ -191,7 +191,7 @@ def test_which_never_hold_together() -> None:
 def test_a_tail_in_which_it_would_be_stuck_is_noted() -> None:
     report = found(two_hosts(), requirements="!Tail || Host.NumCpus > 99")
     assert report.faults == []
-    assert report.notes == ["in the bag's tail JobRequirements would be true on no connected host"]
+    assert report.notes == ["in the bag's tail its requirements would be met on no connected host"]
 
 
 def test_replication_is_tried_on_what_runs() -> None:

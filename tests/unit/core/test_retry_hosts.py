@@ -175,7 +175,7 @@ def test_a_deadline_that_always_passes_keeps_to_max_replicas() -> None:
     assert len(bag.live[0]) == 2
     told = explaining.of_task(table.scheduler.state, table.now, bag, 0).replication
     assert told is not None
-    assert "MaxReplicas allows no more than 2" in told.text
+    assert "max_replicas allows no more than 2" in told.text
     holder = next(one for one in workers if one.held)
     holder.ends("host")  # one of them is over: there is room for another
     for worker in workers:

@@ -47,7 +47,7 @@ def test_a_requirement_that_no_host_fulfils() -> None:
     grounds.submit(spec(20, policy=policy))
     total = sum(round_of_idle_pilots(grounds, memory_mb=24_000) for _ in range(10))
     assert total <= 6 + 6
-    assert "JobRequirements was true on no host of this site" in told(grounds)
+    assert "its requirements were met on no host of this site" in told(grounds)
     assert "at most 24,000 MB of memory" in told(grounds)
     start = len(grounds.actions)
     grounds.later(site_fit.REMEMBER_SECONDS)

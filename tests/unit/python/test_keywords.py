@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import covey
 from covey.bagfile import Sheet, parse_sheet, read_draft
 from covey.bagfile.keys import TOP
 from covey.core.errors import InvalidBag
@@ -41,11 +42,33 @@ def complaint(**given: Any) -> str:
 
 
 def test_every_key_of_a_bag_file_is_a_keyword_and_no_other() -> None:
-    taken = [one for one in inspect.signature(Connection.submit).parameters if one != "self"]
+    taken = [
+        one
+        for one in inspect.signature(Connection.submit).parameters
+        if one not in ("self", "unknown")
+    ]
     assert set(taken) == {*TOP, "file", "key", "first", "where"}
     assert set(typing.get_type_hints(BagKeywords)) == {*TOP, "file", "key", "first", "where"} - {
         "command"
     }
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ("memory", "; write: resources={'memory': …}"),
+        ("memory_mb", "; write: resources={'memory': …}"),
+        ("limit", "; write: resources={'time': …}"),
+        ("JobRequirements", "; write: policy={'requirements': …}"),
+        ("params", "; did you mean 'parameters'?"),
+        ("xyzzy", ""),
+    ],
+)
+def test_an_unknown_keyword_is_told_with_what_was_meant(given: str, hint: str) -> None:
+    keywords: Any = {given: "1"}
+    with pytest.raises(TypeError) as caught:
+        covey.submit("true", **keywords)
+    assert str(caught.value) == f"submit() has no keyword '{given}'{hint}"
 
 
 SAME: list[tuple[str, dict[str, Any]]] = [
