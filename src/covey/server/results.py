@@ -46,12 +46,11 @@ class ResultCalls:
     async def results(self, request: Request) -> list[ResultRow] | Response:
         bag = self._asking.bag_id(request)
         form = choice(request, "format", "json", *KINDS)
-        query = _query(request)
+        query, until = _query(request), deadline(request)
         if form != "json":
             make = partial(_export, bag, query, form)
             return await self._streams.respond(make, KINDS[form])
         page = replace(query, limit=min(query.limit, MOST_ROWS), most_bytes=MOST_PAGE_BYTES)
-        until = deadline(request)
         if query.by_row:
             self._note_presence(bag, until)
         return await self._page(bag, page, until)
