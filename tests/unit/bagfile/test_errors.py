@@ -95,8 +95,8 @@ def complaint(text: str, here: Path | None = None) -> str:
             "resources.when[0].modle: there is no parameter and no resource of this name; "
             "did you mean 'model'?",
         ),
-        (C + "memory = '1 GB'", "memory: there is no such key; 'memory' belongs in the table [resources]"),
-        (C + "limit = '5m'", "limit: there is no such key; 'time' belongs in the table [resources]"),
+        (C + "memory = '1 GB'", "no such key; 'memory' belongs in the table [resources]"),
+        (C + "limit = '5m'", "limit: there is no such key; 'time' belongs in the table [res"),
         (C + "requirements = 'true'", "; 'requirements' belongs in the table [policy]"),
         ("name = 'x'", "bag.toml: there is no command: write command"),
         (
