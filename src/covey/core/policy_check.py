@@ -395,7 +395,8 @@ def _grid(report: Report, view: View, sources: dict[str, Written]) -> None:
         let += value is not False
     if sites and not let:
         report.notes.append(
-            f"{KEYS[GRID]} is false for each of the {len(sites):,} sites: none starts pilots for it"
+            f"{KEYS[GRID]} is false for each of the {len(sites):,} sites, so none starts pilots "
+            "for it"
         )
 
 

@@ -96,7 +96,7 @@ def complaint(text: str, here: Path | None = None) -> str:
             "did you mean 'model'?",
         ),
         (C + "memory = '1 GB'", "no such key; 'memory' belongs in the table [resources]"),
-        (C + "limit = '5m'", "no such key; 'time' belongs in the table [resources]"),
+        (C + "limit = '5m'", "limit: there is no such key; 'time' belongs in the table [res"),
         (C + "requirements = 'true'", "; 'requirements' belongs in the table [policy]"),
         ("name = 'x'", "bag.toml: there is no command: write command"),
         (

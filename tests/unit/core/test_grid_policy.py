@@ -37,7 +37,7 @@ def test_attributes_that_there_are_not() -> None:
 
 def test_one_that_lets_no_site_have_pilots_is_told_of() -> None:
     report = examined("Site.Price > 100", "lake", "sea")
-    assert "grid is false for each of the 2 sites: none starts pilots for it" in report.notes
+    assert "grid is false for each of the 2 sites, so none starts pilots for it" in report.notes
     assert report.faults == []
 
 
