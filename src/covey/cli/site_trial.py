@@ -226,16 +226,16 @@ def _of_submission(trial: "TrialView", reason: str) -> Iterator[str]:
             "no host there has as much as a pilot asks for: ask for less (slots, memory, disk, "
             "gpus, wall), or name another queue or partition in its options"
         )
-    elif _NO_COMMAND.search(reason):
-        yield (
-            "the site's commands are not found: with 'host', is that its login node? Else give "
-            f"their place: covey site edit {site} environment.PATH=…, or in covey.toml"
-        )
     elif _NO_SETTINGS.search(reason):
         yield (
             "its commands do not find their own settings where they run: set the variables that "
             "name the settings in its environment (SLURM_CONF, SGE_ROOT, …), or run the commands "
             "elsewhere: host"
+        )
+    elif _NO_COMMAND.search(reason):
+        yield (
+            "the site's commands are not found: with 'host', is that its login node? Else give "
+            f"their place: covey site edit {site} environment.PATH=…, or in covey.toml"
         )
     if _NO_WAY.search(reason):
         words = "does this work for the server's user, without a question"

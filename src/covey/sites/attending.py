@@ -51,6 +51,7 @@ CREDENTIALS = (
     'for f; do case $f in "~/"*) f=$HOME/${f#"~/"};; esac; '
     'test -r "$f" || { echo "$f"; exit 1; }; done'
 )
+SETTINGS = "SLURM_CONF"  # a file: without it, commands of Slurm wait for a minute
 
 
 class Desk(NamedTuple):
@@ -349,10 +350,16 @@ class Attendant:
         )
 
     def _check_credentials(self) -> None:
-        """Raises Unreached."""
+        """… and the settings of the site's commands. Raises Unreached."""
         spec = self.spec
         if self._now() < self._checked_at + CHECK_SECONDS:
             return
+        settings = spec.environment.get(SETTINGS, "")
+        if settings:
+            words = ("/bin/sh", "-c", CREDENTIALS, "sh", settings)
+            if self._ask(Command(words, b"", HURRY_SECONDS)).status:
+                told = f"{SETTINGS} = '{settings}': there is no such file, or it is unreadable"
+                raise Unreached(told)
         if spec.credentials:
             words = ("/bin/sh", "-c", CREDENTIALS, "sh", *spec.credentials)
             output = self._ask(Command(words, b"", HURRY_SECONDS))

@@ -317,6 +317,12 @@ def test_where_it_fails_and_what_to_do(
             "SLURM_CONF",
         ),
         (
+            "sbatch: error: s_p_parse_file: cannot stat file /x: No such file or directory; "
+            "sbatch: fatal: Unable to process configuration file",
+            "SLURM_CONF",
+            "environment.PATH",
+        ),
+        (
             "lab: cannot use /nowhere/x there: mkdir: cannot create directory '/nowhere': "
             "Permission denied",
             "directory=",
