@@ -356,8 +356,8 @@ class Attendant:
             return
         settings = spec.environment.get(SETTINGS, "")
         if settings:
-            words = ("/bin/sh", "-c", CREDENTIALS, "sh", settings)
-            if self._ask(Command(words, b"", HURRY_SECONDS)).status:
+            command = Command(("/bin/sh", "-c", CREDENTIALS, "sh", settings), b"", HURRY_SECONDS)
+            if self._ask(command).status:
                 told = f"{SETTINGS} = '{settings}': there is no such file, or it is unreadable"
                 raise Unreached(told)
         if spec.credentials:
