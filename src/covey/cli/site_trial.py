@@ -261,6 +261,9 @@ def _printed(trial: "TrialView", spec: "SiteSpec | None") -> str:
     """By the pilot: where that is; what it is, if that is here."""
     folder = (spec.directory if spec is not None else "") or f"~/.covey/sites/{trial.site}"
     name = f"log/covey-*-{trial.job}.*"
+    handles = [step.text for step in trial.steps if step.kind == "submitted"]
+    if spec is not None and spec.driver == "pbs" and spec.options.get("dialect") != "torque":
+        name = f"log/{(handles or ['*'])[-1]}.OU"  # PBS Professional and OpenPBS choose it
     if spec is not None and not spec.host:
         for path in sorted(Path(os.path.expanduser(folder)).glob(name)):
             last = formats.last_line(path.read_text(errors="replace"))

@@ -40,10 +40,12 @@ HURRY_SECONDS = 30.0  # for small commands of our own
 # A path as people write it: below the home of whoever runs the commands, unless it is absolute.
 PLACE = 'case $1 in /*) d=$1;; "~/"*) d=$HOME/${1#"~/"};; *) d=$HOME/$1;; esac; '
 # The directory, and where it really is; whether the pilot file is there, and its SHA-256 if the
-# site can tell. (The job's script looks at it, too.) What pilots print is kept for a month.
+# site can tell. (The job's script looks at it, too.) What pilots print is kept for a month
+# (PBS calls it NUMBER.SERVER.OU).
 STAGE = (
     PLACE + 'umask 077; mkdir -p "$d/log" && cd "$d" && pwd -P || exit 1; '
-    "find log -type f -name 'covey-*' -mtime +30 -exec rm -f {} + 2>/dev/null; "
+    "find log -type f '(' -name 'covey-*' -o -name '*.OU' ')' -mtime +30 "
+    "-exec rm -f {} + 2>/dev/null; "
     'if test -s "$2"; then sum=$(sha256sum "$2" 2>/dev/null); echo "there ${sum%% *}"; '
     "else echo missing; fi"
 )

@@ -345,6 +345,17 @@ def test_hints_fit_the_reason(
     assert wrong not in told
 
 
+def test_pbs_has_names_of_its_own_for_what_pilots_print(
+    look: Look, source: Fake, tmp_path: Path
+) -> None:
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "4711.OU").write_text("covey: there is no python9\n")
+    source.held = [_view("lab", spec=SiteSpec(name="lab", driver="pbs", directory=str(tmp_path)))]
+    source.trials = [trial(ASKED, SENT, ("ended", "FAILED"), over=True)]
+    told = look("site", "test", "lab", status=1).stderr
+    assert f"covey: there is no python9 ({tmp_path}/log/4711.OU)" in told
+
+
 def test_what_the_pilot_printed_is_shown_if_it_is_here(
     look: Look, source: Fake, tmp_path: Path
 ) -> None:
