@@ -27,6 +27,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from covey.core.amounts import BadAmount, Size, Time
 from covey.core.errors import InvalidQuery
 from covey.core.scalars import Reading
 from covey.store.columns import DONE, FAILED, TEXTS, Column, Kind, find, scalar
@@ -40,6 +41,7 @@ _SHOWN = 200  # characters of a query that an error message repeats
 Number: TypeAlias = int | float
 
 _ORDERED = ("<", "<=", ">", ">=")
+_AMOUNTS = {"seconds": Time(), "cpu_seconds": Time(), "memory_kb": Size("k", "1000 TB")}
 _OPERATOR = r"(?:[=!<>]=|[=<>~])"
 _JOINT = r"(?:\s(?:and|or)\s|&&|\|\||[,;])"
 _BETWEEN = re.compile(rf"{_OPERATOR}|\s(?P<in>in)\s")  # a name and a value
@@ -138,6 +140,8 @@ def _comparison(text: str, table: list[Column]) -> Comparison:
     _check_value(text, op, value, table)
     parts = _parts(value) if op == "in" else [value]
     literals = tuple(map(_literal, parts))
+    if column.kind is Kind.OWN and op in _ORDERED:
+        literals = (_with_unit(literals[0], column.key, value),)
     found = Comparison(
         column,
         "=" if op == "in" else op,
@@ -260,6 +264,16 @@ def _check_own(text: str, comparison: Comparison) -> None:
 
 def _literal(text: str) -> Literal:
     return Literal(text[1:-1], None) if _is_quoted(text) else Literal(text, _number(text))
+
+
+def _with_unit(literal: Literal, key: str, written: str) -> Literal:
+    """As tables show amounts: memory_kb > 2GB, seconds > 5m."""
+    if literal.number is not None or _is_quoted(written) or key not in _AMOUNTS:
+        return literal
+    try:
+        return Literal(literal.text, _AMOUNTS[key].read_text(written))
+    except BadAmount:
+        return literal
 
 
 def _is_quoted(text: str) -> bool:
