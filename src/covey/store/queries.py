@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from covey.core.amounts import BadAmount, Size, Time
+from covey.core.amounts import BadAmount, Seconds, Size
 from covey.core.errors import InvalidQuery
 from covey.core.scalars import Reading
 from covey.store.columns import DONE, FAILED, TEXTS, Column, Kind, find, scalar
@@ -41,7 +41,11 @@ _SHOWN = 200  # characters of a query that an error message repeats
 Number: TypeAlias = int | float
 
 _ORDERED = ("<", "<=", ">", ">=")
-_AMOUNTS = {"seconds": Time(), "cpu_seconds": Time(), "memory_kb": Size("k", "1000 TB")}
+_AMOUNTS: dict[str, Seconds | Size] = {
+    "seconds": Seconds(),
+    "cpu_seconds": Seconds(),
+    "memory_kb": Size("k", "1000 TB"),
+}
 _OPERATOR = r"(?:[=!<>]=|[=<>~])"
 _JOINT = r"(?:\s(?:and|or)\s|&&|\|\||[,;])"
 _BETWEEN = re.compile(rf"{_OPERATOR}|\s(?P<in>in)\s")  # a name and a value
