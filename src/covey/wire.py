@@ -374,6 +374,7 @@ class SiteView(Struct, kw_only=True):
     failures: int = 0  # in a row
     waiting: int = 0  # site jobs that wait there
     running: int = 0  # … that run
+    suspended: int = 0  # of these: suspended by the site
     pilots: int = 0
     slots: int = 0  # of these
     busy: int = 0  # of these

@@ -219,6 +219,25 @@ def test_a_requeued_job_is_the_same_job_with_another_pilot(
     assert jobs(world) <= 2
 
 
+def test_a_suspended_job_is_shown_as_such(world: World, sites: Sites, slurm: Slurm) -> None:
+    sites.add("alpha", "slurm", slurm.environment, slots=2, running=1, queued=1)
+    sites.write()
+    world.serve()
+    quick = world.root / "quick"
+    bag = world.submit(task_script(f"until test -e {quick}; do sleep 0.1; done"), 2)
+    wait_until(lambda: world.running() >= 2, 60, world.log_tail)
+    (job,) = slurm.squeue()
+    slurm.run("scontrol", "suspend", job.id)
+    words = "1 running (1 of them suspended by the site), 0 waiting"
+    wait_until(lambda: words in world.covey("site", "show", "alpha").stdout, 60, world.log_tail)
+    assert "1 job suspended by the site" in world.covey("site", "list").stdout
+    assert words in world.covey("explain", "site", "alpha").stdout
+    slurm.run("scontrol", "resume", job.id)
+    quick.touch()
+    wait_until(lambda: words not in world.covey("site", "show", "alpha").stdout, 60, world.log_tail)
+    world.wait_over(bag, 120)
+
+
 def test_a_controller_that_dies_and_comes_back(world: World, sites: Sites, slurm: Slurm) -> None:
     sites.add("alpha", "slurm", slurm.environment, slots=4, running=2)
     sites.write()

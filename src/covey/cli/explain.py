@@ -232,7 +232,7 @@ def _site_lines(found: "SiteExplanation") -> Iterator[str]:
     facts = [("why", _reason(reason)) for reason in answer.reasons]
     many, more = formats.count(answer.pilots, "pilot"), formats.count(answer.slots, "slot")
     facts.append(("pilots", f"{many} with {more}, {answer.busy:,} busy"))
-    facts.append(("jobs", f"{answer.running:,} running, {answer.waiting:,} waiting"))
+    facts.append(("jobs", formats.site_jobs(answer.running, answer.suspended, answer.waiting)))
     facts += [("limits", _limit(limit)) for limit in answer.limits]
     facts.append(("room", f"for {formats.count(answer.room, 'pilot')} now"))
     for one in answer.wanting[:MOST_WANTING]:

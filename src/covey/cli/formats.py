@@ -288,3 +288,9 @@ def last_line(text: str) -> str:
         if line.strip():
             return line.strip()
     return ""
+
+
+def site_jobs(running: int, suspended: int, waiting: int) -> str:
+    """Jobs of a site; `suspended` ones are among those that run."""
+    still = f" ({suspended:,} of them suspended by the site)" if suspended else ""
+    return f"{running:,} running{still}, {waiting:,} waiting"

@@ -116,8 +116,12 @@ def _row(one: "SiteView") -> list[str]:
         str(one.waiting),
         str(one.running_limit or "any"),
         one.origin,
-        one.trouble if one.status == "on" else "",
+        (one.trouble or _suspended(one)) if one.status == "on" else "",
     ]
+
+
+def _suspended(one: "SiteView") -> str:
+    return f"{formats.count(one.suspended, 'job')} suspended by the site" if one.suspended else ""
 
 
 def _status(one: "SiteView") -> str:
@@ -195,7 +199,7 @@ def _shown(one: "SiteView") -> Iterator[str]:
             "pilots",
             f"{one.pilots:,} with {formats.count(one.slots, 'slot')}, {one.busy:,} of them busy",
         ),
-        ("jobs", f"{one.running:,} running, {one.waiting:,} waiting"),
+        ("jobs", formats.site_jobs(one.running, one.suspended, one.waiting)),
         ("users", ", ".join(one.users) or "everybody"),
     ]
     if one.price:

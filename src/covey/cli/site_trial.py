@@ -226,16 +226,16 @@ def _of_submission(trial: "TrialView", reason: str) -> Iterator[str]:
             "no host there has as much as a pilot asks for: ask for less (slots, memory, disk, "
             "gpus, wall), or name another queue or partition in its options"
         )
-    elif _NO_COMMAND.search(reason):
-        yield (
-            "the site's commands are not found: with 'host', is that its login node? Else give "
-            f"their place: covey site edit {site} environment.PATH=…, or in covey.toml"
-        )
     elif _NO_SETTINGS.search(reason):
         yield (
             "its commands do not find their own settings where they run: set the variables that "
             "name the settings in its environment (SLURM_CONF, SGE_ROOT, …), or run the commands "
             "elsewhere: host"
+        )
+    elif _NO_COMMAND.search(reason):
+        yield (
+            "the site's commands are not found: with 'host', is that its login node? Else give "
+            f"their place: covey site edit {site} environment.PATH=…, or in covey.toml"
         )
     if _NO_WAY.search(reason):
         words = "does this work for the server's user, without a question"
@@ -261,6 +261,9 @@ def _printed(trial: "TrialView", spec: "SiteSpec | None") -> str:
     """By the pilot: where that is; what it is, if that is here."""
     folder = (spec.directory if spec is not None else "") or f"~/.covey/sites/{trial.site}"
     name = f"log/covey-*-{trial.job}.*"
+    handles = [step.text for step in trial.steps if step.kind == "submitted"]
+    if spec is not None and spec.driver == "pbs" and spec.options.get("dialect") != "torque":
+        name = f"log/{(handles or ['*'])[-1]}.OU"  # PBS Professional and OpenPBS choose it
     if spec is not None and not spec.host:
         for path in sorted(Path(os.path.expanduser(folder)).glob(name)):
             last = formats.last_line(path.read_text(errors="replace"))

@@ -24,6 +24,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from covey.core.amounts import BadAmount, Seconds, Size
 from covey.core.columns import DONE, FAILED, TEXTS, Column, Kind, find, scalar
 from covey.core.errors import InvalidQuery
 from covey.core.scalars import Reading
@@ -35,6 +36,11 @@ _SHOWN = 200  # characters of a query that an error message repeats
 Number: TypeAlias = int | float
 
 _ORDERED = ("<", "<=", ">", ">=")
+_AMOUNTS: dict[str, Seconds | Size] = {
+    "seconds": Seconds(),
+    "cpu_seconds": Seconds(),
+    "memory_kb": Size("k", "1000 TB"),
+}
 _OPERATOR = r"(?:[=!<>]=|[=<>~])"
 _JOINT = r"(?:\s(?:and|or)\s|&&|\|\||[,;])"
 _BETWEEN = re.compile(rf"{_OPERATOR}|\s(?P<in>in)\s")  # a name and a value
@@ -117,6 +123,8 @@ def _comparison(text: str, table: list[Column]) -> Comparison:
     _check_value(text, op, value, table)
     parts = _parts(value) if op == "in" else [value]
     literals = tuple(map(_literal, parts))
+    if column.kind is Kind.OWN and op in _ORDERED:
+        literals = (_with_unit(literals[0], column.key, value),)
     found = Comparison(
         column,
         "=" if op == "in" else op,
@@ -236,6 +244,16 @@ def _check_own(text: str, comparison: Comparison) -> None:
         for literal in literals:
             if literal.text not in (DONE, FAILED):
                 raise InvalidQuery(f"'{_shown(text)}': the state of a result is {DONE} or {FAILED}")
+
+
+def _with_unit(literal: Literal, key: str, written: str) -> Literal:
+    """As tables show amounts: memory_kb > 2GB, seconds > 5m."""
+    if literal.number is not None or _is_quoted(written) or key not in _AMOUNTS:
+        return literal
+    try:
+        return Literal(literal.text, _AMOUNTS[key].read_text(written))
+    except BadAmount:
+        return literal
 
 
 def _literal(text: str) -> Literal:

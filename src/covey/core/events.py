@@ -205,6 +205,13 @@ class JobStarted(Struct, frozen=True):
     job: JobId
 
 
+class JobSuspended(Struct, frozen=True):
+    """The site has suspended a job that runs, and its pilot with it; or it lets the job go on."""
+
+    job: JobId
+    suspended: bool
+
+
 class JobRequeued(Struct, frozen=True):
     """It ran, and waits again; its pilot is no more."""
 
@@ -321,6 +328,7 @@ Event: TypeAlias = (
     | RowsFailed
     | JobSubmitted
     | JobStarted
+    | JobSuspended
     | JobRequeued
     | JobRefused
     | JobEnded

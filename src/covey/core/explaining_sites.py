@@ -40,6 +40,7 @@ def of_site(state: State, now: float, site: Site, owner: str | None = None) -> S
         wanting=[],
         waiting=sum(not job.running for job in jobs),
         running=sum(job.running for job in jobs),
+        suspended=sum(job.suspended for job in jobs),
         pilots=len(pilots),
         slots=sum(pilot.record.slots for pilot in pilots),
         busy=sum(min(pilot.load, pilot.record.slots) for pilot in pilots),

@@ -200,6 +200,7 @@ class SiteAnswer(Struct, kw_only=True):
     wanting: list[Wanting]
     waiting: int  # site jobs that wait there
     running: int  # … that run
+    suspended: int = 0  # of these: suspended by the site
     pilots: int
     slots: int
     busy: int  # of these

@@ -410,6 +410,12 @@ def started(turn: Turn, id_: JobId) -> None:
         turn.note(Note("site job started", job=id_))
 
 
+def suspended(turn: Turn, id_: JobId, now_so: bool) -> None:
+    if (job := turn.state.jobs.get(id_)) is not None:
+        job.suspended = now_so
+        turn.note(Note("site job suspended" if now_so else "site job goes on", job=id_))
+
+
 def requeued(turn: Turn, id_: JobId, reason: str) -> None:
     """It waits again; whatever its pilot held has died with it. Or that was so, and its next pilot
     is there."""
@@ -421,7 +427,7 @@ def requeued(turn: Turn, id_: JobId, reason: str) -> None:
         job.succeeded, job.vanished = False, ""
         return
     _lose_pilot(turn, job, f"its site job was requeued: {reason}")
-    job.running, job.pilot, job.vanished = False, None, ""
+    job.running, job.suspended, job.pilot, job.vanished = False, False, None, ""
     job.voice, job.succeeded, job.holder = "", False, ""
     job.since, job.started, job.left_at = turn.now, 0.0, 0.0
 

@@ -42,6 +42,7 @@ from covey.core.events import (
     JobRequeued,
     JobStarted,
     JobSubmitted,
+    JobSuspended,
     JobVanished,
     PauseRequested,
     PilotDismissed,
@@ -77,6 +78,7 @@ from covey.core.turn import Turn
 Placing: TypeAlias = (
     JobSubmitted
     | JobStarted
+    | JobSuspended
     | JobRequeued
     | JobVanished
     | JobRefused
@@ -229,6 +231,8 @@ def _place(turn: Turn, event: Placing) -> None:
             overlay.submitted(turn, job, handle)
         case JobStarted(job):
             overlay.started(turn, job)
+        case JobSuspended(job, suspended):
+            overlay.suspended(turn, job, suspended)
         case JobRequeued(job, reason):
             overlay.requeued(turn, job, reason)
         case JobVanished(job, reason):

@@ -447,6 +447,7 @@ class Job(Struct, eq=False):
     voice: str = ""  # key of the pilot that spoke last, since the job was known to wait
     succeeded: bool = False  # … which came after another, and its site has not said why
     running: bool = False
+    suspended: bool = False  # by its site, while it runs
     started: float = 0.0  # when it began to run, as far as we know
     useful: bool = False  # its pilot has done some good, or nobody can say that it has not
     asked: bool = False  # its site has been asked for it: it is durable

@@ -150,7 +150,9 @@ def _of_sites(state: State) -> Iterator[Metric]:
     )
     for name, site in state.sites.items():
         running = sum(state.jobs[id_].running for id_ in site.jobs)
-        jobs.add_metric([name, "running"], running)
+        suspended = sum(state.jobs[id_].suspended for id_ in site.jobs)
+        jobs.add_metric([name, "running"], running - suspended)
+        jobs.add_metric([name, "suspended"], suspended)
         jobs.add_metric([name, "waiting"], len(site.jobs) - running)
         failures.add_metric([name], site.failures)
         rest.add_metric([name], site.rests_until)

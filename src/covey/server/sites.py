@@ -191,6 +191,7 @@ def _view(state: State, site: Site, pilots: list[Pilot], now: float, whole: bool
         failures=site.failures,
         waiting=sum(not job.running for job in jobs),
         running=sum(job.running for job in jobs),
+        suspended=sum(job.suspended for job in jobs),
         pilots=len(pilots),
         slots=sum(one.record.slots for one in pilots),
         busy=sum(min(one.load, one.record.slots) for one in pilots),

@@ -40,10 +40,12 @@ HURRY_SECONDS = 30.0  # for small commands of our own
 # A path as people write it: below the home of whoever runs the commands, unless it is absolute.
 PLACE = 'case $1 in /*) d=$1;; "~/"*) d=$HOME/${1#"~/"};; *) d=$HOME/$1;; esac; '
 # The directory, and where it really is; whether the pilot file is there, and its SHA-256 if the
-# site can tell. (The job's script looks at it, too.) What pilots print is kept for a month.
+# site can tell. (The job's script looks at it, too.) What pilots print is kept for a month
+# (PBS calls it NUMBER.SERVER.OU).
 STAGE = (
     PLACE + 'umask 077; mkdir -p "$d/log" && cd "$d" && pwd -P || exit 1; '
-    "find log -type f -name 'covey-*' -mtime +30 -exec rm -f {} + 2>/dev/null; "
+    "find log -type f '(' -name 'covey-*' -o -name '*.OU' ')' -mtime +30 "
+    "-exec rm -f {} + 2>/dev/null; "
     'if test -s "$2"; then sum=$(sha256sum "$2" 2>/dev/null); echo "there ${sum%% *}"; '
     "else echo missing; fi"
 )
@@ -51,6 +53,7 @@ CREDENTIALS = (
     'for f; do case $f in "~/"*) f=$HOME/${f#"~/"};; esac; '
     'test -r "$f" || { echo "$f"; exit 1; }; done'
 )
+SETTINGS = "SLURM_CONF"  # a file: without it, commands of Slurm wait for a minute
 
 
 class Desk(NamedTuple):
@@ -349,10 +352,16 @@ class Attendant:
         )
 
     def _check_credentials(self) -> None:
-        """Raises Unreached."""
+        """… and the settings of the site's commands. Raises Unreached."""
         spec = self.spec
         if self._now() < self._checked_at + CHECK_SECONDS:
             return
+        settings = spec.environment.get(SETTINGS, "")
+        if settings:
+            command = Command(("/bin/sh", "-c", CREDENTIALS, "sh", settings), b"", HURRY_SECONDS)
+            if self._ask(command).status:
+                told = f"{SETTINGS} = '{settings}': there is no such file, or it is unreadable"
+                raise Unreached(told)
         if spec.credentials:
             words = ("/bin/sh", "-c", CREDENTIALS, "sh", *spec.credentials)
             output = self._ask(Command(words, b"", HURRY_SECONDS))

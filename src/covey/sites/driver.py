@@ -63,13 +63,14 @@ class Stand(StrEnum):
 
 class Seen(NamedTuple):
     """A job in a site's list. `reason`: why it waits, or how it ended. `restarts`: how often the
-    site has started it again, where it says so."""
+    site has started it again, where it says so. `suspended`: it has started, and stands still."""
 
     name: str
     handle: str  # what the site calls it, an array's element by itself
     stand: Stand
     reason: str = ""
     restarts: int = 0
+    suspended: bool = False
 
 
 class Shape(NamedTuple):

@@ -24,6 +24,7 @@ from covey.core.events import (
     JobRequeued,
     JobStarted,
     JobSubmitted,
+    JobSuspended,
     JobVanished,
 )
 from covey.core.model import JobId, JobRecord
@@ -64,6 +65,7 @@ class Entry:
     cancelled_at: float | None = None
     vanished_at: float = 0.0
     stuck: str = ""
+    suspended: bool = False  # as it was told
 
 
 class Roll:
@@ -115,7 +117,7 @@ class Roll:
             if entry is None:
                 since = -math.inf if job.handle else counts_from
                 entry = Entry(job, self.name(job.id), Phase.UNSURE, job.handle, since)
-            entry.told = None
+            entry.told, entry.suspended = None, False
             self._entries[job.id] = entry
         self._entries.update(
             (id_, entry) for id_, entry in before.items() if entry.phase is Phase.QUEUED
@@ -194,7 +196,7 @@ class Roll:
         if seen.stand is Stand.ENDED:
             return [self._end(entry, entry.stuck or seen.reason or "it ended")]
         if entry.phase is Phase.VANISHED:
-            entry.told = None
+            entry.told, entry.suspended = None, False
         entry.phase, entry.handle = Phase.THERE, seen.handle
         entry.misses = entry.asked = 0
         if entry.told is None:
@@ -203,11 +205,14 @@ class Roll:
         # It may have run and been requeued before any list showed it running.
         restarted = 0 <= entry.restarts < seen.restarts
         if restarted or (entry.told is Stand.RUNNING and seen.stand is Stand.WAITING):
-            entry.told = Stand.WAITING
+            entry.told, entry.suspended = Stand.WAITING, False
             found.append(JobRequeued(id_, seen.reason or "its site started it again"))
         if entry.told is Stand.WAITING and seen.stand is Stand.RUNNING:
             entry.told = Stand.RUNNING
             found.append(JobStarted(id_))
+        if entry.told is Stand.RUNNING and seen.suspended != entry.suspended:
+            entry.suspended = seen.suspended
+            found.append(JobSuspended(id_, seen.suspended))
         entry.restarts = max(entry.restarts, seen.restarts)
         if seen.stand is Stand.STUCK and not entry.stuck:
             entry.stuck, entry.doomed = seen.reason or "it will never run there", True

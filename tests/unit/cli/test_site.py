@@ -317,6 +317,12 @@ def test_where_it_fails_and_what_to_do(
             "SLURM_CONF",
         ),
         (
+            "sbatch: error: s_p_parse_file: cannot stat file /x: No such file or directory; "
+            "sbatch: fatal: Unable to process configuration file",
+            "SLURM_CONF",
+            "environment.PATH",
+        ),
+        (
             "lab: cannot use /nowhere/x there: mkdir: cannot create directory '/nowhere': "
             "Permission denied",
             "directory=",
@@ -337,6 +343,17 @@ def test_hints_fit_the_reason(
     told = look("site", "test", "lab", status=1).stderr
     assert right in told
     assert wrong not in told
+
+
+def test_pbs_has_names_of_its_own_for_what_pilots_print(
+    look: Look, source: Fake, tmp_path: Path
+) -> None:
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "4711.OU").write_text("covey: there is no python9\n")
+    source.held = [_view("lab", spec=SiteSpec(name="lab", driver="pbs", directory=str(tmp_path)))]
+    source.trials = [trial(ASKED, SENT, ("ended", "FAILED"), over=True)]
+    told = look("site", "test", "lab", status=1).stderr
+    assert f"covey: there is no python9 ({tmp_path}/log/4711.OU)" in told
 
 
 def test_what_the_pilot_printed_is_shown_if_it_is_here(

@@ -381,6 +381,17 @@ def test_missing_credentials_are_told_of_until_they_are_there(tmp_path: Path) ->
     assert stand.heard()[-1] == SiteAnswered("there")
 
 
+def test_wrong_settings_are_told_before_a_command_waits_for_them(tmp_path: Path) -> None:
+    stand = Attending(tmp_path, environment={"SLURM_CONF": "/etc/none.conf"})
+    stand.world.missing_credential = "/etc/none.conf"
+    stand.attendant.submit([A])
+    stand.turns(1)
+    words = "SLURM_CONF = '/etc/none.conf': there is no such file, or it is unreadable"
+    assert stand.heard()[0] == SiteFailed("there", words)
+    assert not stand.world.calls("list")
+    assert not stand.world.calls("submit")
+
+
 def test_a_driver_with_a_bug_ends_nothing(stand: Attending) -> None:
     stand.attendant.submit([A])
     stand.turns(1)

@@ -112,7 +112,7 @@ def test_the_list() -> None:
 def test_requeued_and_suspended() -> None:
     assert PBS.listed(SITE, PREFIX, recorded("pbs/qstat-mixed.txt")) == [
         Seen("covey-q7-1-45", "31.pbs01", Stand.RUNNING, "", 1),
-        Seen("covey-q7-1-46", "32.pbs01", Stand.RUNNING),
+        Seen("covey-q7-1-46", "32.pbs01", Stand.RUNNING, suspended=True),
     ]
 
 

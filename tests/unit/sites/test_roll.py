@@ -5,6 +5,7 @@ from covey.core.events import (
     JobRequeued,
     JobStarted,
     JobSubmitted,
+    JobSuspended,
     JobVanished,
 )
 from covey.core.model import JobId, JobRecord
@@ -48,6 +49,16 @@ def vanish(roll: Roll, at: float) -> list[object]:
     assert not roll.missing()
     assert roll.listed([], at + 1) == []
     return list(roll.vanished(roll.missing(), at + 1))
+
+
+def test_a_job_is_suspended_and_goes_on() -> None:
+    roll = submitted(A)
+    still = seen(A, Stand.RUNNING, suspended=True)
+    assert roll.listed([still], 10) == [JobStarted(A), JobSuspended(A, True)]
+    assert roll.listed([still], 20) == []
+    roll.watch([record(A, "70")], 25.0)
+    assert roll.listed([still], 30)[-1] == JobSuspended(A, True), "another server is told again"
+    assert roll.listed([seen(A, Stand.RUNNING)], 40) == [JobSuspended(A, False)]
 
 
 def test_a_job_starts_and_ends() -> None:

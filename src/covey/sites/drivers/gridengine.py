@@ -167,6 +167,9 @@ def _resources(options: GridEngineOptions, batch: Batch) -> list[str]:
     return argv + (["-l", ",".join(wanted)] if wanted else [])
 
 
+SUSPENDED = frozenset("sSTNP")
+
+
 def _seen(entry: Xml.Element, title: str) -> Seen:
     handle = f"{entry.findtext('JB_job_number', '')}.{entry.findtext('tasks', '')}"
     match = HANDLE.fullmatch(handle)
@@ -179,7 +182,8 @@ def _seen(entry: Xml.Element, title: str) -> Seen:
     else:
         why = "" if state in ("qw", "r") else state
     name = numbered(title, int(match["index"]) - 1)
-    return Seen(name, handle, stand, why, int("R" in state))
+    suspended = stand is Stand.RUNNING and bool(set(state) & SUSPENDED)
+    return Seen(name, handle, stand, why, int("R" in state), suspended)
 
 
 def _stand(state: str) -> Stand:

@@ -43,6 +43,7 @@ STATES = {
     6: Stand.RUNNING,
     7: Stand.RUNNING,
 }
+SUSPENDED = 7
 QUEUED = {**STATES, 3: Stand.UNKNOWN}
 
 # The schedd may have heard us, though we did not hear it. Whether it refused can be told where it
@@ -239,7 +240,8 @@ def _seen(ad: Mapping[str, Any], states: Mapping[int, Stand]) -> Seen:
     stand = states.get(status, Stand.UNKNOWN) if isinstance(status, int) else Stand.UNKNOWN
     starts = common.whole(ad.get("NumJobStarts", 0))
     restarts = starts if stand is Stand.WAITING else max(0, starts - 1)
-    return Seen(name, f"{cluster}.{process}", stand, _why(stand, ad)[:300], restarts)
+    why, suspended = _why(stand, ad)[:300], status == SUSPENDED
+    return Seen(name, f"{cluster}.{process}", stand, why, restarts, suspended)
 
 
 def _removed(why: str, held: object, before: object) -> str:

@@ -38,6 +38,7 @@ STATES = {
     **dict.fromkeys(("RUN", "USUSP", "SSUSP", "PROV"), Stand.RUNNING),
     **dict.fromkeys(("DONE", "EXIT", "POST_DONE", "POST_ERR"), Stand.ENDED),
 }
+SUSPENDED = ("USUSP", "SSUSP")
 
 # The master may have heard us, though we did not hear it.
 UNCERTAIN = re.compile(r"still trying|timed? ?out|communication|lost connection", re.IGNORECASE)
@@ -162,7 +163,8 @@ def _seen(record: Mapping[str, str]) -> Seen:
     if stand is Stand.WAITING:
         return Seen(name, handle, stand, str(record.get("PEND_REASON") or "").strip(" ;")[:300])
     if stand is not Stand.ENDED:
-        return Seen(name, handle, stand, "" if state == "RUN" else state)
+        why = "" if state == "RUN" else state
+        return Seen(name, handle, stand, why, suspended=state in SUSPENDED)
     why = str(record.get("EXIT_REASON") or "").strip()
     code = str(record.get("EXIT_CODE") or "").strip()
     ended = f"exit status {code or 0}" if state == "DONE" or code else state

@@ -31,6 +31,7 @@ STATES = {
     **dict.fromkeys(("R", "E", "S", "U"), Stand.RUNNING),
     **dict.fromkeys(("F", "X", "C"), Stand.ENDED),
 }
+SUSPENDED = ("S", "U")
 HOPELESS = re.compile(r"too many failed attempts|can never run", re.IGNORECASE)
 
 # The server may have heard us, though we did not hear it.
@@ -211,7 +212,8 @@ def _seen(handle: str, facts: Mapping[str, str], dialect: str) -> Seen:
     if stand is Stand.WAITING and HOPELESS.search(comment):
         return Seen(name, handle, Stand.STUCK, comment, runs)
     why = comment if stand is Stand.WAITING or state != "R" else ""
-    return Seen(name, handle, stand, why, runs if stand is Stand.WAITING else max(0, runs - 1))
+    again = runs if stand is Stand.WAITING else max(0, runs - 1)
+    return Seen(name, handle, stand, why, again, state in SUSPENDED)
 
 
 def _comment(text: str) -> str:

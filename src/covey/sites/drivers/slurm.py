@@ -60,6 +60,8 @@ STATES = {
     ),
 }
 
+SUSPENDED = ("STOPPED", "SUSPENDED")
+
 # Why a job waits that never will run: it asks for what there is not, or may not be had.
 HOPELESS = frozenset(
     {
@@ -186,7 +188,8 @@ class Slurm:
             good = True
             if title.startswith(prefix):
                 stand, why = _stand(state, reason)
-                found.append(Seen(_name(title, handle), handle, stand, why, common.whole(restarts)))
+                name, again = _name(title, handle), common.whole(restarts)
+                found.append(Seen(name, handle, stand, why, again, state in SUSPENDED))
         return found
 
     def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:
