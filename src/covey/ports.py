@@ -23,6 +23,7 @@ from covey.wire import (
     BagView,
     FailureGroup,
     HostView,
+    InputsView,
     Output,
     PilotView,
     ResultQuery,
@@ -173,7 +174,7 @@ class Reader(Protocol):
 
     def results(self, bag: int, query: ResultQuery) -> list[ResultRow]:
         """Counted results. Raises InvalidQuery, with words, for a column or a comparison that
-        there is not."""
+        there is not, and for a page that is too long."""
         ...
 
     def export(self, bag: int, query: ResultQuery, form: str) -> Iterator[bytes]:
@@ -193,6 +194,10 @@ class Reader(Protocol):
 
     def policy(self, bag: int) -> PolicySpec | None:
         """What decides for the bag, or decided when it was over."""
+        ...
+
+    def inputs(self, bag: int) -> InputsView | None:
+        """The bag's input files, as attempts get them that are sent now."""
         ...
 
     def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[ReturnedFile]:
@@ -216,7 +221,7 @@ class Reader(Protocol):
         ...
 
     def attempts(self, bag: int, task: int) -> list[ResultRow]:
-        """Every ended attempt of a task, oldest first."""
+        """Every ended attempt of a task, oldest first; the last ones, if they say very much."""
         ...
 
     def job_ends(self, pilots: Collection[int]) -> dict[int, str]:

@@ -4,13 +4,17 @@ Pilots' messages are defined in `covey.pilot.messages`; here they get checked de
 a person can see (console, CLI, Python) is one of the views below.
 """
 
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from covey.core.findings import BagAnswer, SiteAnswer, TaskAnswer
-from covey.core.model import SiteSpec, UnkeptFiles
+from covey.core.input_files import InputSummary, InputVersionView
+from covey.core.model import Blob, InputSource, Placed, SiteSpec, TaskInput, UnkeptFiles
 from covey.core.space import Scalar
 from covey.core.suspects import MARK
 from covey.pilot.messages import Answer, Enrol, Enrolled, Leave, Left, Piece, Printed, Sync
@@ -84,6 +88,7 @@ class BagView(Struct, kw_only=True):
     result_names: list[str] = []  # of the values that tasks reported, in order of appearance
     unkept: UnkeptFiles = UnkeptFiles()  # files that tasks left and no output pattern names
     silent: bool = False  # finished, and no task printed, reported or returned anything
+    inputs: InputSummary = InputSummary()  # where its files came from, and since when it has others
     estimate: Estimate | None = None
     stragglers: list[Straggler] = []
 
@@ -95,6 +100,36 @@ class BagView(Struct, kw_only=True):
     def quarantined(self) -> bool:
         """Whether the server paused this bag because it cannot handle it; `reason` says why."""
         return self.status == "paused" and self.reason.startswith(MARK.rstrip(": "))
+
+
+MOST_LISTED = 2000  # characters of one text, or of the texts in one list
+MOST_LISTED_CLASSES = 20
+
+
+def in_list(view: BagView) -> BagView:
+    """As one of many: what is long is cut off. A list of all bags must not be as long as all that
+    was ever submitted."""
+    return replace(
+        view,
+        argv=_some([word[:MOST_LISTED] for word in view.argv[:MOST_LISTED]]),
+        names=_some(view.names),
+        labels={name: view.labels[name] for name in _some(list(view.labels), view.labels.values())},
+        notes=view.notes[:MOST_LISTED],
+        outputs=_some(view.outputs),
+        result_names=_some(view.result_names),
+        classes=view.classes[:MOST_LISTED_CLASSES],
+        stragglers=[],
+    )
+
+
+def _some(texts: list[str], more: Iterable[str] = ()) -> list[str]:
+    """The first, until there are too many characters in them, and in what belongs to them."""
+    left = MOST_LISTED
+    for place, (text, besides) in enumerate(zip_longest(texts, more, fillvalue="")):
+        left -= len(text) + len(besides) + 1
+        if left < 0:
+            return texts[:place]
+    return texts
 
 
 class ResultRow(Struct):
@@ -125,13 +160,15 @@ class ResultRow(Struct):
     cause: str = ""
     result: dict[str, Any] = {}  # the values that it reported
     files: int = 0  # how many files it returned
+    inputs_version: int = 1  # of the bag's input files
 
 
 class ResultQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which results, in which order. `where` are comparisons such as `alpha >= 0.5`, `host = n1`
     or `state = failed` over the columns of the table: parameters, reported values and our own. By
     task or by row, pages are asked for with `after`; sorted by a column (`-seconds`: the largest
-    first), with `offset`. Without a limit, a page has 1000 rows, and an export all there are."""
+    first), with `offset`. Without a limit, a page has 1000 rows, and an export all there are.
+    A page of more than `most_bytes`, if that is not 0, is refused (PageTooLong)."""
 
     after: int = -1
     offset: int = 0
@@ -140,6 +177,14 @@ class ResultQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
     failed_only: bool = False
     where: tuple[str, ...] = ()
     sort: str = ""
+    most_bytes: int = 0
+
+    def behind(self, page: Sequence[ResultRow]) -> "ResultQuery":
+        """The query for what comes behind these rows."""
+        if self.sort:
+            return replace(self, offset=self.offset + len(page))
+        last = page[-1]
+        return replace(self, after=last.row if self.by_row else last.task, offset=0)
 
 
 class FailureGroup(Struct, kw_only=True):
@@ -183,6 +228,21 @@ class Explanation(Struct, kw_only=True):
     task: TaskAnswer | None = None
     attempts: list[ResultRow] = []  # of the task, those that have ended, oldest first
     waste: WasteView
+
+
+class InputsView(Struct, kw_only=True):
+    """The input files of a bag, as attempts get them that are sent now. Those of single tasks are
+    in the `manifest`, by the names that `task_inputs` make of a task's values. `sources` and the
+    bases of `task_inputs` are paths on the machine `host`, from which the bag was submitted."""
+
+    version: int
+    versions: list[InputVersionView]  # after the first
+    host: str
+    seal: str  # of these paths: whoever submitted the bag knows it again
+    sources: list[InputSource]
+    inputs: list[Placed]
+    task_inputs: list[TaskInput]
+    manifest: dict[str, Blob]
 
 
 class ReturnedFile(Struct, kw_only=True):
@@ -271,6 +331,7 @@ class RunningRow(Struct, kw_only=True):
     pilot: int
     host: str
     sent: float
+    inputs_version: int = 1
 
 
 class Output(Struct, kw_only=True):

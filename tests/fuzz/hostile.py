@@ -11,6 +11,7 @@ import http.client
 import json
 import os
 import random
+import re
 import signal
 import socket
 import time
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
+from covey.server.calls import all_calls
 from tests.fuzz.evil import Evil
 from tests.fuzz.mutations import encode
 from tests.fuzz.served import ROLES, Served, new_job
@@ -31,6 +33,8 @@ MOST_CPU_SECONDS = 2.0
 MOST_MEMORY_KB = 150_000
 ANSWER_SECONDS = 60.0  # on a busy machine
 HONEST_EVERY = 150  # requests
+# Asked for by name below, or all of them; only one would end the server, and is meant to.
+ALL_CALLS = [call for call in all_calls() if call.path != "/api/v1/stop"]
 CALLS = (  # what can be asked of a bag, with the names of the query's parts
     ("GET", "", ("seen", "wait")),
     ("GET", "/explain", ("task",)),
@@ -204,6 +208,7 @@ class Hostile:
         ways = (
             (self._submit, 5), (self._of_bag, 5), (self._policy, 3), (self._sync, 4),
             (self._enrol, 1), (self._printed, 1), (self._other, 3), (self._append, 1),
+            (self._any_call, 4),
         )  # fmt: skip
         way = self.chance.choices([way for way, _ in ways], [weight for _, weight in ways])[0]
         return way()
@@ -251,6 +256,8 @@ class Hostile:
     def _value(self, name: str) -> str:
         if name in ("where", "sort"):
             return self.evil.query()
+        if name in ("wait", "pilot") and self.chance.random() < 0.5:
+            return str(self._pilot.get("id", 1)) if name == "pilot" else "0"
         if name == "wait":
             return self.chance.choice(("0", "0.01", "-1", "nan"))
         if self.chance.random() < 0.5:
@@ -265,6 +272,32 @@ class Hostile:
         token = token.encode("ascii", "replace").decode().replace("\n", " ").replace("\r", " ")
         body = encode(self.evil.mutator.value()) if method != "GET" else b""
         return Asked(method, path, body, token)
+
+    def _any_call(self) -> Asked:
+        """One of all that the server describes, so that none is left out."""
+        call = self.chance.choice(ALL_CALLS)
+        path = re.sub(r"\{([a-z]+)\}", lambda found: self._place(found[1]), call.path)
+        query = "&".join(
+            f"{name}={quote(self._value(name)[:2000])}"
+            for name in call.query
+            if self.chance.random() < 0.7
+        )
+        token = self._token()
+        if call.shown != "token":
+            self._as_pilot("", {})
+            token = self._pilot["credential"]
+        body = self.evil.mutator.value() if call.takes is not None else None
+        return Asked(call.method, f"{path}?{query}", encode(body) if body else b"", token)
+
+    def _place(self, name: str) -> str:
+        """What stands in an address. Never a token that is needed."""
+        if name == "bag":
+            return self.chance.choice((str(self._bag()), "latest", "0", "nan"))
+        if name == "digest":
+            return self.chance.choice(("e" * 64, "E" * 64, "e" * 63, hashlib.sha256().hexdigest()))
+        if name == "task":
+            return self.chance.choice(("0", "1", str(2**63), "-1"))
+        return quote(self.evil.text()[:300], safe="") + "x"
 
     # -- as a pilot ------------------------------------------------------------------------
 

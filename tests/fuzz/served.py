@@ -47,10 +47,10 @@ class Served(NamedTuple):
     def secret(self, job: str) -> str:
         return job_secret(self.master, job)
 
-    def pilot(self) -> Pilot:
+    def pilot(self, slots: int = 4) -> Pilot:
         """A new one."""
         job = new_job()
-        enrol = {"key": f"key {job}", "host": "nowhere", "slots": 4, "job": job, "shared": True}
+        enrol = {"key": f"key {job}", "host": "nowhere", "slots": slots, "job": job, "shared": True}
         found = self.ask("POST", "/pilot/v1/enrol", enrol, self.secret(job))
         return Pilot(found["pilot"], found["credential"])
 

@@ -15,9 +15,12 @@ from typing import Any, TypeVar
 import msgspec
 from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from covey import wire
 from covey.core.actions import Action, LoadBag, LoadRows, Note, Refuse, Reply, Submitted, Write
+from covey.core.classes import find_needs
+from covey.core.errors import InvalidBag
 from covey.core.events import (
     BagLoaded,
     BagSubmitted,
@@ -32,7 +35,7 @@ from covey.core.events import (
     SyncReceived,
     Ticked,
 )
-from covey.core.model import BagId, BagSpec, BagStatus, PolicySpec, RequestId, Settings
+from covey.core.model import BagId, BagSpec, BagStatus, PolicySpec, RequestId, Segment, Settings
 from covey.core.scheduler import Scheduler
 from covey.pilot.messages import Answer, Enrol, Enrolled, Sync
 from covey.server.bags import Append
@@ -182,7 +185,11 @@ CONDITION = st.fixed_dictionaries(
     {"name": NAME},
     optional={"values": st.lists(SCALAR, max_size=3), "low": REAL | WHOLE, "high": REAL},
 )
-RULE = st.fixed_dictionaries({"when": st.lists(CONDITION, max_size=2), "need": NEED})
+RESOURCE = st.sampled_from(["cores", "memory", "disk", "gpus", "time"])
+NEED_FROM = st.dictionaries(RESOURCE | TEXT, st.sampled_from(["{x}", "{x} GB"]) | TEXT, max_size=2)
+RULE = st.fixed_dictionaries(
+    {"when": st.lists(CONDITION, max_size=2), "need": NEED}, optional={"need_from": NEED_FROM}
+)
 BLOB = st.fixed_dictionaries({"digest": st.sampled_from(["0" * 64, "", "é"]), "size": WHOLE})
 PLACED = st.fixed_dictionaries(
     {"path": TEXT}, optional={"blob": BLOB, "url": TEXT, "digest": TEXT, "copy": st.booleans()}
@@ -201,6 +208,9 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("labels", "env"), st.dictionaries(TEXT, TEXT, max_size=2)),
     "export": st.booleans(),
     "need": NEED,
+    "need_from": NEED_FROM,
+    "task_needs": st.lists(NEED, max_size=2),
+    "order": st.sampled_from(["given", "long-first"]) | TEXT,
     "rules": st.lists(RULE, max_size=3),
     **dict.fromkeys(("retries", "overtimes", "breaker", "output_mb", "log_kb"), WHOLE),
     **dict.fromkeys(("grow_memory", "grow_time", "setup_seconds"), REAL | WHOLE),
@@ -305,6 +315,14 @@ def read(body: Any, kind: type[Kind]) -> Kind | None:
         return None
 
 
+def admitted(spec: BagSpec, segment: Segment) -> Segment | None:
+    """With what its tasks need, as admission finds it; None if it is refused."""
+    try:
+        return replace(segment, task_needs=find_needs(spec, segment))
+    except InvalidBag:
+        return None
+
+
 def taken(actions: list[Action]) -> bool:
     """Whether what was asked for was done; it was done or refused."""
     refused = [one for one in actions if isinstance(one, Refuse)]
@@ -329,6 +347,10 @@ def test_whatever_a_bag_says_the_server_goes_on(
     spec = read(said, BagSpec)
     if spec is None or (spec.rows is not None and spec.rows.count):  # no file of rows is here
         return
+    first = admitted(spec, Segment(space=spec.space, rows=spec.rows))
+    if first is None:
+        return
+    spec = replace(spec, task_needs=first.task_needs)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "covey.db"
         served = Served(path)
@@ -342,8 +364,9 @@ def test_whatever_a_bag_says_the_server_goes_on(
         bag = only(answered, Submitted).bag
         served.sync()
         more = read({"segment": {"space": segment}}, Append)
-        if more is not None:
-            taken(served.handle(SegmentAppended(served.request(), bag, more.segment, more.key)))
+        segment = admitted(spec, more.segment) if more is not None else None
+        if more is not None and segment is not None:
+            taken(served.handle(SegmentAppended(served.request(), bag, segment, more.key)))
         changed = read(policy, PolicySpec)
         if changed is not None:
             taken(served.handle(PolicyRequested(served.request(), bag, changed)))

@@ -23,6 +23,7 @@ from covey.cli import tail, terminal
 from covey.cli.classad_findings import has_comments
 from covey.client import download
 from covey.core import calls, causes, filling, tokens
+from covey.core.columns import scalar
 from covey.core.errors import CoveyError
 from covey.core.model import SiteSpec
 from covey.pilot import dial, tags
@@ -87,7 +88,7 @@ def cells(text: str) -> None:
 
 
 def reported(text: str) -> None:
-    columns.scalar(rows.reported(text))
+    scalar(rows.reported(text))
 
 
 def in_file(form: str) -> Callable[[str], None]:

@@ -49,7 +49,16 @@ from covey.server.pilots import PilotCalls, respond
 from covey.server.sites import SiteCalls
 from covey.server.tails import Tails
 from covey.server.trials import Trials
-from covey.wire import BagView, HostView, Output, PilotView, ResultQuery, ResultRow, WasteView
+from covey.wire import (
+    BagView,
+    HostView,
+    InputsView,
+    Output,
+    PilotView,
+    ResultQuery,
+    ResultRow,
+    WasteView,
+)
 
 TOKEN, SECRET = "a token", "a secret"
 HERE = Whereabouts("https://here", "a certificate")
@@ -89,6 +98,7 @@ class Shelf:
         self.groups: list[Any] = []
         self.failed: list[int] = []
         self.returned: list[Any] = []
+        self.named_inputs: InputsView | None = None
         self.named = NamedFiles({}, {})
         self.owners: dict[str, set[str]] = {}  # of hosts
         self.known_hosts: list[HostView] = []
@@ -133,6 +143,10 @@ class Shelf:
     def policy(self, bag: int) -> PolicySpec | None:
         self._note("policy", bag)
         return self.policies.get(bag)
+
+    def inputs(self, bag: int) -> InputsView | None:
+        self._note("inputs", bag)
+        return self.named_inputs
 
     def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[Any]:
         self._note("files", bag, after, limit)

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from covey.client.client import Client
 from covey.core.errors import InvalidQuery, Refused, ServerAway
 from covey.core.model import BagId, BagSpec
 from covey.core.space import Axis, Range
 from covey.server import pacing
+from covey.server.results import MOST_PAGE_BYTES
 from covey.server.shares import EXPORTS
 from covey.wire import FailureGroup, HostView, Output, ResultQuery, ReturnedFile
 from tests.integration.api_harness import API, TOKEN, Place, open_place
@@ -59,7 +61,8 @@ def test_a_question_arrives_as_it_was_asked(
     place.engine.scheduler.state.bags[BagId(1)].recorded = 1  # else nobody would look
     assert client.results(1, query) == place.shelf.rows
     assert b"".join(client.export(1, query, "jsonl")) == b""
-    assert place.shelf.asked == [("results", 1, query), ("export", 1, query, "jsonl")]
+    page = replace(query, most_bytes=MOST_PAGE_BYTES)
+    assert place.shelf.asked == [("results", 1, page), ("export", 1, query, "jsonl")]
 
 
 def test_pages_are_bounded_and_exports_are_not(place: Place, client: Client) -> None:

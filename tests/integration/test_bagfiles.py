@@ -133,3 +133,14 @@ deadline = "1h"
     assert (place.here / "order").read_text().split() == ["6", "5", "4", "3", "2", "1"]
     told = place.covey("run", "first.toml", "--policy", "rank=Job.n +", status=2).stderr
     assert "--policy rank=Job.n +: line 1, column 8: expected an expression" in told
+
+
+def test_a_few_tasks_first(place: Place) -> None:
+    ran = place.covey("run", "sweep.toml", "--first", "1")
+    assert "submitting 1 of 4 tasks" in ran.stderr
+    assert [(row["task"], row["case"], row["m"]) for row in place.results()] == [(0, "a", 1)]
+    ran = place.covey("submit", "sweep.toml", "--where", "m == 2 && case = b")
+    assert "submitting 1 of 4 tasks" in ran.stderr
+    place.covey("watch")
+    assert [(row["task"], row["case"], row["m"]) for row in place.results()] == [(0, "b", 2)]
+    place.covey("run", "sweep.toml", "--where", "m > 2", status=2)

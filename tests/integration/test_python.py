@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from IPython.utils.capture import capture_output
@@ -340,3 +341,16 @@ def test_a_server_elsewhere_is_used_with_a_token(place: Place) -> None:
     finally:
         child.terminate()
         child.wait(30)
+
+
+def test_a_few_tasks_from_python(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    more: dict[str, Any] = {"parameters": {"x": range(10_000_000), "y": ["a", "b"]}}
+    bag = covey.submit(["echo", "{x}{y}"], first=3, **more).wait()
+    assert bag.results().column("output") == ["0a", "0b", "1a"]
+    assert "submitting 3 of 20,000,000 tasks" in capsys.readouterr().err
+    bag = covey.submit(["echo", "{x}{y}"], where=["x > 9999998", "y = b"], **more).wait()
+    assert bag.results().column("output") == ["9999999b"]
+    bag = covey.submit(["echo", "{x}{y}"], where="x == 7 && y != a", **more).wait()
+    assert (bag.results().column("output"), bag.results()[0].task) == (["7b"], 0)
+    with pytest.raises(covey.InvalidBag, match="where: there is no parameter 'z'"):
+        covey.submit(["echo", "{x}{y}"], where="z = 1", **more)

@@ -27,6 +27,7 @@ from covey.core import (
     retry_hosts,
 )
 from covey.core.actions import Change, SavePolicy
+from covey.core.attempts import Attempt
 from covey.core.events import RetryRequested, SegmentAppended
 from covey.core.faces import Match
 from covey.core.following import Answering, Replying, Then
@@ -50,7 +51,7 @@ from covey.core.model import (
 from covey.core.numbering import Numbering
 from covey.core.policies import Places
 from covey.core.receipts import Given
-from covey.core.state import Attempt, Bag, Pilot, State
+from covey.core.state import Bag, Pilot, State
 from covey.core.tallies import Tally
 from covey.core.turn import Turn
 from covey.engine import Engine

@@ -5,6 +5,7 @@ from collections import Counter
 import msgspec
 from msgspec import Struct
 
+from covey.bagfile.draft import Taken
 from covey.bagfile.gathering import Gathered
 from covey.bagfile.points import count_tasks, values_of
 from covey.bagfile.template import fill
@@ -59,6 +60,7 @@ class Limits(Struct, kw_only=True):
 class Description(Struct, kw_only=True):
     name: str
     tasks: int
+    taken: Taken | None = None  # of how many, if not all are submitted
     counted: int  # of how many the classes were looked at
     names: list[str]
     first: list[ShownTask]
@@ -84,6 +86,7 @@ def describe(gathered: Gathered) -> Description:
     return Description(
         name=spec.name,
         tasks=total,
+        taken=draft.taken,
         counted=min(total, MOST_COUNTED) if spec.rules or spec.need_from else total,
         names=list(draft.names),
         first=_first(gathered),
@@ -138,7 +141,7 @@ def _classes(gathered: Gathered, total: int) -> list[ShownClass]:
 
 
 def _classes_found(gathered: Gathered) -> list[ShownClass]:
-    """Each combination of resources that tasks have; those with the longest time first."""
+    """Each combination of resources that tasks have; the longest first, then the largest."""
     counts: Counter[Need] = Counter()
     need_of = need_reader(gathered.spec, gathered.draft.names)
     for number, values in enumerate(values_of(gathered.draft, MOST_COUNTED)):
@@ -146,7 +149,11 @@ def _classes_found(gathered: Gathered) -> list[ShownClass]:
             counts[need_of(values)] += 1
         except BadNeed as error:
             raise InvalidBag(f"task {number}: {error}") from None
-    found = sorted(counts, key=lambda need: -need.limit_seconds)
+    found = sorted(
+        counts,
+        key=lambda one: (one.limit_seconds, one.cores, one.gpus, one.memory_mb, one.disk_mb),
+        reverse=True,
+    )
     return [
         ShownClass(when="", tasks=counts[need], **msgspec.structs.asdict(need)) for need in found
     ]

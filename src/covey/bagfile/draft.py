@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from covey.bagfile.keys import BAG
 from covey.bagfile.kinds import Filled, is_text, read_at
@@ -61,6 +62,25 @@ _GLOB = re.compile(r"([*?\[\]]+)")
 _SHELL = re.compile(r"#!.*/(?:env +)?(?:ba|da|k|z)?sh\b")
 
 
+class Taken(Struct, frozen=True):
+    """How many tasks of how many are to be submitted. `more`: there are more than `total`, but
+    nobody has counted them."""
+
+    tasks: int
+    total: int
+    more: bool = False
+
+    @property
+    def words(self) -> str:
+        """3 of 1,000 tasks"""
+        return f"{self.tasks:,} of {self.all_words}"
+
+    @property
+    def all_words(self) -> str:
+        tasks = "task" if self.total == 1 else "tasks"
+        return f"{'more than ' if self.more else ''}{self.total:,} {tasks}"
+
+
 class Draft(NamedTuple):
     """`spec` has no files yet, and its command is as it was written."""
 
@@ -71,6 +91,7 @@ class Draft(NamedTuple):
     inputs: tuple[Wanted, ...]
     script: str
     here: str  # what paths in the command are relative to
+    taken: Taken | None = None  # if not all tasks are (`selection`)
 
 
 def read_draft(sheet: Sheet, environ: Mapping[str, str], tell: Tell, retries: int = 0) -> Draft:
@@ -232,13 +253,18 @@ def _unused(
 def _script(text: str, parameters: tuple[str, ...], tell: Tell) -> str:
     if not text:
         return ""
-    script = text if text.startswith("#!") else "#!/bin/sh\n" + text
-    script += "" if script.endswith("\n") else "\n"
+    script = script_text(text)
     if _SHELL.match(script):
         for name in re.findall(r"(?<!\$)\{([A-Za-z_]\w*)\}", script):
             if name in parameters:
                 tell(f"note: the script has {{{name}}}; in a script, write ${name} for the value")
     return script
+
+
+def script_text(text: str) -> str:
+    """A script as it is sent: with a first line that says what runs it, and a last line end."""
+    script = text if text.startswith("#!") else "#!/bin/sh\n" + text
+    return script if script.endswith("\n") else script + "\n"
 
 
 def _export(found: dict[str, Any]) -> bool:

@@ -20,15 +20,16 @@ from covey.bagfile.parts import Wanted
 from covey.bagfile.points import values_of
 from covey.bagfile.rowsfile import read_rows
 from covey.bagfile.sheet import Sheet, near_files
+from covey.bagfile.sources import MOST_FILES, files_of
 from covey.bagfile.template import Scene, Tell, absolute_command, fill, placeholders
 from covey.core.classes import find_needs
 from covey.core.errors import InvalidBag
-from covey.core.model import BagSpec, Blob, Placed, Rows, Segment, TaskInput
+from covey.core.model import BagSpec, Blob, InputSource, Placed, Rows, Segment, TaskInput
 from covey.core.space import Scalar, names
 from covey.core.task_needs import BadNeed
+from covey.whoami import host
 
 MOST_CHECKED = 100_000  # tasks, each of whose files is looked for
-MOST_FILES = 100_000  # of all tasks
 MOST_OWN_FILES = 300_000  # of single tasks: what one request can name
 MOST_TOLD = 3
 
@@ -51,6 +52,7 @@ class Gathered(NamedTuple):
     task_inputs: tuple[TaskInput, ...]
     manifest: dict[str, Found]
     rows: Found | None
+    sources: tuple[InputSource, ...] = ()
 
     @property
     def uploads(self) -> tuple[Found, ...]:
@@ -76,6 +78,8 @@ class Gathered(NamedTuple):
             inputs=(*placed, *self.urls),
             task_inputs=self.task_inputs,
             manifest={key: blob(file) for key, file in self.manifest.items()},
+            sources=self.sources,
+            sources_host=host() if self.sources or self.task_inputs else "",
         )
 
 
@@ -92,8 +96,7 @@ def gather(draft: Draft, tell: Tell) -> Gathered:
     """Raises InvalidBag with all that is wrong with the inputs."""
     work = _Gathering(draft)
     if draft.script:
-        data = draft.script.encode()
-        work.put((), SCRIPT, Found("", len(data), True, data), False)
+        work.take_script(draft.script)
     for wanted in draft.inputs:
         work.take(wanted)
     work.check_tasks()
@@ -111,6 +114,7 @@ def gather(draft: Draft, tell: Tell) -> Gathered:
         tuple(work.task_inputs),
         work.manifest,
         None if draft.rows is None else found_rows(draft.rows.path),
+        tuple(work.sources),
     )
 
 
@@ -133,9 +137,17 @@ class _Gathering:
         self.urls: dict[str, Placed] = {}
         self.task_inputs: list[TaskInput] = []
         self.manifest: dict[str, Found] = {}
+        self.sources: list[InputSource] = []
         self.finder = Finder(MOST_FILES)
         self._own: list[tuple[KeyPath, TaskInput, str]] = []  # with their base
         self._places: dict[str, KeyPath] = {}
+
+    def take_script(self, text: str) -> None:
+        data = text.encode()
+        self.put((), SCRIPT, Found("", len(data), True, data), False)
+        if self.sheet.origin(("script",)).line:  # of a bag file
+            path = os.path.abspath(self.sheet.name)
+            self._note_source(InputSource(path=path, to=SCRIPT, script=True))
 
     def take(self, wanted: Wanted) -> None:
         if wanted.url:
@@ -177,56 +189,34 @@ class _Gathering:
             )
 
     def _take_files(self, wanted: Wanted) -> None:
-        source = os.path.expanduser(wanted.source)
-        path = os.path.join(wanted.base, source)
-        if has_wildcards(source) and not os.path.lexists(path):
-            self._take_matches(wanted, path)
-        elif os.path.isdir(path):
-            to = self._inside(wanted, wanted.to or _place_of(wanted.base, path))
-            for relative, file in self._walk(wanted, path):
-                self.put(wanted.at, os.path.normpath(os.path.join(to, relative)), file, wanted.copy)
-        else:
-            self._take_file(wanted, path)
-
-    def _take_file(self, wanted: Wanted, path: str) -> None:
-        file = self._file(wanted.at, path, wanted.source)
-        place = wanted.to
-        if not place:
-            place = _place_of(wanted.base, path)
-        elif place.endswith("/"):
-            place = os.path.join(place, os.path.basename(path))
-        to = self._inside(wanted, place)
-        if file is not None and to:
-            self.put(wanted.at, to, file, wanted.copy)
-
-    def _take_matches(self, wanted: Wanted, pattern: str) -> None:
-        matches = self.finder.matches(pattern)
-        if not matches:
-            self.sheet.complain(wanted.at, f"no file matches {wanted.source}")
-        folder = fixed_folder(pattern)
-        for path in matches:
-            inner = os.path.relpath(path, folder)
-            place = os.path.join(wanted.to, inner) if wanted.to else _place_of(wanted.base, path)
-            if not wanted.to and not _is_below(wanted.base, path):
-                place = inner
-            to = self._inside(wanted, place)
-            if os.path.isdir(path):
-                for relative, file in self._walk(wanted, path):
-                    self.put(wanted.at, os.path.join(to, relative), file, wanted.copy)
-                continue
-            found = self._file(wanted.at, path, path)
-            if found is not None and to:
-                self.put(wanted.at, to, found, wanted.copy)
-
-    def _walk(self, wanted: Wanted, folder: str) -> list[tuple[str, Found]]:
+        path = os.path.join(wanted.base, os.path.expanduser(wanted.source))
+        to = self._inside(wanted, self._default_place(wanted, path))
         try:
-            found = self.finder.walk(folder)
+            files = list(files_of(self.finder, path, to))
+        except FileNotFoundError:
+            self.sheet.complain(wanted.at, f"there is no file {wanted.source}{near_files(path)}")
         except InvalidBag as error:
             self.sheet.complain(wanted.at, str(error))
-            return []
-        if not found:
-            self.sheet.complain(wanted.at, f"{wanted.source}: there is no file in this directory")
-        return found
+        else:
+            if not files:
+                self.sheet.complain(wanted.at, _told_empty(wanted, path))
+            self._note_source(InputSource(path=os.path.abspath(path), to=to, copy=wanted.copy))
+            for place, file in files if to else ():
+                self.put(wanted.at, place, file, wanted.copy)
+
+    def _default_place(self, wanted: Wanted, path: str) -> str:
+        """Where a file, a directory, or the files of a pattern come to lie."""
+        if has_wildcards(path) and not os.path.lexists(path):
+            folder = fixed_folder(path)
+            inside = _is_below(wanted.base, folder)
+            return wanted.to or (os.path.relpath(folder, wanted.base) if inside else ".")
+        if wanted.to.endswith("/") and not os.path.isdir(path):
+            return os.path.join(wanted.to, os.path.basename(path))
+        return wanted.to or _place_of(wanted.base, path)
+
+    def _note_source(self, source: InputSource) -> None:
+        if is_text(source.path):
+            self.sources.append(source)
 
     def _file(self, at: KeyPath, path: str, told: str) -> Found | None:
         try:
@@ -260,7 +250,13 @@ class _Gathering:
             place = wanted.to or _template_place(source)
             if place.endswith("/"):
                 place += os.path.basename(source)
-            entry = TaskInput(source=source, path=self._inside(wanted, place), copy=wanted.copy)
+            base = os.path.abspath(wanted.base)
+            entry = TaskInput(
+                source=source,
+                path=self._inside(wanted, place),
+                copy=wanted.copy,
+                base=base if is_text(base) else "",
+            )
             self.task_inputs.append(entry)
             self._own.append((wanted.at, entry, wanted.base))
 
@@ -363,6 +359,14 @@ def _place_of(base: str, path: str) -> str:
     if _is_below(base, path):
         return os.path.relpath(path, base)
     return os.path.basename(os.path.abspath(path)) or "."
+
+
+def _told_empty(wanted: Wanted, path: str) -> str:
+    if os.path.isdir(path):
+        return f"{wanted.source}: there is no file in this directory"
+    if not has_wildcards(wanted.source):  # but the directory's name looks as if it had some
+        return f"there is no file {wanted.source}{near_files(path)}"
+    return f"no file matches {wanted.source}"
 
 
 def _is_below(base: str, path: str) -> bool:

@@ -11,6 +11,7 @@ from typing import BinaryIO
 from covey.bagfile.parts import RowsFile
 from covey.bagfile.sheet import near_files
 from covey.core.errors import InvalidBag
+from covey.core.scalars import is_text_column
 from covey.core.space import Scalar
 from covey.rowfiles.forms import clean_names
 from covey.rowfiles.pieces import Pieces
@@ -39,6 +40,34 @@ def read_rows(rows: RowsFile) -> Iterator[list[Scalar]]:
             yield from pieces.rows(pieces.begin(rows.form))
         except InvalidBag as error:
             raise InvalidBag(f"{rows.told}: {error}") from None
+
+
+def count_rows(rows: RowsFile, most: int) -> int:
+    """How many rows there are; it stops where there are `most`, or some more."""
+    count = 0
+    with _opened(rows) as file:
+        pieces = Pieces(file.fileno())
+        try:
+            for _, found in pieces.counts(pieces.begin(rows.form)):
+                count += found
+                if count >= most:
+                    break
+        except InvalidBag as error:
+            raise InvalidBag(f"{rows.told}: {error}") from None
+    return count
+
+
+def text_columns(rows: RowsFile) -> set[int]:
+    """The places of columns that are text, though some of their values could be numbers; the server
+    finds the same (`store.tables`)."""
+    with _opened(rows) as file:
+        pieces = Pieces(file.fileno())
+        try:
+            found = pieces.first_and_last_rows(pieces.begin(rows.form))
+        except InvalidBag as error:
+            raise InvalidBag(f"{rows.told}: {error}") from None
+    columns = enumerate(zip(*found, strict=True))
+    return {place for place, values in columns if is_text_column(values)}
 
 
 def _opened(rows: RowsFile) -> BinaryIO:

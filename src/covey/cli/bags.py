@@ -171,9 +171,26 @@ def _what(bag: BagView) -> list[tuple[str, str]]:
     ]
     if bag.result_names:
         facts.append(("values", ", ".join(bag.result_names)))
+    facts += _inputs(bag)
     if bag.outputs:
         facts.append(("files", f"{', '.join(bag.outputs)} (get them: covey pull {bag.id})"))
     facts += [("warning", line) for line in formats.output_warnings(bag)]
+    return facts
+
+
+def _inputs(bag: BagView) -> list[tuple[str, str]]:
+    """Where its input files came from, and since when it has others."""
+    found = bag.inputs
+    facts = []
+    if found.count:
+        paths = formats.some(found.paths, found.count)
+        facts.append(("inputs", f"{paths} (on {found.host})"))
+    for one in found.versions:
+        from covey.bagfile.draft import SCRIPT
+
+        names = ["the script" if name == SCRIPT else name for name in one.names]
+        told = formats.some(names, one.files)
+        facts.append(("inputs", f"version {one.version} since {_when(one.at)}: {told}"))
     return facts
 
 

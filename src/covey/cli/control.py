@@ -1,7 +1,7 @@
 """`covey cancel`, `pause`, `resume` and `retry`: what a person can still say to a bag."""
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,9 @@ from covey.cli.base import (
 )
 from covey.cli.terminal import echo
 from covey.wire import BagView
+
+if TYPE_CHECKING:
+    from covey.cli.input_changes import RetryFiles
 
 MOST_NAMED = 100_000  # tasks on one command line
 _RANGE = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?")
@@ -176,6 +179,12 @@ def _tasks(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -
     metavar="+50%|x2|2h",
     help="With more time (x2, +50%), or this much (90m).",
 )
+@click.option(
+    "--refresh",
+    is_flag=True,
+    help="Send the input files once more that have changed here. These tasks, and all that start "
+    "later, run with them.",
+)
 @click.option("--watch", is_flag=True, help="Follow the bag afterwards.")
 @json_option
 def retry(
@@ -187,6 +196,7 @@ def retry(
     tasks: tuple[int, ...],
     memory: More,
     time: More,
+    refresh: bool,
     watch: bool,
     as_json: bool,
 ) -> None:
@@ -194,8 +204,12 @@ def retry(
     still be running. 'covey failures' lists the causes. With --done, tasks that are
     done run again, too.
 
+    Tasks get the input files as they were sent with the bag. If some have changed here since, a
+    note says so; with --refresh, tasks get them as they are now.
+
     \b
     covey retry --failed
+    covey retry --failed --refresh
     covey retry 3 7 9-12
     covey retry 3 7 9-12 --done --memory 2GB
     covey retry 3 --cause 'memory limit' --memory +50%
@@ -215,6 +229,10 @@ def retry(
     client = places.client(config)
     memory_mb, limit_seconds = int(memory.amount), time.amount
     more: dict[str, Any] = {"memory_mb": memory_mb, "limit_seconds": limit_seconds, "done": done}
+    from covey.cli.input_changes import RetryFiles
+
+    files = RetryFiles(client, found, bool(config.server), refresh)
+    more["changes"] = files.send()
     count = client.retry(
         found.id,
         causes=causes,
@@ -224,20 +242,32 @@ def retry(
         **{name: value for name, value in more.items() if value},
     )
     if not (watch and as_json and count):
-        _say_retried(found, count, bool(causes or chosen), done, as_json)
+        _say_retried(found, count, bool(causes or chosen), done, as_json, files)
+    how = f"covey retry {found.id} --failed --refresh"
+    for note in files.notes(how) if count else ():
+        say(f"note: {note}")
     if watch and count:
         from covey.cli.watch import follow
 
         leave(follow(client, found.id, as_json=as_json))
 
 
-def _say_retried(bag: BagView, count: int, chosen: bool, done: bool, as_json: bool) -> None:
+def _say_retried(
+    bag: BagView,
+    count: int,
+    chosen: bool,
+    done: bool,
+    as_json: bool,
+    files: "RetryFiles | None" = None,
+) -> None:
     what = "task" if done else "failed task"
     hint = "" if done or not bag.done else "; to run tasks again that are done, add --done"
     if as_json:
-        print_json({"bag": bag.id, "count": count})
+        fields = {} if files is None or not count else files.fields()
+        print_json({"bag": bag.id, "count": count, **fields})
     elif count:
-        echo(f"bag {bag.id}: {formats.count(count, what)} will run again")
+        words = "" if files is None else files.words()
+        echo(f"bag {bag.id}: {formats.count(count, what)} will run again{words}")
     elif chosen:
         say(f"bag {bag.id} has no such {what}s; see: covey failures {bag.id}{hint}")
     else:

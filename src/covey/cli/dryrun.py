@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from covey.client.client import Client
 
 MOST_FILES = 10
-MOST_CLASSES = 12  # combinations of resources that parameters say
+MOST_CLASSES = 10  # combinations of resources that parameters say
 
 
 def show(gathered: "Gathered", client: "Client | None", as_json: bool) -> None:
@@ -45,7 +45,8 @@ def ask_known(found: "Description", gathered: "Gathered", client: "Client") -> N
 def lines_of(found: "Description") -> list[str]:
     name = f" {found.name}" if found.name else ""
     more = ", and more can be appended" if found.open else ""
-    lines = [f"bag{name}: {formats.count(found.tasks, 'task')}{more}; nothing is submitted", ""]
+    tasks = found.taken.words if found.taken else formats.count(found.tasks, "task")
+    lines = [f"bag{name}: {tasks}{more}; nothing is submitted", ""]
     for task in found.first:
         told = formats.assignments(list(task.values), list(task.values.values()))
         shown = f" ({told})" if told else ""
@@ -82,6 +83,7 @@ def _classes(found: "Description") -> list[str]:
     lines = render(columns, rows).splitlines()
     if hidden:
         lines.append(f"… and {formats.count(hidden, 'other combination')} of resources")
+        lines.append(f"(in all: {formats.need_range(found.classes)})")
     if found.counted < found.tasks:
         lines.append(f"(of the first {found.counted:,} tasks)")
     return lines

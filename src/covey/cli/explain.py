@@ -90,7 +90,7 @@ def _of_bag(found: "Explanation") -> Iterator[tuple[str, str]]:
         yield "tasks", _counts(answer)
     for reason in answer.reasons:
         yield "why", _reason(reason)
-    if answer.order and answer.waiting:
+    if answer.order and answer.waiting > 1:
         yield "order", answer.order
     if answer.waiting and answer.hosts:
         able = f"{answer.able:,} of {answer.hosts:,} connected hosts could run the waiting tasks"
@@ -150,8 +150,10 @@ def _replicas(replication: "Replication", sent: int = 0) -> Iterator[tuple[str, 
 
 def _of_task(found: "Explanation") -> Iterator[tuple[str, str]]:
     task = found.task
+    sent = [*found.attempts, *(task.running if task is not None else ())]
+    several = any(attempt.inputs_version > 1 for attempt in sent)
     for attempt in found.attempts[-MOST_ATTEMPTS:]:
-        yield "ended", _ended(attempt)
+        yield "ended", _ended(attempt) + _inputs(attempt, several)
     if task is None:
         return
     if task.need is not None:
@@ -159,7 +161,7 @@ def _of_task(found: "Explanation") -> Iterator[tuple[str, str]]:
     if task.tries or task.losses:
         yield "before", f"it failed {task.tries:,} and was lost {task.losses:,} times"
     for running in task.running:
-        yield "out", _running(running)
+        yield "out", _running(running) + _inputs(running, several)
         for rival in running.behind:
             yield "behind it", f"{_rival(rival)}, on {running.host} now"
     if task.replication is not None:
@@ -177,6 +179,11 @@ def _running(running: "Running") -> str:
     if running.suspected:
         parts.append("its pilot is silent")
     return "; ".join(parts)
+
+
+def _inputs(attempt: "ResultRow | Running", several: bool) -> str:
+    """With which of several versions of the bag's input files it ran."""
+    return f", with version {attempt.inputs_version} of the inputs" if several else ""
 
 
 def _ended(row: "ResultRow") -> str:

@@ -3,17 +3,32 @@
 import shlex
 import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
 
 from covey.cli.terminal import clean
-from covey.core.model import Need
 from covey.core.space import Scalar
 from covey.pilot.judge import signal_name
-from covey.wire import BagView, ClassView, ResultRow, Straggler
+from covey.wire import BagView, ResultRow, Straggler
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 LONGEST_DAYS = 99
+
+
+class HasNeed(Protocol):
+    """What a task needs, in whatever view it is."""
+
+    @property
+    def cores(self) -> int: ...
+    @property
+    def memory_mb(self) -> int: ...
+    @property
+    def disk_mb(self) -> int: ...
+    @property
+    def gpus(self) -> int: ...
+    @property
+    def limit_seconds(self) -> float: ...
 
 
 def duration(seconds: float) -> str:
@@ -99,12 +114,12 @@ def megabytes(number: int) -> str:
     return memory(number * 1024)
 
 
-def need(one: Need | ClassView) -> str:
+def need(one: HasNeed) -> str:
     """What a task needs: 2 cores, 4 GB memory, at most 2 h 00 m."""
     return need_range([one])
 
 
-def need_range(needs: Sequence[Need | ClassView]) -> str:
+def need_range(needs: Sequence[HasNeed]) -> str:
     """The same of several, from the least to the most of each: 1 to 8 cores, 2 to 64 GB memory."""
 
     def between(amounts: list[float], form: Callable[[float], str]) -> str:

@@ -160,7 +160,7 @@ def find_bag(source: Source, reference: str) -> BagView:
     try:
         number = int(reference)
     except ValueError:
-        return _called(source.bags(), reference)
+        number = _called(source.bags(), reference).id  # lists show less
     found = source.bag(number)
     if found is None:
         raise NotFound(f"there is no bag {number}; 'covey bags' lists them")
@@ -218,13 +218,5 @@ def all_results(
         yield from page
         if len(page) < size:
             return
-        query = after_page(query, page)
+        query = query.behind(page)
         left = None if left is None else left - len(page)
-
-
-def after_page(query: ResultQuery, page: Sequence[ResultRow]) -> ResultQuery:
-    """The query for what comes behind these rows."""
-    if query.sort:
-        return structs.replace(query, offset=query.offset + len(page))
-    last = page[-1]
-    return structs.replace(query, after=last.row if query.by_row else last.task)

@@ -74,7 +74,8 @@ class Request(NamedTuple):
     "--where",
     multiple=True,
     metavar="TEST",
-    help="Only results for which this is true: 'alpha >= 0.5', 'host = n1'; repeatable.",
+    help="Only results for which this is true: 'alpha >= 0.5', 'host = n1 && time > 60'; "
+    "repeatable.",
 )
 @click.option(
     "--sort", default="", metavar="COLUMN", help="Sort by a column; -COLUMN: largest first."
@@ -338,7 +339,7 @@ def _pages(
             page = source.results(bag.id, query)
         if page:
             yield page
-            query = places.after_page(query, page)
+            query = query.behind(page)
         elif ends or not isinstance(source, Client):
             return
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from covey.cli.base import json_option, leave, print_json, settings
+from covey.cli.base import json_option, leave, print_json, say, settings
 from covey.cli.submission import BAG, Option, SubmissionCommand, build, submission_options
 from covey.cli.terminal import echo
 
@@ -45,6 +45,8 @@ def run(slots: int | None, detach: bool, dry_run: bool, as_json: bool, **options
     covey run --rows cases.csv --input fit.py --output 'out/*' -- python3 fit.py {case}
     covey run -p n=1..3 --memory 2GB --time 5m --retries 2 -- sh -c 'echo {n} | wc -c'
     covey run -p seed=1..100 --policy fast-tail --deadline 30m -- ./simulate {seed}
+    covey run sweep.toml --first 3
+    covey run sweep.toml --where 'seed == 1 && rate < 0.3'
     covey init sweep.toml; covey run sweep.toml --dry-run; covey run sweep.toml
 
     Ctrl-C stops the watching, not the bag. The exit status is 1 if a task failed.
@@ -56,6 +58,7 @@ def run(slots: int | None, detach: bool, dry_run: bool, as_json: bool, **options
         return
     from covey.cli.sending import send
 
+    say_taken(gathered)
     client, submitted = send(config, gathered, slots, options.get("key"))
     if detach:
         report(submitted, as_json)
@@ -85,6 +88,7 @@ def submit(slots: int | None, dry_run: bool, as_json: bool, **options: Any) -> N
         return
     from covey.cli.sending import send
 
+    say_taken(gathered)
     report(send(config, gathered, slots, options.get("key"))[1], as_json)
 
 
@@ -93,6 +97,11 @@ def _show(config: "Config", gathered: "Gathered", as_json: bool) -> None:
     from covey.cli.dryrun import show
 
     show(gathered, places.running_client(config), as_json)
+
+
+def say_taken(gathered: "Gathered") -> None:
+    if gathered.draft.taken is not None:
+        say(f"submitting {gathered.draft.taken.words}")
 
 
 def report(submitted: "Submitted", as_json: bool) -> None:

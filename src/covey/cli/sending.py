@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import msgspec
 from covey.bagfile import Found, Gathered
 from covey.cli import formats, places, terminal
 from covey.cli.base import say
-from covey.client.client import Client, Submitted, submission_key
+from covey.client.client import Client, Submitted, submission_key, with_seal
 from covey.client.embedded import is_held
 from covey.client.upload import Upload
 from covey.core.errors import ServerAway
@@ -45,7 +45,7 @@ def send(
 
 
 def _submit(client: Client, gathered: Gathered, key: str) -> Submitted:
-    spec = gathered.complete(upload(client, gathered.uploads))
+    spec = with_seal(gathered.complete(upload(client, gathered.uploads)))
     return client.submit(msgspec.structs.replace(spec, key=key, owner=user()))
 
 
@@ -55,11 +55,25 @@ def upload(client: Client, files: Iterable[Found]) -> dict[Found, Blob]:
     sending = Upload(client, line.progress)
     blobs = add_all(sending, files)
     if blobs:
-        sent = sending.send()
-        line.clear()
-        if sent:
-            say(f"uploaded {size(sent)}")
+        _send(sending, line)
     return blobs
+
+
+def upload_known(client: Client, files: Mapping[Blob, Path | bytes]) -> None:
+    """The same for files that were looked at before."""
+    line = _Line()
+    sending = Upload(client, line.progress)
+    for blob, source in files.items():
+        sending.add_known(blob, source)
+    if files:
+        _send(sending, line)
+
+
+def _send(sending: Upload, line: "_Line") -> None:
+    sent = sending.send()
+    line.clear()
+    if sent:
+        say(f"uploaded {size(sent)}")
 
 
 def add_all(sending: Upload, files: Iterable[Found]) -> dict[Found, Blob]:

@@ -85,12 +85,24 @@ PARAMETER_OPTIONS: list[Choice] = [
         help="Each line of a file as {line}; - reads standard input, as does {} in the command.",
     ),
 ]  # fmt: skip
+SELECTION_OPTIONS: list[Choice] = [
+    _option(
+        TASKS, "", "--first", metavar="N", type=int,
+        help="Submit only the first N tasks, to try them.",
+    ),
+    _option(
+        TASKS, "", "--where", metavar="TEST", multiple=True,
+        help="Submit only tasks whose parameters meet this: 'lr < 0.1 && n == 2'. The same "
+        "comparisons as in 'covey results --where'; repeatable, and all must hold.",
+    ),
+]  # fmt: skip
 OPTIONS: list[Choice] = [
     _option(
         TASKS, "", "-f", "--file", "file", metavar="FILE", type=FILE_NAME,
         help="A bag file; 'covey init' writes one. Options override what it says.",
     ),
     *PARAMETER_OPTIONS,
+    *SELECTION_OPTIONS,
     _flag(TASKS, "open", "--open", help="More tasks may be added later: covey append, covey "
     "close."),
     _option(
@@ -263,14 +275,16 @@ def parameter_options(function: F) -> F:
 
 def build(options: dict[str, Any], default_retries: int) -> "Gathered":
     """Raises InvalidBag, with everything that is wrong, unless this can be run."""
-    from covey.bagfile import Sheet, gather, read_draft, read_sheet
+    from covey.bagfile import Sheet, gather, read_draft, read_sheet, select
 
     if not options.get("file") and not options.get("command"):
         raise click.UsageError("give a COMMAND to run, or a bag file: covey run FILE.toml")
     options = {**options, **lines_of_input(options)}
     sheet = read_sheet(options["file"]) if options.get("file") else Sheet()
     apply_options(sheet, options)
-    return gather(read_draft(sheet, os.environ, say, default_retries), say)
+    draft = read_draft(sheet, os.environ, say, default_retries)
+    first, where = options.get("first"), options.get("where", ())
+    return gather(select(draft, first, where, dashes="--"), say)
 
 
 def apply_options(sheet: "Sheet", options: dict[str, Any]) -> None:

@@ -206,7 +206,7 @@ def follow_bag(client: Client, bag: BagView, wanted: Wanted, as_json: bool) -> N
         for piece in next(live) if not over else ():
             sink.piece(piece)
         for row in places.all_results(client, bag.id, query):
-            query = places.after_page(query, [row])
+            query = query.behind([row])
             if wanted.takes(row):
                 _end(client, bag, row, sink, wanted)
         if over:

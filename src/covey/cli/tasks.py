@@ -22,6 +22,7 @@ COLUMNS = (
     Column("ended"),
     Column("time", right=True),
     Column("host"),
+    Column("inputs", right=True),
 )
 
 
@@ -34,6 +35,7 @@ class Line(NamedTuple):
     host: str = ""
     ending: str = ""
     seconds: float | None = None
+    inputs_version: int | None = None
 
 
 @click.command(cls=Command)
@@ -123,12 +125,18 @@ def _missing(bag: BagView, numbers: range, running: dict[int, RunningRow]) -> It
 
 def _ended(row: ResultRow) -> Line:
     return Line(
-        row.task, formats.state(row), row.values, row.host, formats.ending(row), row.wall_seconds
+        row.task,
+        formats.state(row),
+        row.values,
+        row.host,
+        formats.ending(row),
+        row.wall_seconds,
+        row.inputs_version,
     )
 
 
 def _out(row: RunningRow) -> Line:
-    return Line(row.task, row.state, row.values, row.host)
+    return Line(row.task, row.state, row.values, row.host, inputs_version=row.inputs_version)
 
 
 def _columns(bag: BagView) -> list[Column]:
@@ -137,13 +145,16 @@ def _columns(bag: BagView) -> list[Column]:
         column._replace(title=f"covey_{column.title}") if column.title in bag.names else column
         for column in COLUMNS
     )
-    return [first, *parameters, *others]
+    return [first, *parameters, *(others if bag.inputs.versions else others[:-1])]
 
 
 def _row(bag: BagView, line: Line) -> list[str]:
     values = [""] * len(bag.names) if line.values is None else map(str, line.values)
     took = "" if line.seconds is None else formats.duration(line.seconds)
-    return [str(line.task), *values, line.state, line.ending, took, line.host]
+    row = [str(line.task), *values, line.state, line.ending, took, line.host]
+    if bag.inputs.versions:
+        row.append("" if line.inputs_version is None else f"version {line.inputs_version}")
+    return row
 
 
 def _fields(bag: BagView, line: Line) -> dict[str, object]:
@@ -155,4 +166,5 @@ def _fields(bag: BagView, line: Line) -> dict[str, object]:
         "host": line.host,
         "ending": line.ending,
         "seconds": line.seconds,
+        "inputs_version": line.inputs_version,
     }

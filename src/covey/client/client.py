@@ -8,16 +8,19 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from covey.client.http import Connection, Endpoint, Find, Tell, quiet
-from covey.core.errors import InvalidBag, NotFound, ServerAway, ServerStopped, Unconfirmed
+from covey.client.source_seal import seal
+from covey.core.errors import InvalidBag, NotFound, Refused, ServerAway, ServerStopped, Unconfirmed
 from covey.core.findings import Listed, PolicyView, Report
-from covey.core.model import BagSpec, PolicySpec, Segment
+from covey.core.model import BagSpec, InputChanges, PolicySpec, Segment
 from covey.wire import (
     BagView,
     Explanation,
     FailureGroup,
     HostView,
+    InputsView,
     Issued,
     LiveOutput,
     Output,
@@ -39,6 +42,8 @@ BagRef = int | Literal["latest"]
 API = "/api/v1"
 SLOW_SECONDS = 600.0  # while the server counts the rows of a large file, or removes a large bag
 SHORTEST_KEY = 16
+PAGE_ROWS = 1000  # of results, where nobody says how many
+TOO_LARGE = 413  # the status that says so
 SYNC_SECONDS = 60.0  # while it makes a file durable
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0  # before a file is asked for again
 
@@ -66,6 +71,12 @@ def submission_key(given: str | None) -> str:
             "that covey printed when a submission was not confirmed"
         )
     return given
+
+
+def with_seal(spec: BagSpec) -> BagSpec:
+    """The same bag, with proof of where its inputs came from."""
+    sealed = seal(spec.sources, spec.task_inputs, spec.manifest)
+    return msgspec.structs.replace(spec, sources_seal=sealed)
 
 
 class Client:
@@ -145,8 +156,10 @@ class Client:
         memory_mb: int = 0,
         limit_seconds: float = 0.0,
         done: bool = False,
+        changes: InputChanges | None = None,
     ) -> int:
-        """How many tasks will run again: failed ones and, with `done`, those that were done."""
+        """How many tasks will run again: failed ones and, with `done`, those that were done. With
+        `changes`, whose files the server has, attempts from now on get other input files."""
         order: dict[str, Any] = {
             "causes": list(causes),
             "tasks": None if tasks is None else list(tasks),
@@ -159,7 +172,13 @@ class Client:
             order["limit_seconds"] = limit_seconds
         if done:
             order["done"] = True
+        if changes is not None:
+            order["changes"] = changes
         return self._post(f"/bags/{bag}/retry", Count, body=order).count
+
+    def inputs(self, bag: BagRef) -> InputsView:
+        """Its input files, and where they came from. Raises NotFound."""
+        return self._get(f"/bags/{bag}/inputs", InputsView, wait_seconds=SYNC_SECONDS)
 
     def purge(self, bag: BagRef, what: str) -> int:
         """Remove the `logs`, the `files` or `all` of a bag that is over; a large one takes a
@@ -220,7 +239,33 @@ class Client:
         asked = _asked(query)
         if wait_seconds:
             asked["wait"] = wait_seconds
-        return self._get(f"/bags/{bag}/results", list[ResultRow], asked, wait_seconds)
+        try:
+            return self._get(f"/bags/{bag}/results", list[ResultRow], asked, wait_seconds)
+        except Refused as refused:
+            if refused.status != TOO_LARGE:
+                raise
+            return self._results_in_parts(bag, query)
+
+    def _results_in_parts(self, bag: BagRef, query: ResultQuery) -> list[ResultRow]:
+        """Of a page that is longer than what the server sends at once."""
+        found: list[ResultRow] = []
+        most = query.limit or PAGE_ROWS
+        size = most
+        while len(found) < most:
+            limit = min(size, most - len(found))
+            asked = _asked(replace(query, limit=limit))
+            try:
+                part = self._get(f"/bags/{bag}/results", list[ResultRow], asked)
+            except Refused as refused:
+                if refused.status != TOO_LARGE or size == 1:
+                    raise
+                size = max(1, size // 4)
+                continue
+            found += part
+            if len(part) < limit:
+                break
+            query = query.behind(part)
+        return found
 
     def export(self, bag: BagRef, query: ResultQuery, form: str) -> Iterator[bytes]:
         """The same as a file, `csv` or `jsonl`, in parts: all that there is unless the query has

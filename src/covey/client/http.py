@@ -277,7 +277,7 @@ class Connection:
     ) -> http.client.HTTPResponse:
         timeout = self.timeout_seconds + wait_seconds
         if self._http is None:
-            first = timeout if self._is_there else min(timeout, FIRST_SECONDS)
+            first = timeout if self._has_answered else min(timeout, self._patience())
             self._http = _line(self.endpoint, first)
             try:
                 self._http.connect()

@@ -15,6 +15,7 @@ from covey.core.model import (
     BagStatus,
     EndRecord,
     History,
+    InputVersion,
     JobId,
     JobRecord,
     OutputSummary,
@@ -63,6 +64,13 @@ class AppendSegment(Struct, frozen=True):
 
 class CloseBag(Struct, frozen=True):
     bag: BagId
+
+
+class SaveInputVersion(Struct, frozen=True):
+    """Attempts from now on get other input files."""
+
+    bag: BagId
+    version: InputVersion
 
 
 class PurgeBag(Struct, frozen=True):
@@ -177,6 +185,7 @@ Change: TypeAlias = (
     | SaveOutputSummary
     | AppendSegment
     | CloseBag
+    | SaveInputVersion
     | PurgeBag
     | LeaseChunk
     | CloseChunk

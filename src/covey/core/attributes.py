@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from covey.classad import Ad
 from covey.core import history, sites
+from covey.core.attempts import Attempt
 from covey.core.estimate import expected
 from covey.core.faces import Value
 from covey.core.fitting import admits, weight
@@ -19,7 +20,7 @@ from covey.core.hosts import called_name
 from covey.core.model import BagStatus, History, PilotStatus, SiteSpec
 from covey.core.scalars import read
 from covey.core.space import Scalar
-from covey.core.state import Attempt, Bag, Host, Pilot, State
+from covey.core.state import Bag, Host, Pilot, State
 
 ALL = frozenset("*")
 NEVER = 1e9  # seconds since something that has not happened, or until something that will not

@@ -6,11 +6,13 @@ from msgspec.structs import replace
 from pyroaring import BitMap
 
 from covey.core import (
+    bodies,
     calls,
     checking,
     classes,
     ends,
     governing,
+    input_versions,
     lookahead,
     output_summary,
     quarantine,
@@ -32,6 +34,7 @@ from covey.core.actions import (
     SavePolicy,
     Submitted,
 )
+from covey.core.attempts import Raised
 from covey.core.errors import InvalidBag
 from covey.core.events import PolicyRequested, PurgeRequested, RetryRequested, SegmentAppended
 from covey.core.following import Forgetting, Replying
@@ -47,7 +50,7 @@ from covey.core.model import (
 )
 from covey.core.numbering import check_segment, names_in, tasks_in
 from covey.core.space import shown
-from covey.core.state import Bag, Raised
+from covey.core.state import Bag
 from covey.core.suspects import brief, trace
 from covey.core.transitions import step
 from covey.core.turn import Turn
@@ -144,7 +147,7 @@ def _add_needs(bag: Bag, segment: Segment) -> None:
         bag.add_need(need)
     if new:
         more = [classes.need_message(need) for need in new]
-        bag.body = bag.body._replace(needs=[*bag.body.needs, *more])
+        bodies.change(bag, bag.body._replace(needs=[*bag.body.needs, *more]))
 
 
 def close(turn: Turn, request: RequestId, id_: BagId) -> None:
@@ -369,8 +372,15 @@ def _retry(turn: Turn, event: RetryRequested, bag: Bag) -> None:
     ended = bag.failed | bag.done if event.done else bag.failed
     chosen = ended if event.tasks is None else ended & _valid(event.tasks)
     count = len(chosen)
+    try:
+        changes = input_versions.wanted(bag, event.changes)
+    except InvalidBag as error:
+        _refuse(turn, event.request, "these files", error)
+        return
     if count and bag.quarantined and not _release(turn, event.request, bag):
         return
+    if count and changes is not None:
+        input_versions.begin(turn, bag, changes)
     if count:
         _reopen(turn, bag, replace(event, tasks=tuple(chosen)))
         turn.note(Note("tasks run again", bag=bag.id, detail=f"{count} tasks"))

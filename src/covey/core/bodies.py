@@ -1,8 +1,21 @@
-"""Bodies of bags that a pilot has been sent: how long both sides remember them."""
+"""Bodies of bags: how large they are, and how long pilots that were sent one, and the server,
+remember it."""
 
-from covey.core.state import Pilot
+import msgspec
+
+from covey.core.state import Bag, Pilot
+from covey.pilot.messages import Body
 
 MOST_BODIES = 200  # that a pilot keeps for bags of which it holds nothing
+
+
+def size_of(body: Body) -> int:
+    """In characters, when it is sent."""
+    return len(msgspec.json.encode(body))
+
+
+def change(bag: Bag, body: Body) -> None:
+    bag.body, bag.body_size = body, size_of(body)
 
 
 def make_room(pilot: Pilot) -> list[int]:

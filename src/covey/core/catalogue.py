@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
 
+from covey.core.attempts import Attempt
 from covey.core.attributes import REPLICA, TABLE, Attribute, Task, number_or_text
 from covey.core.errors import InvalidBag
 from covey.core.findings import Expressed, Listed, PolicyView
@@ -16,7 +17,7 @@ from covey.core.policies import (
     expand,
     sticks,
 )
-from covey.core.state import Attempt, Bag, Pilot, State
+from covey.core.state import Bag, Pilot, State
 
 # In the order in which one gets to know them.
 TITLES = {

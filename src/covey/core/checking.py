@@ -44,7 +44,7 @@ def check_spec(spec: BagSpec) -> None:
     check_segment(segment, may_be_empty=spec.open)
     classes.check(spec, segment)
     _check_chances(spec)
-    _check_files(spec)
+    check_files(spec)
     _check_patterns(spec, names_in(segment))
     governing.check(spec.policy, spec, segment)
     if spec.calls:
@@ -70,6 +70,8 @@ def _check_lengths(spec: BagSpec) -> None:
         ("owner", spec.owner),
         ("key", spec.key),
         ("directory", spec.chdir),
+        ("host", spec.sources_host),
+        ("seal", spec.sources_seal),
     ):
         if len(text) > MOST_SHORT_TEXT or "\0" in text:
             raise InvalidBag(
@@ -158,11 +160,9 @@ def _check_chances(spec: BagSpec) -> None:
         )
 
 
-def _check_files(spec: BagSpec) -> None:
-    if len(spec.inputs) > MOST_INPUTS or len(spec.manifest) > MOST_MANIFEST:
-        raise InvalidBag(
-            f"a bag has at most {MOST_INPUTS:,} inputs, and {MOST_MANIFEST:,} of single tasks"
-        )
+def check_files(spec: BagSpec) -> None:
+    """Raise InvalidBag unless the inputs can be placed into a task's directory."""
+    check_files_count(max(len(spec.inputs), len(spec.sources)), len(spec.manifest))
     if (spec.inputs or spec.task_inputs) and spec.chdir:
         raise InvalidBag("inputs are placed into a task's own directory: leave out chdir")
     for one in spec.inputs:
@@ -181,8 +181,20 @@ def _check_files(spec: BagSpec) -> None:
             )
     for task_input in spec.task_inputs:
         _check_path("input", task_input.path)
+        _check_source(task_input.base)
+    for source in spec.sources:
+        if source.to != ".":
+            _check_path("input", source.to)
+        _check_source(source.path)
     for path, blob in spec.manifest.items():
         _check_blob(path, blob)
+
+
+def check_files_count(inputs: int, own: int) -> None:
+    if inputs > MOST_INPUTS or own > MOST_MANIFEST:
+        raise InvalidBag(
+            f"a bag has at most {MOST_INPUTS:,} inputs, and {MOST_MANIFEST:,} of single tasks"
+        )
 
 
 def _check_patterns(spec: BagSpec, names: Sequence[str]) -> None:
@@ -215,6 +227,13 @@ def _check_path(what: str, path: str) -> None:
     parts = PurePosixPath(path).parts
     if not parts or path.startswith("/") or ".." in parts or "\0" in path:
         raise InvalidBag(f"{what} {shown(path)!r} must be a path inside the task's directory")
+
+
+def _check_source(path: str) -> None:
+    if len(path) > MOST_SHORT_TEXT or "\0" in path:
+        raise InvalidBag(
+            f"the path of an input has at most {MOST_SHORT_TEXT:,} characters, and no NUL"
+        )
 
 
 def _check_blob(path: str, blob: Blob) -> None:

@@ -95,11 +95,12 @@ def _check_rules(spec: BagSpec, names: Sequence[str]) -> None:
     if sum(1 + len(one.values) for rule in spec.rules for one in rule.when) > MOST_CONDITIONS:
         raise InvalidBag(f"rules for resources have more than {MOST_CONDITIONS:,} values")
     task_needs.check(spec, names)
+    known = frozenset(names)
     for rule in spec.rules:
         if not rule.when:
             raise InvalidBag("a rule for resources needs a condition on a parameter")
         for condition in rule.when:
-            if condition.name not in names:
+            if condition.name not in known:
                 raise InvalidBag(
                     f"a rule for resources names the unknown parameter {shown(condition.name)!r}; "
                     f"parameters: {shown(', '.join(names)) or 'none'}"

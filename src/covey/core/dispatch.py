@@ -14,6 +14,7 @@ from operator import itemgetter
 from pyroaring import BitMap
 
 from covey.core import blame, budget, matching, ranking, retry_hosts, suiting
+from covey.core.attempts import Attempt
 from covey.core.faces import ANYWHERE, Match
 from covey.core.fitting import admits, held_of, last_resorts, stretch, weight_on
 from covey.core.lookahead import reserve
@@ -21,12 +22,15 @@ from covey.core.model import AttemptId, BagId, BagStatus, PilotId, PilotStatus, 
 from covey.core.ranking import has_work
 from covey.core.recalling import recall
 from covey.core.replication import may_have, may_run_twice, watch
-from covey.core.state import Attempt, Bag, Candidate, Pilot, State
+from covey.core.state import Bag, Candidate, Pilot, State
 from covey.core.turn import Turn
 
 MOST_AHEAD = 10_000  # tasks that Concurrency may send to one pilot
 MOST_BATCH = 1000  # waiting pilots among which the best are looked for
 _WHEN = itemgetter(0)  # when it is the turn of a class (`Bag.turns`)
+# Of values and commands that one answer brings, unless a single task has more: to write it holds
+# the server up.
+MOST_ANSWER_CHARACTERS = 8 << 20
 
 
 def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
@@ -40,6 +44,7 @@ def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
     most = pilot.load + _room(state, pilot)
     limits: dict[str, int] = {}  # of owners' tasks: Concurrency, so far down the order
     proven = _proven(state, pilot)
+    room = MOST_ANSWER_CHARACTERS
     waiting: dict[BagId, set[float]] = {}
     for candidate in _candidates(turn, pilot):
         bag, owner = candidate.bag, candidate.bag.spec.owner
@@ -63,7 +68,14 @@ def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
             enough = blame.share(turn, pilot, bag, enough)
         if not budget.may_look(state, turn.now, bag):
             continue
+        if room <= 0:
+            break  # the pilot asks again when it has this much
+        before, width = len(taken), bag.width
+        enough = min(enough, pilot.load + max(1, room // width))
         _take_from(turn, pilot, candidate, enough, limit, taken)
+        room -= (len(taken) - before) * width
+        if len(taken) > before and bag.id not in pilot.bodies:
+            room -= bag.body_size
     return taken
 
 

@@ -24,6 +24,7 @@ from pyroaring import BitMap
 
 from covey.core import blame, history, output_summary, recalling, replication, retry_hosts, suiting
 from covey.core.actions import CloseChunk, Note, RecordEnds, SaveBagStatus
+from covey.core.attempts import Attempt
 from covey.core.causes import cause_of, ignored_result
 from covey.core.fitting import last_resorts, serves
 from covey.core.following import Forgetting
@@ -39,7 +40,7 @@ from covey.core.model import (
     Verdict,
 )
 from covey.core.receipts import NOTHING_GIVEN, Given
-from covey.core.state import Attempt, Bag, Pilot, State
+from covey.core.state import Bag, Pilot, State
 from covey.core.tallies import Trouble
 from covey.core.transitions import step
 from covey.core.turn import Turn

@@ -3,7 +3,8 @@
     CoveyError
     ├── InvalidBag        the submission cannot be run as written; say so to its author
     ├── InvalidQuery      a question about results that makes no sense
-    │   └── TookTooLong   … or that needs more time than the server gives to one question
+    │   ├── TookTooLong   … or that needs more time than the server gives to one question
+    │   └── PageTooLong   … or whose answer is longer than one page may be
     ├── NotFound          no such bag, task or pilot
     ├── BadFile           a file is not what it was said to be
     ├── StoreError        the record cannot be used
@@ -38,6 +39,14 @@ class InvalidQuery(CoveyError):
 
 class TookTooLong(InvalidQuery):
     pass
+
+
+class PageTooLong(InvalidQuery):
+    def __init__(self, most_bytes: int, fitting: int) -> None:
+        super().__init__(
+            f"this page has more than {most_bytes >> 20} MB: ask for at most {fitting} rows "
+            f"(limit={fitting}), or get a file (format=csv or jsonl)"
+        )
 
 
 class NotFound(CoveyError):

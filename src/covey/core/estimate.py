@@ -9,9 +9,10 @@ much times differ, and from how few have been seen; it ends with a last wave of 
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from covey.core.attempts import Attempt
 from covey.core.durations import Times
 from covey.core.model import BagStatus, Need, PilotId
-from covey.core.state import Attempt, Bag, Pilot, State
+from covey.core.state import Bag, Pilot, State
 
 SHORT_SECONDS = 2.0  # the rate is believed for tasks that take less
 SURE = 1.28  # deviations: four times in five it is between the two ends

@@ -12,6 +12,7 @@ from covey.core.model import (
     BagId,
     BagSnapshot,
     BagSpec,
+    InputChanges,
     JobId,
     PilotId,
     PolicySpec,
@@ -65,7 +66,7 @@ class ResumeRequested(Struct, frozen=True):
 class RetryRequested(Struct, frozen=True):
     """The owner wants given-up tasks (None: all of them) tried again, from now on with so many
     times the memory and the time, or with these amounts (0: none is named). With `done`, tasks
-    that were done run again too."""
+    that were done run again too. With `changes`, attempts from now on get other input files."""
 
     request: RequestId
     bag: BagId
@@ -75,6 +76,7 @@ class RetryRequested(Struct, frozen=True):
     memory_mb: int = 0
     limit_seconds: float = 0.0
     done: bool = False
+    changes: InputChanges | None = None  # of its input files
 
 
 class PolicyRequested(Struct, frozen=True):

@@ -11,11 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from covey.core import explaining_replicas, explaining_sites, preferring, retry_hosts
+from covey.core.attempts import Attempt
 from covey.core.attributes import can_see
 from covey.core.classes import classifier
 from covey.core.estimate import probably_running
 from covey.core.findings import BagAnswer, Chance, Reason, Running, TaskAnswer
 from covey.core.fitting import last_resorts, need_now, weight
+from covey.core.input_versions import version_in
 from covey.core.looking import (
     Case,
     View,
@@ -29,7 +31,7 @@ from covey.core.model import BagId, BagStatus, Need, PilotStatus, SiteStatus
 from covey.core.rivals import before, behind
 from covey.core.sites import LOCAL, MANUAL
 from covey.core.space import Scalar
-from covey.core.state import Attempt, Bag, Site, State
+from covey.core.state import Bag, Site, State
 from covey.core.tallies import Trouble
 from covey.core.verdicts import (
     ABLE,
@@ -524,6 +526,7 @@ def _running(state: State, now: float, bag: Bag, attempt: Attempt, started: bool
         expired=attempt.expired,
         text=_why_there(bag, attempt),
         behind=behind(state, now, pilot, bag)[:FEW],
+        inputs_version=version_in(bag, attempt.id),
     )
 
 

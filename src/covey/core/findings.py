@@ -154,6 +154,7 @@ class Running(Struct, kw_only=True):
     expired: bool = False
     text: str = ""
     behind: list[Rival] = []
+    inputs_version: int = 1
 
 
 class TaskAnswer(Struct, kw_only=True):

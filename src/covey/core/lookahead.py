@@ -22,6 +22,7 @@ from covey.core.turn import Turn
 
 MOST_SORTED = 4096  # tasks of a chunk that are told apart by class, in one go
 MOST_ORDERED = 32_768  # tasks among which the longest are looked for
+MOST_ROW_BYTES = 4 << 20  # of a chunk's rows: they are in memory until its tasks have ended
 
 
 def reserve(turn: Turn, bag: Bag, *, searching: bool = False) -> None:
@@ -44,8 +45,10 @@ def reserve(turn: Turn, bag: Bag, *, searching: bool = False) -> None:
     largest = settings.largest_chunk
     if bag.classify is not None:
         largest = min(largest, MOST_SORTED)
-    bag.chunk = min(max(settings.chunk, bag.chunk * 2), largest)
     part = bag.numbering.part(bag.asked_mark)
+    if part.rows is not None and part.rows.row_bytes:
+        largest = max(1, min(largest, MOST_ROW_BYTES // part.rows.row_bytes))
+    bag.chunk = min(max(settings.chunk, bag.chunk * 2), largest)
     first, stop = bag.asked_mark, min(bag.asked_mark + bag.chunk, part.stop)
     bag.asked_mark = stop
     bag.starts.append(first)

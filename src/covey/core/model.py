@@ -123,11 +123,46 @@ class Placed(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class TaskInput(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A file of each task's own: both texts have {NAME}s in them; the first, filled in, is a key
-    of the bag's `manifest`."""
+    of the bag's `manifest`. `base` is the directory of the submitting machine that the source is
+    relative to; empty: not known."""
 
     source: str
     path: str
     copy: bool = False
+    base: str = ""
+
+
+class InputSource(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where inputs of all tasks came from, on the machine that submitted the bag: a file, a
+    directory or a pattern, absolute, and the place in a task's directory that it went to. With
+    `script`, the path is a bag file, and the input is the script in it."""
+
+    path: str
+    to: str
+    copy: bool = False
+    script: bool = False
+
+
+class InputChanges(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Files that take the place of those that a bag had: `inputs` of all tasks by their paths (a
+    new path is added), and files of single tasks by their keys in the `manifest`. `removed` are
+    paths of inputs that tasks get no longer. `sources_seal` takes the place of the bag's."""
+
+    inputs: tuple[Placed, ...] = ()
+    removed: tuple[str, ...] = ()
+    manifest: dict[str, Blob] = {}
+    sources_seal: str = ""
+
+
+class InputVersion(Struct, frozen=True, kw_only=True):
+    """Files that were sent after the bag: attempts from `first` on got them. `files` is how many
+    files differ from the version before, `names` are a few of them."""
+
+    first: AttemptId
+    at: float
+    files: int
+    names: tuple[str, ...]
+    changes: InputChanges
 
 
 class Rows(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -139,6 +174,7 @@ class Rows(Struct, frozen=True, kw_only=True, omit_defaults=True):
     names: tuple[str, ...] = ()
     count: int = 0
     text_names: tuple[str, ...] = ()  # columns that are text, although they look like numbers
+    row_bytes: int = 0  # of the longest rows, about; 0: not known
 
 
 class Segment(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -208,6 +244,9 @@ class BagSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     inputs: tuple[Placed, ...] = ()
     task_inputs: tuple[TaskInput, ...] = ()
     manifest: dict[str, Blob] = {}
+    sources: tuple[InputSource, ...] = ()  # where `inputs` came from, …
+    sources_host: str = ""  # … on which machine,
+    sources_seal: str = ""  # … and its submitter's proof of that (`client.source_seal`)
     outputs: tuple[str, ...] = ()  # globs in the task's directory; each must match
     optional_outputs: tuple[str, ...] = ()
     output_mb: int = 1024  # of one task, at most
@@ -250,6 +289,7 @@ class BagRecord(Struct, frozen=True, kw_only=True):
     segments: tuple[Segment, ...] = ()
     policy: PolicySpec | None = None  # since it was changed; else that of the spec holds
     outputs: OutputSummary = OutputSummary()
+    input_versions: tuple[InputVersion, ...] = ()  # those after the first, which is in the spec
 
 
 class Reopening(Struct, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from covey.core.space import (
     indexer,
     names,
     size,
+    width,
 )
 
 MOST_NAMES = 10_000  # of parameters; files of rows may have many columns
@@ -52,6 +53,7 @@ class Numbering:
     def __init__(self) -> None:
         self.parts: list[Part] = []
         self.loaded: dict[int, Loaded] = {}  # by the first task of the chunk
+        self.width = 1  # characters of a task's values, about and at most
         self.plain: Point | None = None  # all there is, where nothing was appended or loaded
         self._firsts: list[int] = []
         self._released: dict[int, int] = {}  # first of a part -> tasks whose values nobody needs
@@ -74,6 +76,7 @@ class Numbering:
         stop = first + tasks_in(segment)
         self.parts.append(Part(first, stop, inner, segment.rows, indexer(segment.space)))
         self._firsts.append(first)
+        self.width = max(self.width, width_of(segment))
         computed = len(self.parts) == 1 and segment.rows is None
         self.plain = self.parts[0].point if computed else None
 
@@ -118,6 +121,11 @@ def _forgotten(index: int) -> list[Scalar]:
 def tasks_in(segment: Segment) -> int:
     rows = 1 if segment.rows is None else segment.rows.count
     return rows * size(segment.space)
+
+
+def width_of(segment: Segment) -> int:
+    """How many characters the values of one of its tasks have, about and at most."""
+    return (segment.rows.row_bytes if segment.rows is not None else 0) + width(segment.space)
 
 
 def names_in(segment: Segment) -> list[str]:

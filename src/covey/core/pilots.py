@@ -22,6 +22,7 @@ from covey.core import (
     sites,
 )
 from covey.core.actions import Done, Note, Problem, RecordEnds, SaveHost, SavePilot, SavePilotStatus
+from covey.core.attempts import Attempt
 from covey.core.bodies import make_room
 from covey.core.events import PilotEnrolled
 from covey.core.fitting import limits
@@ -34,7 +35,7 @@ from covey.core.model import (
     PilotStatus,
     RequestId,
 )
-from covey.core.state import Attempt, Bag, Pilot, State, Waiting
+from covey.core.state import Bag, Pilot, State, Waiting
 from covey.core.suspects import suspect
 from covey.core.tokens import end_of, read_hand_job
 from covey.core.transitions import step

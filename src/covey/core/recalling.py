@@ -4,8 +4,9 @@ A recalled task goes elsewhere only when its pilot says that it had not started.
 """
 
 from covey.core.actions import Note, SaveBagStatus
+from covey.core.attempts import Attempt
 from covey.core.model import BagStatus
-from covey.core.state import Attempt, Bag
+from covey.core.state import Bag
 from covey.core.transitions import step
 from covey.core.turn import Turn
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 
-from covey.core.state import Attempt
+from covey.core.attempts import Attempt
 
 SEAL_BYTES = 16
 

@@ -11,10 +11,13 @@ from collections.abc import Mapping
 from pyroaring import BitMap
 
 from covey.core import (
+    bodies,
     calls,
     ends,
     governing,
     history,
+    input_files,
+    input_versions,
     lookahead,
     matching,
     quarantine,
@@ -23,6 +26,7 @@ from covey.core import (
     tokens,
 )
 from covey.core.actions import CloseChunk, Note, SavePilotStatus
+from covey.core.attempts import Attempt, Raised
 from covey.core.classes import need_message, needs_of
 from covey.core.filling import filler
 from covey.core.fitting import serves, weight
@@ -34,7 +38,6 @@ from covey.core.model import (
     BagStatus,
     PilotId,
     PilotStatus,
-    Placed,
     Segment,
     Settings,
     Snapshot,
@@ -43,10 +46,12 @@ from covey.core.model import (
 from covey.core.numbering import Numbering, check_segment, names_in, readings_in
 from covey.core.recalling import recall
 from covey.core.receipts import NOTHING_GIVEN, Given
-from covey.core.state import Attempt, Bag, Job, Pilot, Raised, State
+from covey.core.state import Bag, Job, Pilot, State
 from covey.core.suspects import Suspect, suspect
 from covey.core.turn import Turn
-from covey.pilot.messages import Body, Held, Input
+from covey.pilot.messages import Body, Held
+
+INPUT_SIZE = 100  # characters of a task's own input, when it is sent, besides its path
 
 
 def rebuild(
@@ -182,7 +187,10 @@ def _restore(turn: Turn, snapshot: BagSnapshot, bag: Bag) -> Bag:
 
 def new_bag(snapshot: BagSnapshot) -> Bag:
     record = snapshot.bag
-    spec = record.spec
+    spec, earlier = record.spec, set[str]()
+    if record.input_versions:
+        changes = (version.changes for version in record.input_versions)
+        spec, earlier = input_files.with_changes(spec, changes)
     numbering = Numbering()
     first = Segment(space=spec.space, rows=spec.rows)
     segments = (first, *record.segments)
@@ -200,7 +208,7 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
         spec.owner,
         spec.export,
         spec.pin,
-        [_input(placed) for placed in spec.inputs],
+        input_versions.sent_as(spec.inputs),
         list(spec.outputs),
         list(spec.optional_outputs),
         spec.output_mb,
@@ -211,6 +219,7 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
         spec.log_kb,
         spec.calls,
         spec.calls and spec.idempotent,
+        1 + len(record.input_versions),
     )
     bag = Bag(
         record.id,
@@ -225,21 +234,18 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
         ],
         governing.compiled(record.policy or spec.policy),
         readings=[] if spec.calls else readings_in(first),
+        body_size=bodies.size_of(body),
+        inputs_size=sum(len(one.source + one.path) + INPUT_SIZE for one in spec.task_inputs),
         large=spec.calls and any(map(calls.has_files, segments)),
         keys=set(snapshot.keys),
         outputs=record.outputs,
+        input_versions=list(record.input_versions),
+        earlier_files=frozenset(earlier),
     )
     for need in needs:
         bag.add_need(need)
     governing.split(bag)
     return bag
-
-
-def _input(placed: Placed) -> Input:
-    blob = placed.blob
-    if blob is None:
-        return Input(placed.path, placed.digest, 0, placed.executable, placed.copy, placed.url)
-    return Input(placed.path, blob.digest, blob.size, blob.executable, placed.copy)
 
 
 def adopt(turn: Turn, pilot: Pilot, held: list[Held], given: Given = NOTHING_GIVEN) -> None:

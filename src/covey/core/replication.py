@@ -25,10 +25,11 @@ from random import Random
 
 from covey.core import blame, budget, history, matching, retry_hosts
 from covey.core.actions import Note
+from covey.core.attempts import Attempt
 from covey.core.faces import Match
 from covey.core.fitting import admits
 from covey.core.model import AttemptId, BagStatus, PilotStatus
-from covey.core.state import FEW_DEADLINES, Attempt, Bag, Draw, Pilot, State
+from covey.core.state import FEW_DEADLINES, Bag, Draw, Pilot, State
 from covey.core.turn import Turn
 
 MOST_DRAWN = 1024  # tasks of one bag that are looked at in a cycle

@@ -80,6 +80,17 @@ def size(space: Space) -> int:
             return min((size(part) for part in parts), default=0)
 
 
+def width(space: Space) -> int:
+    """How many characters the values of one point have at most, roughly: a few bytes of a bag may
+    be said again in each of its tasks."""
+    if not isinstance(space, Axis):
+        return sum(map(width, space.parts))
+    if isinstance(space.values, Range):
+        return MOST_DIGITS
+    texts = (len(value) for value in space.values.items if isinstance(value, str))
+    return max(MOST_DIGITS, max(texts, default=0))
+
+
 def names(space: Space) -> list[str]:
     if isinstance(space, Axis):
         return [space.name]

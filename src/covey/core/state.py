@@ -16,6 +16,7 @@ from pyroaring import BitMap
 from covey.classad import Ad
 from covey.core import calls
 from covey.core.actions import SavePilotStatus
+from covey.core.attempts import Attempt, Raised
 from covey.core.bag_invariants import check_bag
 from covey.core.classes import Classify
 from covey.core.durations import Times
@@ -31,6 +32,7 @@ from covey.core.model import (
     BagStatus,
     Blob,
     History,
+    InputVersion,
     JobId,
     JobRecord,
     Need,
@@ -57,35 +59,6 @@ from covey.pilot.messages import Answer, Body, End, Followed
 
 FEW_DEADLINES = 1024
 MOST_LATEST = 64  # bags whose ads have changed lately
-
-
-class Attempt(Struct, eq=False):
-    """One try of a task, out with a pilot."""
-
-    id: AttemptId
-    bag: BagId
-    task: TaskNumber
-    pilot: PilotId
-    sent: float
-    kind: int = 0  # its class
-    weight: int = 1  # slots of its pilot that it takes
-    deadline: float = 0.0  # when it is no longer waited for; 0: never
-    expired: bool = False  # … which has happened
-    replica: bool = False  # its task was out already
-    rank: float = 0.0  # what its bag's policy thought of the host
-    recalled: bool = False
-    cancelled: bool = False
-
-
-class Raised(Struct, frozen=True):
-    """Tasks (None: all) whose owner gave them more when they were reopened: so many times as
-    much, or an amount (0: none was named)."""
-
-    tasks: BitMap | None
-    memory: float
-    time: float
-    memory_mb: int = 0
-    limit_seconds: float = 0.0
 
 
 class Budget(Struct, eq=False):
@@ -116,6 +89,8 @@ class Bag(Struct, eq=False):
     classify: Classify | None = None  # None: all tasks are of one class
     needs: list[Need] = field(default_factory=list)  # by class
     readings: list[str] = field(default_factory=list)  # by parameter: how its values are read
+    body_size: int = 0  # characters of `body`, when it is sent
+    inputs_size: int = 0  # … of what each task says of its own inputs, besides values
     status: BagStatus = BagStatus.RUNNING
     reason: str = ""  # why it is paused
     large: bool = False  # some of its calls are in files
@@ -193,6 +168,9 @@ class Bag(Struct, eq=False):
     suspects: dict[BagId, Suspect] = field(default_factory=dict)  # the state's
     outputs: OutputSummary = OutputSummary()  # `output_summary` keeps it
     outputs_unsaved: bool = False
+    # Of its input files (`input_versions`): versions after the first; what earlier ones named.
+    input_versions: list[InputVersion] = field(default_factory=list)
+    earlier_files: frozenset[str] = frozenset()
 
     @property
     def total(self) -> int:
@@ -215,6 +193,11 @@ class Bag(Struct, eq=False):
         spec = self.spec
         tries, overtimes = self.tries.get(task, 0), self.overtimes.get(task, 0)
         return tries > spec.retries or overtimes > spec.overtimes
+
+    @property
+    def width(self) -> int:
+        """About how many characters one of its tasks has at most when it is sent."""
+        return self.numbering.width * (1 + len(self.filled)) + self.inputs_size
 
     def chunk_of(self, task: int) -> int:
         """The first number of the task's chunk."""

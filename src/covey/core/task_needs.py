@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from covey.core.amounts import Amount, BadAmount, Seconds, Size, Whole
+from covey.core.amounts import Amount, BadAmount, Seconds, Size, Whole, show
 from covey.core.errors import InvalidBag
 from covey.core.filling import filler, names_of
 from covey.core.model import BagSpec, Need, Segment
@@ -26,7 +26,7 @@ MOST_CLASSES = 1000  # different combinations of resources, of one bag
 MOST_LOOKED = 1_000_000  # combinations of values, of one segment
 MOST_TOLD = 3  # bad values that one message names
 MOST_CORES, MOST_GPUS, LARGEST_SIZE = 100_000, 1024, "900 TB"
-LONGEST_TEXT = 200
+LONGEST_TEXT, LONGEST_VALUE = 100, 100  # characters
 _MOST_KEPT = 10_000  # values whose need is remembered
 
 AMOUNTS: dict[str, Amount] = {
@@ -62,6 +62,7 @@ def varies(spec: BagSpec) -> bool:
 
 def check(spec: BagSpec, known: Sequence[str]) -> None:
     """Raise InvalidBag, with words, for texts that cannot become amounts whatever the values."""
+    there = frozenset(known)
     for need_from in (spec.need_from, *(rule.need_from for rule in spec.rules)):
         for resource, text in need_from.items():
             if resource not in AMOUNTS:
@@ -74,7 +75,7 @@ def check(spec: BagSpec, known: Sequence[str]) -> None:
                     f"it, such as '{{{resource}}}', of at most {LONGEST_TEXT} characters"
                 )
             for name in names_of(text):
-                if name not in known:
+                if name not in there:
                     raise InvalidBag(
                         f"{resource} = {shown(text)!r}: there is no parameter {shown(name)}; "
                         f"parameters: {shown(', '.join(known)) or 'none'}"
@@ -96,8 +97,8 @@ def need_reader(spec: BagSpec, known: Sequence[str]) -> NeedOf:
 def _maker(need: Need, need_from: dict[str, str], known: Sequence[str]) -> NeedOf:
     if not need_from:
         return lambda values: need
-    used = dict.fromkeys(name for text in need_from.values() for name in names_of(text))
-    places = [known.index(name) for name in used]
+    used = {name for text in need_from.values() for name in names_of(text)}
+    places = [place for place, name in enumerate(known) if name in used]
     texts = [(resource, filler(text, known)) for resource, text in need_from.items()]
     kept: dict[tuple[Scalar, ...], Need] = {}
 
@@ -106,6 +107,10 @@ def _maker(need: Need, need_from: dict[str, str], known: Sequence[str]) -> NeedO
         found = kept.get(key)
         if found is None:
             amounts: dict[str, Any] = {}
+            for value in key:
+                if isinstance(value, str) and len(value) > LONGEST_VALUE:
+                    resource = texts[0][0]
+                    raise BadNeed(f"{resource}: {show(value)} is no amount", resource)
             for resource, fill in texts:
                 amounts[FIELDS[resource]] = _read(resource, need_from[resource], fill(values, 0, 0))
             if len(kept) >= _MOST_KEPT:
@@ -132,28 +137,26 @@ def find(
     combinations of values are looked at. Raises InvalidBag: BadNeed if values are no amounts."""
     if not varies(spec) or not tasks_in(segment):
         return ()
-    known, looked = names_in(segment), deciding_names(spec)
+    looked = deciding_names(spec)
+    known = [name for name in names_in(segment) if name in looked]
+    most_looked = MOST_LOOKED // (1 + (len(known) + sum(len(one.when) for one in spec.rules)) // 10)
+    points = _points(segment.space, looked, most_looked)
     columns = segment.rows.names if segment.rows is not None else ()
-    points = _points(segment.space, looked)
-    by_row = not looked.isdisjoint(columns)
-    count = segment.rows.count if by_row and segment.rows is not None else 1
-    effort = 1 + sum(len(rule.when) for rule in spec.rules) // 100
-    if count * len(points) * effort > MOST_LOOKED:
-        raise _too_many_values(known, looked, count * len(points))
+    places = [place for place, name in enumerate(columns) if name in looked]
+    count = len(points) * (segment.rows.count if places and segment.rows is not None else 1)
+    if count > most_looked:
+        raise _too_many_values(known, count, most_looked)
     need_of = need_reader(spec, known)
     found: dict[Need, None] = {}
     told: list[BadNeed] = []
-    looking = islice(rows, most // len(points)) if by_row else [("",) * len(columns)]
-    for number, row in enumerate(looking, 1):
-        for point in points:
-            values = [*row, *point]
-            try:
-                found[need_of(values)] = None
-            except BadNeed as error:
-                place = f"row {number}" if by_row else _named(known, values, looked)
-                told.append(BadNeed(f"{place}: {error}", error.resource, error.hint))
-        if len(told) > MOST_TOLD:
-            break
+    for number, values in islice(_combinations(rows, places, points), most):
+        try:
+            found[need_of(values)] = None
+        except BadNeed as error:
+            place = f"row {number}" if places else _named(known, values)
+            told.append(BadNeed(f"{place}: {error}", error.resource, error.hint))
+            if len(told) > MOST_TOLD:
+                break
         if len(found) > MOST_CLASSES:
             raise too_many_classes(spec, "its tasks have")
     if told:
@@ -161,6 +164,16 @@ def find(
         words = "; ".join(map(str, told[:MOST_TOLD])) + more + told[0].hint
         raise BadNeed(words, told[0].resource)
     return tuple(found)
+
+
+def _combinations(
+    rows: Iterable[Sequence[Scalar]], places: Sequence[int], points: list[tuple[Scalar, ...]]
+) -> Iterator[tuple[int, list[Scalar]]]:
+    """With the number of the row, from 1. Without places, the rows make no difference."""
+    for number, row in enumerate(rows if places else [()], 1):
+        own = [row[place] for place in places]
+        for point in points:
+            yield number, [*own, *point]
 
 
 def too_many_classes(spec: BagSpec, what: str) -> InvalidBag:
@@ -176,12 +189,11 @@ def too_many_classes(spec: BagSpec, what: str) -> InvalidBag:
     )
 
 
-def _too_many_values(known: Sequence[str], looked: set[str], count: int) -> InvalidBag:
-    named = shown(", ".join(name for name in known if name in looked))
+def _too_many_values(known: Sequence[str], count: int, most: int) -> InvalidBag:
     return InvalidBag(
-        f"what a task needs depends on {named}, with {count:,} combinations of values; at most "
-        f"{MOST_LOOKED:,} can be looked at: let resources depend on fewer parameters, or submit "
-        "several bags"
+        f"what a task needs depends on {shown(', '.join(known))}, with {count:,} combinations of "
+        f"values; at most {most:,} can be looked at: let resources depend on fewer parameters, or "
+        "submit several bags"
     )
 
 
@@ -193,36 +205,37 @@ def deciding_names(spec: BagSpec) -> set[str]:
     return found
 
 
-def _named(known: Sequence[str], values: Sequence[Scalar], looked: set[str]) -> str:
-    pairs = zip(known, values, strict=True)
-    return shown(", ".join(f"{name}={value}" for name, value in pairs if name in looked))
+def _named(known: Sequence[str], values: Sequence[Scalar]) -> str:
+    return shown(", ".join(f"{name}={value}" for name, value in zip(known, values, strict=True)))
 
 
-def _points(space: Space, looked: set[str]) -> list[tuple[Scalar, ...]]:
-    """Every combination of the values that matter, once; other values are empty."""
-    known = names(space)
-    if looked.isdisjoint(known):
-        return [("",) * len(known)]
+def _points(space: Space, looked: set[str], most: int) -> list[tuple[Scalar, ...]]:
+    """Every combination of the values of those parameters in the space, once."""
+    known = [name for name in names(space) if name in looked]
+    if not known:
+        return [()]
     match space:
         case Product(parts=parts):
             lists: list[list[tuple[Scalar, ...]]] = []
             count = 1
             for part in parts:
-                lists.append(_points(part, looked))
+                lists.append(_points(part, looked, most))
                 count *= len(lists[-1])
-                if count > MOST_LOOKED:
-                    raise _too_many_values(known, looked, count)
+                if count > most:
+                    raise _too_many_values(known, count, most)
             return [tuple(v for part in point for v in part) for point in product(*lists)]
         case Axis(values=Values(items)):
             return list(dict.fromkeys((item,) for item in items))
         case Axis() | Zip():
-            return list(dict.fromkeys(_along(space, known, looked)))
+            return list(dict.fromkeys(_along(space, known, most)))
 
 
-def _along(space: Space, known: Sequence[str], looked: set[str]) -> Iterator[tuple[Scalar, ...]]:
-    if size(space) > MOST_LOOKED:
-        raise _too_many_values(known, looked, size(space))
-    point, matters = indexer(space), [name in looked for name in known]
+def _along(space: Space, known: Sequence[str], most: int) -> Iterator[tuple[Scalar, ...]]:
+    """Of an axis, or of parameters that are taken side by side."""
+    if size(space) > most:
+        raise _too_many_values(known, size(space), most)
+    point, every = indexer(space), names(space)
+    places = [every.index(name) for name in known]
     for index in range(size(space)):
-        pairs = zip(point(index), matters, strict=True)
-        yield tuple([value if matter else "" for value, matter in pairs])
+        values = point(index)
+        yield tuple([values[place] for place in places])

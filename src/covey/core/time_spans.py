@@ -8,7 +8,7 @@ they are.
 
 import re
 
-_NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,15})?"
+_NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,20})?"
 _UNITS = {"w": 604800.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _PARTS = "".join(rf"(?:({_NUMBER})\s*{unit}\s*)?" for unit in _UNITS)
 _WITH_UNITS = re.compile(_PARTS)

@@ -11,9 +11,12 @@ is decided by the executor's `trust`:
 import functools
 import io
 import pickle
+import re
 import threading
+from collections.abc import Sequence
+from fractions import Fraction
 from hmac import compare_digest
-from typing import Any
+from typing import Any, ClassVar
 
 import cloudpickle
 
@@ -25,6 +28,7 @@ from covey.worker.proof import PROOF_BYTES, proof_of
 
 OBJECTS, DATA = "objects", "data"
 TRUSTS = (OBJECTS, DATA)
+MOST_IN_KEY = 10_000  # values, of a key or of an element of a set that is a tuple
 _SMALL = 4096  # bytes
 
 
@@ -128,6 +132,16 @@ def _bytearray(given: object = b"") -> bytearray:
     return bytearray(given)
 
 
+def _fraction(given: object, denominator: object = 1) -> Fraction:
+    """Of two numbers or, as older Pythons write it, of text. `Fraction("1e999999999")` would take
+    hours."""
+    if isinstance(given, str) and _FRACTION.fullmatch(given):
+        return Fraction(given)
+    if isinstance(given, int) and isinstance(denominator, int):
+        return Fraction(given, denominator)
+    raise pickle.UnpicklingError("a fraction is made of two whole numbers")
+
+
 def _complex(real: float, imaginary: float) -> complex:
     return complex(real, imaginary)
 
@@ -137,17 +151,83 @@ def _complex(real: float, imaginary: float) -> complex:
 _PLAIN = {
     ("builtins", "bytearray"): _bytearray,
     ("builtins", "complex"): _complex,
+    ("fractions", "Fraction"): _fraction,
 }
 _DATA_TYPES = {
     ("datetime", name) for name in ("date", "datetime", "time", "timedelta", "timezone")
-} | {("decimal", "Decimal"), ("fractions", "Fraction")}
+} | {("decimal", "Decimal")}
+_FRACTION = re.compile(r"-?[0-9]{1,4000}(/[0-9]{1,4000})?")
 
 
-class _PlainUnpickler(pickle.Unpickler):
+def _check_keys(keys: Sequence[Any]) -> None:
+    """Raises UnpicklingError for tuples of tuples of the same tuples: hashing these takes hours."""
+    for key in keys:
+        if isinstance(key, tuple):
+            left, seen = [key], 0
+            while left:
+                parts = left.pop()
+                seen += len(parts)
+                if seen > MOST_IN_KEY:
+                    raise pickle.UnpicklingError("a key is a tuple of very many values")
+                left += [part for part in parts if isinstance(part, tuple)]
+
+
+# The one that is written in Python. That in C takes gigabytes if a few bytes say so (where a value
+# is remembered), and lets them change the attributes of classes.
+_PythonUnpickler: Any = getattr(pickle, "_Unpickler")  # noqa: B009
+
+
+class _PlainUnpickler(_PythonUnpickler):  # type: ignore[misc]
     """Makes plain data and the exceptions that Python itself has, and nothing else."""
+
+    dispatch: ClassVar[dict[int, Any]] = dict(_PythonUnpickler.dispatch)
+    for code in (pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.PERSID, pickle.BINPERSID):
+        del dispatch[code[0]]
 
     def __init__(self, data: bytes) -> None:
         super().__init__(io.BytesIO(data))
+        self._size = len(data)
+
+    def load_build(self) -> None:
+        """Only exceptions have attributes that come separately."""
+        if len(self.stack) < 2 or not isinstance(self.stack[-2], Exception):
+            raise pickle.UnpicklingError("it sets attributes of what is not an exception")
+        super().load_build()
+
+    def load_bytearray8(self) -> None:
+        """Room for as many bytes as there are, not as it says that there are."""
+        size = int.from_bytes(self.read(8), "little")
+        if size > self._size:
+            raise pickle.UnpicklingError("it ends in the middle of a bytearray")
+        self.append(bytearray(self.read(size)))
+
+    def load_setitem(self) -> None:
+        _check_keys(self.stack[-2:-1])
+        super().load_setitem()
+
+    def load_setitems(self) -> None:
+        _check_keys(self.stack[::2])
+        super().load_setitems()
+
+    def load_additems(self) -> None:
+        _check_keys(self.stack)
+        super().load_additems()
+
+    def load_frozenset(self) -> None:
+        _check_keys(self.stack)
+        super().load_frozenset()
+
+    def load_dict(self) -> None:
+        _check_keys(self.stack[::2])
+        super().load_dict()
+
+    dispatch[pickle.BUILD[0]] = load_build
+    dispatch[pickle.BYTEARRAY8[0]] = load_bytearray8
+    dispatch[pickle.SETITEM[0]] = load_setitem
+    dispatch[pickle.SETITEMS[0]] = load_setitems
+    dispatch[pickle.ADDITEMS[0]] = load_additems
+    dispatch[pickle.FROZENSET[0]] = load_frozenset
+    dispatch[pickle.DICT[0]] = load_dict
 
     def find_class(self, module: str, name: str) -> Any:
         made = _PLAIN.get((module, name))

@@ -30,6 +30,7 @@ from random import Random
 from typing import Callable, Deque, Dict, List, Optional, Set
 
 from covey.pilot.commands import (
+    BodyKey,
     Command,
     Depart,
     EnrolAgain,
@@ -38,8 +39,10 @@ from covey.pilot.commands import (
     Send,
     Start,
     Stop,
+    body_key,
 )
 from covey.pilot.ended import Ended, Open, batch, dated, size_of
+from covey.pilot.holding import Holding
 from covey.pilot.message_limits import refused_end
 from covey.pilot.messages import (
     HOST,
@@ -77,29 +80,6 @@ OUT_OF_ORDER = "out-of-order"  # what the server calls that
 _NOT_RUN = (RETURNED, HOST, SETUP)  # these say nothing about how long tasks take
 
 
-class Holding:
-    """An attempt in our hands."""
-
-    __slots__ = ("bare", "epoch", "fetched", "receipt", "started", "task", "weight")
-
-    def __init__(
-        self,
-        epoch: int,
-        task: Task,
-        fetched: float,
-        weight: int,
-        bare: bool = True,
-        receipt: str = "",
-    ) -> None:
-        self.epoch = epoch
-        self.task = task
-        self.fetched = fetched
-        self.weight = weight  # slots' worth
-        self.bare = bare  # has all files that it needs, and needs no setup
-        self.receipt = receipt  # of the answer that it came in
-        self.started = False  # handed to a slot; it may still wait in the slot's pipe
-
-
 def key_of(epoch: int, sequence: int) -> str:
     return "%d.%d" % (epoch, sequence)
 
@@ -124,7 +104,7 @@ class Brain:
         self._forgettable: Set[int] = set()  # bags whose bodies nobody needs
         self.follow: List[Followed] = []
         self.bodies: Dict[int, Body] = {}
-        self.furnished: Dict[int, float] = {}  # that of `readiness`, which fills it
+        self.furnished: Dict[BodyKey, float] = {}  # that of `readiness`, which fills it
         self.draining = ""  # the reason, once we are
         self.failures = 0  # in a row, of reaching the server
         self._random = random
@@ -293,7 +273,7 @@ class Brain:
             return None
         key = self.queue[0]
         holding = self.holding[key]
-        start = Start(key, self.bodies[holding.task.bag], holding.task)
+        start = Start(key, holding.body, holding.task)
         if fits is not None and not fits(start):
             return None
         self.queue.popleft()
@@ -348,7 +328,7 @@ class Brain:
         for body in answer.bodies:
             self._forgettable.discard(body.bag)
             self.bodies[body.bag] = body
-            self.furnished.pop(body.bag, None)  # it may name other files now
+            self.furnished.pop(body_key(body), None)  # it may name other files now
         for task in answer.tasks:
             self._take(answer.epoch, task, answer.receipt, now)
         for one in answer.cancels:
@@ -376,9 +356,9 @@ class Brain:
         body = self.bodies[task.bag]
         weight = max(1, body.needs[task.need].cores) if task.need < len(body.needs) else 1
         bare = not task.inputs and (
-            now < self.furnished.get(task.bag, 0.0) or not (body.inputs or body.setup)
+            now < self.furnished.get(body_key(body), 0.0) or not (body.inputs or body.setup)
         )
-        self.holding[key] = Holding(epoch, task, now, weight, bare, receipt)
+        self.holding[key] = Holding(epoch, body, task, now, weight, bare, receipt)
         self.weight += weight
         self._busy = now
         if bare:

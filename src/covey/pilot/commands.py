@@ -1,8 +1,14 @@
 """What the brain of a pilot tells the rest of it to do."""
 
-from typing import List, NamedTuple, Union
+from typing import List, NamedTuple, Tuple, Union
 
 from covey.pilot.messages import Body, Sync, Task
+
+BodyKey = Tuple[int, int]  # a bag, and which version of its inputs
+
+
+def body_key(body: Body) -> BodyKey:
+    return body.bag, body.inputs_version
 
 
 class Send(NamedTuple):

@@ -8,7 +8,7 @@ a slot has given up the middle of what a task printed: they are passed over.
 
 from typing import Callable, Dict, List, Mapping, Sequence, Tuple
 
-from covey.pilot.brain import Holding
+from covey.pilot.holding import Holding
 from covey.pilot.messages import Followed, Piece
 
 INTERVAL_SECONDS = 0.25

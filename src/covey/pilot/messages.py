@@ -134,7 +134,8 @@ class Input(NamedTuple):
 
 
 class Body(NamedTuple):
-    """What all tasks of a bag share; travels once per pilot and epoch."""
+    """What all tasks of a bag share; travels once per pilot and epoch, and again when the bag has
+    other inputs."""
 
     bag: int
     argv: List[str]
@@ -156,6 +157,7 @@ class Body(NamedTuple):
     log_kb: int = 64
     calls: bool = False  # `argv` starts a process that stays: see `calling`
     ahead: bool = False  # calls may be given to it before their turn: repeating one does no harm
+    inputs_version: int = 1  # grows when `inputs` change; attempts keep the one they came with
 
 
 class Task(NamedTuple):

@@ -9,7 +9,9 @@ of it; the others wait: one bad host must not run through a whole bag in a minut
 from collections import deque
 from typing import Deque, Dict, List, Mapping, NamedTuple, Sequence, Set
 
-from covey.pilot.brain import Holding, Start
+from covey.pilot.brain import Start
+from covey.pilot.commands import BodyKey, body_key
+from covey.pilot.holding import Holding
 from covey.pilot.larder import Larder, News
 from covey.pilot.messages import HOST, SETUP, Body, Input
 from covey.pilot.orders import Link, Outcome
@@ -64,10 +66,10 @@ class Readiness:
         self._by_name: Dict[str, Set[str]] = {}  # file -> groups that wait for it
         self._troubled: Set[str] = set()  # groups with a problem
         self._waiting: Dict[str, Start] = {}
-        self._bags: Dict[int, Setup] = {}
-        # bag -> until when nobody need ask about its attempts that have no files of their own: all
-        # files of the bag are here, and it has no setup. The brain reads this, too.
-        self.furnished: Dict[int, float] = {}
+        self._bags: Dict[BodyKey, Setup] = {}
+        # Until when nobody need ask about attempts that have no files of their own: all files of
+        # the bag are here, in this version, and it has no setup. The brain reads this, too.
+        self.furnished: Dict[BodyKey, float] = {}
         self.ready: List[str] = []
         self.unable: List[Unable] = []
         self.to_run: Deque[Body] = deque()  # setups that a slot should run
@@ -77,19 +79,19 @@ class Readiness:
     def prepare(self, start: Start, now: float) -> None:
         self._waiting[start.key] = start
         for name, inputs in (
-            (_bag_group(start), start.body.inputs),
+            (_group_name(start.body), start.body.inputs),
             (start.key, start.task.inputs),
         ):
             if inputs:
                 self._join(name, start, inputs, now)
         self._check(start, now)
 
-    def forget(self, key: str, bag: int) -> None:
+    def forget(self, key: str, body: Body) -> None:
         """The attempt is over, or was given back. The bag's files stay until the next `sweep`."""
         self._waiting.pop(key, None)
-        if bag in self._bags:
-            self._bags[bag].waiting.discard(key)
-        group = self._groups.get(_bag_name(bag))
+        if body_key(body) in self._bags:
+            self._bags[body_key(body)].waiting.discard(key)
+        group = self._groups.get(_group_name(body))
         if group is not None:
             group.users.discard(key)
         group = self._groups.get(key)
@@ -97,8 +99,8 @@ class Readiness:
             group.users.discard(key)
             self._drop(key, group)
 
-    def setup_over(self, bag: int, outcome: Outcome, now: float) -> None:
-        setup = self._bags[bag]
+    def setup_over(self, body: Body, outcome: Outcome, now: float) -> None:
+        setup = self._bags[body_key(body)]
         problem = problem_of(outcome.kind, outcome.message, outcome.stderr)
         try:
             self._setups.over(setup.body, problem is None)
@@ -149,9 +151,9 @@ class Readiness:
         """Let go of what belonged to attempts and bags that are no longer here."""
         for key, start in list(self._waiting.items()):
             if key not in held:
-                self.forget(key, start.body.bag)
-        bags = {holding.task.bag for holding in held.values()}
-        used = {_bag_name(bag) for bag in bags}
+                self.forget(key, start.body)
+        bags = {body_key(holding.body) for holding in held.values()}
+        used = {_group_name(holding.body) for holding in held.values()}
         for name, group in list(self._groups.items()):
             group.users = {key for key in group.users if key in held}
             if name not in used:
@@ -225,7 +227,7 @@ class Readiness:
 
     def _check(self, start: Start, now: float) -> None:
         """Report the attempt as ready if it is."""
-        for name in (_bag_group(start), start.key):
+        for name in (_group_name(start.body), start.key):
             group = self._groups.get(name)
             if group is None or start.key not in group.users:
                 continue
@@ -243,9 +245,10 @@ class Readiness:
             return
         del self._waiting[start.key]
         if start.body.setup:
-            self._bags[start.body.bag].waiting.discard(start.key)
+            self._bags[body_key(start.body)].waiting.discard(start.key)
         elif start.body.inputs:
-            self.furnished[start.body.bag] = self._groups[_bag_group(start)].verify_at
+            until = self._groups[_group_name(start.body)].verify_at
+            self.furnished[body_key(start.body)] = until
         self.ready.append(start.key)
 
     def _due(self, setup: Setup, now: float) -> bool:
@@ -254,7 +257,7 @@ class Readiness:
     def _set_up(self, start: Start, now: float) -> bool:
         """Whether the bag's setup is done; if not, the attempt waits for it."""
         body = start.body
-        setup = self._bags.setdefault(body.bag, Setup(body))
+        setup = self._bags.setdefault(body_key(body), Setup(body))
         if self._due(setup, now):
             setup.body, setup.look_at, setup.problem = body, now + LOOK_SECONDS, ""
             try:
@@ -278,14 +281,10 @@ class Readiness:
     def _fail(self, key: str, outcome: str, words: str) -> None:
         start = self._waiting.pop(key, None)
         if start is not None:
-            if start.body.bag in self._bags:
-                self._bags[start.body.bag].waiting.discard(key)
+            if body_key(start.body) in self._bags:
+                self._bags[body_key(start.body)].waiting.discard(key)
             self.unable.append(Unable(key, outcome, words))
 
 
-def _bag_name(bag: int) -> str:
-    return "bag %d" % bag
-
-
-def _bag_group(start: Start) -> str:
-    return _bag_name(start.body.bag)
+def _group_name(body: Body) -> str:
+    return "bag %d inputs %d" % body_key(body)

@@ -19,6 +19,7 @@ import os
 import time
 from typing import Dict, List, Optional
 
+from covey.pilot.commands import BodyKey, body_key
 from covey.pilot.leases import Lock, lock
 from covey.pilot.messages import Body
 from covey.pilot.orders import Link, Order, Plan
@@ -31,14 +32,14 @@ PREFIX = "setup:"  # of the keys of their orders
 DONE, ELSEWHERE, RUN = "done", "elsewhere", "run"
 
 
-def key_of(bag: int) -> str:
-    return PREFIX + str(bag)
+def key_of(body: Body) -> str:
+    return "%s%d.%d" % (PREFIX, body.bag, body.inputs_version)
 
 
 class Setups:
     def __init__(self, directory: str, host: str) -> None:
         self._directory = os.path.join(directory, "setups", _plain(host))
-        self._locks: Dict[int, Lock] = {}
+        self._locks: Dict[BodyKey, Lock] = {}
         self._touched: Dict[str, float] = {}
 
     def tree(self, body: Body) -> str:
@@ -64,7 +65,7 @@ class Setups:
         except BaseException:
             claim.close()
             raise
-        self._locks[body.bag] = claim
+        self._locks[body_key(body)] = claim
         return RUN
 
     def plan(self, body: Body, number: int, environment: Dict[str, str], links: List[Link]) -> Plan:
@@ -76,11 +77,11 @@ class Setups:
     def order(self, body: Body, number: int) -> Order:
         """The shell stops at the first command that fails: a half-made setup is none."""
         argv = ["/bin/sh", "-e", "-c", body.setup]
-        return Order(key_of(body.bag), number, argv, {}, body.setup_seconds)
+        return Order(key_of(body), number, argv, {}, body.setup_seconds)
 
     def over(self, body: Body, good: bool) -> None:
         """It has ended, and what it forked too."""
-        claim = self._locks.pop(body.bag, None)
+        claim = self._locks.pop(body_key(body), None)
         if claim is None:
             return
         try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Dict, List, Mapping
 from covey.pilot.messages import MOST_WAITING_BAGS, WaitingBag
 
 if TYPE_CHECKING:
-    from covey.pilot.brain import Holding
+    from covey.pilot.holding import Holding
 
 WAITING_SECONDS = 1.0  # most files and setups are there sooner
 LOOK_SECONDS = 0.5

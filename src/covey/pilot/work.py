@@ -12,9 +12,10 @@ known at once.
 import signal
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from covey.pilot.brain import Brain, Holding, Start
+from covey.pilot.brain import Brain, Start
 from covey.pilot.crew import started
 from covey.pilot.ended import size_of
+from covey.pilot.holding import Holding
 from covey.pilot.message_limits import allowed_end
 from covey.pilot.messages import (
     CANCELLED,
@@ -75,7 +76,7 @@ class Work:
         self._setup_plans: Dict[str, Tuple[int, Body]] = {}
         self._uploading: Dict[str, Uploading] = {}
         self._chosen: Optional[Tuple[Template, Ask, str]] = None
-        self._last: Optional[Tuple[Task, List[OutputFile]]] = None
+        self._last: Optional[Tuple[Body, Task, List[OutputFile]]] = None
         self._sweep_at = self._tidy_at = 0.0
         self._doubtful: List[Tuple[float, Outcome]] = []  # and until when they are
         self._draining = False
@@ -162,12 +163,12 @@ class Work:
     def note_last(self) -> None:
         """Tell the tags what the last task used and made."""
         if self._last is not None:
-            task, files = self._last
+            body, task, files = self._last
             template = self._templates.get(task.bag)
             if template is not None:
-                inputs = list(template.body.inputs) + list(task.inputs)
+                inputs = list(body.inputs) + list(task.inputs)
                 argv = template.order("", task).argv or template.plan.calls
-                self._parts.tags.ran(template.body.owner, argv, inputs, files)
+                self._parts.tags.ran(body.owner, argv, inputs, files)
 
     # -- to the slots ----------------------------------------------------------------------
 
@@ -246,7 +247,7 @@ class Work:
     def _refuse(self, brain: Brain, key: str, outcome: str, words: str, now: float) -> None:
         holding = brain.holding[key]
         task = holding.task
-        self._parts.readiness.forget(key, task.bag)
+        self._parts.readiness.forget(key, holding.body)
         end = End(holding.epoch, task.sequence, task.bag, task.task, outcome, message=words)
         self._finish(brain, key, end, now, now)
 
@@ -256,7 +257,7 @@ class Work:
         self._parts.slots.forget(number)
         if self.leaving and outcome.kind == FAILED:
             outcome = outcome._replace(kind=CANCELLED)
-        self._parts.readiness.setup_over(body.bag, outcome, now)
+        self._parts.readiness.setup_over(body, outcome, now)
         if outcome.kind != "ok":
             self._parts.say("the setup of bag %d: %s" % (body.bag, outcome.message or outcome.kind))
 
@@ -266,7 +267,7 @@ class Work:
         task = holding.task
         parts.room.give(key)
         if not holding.bare:
-            parts.readiness.forget(key, task.bag)
+            parts.readiness.forget(key, holding.body)
         if (self.leaving or self.stopping) and self._is_cut(outcome):
             parts.say("attempt %s was cut: %s" % (key, outcome.message or outcome.kind))
             brain.abandon(key)
@@ -275,7 +276,7 @@ class Work:
         at = min(now, outcome.started + outcome.wall_seconds) if outcome.started else now
         end = _end(holding, outcome)
         if outcome.tags:
-            words = parts.tags.said(brain.bodies[task.bag].owner, outcome.tags)
+            words = parts.tags.said(holding.body.owner, outcome.tags)
             if words:
                 message = "%s; %s" % (end.message, words) if end.message else words
                 end = end._replace(message=message)
@@ -285,7 +286,7 @@ class Work:
                 self._uploading[key] = Uploading(end, at)
                 return
             end = end._replace(files=files)
-        self._last = (task, end.files)
+        self._last = (holding.body, task, end.files)
         self._finish(brain, key, end, now, at)
 
     def _is_cut(self, outcome: Outcome) -> bool:
@@ -302,7 +303,8 @@ class Work:
             end = end._replace(outcome=OUTPUT, message=sent.problem)
         else:
             end = end._replace(files=sent.files)
-        self._last = (brain.holding[sent.key].task, end.files)
+        holding = brain.holding[sent.key]
+        self._last = (holding.body, holding.task, end.files)
         self._finish(brain, sent.key, end, now, uploading.at)
 
     def _finish(self, brain: Brain, key: str, end: End, now: float, at: float) -> None:

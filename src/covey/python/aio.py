@@ -75,7 +75,7 @@ class AsyncBag:
             for result in Results(view, page):
                 yield result
             if page:
-                query = places.after_page(query, page)
+                query = query.behind(page)
             elif view.over:
                 return
             else:
@@ -116,9 +116,16 @@ class AsyncBag:
         memory: str | float = 1.0,
         time: str | float = 1.0,
         done: bool = False,
+        refresh: bool = False,
     ) -> int:
         return await asyncio.to_thread(
-            self.bag.retry, causes=causes, tasks=tasks, memory=memory, time=time, done=done
+            self.bag.retry,
+            causes=causes,
+            tasks=tasks,
+            memory=memory,
+            time=time,
+            done=done,
+            refresh=refresh,
         )
 
     async def cancel(self) -> int:

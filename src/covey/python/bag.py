@@ -22,6 +22,7 @@ from covey.cli import formats, places
 from covey.cli.amounts import More, read_memory, read_time
 from covey.cli.base import say
 from covey.cli.pull import OfFailed
+from covey.client.client import Client
 from covey.client.download import TEMPLATE, Pulled, pull
 from covey.client.upload import Upload
 from covey.core.errors import (
@@ -40,6 +41,7 @@ from covey.python.task import Tasks
 from covey.wire import BagView, Estimate, ResultQuery, ResultRow
 
 if TYPE_CHECKING:
+    from covey.cli.input_changes import RetryFiles
     from covey.python.aio import AsyncBag
     from covey.python.connection import Connection
 
@@ -246,7 +248,7 @@ class Bag:
                 view, page = self.next_page(query)
                 yield from Results(view, page)
                 if page:
-                    query = places.after_page(query, page)
+                    query = query.behind(page)
                 elif view.over:
                     return
                 else:
@@ -299,16 +301,24 @@ class Bag:
         memory: str | float = 1.0,
         time: str | float = 1.0,
         done: bool = False,
+        refresh: bool = False,
     ) -> int:
         """Run failed tasks again: all, or those with some `causes` (the first words are enough) or
         some `tasks`; with more memory or time: `"x2"`, `"+50%"` or 1.5, or with an amount:
         `"2GB"`, `"90m"`. With `done`, tasks that are done run again, too, and their new results
-        replace the old ones. Returns how many run again."""
+        replace the old ones. Returns how many run again.
+
+        Tasks get the input files as they were sent with the bag; if some have changed here since,
+        there is a UserWarning. With `refresh`, the changed files are sent, and these tasks, and all
+        that start later, run with them. Raises BadFile if there is nothing to send.
+        """
         named = (causes,) if isinstance(causes, str) else tuple(causes)
         more_memory, more_time = _more("memory", memory), _more("time", time)
         chosen = None if tasks is None else [int(task) for task in tasks]
+        client = self.connection.client()
+        files = self._files(client, refresh)
         with _misuse(InvalidQuery):
-            return self.connection.client().retry(
+            count = client.retry(
                 self.id,
                 causes=named,
                 tasks=chosen,
@@ -317,7 +327,21 @@ class Bag:
                 memory_mb=int(more_memory.amount),
                 limit_seconds=more_time.amount,
                 done=done,
+                changes=files.send() if files is not None else None,
             )
+        if files is not None and count:
+            for note in files.notes("bag.retry(refresh=True)"):
+                warnings.warn(note, stacklevel=2)
+        return count
+
+    def _files(self, client: Client, refresh: bool) -> "RetryFiles | None":
+        """Of tasks that are to run again, if there are any."""
+        view = self.view()
+        if not (view.failed or view.done):
+            return None
+        from covey.cli.input_changes import RetryFiles
+
+        return RetryFiles(client, view, self.connection.is_remote, refresh)
 
     def cancel(self) -> int:
         """Stop the bag for good; results stay. Returns how many tasks were stopped or will not "

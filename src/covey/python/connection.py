@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Never, Unpack
 
 import msgspec
 
-from covey.bagfile import Gathered, gather, read_draft
+from covey.bagfile import Gathered, gather, read_draft, select
 from covey.cli import places
 from covey.cli.base import say
 from covey.cli.sending import add_all
 from covey.client import embedded
-from covey.client.client import Client, Submitted, submission_key
+from covey.client.client import Client, Submitted, submission_key, with_seal
 from covey.client.http import Endpoint
 from covey.client.upload import Upload
 from covey.config import Config, load
@@ -207,6 +207,8 @@ class Connection:
         notes: str | None = None,
         labels: Table | None = None,
         key: str | None = None,
+        first: int | None = None,
+        where: str | Sequence[str] = (),
         **unknown: Never,
     ) -> Bag:
         """Submit a bag, and return at once: it is durable then, and runs.
@@ -223,16 +225,23 @@ class Connection:
             bag = covey.submit("python3 fit.py {seed} {alpha}", inputs="fit.py",
                                parameters={"seed": range(100), "alpha": [0.1, 0.5]})
 
+        To try a few tasks, `first=3` submits the first three only, and `where` those whose
+        parameters meet a comparison such as `"alpha < 0.3"`, or all of several, in a list, as in
+        `bag.results(where=…)`. Their numbers begin at 0, as in any bag.
+
         A submission with the `key` of an earlier one is that one, and makes no second bag. Raises
         InvalidBag with everything that is wrong; Unconfirmed, which has the key, if the server did
         not answer and the bag may exist all the same.
         """
         if unknown:
             raise TypeError(unknown_keyword(next(iter(unknown))))
-        apart = ("self", "file", "key", "unknown")
+        apart = ("self", "file", "key", "first", "where", "unknown")
         given = {name: value for name, value in locals().items() if name not in (*apart, "apart")}
         sheet = read_keywords(given, file)
         draft = read_draft(sheet, os.environ, say, self.config.run.retries)
+        draft = select(draft, first, (where,) if isinstance(where, str) else where)
+        if draft.taken is not None:
+            say(f"submitting {draft.taken.words}")
         return self._bag(self._send(gather(draft, say), key).bag)
 
     def _send(self, gathered: Gathered, key: str | None) -> Submitted:
@@ -319,6 +328,11 @@ class Connection:
             raise NotFound("no bags here yet; covey.submit(…) makes one") from None
         return source
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the server was named, and is not this directory's own."""
+        return self._named is not None
+
     def _is_there(self) -> bool:
         return self._named is not None or embedded.is_held(self.config.directory)
 
@@ -328,7 +342,7 @@ def _submit(client: Client, gathered: Gathered, key: str) -> Submitted:
     blobs = add_all(sending, gathered.uploads)
     if blobs:
         sending.send()
-    spec = gathered.complete(blobs)
+    spec = with_seal(gathered.complete(blobs))
     return client.submit(msgspec.structs.replace(spec, key=key, owner=user()))
 
 

@@ -27,7 +27,8 @@ TEXTS = ("command", "args")  # whose words may be numbers and paths
 
 
 class BagKeywords(TypedDict, total=False):
-    """What `submit` understands beside the command: `file`, and the keys of a bag file."""
+    """What `submit` understands beside the command: `file`, `key`, `first` and `where`, and the
+    keys of a bag file."""
 
     file: Name | None
     script: str | None
@@ -57,6 +58,8 @@ class BagKeywords(TypedDict, total=False):
     notes: str | None
     labels: Table | None
     key: str | None
+    first: int | None
+    where: str | Sequence[str]
 
 
 def unknown_keyword(name: str) -> str:

@@ -54,6 +54,15 @@ class Pieces:
             for item in form.split(os.pread(self._descriptor, size, offset)):
                 yield form.parse(item)
 
+    def first_and_last_rows(self, form: Form) -> list[list[Scalar]]:
+        """Those of the first piece and of the last one, which decide what is text."""
+        places: list[tuple[int, int]] = []
+        for offset, rows in self.counts(form):
+            if rows:
+                places = [*places[:1], (offset, self._counted)]
+        items = (form.split(os.pread(self._descriptor, size, start)) for start, size in places)
+        return [form.parse(item) for each in items for item in each]
+
     def _longer_and_longer(self) -> Iterator[tuple[bytes, bool]]:
         """What follows, in whole lines, and whether that is all; more of it every time."""
         size = BLOCK_BYTES

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from covey.core import calls
 from covey.core.classes import find_needs
 from covey.core.errors import BadFile, InvalidBag, NotFound, StoreError
-from covey.core.model import BagSpec, Role, Rows, Segment
+from covey.core.input_files import digests_in
+from covey.core.model import BagSpec, InputChanges, Role, Rows, Segment
 from covey.core.space import Scalar
 from covey.core.task_needs import varies
 from covey.server.auth import Caller
@@ -70,6 +71,11 @@ class Admission:
             await self._check([segment.rows.digest], owner, caller)
         return await self._described(segment, spec)
 
+    async def changes(self, changes: InputChanges, owner: str, caller: Caller) -> None:
+        """Other input files for a bag that is this owner's. Raises HttpProblem if one is not
+        here."""
+        await self._check(list(digests_in(changes)), owner, caller)
+
     async def _check(self, digests: list[str], owner: str, caller: Caller) -> None:
         if not digests:
             return
@@ -126,11 +132,7 @@ class Admission:
 
 
 def _named(spec: BagSpec) -> Iterator[str]:
-    for placed in spec.inputs:
-        if placed.blob is not None:
-            yield placed.blob.digest
-    for blob in spec.manifest.values():
-        yield blob.digest
+    yield from digests_in(spec)
     if spec.rows is not None:
         yield spec.rows.digest
     if spec.calls:

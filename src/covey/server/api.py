@@ -40,6 +40,7 @@ from covey.wire import HostView, PilotView, ServerView
 Handler = Callable[[Request], Awaitable[Any]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 PREFIX = "/api/v1"
+MOST_AT_ONCE = 1000  # rows that are encoded before others are served
 
 
 class FileRoutes(Protocol):
@@ -126,6 +127,7 @@ class Api:
             put("/bags/{bag}/policy", policies.change, ACT_ON_OWN),
             act("/bags/{bag}/policy/check", policies.check_of, ACT_ON_OWN),
             see("/bags/{bag}/explain", policies.explain, SEE_OWN),
+            see("/bags/{bag}/inputs", bags.inputs, SEE_OWN),
             see("/bags/{bag}/running", bags.running, SEE_OWN),
             see("/bags/{bag}/unfinished", results.unfinished, SEE_OWN),
             see("/bags/{bag}/results", results.results, SEE_OWN),
@@ -151,7 +153,7 @@ class Api:
                 found = await handler(request)
             if isinstance(found, Response):
                 return _Counted(found, lambda: self._counted(who))
-            return Response(msgspec.json.encode(found), status, media_type="application/json")
+            return Response(await _encoded(found), status, media_type="application/json")
 
         endpoint.needs = needs  # type: ignore[attr-defined]
         return endpoint
@@ -250,6 +252,17 @@ class Api:
         if state is not None:
             found = host_views(state, found, self._asking.clock.now(), caller)
         return hosts_seen_by(state, caller, found, owners)
+
+
+async def _encoded(found: Any) -> bytes:
+    """As JSON. Others are served while a long list is encoded."""
+    if not isinstance(found, list) or len(found) <= MOST_AT_ONCE:
+        return msgspec.json.encode(found)
+    parts: list[bytes] = []
+    for start in range(0, len(found), MOST_AT_ONCE):
+        parts.append(msgspec.json.encode(found[start : start + MOST_AT_ONCE])[1:-1])
+        await asyncio.sleep(0)
+    return b"[" + b",".join(parts) + b"]"
 
 
 class _Counted(Response):

@@ -6,6 +6,8 @@ request's head must be here within HEAD_SECONDS; its body must go on arriving, a
 more, and its answer must be taken as fast. Time that the server itself takes (a parked sync, an
 upload that waits for its turn) is not counted: bytes that are not wanted yet cannot come. One look
 at all connections every few seconds is enough, so that a thousand parked ones cost nothing.
+
+Answers that are not taken are in memory meanwhile. One owner may have a share of that, too.
 """
 
 import asyncio
@@ -19,12 +21,14 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from covey.server.connections import Link
+from covey.server.shares import Shares, Who
 
 HEAD_SECONDS = 20.0
 LOOK_SECONDS = 5.0
 SLOW_LOOKS = 6  # one after the other, before a slow body is given up
 LEAST_RATE = 200.0  # bytes a second: slower than any line that people put up with
 MOST_HEAD_BYTES = 64 << 10
+STRANGER = Who("strangers")
 _ACKNOWLEDGED = struct.Struct("=120xQ")  # in Linux's struct tcp_info
 
 
@@ -32,6 +36,7 @@ class Arriving(HttpToolsProtocol):
     """uvicorn's protocol, which also keeps count."""
 
     link: Link | None = None  # this connection, where somebody counts them
+    unread: Shares | None = None  # bytes of all answers that wait to be taken
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -42,6 +47,7 @@ class Arriving(HttpToolsProtocol):
         self._slow = 0
         self._received = 0  # by the other side, in bytes, at the last look that had to know
         self._idle_looks = 0  # while an answer waits to be taken
+        self._unread: tuple[Who, int] | None = None  # what is counted of this one's
 
     # -- the connection ----------------------------------------------------------------------
 
@@ -53,6 +59,7 @@ class Arriving(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._read_again()
         if self.link is not None:
             self.link.close()
 
@@ -72,6 +79,31 @@ class Arriving(HttpToolsProtocol):
         """After a stranger was kept waiting."""
         if not self.transport.is_closing():
             self.flow.resume_reading()
+
+    # -- answers -----------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        """More waits to be taken than the system has room for: it is in our memory. Whoever has
+        too much there already loses the connection."""
+        super().pause_writing()
+        if self.unread is None or self._unread is not None:
+            return
+        who = self.link.who if self.link is not None else None
+        mine = who or STRANGER, self.transport.get_write_buffer_size()
+        if self.unread.take(*mine):
+            self._unread = mine
+        else:
+            self.unread.refused += 1
+            self.loop.call_soon(forget, self.transport)  # this is called while it writes
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._read_again()
+
+    def _read_again(self) -> None:
+        if self._unread is not None and self.unread is not None:
+            self.unread.give(*self._unread)
+            self._unread = None
 
     # -- the parser --------------------------------------------------------------------------
 

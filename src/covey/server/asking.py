@@ -13,10 +13,11 @@ import msgspec
 from starlette.requests import Request
 
 from covey.core.actions import Refuse, ReplyMessage
-from covey.core.errors import InvalidQuery, NotFound, StoreError, TookTooLong
+from covey.core.errors import InvalidQuery, NotFound, PageTooLong, StoreError, TookTooLong
 from covey.core.events import Event
 from covey.core.model import BagId, RequestId
 from covey.core.state import Bag, State
+from covey.pilot.messages import TOO_LARGE
 from covey.ports import Clock, Reader
 from covey.server.auth import Caller
 from covey.server.gateway import Gateway, Unavailable
@@ -175,6 +176,8 @@ def reading(read: Callable[[], T]) -> T:
         return read()
     except TookTooLong as error:
         raise HttpProblem(400, "too-long", TOO_LONG) from error
+    except PageTooLong as error:
+        raise HttpProblem(413, TOO_LARGE, str(error)) from error
     except InvalidQuery as error:
         raise HttpProblem(400, "invalid", str(error)) from error
     except NotFound as error:

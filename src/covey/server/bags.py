@@ -19,7 +19,8 @@ from covey.core.events import (
     RetryRequested,
     SegmentAppended,
 )
-from covey.core.model import BagId, BagSpec, Role, Segment
+from covey.core.input_files import InputSummary
+from covey.core.model import BagId, BagSpec, InputChanges, Role, Segment
 from covey.core.space import LARGEST_BAG
 from covey.core.state import Bag
 from covey.pilot.messages import LARGEST
@@ -28,10 +29,11 @@ from covey.server.asking import Asking, caller_of, choice, deadline, number, ord
 from covey.server.auth import Caller
 from covey.server.problems import HttpProblem
 from covey.server.views import bag_view, running_rows
-from covey.wire import BagView, RunningRow
+from covey.wire import BagView, InputsView, RunningRow, in_list
 
 MOST_ROWS = 10_000
 REMOVED_SECONDS = 0.02  # between looks whether a purged bag is gone
+MOST_AT_ONCE = 200  # bags that are looked at before others are served
 NAMES_SECONDS = 1.0  # between looks for new names of results
 
 Times = Annotated[float, Meta(ge=0.001, le=1_000_000)]
@@ -40,7 +42,7 @@ Times = Annotated[float, Meta(ge=0.001, le=1_000_000)]
 class Retry(Struct, frozen=True, forbid_unknown_fields=True):
     """Given-up tasks to try again: all, these, those of these causes (or both), from now on with
     so many times the memory and the time, or with these amounts (0: none). With `done`, tasks that
-    were done run again too."""
+    were done run again too. With `changes`, all attempts from now on get other input files."""
 
     causes: tuple[str, ...] = ()
     tasks: tuple[Annotated[int, Meta(ge=0, le=LARGEST_BAG)], ...] | None = None
@@ -49,6 +51,7 @@ class Retry(Struct, frozen=True, forbid_unknown_fields=True):
     memory_mb: Annotated[int, Meta(ge=0, le=LARGEST)] = 0
     limit_seconds: Annotated[float, Meta(ge=0, le=LARGEST)] = 0.0
     done: bool = False
+    changes: InputChanges | None = None
 
 
 class Pause(Struct, frozen=True, forbid_unknown_fields=True):
@@ -120,6 +123,9 @@ class BagCalls:
             failed = await self._asking.read(lambda reader: reader.failed_tasks(bag, given.causes))
             wanted = None if tasks is None else frozenset(tasks)
             tasks = tuple(task for task in failed if wanted is None or task in wanted)
+        if given.changes is not None:
+            owner = await self._asking.owner(bag)
+            await self._admission.changes(given.changes, owner, caller_of(request))
         return await self._asking.ask(
             lambda number: RetryRequested(
                 number,
@@ -130,6 +136,7 @@ class BagCalls:
                 given.memory_mb,
                 given.limit_seconds,
                 given.done,
+                given.changes,
             )
         )
 
@@ -157,14 +164,13 @@ class BagCalls:
             return found
         now = self._asking.clock.now()
         self._names = {bag: kept for bag, kept in self._names.items() if bag in state.bags}
-        return [
-            bag_view(
-                state, state.bags[BagId(view.id)], now, view.result_names, view.ignored_results
-            )
-            if view.id in state.bags
-            else view
-            for view in found
-        ]
+        for place, view in enumerate(found):
+            if place % MOST_AT_ONCE == MOST_AT_ONCE - 1:
+                await asyncio.sleep(0)  # others are served between
+            if live := state.bags.get(BagId(view.id)):
+                shown = bag_view(state, live, now, view.result_names, view.ignored_results)
+                found[place] = in_list(shown)
+        return found
 
     async def one(self, request: Request) -> BagView:
         bag = self._asking.bag_id(request)
@@ -179,6 +185,13 @@ class BagCalls:
             if not await self._asking.news(until, changed):
                 break
         return _seen_by(caller_of(request), await self._view(bag))
+
+    async def inputs(self, request: Request) -> InputsView:
+        bag = self._asking.bag_id(request)
+        found = await self._asking.read(lambda reader: reader.inputs(bag))
+        if found is None:
+            raise HttpProblem(404, "not-found", f"there is no bag {bag}")
+        return found
 
     async def running(self, request: Request) -> list[RunningRow]:
         limit = min(number(request, "limit", 1000), MOST_ROWS)
@@ -241,4 +254,5 @@ def _seen_by(caller: Caller, view: BagView) -> BagView:
         result_names=[],
         unkept=replace(view.unkept, names=()),
         stragglers=[],
+        inputs=InputSummary(),
     )

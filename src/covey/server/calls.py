@@ -22,6 +22,7 @@ from covey.wire import (
     Explanation,
     FailureGroup,
     HostView,
+    InputsView,
     Invitation,
     Issued,
     LiveOutput,
@@ -212,8 +213,19 @@ def _bag_calls() -> list[Call]:
             "pause", "pause a bag: start no more of its tasks", takes=Pause, takes_nothing_too=True
         ),
         _order("resume", "resume a paused bag"),
-        _order("retry", "run failed tasks again", takes=Retry, takes_nothing_too=True),
+        _order(
+            "retry",
+            "run failed tasks again, on request with other input files; send these first",
+            takes=Retry,
+            takes_nothing_too=True,
+        ),
         _order("purge", "remove the logs or files of a bag, or all of it", query=("what",)),
+        _look(
+            f"{BAG}/inputs",
+            "the input files of a bag, and where they came from",
+            SEE_OWN,
+            InputsView,
+        ),
         _look(
             f"{BAG}/running",
             "tasks that are running or were sent ahead",
@@ -286,6 +298,7 @@ def _result_calls() -> list[Call]:
             list[ResultRow],
             *("after", "offset", "limit", "order", "failed", "where", "sort", "format", "wait"),
             also_gives=(Media("text/csv"), Media("application/jsonl")),
+            refuses=(404, 413),
         ),
         _look(f"{BAG}/failures", "causes of failure", SEE_OWN, list[FailureGroup], "limit"),
         _look(

@@ -17,6 +17,7 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from covey.core.errors import BadFile, NotFound, StoreError
+from covey.core.input_files import digests_in
 from covey.core.model import BagId, BagSpec, Role
 from covey.core.state import Pilot, State
 from covey.ports import NamedFiles
@@ -120,7 +121,8 @@ class PilotFiles:
     ) -> None:
         self._files = _Files(holdings, uploads or Uploads())
         self._state = state
-        self._named: dict[BagId, frozenset[str]] = {}
+        # With how many versions of its inputs a bag was looked at, and the files of all of them.
+        self._named: dict[BagId, tuple[int, frozenset[str]]] = {}
         self._allowance = Allowance()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, pilot: Pilot) -> None:
@@ -128,7 +130,7 @@ class PilotFiles:
         specs = self._specs(pilot)
         asks_now.set(_who(pilot, specs))
         if scope["method"] == "GET":
-            named = any(digest in self._digests(bag, spec) for bag, spec in specs.items())
+            named = any(digest in self._digests(bag) for bag in specs)
             if not named and not self._is_call(pilot, digest):
                 raise HttpProblem(403, "not-yours", "no task of this pilot needs this file")
             response = await self._files.response(None, digest)
@@ -166,15 +168,19 @@ class PilotFiles:
                     return True
         return False
 
-    def _digests(self, bag: BagId, spec: BagSpec) -> frozenset[str]:
-        if bag not in self._named:
-            state = self._state()
-            for old in [known for known in self._named if state is None or known not in state.bags]:
+    def _digests(self, id_: BagId) -> frozenset[str]:
+        """Of the bag's input files: some attempts may have been sent with earlier ones."""
+        state = self._state()
+        bag = state.bags.get(id_) if state is not None else None
+        if state is None or bag is None:
+            return frozenset()
+        versions, named = self._named.get(id_, (-1, frozenset[str]()))
+        if versions != len(bag.input_versions):
+            for old in [known for known in self._named if known not in state.bags]:
                 del self._named[old]
-            placed = {one.blob.digest for one in spec.inputs if one.blob is not None}
-            own = {blob.digest for blob in spec.manifest.values()}
-            self._named[bag] = frozenset(placed | own)
-        return self._named[bag]
+            named = bag.earlier_files.union(digests_in(bag.spec))
+            self._named[id_] = len(bag.input_versions), named
+        return named
 
 
 def _who(pilot: Pilot, specs: dict[BagId, BagSpec]) -> Who:

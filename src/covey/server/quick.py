@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, Protocol
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from covey.server.arriving import Arriving
+from covey.server.arriving import Arriving, forget
 from covey.server.connections import LINK, Link
 from covey.server.problems import HttpProblem
 from covey.server.refusals import STRANGERS, Refusals
-from covey.server.shares import Shares, Who
+from covey.server.shares import UNREAD_BYTES, Shares, Who
 
 SYNC = b"/pilot/v1/sync"
 MOST_BYTES = 1 << 20  # of a body; larger ones come in pieces, and go the long way
@@ -221,6 +221,9 @@ class QuickProtocol(HttpToolsProtocol):
             self.refusals.answered(response.status, owner)
         if self.transport.is_closing():
             return
+        if self.flow.write_paused:  # it asks again, and has not read the answer before
+            forget(self.transport)
+            return
         self.transport.write(_written(response, self._closes))
         if self._closes:
             self.transport.close()
@@ -242,9 +245,12 @@ class _Quick(Arriving, QuickProtocol):
         return super().look(now)
 
 
-def protocol_for(syncs: Syncs, budget: Shares, refusals: Refusals) -> type[asyncio.Protocol]:
-    """What uvicorn makes one of for each connection."""
-    given = {"syncs": syncs, "budget": budget, "refusals": refusals}
+def protocol_for(
+    syncs: Syncs, budget: Shares, refusals: Refusals, unread: Shares | None = None
+) -> type[asyncio.Protocol]:
+    """What uvicorn makes one of for each connection. `unread`: bytes of answers in memory."""
+    unread = unread or Shares(UNREAD_BYTES)
+    given = {"syncs": syncs, "budget": budget, "refusals": refusals, "unread": unread}
     return type("Quick", (_Quick,), given)
 
 

@@ -21,6 +21,10 @@ from covey.server.unread import Unread
 from covey.wire import FailureGroup, LiveOutput, Output, ResultQuery, ResultRow, ReturnedFile
 
 MOST_ROWS = 10_000
+MOST_PAGE_BYTES = (
+    8 << 20
+)  # of one answer, unless a single row has more: nobody else is served while
+# it is written
 MOST_GROUPS = 1000
 MOST_FILES = 1000
 MOST_UNFINISHED = 10_000
@@ -42,11 +46,11 @@ class ResultCalls:
     async def results(self, request: Request) -> list[ResultRow] | Response:
         bag = self._asking.bag_id(request)
         form = choice(request, "format", "json", *KINDS)
-        query = _query(request)
+        query, until = _query(request), deadline(request)
         if form != "json":
             make = partial(_export, bag, query, form)
             return await self._streams.respond(make, KINDS[form])
-        page, until = replace(query, limit=min(query.limit, MOST_ROWS)), deadline(request)
+        page = replace(query, limit=min(query.limit, MOST_ROWS), most_bytes=MOST_PAGE_BYTES)
         if query.by_row:
             self._note_presence(bag, until)
         return await self._page(bag, page, until)

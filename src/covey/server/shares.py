@@ -74,6 +74,9 @@ INVITATIONS = Supply(
 BODY_BYTES = Supply(
     "bytes of requests that are being read", 256 << 20, reserve=16 << 20, remedy="send less at once"
 )
+UNREAD_BYTES = Supply(
+    "bytes of answers that were sent and not read", 512 << 20, reserve=32 << 20, remedy="read them"
+)
 STRANGER_BYTES = Supply(
     "bytes of requests without a valid credential",
     4 << 20,

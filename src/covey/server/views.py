@@ -7,6 +7,8 @@ from msgspec.structs import replace
 
 from covey.core import estimate, explaining, history
 from covey.core.hearing import shown_tags
+from covey.core.input_files import summary, views_of
+from covey.core.input_versions import version_in
 from covey.core.model import BagStatus, PilotStatus, Role
 from covey.core.space import Scalar
 from covey.core.state import Bag, Pilot, Site, State
@@ -22,6 +24,8 @@ from covey.wire import (
 )
 
 MOST_STRAGGLERS = 5
+MOST_SHOWN_WIDTH = 100_000  # characters of a task's values, where they are only there to read
+MOST_PAGE_CHARACTERS = 8 << 20  # of values in one answer: to write it holds the server up
 
 
 def bag_view(
@@ -65,6 +69,7 @@ def bag_view(
         result_names=[] if spec.calls else result_names,
         ignored_results=ignored_results,
         unkept=bag.outputs.unkept,
+        inputs=summary(spec, views_of(bag.input_versions)),
         estimate=_estimate(state, bag, now),
         stragglers=_stragglers(state, bag, now),
     )
@@ -95,7 +100,7 @@ def _stragglers(state: State, bag: Bag, now: float) -> list[Straggler]:
     return [
         Straggler(
             task=attempt.task,
-            values=_values(bag, attempt.task),
+            values=_values(bag, attempt.task) if bag.width <= MOST_SHOWN_WIDTH else [],
             host=state.pilots[attempt.pilot].record.host,
             seconds=seconds,
             typical_seconds=typical,
@@ -105,7 +110,9 @@ def _stragglers(state: State, bag: Bag, now: float) -> list[Straggler]:
 
 
 def running_rows(state: State, bag: Bag, limit: int) -> list[RunningRow]:
-    return list(islice(_running(state, bag), max(0, limit)))
+    """Fewer than the limit if the bag's values are long."""
+    most = max(1, MOST_PAGE_CHARACTERS // bag.width)
+    return list(islice(_running(state, bag), max(0, min(limit, most))))
 
 
 def _running(state: State, bag: Bag) -> Iterator[RunningRow]:
@@ -120,6 +127,7 @@ def _running(state: State, bag: Bag) -> Iterator[RunningRow]:
                 pilot=attempt.pilot,
                 host=state.pilots[attempt.pilot].record.host,
                 sent=attempt.sent,
+                inputs_version=version_in(bag, attempt.id),
             )
 
 

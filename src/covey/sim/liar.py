@@ -8,9 +8,9 @@ from collections.abc import Callable
 from random import Random
 
 from covey.core import receipts
+from covey.core.attempts import Attempt
 from covey.core.events import PilotEnrolled, SyncReceived
 from covey.core.model import AttemptId, BagId, PilotId, RequestId, TaskNumber
-from covey.core.state import Attempt
 from covey.pilot.messages import FAILED, OK, Answer, End, Enrol, Enrolled, Held, Sync
 from covey.sim.clock import Timeline
 from covey.sim.ledger import HostLife, Ledger

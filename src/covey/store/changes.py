@@ -24,6 +24,7 @@ from covey.core.actions import (
     SaveBagStatus,
     SaveHistory,
     SaveHost,
+    SaveInputVersion,
     SaveJob,
     SaveOutputSummary,
     SavePilot,
@@ -73,6 +74,9 @@ _SAVE_TOKEN = """
 _SAVE_JOB = f"""
     INSERT INTO jobs ({rows.JOB_COLUMNS}) VALUES ({", ".join("?" * 12)})
     ON CONFLICT (id) DO UPDATE SET handle = excluded.handle, status = excluded.status"""
+_SAVE_INPUT_VERSION = """
+    INSERT INTO input_versions SELECT ?1, coalesce(max(number), 1) + 1, ?2, ?3, ?4, ?5, ?6, ?7
+    FROM input_versions WHERE bag = ?1"""
 _OF_THESE = "(?2 IS NULL OR task IN (SELECT value FROM json_each(?2)))"
 _REOPEN_CHUNKS = f"""
     UPDATE chunks SET closed = 0
@@ -135,6 +139,8 @@ class Changes:
                 self._execute("UPDATE bags SET total = ? WHERE id = ?", (total, bag))
             case CloseBag(bag):
                 self._execute("UPDATE bags SET open = 0 WHERE id = ?", (bag,))
+            case SaveInputVersion(bag, version):
+                self._execute(_SAVE_INPUT_VERSION, rows.input_version_row(bag, version))
             case SavePolicy(bag, policy):
                 self._execute(
                     "UPDATE bags SET policy = ? WHERE id = ?", (rows.policy_text(policy), bag)
@@ -212,6 +218,8 @@ class Changes:
         )
         for segment in bag.segments:
             self._append_segment(bag.id, segment, "")
+        for version in bag.input_versions:
+            self._execute(_SAVE_INPUT_VERSION, rows.input_version_row(bag.id, version))
 
     def _append_segment(self, bag: BagId, segment: Segment, key: str) -> None:
         self._execute(

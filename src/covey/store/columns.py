@@ -6,25 +6,15 @@ parameter keeps its name, ours gives way to it as `covey_NAME`, and a reported v
 both as `result_NAME`.
 """
 
-import difflib
 from collections.abc import Callable, Sequence
-from enum import Enum
 from itertools import zip_longest
 from typing import Any
 
-import msgspec
-from msgspec import Struct
-
-from covey.core.errors import InvalidQuery
+from covey.core.columns import DONE, FAILED, Column, Kind
 from covey.core.scalars import Reading, read
 from covey.pilot.messages import OK
 from covey.wire import ResultRow
 
-DONE = "done"
-FAILED = "failed"
-LONGEST_GUESSED = 100  # characters of a name for which a similar one is suggested
-# What a person reads above these columns: their cells have units.
-HEADINGS = {"time": "seconds", "cpu": "cpu_seconds", "memory": "memory_kb"}
 BEFORE_REPORTED = (
     "state",
     "exit",
@@ -38,23 +28,6 @@ BEFORE_REPORTED = (
     "cause",
 )
 BEHIND_REPORTED = ("files", "output")
-TEXTS = ("state", "host", "cause", "output")  # among these; the others are numbers
-
-
-class Kind(Enum):
-    OWN = 1
-    PARAMETER = 2
-    REPORTED = 3
-
-
-class Column(Struct, frozen=True):
-    """`key` says what is in it: our own name, the parameter's, or the reported value's."""
-
-    name: str
-    kind: Kind
-    key: str
-    place: int = 0  # among the parameters
-    reading: str = Reading.TYPED  # how its values are read
 
 
 def columns(
@@ -76,32 +49,6 @@ def columns(
     ]
     values = [Column(_free(key, "result_", taken), Kind.REPORTED, key) for key in reported]
     return [first, *inner, *before, *values, *behind]
-
-
-def find(table: list[Column], name: str) -> Column:
-    """By its name, or by the heading that a table on the screen has for it. Raises InvalidQuery,
-    with a suggestion."""
-    for wanted in (name, HEADINGS.get(name, "")):
-        for column in table:
-            if column.name == wanted:
-                return column
-    names = [column.name for column in table]
-    near, shown = [], name[:LONGEST_GUESSED]
-    if shown == name:  # the comparison of two long names takes the product of their lengths
-        near = difflib.get_close_matches(name, names, 1, 0.5)
-    hint = f"; did you mean '{near[0]}'?" if near else "."
-    raise InvalidQuery(f"there is no column '{shown}'{hint} Columns: {', '.join(names)}")
-
-
-def scalar(value: Any) -> str | int | float | None:
-    """A reported value as it is compared, sorted and written in a cell: true and false as text,
-    what has parts as JSON."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list | dict):
-        return msgspec.json.encode(value).decode()
-    assert value is None or isinstance(value, str | int | float)
-    return value
 
 
 OWN_VALUES: dict[str, Callable[[ResultRow], Any]] = {

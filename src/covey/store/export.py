@@ -12,15 +12,17 @@ from typing import Any
 
 import msgspec
 
+from covey.core.columns import DONE, FAILED, Column, Kind, scalar
 from covey.core.errors import InvalidQuery
 from covey.core.scalars import Reading, read
 from covey.rowfiles.cells import all_disarmed, all_in_quotes
-from covey.store.columns import BEFORE_REPORTED, BEHIND_REPORTED, DONE, FAILED, Column, Kind, scalar
+from covey.store.columns import BEFORE_REPORTED, BEHIND_REPORTED
 from covey.store.rows import reported
 
 RAW_CSV = "csv-raw"  # with cells that a spreadsheet would take for formulas
 FORMS = ("csv", RAW_CSV, "jsonl")
 PAGE = 2000  # rows, some 200 kB
+PAGE_BYTES = 16 << 20  # of results and parameters: it is in memory several times
 
 # What a page is made from, in this order: columns of `ends`, but for names of hosts and causes.
 NEEDED = (

@@ -25,6 +25,7 @@ from covey.core.actions import (
     SaveBagStatus,
     SaveHistory,
     SaveHost,
+    SaveInputVersion,
     SaveJob,
     SaveOutputSummary,
     SavePilot,
@@ -136,6 +137,9 @@ class MemoryRecord(MemoryReader):
                 _append(self._bags[change.bag], change)
             case CloseBag(bag):
                 _change(self._bags[bag], open=False)
+            case SaveInputVersion(bag, version):
+                versions = self._bags[bag].record.input_versions
+                _change(self._bags[bag], input_versions=(*versions, version))
             case SavePolicy(bag, policy):
                 _change(self._bags[bag], policy=policy)
             case SaveOutputSummary(bag, outputs):

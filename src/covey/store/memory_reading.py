@@ -10,6 +10,9 @@ from msgspec import Struct, field
 
 from covey.core import calls
 from covey.core.causes import IGNORED_RESULT
+from covey.core.columns import Column
+from covey.core.comparisons import Comparison, holds
+from covey.core.input_files import digests_in, summary, version_of, views_of
 from covey.core.model import (
     BagId,
     BagRecord,
@@ -30,11 +33,12 @@ from covey.pilot.messages import CANCELLED, HOST, LOST, OK
 from covey.ports import NamedFiles
 from covey.store import columns, export, failures, queries, rows
 from covey.store.points import NO_PARAMETERS, Points
-from covey.store.views import MOST_IGNORED, class_views, is_silent
+from covey.store.views import MOST_IGNORED, class_views, inputs_view, is_silent
 from covey.wire import (
     BagView,
     FailureGroup,
     HostView,
+    InputsView,
     Output,
     PilotView,
     ResultQuery,
@@ -171,6 +175,12 @@ class MemoryReader:
         changed = found.record.policy
         return found.record.spec.policy if changed is None else changed
 
+    def inputs(self, bag: int) -> InputsView | None:
+        found = self._bags.get(BagId(bag))
+        if found is None:
+            return None
+        return inputs_view(found.record.spec, found.record.input_versions)
+
     def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[ReturnedFile]:
         found = self._bags.get(BagId(bag))
         if found is None:
@@ -279,7 +289,7 @@ class MemoryReader:
         return found[asked.offset :]
 
 
-def _sorted(found: list[ResultRow], column: columns.Column, descending: bool) -> list[ResultRow]:
+def _sorted(found: list[ResultRow], column: Column, descending: bool) -> list[ResultRow]:
     """What has no value comes last; ties are in the order of tasks."""
     found = sorted(found, key=lambda row: row.task)
     keys = {row.row: columns.sort_value(column, row) for row in found}
@@ -289,13 +299,13 @@ def _sorted(found: list[ResultRow], column: columns.Column, descending: bool) ->
     return some + none
 
 
-def _holds(comparison: queries.Comparison, row: ResultRow) -> bool:
+def _holds(comparison: Comparison, row: ResultRow) -> bool:
     column = comparison.column
     value, spelling = columns.value(column, row), columns.spelling(column, row)
-    return queries.holds(comparison, value, spelling)
+    return holds(comparison, value, spelling)
 
 
-def _table(bag: Bag) -> list[columns.Column]:
+def _table(bag: Bag) -> list[Column]:
     return columns.columns(_names(bag), _result_names(bag), _readings(bag))
 
 
@@ -415,6 +425,7 @@ def _view(bag: Bag) -> BagView:
         ignored_results=_ignored_results(bag),
         unkept=record.outputs.unkept,
         silent=is_silent(spec.calls, spec.chdir, record.status, bag.done, record.outputs),
+        inputs=summary(spec, views_of(record.input_versions)),
     )
 
 
@@ -453,14 +464,16 @@ def _result(bag: Bag, row: Row, points: Points) -> ResultRow:
         cause=end.cause,
         result=rows.reported(end.result) or {} if end.result else {},
         files=len(end.files),
+        inputs_version=version_of([one.first for one in bag.record.input_versions], end.attempt),
     )
 
 
 def _digests(bag: Bag) -> Iterator[str]:
     """Of the files that a bag names, but for those of large calls."""
     spec = bag.record.spec
-    yield from (blob.digest for blob in spec.manifest.values())
-    yield from (placed.blob.digest for placed in spec.inputs if placed.blob is not None)
+    yield from digests_in(spec)
+    for version in bag.record.input_versions:
+        yield from digests_in(version.changes)
     yield from (one.rows.digest for one in bag.segments() if one.rows is not None)
 
 

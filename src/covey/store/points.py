@@ -13,8 +13,18 @@ from typing import Protocol
 from msgspec import Struct
 
 from covey.core.model import Rows, Segment
-from covey.core.numbering import tasks_in
-from covey.core.space import ONE_TASK, Axis, Point, Product, Scalar, Space, Values, indexer, size
+from covey.core.numbering import tasks_in, width_of
+from covey.core.space import (
+    ONE_TASK,
+    Axis,
+    Point,
+    Product,
+    Scalar,
+    Space,
+    Values,
+    indexer,
+    size,
+)
 
 MOST_LISTED = 1000  # values of one parameter that are computed in advance
 
@@ -54,6 +64,9 @@ class Points:
         for segment in segments:
             self._append(segment, tables)
         self._firsts = [part.first for part in self._parts]
+        # Characters of a task's values, about and at most; and of all that are listed.
+        self.width = max((width_of(segment) for segment in segments), default=0)
+        self.listed = sum(listed(segment.space) for segment in segments)
 
     def values(self, task: int) -> list[Scalar]:
         """In the order of the bag's names; none for what is not a task of the bag."""
@@ -116,6 +129,15 @@ class Points:
                 leaves=_leaves(segment.space, 1),
             )
         )
+
+
+def listed(space: Space) -> int:
+    """How many characters all values that a space lists have, about."""
+    if not isinstance(space, Axis):
+        return sum(map(listed, space.parts))
+    if not isinstance(space.values, Values):
+        return 0
+    return sum(len(value) if isinstance(value, str) else 8 for value in space.values.items)
 
 
 def _leaves(space: Space, stride: int) -> list[Leaf]:

@@ -39,6 +39,7 @@ _OF_BAG = {
     "causes": "id",
     "result_names": "place",
     "reopenings": "number",
+    "input_versions": "number",
     "segments": "number",
     "chunks": "first",
 }

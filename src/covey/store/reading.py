@@ -7,6 +7,7 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -16,11 +17,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from covey.core.causes import IGNORED_RESULT
-from covey.core.errors import InvalidBag, InvalidQuery, StoreError
+from covey.core.columns import Column
+from covey.core.errors import InvalidBag, InvalidQuery, PageTooLong, StoreError
+from covey.core.input_files import LAST_VERSIONS, InputSummary, InputVersionView, summary
 from covey.core.model import BagSpec, PolicySpec, Segment
 from covey.core.numbering import check_segment, names_in, readings_in
 from covey.core.space import ONE_TASK
 from covey.core.task_needs import varies
+from covey.pilot.messages import MOST_RESULT
 from covey.ports import NamedFiles
 from covey.store import (
     connecting,
@@ -33,38 +37,44 @@ from covey.store import (
     snapshots,
     waste,
 )
-from covey.store.columns import Column, columns
+from covey.store.columns import columns
 from covey.store.points import NO_PARAMETERS, Points, PointSource
 from covey.store.queries import Query, understand
-from covey.store.views import MOST_IGNORED, class_views, is_silent
+from covey.store.views import MOST_IGNORED, class_views, inputs_view, is_silent
 from covey.wire import (
+    MOST_LISTED,
     BagView,
     ClassView,
     FailureGroup,
     HostView,
+    InputsView,
     Output,
     PilotView,
     ResultQuery,
     ResultRow,
     ReturnedFile,
     WasteView,
+    in_list,
 )
 
 _KEPT_HEADS = 10_000
 _KEPT_POINTS = 64  # each may hold a long list of values
+_LARGE = 1 << 18  # characters of a spec: of larger ones, one is kept in memory
+_FETCHED = 100  # results at a time, where their order is not that of the record
 
 _BAGS = "SELECT id, status, reason, open, total, done, failed, created, ended, outputs FROM bags"
 _EXPORTED = (  # `export.NEEDED`, with numbers for hosts and causes
     "task, outcome, exit_code, signal, ended - started, cpu_seconds, memory_kb, host, "
     "started, ended, cause, result, files, coalesce(last_line, '')"
 )
+_EXPORTED_TEXTS = (export.NEEDED.index("result"),)
 _HOST, _CAUSE = export.NEEDED.index("host"), export.NEEDED.index("cause")
 _ALL_OF_TASK = """
     SELECT {columns} FROM ends INDEXED BY counted
     WHERE bag = ?1 AND task = ?2 AND counted = 1
     UNION ALL SELECT {columns} FROM ends INDEXED BY uncounted
     WHERE bag = ?1 AND task = ?2 AND counted = 0"""
-_ATTEMPTS = _ALL_OF_TASK.format(columns=rows.RESULT_COLUMNS) + " ORDER BY row"
+_ATTEMPTS = _ALL_OF_TASK.format(columns=rows.RESULT_COLUMNS) + " ORDER BY row DESC"
 _FOREMOST = (
     _ALL_OF_TASK.format(columns="row, counted, epoch, sequence, outcome")
     + " ORDER BY counted DESC, row DESC LIMIT 1"
@@ -97,6 +107,7 @@ class _Head(Struct):
     outputs: list[str]
     calls: bool
     chdir: str
+    inputs: InputSummary
     usable: bool  # its parameters can be computed
 
 
@@ -133,7 +144,7 @@ class SqliteReader:
     def bags(self) -> list[BagView]:
         with self._reading() as connection:
             found = connection.execute(f"{_BAGS} ORDER BY id DESC").fetchall()
-            return [self._view(connection, row) for row in found]
+            return [in_list(self._view(connection, row)) for row in found]
 
     def bag(self, bag: int) -> BagView | None:
         with self._reading() as connection:
@@ -153,8 +164,15 @@ class SqliteReader:
                 )
             else:
                 numbers = selecting.sorted_rows(connection, bag, points, asked, asked.page)
-                found = selecting.fetch(connection, bag, numbers, rows.RESULT_COLUMNS)
-            return [rows.result_from(row, points.values) for row in found]
+                found = chain.from_iterable(
+                    selecting.fetch(connection, bag, part, rows.RESULT_COLUMNS)
+                    for part in selecting.pages_of(numbers, _FETCHED)
+                )
+            page, short = selecting.cut(found, rows.RESULT_TEXTS, points.width, query.most_bytes)
+            if short and len(page) > 1:
+                raise PageTooLong(query.most_bytes, len(page) - 1)
+            firsts = _first_attempts(connection, bag)
+            return [rows.result_from(row, points.values, firsts) for row in page]
 
     def export(self, bag: int, query: ResultQuery, form: str) -> Iterator[bytes]:
         with self._reading() as connection:
@@ -198,6 +216,12 @@ class SqliteReader:
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise InvalidQuery(f"the policy of bag {bag} cannot be read: {error}") from error
 
+    def inputs(self, bag: int) -> InputsView | None:
+        with self._reading() as connection:
+            if connection.execute("SELECT 1 FROM bags WHERE id = ?", (bag,)).fetchone() is None:
+                return None
+            return inputs_view(_spec(connection, bag), snapshots.input_versions(connection, bag))
+
     def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[ReturnedFile]:
         with self._reading() as connection:
             points = self._known_points(connection, bag)
@@ -230,8 +254,10 @@ class SqliteReader:
             points = self._known_points(connection, bag)
             if points is None:
                 return []
-            found = connection.execute(_ATTEMPTS, (bag, task)).fetchall()
-            return [rows.result_from(row, points.values) for row in found]
+            found = connection.execute(_ATTEMPTS, (bag, task))
+            last, _ = selecting.cut(found, rows.RESULT_TEXTS, points.width, returned.PAGE_BYTES)
+            firsts = _first_attempts(connection, bag)
+            return [rows.result_from(row, points.values, firsts) for row in reversed(last)]
 
     def job_ends(self, pilots: Collection[int]) -> dict[int, str]:
         with self._reading() as connection:
@@ -306,7 +332,8 @@ class SqliteReader:
                 if points is None:
                     return
                 numbers = selecting.sorted_rows(connection, bag, points, query, left)
-            for part in selecting.pages_of(numbers, export.PAGE):
+            size = max(1, min(export.PAGE, export.PAGE_BYTES // (MOST_RESULT + points.width)))
+            for part in selecting.pages_of(numbers, size):
                 with self._reading() as connection:
                     page = selecting.fetch(connection, bag, part, _EXPORTED)
                 if page:
@@ -320,13 +347,14 @@ class SqliteReader:
                 points = self._known_points(connection, bag)
                 if points is None:
                     return
-                page = selecting.page(connection, bag, points, query, what, after, size)
+                found = selecting.page(connection, bag, points, query, what, after, size)
+                page, cut = selecting.cut(found, _EXPORTED_TEXTS, points.width, export.PAGE_BYTES)
             if page:
                 yield [row[:-1] for row in page] if by_row else page
-            if len(page) < size:
+            if len(page) < size and not cut:
                 return
             after = page[-1][-1] if by_row else page[-1][0]
-            left -= size if left > 0 else 0
+            left -= len(page) if left > 0 else 0
 
     def _named(
         self, known: dict[int | None, str], query: str, ids: Sequence[int | None]
@@ -366,9 +394,12 @@ class SqliteReader:
             outputs=[*spec.outputs, *spec.optional_outputs],
             calls=spec.calls,
             chdir=spec.chdir,
+            inputs=summary(spec, []),
             usable=usable,
         )
-        return _keep(self._heads, bag, head, _KEPT_HEADS)
+        labels = chain.from_iterable(spec.labels.items())
+        size = sum(map(len, chain(spec.argv, head.names, head.outputs, labels, (head.notes,))))
+        return _keep(self._heads, bag, head, _KEPT_HEADS if size < MOST_LISTED else 0)
 
     def _classes(self, connection: sqlite3.Connection, bag: int) -> list[ClassView]:
         return class_views(_spec(connection, bag), snapshots.segments(connection, bag))
@@ -396,7 +427,8 @@ class SqliteReader:
             for segment in appended:
                 check_segment(segment, may_be_empty=True)
             made = Points([_first(_spec(connection, bag)), *appended], self._tables)
-            known = _keep(self._points, bag, _Known(row[0], made), _KEPT_POINTS)
+            large = made.listed > _LARGE
+            known = _keep(self._points, bag, _Known(row[0], made), 1 if large else _KEPT_POINTS)
         self._asked = known.points
         return known.points
 
@@ -434,14 +466,16 @@ class SqliteReader:
             ignored_results=_ignored_results(connection, id_),
             unkept=outputs.unkept,
             silent=is_silent(head.calls, head.chdir, status, done, outputs),
+            inputs=replace(head.inputs, versions=_input_versions(connection, id_)),
         )
 
 
 def _keep(kept: dict[int, Kept], bag: int, one: Kept, most: int) -> Kept:
-    """Remember one more; forget the one that was remembered first if they are too many."""
-    if len(kept) >= most:
+    """Remember one more; forget those that were remembered first if they are too many."""
+    while kept and len(kept) >= most:
         del kept[next(iter(kept))]
-    kept[bag] = one
+    if most:
+        kept[bag] = one
     return one
 
 
@@ -467,6 +501,22 @@ def _ignored_results(connection: sqlite3.Connection, bag: int) -> list[str]:
     first, last = f"{IGNORED_RESULT}:", f"{IGNORED_RESULT};"
     found = connection.execute(query, (bag, first, last, MOST_IGNORED))
     return [text.removeprefix(f"{IGNORED_RESULT}: ") for (text,) in found]
+
+
+def _input_versions(connection: sqlite3.Connection, bag: int) -> list[InputVersionView]:
+    """The last few."""
+    query = (
+        "SELECT number, at, files, names FROM input_versions WHERE bag = ? "
+        "ORDER BY number DESC LIMIT ?"
+    )
+    found = connection.execute(query, (bag, LAST_VERSIONS)).fetchall()
+    return [rows.input_version_view_from(row) for row in reversed(found)]
+
+
+def _first_attempts(connection: sqlite3.Connection, bag: int) -> list[tuple[int, int]]:
+    """With each version of the bag's inputs after the first."""
+    query = "SELECT epoch, sequence FROM input_versions WHERE bag = ? ORDER BY number"
+    return connection.execute(query, (bag,)).fetchall()
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -18,6 +18,8 @@ from covey.store import rows
 from covey.store.extras import FILES_SHIFT
 from covey.wire import ReturnedFile
 
+PAGE_BYTES = 8 << 20  # of values, paths and small files
+
 _RESULTS = """
     SELECT row, task, files FROM ends INDEXED BY returned
     WHERE bag = ? AND counted = 1 AND files > 0 AND row > ? ORDER BY row LIMIT ?"""
@@ -28,6 +30,9 @@ _OWNERS = "SELECT id, coalesce(json_extract(spec, '$.owner'), '') FROM bags"
 _RETURNED = f"""
     SELECT ends.bag, files.digest FROM files INDEXED BY files_digest
     JOIN ends ON ends.row = files.id >> {FILES_SHIFT} WHERE files.digest IS NOT NULL"""
+_NAMING = """
+    SELECT id, spec FROM bags UNION ALL SELECT bag, segment FROM segments
+    UNION ALL SELECT bag, changes FROM input_versions"""
 _OF_CALLS = "coalesce(json_extract(bags.spec, '$.calls'), 0)"
 # How many calls there are, and which: of those parts alone that name a file.
 _PARTS = """
@@ -41,7 +46,7 @@ _DONE = """
 
 
 class _Named(Struct):
-    """What a spec, or a segment, says of files."""
+    """What a spec, a segment, or a version of the inputs says of files."""
 
     rows: Rows | None = None
     inputs: tuple[Placed, ...] = ()
@@ -59,14 +64,19 @@ _spaced = msgspec.json.Decoder(_Spaced)
 def page(
     connection: sqlite3.Connection, bag: int, values: Point, after: int, limit: int
 ) -> list[ReturnedFile]:
-    """At most `limit` files, but all of the first result that has any."""
+    """At most `limit` files, and not many more bytes than PAGE_BYTES, but all of the first result
+    that has any."""
     found: list[ReturnedFile] = []
+    left = PAGE_BYTES
     for row, task, count in connection.execute(_RESULTS, (bag, after, limit)).fetchall():
-        if found and len(found) + count > limit:
+        if found and (len(found) + count > limit or left <= 0):
             break
         given = values(task)
         bounds = (row << FILES_SHIFT, (row + 1) << FILES_SHIFT)
-        found += [_file(row, task, given, one) for one in connection.execute(_FILES, bounds)]
+        files = [_file(row, task, given, one) for one in connection.execute(_FILES, bounds)]
+        left -= sum(len(one.data) + len(one.path) for one in files)
+        left -= sum(len(value) for value in given if isinstance(value, str)) * len(files)
+        found += files
     return found
 
 
@@ -75,9 +85,8 @@ def named_files(connection: sqlite3.Connection) -> NamedFiles:
     found = NamedFiles({}, {})
     for bag, digest in connection.execute(_RETURNED):
         found.returned.setdefault(owners.get(bag, ""), set()).add(digest)
-    parts = "SELECT id, spec FROM bags UNION ALL SELECT bag, segment FROM segments"
-    for bag, text in connection.execute(parts):
-        if named := set(_digests_in(text)):
+    for bag, text in connection.execute(_NAMING):
+        if bag in owners and (named := set(_digests_in(text))):
             found.bags.setdefault(owners[bag], set()).update(named)
     for bag, digest in _calls_to_make(connection):
         found.bags.setdefault(owners[bag], set()).add(digest)
@@ -108,7 +117,7 @@ def _call_files(text: str) -> Iterator[Blob | None]:
 
 
 def _digests_in(text: str) -> Iterator[str]:
-    """Of the files that a specification, or a segment, names."""
+    """Of the files that a specification, a segment, or a version of the inputs names."""
     named = _named.decode(text)
     yield from (blob.digest for blob in named.manifest.values())
     yield from (one.blob.digest for one in named.inputs if one.blob is not None)

@@ -3,11 +3,14 @@ whole. Everything that is written is read back equal.
 """
 
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from covey.core.input_files import InputVersionView, version_of
 from covey.core.model import (
+    AttemptId,
     BagId,
     BagRecord,
     BagSpec,
@@ -15,6 +18,8 @@ from covey.core.model import (
     ChunkRecord,
     FileRecord,
     History,
+    InputChanges,
+    InputVersion,
     JobId,
     JobRecord,
     JobStatus,
@@ -70,6 +75,7 @@ VIEW_COLUMNS = (
     "id, host, site, job, slots, status, enrolled, max(enrolled, changed), tags, version, "
     "memory_mb, gpus, owner, CASE status WHEN 'active' THEN '' ELSE reason END"
 )
+INPUT_VERSION_COLUMNS = "epoch, sequence, at, files, names, changes"
 HOST_COLUMNS = "name, site, slots, first, heard, done, failed, tags, machine"
 RESULT_COLUMNS = (
     "row, task, outcome, counted, exit_code, signal, epoch, sequence, pilot, "
@@ -77,6 +83,8 @@ RESULT_COLUMNS = (
     "cpu_seconds, memory_kb, stdout_bytes, stderr_bytes, message, last_line, "
     "(SELECT text FROM causes WHERE id = ends.cause), result, files"
 )
+
+RESULT_TEXTS = (19, 22)  # those of them that may be long: message and result
 
 
 class _Titled(msgspec.Struct):
@@ -93,6 +101,8 @@ _policy = msgspec.json.Decoder(PolicySpec)
 _history = msgspec.json.Decoder(History)
 _outputs = msgspec.json.Decoder(OutputSummary)
 _site = msgspec.json.Decoder(SiteRecord)
+_changes = msgspec.json.Decoder(InputChanges)
+_names = msgspec.json.Decoder(tuple[str, ...])
 _tags = msgspec.json.Decoder(dict[str, str])
 _reported = msgspec.json.Decoder(dict[str, Any])
 
@@ -134,6 +144,36 @@ def outputs_from(text: str) -> OutputSummary:
     return _outputs.decode(text) if text else OutputSummary(something=True)
 
 
+def input_version_row(bag: BagId, version: InputVersion) -> tuple[Any, ...]:
+    """In the order of INPUT_VERSION_COLUMNS, with the bag first and no number."""
+    return (
+        bag,
+        *version.first,
+        version.at,
+        version.files,
+        msgspec.json.encode(version.names).decode(),
+        msgspec.json.encode(version.changes).decode(),
+    )
+
+
+def input_version_from(row: tuple[Any, ...]) -> InputVersion:
+    """From INPUT_VERSION_COLUMNS."""
+    epoch, sequence, at, files, names, changes = row
+    return InputVersion(
+        first=AttemptId(epoch, sequence),
+        at=at,
+        files=files,
+        names=_names.decode(names),
+        changes=_changes.decode(changes),
+    )
+
+
+def input_version_view_from(row: tuple[Any, ...]) -> InputVersionView:
+    """From number, at, files and names: the changes may be many, and are not read."""
+    number, at, files, names = row
+    return InputVersionView(version=number, at=at, files=files, names=list(_names.decode(names)))
+
+
 def history_text(history: History) -> str:
     """Empty if nothing is remembered."""
     return "" if history == History() else msgspec.json.encode(history).decode()
@@ -148,7 +188,9 @@ def list_text(numbers: tuple[int, ...]) -> str:
     return msgspec.json.encode(numbers).decode()
 
 
-def bag_from(row: tuple[Any, ...], segments: tuple[Segment, ...]) -> BagRecord:
+def bag_from(
+    row: tuple[Any, ...], segments: tuple[Segment, ...], versions: tuple[InputVersion, ...]
+) -> BagRecord:
     id_, spec, total, created, status, reason, open_, policy, outputs = row
     return BagRecord(
         id=BagId(id_),
@@ -161,6 +203,7 @@ def bag_from(row: tuple[Any, ...], segments: tuple[Segment, ...]) -> BagRecord:
         segments=segments,
         policy=None if policy is None else policy_from(policy),
         outputs=outputs_from(outputs),
+        input_versions=versions,
     )
 
 
@@ -313,8 +356,11 @@ def site_from(text: str) -> SiteRecord:
     return _site.decode(text)
 
 
-def result_from(row: tuple[Any, ...], values: Point) -> ResultRow:
-    """From RESULT_COLUMNS. By place: pages are long, and names would double what a row costs."""
+def result_from(
+    row: tuple[Any, ...], values: Point, firsts: Sequence[tuple[int, int]] = ()
+) -> ResultRow:
+    """From RESULT_COLUMNS. By place: pages are long, and names would double what a row costs.
+    `firsts`: the first attempts with each version of the inputs after the first."""
     number, task, outcome, counted, exit_code, signal, epoch, sequence, pilot, host = row[:10]
     sent, fetched, started, ended, delivered, cpu, memory_kb, stdout, stderr = row[10:19]
     message, output, cause, result, files = row[19:]
@@ -344,6 +390,7 @@ def result_from(row: tuple[Any, ...], values: Point) -> ResultRow:
         cause or "",
         reported(result) or {} if result else {},
         files,
+        version_of(firsts, (epoch, sequence)),
     )
 
 

@@ -13,6 +13,7 @@ where all goes well. Codes: outcome 0 is success (`rows.OUTCOMES`). `bags.first_
 they lie together, in the order of rows, in one tree without an index. `server.last_bag` is the
 highest number of a bag that was purged: numbers are not used again. `reopenings.tasks` is the set
 of tasks that started afresh (null, in converted files: all), whether or not they were `named`.
+`input_versions.number` is 2 for the first files that were sent after a bag.
 `bags.policy` is null as long as the one in the spec holds; `hosts.history` is empty where nothing
 is remembered.
 """
@@ -258,7 +259,29 @@ _SIXTH: Migration = (
     "ALTER TABLE reopenings ADD COLUMN limit_seconds REAL NOT NULL DEFAULT 0",
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
+# Input files that were sent after the bag, and the first attempt that got them.
+_SEVENTH: Migration = (
+    """CREATE TABLE input_versions (
+        bag INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        epoch INTEGER NOT NULL,
+        sequence INTEGER NOT NULL,
+        at REAL NOT NULL,
+        files INTEGER NOT NULL,
+        names TEXT NOT NULL,
+        changes TEXT NOT NULL,
+        PRIMARY KEY (bag, number)) WITHOUT ROWID""",
+)
+
+MIGRATIONS: tuple[Migration, ...] = (
+    _FIRST,
+    _SECOND,
+    _THIRD,
+    _FOURTH,
+    _FIFTH,
+    _SIXTH,
+    _SEVENTH,
+)
 
 
 def version(

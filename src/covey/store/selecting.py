@@ -20,12 +20,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from covey.core.columns import Column, Kind, scalar
+from covey.core.comparisons import Comparison, Literal, holds
 from covey.core.scalars import Reading, read
 from covey.core.space import Scalar
 from covey.store import rows
-from covey.store.columns import Column, Kind, scalar
 from covey.store.points import Leaf, Points
-from covey.store.queries import Comparison, Literal, Query, holds, sort_key
+from covey.store.queries import Query, sort_key
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_ .:/+-]+")  # written in JSON just as it is
 _LARGEST = 2**63
@@ -78,7 +79,7 @@ def page(
     what: str,
     after: int,
     limit: int,
-) -> list[tuple[Any, ...]]:
+) -> Iterator[tuple[Any, ...]]:
     """Columns `what` of counted results behind `after`, in the order of tasks or of rows. Of rows,
     only those of the bag's lifetime are looked at; the few failures are sorted."""
     condition, values = _conditions(query, points)
@@ -93,7 +94,7 @@ def page(
     return connection.execute(
         f"SELECT {what} FROM ends {source}{condition} ORDER BY {order} LIMIT ? OFFSET ?",
         (*bounds, *values, limit, query.asked.offset if after == query.asked.after else 0),
-    ).fetchall()
+    )
 
 
 def sorted_rows(
@@ -125,6 +126,25 @@ def fetch(
         )
     }
     return [found[number] for number in numbers if number in found]
+
+
+def cut(
+    found: Iterator[tuple[Any, ...]], texts: tuple[int, ...], each: int, most: int
+) -> tuple[list[tuple[Any, ...]], bool]:
+    """Rows until they have so many characters: those of these columns, and `each` besides. Whether
+    they ended for that reason; without a bound (0) they do not."""
+    page: list[tuple[Any, ...]] = []
+    left = most
+    for row in found:
+        page.append(row)
+        if most:
+            left -= each
+            for place in texts:
+                if row[place]:
+                    left -= len(row[place])
+            if left <= 0:
+                return page, True
+    return page, False
 
 
 def pages_of(numbers: "array[int]", size: int) -> "Iterator[array[int]]":

@@ -12,7 +12,15 @@ import msgspec
 from msgspec import Struct, field
 from pyroaring import BitMap
 
-from covey.core.model import BagId, BagRecord, BagSnapshot, Reopening, Segment, Snapshot
+from covey.core.model import (
+    BagId,
+    BagRecord,
+    BagSnapshot,
+    InputVersion,
+    Reopening,
+    Segment,
+    Snapshot,
+)
 from covey.core.suspects import brief
 from covey.pilot.messages import MEMORY, OWN_FAILURES, TIMEOUT
 from covey.store import rows
@@ -102,7 +110,8 @@ def bag(connection: sqlite3.Connection, id_: BagId) -> BagSnapshot | None:
 def _read(connection: sqlite3.Connection, row: tuple[Any, ...]) -> tuple[BagRecord, str]:
     """The bag, and why not all of it could be read, if so. Others must not suffer for it."""
     try:
-        return rows.bag_from(row, segments(connection, row[0])), ""
+        appended, versions = segments(connection, row[0]), input_versions(connection, row[0])
+        return rows.bag_from(row, appended, versions), ""
     except (msgspec.MsgspecError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
         return rows.shell_from(row), brief(error)
 
@@ -111,6 +120,12 @@ def segments(connection: sqlite3.Connection, id_: int) -> tuple[Segment, ...]:
     """Those that were appended to a bag."""
     query = "SELECT segment FROM segments WHERE bag = ? ORDER BY number"
     return tuple(rows.segment_from(text) for (text,) in connection.execute(query, (id_,)))
+
+
+def input_versions(connection: sqlite3.Connection, id_: int) -> tuple[InputVersion, ...]:
+    """Of the input files of a bag, those after the first."""
+    query = f"SELECT {rows.INPUT_VERSION_COLUMNS} FROM input_versions WHERE bag = ? ORDER BY number"
+    return tuple(map(rows.input_version_from, connection.execute(query, (id_,))))
 
 
 def failed(connection: sqlite3.Connection, id_: int) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,12 @@ from covey.core.scalars import is_text_column
 from covey.core.space import Scalar
 from covey.ports import Post
 from covey.rowfiles.forms import FORMS, clean_names
-from covey.rowfiles.pieces import Pieces
+from covey.rowfiles.pieces import BLOCK_BYTES, Pieces
 from covey.store.blobs import Blobs, sync
 
 OPEN_TABLES = 64
 CACHED_BLOCKS = 16  # of one reader
-VERSION = 2  # of the index; another one is made anew
+VERSION = 3  # of the index; another one is made anew
 
 
 class Index(Struct, frozen=True, kw_only=True):
@@ -47,6 +48,7 @@ class Index(Struct, frozen=True, kw_only=True):
     rows: list[int]
     offsets: list[int]
     text_names: tuple[str, ...] = ()
+    row_bytes: int = 0  # of the longest rows, about
 
 
 def index(path: Path, form: str) -> Index:
@@ -69,8 +71,25 @@ def index(path: Path, form: str) -> Index:
     if not names:
         raise InvalidBag("its rows have no columns")
     offsets.append(reading.offset)
-    made = Index(columns=begun.columns, names=names, count=count, rows=rows, offsets=offsets)
+    made = Index(
+        columns=begun.columns,
+        names=names,
+        count=count,
+        rows=rows,
+        offsets=offsets,
+        row_bytes=_row_bytes([*rows, count], offsets),
+    )
     return replace(made, text_names=_text_names(Table(path, form, made)))
+
+
+def _row_bytes(rows: list[int], offsets: list[int]) -> int:
+    """Of the longest rows, about. A block is longer than others if its first row is; of the rest
+    the average is near enough, since rows that lie together are read together."""
+    found = 1
+    for before, after in pairwise(range(len(rows))):
+        size = offsets[after] - offsets[before]
+        found = max(found, size if size > BLOCK_BYTES else size // (rows[after] - rows[before]))
+    return found
 
 
 def _text_names(table: "Table") -> tuple[str, ...]:
@@ -149,6 +168,7 @@ class TableFiles:
             names=found.names,
             count=found.count,
             text_names=found.text_names,
+            row_bytes=found.row_bytes,
         )
 
     def read(self, rows: Rows, first: int, stop: int) -> list[list[Scalar]]:

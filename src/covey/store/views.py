@@ -1,10 +1,11 @@
-"""Parts of views that only a bag's spec decides."""
+"""Views, and parts of views, that a bag's spec decides."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from covey.core.classes import needs_of
-from covey.core.model import BagSpec, BagStatus, OutputSummary, Segment
-from covey.wire import ClassView
+from covey.core.input_files import views_of, with_changes
+from covey.core.model import BagSpec, BagStatus, InputVersion, OutputSummary, Segment
+from covey.wire import ClassView, InputsView
 
 MOST_IGNORED = 3  # reasons why results were ignored that a view names
 
@@ -28,3 +29,18 @@ def is_silent(calls: bool, chdir: str, status: str, done: int, outputs: OutputSu
     """Whether nothing came of a finished bag. Calls have values of their own, and what tasks write
     in a directory of their owner's stays there."""
     return status == BagStatus.FINISHED and done > 0 and not (calls or chdir or outputs.something)
+
+
+def inputs_view(spec: BagSpec, versions: Sequence[InputVersion]) -> InputsView:
+    """The input files as they are now."""
+    spec, _ = with_changes(spec, (version.changes for version in versions))
+    return InputsView(
+        version=1 + len(versions),
+        versions=views_of(versions),
+        host=spec.sources_host,
+        seal=spec.sources_seal,
+        sources=list(spec.sources),
+        inputs=list(spec.inputs),
+        task_inputs=list(spec.task_inputs),
+        manifest=spec.manifest,
+    )

@@ -137,8 +137,8 @@ def test_each_task_its_own_file(here: Path) -> None:
     text = "[parameters]\ncase = ['a', 'b']\nn = '1..3'"
     found = inputs(here, "['cases/{case}.json', {from='fit.py', to='f{n}.py'}]", text)
     assert found.task_inputs == (
-        TaskInput(source="cases/{case}.json", path="cases/{case}.json"),
-        TaskInput(source="fit.py", path="f{n}.py"),
+        TaskInput(source="cases/{case}.json", path="cases/{case}.json", base=str(here)),
+        TaskInput(source="fit.py", path="f{n}.py", base=str(here)),
     )
     assert set(found.manifest) == {"cases/a.json", "cases/b.json", "fit.py"}
     assert [file.path for file in found.uploads] == [

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from covey.bagfile.parts import RowsFile
-from covey.bagfile.rowsfile import read_names, read_rows
+from covey.bagfile.rowsfile import count_rows, read_names, read_rows, text_columns
 from covey.core.errors import InvalidBag
 from covey.core.space import Scalar
 from covey.store.tables import Table, index
@@ -98,3 +98,17 @@ def test_a_missing_file_has_a_suggestion(tmp_path: Path) -> None:
     (tmp_path / "cases.csv").write_text("a\n1\n")
     with pytest.raises(InvalidBag, match=r"did you mean .*cases\.csv"):
         read_names(RowsFile(str(tmp_path / "case.csv"), "csv", "case.csv"))
+
+
+@pytest.mark.parametrize("middle", [0, 20_000])
+@pytest.mark.parametrize("odd", ["first", "last", "none"])
+def test_the_same_columns_are_text(tmp_path: Path, middle: int, odd: str) -> None:
+    path = tmp_path / "rows.csv"
+    first, last = ("007" if odd == "first" else "7"), ("007" if odd == "last" else "7")
+    lines = ["a,b", f"{first},x", *(["0,1"] * middle), f"{last},2"]
+    path.write_text("\n".join(lines))
+    file, served_names = RowsFile(str(path), "csv", "rows.csv"), index(path, "csv").text_names
+    assert {("a", "b")[place] for place in text_columns(file)} == set(served_names)
+    assert ("a" in served_names) is (odd != "none")
+    assert count_rows(file, 10**9) == middle + 2
+    assert count_rows(file, 10) >= 10 or middle == 0

@@ -113,7 +113,9 @@ def test_the_dry_run_shows_the_combinations(here: Path) -> None:
     assert found.classes[0].limit_seconds == 5 * 3600
     assert found.order == "long-first"
     told = "\n".join(lines_of(found))
-    assert "… and 18 other combinations of resources" in told
+    assert "… and 20 other combinations of resources" in told
+    assert "(in all: 1 to 2 cores, 1.0 GB to 3.0 GB memory, at most 1 h 00 m to 5 h 00 m)" in told
+    assert (found.classes[0].cores, found.classes[0].memory_mb) == (2, 3072)
     assert "when" not in told
     assert "order     tasks with a longer time go first" in told
     kept = describe(build({"file": "bag.toml", "order": "given"}, 0))

@@ -8,6 +8,7 @@ from click.testing import Result
 
 from covey.client.client import Client
 from covey.core import catalogue
+from covey.core.errors import NotFound
 from covey.core.findings import Listed, PolicyView, Report
 from covey.core.model import PolicySpec
 from covey.pilot.messages import Piece
@@ -16,6 +17,7 @@ from covey.wire import (
     Explanation,
     FailureGroup,
     HostView,
+    InputsView,
     LiveOutput,
     Output,
     PilotView,
@@ -56,6 +58,8 @@ class FakeSource(Client):
         self.report = Report(faults=[], notes=[], hosts=2, meeting=1)
         self.listed: list[Listed] = []
         self.explanation: Explanation | None = None
+        self.named_inputs: InputsView | None = None
+        self.sent: dict[str, bytes] = {}  # files, by their digests
 
     def bags(self) -> list[BagView]:
         return [self.view]
@@ -165,6 +169,14 @@ class FakeSource(Client):
         given = [(name, value) for name, value in more.items() if value]
         self.told.append(("retry", bag, tuple(causes), tasks, memory, time, *given))
         return 0 if "nothing" in causes else 2
+
+    def inputs(self, bag: Any) -> InputsView:
+        if self.named_inputs is None:
+            raise NotFound("there is no such address here")
+        return self.named_inputs
+
+    def missing(self, digests: Any) -> list[str]:
+        return [digest for digest in digests if digest not in self.sent]
 
     def purge(self, bag: Any, what: str) -> int:
         self.told.append(("purge", bag, what))

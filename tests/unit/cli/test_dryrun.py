@@ -160,3 +160,32 @@ def test_a_bad_row_is_told(here: Path) -> None:
     (here / "cases.csv").write_text("case,x\na,1\nb\n")
     found = CliRunner().invoke(covey, ["run", "--dry-run", "--rows", "cases.csv", "true"])
     assert "cases.csv: row 2 has 1 columns, not 2" in str(found.exception)
+
+
+def test_only_some_of_the_tasks(here: Path) -> None:
+    ran = CliRunner().invoke(covey, ["run", "sweep.toml", "--dry-run", "--first", "2"])
+    assert ran.stdout.startswith("bag sweep: 2 of 10 tasks; nothing is submitted\n")
+    found = describe(build({"file": "sweep.toml", "where": ("case = b && n > 3",)}, 0))
+    assert [(task.task, task.values) for task in found.first] == [
+        (0, {"case": "b", "n": 4}),
+        (1, {"case": "b", "n": 5}),
+    ]
+    assert sum(one.tasks for one in found.classes) == 2
+    places = [place for file in found.uploads for place in file.places]
+    assert "in/b.txt" in places
+    assert "in/a.txt" not in places, "only what these tasks need"
+    ran = CliRunner().invoke(covey, ["run", "sweep.toml", "--dry-run", "--json", "--first", "3"])
+    assert json.loads(ran.stdout)["taken"] == {"tasks": 3, "total": 10, "more": False}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--where", "cas = b"], "--where: there is no parameter 'cas'; did you mean 'case'?"),
+        (["--where", "n > 9"], "--where: none of 10 tasks meets n > 9"),
+        (["--first", "0"], "--first: take 1 task or more, not 0"),
+    ],
+)
+def test_tasks_that_there_are_not(here: Path, words: list[str], told: str) -> None:
+    ran = CliRunner().invoke(covey, ["submit", "sweep.toml", "--dry-run", *words])
+    assert told in str(ran.exception)

@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 from covey.core.findings import BagAnswer, Near, Reason, Replication, Rival, Running, TaskAnswer
+from covey.core.model import Need
 from covey.wire import Explanation, WasteView
 from tests.unit.cli.builders import row
 from tests.unit.cli.source import FakeSource, Look
@@ -108,3 +109,16 @@ def test_for_programs(look: Look, source: FakeSource) -> None:
 def test_what_is_over_is_short(look: Look, source: FakeSource) -> None:
     source.explanation = explanation(status="finished", summary="it is finished")
     assert look("explain").stdout == "bag 3 fits: it is finished\n\nwaste  none so far\n"
+
+
+def test_the_order_and_what_a_task_needs(look: Look, source: FakeSource) -> None:
+    order = "tasks with a longer declared time go first"
+    need = Need(cores=2, memory_mb=2048, gpus=1, limit_seconds=7200.0)
+    source.explanation = explanation(
+        answer=answer(order=order), task=TaskAnswer(task=7, state="waiting", summary="", need=need)
+    )
+    told = look("explain", "3", "7").stdout.splitlines()
+    assert "needs  2 cores, 2.0 GB memory, 1 GPU, at most 2 h 00 m" in told
+    assert f"order  {order}" in told
+    source.explanation = explanation(answer=answer(order=order, waiting=1))
+    assert order not in look("explain").stdout

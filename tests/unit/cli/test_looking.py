@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from covey.cli import places
 from covey.cli.failure import explain
 from covey.core.errors import NotFound
+from covey.core.input_files import InputSummary, InputVersionView
 from covey.wire import ClassView, Estimate, HostView, PilotView, Straggler
 from tests.unit.cli.builders import bag
 from tests.unit.cli.source import FakeSource, Look
@@ -61,6 +62,17 @@ def test_show_says_what_tasks_need_and_took(look: Look, source: FakeSource) -> N
     )
     source.view = bag(classes=[replace(one, mean_seconds=90.0)])
     assert facts(look)["each task"] == "1 core; the latest took 1 m 30 s on average"
+
+
+def test_many_classes_are_shown_as_a_range(look: Look, source: FakeSource) -> None:
+    source.view = bag(
+        classes=[
+            ClassView(cores=1 + k % 2, memory_mb=512 * k, disk_mb=0, gpus=0, limit_seconds=60.0 * k)
+            for k in range(1, 20)
+        ]
+    )
+    told = "each task   1 to 2 cores, 512.0 MB to 9.5 GB memory, at most 1 m 00 s to 19 m 00 s"
+    assert f"{told} (19 combinations)" in look("show").stdout
 
 
 def test_show_says_what_the_owner_said_and_what_comes(look: Look, source: FakeSource) -> None:
@@ -201,3 +213,19 @@ def test_no_two_columns_of_tasks_are_called_the_same(look: Look, source: FakeSou
     assert look("tasks").stdout.split("\n")[0].split() == [
         "task", "host", "state", "ended", "time", "covey_host",
     ]  # fmt: skip
+
+
+def test_versions_of_the_inputs_are_shown(look: Look, source: FakeSource) -> None:
+    assert "inputs" not in look("tasks").stdout + look("show").stdout
+    version = InputVersionView(version=2, at=1000.0, files=7, names=[".covey-script", "data/x"])
+    summary = InputSummary(host="laptop", paths=["/a/fit.py"], count=3, versions=[version])
+    source.view = bag(name="fits", done=4, failed=2, inputs=summary)
+    source.rows[1].inputs_version = 2
+    shown = look("show").stdout
+    assert "/a/fit.py and 2 more (on laptop)" in shown
+    assert "the script, data/x and 5 more" in shown
+    lines = look("tasks").stdout.splitlines()
+    assert [line.split()[-1] for line in lines[:4]] == ["inputs", "1", "2", "1"]
+    assert lines[2].endswith("version 2")
+    found = json.loads(look("tasks", "--json").stdout)
+    assert [one["inputs_version"] for one in found[:3]] == [1, 2, 1]

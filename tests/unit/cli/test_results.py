@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from covey.cli import columns, formats, results, writers
+from covey.core.columns import HEADINGS, Kind, find
 from covey.core.errors import ServerAway
 from covey.store import columns as kept
-from covey.store.columns import HEADINGS
 from covey.store.columns import columns as recorded_columns
 from covey.store.columns import value as recorded_value
 from covey.wire import ResultQuery
@@ -287,5 +287,5 @@ def test_headings_are_understood_as_names_of_columns(look: Look) -> None:
     ]
     assert head == "task,seconds,memory_kb"
     table = kept.columns([], [])
-    assert kept.find(table, "time").name == "seconds"
-    assert kept.find(kept.columns(["time"], []), "time").kind is kept.Kind.PARAMETER
+    assert find(table, "time").name == "seconds"
+    assert find(kept.columns(["time"], []), "time").kind is Kind.PARAMETER

@@ -1,6 +1,7 @@
 """A server that a person named and that has not answered yet: a wrong address is told at once, a
 dead server soon."""
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -79,6 +80,18 @@ def test_a_dead_server_costs_little_and_the_next_step_is_told() -> None:
     assert time.monotonic() - began < FIRST_SECONDS + 20
     assert str(raised.value).startswith(f"cannot reach the server at {DEAD}: connection refused")
     assert "--server" in str(raised.value)
+
+
+def test_who_listens_and_has_no_time_for_a_handshake_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("covey.client.http.FIRST_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        address = f"https://127.0.0.1:{busy.getsockname()[1]}"
+        began = time.monotonic()
+        with pytest.raises(ServerAway, match="cannot reach the server"):
+            Client(address, "t", patience_seconds=1.0, known=False).bags()
+    assert time.monotonic() - began > 0.5, "it was waited for longer than a wrong address is"
 
 
 def test_a_submission_without_an_answer_may_exist() -> None:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from covey.core import receipts
 from covey.core.actions import Action, Refuse, Reply, Submitted, Write
+from covey.core.attempts import Attempt
 from covey.core.events import (
     BagSubmitted,
     Committed,
@@ -28,7 +29,6 @@ from covey.core.model import (
 )
 from covey.core.scheduler import Scheduler
 from covey.core.space import Axis, Range
-from covey.core.state import Attempt
 from covey.pilot.messages import Answer, End, Enrol, Enrolled, Held, Sync
 
 Kind = TypeVar("Kind")

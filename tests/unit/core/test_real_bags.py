@@ -1,6 +1,7 @@
 """Classes, segments, rows, chances and pauses: what makes a bag more than a loop."""
 
 import pytest
+from msgspec.structs import replace
 
 from covey.core.actions import (
     AppendSegment,
@@ -171,6 +172,15 @@ def test_rows_go_out_once_they_are_read() -> None:
     event = RowsLoaded(load.bag, load.chunk, [["p"], ["q"]])
     got = tasks(replies(table.handle(event), Answer))
     assert [task.values for task in got] == [["p", 0], ["p", 1], ["q", 0], ["q", 1]]
+
+
+def test_few_long_rows_are_read_at_a_time() -> None:
+    table = Table(chunk=1024)
+    spec = rows_spec(10_000)
+    assert spec.rows is not None
+    long = replace(spec, rows=replace(spec.rows, row_bytes=1 << 20))
+    (load,) = loads(list(table.handle(BagSubmitted(table.request(), long))))
+    assert 1 <= load.stop - load.first <= 4
 
 
 def test_rows_that_cannot_be_read_pause_the_bag_until_it_is_resumed() -> None:

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from covey.core import receipts
+from covey.core.attempts import Attempt
 from covey.core.model import AttemptId, BagId, PilotId, TaskNumber
-from covey.core.state import Attempt
 
 KEY = receipts.derived_key("a master secret")
 PILOT = "0123456789abcdef"

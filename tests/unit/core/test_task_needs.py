@@ -87,7 +87,9 @@ def test_amounts_are_read_as_in_a_bag_file() -> None:
         ),
         ("memory", "{x}", "2000", "(for all tasks: memory = '{x} MB')"),
         ("disk", "{x} GB", "", "row 2: disk: expected a size"),
-        ("memory", "{x}", "9" * 500 + "GB", "row 2: memory: expected a size"),
+        ("memory", "{x}", "9" * 90 + "GB", "row 2: memory: expected a size"),
+        ("time", "{x}h", "1." + "0" * 300, "row 2: time: '1.000"),
+        ("time", "{x}", "x" * 10_000_000, "xx… is no amount"),
         ("cores", "{x}", "0", "row 2: cores: expected a whole number from 1 to 100,000, not 0"),
         ("cores", "{x}", "2.5", "row 2: cores: expected a whole number from 1 to 100,000, not 2.5"),
         ("gpus", "{x}", "", "row 2: gpus: expected a whole number from 0 to 1,024, not ''"),
@@ -162,6 +164,25 @@ def test_too_many_combinations_of_values_are_refused(space: Space, words: str) -
         of(bag_of(space, {"time": text}))
 
 
+def test_the_more_parameters_matter_the_fewer_combinations_are_looked_at() -> None:
+    """A thousand axes, and conditions on all of them: that is much work for each combination."""
+    axes = [Axis(f"x{k}", Values((1,))) for k in range(900)]
+    conditions = tuple(Condition(name=axis.name, low=0) for axis in axes)
+    rules = (Rule(when=conditions, need=Need(), need_from={"time": "{t}"}),)
+    space = Product((*axes, Axis("t", Range("1", "1", 10_000))))
+    with pytest.raises(InvalidBag, match="with 10,000 combinations of values; at most 5,"):
+        of(bag_of(space, {}, rules=rules))
+    few = Product((*axes, Axis("t", Range("1", "1", 500))))
+    assert len(of(bag_of(few, {}, rules=rules))) == 500
+
+
+def test_bad_values_without_end_are_not_collected() -> None:
+    space = Product((Axis("a", Range("1", "1", 1000)), Axis("b", Range("1", "1", 1000))))
+    with pytest.raises(BadNeed) as caught:
+        of(bag_of(space, {"cores": "{a} {b}"}))
+    assert len(str(caught.value)) < 1000
+
+
 def test_too_many_combinations_of_resources_are_refused_with_advice() -> None:
     found = of_rows({"t": list(range(1, MOST_CLASSES + 1))}, {"time": "{t}"})
     assert len(found) == MOST_CLASSES
@@ -179,7 +200,7 @@ def test_too_many_combinations_of_resources_are_refused_with_advice() -> None:
         ({"memory": "{x}"}, "there is no parameter x; parameters: n, mem, t"),
         ({"memory": "2 GB"}, "expected text with the name of a parameter in it"),
         ({"memory_mb": "{n}"}, "resources are cores, memory, disk, gpus, time; there is no 'mem"),
-        ({"memory": "{n}" * 100}, "of at most 200 characters"),
+        ({"memory": "{n}" * 100}, "of at most 100 characters"),
     ],
 )
 def test_texts_that_make_no_sense_are_refused(need_from: dict[str, str], words: str) -> None:

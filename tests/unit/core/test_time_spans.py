@@ -17,6 +17,7 @@ from covey.core.time_spans import PATTERN, parse_seconds
         (" 1d 12h ", 129600.0),
         ("2w", 1209600.0),
         ("1m 0.5s", 60.5),
+        ("0.016666666666666666h", 60.0),  # as Python writes a number
         ("1:30:00", 5400.0),
         ("00:00:07", 7.0),
         ("120:00:00", 432000.0),

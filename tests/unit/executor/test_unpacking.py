@@ -7,6 +7,8 @@ import decimal
 import fractions
 import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,12 @@ def test_plain_data_comes_back_as_itself(one: Any, protocol: int) -> None:
         b"cdatetime\ndatetime.now\n(tR.",  # a dotted name
         b"\x82\x01.",  # an extension code
         b"Pname\n.",  # a persistent id
+        b"cfractions\nFraction\n(S'1e999999999'\ntR.",  # a number of a billion digits
+        b"cfractions\nFraction\nN}S'limit_denominator'\nK\x01s\x86b.",  # an attribute of a class
+        b"cdatetime\ndate\n}S'today'\nK\x01sb.",
+        b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little") + b"few.",
+        b"\x80\x02}N" + b"2\x86" * 70 + b"Ns.",  # a key of 2**70 parts
+        b"\x80\x04\x8f(N" + b"2\x86" * 70 + b"\x90.",
         pickle.dumps(Path("x"), 4),
         pickle.dumps(Touch, 4),
         cloudpickle.dumps(lambda: 1),
@@ -183,3 +191,19 @@ def test_whoever_has_no_key_gets_plain_data() -> None:
 
     answer = {"value": binascii.b2a_base64(proven(VALUE, pickle.dumps([1, "a"]))).decode()}
     assert answers.value(row(0, 0.0, answer, True), 7, lambda: None, DATA) == [1, "a"]  # type: ignore[arg-type, return-value]
+
+
+def test_fractions_of_older_pythons() -> None:
+    assert value(b"cfractions\nFraction\n(S'-3/4'\ntR.", DATA) == fractions.Fraction(-3, 4)
+
+
+def test_few_bytes_do_not_take_much_memory() -> None:
+    """The second value is remembered as number four billion."""
+    sparse = b"\x80\x02]r\xff\xff\xff\xff(K\x01e."
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\n"
+        "from covey.executor.unpacking import DATA, value\n"
+        f"print(value({sparse!r}, DATA))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "[1]\n", done.stderr

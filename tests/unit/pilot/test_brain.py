@@ -457,18 +457,6 @@ def test_one_that_cannot_be_prepared_has_ended() -> None:
     assert not desk.brain.holding
 
 
-def test_whoever_gave_up_a_started_attempt_does_not_say_that_nothing_had_started() -> None:
-    desk = Desk()
-    [first] = desk.sent()
-    assert desk.brain.started_nothing_else()
-    desk.work(first.number, 1)
-    [key] = desk.start_all()
-    assert not desk.brain.started_nothing_else()
-    desk.brain.abandon(key)
-    assert desk.brain.holds_nothing()
-    assert not desk.brain.started_nothing_else()
-
-
 def test_draining_gives_the_unprepared_back() -> None:
     desk = Desk()
     desk.sent()
@@ -578,7 +566,7 @@ def test_nobody_makes_it_wait_for_ever() -> None:
 def test_attempts_of_a_bag_whose_files_are_here_start_at_once_until_its_files_change() -> None:
     desk = Desk()
     body = BODY._replace(inputs=[Input("a", "a" * 64, 1)])
-    desk.brain.furnished[1] = desk.now + 1.0
+    desk.brain.furnished[1, 1] = desk.now + 1.0
     desk.sent()
 
     def take(number: int, *bodies: Body) -> list[str]:
@@ -587,8 +575,19 @@ def test_attempts_of_a_bag_whose_files_are_here_start_at_once_until_its_files_ch
         return [command.start.key for command in of_kind(desk.step(), Prepare)]
 
     assert take(1, body) == ["1.1"]  # a bag's body has come: its files may be others
-    desk.brain.furnished[1] = desk.now + 1.0
+    desk.brain.furnished[1, 1] = desk.now + 1.0
     assert take(2) == []
     assert desk.brain.queue[-1] == "1.2"
     desk.now += 1.0  # nobody has looked at the files since
     assert take(3) == ["1.3"]
+
+
+def test_an_attempt_keeps_the_inputs_that_its_bag_had_when_it_came() -> None:
+    desk = Desk()
+    desk.sent()
+    new = BODY._replace(inputs_version=2, env={"NEW": "1"})
+    desk.brain.answered(1, Answer(1, 1, [BODY], [Task(1, 1, 1, [1])]), desk.now)
+    desk.step()
+    desk.brain.answered(2, Answer(1, 2, [new], [Task(2, 1, 2, [2])]), desk.now)
+    starts = [desk.brain.next_start(), desk.brain.next_start()]
+    assert [start.body for start in starts if start is not None] == [BODY, new]

@@ -7,6 +7,7 @@ from random import Random
 from covey.pilot.brain import Brain, Prepare, Recall, Send
 from covey.pilot.messages import Answer, Body, End, Input, Sync, Task, WaitingBag
 from covey.pilot.waiting_bags import WAITING_SECONDS
+from tests.unit.pilot.test_brain import Desk
 
 PLAIN = Body(2, ["echo"], [])
 NEEDY = Body(1, ["cat"], [], inputs=[Input("f", url="http://nowhere/f")])
@@ -118,3 +119,15 @@ def test_waiting_attempts_are_prepared_once() -> None:
     brain = brain_with(NEEDY, 2)
     found = [one for one in brain.step(100.0) if isinstance(one, Prepare)]
     assert len(found) == 2
+
+
+def test_whoever_gave_up_a_started_attempt_does_not_say_that_nothing_had_started() -> None:
+    desk = Desk()
+    [first] = desk.sent()
+    assert desk.brain.started_nothing_else()
+    desk.work(first.number, 1)
+    [key] = desk.start_all()
+    assert not desk.brain.started_nothing_else()
+    desk.brain.abandon(key)
+    assert desk.brain.holds_nothing()
+    assert not desk.brain.started_nothing_else()

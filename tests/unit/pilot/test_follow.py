@@ -1,8 +1,8 @@
 """Whoever is watched is heard, in whole characters and not too loudly."""
 
-from covey.pilot.brain import Holding
 from covey.pilot.follow import INTERVAL_SECONDS, RATE_BYTES, Follower
-from covey.pilot.messages import Followed, Piece, Task
+from covey.pilot.holding import Holding
+from covey.pilot.messages import Body, Followed, Piece, Task
 
 
 class Desk:
@@ -17,7 +17,7 @@ class Desk:
 
     def add(self, task: int, bag: int = 1, started: bool = True) -> str:
         key = f"1.{task}"
-        self.holding[key] = Holding(1, Task(task, bag, task, []), 0.0, 1)
+        self.holding[key] = Holding(1, Body(bag, ["x"], []), Task(task, bag, task, []), 0.0, 1)
         self.holding[key].started = started
         return key
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from covey.pilot.brain import Holding, Start
+from covey.pilot.brain import Start
+from covey.pilot.holding import Holding
 from covey.pilot.larder import News
 from covey.pilot.messages import Body, Input, Task
 from covey.pilot.orders import Outcome
@@ -76,9 +77,9 @@ class Desk:
         self.readiness.ready, self.readiness.unable = [], []
         return found
 
-    def setup_over(self, bag: int, kind: str, **more: Any) -> None:
-        self.readiness.to_run.popleft()
-        self.readiness.setup_over(bag, Outcome(f"setup:{bag}", kind, **more), self.now)
+    def setup_over(self, kind: str, **more: Any) -> None:
+        body = self.readiness.to_run.popleft()
+        self.readiness.setup_over(body, Outcome(f"setup:{body.bag}", kind, **more), self.now)
 
 
 def here(item: Input) -> News:
@@ -116,7 +117,7 @@ def test_a_file_that_cannot_be_had(desk: Desk) -> None:
     words = "cannot get an input: a: not there"
     assert desk.turn(lost) == ([], [Unable(key, "host", words)])
     assert desk.turn(here(TWO)) == ([other], [])
-    desk.readiness.forget(key, 1)
+    desk.readiness.forget(key, body)
     again = desk.prepare(body)
     assert desk.turn() == ([], [])
     assert desk.larder.requests.count(ONE.digest) == 1
@@ -131,7 +132,7 @@ def test_a_file_that_nobody_can_have_is_the_fault_of_its_bag(desk: Desk) -> None
     lost = News(ONE.digest, "a: it answers 404", wrong=True)
     words = "cannot get an input: a: it answers 404"
     assert desk.turn(lost) == ([], [Unable(first, "setup", words)])
-    desk.readiness.forget(first, 1)
+    desk.readiness.forget(first, body)
     echoes = [desk.prepare(body) for _ in range(MOST_ECHOES)]
     waiting = desk.prepare(body)
     assert desk.turn() == ([], [Unable(key, "setup", words) for key in echoes])
@@ -158,10 +159,10 @@ def test_files_are_let_go_when_nobody_needs_them(desk: Desk) -> None:
     body = bag(1, ONE)
     first, second = desk.prepare(body), desk.prepare(body, OWN)
     desk.turn(here(ONE), here(OWN))
-    held = {key: Holding(1, Task(1, 1, 0, []), 0.0, 1) for key in (first, second)}
+    held = {key: Holding(1, body, Task(1, 1, 0, []), 0.0, 1) for key in (first, second)}
     desk.readiness.sweep(held)
     assert desk.larder.held == [ONE.digest, OWN.digest]
-    desk.readiness.forget(second, 1)
+    desk.readiness.forget(second, body)
     assert desk.larder.held == [ONE.digest]
     desk.readiness.sweep({first: held[first]})
     assert desk.larder.held == [ONE.digest]
@@ -174,7 +175,7 @@ def test_a_setup_is_run_once_when_the_bags_files_are_there(desk: Desk) -> None:
     first, second = desk.prepare(body), desk.prepare(body)
     assert [one.bag for one in desk.readiness.to_run] == [1]
     assert desk.turn() == ([], [])
-    desk.setup_over(1, "ok")
+    desk.setup_over("ok")
     assert desk.turn() == ([first, second], [])
     assert desk.turn() == ([], [])
     third = desk.prepare(body)
@@ -184,7 +185,7 @@ def test_a_setup_is_run_once_when_the_bags_files_are_there(desk: Desk) -> None:
 def test_a_failed_setup_is_tried_again_but_not_soon(desk: Desk) -> None:
     body = bag(1, setup="make")
     keys = [desk.prepare(body), desk.prepare(body)]
-    desk.setup_over(1, "failed", message="exit code 2", stderr=b"no compiler\n")
+    desk.setup_over("failed", message="exit code 2", stderr=b"no compiler\n")
     words = "the bag's setup failed on this host: exit code 2: no compiler"
     assert desk.turn() == ([], [Unable(key, "setup", words) for key in keys])
     for _ in range(MOST_ECHOES):
@@ -194,7 +195,7 @@ def test_a_failed_setup_is_tried_again_but_not_soon(desk: Desk) -> None:
     assert desk.turn(later=SETUP_AGAIN_SECONDS / 2) == ([], [])
     assert not desk.readiness.to_run
     desk.turn(later=SETUP_AGAIN_SECONDS / 2 + 0.1)
-    desk.setup_over(1, "ok")
+    desk.setup_over("ok")
     assert desk.turn() == ([later], [])
     last = desk.prepare(body)
     assert desk.turn() == ([last], [])
@@ -202,7 +203,7 @@ def test_a_failed_setup_is_tried_again_but_not_soon(desk: Desk) -> None:
 
 def test_a_setup_that_the_host_could_not_run(desk: Desk) -> None:
     key = desk.prepare(bag(1, setup="make"))
-    desk.setup_over(1, "host", message="no processes")
+    desk.setup_over("host", message="no processes")
     ready, ((found, outcome, words),) = desk.turn()
     assert (ready, found, outcome) == ([], key, "host")
     assert "no processes" in words
@@ -223,8 +224,8 @@ def test_a_setup_that_another_pilot_runs_is_waited_for(desk: Desk, tmp_path: Pat
 def test_one_that_was_given_back_is_not_reported(desk: Desk) -> None:
     body = bag(1, setup="make")
     first, second = desk.prepare(body), desk.prepare(body)
-    desk.readiness.sweep({second: Holding(1, Task(2, 1, 0, []), 0.0, 1)})
-    desk.setup_over(1, "ok")
+    desk.readiness.sweep({second: Holding(1, body, Task(2, 1, 0, []), 0.0, 1)})
+    desk.setup_over("ok")
     assert desk.turn() == ([second], [])
     assert first not in desk.readiness.ready
 
@@ -247,13 +248,13 @@ def test_what_is_known_of_a_bags_files_is_known_for_a_moment(desk: Desk) -> None
     desk.prepare(body)
     assert desk.readiness.furnished == {}
     desk.turn(here(ONE), later=0.5)
-    until = desk.readiness.furnished[1]
+    until = desk.readiness.furnished[1, 1]
     assert desk.now < until <= desk.now + VERIFY_SECONDS
     desk.larder.broken.add(ONE.digest)
     desk.now = until
     key = desk.prepare(body)
     assert desk.turn() == ([], [])  # it was lost, and is fetched again
-    assert desk.readiness.furnished[1] <= desk.now
+    assert desk.readiness.furnished[1, 1] <= desk.now
     assert desk.turn(here(ONE)) == ([key], [])
 
 
@@ -261,10 +262,34 @@ def test_a_bags_files_are_kept_while_it_has_attempts_that_nobody_asked_about(des
     body = bag(1, ONE)
     key = desk.prepare(body)
     desk.turn(here(ONE))
-    desk.readiness.forget(key, 1)
-    held = {"1.9": Holding(1, Task(9, 1, 9, []), desk.now, 1)}
+    desk.readiness.forget(key, body)
+    held = {"1.9": Holding(1, body, Task(9, 1, 9, []), desk.now, 1)}
     desk.readiness.sweep(held)
     assert desk.larder.held == [ONE.digest]
     desk.readiness.sweep({})
     assert desk.larder.held == []
     assert desk.readiness.furnished == {}
+
+
+def test_changed_inputs_are_fetched_while_attempts_with_the_old_ones_go_on(desk: Desk) -> None:
+    old, new = bag(1, ONE), bag(1, TWO)._replace(inputs_version=2)
+    first = desk.prepare(old)
+    assert desk.turn(here(ONE)) == ([first], [])
+    second, third = desk.prepare(new), desk.prepare(old)
+    assert desk.turn() == ([third], [])
+    assert desk.turn(here(TWO)) == ([second], [])
+    desk.readiness.sweep({second: Holding(1, new, Task(2, 1, 0, []), 0.0, 1)})
+    assert desk.larder.held == [TWO.digest]
+
+
+def test_a_setup_runs_again_for_changed_inputs(desk: Desk) -> None:
+    old = bag(1, setup="make")
+    first = desk.prepare(old)
+    second = desk.prepare(old._replace(inputs_version=2, inputs=[TWO]))
+    assert [one.inputs_version for one in desk.readiness.to_run] == [1]
+    desk.setup_over("ok")
+    assert desk.turn() == ([first], [])
+    assert desk.turn(here(TWO)) == ([], [])
+    assert [one.inputs_version for one in desk.readiness.to_run] == [2]
+    desk.setup_over("ok")
+    assert desk.turn() == ([second], [])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from covey.pilot import safe_paths
-from covey.pilot.safe_paths import remove
+from covey.pilot.safe_paths import let_in, open_directory, open_file, open_parent, remove
 
 
 def empty(path: str) -> None:
@@ -178,3 +178,27 @@ def test_swapping_while_it_is_emptied(tmp_path: Path) -> None:
     assert (outside / "deep" / "precious").read_text() == "kept"
     assert outside.stat().st_mode & 0o777 == 0o750
     assert (outside / "deep").stat().st_mode & 0o777 == 0o750
+
+
+@pytest.mark.parametrize("unlock", [False, True])
+def test_no_link_is_opened_that_took_a_names_place(tmp_path: Path, unlock: bool) -> None:
+    """As if it were put there between a look at the name and its opening."""
+    outside, folder = tmp_path / "outside", tmp_path / "task"
+    outside.mkdir()
+    folder.mkdir()
+    (outside / "secret").write_text("secret")
+    (folder / "file").symlink_to(outside / "secret")
+    (folder / "folder").symlink_to(outside)
+    parent = os.open(folder, os.O_RDONLY)
+    try:
+        with pytest.raises(OSError):
+            open_file("file", parent, unlock)
+        with pytest.raises(OSError):
+            open_directory("folder", parent, unlock)
+        with pytest.raises(OSError):
+            open_parent(os.dup(parent), "folder/secret")
+        with pytest.raises(OSError):
+            let_in("file", 0o777, parent)
+    finally:
+        os.close(parent)
+    assert (outside / "secret").stat().st_mode & 0o777 != 0o777

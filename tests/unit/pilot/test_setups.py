@@ -45,7 +45,7 @@ def test_what_it_runs(tmp_path: Path) -> None:
     tree = setups.tree(BODY)
     assert plan.env == {"A": "1", "PATH": "/bin", "COVEY_BAG": "3", "COVEY_SETUP": tree}
     assert (plan.number, plan.chdir, plan.makes, plan.links) == (9, tree, tree, links)
-    assert (order.key, order.plan, order.limit_seconds) == ("setup:3", 9, 5.0)
+    assert (order.key, order.plan, order.limit_seconds) == ("setup:3.1", 9, 5.0)
     assert order.argv == ["/bin/sh", "-e", "-c", "make"]
     assert setups.tree(BODY._replace(setup="")) == ""
 

@@ -47,8 +47,10 @@ def test_every_key_of_a_bag_file_is_a_keyword_and_no_other() -> None:
         for one in inspect.signature(Connection.submit).parameters
         if one not in ("self", "unknown")
     ]
-    assert set(taken) == {*TOP, "file", "key"}
-    assert set(typing.get_type_hints(BagKeywords)) == {*TOP, "file", "key"} - {"command"}
+    assert set(taken) == {*TOP, "file", "key", "first", "where"}
+    assert set(typing.get_type_hints(BagKeywords)) == {*TOP, "file", "key", "first", "where"} - {
+        "command"
+    }
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@
 import pytest
 from starlette.requests import Request
 
+from covey.core.attempts import Attempt
 from covey.core.model import AttemptId, BagId, BagSpec, JobId, PilotId, PilotRecord, TaskNumber
-from covey.core.state import Attempt, Pilot
+from covey.core.state import Pilot
 from covey.server import allowance as module
 from covey.server.allowance import Allowance
 from covey.server.problems import HttpProblem

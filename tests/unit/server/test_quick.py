@@ -5,6 +5,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from covey.server.refusals import Refusals
 from covey.server.shares import Shares, Supply, Who
 
 SYNC = "/pilot/v1/sync"
+LONG = 16 << 20  # bytes: more than the system keeps for a connection
 
 
 class Known(NamedTuple):
@@ -29,12 +31,13 @@ class Desk:
     def __init__(self) -> None:
         self.budget = Shares(Supply("bytes", 3 << 20, part=1.0))
         self.refusals = Refusals()
+        self.unread = Shares(Supply("unread bytes", 2 * LONG, part=1.0))
         self.parked: list[Respond] = []
         self.gone: list[bytes] = []
         self.long_way: list[str] = []
         self.loop = asyncio.new_event_loop()
         self.socket = socket.create_server(("127.0.0.1", 0))
-        protocol = protocol_for(self, self.budget, self.refusals)
+        protocol = protocol_for(self, self.budget, self.refusals, self.unread)
         config = uvicorn.Config(
             self.app, interface="asgi3", http=protocol, lifespan="off", log_config=None
         )
@@ -57,6 +60,8 @@ class Desk:
             raise KeyError(body)
         if body.startswith(b"park"):
             self.parked.append(respond)
+        elif body == b"long":
+            respond(Response(200, b"x" * LONG))
         elif body == b"new":
             respond(Response(200, b"{}", ((b"x-covey-credential", b"new"),)))
         else:
@@ -327,3 +332,32 @@ def test_nothing_of_a_strangers_body_is_kept(desk: Desk) -> None:
     assert line.ask(b"one") == (200, b"one")
     assert [(one.owner, one.kind) for one in desk.refusals.lately()] == [("", "unauthorized")]
     line.socket.close()
+
+
+def test_who_asks_again_before_reading_a_long_answer_is_ended(desk: Desk, line: Line) -> None:
+    line.send(b"long")
+    desk.wait(lambda: bool(desk.unread.used))
+    line.send(b"long")
+    desk.wait(lambda: not desk.http.server_state.connections)
+    assert not desk.unread.used
+
+
+def test_long_answers_that_nobody_reads_take_so_much_memory_and_no_more(desk: Desk) -> None:
+    with ExitStack() as stack:
+        lines = [Line(desk) for _ in range(6)]
+        for line in lines:
+            stack.callback(line.socket.close)
+            line.send(b"long")
+        connections = desk.http.server_state.connections
+        desk.wait(lambda: desk.unread.refused > 0 and desk.unread.refused + len(connections) == 6)
+        assert LONG // 2 < desk.unread.used <= 2 * LONG
+        kept = [line for line in lines if not _is_reset(line)]
+        assert kept[0].hear()[2] == b"x" * LONG, "whoever reads gets all of it"
+    desk.wait(lambda: not desk.unread.used)
+
+
+def _is_reset(line: Line) -> bool:
+    try:
+        return not line.socket.recv(1, socket.MSG_PEEK)
+    except ConnectionResetError:
+        return True
