@@ -47,7 +47,7 @@ class SiteTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, o
         dict[str, Option],
         Meta(
             description="Options of the driver, such as partition, queue or account "
-            "(docs/sites.md)."
+            "(covey help sites)."
         ),
     ] = {}
     environment: Annotated[

@@ -34,7 +34,7 @@ REFUSED_FOR = {
     "invalid": "invalid requests",
     "connection": "connections that did not identify themselves",
 }
-DAMAGED = "Stop the server, move the directory away, and restore a backup (docs/server.md, Restore)"
+DAMAGED = "Stop the server, move the directory away, and restore a backup (covey help server)"
 LOOPBACK = ("127.0.0.1", "::1")
 
 
@@ -134,7 +134,7 @@ def check_record(tree: config.Config) -> Check:
     if found is None:
         return Check("record", OK, "none yet")
     if found.problem:
-        return Check("record", FAIL, f"{found.problem}. {DAMAGED}")
+        return Check("record", FAIL, f"{found.problem.rstrip('.')}. {DAMAGED}")
     told = f"{formats.size(found.size)}, schema {found.version}"
     if found.old:
         words = "written by an earlier version; the next covey command converts it"
@@ -192,7 +192,7 @@ def _server_says(client: Client, where: str, other: str) -> Check:
     if view.certificate_expires:
         told += f", certificate valid until {formats.clock(view.certificate_expires)}"
         if view.certificate_expires < time.time() + SOON_SECONDS:
-            return Check("server", WARN, f"{told}: renew it (docs/server.md, Certificates)")
+            return Check("server", WARN, f"{told}: renew it (covey help server)")
     if 0 < view.disk_free_bytes < LITTLE_DISK_BYTES:
         return Check("server", WARN, f"{told}: make room there, or covey purge old bags")
     if view.version != __version__:

@@ -23,7 +23,7 @@ class NotUnderstood(click.UsageError):
 
 @click.group()
 def classad() -> None:
-    """Try, check and format policy expressions (docs/classad.md teaches them).
+    """Try, check and format policy expressions (to learn more: covey help classad).
 
     \b
     covey classad eval '2 * NumCpus' --set NumCpus=8

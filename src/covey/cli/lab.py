@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def lab() -> None:
-    """Try policies in simulated worlds (docs/lab.md).
+    """Try policies in simulated worlds (covey help lab).
 
     \b
     covey lab list

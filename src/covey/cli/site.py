@@ -28,7 +28,7 @@ COLUMNS = (
     Column("from"),
     Column("trouble"),
 )
-KEYS_HELP = """Keys are those of [sites.NAME] in covey.toml (docs/configuration.md). Keys of the
+KEYS_HELP = """Keys are those of [sites.NAME] in covey.toml (covey help configuration). Keys of the
 driver and of the environment have a dot: options.partition=short, environment.SGE_ROOT=/opt/sge.
 An empty value removes a key."""
 
