@@ -116,15 +116,15 @@ class Police:
     # -- where, and how much ---------------------------------------------------------------
 
     def _check_place(self, sending: Sending, policies: list[PolicySpec], seen: Ad) -> bool:
-        """Whether it is there only because it failed elsewhere."""
-        if any(_lets(one, sending.life, seen) for one in policies):
-            return False
+        """Whether it may be there only because it failed elsewhere, whatever its policy says: we do
+        not know all that the policy looks at."""
         site = sending.life.place.site
         failover = any(site in one.failover_sites for one in policies)
         failover |= self._supervisor.is_reserve(site)
-        if not (failover and self._has_failed(sending.task)):
+        last_chance = failover and self._has_failed(sending.task)
+        if not last_chance and not any(_lets(one, sending.life, seen) for one in policies):
             raise Violation(f"{sending}, where {policies} does not let it run")
-        return True
+        return last_chance
 
     def _has_failed(self, task: TaskKey) -> bool:
         return any(run.outcome in OWN_FAILURES for run in self._ledger.runs.get(task, ()))
