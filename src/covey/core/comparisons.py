@@ -260,16 +260,6 @@ def _literal(text: str) -> Literal:
     return Literal(text[1:-1], None) if _is_quoted(text) else Literal(text, _number(text))
 
 
-def _with_unit(literal: Literal, key: str, written: str) -> Literal:
-    """As tables show amounts: memory_kb > 2GB, seconds > 5m."""
-    if literal.number is not None or _is_quoted(written) or key not in _AMOUNTS:
-        return literal
-    try:
-        return Literal(literal.text, _AMOUNTS[key].read_text(written))
-    except BadAmount:
-        return literal
-
-
 def _is_quoted(text: str) -> bool:
     return len(text) >= 2 and text[0] == text[-1] and text[0] in "'\""
 
