@@ -435,7 +435,7 @@ def test_a_policy_from_check_to_explanation(place: Place) -> None:
     assert "it runs on" in place.covey("explain", "1", "0").stdout
     place.covey("cancel")
     place.covey("stop")
-    assert "Deadline (from the key deadline)\n  1800" in place.covey("policy", "show").stdout
+    assert "deadline (from the key deadline)\n  1800" in place.covey("policy", "show").stdout
     assert "it is cancelled: 0 of 3 tasks done" in place.covey("explain").stdout
     assert "no task 3" in place.covey("explain", "1", "3", status=1).stderr
 

@@ -269,13 +269,6 @@ def a_last_chance_settles_the_doubt(
         right(state, bag, task, end)
 
 
-@bug((replication, "_expire"))
-def deadlines_pass_before_all_pilots_are_heard(right: Callable[..., None], turn: Turn) -> None:
-    until, turn.state.adopt_until = turn.state.adopt_until, turn.now
-    right(turn)
-    turn.state.adopt_until = until
-
-
 @bug((Brain, "refused"))
 def gives_up_when_its_place_was_taken(
     right: Callable[..., None], brain: Brain, number: int, attempt: int, problem: str, now: float

@@ -19,7 +19,6 @@ FOUND: dict[str, int] = {
     "closes_chunks_before_their_results": 0,
     "an_old_failure_settles_the_doubt": 438,
     "a_last_chance_settles_the_doubt": 446,
-    "deadlines_pass_before_all_pilots_are_heard": 608,
     "gives_up_when_its_place_was_taken": 31,
     "sends_tasks_of_a_paused_bag": 1,
     "takes_every_task_for_a_small_one": 1,
