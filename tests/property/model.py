@@ -61,6 +61,9 @@ class Hand(Struct, eq=False):
     open: dict[int, Sync] = field(default_factory=dict)  # not answered, as far as it knows
     heard: dict[int, Answer] = field(default_factory=dict)
     needs: dict[int, list[Need]] = field(default_factory=dict)  # of the bags it has heard of
+    versions: dict[int, int] = field(default_factory=dict)  # of their input files
+    # Bag, and version of its input files, of each attempt that any pilot was given.
+    given: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
 
     def sync(self, want: int, most: int) -> Sync:
         """The next one."""
@@ -91,12 +94,14 @@ class Hand(Struct, eq=False):
         del self.open[number]
         self.received = number
         self.needs.update({body.bag: body.needs for body in answer.bodies})
+        self.versions.update({body.bag: body.inputs_version for body in answer.bodies})
         for task in answer.tasks:
             key = (answer.epoch, task.sequence)
             assert key not in self.holding, "the same attempt was sent twice"
             assert task.values == [task.task], "its values are its number, in every bag here"
             assert task.need == int(task.task % 4 == 3 and len(self.needs[task.bag]) > 1)
             self.holding[key] = Held(*key, task.bag, task.task)
+            self.given[key] = task.bag, self.versions[task.bag]
 
     def start_over(self, epoch: int, recorded: int) -> None:
         again = [e for number, sync in self.open.items() if number > recorded for e in sync.ends]

@@ -44,12 +44,16 @@ from covey.core.events import (
     SyncReceived,
     Ticked,
 )
+from covey.core.input_files import version_of
 from covey.core.model import (
     BagId,
     BagSpec,
+    Blob,
     Condition,
+    InputChanges,
     Need,
     PilotId,
+    Placed,
     PolicySpec,
     RequestId,
     Rows,
@@ -107,6 +111,10 @@ def once(policy: PolicySpec) -> PolicySpec:
     """The same, for tasks that must not run twice."""
     preset = "" if policy.preset.endswith("tail") else policy.preset
     return replace(policy, replication="", preset=preset)
+
+
+def other_files(number: int) -> InputChanges:
+    return InputChanges(inputs=(Placed(path="in", blob=Blob(f"{number:064x}", 1)),))
 
 
 def segment(start: int, count: int, rows: bool) -> Segment:
@@ -189,6 +197,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.syncs: dict[int, tuple[Hand, Sync]] = {}  # by request
         self.enrols: dict[int, Hand | None] = {}
         self.keys = 0
+        self.given: dict[tuple[int, int], tuple[int, int]] = {}
         self.submit(spec)
         for _ in range(pilots):
             self.enrol(2, True)
@@ -213,6 +222,16 @@ class SchedulerMachine(RuleBasedStateMachine):
             self.bench.handle(kind(request, BagId(bag)))
         else:
             self.refused(kind(request, BagId(bag)))
+
+    @rule(bag=st.integers(1, 2), rounds=st.integers(0, 3))
+    def correct_files(self, bag: int, rounds: int) -> None:
+        """Tasks that have ended run again with other input files, perhaps at once."""
+        if bag < self.bench.scheduler.state.next_bag:
+            request = self.bench.request("change")
+            changes = other_files(request)
+            self.bench.handle(RetryRequested(request, BagId(bag), done=True, changes=changes))
+            for _ in range(rounds):
+                self.work_a_little(["ok"], True)
 
     @rule(bag=st.integers(1, 4), policy=POLICIES)
     def govern(self, bag: int, policy: PolicySpec) -> None:
@@ -360,7 +379,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         for request in list(self.enrols):
             reply = self.bench.replies.pop(request, None)
             if isinstance(reply, Enrolled):
-                self.hands[reply.pilot] = Hand(reply.pilot, reply.epoch)
+                self.hands[reply.pilot] = Hand(reply.pilot, reply.epoch, given=self.given)
             if reply is not None:
                 del self.enrols[request]
 
@@ -511,13 +530,22 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert isinstance(enrolled, Enrolled | Refuse)
         if isinstance(enrolled, Refuse):  # there are enough, though they are dead
             return
-        self.work(Hand(enrolled.pilot, enrolled.epoch))
+        self.work(Hand(enrolled.pilot, enrolled.epoch, given=self.given))
         for view in bench.record.bags():
             assert view.over, view
             results = bench.record.results(view.id, ResultQuery())
             if view.status == "finished":
                 assert [row.task for row in results] == list(range(view.total))
             assert sum(row.outcome == OK for row in results) == view.done
+            self.check_versions(view.id)
+
+    def check_versions(self, bag: int) -> None:
+        """Every attempt had the input files that the record says it had."""
+        kept = self.bench.record.load(BagId(bag))
+        assert kept is not None
+        firsts = [version.first for version in kept.bag.input_versions]
+        for attempt, (of, version) in self.given.items():
+            assert of != bag or version_of(firsts, attempt) == version, attempt
 
     def let_them_end(self) -> None:
         """Owners close what is open, ask for nothing special, and resume what is paused. Sites let
