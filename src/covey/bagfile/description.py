@@ -29,7 +29,8 @@ class ShownTask(Struct, kw_only=True):
 
 
 class ShownClass(Struct, kw_only=True):
-    """`when` is empty for the tasks that no condition fits, and where parameters say resources."""
+    """`when` is empty for tasks that no condition matches, and for tasks whose resources come from
+    their parameters."""
 
     when: str
     tasks: int

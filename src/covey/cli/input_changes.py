@@ -181,8 +181,8 @@ def listed(names: list[str]) -> str:
 
 
 def notes(found: Compared, how: str) -> list[str]:
-    """What to say when tasks run again with the files that were sent before; `how` a person has
-    the new ones sent."""
+    """What to say when tasks run again with the old files. `how` is the option that sends the new
+    files."""
     if not found.any_here and found.elsewhere:
         return []  # nobody expects the files here
     lines = []

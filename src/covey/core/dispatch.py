@@ -201,9 +201,10 @@ def _next_class(
     pilot: Pilot,
     enough: int,
 ) -> int | None:
-    """The class whose turn it is; of several, that of the lowest number that this pilot can run.
-    One that is larger than what is left of the pilot may go too if the pilot has nothing else: it
-    will wait there for room. `turns`: the bag's, as far as tasks wait."""
+    """The class of tasks that this pilot gets next. Of several classes that go out at the same
+    turn, it is the one with the lowest number that the pilot can run. A task that is larger than
+    the pilot's free room may be sent too, if the pilot has nothing else: it waits there for room.
+    `turns`: the bag's turns, only of classes in which tasks wait."""
     if bag.classify is None and len(bag.needs) == 1 and not bag.grown and not bag.failed_on:
         there = weights[0] and (bag.ready[0] or bag.next < bag.mark)
         return 0 if there and _room_for(weights[0], pilot, enough) else None

@@ -69,7 +69,7 @@ def displace(path: str, directory: Optional[int] = None) -> None:
 
 
 def _open_parent(path: str, make: bool, directory: Optional[int]) -> Tuple[int, str]:
-    """A worker that lives in the directory may change it at any moment: see ``safe_paths``."""
+    """A worker process may run in this directory and change it at any moment (``safe_paths``)."""
     if directory is None:
         folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
     else:

@@ -224,7 +224,7 @@ class Search:
         return ", ".join(names) or "no file"
 
     def _all_paths(self) -> Generator[Tuple[str, os.stat_result], None, None]:
-        """Everything but directories, until enough names were looked at."""
+        """All files and links below the directory. It ends early after too many names."""
         try:
             for path, seen in self._walk("", None):
                 yield path, seen

@@ -148,8 +148,8 @@ class Slots:
             self._hear_keeper()
 
     def wall_in(self, sandbox: "Sandbox", memory_mb: int) -> None:
-        """Every task, from its first on: call it before ``start``. ``memory_mb`` is what all of
-        them may have together."""
+        """Run every task in this sandbox. Call this before ``start``, so that the first task is in
+        it too. ``memory_mb`` is what all tasks may have together."""
         share = max(1, memory_mb // max(1, len(self._seats)))
         self._settings = self._settings._replace(sandbox=sandbox, memory_mb=share)
 

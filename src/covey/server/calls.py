@@ -361,7 +361,7 @@ def _of_a_file(
         Call(
             method="GET",
             path=where + FILE,
-            summary="a file, or a part of it (header Range)",
+            summary="a file; with the header Range, a part of it",
             needs=read,
             shown=shown,
             query=query,
