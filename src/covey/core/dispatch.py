@@ -43,24 +43,30 @@ def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
         return taken
     most = pilot.load + _room(state, pilot)
     limits: dict[str, int] = {}  # of owners' tasks: Concurrency, so far down the order
-    proven = _proven(state, pilot)
+    proven: dict[BagId, None] | None = None  # looked for when it is needed, which is rare
+    passed: list[BagId] = []  # bags whose turn has come
     room = MOST_ANSWER_CHARACTERS
     waiting: dict[BagId, set[float]] = {}
     for candidate in _candidates(turn, pilot):
         bag, owner = candidate.bag, candidate.bag.spec.owner
         if bag.id in pilot.waits:
             continue  # those that it has of this bag wait for files: more would, too
-        if _is_empty(candidate, waiting):
+        if candidate.matches is not None and _is_empty(candidate, waiting):
             continue
-        limits[owner], ahead = _concurrency(candidate, limits.get(owner, MOST_AHEAD))
-        limit = limits[owner]
+        limit, ahead = limits.get(owner, MOST_AHEAD), False
+        if candidate.matches is not None:
+            limit, ahead = _concurrency(candidate, limit)
+            limits[owner] = limit
         if limit < MOST_AHEAD:
             limit += len(pilot.attempts) - held_of(state, pilot, owner)
         enough = most if bag.id in pilot.proven else min(most, pilot.record.slots)
         if ahead:  # its policy says how much is sent ahead
             enough = MOST_AHEAD
-        proven.pop(bag.id, None)
+        passed.append(bag.id)
         if pilot.load >= enough or len(pilot.attempts) >= limit:
+            proven = _proven(state, pilot) if proven is None else proven
+            while passed:
+                proven.pop(passed.pop(), None)
             if pilot.load >= most or _nothing_more(state, pilot, limit, proven):
                 break
             continue
@@ -71,7 +77,8 @@ def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
         if room <= 0:
             break  # the pilot asks again when it has this much
         before, width = len(taken), bag.width
-        enough = min(enough, pilot.load + max(1, room // width))
+        if width * (enough - pilot.load) > room:
+            enough = pilot.load + max(1, room // width)
         _take_from(turn, pilot, candidate, enough, limit, taken)
         room -= (len(taken) - before) * width
         if len(taken) > before and bag.id not in pilot.bodies:
@@ -158,9 +165,12 @@ def _take_from(
         return
     if bag.overdue:
         _take_again(turn, pilot, candidate, bag.overdue, enough, limit, taken)
-    weights = _Weights(turn, pilot, candidate)
+    weights: dict[int, int] = {}
     turns = bag.turns
-    if len(turns) > 1:
+    if len(turns) == 1:
+        weights[0] = weight_on(bag, 0, pilot, turn.now) if candidate.match(0) is not None else 0
+    else:
+        weights = _Weights(turn, pilot, candidate)
         turns = [one for one in turns if bag.ready[one[1]] and candidate.match(one[1]) is not None]
     while pilot.load < enough and len(pilot.attempts) < limit:
         kind = _next_class(turn, bag, turns, weights, pilot, enough)
@@ -197,7 +207,7 @@ def _next_class(
     turn: Turn,
     bag: Bag,
     turns: list[tuple[float, int]],
-    weights: _Weights,
+    weights: dict[int, int],
     pilot: Pilot,
     enough: int,
 ) -> int | None:
@@ -205,8 +215,9 @@ def _next_class(
     turn, it is the one with the lowest number that the pilot can run. A task that is larger than
     the pilot's free room may be sent too, if the pilot has nothing else: it waits there for room.
     `turns`: the bag's turns, only of classes in which tasks wait."""
-    if bag.classify is None and len(bag.needs) == 1 and not bag.grown and not bag.failed_on:
-        there = weights[0] and (bag.ready[0] or bag.next < bag.mark)
+    alike = bag.classify is None and len(bag.needs) == 1
+    if alike and not (bag.overtimes or bag.raised or bag.failed_on):
+        there = weights[0] and (bag.next < bag.mark or bag.ready[0])
         return 0 if there and _room_for(weights[0], pilot, enough) else None
     for _, group in groupby(turns, _WHEN):
         kinds = [kind for _, kind in group if bag.ready[kind]]
@@ -219,7 +230,7 @@ def _next_class(
 
 
 def _lowest_class(
-    turn: Turn, bag: Bag, kinds: list[int], weights: _Weights, pilot: Pilot, enough: int
+    turn: Turn, bag: Bag, kinds: list[int], weights: dict[int, int], pilot: Pilot, enough: int
 ) -> int | None:
     """Of these classes, that of the lowest number that this pilot can run. If nothing is known of
     single tasks, the classes are asked by their lowest numbers, until one will do."""

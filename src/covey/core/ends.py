@@ -109,20 +109,19 @@ def _settle(
         if not (attempt.expired and outcome == LOST):
             times = bag.times[attempt.kind] if bag is not None else None
             noted.append((end, attempt.sent, times))
-            if bag is not None and outcome == OK and len(bag.needs) > 1:
+        if outcome == OK:
+            pilot.proven.add(attempt.bag)
+            if bag is not None and len(bag.needs) > 1:
                 limit = bag.needs[attempt.kind].limit_seconds
                 if limit:
                     bag.pace.add(end.wall_seconds / limit)
-        if outcome == OK:
-            pilot.proven.add(attempt.bag)
     state.ended[outcome] = state.ended.get(outcome, 0) + 1
     if outcome == RETURNED:
         return None
     if outcome not in _EXPECTED:
         turn.note(_failure_note(pilot, end))
     only_of = pilot.record.owner if bag is None and attempt is None else ""
-    argv = bag.spec.argv if bag is not None and not bag.spec.calls else ()
-    return _record(pilot, end, attempt, verdict, turn.now, at, only_of, argv)
+    return _record(pilot, end, attempt, verdict, turn.now, at, only_of, bag)
 
 
 def _was_given(pilot: Pilot, bag: Bag | None, end: End, given: Given) -> bool:
@@ -227,7 +226,7 @@ def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, attempt: Attempt | None
     if not 0 <= task < bag.next or task in bag.done:
         return Verdict.WASTE
     if end.outcome == OK:
-        return _succeed(turn, bag, task, end)
+        return _succeed(turn, bag, task, end, attempt)
     if (attempt is None and task not in bag.doubt) or task in bag.failed:
         return Verdict.WASTE
     if bag.status not in (BagStatus.RUNNING, BagStatus.PAUSED):
@@ -328,13 +327,15 @@ def _is_final(turn: Turn, bag: Bag, task: TaskNumber, outcome: str) -> bool:
     return False
 
 
-def _succeed(turn: Turn, bag: Bag, task: TaskNumber, end: End) -> Verdict:
+def _succeed(turn: Turn, bag: Bag, task: TaskNumber, end: End, attempt: Attempt | None) -> Verdict:
     replaces = task in bag.failed
     if end.unkept is not None or not bag.outputs.something:
         output_summary.add(turn, bag, end)
-    bag.failed.discard(task)
-    bag.hold(task)
-    bag.doubt.discard(task)
+    if replaces:
+        bag.failed.discard(task)
+    if attempt is None or task in bag.live:  # else it was nowhere but with this pilot
+        bag.hold(task)
+        bag.doubt.discard(task)
     bag.done.add(task)
     bag.streak = 0
     bag.ends += 1
@@ -392,13 +393,15 @@ def cancel(turn: Turn, attempt: Attempt) -> None:
 
 
 def _forget_attempt(bag: Bag, attempt: Attempt) -> None:
-    rest = bag.live.get(attempt.task, [])
+    task = attempt.task
+    rest = bag.live.get(task, [])
     if attempt in rest:
         rest.remove(attempt)
     if not rest:
-        bag.live.pop(attempt.task, None)
-        bag.overdue.pop(attempt.task, None)
-        bag.offers.pop(attempt.task, None)
+        bag.live.pop(task, None)
+        if bag.overdue or bag.offers:
+            bag.overdue.pop(task, None)
+            bag.offers.pop(task, None)
 
 
 def _record(
@@ -409,7 +412,7 @@ def _record(
     now: float,
     at: float,
     only_of: str,
-    argv: Sequence[str],
+    bag: Bag | None,
 ) -> EndRecord:
     """By place: with so many names it would cost more than all the rest of an end's way."""
     age, wall, queued = end.age_seconds, end.wall_seconds, end.queued_seconds
@@ -438,7 +441,7 @@ def _record(
         end.stdout_bytes,
         end.stderr_bytes,
         end.message,
-        _cause(end, argv) if end.message or end.outcome not in _EXPECTED else "",
+        _cause(end, bag) if end.message or end.outcome not in _EXPECTED else "",
         end.result,
         _files(end) if end.files else (),
         only_of,
@@ -471,7 +474,8 @@ def _failure_note(pilot: Pilot, end: End) -> Note:
     )
 
 
-def _cause(end: End, argv: Iterable[str]) -> str:
+def _cause(end: End, bag: Bag | None) -> str:
     if end.outcome == OK:
         return ignored_result(end)
+    argv = bag.spec.argv if bag is not None and not bag.spec.calls else ()
     return "" if end.outcome in _EXPECTED else cause_of(end, argv)

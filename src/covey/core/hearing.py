@@ -4,9 +4,6 @@ Core goes by numbers that pilots send, and keeps them in bitmaps and in the reco
 one that these can hold. A message that is off changes nothing; words say why.
 """
 
-from itertools import chain
-from typing import Any
-
 from covey.core.checking import is_digest
 from covey.core.space import LARGEST_BAG
 from covey.pilot.messages import (
@@ -31,6 +28,7 @@ from covey.pilot.messages import (
 )
 
 OWNED_TAGS = ("last_executable", "last_input_files", "last_output_files")
+_OUTCOMES = frozenset(PILOT_OUTCOMES)
 MOST_WANT = 1_000_000  # more than MOST_WANT of `messages`: older pilots ask for more
 
 
@@ -79,29 +77,29 @@ def sync_problem(sync_: Sync, most_ends: int) -> str:
 
 
 def _ends_problem(ends: list[End]) -> str:
-    """Looked at field by field: there are hundreds of them in a sync."""
-    columns: Any = End(*zip(*ends, strict=True))  # type: ignore[arg-type]
-    for outcome in columns.outcome:
-        if outcome not in PILOT_OUTCOMES:
-            return f"outcome must be one of {', '.join(PILOT_OUTCOMES)}, not {outcome!r}"
-    names = list(chain.from_iterable(columns[:4]))  # of attempts and tasks
-    others = chain(columns[5:12], (columns.stdout_bytes, columns.stderr_bytes))
-    numbers = [*names, *chain.from_iterable(others)]
-    off = min(numbers) < -LARGEST or max(numbers) > LARGEST
-    if off or min(names) < 0 or max(columns.task) >= LARGEST_BAG:
+    """Ends are checked field by field, not one by one: there may be hundreds of them in a sync."""
+    epochs, sequences, bags, tasks, outcomes, *fields = zip(*ends, strict=True)
+    codes, signals, queued, walls, cpus, memories, ages, *fields = fields
+    _, _, out, err, _, results, files, unkept = fields
+    if not _OUTCOMES.issuperset(outcomes):
+        wrong = next(outcome for outcome in outcomes if outcome not in _OUTCOMES)
+        return f"outcome must be one of {', '.join(PILOT_OUTCOMES)}, not {wrong!r}"
+    names = epochs + sequences + bags + tasks
+    numbers = codes + signals + queued + walls + cpus + memories + ages + out + err
+    off = min(names) < 0 or max(names) > LARGEST or max(tasks) >= LARGEST_BAG
+    if off or min(numbers) < -LARGEST or max(numbers) > LARGEST:
         return "a number in one of the ends is out of range"
-    if max(map(len, columns.result)) > MOST_RESULT:
+    if max(map(len, results)) > MOST_RESULT:
         return f"a result has more than {MOST_RESULT} characters"
-    problems = (_files_problem(end) for end in ends) if any(columns.files) else ()
-    return next(filter(None, problems), "") or _unkept_problem(columns.unkept)
+    problem = next(filter(None, map(_files_problem, ends)), "") if any(files) else ""
+    return problem or next(filter(None, map(_unkept_problem, filter(None, unkept))), "")
 
 
-def _unkept_problem(column: tuple[Unkept | None, ...]) -> str:
-    for one in filter(None, column):
-        numbers = 0 < one.files <= LARGEST and 0 <= one.bytes <= LARGEST
-        lengths = max(map(len, one.names), default=0) <= LONGEST_UNKEPT_NAME
-        if not numbers or not lengths or len(one.names) > MOST_UNKEPT_NAMES:
-            return "the list of unkept files in one of the ends is malformed"
+def _unkept_problem(unkept: Unkept) -> str:
+    numbers = 0 < unkept.files <= LARGEST and 0 <= unkept.bytes <= LARGEST
+    lengths = max(map(len, unkept.names), default=0) <= LONGEST_UNKEPT_NAME
+    if not numbers or not lengths or len(unkept.names) > MOST_UNKEPT_NAMES:
+        return "the list of unkept files in one of the ends is malformed"
     return ""
 
 

@@ -202,10 +202,15 @@ def sync(turn: Turn, request: RequestId, sync_: Sync) -> None:
     elif not full and sync_.number != pilot.last + 1:
         detail = f"sync {sync_.number} came, {pilot.last + 1} was expected"
         turn.refuse(request, Problem.OUT_OF_ORDER, detail)
-    elif not full and sum(1 for w in pilot.waiting.values() if w.after) >= MOST_OPEN:
+    elif not full and len(pilot.waiting) >= MOST_OPEN and _open_syncs(pilot) >= MOST_OPEN:
         turn.refuse(request, Problem.TOO_MANY, "wait for the answers to earlier syncs")
     else:
         _accept(turn, request, pilot, sync_)
+
+
+def _open_syncs(pilot: Pilot) -> int:
+    """How many of its syncs wait until the ends in them are durable."""
+    return sum(1 for waiting in pilot.waiting.values() if waiting.after)
 
 
 def _repeat(turn: Turn, request: RequestId, pilot: Pilot, number: int) -> None:
@@ -235,8 +240,10 @@ def _accept(turn: Turn, request: RequestId, pilot: Pilot, sync_: Sync) -> None:
     for number in [n for n in pilot.answers if n <= sync_.received]:
         del pilot.answers[number]
         pilot.taken.pop(number, None)
-    parked = [w for w in pilot.waiting.values() if not w.after]
-    fresh = [end for end in sync_.ends if not again or (end.epoch, end.sequence) not in again]
+    parked = [w for w in pilot.waiting.values() if not w.after] if pilot.waiting else ()
+    fresh = sync_.ends
+    if again:
+        fresh = [end for end in fresh if (end.epoch, end.sequence) not in again]
     given = receipts.NOTHING_GIVEN
     if sync_.receipts:
         given = receipts.read(settings.receipt_key, pilot.record.key, sync_.receipts)
@@ -334,14 +341,15 @@ def _answer_or_park(turn: Turn, pilot: Pilot, waiting: Waiting) -> None:
 
 
 def _compose(turn: Turn, pilot: Pilot, number: int) -> Answer:
-    over = turn.now >= pilot.until
+    state, over = turn.state, turn.now >= pilot.until
     attempts = dispatch.take(turn, pilot) if not over else []
     bodies: list[Body] = []
     forgotten: list[int] = [*pilot.unneeded]
     tasks: list[Task] = []
     sent: list[Attempt] = []
     for attempt in attempts:
-        bag = turn.state.bags[attempt.bag]
+        bag = state.bags[attempt.bag]
+        needs = len(bag.body.needs)
         try:
             task = _task(turn, pilot, bag, attempt)
         except Exception as error:  # whatever it is, it is this bag's trouble alone
@@ -351,25 +359,27 @@ def _compose(turn: Turn, pilot: Pilot, number: int) -> Answer:
             continue
         if task is None:
             continue
-        if pilot.bodies.get(attempt.bag) != len(bag.body.needs):  # new to it, or grown since
+        if pilot.bodies.get(attempt.bag) != needs:  # the body is new to it, or has grown since
             forgotten += make_room(pilot)
-            pilot.bodies[attempt.bag] = len(bag.body.needs)
+            pilot.bodies[attempt.bag] = needs
             bodies.append(bag.body)
         tasks.append(task)
         sent.append(attempt)
     cancels, pilot.cancels = pilot.cancels, []
     recalls, pilot.recalls = pilot.recalls, []
-    return Answer(
-        turn.state.epoch,
+    return Answer(  # by place: with names it would take a microsecond more
+        state.epoch,
         number,
         bodies,
         tasks,
-        [held(attempt) for attempt in cancels],
-        [held(attempt) for attempt in recalls],
-        leave=over or (turn.state.draining and not _stays(turn, pilot)),
-        follow=_follow(turn, pilot),
-        receipt=receipts.write(turn.state.settings.receipt_key, pilot.record.key, sent),
-        forget=forgotten,
+        [held(attempt) for attempt in cancels] if cancels else [],
+        [held(attempt) for attempt in recalls] if recalls else [],
+        False,
+        0,
+        over or (state.draining and not _stays(turn, pilot)),
+        _follow(turn, pilot),
+        receipts.write(state.settings.receipt_key, pilot.record.key, sent),
+        forgotten,
     )
 
 

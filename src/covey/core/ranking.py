@@ -55,13 +55,14 @@ def may_go(state: State, pilot: Pilot, bag: Bag) -> bool:
         and bag.not_before <= state.durable
         and pilot.record.owner in ("", bag.spec.owner)
         and (not state.guarded or admits(state, pilot.record, bag))
-        and (bag.asked_mark < bag.total or has_work(bag) or bool(bag.set_aside))
+        and (has_work(bag) or bag.asked_mark < bag.total or bool(bag.set_aside))
     )
 
 
 def has_work(bag: Bag) -> bool:
-    again = bag.overdue or bag.offers or bag.rescue
-    return bool(bag.next < bag.mark or any(bag.ready) or again)
+    if bag.next < bag.mark:
+        return True
+    return bool(any(bag.ready) or bag.overdue or bag.offers or bag.rescue)
 
 
 def _those(state: State, pilot: Pilot, owner: str, found: list[Placed]) -> Iterator[Candidate]:

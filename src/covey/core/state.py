@@ -546,8 +546,9 @@ class State:
         """Of all active pilots. Counted once in a turn: thousands of pilots may be answered in one,
         and their status hardly changes."""
         if self._slots_turn != self.turns:
-            active = (p for p in self.pilots.values() if p.status is PilotStatus.ACTIVE)
-            self._slots, self._slots_turn = sum(p.record.slots for p in active), self.turns
+            pilots = self.pilots.values()
+            self._slots = sum([p.record.slots for p in pilots if p.status is PilotStatus.ACTIVE])
+            self._slots_turn = self.turns
         return self._slots
 
     def unsent(self) -> int:

@@ -44,9 +44,10 @@ class Turn:
         self._last.append((make, then))
 
     def flush(self) -> None:
-        last, self._last = self._last, []
-        for make, then in last:
-            self.write(make(), then)
+        if self._last:
+            last, self._last = self._last, []
+            for make, then in last:
+                self.write(make(), then)
 
     def when_durable(self, then: Then) -> None:
         """Do `then` once everything written so far is durable. The scheduler runs what is due
