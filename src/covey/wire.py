@@ -17,7 +17,7 @@ from covey.core.input_files import InputSummary, InputVersionView
 from covey.core.model import Blob, InputSource, Placed, SiteSpec, TaskInput, UnkeptFiles
 from covey.core.space import Scalar
 from covey.core.suspects import MARK
-from covey.pilot.messages import Answer, Enrol, Enrolled, Leave, Left, Piece, Printed, Sync
+from covey.pilot.messages import OK, Answer, Enrol, Enrolled, Leave, Left, Piece, Printed, Sync
 
 Message = TypeVar("Message", Enrol, Sync, Leave, Printed)
 
@@ -137,30 +137,35 @@ class ResultRow(Struct):
 
     row: int  # grows with the order in which ends were recorded
     task: int
-    values: list[Scalar]
-    outcome: str  # covey.pilot.messages: ok, failed, timeout, …
-    counted: bool
-    exit_code: int
-    signal: int
-    attempt: str
-    pilot: int
-    host: str
-    sent: float
-    fetched: float
-    started: float
-    ended: float
-    delivered: float
-    wall_seconds: float
-    cpu_seconds: float
-    memory_kb: int
-    stdout_bytes: int
-    stderr_bytes: int
-    message: str
-    output: str  # last line of standard output, shortened
+    values: list[Scalar] = []
+    outcome: str = OK  # covey.pilot.messages: ok, failed, timeout, …
+    counted: bool = True
+    exit_code: int = 0
+    signal: int = 0
+    attempt: str = ""
+    pilot: int = 0
+    host: str = ""
+    sent: float = 0.0
+    fetched: float = 0.0
+    started: float = 0.0
+    ended: float = 0.0
+    delivered: float = 0.0
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    memory_kb: int = 0
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+    message: str = ""
+    output: str = ""  # last line of standard output, shortened
     cause: str = ""
     result: dict[str, Any] = {}  # the values that it reported
     files: int = 0  # how many files it returned
     inputs_version: int = 1  # of the bag's input files
+
+
+class BriefRow(ResultRow, omit_defaults=True):
+    """A row that says how a task ended, without its parameters, times and amounts. What has its
+    usual value is not sent: a program that waits for many calls reads a quarter of the bytes."""
 
 
 class ResultQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -168,7 +173,8 @@ class ResultQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
     or `state = failed` over the columns of the table: parameters, reported values and our own. By
     task or by row, pages are asked for with `after`; sorted by a column (`-seconds`: the largest
     first), with `offset`. Without a limit, a page has 1000 rows, and an export all there are.
-    A page of more than `most_bytes`, if that is not 0, is refused (PageTooLong)."""
+    `brief` rows say how tasks ended, and nothing else (`BriefRow`). A page of more than
+    `most_bytes`, if that is not 0, is refused (PageTooLong)."""
 
     after: int = -1
     offset: int = 0
@@ -177,6 +183,7 @@ class ResultQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
     failed_only: bool = False
     where: tuple[str, ...] = ()
     sort: str = ""
+    brief: bool = False
     most_bytes: int = 0
 
     def behind(self, page: Sequence[ResultRow]) -> "ResultQuery":

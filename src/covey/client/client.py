@@ -464,4 +464,6 @@ def _asked(query: ResultQuery) -> dict[str, Any]:
         asked["where"] = list(query.where)
     if query.sort:
         asked["sort"] = query.sort
+    if query.brief:
+        asked["brief"] = 1
     return asked

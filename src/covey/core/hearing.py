@@ -77,22 +77,36 @@ def sync_problem(sync_: Sync, most_ends: int) -> str:
 
 
 def _ends_problem(ends: list[End]) -> str:
-    """Ends are checked field by field, not one by one: there may be hundreds of them in a sync."""
-    epochs, sequences, bags, tasks, outcomes, *fields = zip(*ends, strict=True)
-    codes, signals, queued, walls, cpus, memories, ages, *fields = fields
-    _, _, out, err, _, results, files, unkept = fields
-    if not _OUTCOMES.issuperset(outcomes):
-        wrong = next(outcome for outcome in outcomes if outcome not in _OUTCOMES)
-        return f"outcome must be one of {', '.join(PILOT_OUTCOMES)}, not {wrong!r}"
-    names = epochs + sequences + bags + tasks
-    numbers = codes + signals + queued + walls + cpus + memories + ages + out + err
-    off = min(names) < 0 or max(names) > LARGEST or max(tasks) >= LARGEST_BAG
-    if off or min(numbers) < -LARGEST or max(numbers) > LARGEST:
-        return "a number in one of the ends is out of range"
-    if max(map(len, results)) > MOST_RESULT:
-        return f"a result has more than {MOST_RESULT} characters"
-    problem = next(filter(None, map(_files_problem, ends)), "") if any(files) else ""
-    return problem or next(filter(None, map(_unkept_problem, filter(None, unkept))), "")
+    """Each end is taken apart once, by place: this is done for every end of every sync."""
+    for end in ends:
+        epoch, sequence, bag, task, outcome, code, signal, queued, wall, cpu, memory, age = end[:12]
+        _, _, out, err, _, result, files, unkept = end[12:]
+        if outcome not in _OUTCOMES:
+            return f"outcome must be one of {', '.join(PILOT_OUTCOMES)}, not {outcome!r}"
+        if not (
+            0 <= epoch <= LARGEST
+            and 0 <= sequence <= LARGEST
+            and 0 <= bag <= LARGEST
+            and 0 <= task < LARGEST_BAG
+            and -LARGEST <= code <= LARGEST
+            and -LARGEST <= signal <= LARGEST
+            and -LARGEST <= queued <= LARGEST
+            and -LARGEST <= wall <= LARGEST
+            and -LARGEST <= cpu <= LARGEST
+            and -LARGEST <= memory <= LARGEST
+            and -LARGEST <= age <= LARGEST
+            and -LARGEST <= out <= LARGEST
+            and -LARGEST <= err <= LARGEST
+        ):
+            return "a number in one of the ends is out of range"
+        if len(result) > MOST_RESULT:
+            return f"a result has more than {MOST_RESULT} characters"
+        problem = _files_problem(end) if files else ""
+        if not problem and unkept is not None:
+            problem = _unkept_problem(unkept)
+        if problem:
+            return problem
+    return ""
 
 
 def _unkept_problem(unkept: Unkept) -> str:

@@ -66,8 +66,7 @@ def settle(
     future: "Future[Any]",
     row: ResultRow,
     bag: int,
-    data: bytes | None = None,
-    *,
+    data: bytes | None,
     key: bytes | None,
     trust: str,
     prepares: bool = False,
@@ -98,7 +97,7 @@ def value(row: ResultRow, bag: int, client: Callable[[], Client], trust: str) ->
     data = fetched(client(), bag, row) if row.outcome == OK and row.files else None
     future: Future[Any] = Future()
     with suppress(Broken):
-        settle(future, row, bag, data, key=None, trust=trust)
+        settle(future, row, bag, data, None, trust)
     return future.result()
 
 

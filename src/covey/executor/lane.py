@@ -373,7 +373,7 @@ class Lane:
     def _receive(self, client: Client) -> None:
         row = -1
         while self._is_awaited():
-            query = ResultQuery(by_row=True, after=row, limit=PAGE)
+            query = ResultQuery(by_row=True, after=row, limit=PAGE, brief=True)
             rows = client.results(self.bag, query, WAIT_SECONDS)
             if rows:
                 row = rows[-1].row
@@ -419,11 +419,9 @@ class Lane:
                 self._start(self._fetch)
 
     def _settle(self, row: ResultRow, future: Call, data: bytes | None) -> None:
-        key, trust = future.key, self._trust
+        bag, prepares = self.origin.bag, self._opening.prepares
         try:
-            answers.settle(
-                future, row, self.bag, data, key=key, trust=trust, prepares=self._opening.prepares
-            )
+            answers.settle(future, row, bag, data, future.key, self._trust, prepares)
         except answers.Broken as broken:
             self._break(broken.error)
         except BaseException as error:  # whatever came: nobody is to wait for it for ever

@@ -66,7 +66,7 @@ class Packer:
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Small | Large:
         """As it travels. Raises CallTooLarge, and what pickling raises."""
         try:
-            if not kwargs and all(type(one) in SIMPLE for one in args):
+            if not kwargs and SIMPLE.issuperset(map(type, args)):
                 given = pickle.dumps((args, kwargs), PROTOCOL)
             else:
                 given = pickler.dumps((args, kwargs), PROTOCOL)

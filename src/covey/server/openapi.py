@@ -44,6 +44,12 @@ _PLACES: dict[str, Schema] = {
 _QUERIES: dict[str, tuple[str, Schema]] = {
     "after": ("only rows after this number", _NUMBER),
     "attempt": ("the attempt that returns the file, EPOCH.SEQUENCE", {"type": "string"}),
+    "brief": (
+        "1: rows say only how tasks ended (`row`, `task`, `outcome`, `exit_code`, `signal`, "
+        "`host`, `wall_seconds`, `message`, `result`, `files`), and leave out what is 0 or empty, "
+        "and the outcome `ok`",
+        _SWITCH,
+    ),
     "drain": ("1: first wait until the running tasks have ended", _SWITCH),
     "failed": ("1: only failed tasks", _SWITCH),
     "format": (

@@ -155,6 +155,7 @@ def _query(request: Request) -> ResultQuery:
         failed_only=choice(request, "failed", "0", "1") == "1",
         where=tuple(asked.getlist("where")),
         sort=asked.get("sort", ""),
+        brief=choice(request, "brief", "0", "1") == "1",
     )
 
 

@@ -36,6 +36,7 @@ from covey.store.points import NO_PARAMETERS, Points
 from covey.store.views import MOST_IGNORED, class_views, inputs_view, is_silent
 from covey.wire import (
     BagView,
+    BriefRow,
     FailureGroup,
     HostView,
     InputsView,
@@ -125,7 +126,8 @@ class MemoryReader:
         if found is None:
             return []
         asked = queries.understand(query, _table(found))
-        return self._all(found, asked)[: asked.page]
+        page = self._all(found, asked)[: asked.page]
+        return [*map(_brief, page)] if query.brief else page
 
     def export(self, bag: int, query: ResultQuery, form: str) -> Iterator[bytes]:
         found = self._bags.get(BagId(bag))
@@ -465,6 +467,21 @@ def _result(bag: Bag, row: Row, points: Points) -> ResultRow:
         result=rows.reported(end.result) or {} if end.result else {},
         files=len(end.files),
         inputs_version=version_of([one.first for one in bag.record.input_versions], end.attempt),
+    )
+
+
+def _brief(row: ResultRow) -> BriefRow:
+    return BriefRow(
+        row=row.row,
+        task=row.task,
+        outcome=row.outcome,
+        exit_code=row.exit_code,
+        signal=row.signal,
+        host=row.host,
+        wall_seconds=row.wall_seconds,
+        message=row.message,
+        result=row.result,
+        files=row.files,
     )
 
 

@@ -157,20 +157,23 @@ class SqliteReader:
             if points is None:
                 return []
             asked = understand(query, self._table(connection, bag))
+            columns, texts = rows.RESULT_COLUMNS, rows.RESULT_TEXTS
+            if query.brief:
+                columns, texts = rows.BRIEF_COLUMNS, rows.BRIEF_TEXTS
             if asked.sort is None:
                 after, limit = query.after, asked.page
-                found = selecting.page(
-                    connection, bag, points, asked, rows.RESULT_COLUMNS, after, limit
-                )
+                found = selecting.page(connection, bag, points, asked, columns, after, limit)
             else:
                 numbers = selecting.sorted_rows(connection, bag, points, asked, asked.page)
                 found = chain.from_iterable(
-                    selecting.fetch(connection, bag, part, rows.RESULT_COLUMNS)
+                    selecting.fetch(connection, bag, part, columns)
                     for part in selecting.pages_of(numbers, _FETCHED)
                 )
-            page, short = selecting.cut(found, rows.RESULT_TEXTS, points.width, query.most_bytes)
+            page, short = selecting.cut(found, texts, points.width, query.most_bytes)
             if short and len(page) > 1:
                 raise PageTooLong(query.most_bytes, len(page) - 1)
+            if query.brief:
+                return [*map(rows.brief_from, page)]
             firsts = _first_attempts(connection, bag)
             return [rows.result_from(row, points.values, firsts) for row in page]
 

@@ -47,7 +47,7 @@ from covey.pilot.messages import (
     SETUP,
     TIMEOUT,
 )
-from covey.wire import HostView, PilotView, ResultRow
+from covey.wire import BriefRow, HostView, PilotView, ResultRow
 
 # The position is the code in the table, so new ones go at the end.
 OUTCOMES = (OK, FAILED, TIMEOUT, CANCELLED, RETURNED, HOST, LOST, MEMORY, OUTPUT, SETUP)
@@ -85,6 +85,11 @@ RESULT_COLUMNS = (
 )
 
 RESULT_TEXTS = (19, 22)  # those of them that may be long: message and result
+BRIEF_COLUMNS = (
+    "row, task, outcome, exit_code, signal, (SELECT name FROM hosts WHERE id = ends.host), "
+    "ended - started, message, result, files"
+)
+BRIEF_TEXTS = (7, 8)
 
 
 class _Titled(msgspec.Struct):
@@ -392,6 +397,16 @@ def result_from(
         files,
         version_of(firsts, (epoch, sequence)),
     )
+
+
+def brief_from(row: tuple[Any, ...]) -> BriefRow:
+    """From BRIEF_COLUMNS."""
+    number, task, outcome, exit_code, signal, host, seconds, message, result, files = row
+    found = BriefRow(number, task, [], OUTCOMES[outcome], True, exit_code, signal, "", 0, host)
+    found.wall_seconds, found.message, found.files = seconds, message or "", files
+    if result:
+        found.result = reported(result) or {}
+    return found
 
 
 def reported(text: str) -> dict[str, Any] | None:
