@@ -47,11 +47,13 @@ def usage(server: int) -> Usage:
 
 
 def _tree(server: int) -> dict[str, list[int]]:
-    """A pilot's only child is its keeper, whose children are slots, whose children are tasks."""
+    """A pilot's only child is its guard, whose only child is the keeper, whose children are slots,
+    whose children are tasks. Guards are counted with the keepers."""
     pilots = processes.children(server)
-    keepers = [child for pilot in pilots for child in processes.children(pilot)]
+    guards = [child for pilot in pilots for child in processes.children(pilot)]
+    keepers = [child for guard in guards for child in processes.children(guard)]
     slots = [child for keeper in keepers for child in processes.children(keeper)]
-    return {"pilots": pilots, "keepers": keepers, "slots": slots}
+    return {"pilots": pilots, "keepers": guards + keepers, "slots": slots}
 
 
 def _threads(pid: int) -> dict[int, float]:

@@ -446,3 +446,20 @@ def test_a_short_task_takes_no_less_than_its_cpu_time(slots: Harness) -> None:
         while not slots.slots.offer(Order(key, 0, ["/bin/true"])):
             slots.note(slots.slots.read(0.1))
     assert min(one.wall_seconds / one.cpu_seconds for one in slots.wait(*keys)) > 0.95
+
+
+def test_slots_have_all_their_orders_before_the_pilot_rests(tmp_path: Path) -> None:
+    """Orders that were left for later, to be sent together, are not left while the pilot sleeps."""
+    harness = Harness(tmp_path / "slots", count=1)
+    made = tmp_path / "made"
+    made.mkdir()
+    number = 0
+    while harness.slots.free() < 40:  # it learns how short its tasks are
+        number += 1
+        harness.run("true")
+        assert number < 200
+    for number in range(40):
+        harness.sh(f"late-{number}", f"touch {made}/{number}")
+    harness.slots.wait(0.0)
+    wait_until(lambda: len(list(made.iterdir())) == 40)
+    harness.close()

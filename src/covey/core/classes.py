@@ -18,7 +18,8 @@ from covey.core.space import Scalar, check_scalar, shown
 from covey.pilot.messages import Need as NeedMessage
 
 MOST_RULES = 100
-MOST_CONDITIONS = 10_000  # in all rules of a bag, each of their values counted
+MOST_CONDITIONS = 300  # in all rules of a bag: any task may have to be compared with all of them
+MOST_VALUES = 10_000  # in all these conditions
 
 Classify: TypeAlias = Callable[[Sequence[Scalar]], int]
 
@@ -92,8 +93,16 @@ def _check_rules(spec: BagSpec, names: Sequence[str]) -> None:
         )
     for need in (spec.need, *(rule.need for rule in spec.rules)):
         _check_need(need)
-    if sum(1 + len(one.values) for rule in spec.rules for one in rule.when) > MOST_CONDITIONS:
-        raise InvalidBag(f"rules for resources have more than {MOST_CONDITIONS:,} values")
+    conditions = [condition for rule in spec.rules for condition in rule.when]
+    if len(conditions) > MOST_CONDITIONS:
+        raise InvalidBag(
+            f"a bag's rules for resources have at most {MOST_CONDITIONS} conditions, not "
+            f"{len(conditions):,}"
+        )
+    if sum(len(condition.values) for condition in conditions) > MOST_VALUES:
+        raise InvalidBag(
+            f"the conditions of a bag's rules for resources have at most {MOST_VALUES:,} values"
+        )
     task_needs.check(spec, names)
     known = frozenset(names)
     for rule in spec.rules:

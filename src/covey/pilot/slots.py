@@ -62,6 +62,7 @@ class _Seat:
         self.plans: Set[int] = set()  # that its process knows
         self.number = 0  # of the last order given; goes on when the slot is replaced
         self.mean_seconds = 1.0
+        self.latest_seconds = 1.0  # that tasks of its last report took
         self.depth = _SHALLOW
         self.last_words = ""
         self.dying: Deque[List[Tuple[Order, Outcome]]] = deque()
@@ -72,17 +73,20 @@ class _Seat:
 
     def ease(self) -> float:
         """Seconds for which it surely needs nothing: a third of what it has to do, for some of
-        its orders are over already."""
+        its orders are over already. Tasks may have become shorter than they were on average."""
         count = len(self.inside)
-        return count * self.mean_seconds / 3 if count > _PLENTY else 0.0
+        seconds = min(self.mean_seconds, self.latest_seconds)
+        return count * seconds / 3 if count > _PLENTY else 0.0
 
     def learn(self, outcomes: List[Outcome]) -> None:
         """How long its tasks take, and so how many it should hold."""
         mean = self.mean_seconds
-        for outcome in outcomes:
-            if outcome.started:
-                mean += 0.2 * (outcome.wall_seconds - mean)
+        latest = [outcome.wall_seconds for outcome in outcomes if outcome.started]
+        for seconds in latest:
+            mean += 0.2 * (seconds - mean)
         self.mean_seconds = mean
+        if latest:
+            self.latest_seconds = sum(latest) / len(latest)
         ahead = int(_AHEAD_SECONDS / max(mean, 1e-4))
         self.depth = min(_DEEPEST, _SHALLOW + ahead)
 
@@ -298,8 +302,8 @@ class Slots:
             if order.plan not in seat.plans:
                 seat.plans.add(order.plan)
                 seat.orders.send(_plain(PLAN, self._plans[order.plan]), later=True)
-            # A slot with plenty to do is sure to be heard before it needs this one:
-            # several then go in one call.
+            # A slot with plenty to do does not need this one before the next ``wait``: several then
+            # go in one call.
             seat.orders.send(_plain(seat.number, order), len(seat.inside) > _PLENTY)
 
     def cancel(self, key: str) -> None:
@@ -336,8 +340,12 @@ class Slots:
         """Until a ``read`` finds something, or what we ``listen`` to has something to say.
 
         Whoever wakes up for each of many short reports does little else. So while all slots have
-        plenty to do they are not heard at once, and then all together.
+        plenty to do they are not heard at once, and then all together. They must have it by then:
+        orders that were left for later are sent first.
         """
+        for seat in self._seats:
+            if seat.orders is not None and seat.orders.gathered:
+                seat.orders.flush()
         rest = min(seconds, self._ease())
         if rest >= 0.001 and not self._elsewhere.poll(int(rest * 1000)):
             seconds -= rest

@@ -321,7 +321,7 @@ class World:
         settings = self.plan.settings
         waits = settings.lease_seconds + settings.adopt_seconds + settings.poll_seconds
         placing = 400.0 if self.plan.grounds.placed else 0.0
-        return 200.0 + placing + 2 * waits + min(self.plan.work_seconds() / 2, 3000.0)
+        return 200.0 + placing + 2 * waits + min(self.plan.work_seconds() / 2, 20_000.0)
 
     def _report_of(self, problem: str) -> Report:
         if self.disk.failed_commits:

@@ -47,6 +47,7 @@ from covey.pilot.messages import Answer, End, Enrol, Enrolled, Followed, Sync, T
 from tests.unit.core.table import Hand, Table, end, only, refusal, replies, spec, writes
 
 DIGEST = "ab" * 32
+MANY_VALUES = Condition(name="i", values=tuple(range(10_001)))
 
 
 def enrol(table: Table, slots: int, memory_mb: int = 0, gpus: int = 0) -> Hand:
@@ -325,6 +326,8 @@ def test_each_task_gets_its_own_input_and_a_missing_one_fails_only_its_task() ->
         ({"outputs": ("/etc/passwd",)}, "leads out of the task's directory"),
         ({"need": Need(cores=0)}, "at least one core"),
         ({"rules": (Rule(when=(Condition(name="z"),), need=Need()),)}, "parameter 'z'"),
+        ({"rules": (Rule(when=(Condition(name="i", low=0),) * 301, need=Need()),)}, "300 condi"),
+        ({"rules": (Rule(when=(MANY_VALUES,), need=Need()),)}, "at most 10,000 values"),
         ({"grow_memory": 0.5}, "must grow 1 to 100 times"),
         ({"ok_codes": (300,)}, "exit statuses"),
     ],

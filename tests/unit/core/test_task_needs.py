@@ -165,12 +165,12 @@ def test_too_many_combinations_of_values_are_refused(space: Space, words: str) -
 
 
 def test_the_more_parameters_matter_the_fewer_combinations_are_looked_at() -> None:
-    """A thousand axes, and conditions on all of them: that is much work for each combination."""
-    axes = [Axis(f"x{k}", Values((1,))) for k in range(900)]
+    """Hundreds of axes, and conditions on all of them: that is much work for each combination."""
+    axes = [Axis(f"x{k}", Values((1,))) for k in range(290)]
     conditions = tuple(Condition(name=axis.name, low=0) for axis in axes)
     rules = (Rule(when=conditions, need=Need(), need_from={"time": "{t}"}),)
-    space = Product((*axes, Axis("t", Range("1", "1", 10_000))))
-    with pytest.raises(InvalidBag, match="with 10,000 combinations of values; at most 5,"):
+    space = Product((*axes, Axis("t", Range("1", "1", 20_000))))
+    with pytest.raises(InvalidBag, match="with 20,000 combinations of values; at most 16,"):
         of(bag_of(space, {}, rules=rules))
     few = Product((*axes, Axis("t", Range("1", "1", 500))))
     assert len(of(bag_of(few, {}, rules=rules))) == 500
