@@ -11,8 +11,8 @@ from covey.wire import ResultQuery, ResultRow
 from tests.contract.keeping import Kept
 from tests.unit.store.builders import BAG, a_bag_of, end, ends
 
-BRIEF = ("row", "task", "outcome", "exit_code", "signal", "host")
-BRIEF += ("wall_seconds", "message", "result", "files")
+BRIEF = {"row", "task", "outcome", "exit_code", "signal", "host"}
+BRIEF |= {"wall_seconds", "message", "result", "files"}
 
 
 @pytest.mark.parametrize("how", [{"by_row": True}, {"sort": "-x"}, {"where": ("x > 0",)}])
@@ -25,6 +25,6 @@ def test_brief_rows_say_how_tasks_ended_and_nothing_else(kept: Kept, how: dict[s
     assert len(rows) == len(full) > 1
     for row, whole in zip(rows, full, strict=True):
         sent = json.loads(msgspec.json.encode(row))
-        assert set(sent) <= set(BRIEF)
+        assert set(sent) <= BRIEF
         expected = {name: value for name, value in asdict(whole).items() if name in BRIEF}
         assert asdict(msgspec.convert(sent, ResultRow)) == asdict(ResultRow(**expected))
