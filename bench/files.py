@@ -25,7 +25,7 @@ from bench.report import (
 )
 from covey.client.client import Client
 from covey.client.upload import Upload
-from covey.core.model import BagSpec, Placed
+from covey.core.record.model import BagSpec, Placed
 
 TASKS = 20_000
 INPUT_BYTES = 1 << 20

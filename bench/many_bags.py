@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from bench import processes, ranks, rig
 from bench.report import NOTE, RUN, Column, Report, Row, Table, Verdict, at_least, good
-from covey.core.model import BagSpec, PolicySpec
-from covey.core.space import Axis, Product, Range
+from covey.core.record.model import BagSpec, PolicySpec
+from covey.core.values.space import Axis, Product, Range
 
 BAGS = 1_000
 TASKS = 1_000  # in each of them: 100 for each of ten values of `k`

@@ -22,7 +22,7 @@ from bench.report import (
     with_best,
 )
 from covey.client import embedded
-from covey.pilot.messages import Answer, Enrol, Enrolled, Sync
+from covey.pilot.protocol.messages import Answer, Enrol, Enrolled, Sync
 
 WARM_UP = 1_000
 ATTEMPTS = 20_000

@@ -18,8 +18,8 @@ from statistics import median
 
 from bench import rig
 from bench.report import NOTE, RUN, Column, Report, Row, Table, Verdict, at_most, best_of
-from covey.core.actions import Action, CancelJobs, SubmitPilots
-from covey.core.events import (
+from covey.core.record.actions import Action, CancelJobs, SubmitPilots
+from covey.core.record.events import (
     BagSubmitted,
     CancelRequested,
     Committed,
@@ -28,7 +28,7 @@ from covey.core.events import (
     SyncReceived,
     Ticked,
 )
-from covey.core.model import (
+from covey.core.record.model import (
     BagId,
     BagSpec,
     JobId,
@@ -41,7 +41,7 @@ from covey.core.model import (
     Snapshot,
 )
 from covey.core.scheduler import Scheduler
-from covey.pilot.messages import Enrol, Sync
+from covey.pilot.protocol.messages import Enrol, Sync
 
 BAGS, SITES, PILOTS, SHAPES = 50, 100, 10_000, 200
 TASKS = 100_000  # in each bag

@@ -26,8 +26,8 @@ from typing import NamedTuple, TypeVar
 from bench import rig
 from bench.measures import percentile
 from bench.report import NOTE, RUN, Column, Report, Row, Table, Verdict, at_most, best_of
-from covey.core.actions import Action, Reply
-from covey.core.events import (
+from covey.core.record.actions import Action, Reply
+from covey.core.record.events import (
     BagSubmitted,
     Committed,
     DrawContinued,
@@ -36,9 +36,9 @@ from covey.core.events import (
     SyncReceived,
     Ticked,
 )
-from covey.core.model import BagSpec, PolicySpec, RequestId, Settings, Snapshot
+from covey.core.record.model import BagSpec, PolicySpec, RequestId, Settings, Snapshot
 from covey.core.scheduler import Scheduler
-from covey.pilot.messages import Answer, End, Enrol, Enrolled, Sync
+from covey.pilot.protocol.messages import Answer, End, Enrol, Enrolled, Sync
 
 NOBODY = Snapshot(epoch=1, bags=(), pilots=(), jobs=(), next_bag=1, next_pilot=1, keys={})
 STEP_SECONDS = 0.001  # of virtual time between two requests

@@ -32,7 +32,7 @@ from bench.report import (
     with_best,
 )
 from covey.client.client import Client
-from covey.core.model import BagSpec, PolicySpec
+from covey.core.record.model import BagSpec, PolicySpec
 
 TASKS = 20_000
 CROWDED = 20  # per cent of a core that others may use in a run that counts

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from bench import rig
 from bench.report import NOTE, RUN, Column, Report, Row, Table, Verdict, at_least
 from covey.client.client import Client
-from covey.core.model import BagSpec, PolicySpec
+from covey.core.record.model import BagSpec, PolicySpec
 
 BAGS = 50
 TASKS = 40

@@ -13,8 +13,15 @@ from pathlib import Path
 from bench import rig
 from bench.report import NOTE, RUN, Column, Report, Row, Table, at_least, at_most, best_of
 from covey.client import embedded
-from covey.core.actions import Change, CloseChunk, LeaseChunk, RecordEnds, SaveBag, SaveBagStatus
-from covey.core.model import (
+from covey.core.record.actions import (
+    Change,
+    CloseChunk,
+    LeaseChunk,
+    RecordEnds,
+    SaveBag,
+    SaveBagStatus,
+)
+from covey.core.record.model import (
     AttemptId,
     BagId,
     BagRecord,
@@ -25,8 +32,8 @@ from covey.core.model import (
     TaskNumber,
     Verdict,
 )
-from covey.core.space import Axis, Product, Range
-from covey.store.sqlite import SqliteRecord
+from covey.core.values.space import Axis, Product, Range
+from covey.store.sqlite.sqlite_record import SqliteRecord
 
 TASKS = 1_000_000
 BATCH = 10_000

@@ -21,8 +21,8 @@ from bench.measures import Floor, Floors
 from bench.report import Row
 from covey.client import embedded
 from covey.client.client import Client
-from covey.core.model import BagSpec
-from covey.core.space import ONE_TASK, Axis, Range, Space
+from covey.core.record.model import BagSpec
+from covey.core.values.space import ONE_TASK, Axis, Range, Space
 from covey.wire import ResultQuery, ResultRow
 
 LONGEST_SECONDS = 175

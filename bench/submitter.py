@@ -11,8 +11,8 @@ from covey.client import embedded
 from covey.client.client import Client, Submitted
 from covey.client.digests import Digests
 from covey.client.upload import Upload
-from covey.core.model import BagSpec, Rows
-from covey.core.space import Axis, Range
+from covey.core.record.model import BagSpec, Rows
+from covey.core.values.space import Axis, Range
 
 
 def resident() -> int:

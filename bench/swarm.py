@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 import msgspec
 import uvloop
 
-from covey.core.tokens import ANYBODY, hand_job, job_secret
-from covey.pilot.messages import End, Enrol, Enrolled, Sync, Task
+from covey.core.protocol.tokens import ANYBODY, hand_job, job_secret
+from covey.pilot.protocol.messages import End, Enrol, Enrolled, Sync, Task
 
 GIVE_UP_SECONDS = 120.0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from covey.pilot import tree
+from covey.pilot.slots import process_tree
 
 # The systems of the testbed are there for every test.
 pytest_plugins = ["tests.testbed.fixtures"]
@@ -28,7 +28,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 def pytest_runtest_teardown() -> None:
     """Slots in this process make it one that orphans come to. Those of later tests would stay
     zombies here, which others take for living processes."""
-    tree.become_subreaper(False)
+    process_tree.become_subreaper(False)
 
 
 @pytest.fixture

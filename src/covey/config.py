@@ -28,7 +28,7 @@ from msgspec import Meta, Struct
 
 from covey import config_sites
 from covey.core.errors import BadConfig
-from covey.core.model import SiteSpec
+from covey.core.record.model import SiteSpec
 
 RECORD = "covey.db"  # in the directory
 _IN_TASK = {"COVEY_BAG", "COVEY_TASK"}  # variables of tasks; workers and setups have the first

@@ -16,9 +16,9 @@ from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_type_hin
 import msgspec
 from msgspec import Meta, Struct
 
-from covey.core import time_spans
 from covey.core.errors import BadConfig
-from covey.core.model import Option, SiteSpec
+from covey.core.record.model import Option, SiteSpec
+from covey.core.values import time_spans
 
 LOCAL = "local"  # core.sites has it, too; but that takes long to load
 Time: TypeAlias = float | str
@@ -333,11 +333,11 @@ def _check(where: str, spec: SiteSpec) -> None:
 
 
 def _check_preference(where: str, text: str) -> None:
-    from covey.core import preferring
     from covey.core.errors import InvalidBag
+    from covey.core.match import site_preference
 
     try:
-        problem = preferring.problem(text)
+        problem = site_preference.problem(text)
     except InvalidBag as error:
         raise BadConfig(f"{where}: {error}") from None
     if problem:

@@ -12,7 +12,8 @@ with is quarantined in the new scheduler (docs/decisions/0018-quarantine.md).
 from collections import deque
 from typing import assert_never
 
-from covey.core.actions import (
+from covey.core.bags.suspects import Suspect, brief, suspect, trace
+from covey.core.record.actions import (
     Action,
     CancelJobs,
     DefineSites,
@@ -25,8 +26,7 @@ from covey.core.actions import (
     SubmitPilots,
     Write,
 )
-from covey.core.demand import Row
-from covey.core.events import (
+from covey.core.record.events import (
     BagLoaded,
     BagSubmitted,
     CancelRequested,
@@ -51,10 +51,10 @@ from covey.core.events import (
     TokenRevoked,
     TrialEnded,
 )
-from covey.core.model import BagId, Settings, Snapshot
+from covey.core.record.model import BagId, Settings, Snapshot
 from covey.core.scheduler import Scheduler
+from covey.core.sites.demand import DemandRow
 from covey.core.state import Bag, Candidate
-from covey.core.suspects import Suspect, brief, suspect, trace
 from covey.ports import (
     Clock,
     CommitFailed,
@@ -239,7 +239,7 @@ def _bag_at_hand(error: Exception) -> BagId | None:
     found, place = None, error.__traceback__
     while place is not None:
         for value in place.tb_frame.f_locals.values():
-            bag = value.bag if isinstance(value, Candidate | Row) else value
+            bag = value.bag if isinstance(value, Candidate | DemandRow) else value
             if isinstance(bag, Bag):
                 found = bag.id
         place = place.tb_next

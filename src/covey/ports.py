@@ -8,9 +8,9 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from covey.core.actions import Change, LoadRows, Note, Refuse, Reply, Write
-from covey.core.events import Event
-from covey.core.model import (
+from covey.core.record.actions import Change, LoadRows, Note, Refuse, Reply, Write
+from covey.core.record.events import Event
+from covey.core.record.model import (
     BagId,
     BagSnapshot,
     JobRecord,

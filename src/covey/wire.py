@@ -1,7 +1,7 @@
 """What clients and the server say to each other, and how messages become bytes.
 
-Pilots' messages are defined in `covey.pilot.messages`; here they get checked decoders. Everything
-a person can see (console, CLI, Python) is one of the views below.
+Pilots' messages are defined in `covey.pilot.protocol.messages`; here they get checked decoders.
+Everything a person can see (console, CLI, Python) is one of the views below.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,12 +12,22 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from covey.core.findings import BagAnswer, SiteAnswer, TaskAnswer
-from covey.core.input_files import InputSummary, InputVersionView
-from covey.core.model import Blob, InputSource, Placed, SiteSpec, TaskInput, UnkeptFiles
-from covey.core.space import Scalar
-from covey.core.suspects import MARK
-from covey.pilot.messages import OK, Answer, Enrol, Enrolled, Leave, Left, Piece, Printed, Sync
+from covey.core.bags.suspects import MARK
+from covey.core.explain.answers import BagAnswer, SiteAnswer, TaskAnswer
+from covey.core.record.input_files import InputSummary, InputVersionView
+from covey.core.record.model import Blob, InputSource, Placed, SiteSpec, TaskInput, UnkeptFiles
+from covey.core.values.space import Scalar
+from covey.pilot.protocol.messages import (
+    OK,
+    Answer,
+    Enrol,
+    Enrolled,
+    Leave,
+    Left,
+    Piece,
+    Printed,
+    Sync,
+)
 
 Message = TypeVar("Message", Enrol, Sync, Leave, Printed)
 
@@ -138,7 +148,7 @@ class ResultRow(Struct):
     row: int  # grows with the order in which ends were recorded
     task: int
     values: list[Scalar] = []
-    outcome: str = OK  # covey.pilot.messages: ok, failed, timeout, …
+    outcome: str = OK  # covey.pilot.protocol.messages: ok, failed, timeout, …
     counted: bool = True
     exit_code: int = 0
     signal: int = 0

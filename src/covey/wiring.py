@@ -21,12 +21,12 @@ from msgspec import Struct
 from covey import __version__
 from covey.client.embedded import prepare, refuse_inside_task
 from covey.config import RECORD, Config, Serve
-from covey.core import receipts
-from covey.core.actions import Note
 from covey.core.errors import BadConfig, NotFound, StoreHeld
-from covey.core.model import Settings, SiteSpec
-from covey.core.sites import local_site
-from covey.pilot.dial import context_for, split
+from covey.core.protocol import receipts
+from covey.core.record.actions import Note
+from covey.core.record.model import Settings, SiteSpec
+from covey.core.sites.site_table import local_site
+from covey.pilot.protocol.connection import context_for, split
 from covey.ports import Post, Reader
 from covey.replacing import PROGRAM, replace
 from covey.sites import plugins, ssh
@@ -34,20 +34,21 @@ from covey.sites.attending import Desk
 from covey.sites.local import LocalSite
 from covey.sites.local import end_orphans as end_local_orphans
 from covey.sites.manager import SSH, Manager
-from covey.store import filesystem, integrity
-from covey.store.blobs import Blobs
-from covey.store.holdings import Holdings
+from covey.store import filesystem
+from covey.store.files.blobs import Blobs
+from covey.store.files.holdings import Holdings
 from covey.store.lock import Lock
-from covey.store.reading import SqliteReader, is_old
-from covey.store.sqlite import SqliteRecord
-from covey.store.tables import RowLoader, TableFiles
+from covey.store.results.row_tables import RowLoader, TableFiles
+from covey.store.sqlite import integrity
+from covey.store.sqlite.reading import SqliteReader, is_old
+from covey.store.sqlite.sqlite_record import SqliteRecord
 from covey.store.writer import Writer
 from covey.whoami import user
 from covey.wire import DriverView, Explanation, OptionView
 
 if TYPE_CHECKING:
-    from covey.server.listening import Door
-    from covey.server.tls import Tls
+    from covey.server.web.addresses import Door
+    from covey.server.web.tls import Tls
 
 CONVERT_SECONDS = 60.0  # that a server may take to convert a record
 FILES = "files"
@@ -120,9 +121,9 @@ def check_record(directory: Path) -> integrity.Finding | None:
 
 def recount(directory: Path, bag: int, task: int) -> Explanation | None:
     """Why a bag or a task stands as it does, without a server. Raises NotFound."""
-    from covey.server import recounting
+    from covey.server.api import explanations
 
-    return recounting.recount(open_reader(directory), bag, task)
+    return explanations.recount(open_reader(directory), bag, task)
 
 
 def open_blobs(directory: Path) -> Blobs:
@@ -215,25 +216,25 @@ class _Parts:
 
     def _listen(self, serve_: Serve) -> None:
         """Doors, certificates, and what others are told of them. Raises BadConfig."""
-        from covey.server import listening
+        from covey.server.web import addresses
 
-        listening.allow_many_files()
-        where = listening.places(serve_.listen)
-        kind = _tls_kind(serve_, listening.is_local(where))
-        names = listening.Names(where, serve_.names, serve_.public)
+        addresses.allow_many_files()
+        where = addresses.places(serve_.listen)
+        kind = _tls_kind(serve_, addresses.is_local(where))
+        names = addresses.Names(where, serve_.names, serve_.public)
         self.tls = _tls(kind, serve_, self._directory, names)
         last = _last_ports(self._directory / SERVER)
         secure = self.tls is not None
-        self.doors: Sequence[Door] = listening.open_doors(where, secure, serve_.port, last.port)
+        self.doors: Sequence[Door] = addresses.open_doors(where, secure, serve_.port, last.port)
         self.port = self.doors[0].port
-        self.address = listening.url_of(listening.seen_from_here(where), self.port, secure)
+        self.address = addresses.url_of(addresses.seen_from_here(where), self.port, secure)
         self.public = serve_.public or self.address
-        if not serve_.public and not listening.is_local(where):
-            self.public = listening.url_of(names.public(), self.port, secure)
+        if not serve_.public and not addresses.is_local(where):
+            self.public = addresses.url_of(names.public(), self.port, secure)
         if kind == "given":  # which does not name this machine's loopback
-            own = listening.places(listening.LOOPBACK)
-            self.doors = [*self.doors, *listening.open_doors(own, False, 0, last.own)]
-            self.address = listening.url_of(listening.LOOPBACK, self.doors[-1].port, False)
+            own = addresses.places(addresses.LOOPBACK)
+            self.doors = [*self.doors, *addresses.open_doors(own, False, 0, last.own)]
+            self.address = addresses.url_of(addresses.LOOPBACK, self.doors[-1].port, False)
 
     @property
     def ca(self) -> str:
@@ -408,7 +409,7 @@ def _tls_kind(serve_: Serve, local: bool) -> str:
 
 
 def _tls(kind: str, serve_: Serve, directory: Path, names: Callable[[], list[str]]) -> "Tls | None":
-    from covey.server.tls import Given, Own, Tls
+    from covey.server.web.tls import Given, Own, Tls
 
     if kind == "off":
         return None

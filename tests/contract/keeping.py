@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Protocol
 
-from covey.core.model import Rows, Snapshot
-from covey.core.space import Point, Scalar
+from covey.core.record.model import Rows, Snapshot
+from covey.core.values.space import Point, Scalar
 from covey.ports import Reader, Record
-from covey.store.memory import MemoryRecord
-from covey.store.reading import SqliteReader
-from covey.store.sqlite import SqliteRecord
+from covey.store.memory.memory_record import MemoryRecord
+from covey.store.sqlite.reading import SqliteReader
+from covey.store.sqlite.sqlite_record import SqliteRecord
 
 # Rows of files, by digest, as the records are told of them.
 CASES = Rows(digest="c" * 64, form="csv", names=("case", "size"), count=3)

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from covey.core.actions import Note
-from covey.core.events import JobEnded, JobRefused, JobVanished
-from covey.core.model import JobId, JobRecord, SiteSpec
+from covey.core.record.actions import Note
+from covey.core.record.events import JobEnded, JobRefused, JobVanished
+from covey.core.record.model import JobId, JobRecord, SiteSpec
 from covey.ports import EngineEvent
 from covey.sites.attending import Desk
 from covey.sites.driver import Driver

@@ -4,8 +4,8 @@ what it knows of hosts."""
 import msgspec
 import pytest
 
-from covey.core import calls
-from covey.core.actions import (
+from covey.core.record import call_files
+from covey.core.record.actions import (
     AppendSegment,
     CloseBag,
     CloseChunk,
@@ -18,7 +18,7 @@ from covey.core.actions import (
     SavePilot,
     SaveToken,
 )
-from covey.core.model import (
+from covey.core.record.model import (
     BagId,
     BagRecord,
     BagSpec,
@@ -36,7 +36,7 @@ from covey.core.model import (
     TokenRecord,
     Verdict,
 )
-from covey.core.space import Axis, Range, Values
+from covey.core.values.space import Axis, Range, Values
 from covey.ports import NamedFiles
 from covey.wire import HostView, ResultQuery
 from tests.contract.keeping import CASES, MORE_CASES, Kept
@@ -327,7 +327,7 @@ def test_the_file_of_a_large_call_is_needed_until_it_is_done(kept: Kept) -> None
 
     def listed(*letters: str) -> Axis:
         blobs = [Blob(letter * 64, 300_000) for letter in letters]
-        named = [calls.reference(blob) if blob.digest[0] != "-" else "YQ==" for blob in blobs]
+        named = [call_files.reference(blob) if blob.digest[0] != "-" else "YQ==" for blob in blobs]
         return Axis("call", Values(tuple(named)))
 
     def needed() -> str:

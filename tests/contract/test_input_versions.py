@@ -1,8 +1,8 @@
 """Versions of a bag's input files, in every record."""
 
-from covey.core.actions import LeaseChunk, PurgeBag, SaveBag, SaveInputVersion
-from covey.core.input_files import InputVersionView
-from covey.core.model import (
+from covey.core.record.actions import LeaseChunk, PurgeBag, SaveBag, SaveInputVersion
+from covey.core.record.input_files import InputVersionView
+from covey.core.record.model import (
     AttemptId,
     BagId,
     BagRecord,

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from covey.core.actions import (
+from covey.core.record.actions import (
     LeaseChunk,
     PurgeBag,
     ReopenFailed,
@@ -15,7 +15,7 @@ from covey.core.actions import (
     SaveHost,
     SavePolicy,
 )
-from covey.core.model import AttemptId, BagId, Ban, History, PilotId, PolicySpec, Verdict
+from covey.core.record.model import AttemptId, BagId, Ban, History, PilotId, PolicySpec, Verdict
 from covey.wire import WasteView
 from tests.contract.keeping import Kept
 from tests.unit.store.builders import BAG, a_bag_of, bag, cancelled, end, ends, finished, successes

@@ -2,7 +2,7 @@
 
 import pytest
 
-from covey.core.actions import PurgeBag
+from covey.core.record.actions import PurgeBag
 from tests.contract.keeping import Kept
 from tests.unit.store.builders import BAG, a_bag_of, finished, successes
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from covey.core.actions import (
+from covey.core.record.actions import (
     Change,
     CloseChunk,
     EndJob,
@@ -18,7 +18,7 @@ from covey.core.actions import (
     SavePilot,
     SavePilotStatus,
 )
-from covey.core.model import (
+from covey.core.record.model import (
     BagId,
     BagSnapshot,
     BagStatus,

@@ -12,7 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from covey.core.actions import (
+from covey.core.errors import InvalidQuery
+from covey.core.record.actions import (
     AppendSegment,
     Change,
     CloseBag,
@@ -33,8 +34,7 @@ from covey.core.actions import (
     SavePolicy,
     SaveSite,
 )
-from covey.core.errors import InvalidQuery
-from covey.core.model import (
+from covey.core.record.model import (
     BagId,
     BagStatus,
     Ban,
@@ -52,11 +52,11 @@ from covey.core.model import (
     SiteStatus,
     Verdict,
 )
-from covey.core.space import Axis, Values
+from covey.core.values.space import Axis, Values
 from covey.ports import Reader
-from covey.store.memory import MemoryRecord
-from covey.store.reading import SqliteReader
-from covey.store.sqlite import SqliteRecord
+from covey.store.memory.memory_record import MemoryRecord
+from covey.store.sqlite.reading import SqliteReader
+from covey.store.sqlite.sqlite_record import SqliteRecord
 from covey.wire import ResultQuery
 from tests.unit.store.builders import bag, end, pilot
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from covey.core.actions import AppendSegment, LeaseChunk, ReopenFailed, SaveBag, SavePilot
 from covey.core.errors import InvalidQuery
-from covey.core.model import BagRecord, BagSpec, FileRecord, Segment, Verdict
-from covey.core.space import Axis, Product, Range, Values
+from covey.core.record.actions import AppendSegment, LeaseChunk, ReopenFailed, SaveBag, SavePilot
+from covey.core.record.model import BagRecord, BagSpec, FileRecord, Segment, Verdict
+from covey.core.values.space import Axis, Product, Range, Values
 from covey.wire import FailureGroup, ResultQuery, ReturnedFile
 from tests.contract.keeping import Kept
 from tests.unit.store.builders import BAG, a_bag_of, bag, end, ends, finished, pilot, successes

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from covey.core.events import (
+from covey.core.protocol.tokens import job_secret
+from covey.core.record.events import (
     JobEnded,
     JobRefused,
     JobRequeued,
@@ -18,8 +19,7 @@ from covey.core.events import (
     JobVanished,
     SiteFailed,
 )
-from covey.core.model import SiteSpec
-from covey.core.tokens import job_secret
+from covey.core.record.model import SiteSpec
 from covey.sites import plugins
 from covey.sites.driver import Driver
 from tests.contract.placing import ENDS, Field, job

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from covey.core.actions import EndJob, ForgetSite, SaveJob, SavePilot, SaveSite
-from covey.core.model import JobId, JobRecord, SiteRecord, SiteSpec, SiteStatus
+from covey.core.record.actions import EndJob, ForgetSite, SaveJob, SavePilot, SaveSite
+from covey.core.record.model import JobId, JobRecord, SiteRecord, SiteSpec, SiteStatus
 from tests.contract.keeping import Kept
 from tests.unit.store.builders import pilot
 

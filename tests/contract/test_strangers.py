@@ -2,8 +2,8 @@
 
 import pytest
 
-from covey.core.actions import CloseChunk, LeaseChunk, SaveBag, SavePilot
-from covey.core.model import Verdict
+from covey.core.record.actions import CloseChunk, LeaseChunk, SaveBag, SavePilot
+from covey.core.record.model import Verdict
 from tests.contract.keeping import Kept
 from tests.unit.store.builders import BAG, bag, end, ends, finished, pilot
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from covey.core.model import BagSpec, Segment
-from covey.core.space import Axis, Values
-from covey.pilot.calling import CALL
+from covey.core.record.model import BagSpec, Segment
+from covey.core.values.space import Axis, Values
+from covey.pilot.calls.call_records import CALL
 from covey.wire import ResultQuery
 from tests.faults.world import MARK, World, kill, kill_process, parent, process_name, wait_until
 

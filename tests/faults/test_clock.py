@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from covey.core.model import Need
+from covey.core.record.model import Need
 from tests.faults.clock import FakeClock
 from tests.faults.world import World, task_script, wait_until
 

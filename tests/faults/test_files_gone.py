@@ -10,8 +10,8 @@ import pytest
 from covey.client.client import Client
 from covey.client.embedded import attach, read_record
 from covey.core.errors import CoveyError
-from covey.core.model import BagSpec
-from covey.core.space import Axis, Values
+from covey.core.record.model import BagSpec
+from covey.core.values.space import Axis, Values
 from tests.faults.world import World, wait_until
 
 SPEC = BagSpec(name="", argv=("true",), space=Axis("x", Values((1,))))

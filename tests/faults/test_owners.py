@@ -2,8 +2,8 @@
 owner."""
 
 from covey.client.client import Client
-from covey.core.model import BagSpec
-from covey.core.space import Axis, Range
+from covey.core.record.model import BagSpec
+from covey.core.values.space import Axis, Range
 from covey.whoami import user
 from covey.wire import ResultQuery
 from tests.faults.world import World, open_world, wait_until

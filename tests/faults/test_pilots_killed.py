@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from covey.pilot.messages import HOST, LOST, OK
-from covey.store.rows import OUTCOMES
+from covey.pilot.protocol.messages import HOST, LOST, OK
+from covey.store.sqlite.rows import OUTCOMES
 from tests.faults.world import (
     SAYS,
     World,

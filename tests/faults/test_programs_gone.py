@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import covey
-from covey.core.presence import ABSENT
+from covey.core.bags.waiting_programs import ABSENT
 from covey.wire import ResultQuery
 from tests.faults.world import World, wait_until
 

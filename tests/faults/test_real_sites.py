@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from covey.core.model import Need
-from covey.pilot.messages import LOST
-from covey.store.rows import OUTCOME_CODES
+from covey.core.record.model import Need
+from covey.pilot.protocol.messages import LOST
+from covey.store.sqlite.rows import OUTCOME_CODES
 from tests.faults.world import World, kill_process, task_script, wait_until
 from tests.testbed.fixtures import Firewalled, TwoSlurms
 from tests.testbed.gridengine import GridEngine

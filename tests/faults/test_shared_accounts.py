@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from covey.core.tokens import job_secret
+from covey.core.protocol.tokens import job_secret
 from tests.faults.world import World, open_world, task_script, wait_until
 from tests.testbed.ssh import SshHosts
 

@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 from covey.client.client import Client
 from covey.client.embedded import read_record
 from covey.client.http import Endpoint
-from covey.core import tokens
-from covey.core.model import BagSpec
-from covey.core.space import Axis, Range
+from covey.core.protocol import tokens
+from covey.core.record.model import BagSpec
+from covey.core.values.space import Axis, Range
 from covey.whoami import user
 from covey.wire import BagView, ServerView
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from covey.server.calls import all_calls
+from covey.server.api.routes import all_calls
 from tests.fuzz.evil import Evil
 from tests.fuzz.mutations import encode
 from tests.fuzz.served import ROLES, Served, new_job

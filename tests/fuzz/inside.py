@@ -10,23 +10,23 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from covey.core.actions import Change, LoadRows, Note, Write
-from covey.core.events import BagLoaded, Committed, RowsLoaded, Ticked
-from covey.core.model import BagId, JobRecord, RequestId, Settings, SiteSpec
+from covey.core.record.actions import Change, LoadRows, Note, Write
+from covey.core.record.events import BagLoaded, Committed, RowsLoaded, Ticked
+from covey.core.record.model import BagId, JobRecord, RequestId, Settings, SiteSpec
 from covey.core.scheduler import Scheduler
 from covey.core.state import State
 from covey.engine import Engine
 from covey.ports import EngineEvent, StoreOpened
-from covey.server.files import PilotFiles
-from covey.server.gateway import Gateway
-from covey.server.load import Kind, Load
-from covey.server.pilots import PilotCalls
-from covey.server.problems import HttpProblem
-from covey.server.quick import Response, of_problem
-from covey.server.tails import Tails
-from covey.store.blobs import Blobs
-from covey.store.holdings import Holdings
-from covey.store.memory import MemoryRecord
+from covey.server.api.files import PilotFiles
+from covey.server.api.pilots import PilotCalls
+from covey.server.limits.tails import Tails
+from covey.server.web.gateway import Gateway
+from covey.server.web.load import Load, RequestKind
+from covey.server.web.problems import HttpProblem
+from covey.server.web.quick_syncs import Response, of_problem
+from covey.store.files.blobs import Blobs
+from covey.store.files.holdings import Holdings
+from covey.store.memory.memory_record import MemoryRecord
 
 TOKEN, SECRET = "the token of an admin", "the secret of all pilots"
 SETTINGS = Settings(
@@ -118,7 +118,7 @@ class Tables:
 class Calm(Load):
     """However busy this machine is."""
 
-    def admit(self, kind: Kind, key: object, now: float) -> float:
+    def admit(self, kind: RequestKind, key: object, now: float) -> float:
         return 0.0
 
 

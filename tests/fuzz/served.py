@@ -11,9 +11,9 @@ import msgspec
 import requests
 
 from covey.client.embedded import read_record
-from covey.core.model import BagSpec
-from covey.core.space import Axis, Range
-from covey.core.tokens import hand_job, job_secret
+from covey.core.protocol.tokens import hand_job, job_secret
+from covey.core.record.model import BagSpec
+from covey.core.values.space import Axis, Range
 from tests.faults.world import World, open_world
 
 ROLES = ("viewer", "user", "admin")

@@ -17,12 +17,21 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from covey.core.actions import RecordEnds, Submitted
-from covey.core.events import BagSubmitted, TokenIssued
-from covey.core.model import BagId, BagSpec, Blob, EndRecord, PilotId, PilotStatus, Placed, Role
-from covey.core.space import Axis, Range
-from covey.core.tokens import ANYBODY, hand_job, job_secret
-from covey.pilot.messages import LOST, PILOT_OUTCOMES, PROTOCOL, Held
+from covey.core.protocol.tokens import ANYBODY, hand_job, job_secret
+from covey.core.record.actions import RecordEnds, Submitted
+from covey.core.record.events import BagSubmitted, TokenIssued
+from covey.core.record.model import (
+    BagId,
+    BagSpec,
+    Blob,
+    EndRecord,
+    PilotId,
+    PilotStatus,
+    Placed,
+    Role,
+)
+from covey.core.values.space import Axis, Range
+from covey.pilot.protocol.messages import LOST, PILOT_OUTCOMES, PROTOCOL, Held
 from tests.fuzz.inside import SECRET, TOKEN, Heard, Inside, Told
 from tests.fuzz.mutations import Mutator, encode
 from tests.property.model import picture

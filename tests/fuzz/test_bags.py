@@ -18,10 +18,18 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from covey import wire
-from covey.core.actions import Action, LoadBag, LoadRows, Note, Refuse, Reply, Submitted, Write
-from covey.core.classes import find_needs
 from covey.core.errors import InvalidBag
-from covey.core.events import (
+from covey.core.record.actions import (
+    Action,
+    LoadBag,
+    LoadRows,
+    Note,
+    Refuse,
+    Reply,
+    Submitted,
+    Write,
+)
+from covey.core.record.events import (
     BagLoaded,
     BagSubmitted,
     CancelRequested,
@@ -35,12 +43,21 @@ from covey.core.events import (
     SyncReceived,
     Ticked,
 )
-from covey.core.model import BagId, BagSpec, BagStatus, PolicySpec, RequestId, Segment, Settings
+from covey.core.record.model import (
+    BagId,
+    BagSpec,
+    BagStatus,
+    PolicySpec,
+    RequestId,
+    Segment,
+    Settings,
+)
+from covey.core.record.task_classes import find_needs
 from covey.core.scheduler import Scheduler
-from covey.pilot.messages import Answer, Enrol, Enrolled, Sync
-from covey.server.bags import Append
-from covey.store.reading import SqliteReader
-from covey.store.sqlite import SqliteRecord
+from covey.pilot.protocol.messages import Answer, Enrol, Enrolled, Sync
+from covey.server.api.bags import Append
+from covey.store.sqlite.reading import SqliteReader
+from covey.store.sqlite.sqlite_record import SqliteRecord
 from covey.wire import ResultQuery
 
 EXAMPLES = int(os.environ.get("COVEY_FUZZ_BAGS", "60"))

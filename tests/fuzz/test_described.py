@@ -22,7 +22,7 @@ from schemathesis.core.result import Err
 from schemathesis.core.transport import Response
 from schemathesis.specs.openapi import checks
 
-from covey.server.openapi import description
+from covey.server.api.openapi import description
 from tests.fuzz.served import ROLES, Pilot, Served, new_job, open_served
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "40"))  # of each call and mode

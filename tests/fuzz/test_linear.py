@@ -19,23 +19,29 @@ from covey.bagfile.sheet import Sheet, parse_sheet
 from covey.classad import ClassAdError, Context, jsonform, parse, parse_ad
 from covey.classad.functions.tokens import _split, _unquoted
 from covey.classad.times import parse_absolute, parse_relative
-from covey.cli import tail, terminal
-from covey.cli.classad_findings import has_comments
+from covey.cli.results import tail
+from covey.cli.shared.classad_findings import has_comments
 from covey.client import download
-from covey.core import calls, causes, filling, tokens
-from covey.core.columns import scalar
 from covey.core.errors import CoveyError
-from covey.core.model import SiteSpec
-from covey.pilot import dial, tags
-from covey.pilot import template as pilot_template
-from covey.pilot.calling import BY_FILE
+from covey.core.protocol import tokens
+from covey.core.record import call_files
+from covey.core.record.model import SiteSpec
+from covey.core.values import causes, placeholders
+from covey.core.values.columns import scalar
+from covey.frontend import terminal
+from covey.pilot.calls.call_records import BY_FILE
+from covey.pilot.host import tags
+from covey.pilot.protocol import connection
+from covey.pilot.slots import order_template as pilot_template
 from covey.rowfiles.forms import BEGIN
-from covey.server.auth import PilotSecrets
+from covey.server.web.auth import PilotSecrets
 from covey.sites import plugins
 from covey.sites.driver import Output, Refused, Unclear
-from covey.store import columns, filesystem, queries, rows
-from covey.store.export import NEEDED
-from covey.store.export import Sheet as Export
+from covey.store import filesystem
+from covey.store.results import columns, queries
+from covey.store.results.export import NEEDED
+from covey.store.results.export import ExportedTable as Export
+from covey.store.sqlite import rows
 from covey.wire import ResultQuery
 
 ENOUGH_SECONDS = 0.005  # for a measurement
@@ -153,11 +159,11 @@ PARSERS: dict[str, tuple[Callable[[str], Any], Sequence[Make]]] = {
     "sort": (sort, []),
     "cause": (causes.normalised, [same("/a"), same("1,"), same("0xg"), same("1e"), same("a1.")]),
     "last line": (causes.last_line, []),
-    "template of a bag": (lambda text: filling.filler(text, ["a"])([1], 0, 0), []),
+    "template of a bag": (lambda text: placeholders.filler(text, ["a"])([1], 0, 0), []),
     "template of a pilot": (lambda text: pilot_template._parse(text, {"a": 0}), []),
     "template of a bag file": (lambda text: template.fill(text, {"a": 1}), []),
     "name of a folder": (download.safe, []),
-    "call": (calls.file_of, [around(BY_FILE, "a")]),
+    "call": (call_files.file_of, [around(BY_FILE, "a")]),
     "job of a hand-made pilot": (tokens.read_hand_job, [around(tokens.HAND, "-")]),
     "credential": (credential, [around("5.", "9", ".x"), around("5.", "1.")]),
     "policy": (parse, [same("1+"), same("a?"), same("-"), same("!"), same('"a" '), same("{1},")]),
@@ -181,7 +187,7 @@ PARSERS: dict[str, tuple[Callable[[str], Any], Sequence[Make]]] = {
     "rows, jsonl": (in_file("jsonl"), [same('{"a":1}\n'), same("["), same('{"a":')]),
     "rows, lines": (in_file("lines"), []),
     "tags": (tag_lines, [around("a=", "="), same("a=b\n")]),
-    "address": (dial.split, [around("http://", "a"), around("http://[", ":")]),
+    "address": (connection.split, [around("http://", "a"), around("http://[", ":")]),
     "cell of an export": (cells, []),
     "reported value": (reported, [around("{", '"a":{'), same("["), around('{"a":', "9", "}")]),
     "mounts": (lambda text: filesystem.kind(Path("/x"), text), [same("a \\040 b\n")]),

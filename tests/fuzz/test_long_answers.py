@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from covey.cli import places
 from covey.client.client import Client
+from covey.frontend import bag_places
 from covey.wire import ResultQuery
 from tests.fuzz.hostile import Asked, Hostile
 from tests.fuzz.mutations import encode
@@ -113,7 +113,7 @@ def test_long_results_come_in_pages_of_a_bounded_size(fuzz: Hostile) -> None:
         assert fuzz.ask(Asked("GET", address, b"", viewer))[0] == 200
     client = Client(fuzz.server.address, viewer)
     for asked in (ResultQuery(), ResultQuery(by_row=True), ResultQuery(sort="-n")):
-        rows = list(places.all_results(client, bag, asked))
+        rows = list(bag_places.all_results(client, bag, asked))
         assert sorted(row.task for row in rows) == list(range(REPORTED))
         assert all(row.result == RESULT for row in rows)
     assert len(client.results(bag, ResultQuery(limit=300), 1.0)) == 300
@@ -136,4 +136,4 @@ def test_a_list_of_bags_is_short_however_long_the_bags_are(fuzz: Hostile) -> Non
         for bag in bags if not again else ():  # then they are shown from the record
             fuzz.server.ask("POST", f"/api/v1/bags/{bag}/cancel")
     client = Client(fuzz.server.address, fuzz.server.tokens["user"])
-    assert len(places.find_bag(client, "long 7").notes) == 1_000_000, "of one bag all is shown"
+    assert len(bag_places.find_bag(client, "long 7").notes) == 1_000_000, "of one bag all is shown"

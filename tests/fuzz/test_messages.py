@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from covey import wire
-from covey.core import ends, hearing, pilots, ranking, recovery
-from covey.core.model import PilotId
-from covey.server import auth
-from covey.server import pilots as calls
+from covey.core.match import ranking
+from covey.core.protocol import ends, pilots, recovery, report_check
+from covey.core.record.model import PilotId
+from covey.server.api import pilots as calls
+from covey.server.web import auth
 from tests.fuzz.talk import Complaint, talk
 
 MESSAGES = int(os.environ.get("FUZZ_MESSAGES", "100000"))
@@ -60,7 +61,7 @@ def asks_for_no_secret(patch: pytest.MonkeyPatch) -> None:
 
 
 def reads_syncs_as_they_come(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(hearing, "sync_problem", lambda *_: "")
+    patch.setattr(report_check, "sync_problem", lambda *_: "")
 
 
 def trips_over_bad_json(patch: pytest.MonkeyPatch) -> None:

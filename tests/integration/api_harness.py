@@ -17,10 +17,11 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from covey.client.client import Client
-from covey.core.actions import LoadRows, Note, Write
 from covey.core.errors import BadConfig, InvalidBag
-from covey.core.events import BagLoaded, Committed, Event
-from covey.core.model import (
+from covey.core.protocol.tokens import hand_job, job_secret
+from covey.core.record.actions import LoadRows, Note, Write
+from covey.core.record.events import BagLoaded, Committed, Event
+from covey.core.record.model import (
     BagId,
     BagSnapshot,
     JobRecord,
@@ -32,23 +33,22 @@ from covey.core.model import (
     SiteSpec,
     Snapshot,
 )
-from covey.core.space import Scalar
 from covey.core.state import State
-from covey.core.tokens import hand_job, job_secret
+from covey.core.values.space import Scalar
 from covey.engine import Engine
 from covey.ports import EngineEvent, NamedFiles, StoreOpened
-from covey.server.admission import Admission
-from covey.server.api import Api, Endpoint, Handler
-from covey.server.app import App
-from covey.server.asking import Asking
-from covey.server.auth import SEE, Needs
-from covey.server.files import FileRoutes, Holdings
-from covey.server.gateway import Gateway
-from covey.server.invitations import Invitations, Whereabouts
-from covey.server.pilots import PilotCalls, respond
-from covey.server.sites import SiteCalls
-from covey.server.tails import Tails
-from covey.server.trials import Trials
+from covey.server.api.api import Api, Endpoint, Handler
+from covey.server.api.files import FileRoutes, Holdings
+from covey.server.api.invitations import Invitations, Whereabouts
+from covey.server.api.pilots import PilotCalls, respond
+from covey.server.api.sites import SiteCalls
+from covey.server.api.trials import Trials
+from covey.server.limits.admission import Admission
+from covey.server.limits.tails import Tails
+from covey.server.web.app import App
+from covey.server.web.auth import SEE, Needs
+from covey.server.web.gateway import Gateway
+from covey.server.web.requests import Asking
 from covey.wire import (
     BagView,
     HostView,

@@ -15,11 +15,11 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 
-from covey.core.model import Role
-from covey.server.auth import Caller, Needs
-from covey.server.authority import Authority
-from covey.server.invitations import Invitations, Whereabouts
-from covey.server.problems import HttpProblem
+from covey.core.record.model import Role
+from covey.server.api.invitations import Invitations, Whereabouts
+from covey.server.web.auth import Caller, Needs
+from covey.server.web.certificate_authority import Authority
+from covey.server.web.problems import HttpProblem
 
 Handler = Callable[[Request], Awaitable[Any]]
 

@@ -13,8 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from covey import __version__
-from covey.pilot.calling import CALL_FILE
-from covey.pilot.messages import (
+from covey.pilot.calls.call_records import CALL_FILE
+from covey.pilot.protocol.messages import (
     Answer,
     Body,
     End,

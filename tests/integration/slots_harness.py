@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from covey.pilot.orders import Order, Outcome, Plan
-from covey.pilot.slots import Slots
+from covey.pilot.slots.orders import Order, Outcome, Plan
+from covey.pilot.slots.slot_pool import Slots
 
 ENV = {"PATH": "/usr/bin:/bin"}
 

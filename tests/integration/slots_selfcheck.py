@@ -12,9 +12,9 @@ import tempfile
 import time
 from typing import Any
 
-from covey.pilot import tree, wake
-from covey.pilot.orders import Link, Order, Outcome, Plan
-from covey.pilot.slots import Slots
+from covey.pilot.slots import process_tree, slot_signals
+from covey.pilot.slots.orders import Link, Order, Outcome, Plan
+from covey.pilot.slots.slot_pool import Slots
 
 ENV = {"PATH": "/usr/bin:/bin", "LANG": "C"}
 
@@ -138,6 +138,6 @@ def no_prctl(option: int, argument: Any) -> bool:
 
 if __name__ == "__main__":
     if "degraded" in sys.argv:
-        wake.wait = wake._wait_polling
-        tree._prctl = no_prctl
+        slot_signals.wait = slot_signals._wait_polling
+        process_tree._prctl = no_prctl
     main()

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from covey.client.client import Client
-from covey.core import estimate
+from covey.core.bags import estimate
 from covey.core.errors import InvalidQuery, Refused, StoreFailed
-from covey.core.events import (
+from covey.core.record.events import (
     CancelRequested,
     CloseRequested,
     PauseRequested,
@@ -20,9 +20,9 @@ from covey.core.events import (
     RetryRequested,
     SegmentAppended,
 )
-from covey.core.model import BagId, BagSpec, Blob, Placed, Rows, Segment
-from covey.core.space import Axis, Range, Values
+from covey.core.record.model import BagId, BagSpec, Blob, Placed, Rows, Segment
 from covey.core.state import Bag, State
+from covey.core.values.space import Axis, Range, Values
 from covey.wire import Estimate
 from tests.integration.api_harness import API, Place, digest, open_place
 from tests.unit.cli.builders import bag as view

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from covey.client.client import Client
-from covey.core.events import FollowRequested
-from covey.core.model import BagSpec
-from covey.core.space import Axis, Range
+from covey.core.record.events import FollowRequested
+from covey.core.record.model import BagSpec
+from covey.core.values.space import Axis, Range
 from covey.wire import LiveOutput
 from tests.integration.api_harness import API, TOKEN, Pilot, Place, open_place
 

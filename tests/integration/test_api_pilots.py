@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from covey import __version__
-from covey.core.tokens import hand_job, job_secret
-from covey.server.auth import CREDENTIAL_SECONDS
-from covey.server.quick import Response
+from covey.core.protocol.tokens import hand_job, job_secret
+from covey.server.web.auth import CREDENTIAL_SECONDS
+from covey.server.web.quick_syncs import Response
 from tests.integration.api_harness import SECRET, Answer, Pilot, Place, digest, open_place
 
 RENEWED = "x-covey-credential"

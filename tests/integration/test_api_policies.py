@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from covey.client.client import Client
 from covey.core.errors import NotFound, Refused
-from covey.core.events import PolicyRequested
-from covey.core.model import BagSpec, PolicySpec, Role
-from covey.core.policies import PRESETS
-from covey.core.space import Axis, Range
+from covey.core.match.policies import PRESETS
+from covey.core.record.events import PolicyRequested
+from covey.core.record.model import BagSpec, PolicySpec, Role
+from covey.core.values.space import Axis, Range
 from covey.whoami import user
 from tests.integration.api_harness import API, Place, open_place
 from tests.unit.cli.builders import bag as view

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from covey.core.errors import Refused, TookTooLong
-from covey.core.model import BagId, BagSpec, Role
-from covey.server import questions, streaming
-from covey.server.shares import EXPORTS, QUESTIONS, QUESTIONS_WAITING
+from covey.core.record.model import BagId, BagSpec, Role
+from covey.server.limits import slow_questions
+from covey.server.limits.shares import EXPORTS, QUESTIONS, QUESTIONS_WAITING
+from covey.server.web import streaming
 from covey.wire import ResultQuery, ResultRow
 from tests.contract.keeping import KeptInSqlite
 from tests.faults.world import World, open_world
@@ -108,7 +109,7 @@ def _waits(asked: Any) -> bool:
 
 
 def test_a_question_has_its_time(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(questions, "QUESTION_SECONDS", 0.2)
+    monkeypatch.setattr(slow_questions, "QUESTION_SECONDS", 0.2)
     ann, bag = bag_of(place, "ann")
     words = place.refuses(400, "GET", f"{API}/bags/{bag}/results?where=task%20%3D%201", None, ann)
     assert "took too long, so the server stopped it. Ask for less" in words

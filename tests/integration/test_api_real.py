@@ -11,8 +11,8 @@ import pytest
 
 from covey.client.client import Client
 from covey.core.errors import Refused
-from covey.core.model import BagSpec, Rows, Segment
-from covey.core.space import Axis, Range
+from covey.core.record.model import BagSpec, Rows, Segment
+from covey.core.values.space import Axis, Range
 from covey.wire import BagView, ResultQuery
 from tests.faults.world import World, open_world, wait_until
 

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from covey.client.client import Client
 from covey.core.errors import InvalidQuery, Refused, ServerAway
-from covey.core.model import BagId, BagSpec
-from covey.core.space import Axis, Range
-from covey.server import pacing
-from covey.server.results import MOST_PAGE_BYTES
-from covey.server.shares import EXPORTS
+from covey.core.record.model import BagId, BagSpec
+from covey.core.values.space import Axis, Range
+from covey.server.api.results import MOST_PAGE_BYTES
+from covey.server.limits import pacing
+from covey.server.limits.shares import EXPORTS
 from covey.wire import FailureGroup, HostView, Output, ResultQuery, ReturnedFile
 from tests.integration.api_harness import API, TOKEN, Place, open_place
 from tests.unit.cli.builders import row

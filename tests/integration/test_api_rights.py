@@ -12,16 +12,16 @@ import pytest
 from starlette.routing import Route
 
 from covey.client.client import Client
+from covey.core.bags.host_tallies import Trouble
 from covey.core.errors import NotFound, Refused
-from covey.core.events import BagSubmitted, TokenIssued
-from covey.core.model import BagId, BagSpec, Role
-from covey.core.space import Axis, Range
-from covey.core.tallies import Trouble
-from covey.core.tokens import hand_job, job_secret
-from covey.server.auth import Needs
-from covey.server.pilots import SHOWN
-from covey.store.blobs import Blobs
-from covey.store.holdings import Holdings
+from covey.core.protocol.tokens import hand_job, job_secret
+from covey.core.record.events import BagSubmitted, TokenIssued
+from covey.core.record.model import BagId, BagSpec, Role
+from covey.core.values.space import Axis, Range
+from covey.server.api.pilots import SHOWN
+from covey.server.web.auth import Needs
+from covey.store.files.blobs import Blobs
+from covey.store.files.holdings import Holdings
 from covey.wire import BagView, ResultQuery
 from tests.integration.api_harness import API, SECRET, TOKEN, Place, digest, open_place
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from covey.core.errors import NotFound, Refused
-from covey.core.events import (
+from covey.core.record.events import (
     JobEnded,
     JobRefused,
     JobStarted,
@@ -17,8 +17,8 @@ from covey.core.events import (
     SiteFailed,
     Ticked,
 )
-from covey.core.model import BagSpec, JobId, Role, SiteSpec
-from covey.core.space import Axis, Range
+from covey.core.record.model import BagSpec, JobId, Role, SiteSpec
+from covey.core.values.space import Axis, Range
 from tests.integration.api_harness import API, Place
 
 FILED = SiteSpec(name="filed", driver="slurm", slots=2, users=("ann",), environment={"A": "w-env"})

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from msgspec import json
 
-from covey.pilot import caller
-from covey.pilot.calling import CALL_FILE
-from covey.pilot.messages import Body, End, Input, Need
-from covey.pilot.orders import Link, Order, Outcome
-from covey.pilot.scratch import Space
+from covey.pilot.calls import call_worker
+from covey.pilot.calls.call_records import CALL_FILE
+from covey.pilot.protocol.messages import Body, End, Input, Need
+from covey.pilot.slots.orders import Link, Order, Outcome
+from covey.pilot.slots.slot_files import Space
 from tests.integration.pilot_stand import Stand, pilot, standing
 from tests.integration.slots_harness import ENV, Harness, alive, wait_until
 from tests.integration.test_pilot_sandbox import WAYS, place, shared
@@ -223,7 +223,7 @@ def test_the_time_of_a_call_does_not_count_the_start_of_its_worker(calls: Calls)
 def test_a_worker_that_says_nothing_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(caller, "START_SECONDS", 0.3)
+    monkeypatch.setattr(call_worker, "START_SECONDS", 0.3)
     harness = Harness(tmp_path / "slots", 1, grace_seconds=0.1)
     calls = Calls(harness)
     silent = calls.planned(BEFORE="import time; time.sleep(60)")

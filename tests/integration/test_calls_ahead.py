@@ -18,8 +18,8 @@ from covey.executor.packing import Packer, Small
 from covey.executor.program import NAME, program
 from covey.executor.unpacking import exception
 from covey.executor.unpacking import value as unpacked
-from covey.pilot import slots
-from covey.pilot.orders import Link, Order, Outcome
+from covey.pilot.slots import slot_pool
+from covey.pilot.slots.orders import Link, Order, Outcome
 from tests.integration.slots_harness import ENV, Harness, alive, wait_until
 from tests.integration.test_calls import WORKER, Calls, value
 
@@ -56,7 +56,7 @@ class Ahead(Calls):
 def deep(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slots hold many calls, however long those before took."""
     for name in ("_SHALLOW", "_DEEPEST"):
-        monkeypatch.setattr(slots, name, 200)
+        monkeypatch.setattr(slot_pool, name, 200)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from covey.client.client import Client
-from covey.core.model import BagSpec
+from covey.core.record.model import BagSpec
 from covey.whoami import user
 from covey.wire import ResultQuery, ResultRow
 from tests.faults.world import World, open_world, wait_until

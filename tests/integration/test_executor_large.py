@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 
 from covey.client.client import Client
-from covey.core import calls
 from covey.core.errors import NotFound, Refused
-from covey.core.model import BagSpec, Blob, Role, Segment
-from covey.core.space import Axis, Values
+from covey.core.record import call_files
+from covey.core.record.model import BagSpec, Blob, Role, Segment
+from covey.core.values.space import Axis, Values
 from covey.executor import CallTooLarge, Executor
-from covey.pilot.calling import CALL, CALL_FILE
+from covey.pilot.calls.call_records import CALL, CALL_FILE
 from covey.python.connection import Connection, connect
-from covey.store.blobs import Blobs
-from covey.store.holdings import Holdings
-from covey.store.reading import SqliteReader
+from covey.store.files.blobs import Blobs
+from covey.store.files.holdings import Holdings
+from covey.store.sqlite.reading import SqliteReader
 from tests.faults.world import kill, open_world, parent, process_name, wait_until
 from tests.integration.test_server_protocol import BAGS, FILES, LEAVE, Pilot, Server
 
@@ -248,7 +248,7 @@ def read(server: Server, pilot: Pilot, blob: Blob) -> int:
 
 def test_a_pilot_reads_the_calls_that_it_has_and_no_others(server: Server) -> None:
     blobs = [uploaded(server, bytes([number]) * 500_000) for number in range(3)]
-    bag = opened(server, *map(calls.reference, blobs))
+    bag = opened(server, *map(call_files.reference, blobs))
     mine, other = server.enrol(slots=1), server.enrol(slots=1)
     assert [read(server, mine, blob) for blob in blobs] == [403] * 3
     (task,) = mine.sync(1, 0, want=1).content["tasks"]
@@ -265,7 +265,7 @@ def test_a_pilot_reads_the_calls_that_it_has_and_no_others(server: Server) -> No
 
 
 def test_a_call_whose_file_is_not_here_is_not_taken(server: Server) -> None:
-    missing = calls.reference(Blob("5" * 64, 500_000))
+    missing = call_files.reference(Blob("5" * 64, 500_000))
     bag = opened(server, "YQ==")
     client = server.world.client()
     with pytest.raises(Refused, match="upload these first: 5555"):
@@ -283,7 +283,7 @@ def test_a_call_whose_file_is_not_here_is_not_taken(server: Server) -> None:
 
 def test_somebody_elses_call_is_not_there(server: Server) -> None:
     blob = uploaded(server, b"secret of ann" * 50_000)
-    bag = opened(server, calls.reference(blob), owner="ann")
+    bag = opened(server, call_files.reference(blob), owner="ann")
     found = {}
     for owner in ("ann", "bob"):
         asked = {"name": owner, "role": Role.USER.value, "owner": owner, "seconds": 0.0}

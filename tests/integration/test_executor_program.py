@@ -13,8 +13,8 @@ import cloudpickle
 import pytest
 
 from covey.executor import program
-from covey.pilot.calling import CALLS, HELLO, REFUSE
-from covey.worker.frames import Line
+from covey.pilot.calls.call_records import CALLS, HELLO, REFUSE
+from covey.worker.frames import FrameSocket
 from tests.integration.test_slots_interpreters import pythons
 
 
@@ -41,7 +41,7 @@ def said(folder: Path, made: bytes, python: str = sys.executable, **told: str) -
     fds = (theirs.fileno(),)
     with subprocess.Popen(command, cwd=folder, env=environ, pass_fds=fds) as worker:
         theirs.close()
-        found = Line(ours.fileno()).receive()
+        found = FrameSocket(ours.fileno()).receive()
         ours.close()
         assert worker.wait(30) == 0
     assert found is not None

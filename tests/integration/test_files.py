@@ -15,8 +15,8 @@ from covey.client.client import Client
 from covey.client.digests import Digests
 from covey.client.upload import Upload
 from covey.core.errors import NotFound, Refused, ServerAway
-from covey.core.model import BagSpec, Blob, Placed, Rows
-from covey.core.space import Axis, Range
+from covey.core.record.model import BagSpec, Blob, Placed, Rows
+from covey.core.values.space import Axis, Range
 from covey.wire import Stored
 from tests.faults.world import (
     World,

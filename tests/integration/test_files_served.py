@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from covey.client import embedded
-from covey.core.model import Blob, Need, Placed
+from covey.core.record.model import Blob, Need, Placed
 from tests.faults.world import World, kill, open_world, task_script, wait_until
 
 OPTIONS = ("--slots", "2")

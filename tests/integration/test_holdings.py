@@ -12,11 +12,11 @@ import pytest
 from covey.client.client import Client
 from covey.client.digests import Digests
 from covey.client.upload import Upload
-from covey.core import calls
 from covey.core.errors import NotFound, Refused
-from covey.core.model import BagSpec, Blob, Placed, Rows, Segment
-from covey.core.space import Axis, Values
-from covey.core.tokens import hand_job
+from covey.core.protocol.tokens import hand_job
+from covey.core.record import call_files
+from covey.core.record.model import BagSpec, Blob, Placed, Rows, Segment
+from covey.core.values.space import Axis, Values
 from covey.wire import Stored
 from tests.faults.world import World, kill_process, open_world
 from tests.integration.test_server_protocol import Pilot, Server
@@ -76,7 +76,7 @@ def naming(blob: Blob, how: str) -> BagSpec:
 
 
 def large_call(blob: Blob) -> Axis:
-    return Axis("call", Values((calls.reference(blob),)))
+    return Axis("call", Values((call_files.reference(blob),)))
 
 
 WAYS = ["input", "manifest", "rows", "call"]

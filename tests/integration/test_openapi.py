@@ -11,13 +11,13 @@ import pytest
 import schemathesis
 from starlette.routing import Route
 
-from covey.core.model import Role
-from covey.server.auth import Needs
-from covey.server.calls import Call, all_calls
-from covey.server.openapi import description, text
-from covey.server.pilots import PREFIX, SHOWN
-from covey.store.blobs import Blobs
-from covey.store.holdings import Holdings
+from covey.core.record.model import Role
+from covey.server.api.openapi import description, text
+from covey.server.api.pilots import PREFIX, SHOWN
+from covey.server.api.routes import RouteDescription, all_calls
+from covey.server.web.auth import Needs
+from covey.store.files.blobs import Blobs
+from covey.store.files.holdings import Holdings
 from tests.integration.api_harness import Place, open_place
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "openapi.json"
@@ -39,7 +39,7 @@ def routes(place: Place) -> dict[tuple[str, str], Needs | None]:
     return found
 
 
-def described() -> dict[tuple[str, str], Call]:
+def described() -> dict[tuple[str, str], RouteDescription]:
     return {(call.method, call.path): call for call in all_calls()}
 
 
@@ -100,10 +100,10 @@ def test_the_server_tells_it_to_those_who_may_look(place: Place) -> None:
 
 
 def test_the_description_is_published() -> None:
-    words = "python -m covey.server.openapi > docs/openapi.json"
+    words = "python -m covey.server.api.openapi > docs/openapi.json"
     assert PUBLISHED.read_text("utf-8") == text(), words
 
 
 def test_it_can_be_printed() -> None:
-    command = [sys.executable, "-m", "covey.server.openapi"]
+    command = [sys.executable, "-m", "covey.server.api.openapi"]
     assert subprocess.run(command, check=True, capture_output=True).stdout.decode() == text()

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from covey.client.embedded import read_record
-from covey.core.tokens import hand_job, job_secret
+from covey.core.protocol.tokens import hand_job, job_secret
 from tests.faults.world import World, open_world
 
 CONNECTIONS = 500

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from covey.client.embedded import read_record
-from covey.server.shares import INVITATIONS, UNFINISHED_UPLOADS
+from covey.server.limits.shares import INVITATIONS, UNFINISHED_UPLOADS
 from tests.faults.world import World, open_world, wait_until
 
 SENDERS = 4

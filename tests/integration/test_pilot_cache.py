@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from covey.pilot.messages import Body, Input
+from covey.pilot.protocol.messages import Body, Input
 from tests.integration.pilot_stand import Stand, standing
 from tests.integration.test_pilot_sandbox import NOBODY, WAYS, shared, shell
 from tests.unit.pilot.standin import digest_of

@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from covey.cli import pilot_command
-from covey.core import tokens
-from covey.pilot.messages import Body
-from covey.server.auth import ACT
-from covey.server.invitations import Whereabouts
+from covey.cli.machines import pilot_command
+from covey.core.protocol import tokens
+from covey.pilot.protocol.messages import Body
+from covey.server.api.invitations import Whereabouts
+from covey.server.web.auth import ACT
 from covey.wire import Invitation
 from covey.wiring import write_pilot_file
 from tests.integration.hand_harness import Inviting, inviting

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import covey.pilot
-from covey.core.model import Need
+from covey.core.record.model import Need
 from covey.wiring import write_pilot_file
 from tests.faults.world import World, open_world, task_script, wait_until
 from tests.integration.test_slots_interpreters import pythons

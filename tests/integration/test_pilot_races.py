@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from covey.pilot.messages import Body, End
+from covey.pilot.protocol.messages import Body, End
 from tests.integration.pilot_stand import Stand
 from tests.integration.test_calls import a_bag, called
 from tests.integration.test_pilot_sandbox import NOBODY, WAYS, place, shared, shell, stand

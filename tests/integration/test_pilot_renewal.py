@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from covey import __version__
-from covey.pilot.messages import Body
+from covey.pilot.protocol.messages import Body
 from covey.wiring import write_pilot_file
 from tests.integration.pilot_stand import Stand, standing
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from covey.pilot.messages import Body, Input, Need
+from covey.pilot.protocol.messages import Body, Input, Need
 from tests.integration.pilot_stand import SOURCES, Stand, pilot, standing
 from tests.integration.slots_harness import wait_until
 from tests.unit.pilot.standin import digest_of

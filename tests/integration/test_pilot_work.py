@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from covey.pilot.messages import Body, Followed, Input, Need
+from covey.pilot.protocol.messages import Body, Followed, Input, Need
 from tests.integration.pilot_stand import Stand, pilot, standing
 from tests.integration.test_slots_interpreters import pythons
 from tests.unit.pilot.standin import digest_of

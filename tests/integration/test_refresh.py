@@ -12,8 +12,8 @@ import pytest
 import covey
 from covey.client.client import Client
 from covey.core.errors import Refused
-from covey.core.input_files import InputSummary
-from covey.core.model import BagSpec, InputChanges, InputSource, Placed
+from covey.core.record.input_files import InputSummary
+from covey.core.record.model import BagSpec, InputChanges, InputSource, Placed
 from covey.whoami import user
 from covey.wire import ResultQuery, ResultRow
 from tests.faults.world import World, open_world

@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from covey.client.embedded import read_record
-from covey.core.model import BagSpec
+from covey.core.record.model import BagSpec
 from tests.faults.world import World, kill_process, open_world, wait_until
 
 AXIS: dict[str, Any] = {"type": "axis", "name": "x", "values": {"type": "values", "items": ["1"]}}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from covey.core.tokens import hand_job, job_secret
+from covey.core.protocol.tokens import hand_job, job_secret
 from covey.whoami import user
 from tests.faults.world import World, open_world, wait_until
 from tests.integration.test_server_protocol import BAGS, ENROL, LEAVE, PRINTED, SYNC, Server

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from covey.client.embedded import read_record
-from covey.core.tokens import hand_job, job_secret
-from covey.server.pilots import MOST_OLD_ENROL
+from covey.core.protocol.tokens import hand_job, job_secret
+from covey.server.api.pilots import MOST_OLD_ENROL
 from tests.faults.world import World, open_world
 
 ENROL, SYNC, LEAVE = "/pilot/v1/enrol", "/pilot/v1/sync", "/pilot/v1/leave"

@@ -10,7 +10,7 @@ import pytest
 
 from covey.client.client import Client
 from covey.core.errors import Refused
-from covey.core.tokens import hand_job, job_secret, one_word
+from covey.core.protocol.tokens import hand_job, job_secret, one_word
 from tests.faults.world import World, open_world, wait_until
 from tests.integration.test_server_protocol import BAGS, ENROL, LEAVE, SYNC, Server, new_job
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from covey.core.tokens import hand_job
+from covey.core.protocol.tokens import hand_job
 from tests.faults.world import World, open_world
 from tests.integration.test_server_protocol import BAGS, FILES, Pilot, Server
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from covey.pilot.orders import Order
+from covey.pilot.slots.orders import Order
 from tests.integration.slots_harness import ENV, Harness, alive, processes_with, wait_until
 
 DAEMON = """

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from covey.pilot import slot, spawn, tree
-from covey.pilot.running import Task
+from covey.pilot.slots import process_tree, slot, spawn
+from covey.pilot.slots.current_task import CurrentTask
 from tests.integration.slots_harness import Harness, alive, processes_with, wait_until
 
 STORM = """
 import os, signal, sys, threading, time
 from random import Random
-from covey.pilot.orders import Order, Plan
-from covey.pilot.slots import Slots
+from covey.pilot.slots.orders import Order, Plan
+from covey.pilot.slots.slot_pool import Slots
 
 slots = Slots(sys.argv[1], 2)
 slots.start()
@@ -56,8 +56,8 @@ slots.close()
 
 PARENT = """
 import sys, time
-from covey.pilot.orders import Order, Plan
-from covey.pilot.slots import Slots
+from covey.pilot.slots.orders import Order, Plan
+from covey.pilot.slots.slot_pool import Slots
 
 slots = Slots(sys.argv[1], 2)
 slots.start()
@@ -77,8 +77,8 @@ time.sleep(600)
 # with no file of ours. It prints what it has started, and then reads on as a pilot does.
 DAEMONS = """
 import sys, time
-from covey.pilot.orders import Order, Plan
-from covey.pilot.slots import Slots
+from covey.pilot.slots.orders import Order, Plan
+from covey.pilot.slots.slot_pool import Slots
 
 slots = Slots(sys.argv[1], 2, alone=True)
 slots.start()
@@ -123,8 +123,8 @@ def start_parent(
 
 
 def test_a_killed_slot_is_replaced(slots: Harness) -> None:
-    tree = f"(setsid sh -c 'setsid sleep {mark()} & sleep {mark()}' &); sleep {mark()}"
-    slots.sh("running", tree)
+    process_tree = f"(setsid sh -c 'setsid sleep {mark()} & sleep {mark()}' &); sleep {mark()}"
+    slots.sh("running", process_tree)
     slots.sh("beside", "sleep 0.4; echo fine")
     slots.sh("waiting", "true")
     slots.wait_running("running")
@@ -200,7 +200,7 @@ def test_a_keeper_and_a_slot_killed_together_while_threads_run(slots: Harness) -
         slots.sh("b", f"(setsid sleep {mark()} &) ; sleep {mark()}")
         wait_until(lambda: len(processes_with(f"sleep\0{mark()}")) == 4)
         for pid in [slots.slots._keeper_pid, *slots.slot_pids()]:
-            tree.send(pid, signal.SIGKILL)  # one may have ended because another was killed
+            process_tree.send(pid, signal.SIGKILL)  # one may have ended because another was killed
         assert [found.kind for found in slots.wait("a", "b")] == ["host", "host"]
         assert processes_with(mark()) == []
         assert slots.run("echo on").stdout == b"on\n"
@@ -243,7 +243,7 @@ def test_whichever_of_our_processes_die_nothing_of_a_task_is_left(
         # Of each task a shell, what it waits for, and a daemon.
         wait_until(lambda: len(_task_processes({parent.pid})) == 6)
         for pid in [pid for kind in subset for pid in by_kind[kind]]:
-            tree.send(pid, signal.SIGKILL)  # one may have ended because another was killed
+            process_tree.send(pid, signal.SIGKILL)  # one may have ended because another was killed
         if "pilot" in subset:
             parent.wait()
         ours = set() if "pilot" in subset else {parent.pid}
@@ -289,7 +289,7 @@ def test_signals_to_the_group_of_the_pilot_do_not_reach_tasks(slots: Harness) ->
 def test_a_slot_with_a_bug_says_what_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def finish(self: slot.Slot, task: Task) -> None:
+    def finish(self: slot.Slot, task: CurrentTask) -> None:
         raise ZeroDivisionError("our bug")
 
     monkeypatch.setattr(slot.Slot, "_finish", finish)
@@ -310,7 +310,7 @@ def test_who_changed_his_user_holds_nobody_up(
         kill(pid, number)
 
     monkeypatch.setattr(os, "kill", refuse)
-    monkeypatch.setattr(tree, "_FOREIGN_SECONDS", 2.0)
+    monkeypatch.setattr(process_tree, "_FOREIGN_SECONDS", 2.0)
     harness = Harness(tmp_path / "slots", count=1)
     harness.sh("before", "echo fine")
     harness.sh("leaves", f"sleep 600 & echo $! > {foreign}.new; mv {foreign}.new {foreign}")

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from covey.pilot import confine, scratch
-from covey.pilot.orders import Link
+from covey.pilot.slots import slot_files
+from covey.pilot.slots.orders import Link
+from covey.pilot.walls import resource_limits
 from tests.integration.slots_harness import Harness, alive, processes_with, wait_until
 
 # Takes so many MB in small steps, and holds them for so many seconds.
@@ -31,7 +32,7 @@ def eater(megabytes: int, hold_seconds: float = 0, step_seconds: float = 0) -> l
 
 
 def groups() -> list[str]:
-    found = confine.own_group()
+    found = resource_limits.own_group()
     assert found is not None
     return [name for name in os.listdir(found[0]) if name.startswith(f"covey-{os.getpid()}-")]
 
@@ -159,7 +160,7 @@ def test_the_group_of_a_killed_slot_is_removed(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_pilot_left_is_swept_away(tmp_path: Path) -> None:
-    found = confine.own_group()
+    found = resource_limits.own_group()
     assert found is not None
     stale = os.path.join(found[0], "covey-4194305-00000000-0")  # no process has such a number
     os.mkdir(stale)
@@ -195,7 +196,7 @@ def test_a_task_is_bound_to_its_processors(tmp_path: Path) -> None:
 def test_a_task_that_prints_for_ever_does_not_fill_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scratch, "_SPARE_BYTES", 4 << 20)
+    monkeypatch.setattr(slot_files, "_SPARE_BYTES", 4 << 20)
     harness = Harness(tmp_path / "slots", count=1, log_bytes=1000)
     harness.sh("loud", "echo first; head -c 200000000 /dev/zero; sleep 1.5; echo last; sleep 1.5")
     harness.wait_running("loud")

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from covey.pilot import slot, told
-from covey.pilot.orders import Link, Order, Plan
+from covey.pilot.files import task_reports
+from covey.pilot.slots import slot
+from covey.pilot.slots.orders import Link, Order, Plan
 from tests.integration.slots_harness import ENV, Harness, alive, wait_until
 
 
@@ -227,7 +228,7 @@ def test_every_task_finds_a_pipe_for_tags_an_empty_result_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settled: bool
 ) -> None:
     if settled:
-        monkeypatch.setattr(told, "CLOCK_SECONDS", 0.0)
+        monkeypatch.setattr(task_reports, "CLOCK_SECONDS", 0.0)
     harness = Harness(tmp_path / "slots", count=1)
     for _ in range(2):
         harness.run("sleep 0.05")

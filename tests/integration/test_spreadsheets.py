@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from covey.core.model import BagSpec
-from covey.core.space import Axis, Values
+from covey.core.record.model import BagSpec
+from covey.core.values.space import Axis, Values
 from tests.faults.world import World, open_world
 
 REPORTS: list[dict[str, Any]] = [

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from covey.core.actions import Change, CloseChunk, SaveBag
 from covey.core.errors import StoreError, StoreFailed, StoreHeld, StoreNewer
-from covey.core.model import BagId, BagStatus
-from covey.store import connecting, schema
-from covey.store.reading import SqliteReader
-from covey.store.sqlite import SqliteRecord
+from covey.core.record.actions import Change, CloseChunk, SaveBag
+from covey.core.record.model import BagId, BagStatus
+from covey.store.sqlite import connections, schema
+from covey.store.sqlite.reading import SqliteReader
+from covey.store.sqlite.sqlite_record import SqliteRecord
 from covey.wire import ResultQuery
 from tests.unit.store.builders import BAG, a_bag_of, bag, end, ends, finished, successes
 
@@ -227,14 +227,14 @@ def test_reading_while_writing(record: SqliteRecord, path: Path) -> None:
 READ = """
 import sys
 from pathlib import Path
-from covey.store.reading import SqliteReader
+from covey.store.sqlite.reading import SqliteReader
 print(SqliteReader(Path(sys.argv[1])).bag(1).done)
 """
 
 DIE = """
 import os, sys
 from pathlib import Path
-from covey.store.sqlite import SqliteRecord
+from covey.store.sqlite.sqlite_record import SqliteRecord
 from tests.unit.store.builders import a_bag_of, successes
 record = SqliteRecord(Path(sys.argv[1]))
 record.open()
@@ -267,7 +267,7 @@ def test_reading_what_a_killed_server_left(tmp_path: Path) -> None:
 
 
 def test_a_reader_writes_nothing(record: SqliteRecord, path: Path) -> None:
-    connection = connecting.reading(path)
+    connection = connections.reading(path)
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         connection.execute("DELETE FROM bags")
 
@@ -276,13 +276,13 @@ def test_the_log_is_bounded_even_when_readers_never_pause(
     record: SqliteRecord, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One reader or the other always has a transaction open."""
-    monkeypatch.setattr("covey.store.sqlite._LOG_LIMIT_BYTES", 2 * 2**20)
-    monkeypatch.setattr("covey.store.sqlite._LOOK_EVERY", 4)
+    monkeypatch.setattr("covey.store.sqlite.sqlite_record._LOG_LIMIT_BYTES", 2 * 2**20)
+    monkeypatch.setattr("covey.store.sqlite.sqlite_record._LOOK_EVERY", 4)
     record.apply(a_bag_of(1000))
     stop, turn = threading.Event(), threading.Barrier(2)
 
     def read() -> None:
-        connection = connecting.reading(path)
+        connection = connections.reading(path)
         connection.execute("BEGIN")
         while not stop.is_set():
             connection.execute("SELECT count(*) FROM ends").fetchone()

@@ -9,8 +9,8 @@ import pytest
 
 from covey.core.errors import StoreFailed
 from covey.store.lock import Lock, holder
-from covey.store.reading import SqliteReader
-from covey.store.sqlite import SqliteRecord
+from covey.store.sqlite.reading import SqliteReader
+from covey.store.sqlite.sqlite_record import SqliteRecord
 from covey.wire import ResultQuery
 from tests.unit.store.builders import BAG, a_bag_of, end, ends
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from covey.core.actions import LeaseChunk, SaveBag, SavePilot
-from covey.store.reading import SqliteReader
-from covey.store.sqlite import SqliteRecord
+from covey.core.record.actions import LeaseChunk, SaveBag, SavePilot
+from covey.store.sqlite.reading import SqliteReader
+from covey.store.sqlite.sqlite_record import SqliteRecord
 from covey.wire import ResultQuery
 from tests.unit.store.builders import BAG, PILOT, bag, pilot
 
@@ -25,8 +25,8 @@ TOTAL = 3_000_000
 CHILD = """
 import sys
 from pathlib import Path
-from covey.core.model import AttemptId
-from covey.store.sqlite import SqliteRecord
+from covey.core.record.model import AttemptId
+from covey.store.sqlite.sqlite_record import SqliteRecord
 from covey.wire import ResultQuery
 from tests.unit.store.builders import end, ends
 rows, network = int(sys.argv[2]), sys.argv[3]

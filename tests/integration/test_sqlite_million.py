@@ -3,10 +3,10 @@
 import time
 from pathlib import Path
 
-from covey.core.actions import SaveBag
-from covey.core.model import ChunkRecord
-from covey.store.reading import SqliteReader
-from covey.store.sqlite import SqliteRecord
+from covey.core.record.actions import SaveBag
+from covey.core.record.model import ChunkRecord
+from covey.store.sqlite.reading import SqliteReader
+from covey.store.sqlite.sqlite_record import SqliteRecord
 from covey.wire import ResultQuery
 from tests.unit.store.builders import BAG, bag, end, ends
 

@@ -7,12 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from covey.core.actions import AppendSegment, PurgeBag, ReopenFailed, SaveBagStatus, SavePilot
-from covey.core.model import BagId, BagStatus, FileRecord, Segment, Verdict
-from covey.core.space import Axis, Values
-from covey.store import purging, schema
-from covey.store.reading import SqliteReader
-from covey.store.sqlite import SqliteRecord
+from covey.core.record.actions import (
+    AppendSegment,
+    PurgeBag,
+    ReopenFailed,
+    SaveBagStatus,
+    SavePilot,
+)
+from covey.core.record.model import BagId, BagStatus, FileRecord, Segment, Verdict
+from covey.core.values.space import Axis, Values
+from covey.store.sqlite import purge, schema
+from covey.store.sqlite.reading import SqliteReader
+from covey.store.sqlite.sqlite_record import SqliteRecord
 from tests.unit.store.builders import a_bag_of, end, ends, pilot
 
 TABLES = ("ends", "outputs", "files", "chunks", "segments", "reopenings", "causes", "result_names")
@@ -76,7 +82,7 @@ def test_no_table_is_scanned(record: SqliteRecord) -> None:
     assert connection is not None
     statements: list[str] = []
     connection.set_trace_callback(statements.append)
-    for what in (purging.LOGS, purging.FILES, purging.ALL):
+    for what in (purge.LOGS, purge.FILES, purge.ALL):
         record.apply([PurgeBag(BagId(1), what)])
     connection.set_trace_callback(None)
     changing = [text for text in statements if text.lstrip().startswith(("DELETE", "UPDATE ends"))]

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from covey.core.actions import SaveHost, SavePilot, SaveToken
-from covey.core.model import Role, TokenRecord
-from covey.store.reading import SqliteReader
-from covey.store.sqlite import SqliteRecord
+from covey.core.record.actions import SaveHost, SavePilot, SaveToken
+from covey.core.record.model import Role, TokenRecord
+from covey.store.sqlite.reading import SqliteReader
+from covey.store.sqlite.sqlite_record import SqliteRecord
 from covey.wire import ResultQuery
 from tests.integration.old_records import record_of_version
 from tests.unit.store.builders import BAG, pilot

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from covey.core.actions import SaveHistory, SavePolicy
 from covey.core.errors import StoreError
-from covey.core.model import BagId, Ban, History, PolicySpec, Role, TokenRecord
-from covey.store.reading import SqliteReader
-from covey.store.sqlite import SqliteRecord
+from covey.core.record.actions import SaveHistory, SavePolicy
+from covey.core.record.model import BagId, Ban, History, PolicySpec, Role, TokenRecord
+from covey.store.sqlite.reading import SqliteReader
+from covey.store.sqlite.sqlite_record import SqliteRecord
 from covey.wire import ResultQuery
 from tests.integration.old_records import record_of_version
 from tests.unit.store.builders import BAG, pilot

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from covey.core.actions import EndJob, SaveJob, SaveSite
 from covey.core.errors import StoreError
-from covey.core.model import (
+from covey.core.record.actions import EndJob, SaveJob, SaveSite
+from covey.core.record.model import (
     BagId,
     Ban,
     History,
@@ -18,8 +18,8 @@ from covey.core.model import (
     SiteSpec,
     SiteStatus,
 )
-from covey.store.reading import SqliteReader
-from covey.store.sqlite import SqliteRecord
+from covey.store.sqlite.reading import SqliteReader
+from covey.store.sqlite.sqlite_record import SqliteRecord
 from tests.integration.old_records import record_of_version
 from tests.unit.store.builders import BAG, pilot
 

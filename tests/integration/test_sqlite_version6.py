@@ -4,12 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from covey.core.actions import SaveInputVersion
 from covey.core.errors import StoreError
-from covey.core.input_files import InputSummary
-from covey.core.model import AttemptId, BagId, Blob, InputChanges, InputVersion, Placed, TaskInput
-from covey.store.reading import SqliteReader
-from covey.store.sqlite import SqliteRecord
+from covey.core.record.actions import SaveInputVersion
+from covey.core.record.input_files import InputSummary
+from covey.core.record.model import (
+    AttemptId,
+    BagId,
+    Blob,
+    InputChanges,
+    InputVersion,
+    Placed,
+    TaskInput,
+)
+from covey.store.sqlite.reading import SqliteReader
+from covey.store.sqlite.sqlite_record import SqliteRecord
 from covey.wire import ResultQuery
 from tests.integration.old_records import record_of_version
 from tests.unit.store.builders import BAG

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import covey
-from covey.core.model import BagSpec, Need
-from covey.core.space import Axis, Values
+from covey.core.record.model import BagSpec, Need
+from covey.core.values.space import Axis, Values
 from tests.integration.python_place import Place, working_in
 
 TOLD = ["sh", "-c", 'echo "{\\"mb\\": $COVEY_MEMORY_MB, \\"cores\\": $COVEY_CORES}"']

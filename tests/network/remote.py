@@ -7,7 +7,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from covey.core.model import Blob, Placed
+from covey.core.record.model import Blob, Placed
 from tests.faults.world import World, kill, wait_until
 from tests.network.lab import PORT, Far, Lab
 from tests.network.serving import bound, serve_with

@@ -16,9 +16,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from covey.config import Serve
-from covey.pilot import messages, outbox
-from covey.server import asking, files
-from covey.server.authority import Authority
+from covey.pilot.files import uploads
+from covey.pilot.protocol import messages
+from covey.server.api import files
+from covey.server.web import requests
+from covey.server.web.certificate_authority import Authority
 from covey.whoami import user
 from tests.faults.world import World, kill_process, open_world, task_script, wait_until
 from tests.network.remote import Remote
@@ -282,8 +284,13 @@ def test_nginx_as_it_comes_is_slower_but_loses_nothing(world: World) -> None:
 def test_the_recommended_limits_are_beyond_our_own() -> None:
     text = RECOMMENDED.read_text()
     [seconds] = re.findall(r"^ *proxy_read_timeout (\d+)s;$", text, re.M)
-    assert int(seconds) > max(asking.LONGEST_WAIT, 2 * Serve().poll_seconds)
+    assert int(seconds) > max(requests.LONGEST_WAIT, 2 * Serve().poll_seconds)
     [size] = re.findall(r"^ *client_max_body_size (\d+)m;$", text, re.M)
-    ours = (files.MOST_PIECE_BYTES, messages.MOST_SYNC_BYTES, asking.MOST_BYTES, outbox.PIECE_BYTES)
+    ours = (
+        files.MOST_PIECE_BYTES,
+        messages.MOST_SYNC_BYTES,
+        requests.MOST_BYTES,
+        uploads.PIECE_BYTES,
+    )
     assert int(size) << 20 >= max(ours)
     assert urlsplit(re.findall(r'public = "(.*)"', text)[0]).scheme == "https"

@@ -26,14 +26,14 @@ from tests.network.serving import (
 
 # What a server waits for, in a tenth of the time.
 HASTY = """
-import covey.server.arriving as arriving
+import covey.server.web.slow_requests as arriving
 arriving.HEAD_SECONDS, arriving.LOOK_SECONDS = 2.0, 0.5
 import covey.server.process as process
 process.HANDSHAKE_SECONDS = 2.0
 """
 # The same for what its system does.
 WATCHFUL = """
-import socket, covey.server.listening as listening
+import socket, covey.server.web.addresses as listening
 soon = {socket.TCP_KEEPIDLE: 1, socket.TCP_KEEPINTVL: 1, socket.TCP_KEEPCNT: 2,
         socket.TCP_USER_TIMEOUT: 3000}
 listening._KEEP_ALIVE = tuple(
@@ -42,7 +42,7 @@ listening._KEEP_ALIVE = tuple(
 """
 # And for a pilot.
 HASTY_PILOT = """
-import covey.pilot.dial as dial, covey.pilot.main as main
+import covey.pilot.protocol.connection as dial, covey.pilot.main as main
 dial.CONNECT_SECONDS, main.SLACK_SECONDS, dial._UNANSWERED_MS = 2.0, 2.0, 3000
 dial._KEEP_ALIVE = tuple((name, 1 if name != "TCP_KEEPCNT" else 2) for name, _ in dial._KEEP_ALIVE)
 """

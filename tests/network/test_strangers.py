@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from covey.core.tokens import hand_job, job_secret
+from covey.core.protocol.tokens import hand_job, job_secret
 from tests.faults.world import World, wait_until
 from tests.network.serving import authority_file, covey, port_of, record_of, serve
 from tests.network.test_outages_attacks import resident

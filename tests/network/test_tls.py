@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from covey.server.authority import Authority, Issued
+from covey.server.web.certificate_authority import Authority, Issued
 from tests.faults.world import World, open_world, wait_until
 from tests.network.serving import (
     TASK,
@@ -23,14 +23,16 @@ from tests.network.serving import (
     wait_enrolled,
 )
 
-OFTEN = "import covey.server.tls as tls; tls.CHECK_SECONDS = 0.2"
+OFTEN = "import covey.server.web.tls as tls; tls.CHECK_SECONDS = 0.2"
 # Each look finds the certificate too old.
-RENEWS = OFTEN + "\nimport covey.server.authority as a; a.SERVER_RENEW_DAYS = a.SERVER_DAYS + 1"
+AUTHORITY = "\nimport covey.server.web.certificate_authority as a; "
+RENEWS = OFTEN + AUTHORITY + "a.SERVER_RENEW_DAYS = a.SERVER_DAYS + 1"
+
 # A new authority takes over as soon as the file is there.
 SUCCEEDS = (
     OFTEN
     + """
-import os, covey.server.authority as a
+import os, covey.server.web.certificate_authority as a
 issue = a.Authority.issue
 def patched(self, names):
     if os.path.exists(os.environ["SUCCEED_FILE"]):

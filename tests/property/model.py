@@ -8,7 +8,7 @@ from copy import deepcopy
 
 from msgspec import Struct, field
 
-from covey.core.actions import (
+from covey.core.record.actions import (
     Action,
     CancelJobs,
     Change,
@@ -22,14 +22,14 @@ from covey.core.actions import (
     SubmitPilots,
     Write,
 )
-from covey.core.events import BagLoaded, Committed, Event, RowsLoaded, Ticked
-from covey.core.model import History, JobId, RequestId, Settings
+from covey.core.record.events import BagLoaded, Committed, Event, RowsLoaded, Ticked
+from covey.core.record.model import History, JobId, RequestId, Settings
 from covey.core.scheduler import Scheduler
-from covey.core.sites import local_site
-from covey.core.space import Scalar
+from covey.core.sites.site_table import local_site
 from covey.core.state import Bag, Pilot
-from covey.pilot.messages import Answer, End, Held, Need, Sync
-from covey.store.memory import MemoryRecord
+from covey.core.values.space import Scalar
+from covey.pilot.protocol.messages import Answer, End, Held, Need, Sync
+from covey.store.memory.memory_record import MemoryRecord
 
 SETTINGS = Settings(
     poll_seconds=10.0,

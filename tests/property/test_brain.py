@@ -6,12 +6,12 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from covey.pilot import brain as module
-from covey.pilot.brain import Brain, Send
-from covey.pilot.messages import OK, Answer, Body, End, Sync, Task
+from covey.pilot.protocol import pilot_state as module
+from covey.pilot.protocol.messages import OK, Answer, Body, End, Sync, Task
+from covey.pilot.protocol.pilot_state import PilotState, Send
 
 
-def only_sync(brain: Brain, now: float) -> Sync:
+def only_sync(brain: PilotState, now: float) -> Sync:
     sends = [command for command in brain.step(now) if isinstance(command, Send)]
     assert len(sends) == 1
     return sends[0].sync
@@ -24,7 +24,7 @@ def only_sync(brain: Brain, now: float) -> Sync:
     large=st.booleans(),
 )
 def test_a_full_sync_names_every_attempt(tasks: int, ended: int, large: bool) -> None:
-    brain = Brain(1, 1, 4, 60.0, Random(0), 0.0)
+    brain = PilotState(1, 1, 4, 60.0, Random(0), 0.0)
     first = only_sync(brain, 0.0)
     body = Body(1, ["work"], [])
     sent = [Task(number + 1, 1, number, []) for number in range(tasks)]

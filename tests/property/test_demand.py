@@ -5,8 +5,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from covey.core.demand import LATE_SECONDS, Lives, Shape, supplies
-from covey.core.model import (
+from covey.core.record.model import (
     JobId,
     JobRecord,
     PilotId,
@@ -16,6 +15,7 @@ from covey.core.model import (
     SiteRecord,
     SiteSpec,
 )
+from covey.core.sites.demand import LATE_SECONDS, Lives, Shape, supplies
 from covey.core.state import Job, Pilot, Site, State
 
 NOW = 1000.0

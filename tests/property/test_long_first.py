@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from covey.core.classes import find_needs
-from covey.core.model import BagSpec, Segment
-from covey.core.space import Axis, Values
-from covey.pilot.messages import Answer
+from covey.core.record.model import BagSpec, Segment
+from covey.core.record.task_classes import find_needs
+from covey.core.values.space import Axis, Values
+from covey.pilot.protocol.messages import Answer
 from tests.unit.core.table import Hand, Table, end
 
 seconds = st.lists(st.integers(1, 9), min_size=1, max_size=8)

@@ -7,12 +7,13 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from covey.core.hearing import enrol_problem, sync_problem
-from covey.core.model import Settings
-from covey.pilot import harvest, told
-from covey.pilot.ended import size_of
-from covey.pilot.message_limits import allowed_end, allowed_tags, refused_end
-from covey.pilot.messages import (
+from covey.core.protocol.report_check import enrol_problem, sync_problem
+from covey.core.record.model import Settings
+from covey.pilot.files import outputs, task_reports
+from covey.pilot.host.tags import HostTags, Now, PilotFacts
+from covey.pilot.protocol.ended_attempts import size_of
+from covey.pilot.protocol.message_limits import allowed_end, allowed_tags, refused_end
+from covey.pilot.protocol.messages import (
     LONGEST_PATH,
     LONGEST_TAG,
     MOST_ENROL_BYTES,
@@ -26,7 +27,6 @@ from covey.pilot.messages import (
     OutputFile,
     Sync,
 )
-from covey.pilot.tags import Fixed, Now, Tags
 from covey.wire import decode
 
 # Any text that Python can hold: half surrogate pairs, controls, what takes most bytes in JSON.
@@ -82,8 +82,8 @@ def test_what_is_said_of_a_refused_end_is_taken(end: End, words: str) -> None:
 
 
 def test_what_slots_take_from_tasks_is_within_the_limits() -> None:
-    assert harvest.MOST_FILES <= MOST_FILES
-    assert told.RESULT_BYTES <= MOST_RESULT
+    assert outputs.MOST_FILES <= MOST_FILES
+    assert task_reports.RESULT_BYTES <= MOST_RESULT
 
 
 def test_two_full_logs_with_a_result_are_no_reason_to_fail() -> None:
@@ -115,9 +115,9 @@ LINES = st.lists(
 )
 
 
-def tags_of(path: Path) -> Tags:
-    fixed = Fixed("p", "s", 1, 100, [], "/\udc80", "/cache", 0.0)
-    return Tags(fixed, str(path))
+def tags_of(path: Path) -> HostTags:
+    fixed = PilotFacts("p", "s", 1, 100, [], "/\udc80", "/cache", 0.0)
+    return HostTags(fixed, str(path))
 
 
 @settings(max_examples=60, deadline=None)

@@ -5,7 +5,7 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from covey.pilot.room import Ask, Room
+from covey.pilot.slots.capacity import Ask, Room
 
 SLOTS, MEMORY, DISK, GPUS = 4, 1000, 800, ["0", "1", "2"]
 PROCESSORS = [4, 5, 6]

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from msgspec.structs import replace
 
-from covey.core.actions import Refuse
-from covey.core.events import (
+from covey.core.match.policies import PRESETS
+from covey.core.record.actions import Refuse
+from covey.core.record.events import (
     BagSubmitted,
     CancelRequested,
     CloseRequested,
@@ -44,8 +45,8 @@ from covey.core.events import (
     SyncReceived,
     Ticked,
 )
-from covey.core.input_files import version_of
-from covey.core.model import (
+from covey.core.record.input_files import version_of
+from covey.core.record.model import (
     BagId,
     BagSpec,
     Blob,
@@ -62,10 +63,9 @@ from covey.core.model import (
     SiteSpec,
     SiteStatus,
 )
-from covey.core.policies import PRESETS
-from covey.core.space import Axis, Range
 from covey.core.state import Bag
-from covey.pilot.messages import (
+from covey.core.values.space import Axis, Range
+from covey.pilot.protocol.messages import (
     OK,
     PILOT_OUTCOMES,
     Answer,

@@ -11,27 +11,18 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from covey.core import (
-    bags,
-    blame,
-    dispatch,
-    ends,
-    governing,
-    lookahead,
-    matching,
-    pilots,
-    recalling,
-    receipts,
-    recovery,
-    replication,
-    retry_hosts,
-)
-from covey.core.actions import Change, SavePolicy
-from covey.core.attempts import Attempt
-from covey.core.events import RetryRequested, SegmentAppended
-from covey.core.faces import Match
-from covey.core.following import Answering, Replying, Then
-from covey.core.model import (
+from covey.core.after_commit import Answering, Replying, Then
+from covey.core.bags import bag_requests, lookahead
+from covey.core.bags.host_tallies import Tally
+from covey.core.match import bag_policy, blame, dispatch, match_cache, replication, retry_hosts
+from covey.core.match.match_records import Match
+from covey.core.match.policies import Places
+from covey.core.protocol import ends, pilots, receipts, recovery, task_recall
+from covey.core.protocol.receipts import Given
+from covey.core.record.actions import Change, SavePolicy
+from covey.core.record.attempts import Attempt
+from covey.core.record.events import RetryRequested, SegmentAppended
+from covey.core.record.model import (
     AttemptId,
     BagId,
     BagSnapshot,
@@ -48,16 +39,13 @@ from covey.core.model import (
     TaskNumber,
     Verdict,
 )
-from covey.core.numbering import Numbering
-from covey.core.policies import Places
-from covey.core.receipts import Given
+from covey.core.record.task_numbers import Numbering
 from covey.core.state import Bag, Pilot, State
-from covey.core.tallies import Tally
 from covey.core.turn import Turn
 from covey.engine import Engine
-from covey.pilot.brain import Brain
-from covey.pilot.messages import FAILED, HOST, LOST, TIMEOUT, End, Held, Sync
-from covey.store import memory, memory_reading
+from covey.pilot.protocol.messages import FAILED, HOST, LOST, TIMEOUT, End, Held, Sync
+from covey.pilot.protocol.pilot_state import PilotState
+from covey.store.memory import memory_reading, memory_record
 
 Bug = Callable[[], Any]
 BUGS: dict[str, Bug] = {}
@@ -125,8 +113,10 @@ def asks_nobody_after_a_restart(
     return turn
 
 
-@bug((memory.MemoryRecord, "open"))
-def begins_no_new_epoch(right: Callable[..., Snapshot], record: memory.MemoryRecord) -> Snapshot:
+@bug((memory_record.MemoryRecord, "open"))
+def begins_no_new_epoch(
+    right: Callable[..., Snapshot], record: memory_record.MemoryRecord
+) -> Snapshot:
     record._epoch = 0
     return right(record)
 
@@ -143,14 +133,16 @@ def executes_a_repeated_sync_again(
     right(turn, request, sync)
 
 
-@bug((Brain, "_reclaim"))
-def delivers_recorded_ends_again(right: Callable[..., None], brain: Brain, recorded: int) -> None:
+@bug((PilotState, "_reclaim"))
+def delivers_recorded_ends_again(
+    right: Callable[..., None], brain: PilotState, recorded: int
+) -> None:
     right(brain, 0)
 
 
-@bug((Brain, "_reclaim"))
+@bug((PilotState, "_reclaim"))
 def pilot_forgets_ends_at_a_restart(
-    right: Callable[..., None], brain: Brain, recorded: int
+    right: Callable[..., None], brain: PilotState, recorded: int
 ) -> None:
     right(brain, 10**9)
 
@@ -163,9 +155,9 @@ def never_requeues_what_is_lost(
         pilot.drop(id_)
 
 
-@bug((memory, "_counts"))
+@bug((memory_record, "_counts"))
 def late_failure_overrides_a_success(
-    right: Callable[..., bool], bag: memory_reading.Bag, end: EndRecord
+    right: Callable[..., bool], bag: memory_reading.MemoryBag, end: EndRecord
 ) -> bool:
     late = end.verdict is Verdict.WASTE and end.outcome in (FAILED, TIMEOUT)
     return (late and end.task in bag.result) or right(bag, end)
@@ -269,9 +261,14 @@ def a_last_chance_settles_the_doubt(
         right(state, bag, task, end)
 
 
-@bug((Brain, "refused"))
+@bug((PilotState, "refused"))
 def gives_up_when_its_place_was_taken(
-    right: Callable[..., None], brain: Brain, number: int, attempt: int, problem: str, now: float
+    right: Callable[..., None],
+    brain: PilotState,
+    number: int,
+    attempt: int,
+    problem: str,
+    now: float,
 ) -> None:
     right(brain, number, attempt, "" if problem == "unauthorized" else problem, now)
 
@@ -279,7 +276,7 @@ def gives_up_when_its_place_was_taken(
 # -- of issue 3: classes, segments, chances and pauses -------------------------------------------
 
 
-@bug((recalling, "pause"), (lookahead, "pause"))
+@bug((task_recall, "pause"), (lookahead, "pause"))
 def sends_tasks_of_a_paused_bag(
     right: Callable[..., None], turn: Turn, bag: Bag, reason: str
 ) -> None:
@@ -299,14 +296,14 @@ def mixes_up_the_rows_of_chunks(
     right(turn, id_, first, rows[::-1])
 
 
-@bug((bags, "append"))
+@bug((bag_requests, "append"))
 def appends_the_same_segment_twice(
     right: Callable[..., None], turn: Turn, event: SegmentAppended
 ) -> None:
     right(turn, replace(event, key=""))
 
 
-@bug((bags, "_reopen"))
+@bug((bag_requests, "_reopen"))
 def tries_all_again_when_some_are_wished_for(
     right: Callable[..., None], turn: Turn, bag: Bag, event: RetryRequested
 ) -> None:
@@ -370,7 +367,7 @@ def forgets_calls_that_may_be_tried_again(
 # -- of issue 7: policies, replicas, blame -------------------------------------------------------
 
 
-@bug((matching, "judged"), words="does not let it run")
+@bug((match_cache, "judged"), words="does not let it run")
 def takes_every_host_for_suitable(
     right: Callable[..., Match | None], places: Places, values: tuple[object, ...]
 ) -> Match | None:
@@ -384,7 +381,7 @@ def knows_no_concurrency(
     return limit, right(candidate, limit)[1]
 
 
-@bug((matching, "wants_replica"), words="more than MaxReplicas")
+@bug((match_cache, "wants_replica"), words="more than MaxReplicas")
 def counts_no_replicas(
     right: Callable[..., bool], state: State, now: float, bag: Bag, task: int
 ) -> bool:
@@ -427,11 +424,11 @@ def repeats_what_must_not_be(right: Callable[..., None], turn: Turn) -> None:
         turn.state.bags[id_].spec = spec
 
 
-@bug((governing, "change"), words="wait: nothing of it was sent")
+@bug((bag_policy, "change"), words="wait: nothing of it was sent")
 def goes_by_the_old_policy(
     right: Callable[..., None], state: State, bag: Bag, policy: PolicySpec
 ) -> None:
-    governing.check(policy, bag.spec, Segment(space=bag.spec.space, rows=bag.spec.rows))
+    bag_policy.check(policy, bag.spec, Segment(space=bag.spec.space, rows=bag.spec.rows))
 
 
 @bug((blame, "_ban"), words="is banned for")
@@ -475,7 +472,7 @@ def never_blames_a_bag(right: Callable[..., bool], *_: object) -> bool:
     return False
 
 
-@bug((governing, "check"), words="a policy that cannot be")
+@bug((bag_policy, "check"), words="a policy that cannot be")
 def checks_no_policy(right: Callable[..., None], *_: object) -> None:
     pass
 
@@ -487,7 +484,7 @@ def keeps_a_policy_to_itself(
     return turn.state.writes if isinstance(change, SavePolicy) else right(turn, change, then)
 
 
-@bug((bags, "SavePolicy"), words="that nobody asked for")
+@bug((bag_requests, "SavePolicy"), words="that nobody asked for")
 def saves_another_policy(
     right: Callable[..., SavePolicy], bag: BagId, policy: PolicySpec
 ) -> SavePolicy:
@@ -541,7 +538,7 @@ def forgets_what_appended_tasks_need(
     return right(spec)
 
 
-@bug((governing, "classifier"), words="but its time is")
+@bug((bag_policy, "classifier"), words="but its time is")
 def takes_every_task_for_the_first_class(right: Callable[..., Any], *args: Any) -> Any:
     number_of = right(*args)
     return number_of and (lambda values: 0)

@@ -6,24 +6,26 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from covey.core import demand, dispatch, overlay, ranking, recovery, sites, suiting
-from covey.core.actions import Change, ForgetSite, SaveJob, SubmitPilots
-from covey.core.demand import Row
-from covey.core.events import SiteRemoved
-from covey.core.following import Starting, Then
-from covey.core.model import JobId, SiteStatus, Snapshot
+from covey.core.after_commit import Starting, Then
+from covey.core.match import dispatch, ranking
+from covey.core.protocol import recovery
+from covey.core.record.actions import Change, ForgetSite, SaveJob, SubmitPilots
+from covey.core.record.events import SiteRemoved
+from covey.core.record.model import JobId, SiteStatus, Snapshot
+from covey.core.sites import allowed_sites, demand, overlay, site_table
+from covey.core.sites.demand import DemandRow
 from covey.core.state import Bag, Job, Pilot, Site, State
 from covey.core.turn import Turn
 from tests.simulation.bugs import BUGS, WORDS, bug, planted
 
 
-@bug((sites, "room"), words="where queued is")
+@bug((site_table, "room"), words="where queued is")
 def lets_more_wait_than_may(right: Callable[..., int], state: State, now: float, site: Site) -> int:
     found = right(state, now, site)
     return found + 3 if found else 0
 
 
-@bug((sites, "room"), words="where running is")
+@bug((site_table, "room"), words="where running is")
 def counts_only_those_that_wait(
     right: Callable[..., int], state: State, now: float, site: Site
 ) -> int:
@@ -35,7 +37,7 @@ def counts_only_those_that_wait(
         site.record = record
 
 
-@bug((sites, "room"), words="where all_memory_mb is")
+@bug((site_table, "room"), words="where all_memory_mb is")
 def spends_more_memory_than_there_is(
     right: Callable[..., int], state: State, now: float, site: Site
 ) -> int:
@@ -47,12 +49,12 @@ def spends_more_memory_than_there_is(
         site.record = record
 
 
-@bug((sites, "room_of"), words="where per_user is")
+@bug((site_table, "room_of"), words="where per_user is")
 def gives_all_to_one_owner(right: Callable[..., int], *_: object) -> int:
     return 1000
 
 
-@bug((sites, "trouble"), words="which is shut")
+@bug((site_table, "trouble"), words="which is shut")
 def starts_jobs_at_sites_that_are_shut(right: Callable[..., str], site: Site, now: float) -> str:
     record = site.record
     site.record = replace(record, status=SiteStatus.ON)
@@ -62,12 +64,12 @@ def starts_jobs_at_sites_that_are_shut(right: Callable[..., str], site: Site, no
         site.record = record
 
 
-@bug((sites, "failed"), words="is broken, and got")
+@bug((site_table, "failed"), words="is broken, and got")
 def goes_on_with_a_broken_site(right: Callable[..., None], *_: object) -> None:
     pass
 
 
-@bug((sites, "left"), words="is unfit, and got")
+@bug((site_table, "left"), words="is unfit, and got")
 def goes_on_where_the_check_fails(right: Callable[..., None], *_: object) -> None:
     pass
 
@@ -120,33 +122,33 @@ BUGS["takes_all_back_at_once"] = _takes_all_back_at_once()
 
 @bug((demand, "rows"), words="for nobody")
 def keeps_asking_for_bags_that_are_over(
-    right: Callable[..., list[Row]], state: State, now: float
-) -> list[Row]:
+    right: Callable[..., list[DemandRow]], state: State, now: float
+) -> list[DemandRow]:
     found = right(state, now)
-    kept: list[Row] = getattr(state, "kept_rows", [])
+    kept: list[DemandRow] = getattr(state, "kept_rows", [])
     state.kept_rows = found or kept  # type: ignore[attr-defined]
     return found or kept
 
 
 @bug((demand, "cover"), words="slots wait there for")
-def counts_on_nobody(right: Callable[..., None], found: list[Row], *_: object) -> None:
+def counts_on_nobody(right: Callable[..., None], found: list[DemandRow], *_: object) -> None:
     for row in found:
         row.missing = row.tasks
 
 
-@bug((suiting, "_lets_in"), words="who is no user there")
+@bug((allowed_sites, "_lets_in"), words="who is no user there")
 def places_pilots_for_anybody(right: Callable[..., bool], *_: object) -> bool:
     return True
 
 
-@bug((suiting, "suits"), words="has no bag")
+@bug((allowed_sites, "suits"), words="has no bag")
 def places_pilots_whatever_policies_say(
     right: Callable[..., dict[str, bool]], state: State, now: float, bag: Bag
 ) -> dict[str, bool]:
     return dict.fromkeys(state.sites, True)
 
 
-@bug((sites, "owner_of"), words="and its pilot is there for")
+@bug((site_table, "owner_of"), words="and its pilot is there for")
 def lends_pilots_to_anybody(right: Callable[..., str], *_: object) -> str:
     return ""
 
@@ -163,7 +165,7 @@ def forgets_that_pilots_end(
     return right(bag, kind, pilot, -1e9)
 
 
-@bug((sites, "remove"), words="is forgotten, with jobs")
+@bug((site_table, "remove"), words="is forgotten, with jobs")
 def forgets_a_removed_site_at_once(
     right: Callable[..., None], turn: Turn, event: SiteRemoved
 ) -> None:

@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from covey.core.model import BagSpec, Settings
-from covey.core.space import Axis, Range
+from covey.core.record.model import BagSpec, Settings
+from covey.core.values.space import Axis, Range
 from covey.sim.workload import BagPlan, Plan
 from covey.sim.world import World
 

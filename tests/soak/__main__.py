@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 from covey.client.client import Client
-from covey.core.model import BagSpec
-from covey.core.space import Axis, Values
+from covey.core.record.model import BagSpec
+from covey.core.values.space import Axis, Values
 from tests.faults.world import open_world
 
 SAMPLES = 60

@@ -33,7 +33,7 @@ def test_the_budget_only_shrinks() -> None:
 def test_bad_name() -> None:
     assert checkers.bad_name(PurePath("src/covey/core/utils.py"))
     assert checkers.bad_name(PurePath("src/covey/utils/text.py"))
-    assert not checkers.bad_name(PurePath("src/covey/core/model.py"))
+    assert not checkers.bad_name(PurePath("src/covey/core/record/model.py"))
 
 
 def test_missing_docstring() -> None:
@@ -76,7 +76,7 @@ def test_pure_core() -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["import click", "from covey.core import model", "from ..core import model"]
+    "source", ["import click", "from covey.core.record import model", "from ..core import model"]
 )
 def test_not_standard_library(source: str) -> None:
     assert checkers.not_standard_library(source, "covey.pilot")
@@ -88,7 +88,7 @@ def test_not_standard_library(source: str) -> None:
         "import os.path",
         "from covey.classad import parse",
         "from covey import classad, __version__",
-        "from covey.pilot.messages import Sync",
+        "from covey.pilot.protocol.messages import Sync",
         "from . import messages",
         "from .. import classad",
     ],

@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2] / "src"
 DECLARED = {
     "covey.bagfile.files:fits": "a person's own bag file and folder; names of at most 255 bytes",
     "covey.classad.regex:(parsed, python)": "used only for texts whose steps are counted before",
-    "covey.cli.base:_RANGE": "the text of covey's own options",
-    "covey.pilot.output_patterns:''.join(words)": "letters and sets of letters, without any loop",
+    "covey.cli.shared.commands:_RANGE": "the text of covey's own options",
+    "covey.pilot.files.output_patterns:''.join(words)": "letters and sets of letters, no loop",
 }
 
 SLOW = [  # pattern, flags, method

@@ -1,4 +1,4 @@
-"""Commands print through covey.cli.terminal only, which cleans what others have written."""
+"""Commands print through covey.frontend.terminal only, which cleans what others have written."""
 
 import ast
 from pathlib import Path
@@ -25,7 +25,7 @@ def ways_to_print(source: str) -> list[str]:
 
 def test_there_is_one_place_that_prints() -> None:
     found = [
-        f"{path.name}, {what}: use covey.cli.terminal"
+        f"{path.name}, {what}: use covey.frontend.terminal"
         for path in sorted(CLI.glob("*.py"))
         if path.name not in ALLOWED
         for what in ways_to_print(path.read_text(encoding="utf-8"))

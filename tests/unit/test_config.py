@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from covey import config
-from covey.cli.settings import page
+from covey.cli.server.settings import page
 from covey.core.errors import BadConfig
 
 ROOT = Path(__file__).parents[2]
@@ -126,7 +126,7 @@ def test_every_setting_is_described() -> None:
 
 
 def test_the_page_is_up_to_date() -> None:
-    """To write it anew: .venv/bin/python -m covey.cli.settings > docs/configuration.md"""
+    """To write it anew: .venv/bin/python -m covey.cli.server.settings > docs/configuration.md"""
     text = page()
     assert (ROOT / "docs" / "configuration.md").read_text() == text
     for setting in config.SETTINGS.values():

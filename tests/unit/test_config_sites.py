@@ -9,7 +9,7 @@ import pytest
 from covey import config
 from covey.config_sites import KEYS, read, table_of
 from covey.core.errors import BadConfig
-from covey.core.model import SiteSpec
+from covey.core.record.model import SiteSpec
 from tests.unit.test_config import Place
 
 WHOLE: dict[str, Any] = {

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from covey.core.actions import (
+from covey.core.record.actions import (
     LoadRows,
     Note,
     Problem,
@@ -13,8 +13,8 @@ from covey.core.actions import (
     Submitted,
     Write,
 )
-from covey.core.events import BagSubmitted, CancelRequested, Committed, Ticked
-from covey.core.model import (
+from covey.core.record.events import BagSubmitted, CancelRequested, Committed, Ticked
+from covey.core.record.model import (
     BagId,
     BagRecord,
     BagSnapshot,
@@ -162,7 +162,7 @@ def test_a_bug_of_core_is_the_trouble_of_one_request(monkeypatch: pytest.MonkeyP
     world = World(most_errors=3)
     world.engine.handle(StoreOpened(RECORD))
     world.take()
-    monkeypatch.setattr("covey.core.bags.cancel", broken)
+    monkeypatch.setattr("covey.core.bags.bag_requests.cancel", broken)
     world.engine.handle(CANCEL)
     refused, others, opened = world.take()
     assert isinstance(refused, Refuse)
@@ -184,7 +184,7 @@ def test_a_bug_of_core_is_the_trouble_of_one_request(monkeypatch: pytest.MonkeyP
 
 def test_too_many_of_them_in_a_minute_are_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(most_errors=2)
-    monkeypatch.setattr("covey.core.bags.cancel", broken)
+    monkeypatch.setattr("covey.core.bags.bag_requests.cancel", broken)
     for _ in range(4):
         world.engine.handle(StoreOpened(RECORD))
         world.engine.handle(CANCEL)
@@ -207,7 +207,7 @@ def test_a_bag_that_core_cannot_start_with_is_put_away(monkeypatch: pytest.Monke
     settings = Settings(sites=(SiteSpec(name="local", driver="local"),))
     world = World(most_errors=3)
     world.engine._settings = settings
-    monkeypatch.setattr("covey.core.demand.notice", notice)
+    monkeypatch.setattr("covey.core.sites.demand.notice", notice)
     world.engine.handle(StoreOpened(RECORD))
     assert world.engine.scheduler is not None
     bags = world.engine.scheduler.state.bags

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from covey.pilot.main import read_answer
-from covey.pilot.messages import Answer, Body, End, Enrol, Held, Sync, Task
+from covey.pilot.protocol.messages import Answer, Body, End, Enrol, Held, Sync, Task
 from covey.wire import decode, encode
 
 SYNC = Sync(3, 2, 9, 8, 4, [End(2, 5, 1, 0, "ok", 0)], [Held(2, 6, 1, 1)])

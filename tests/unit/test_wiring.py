@@ -7,7 +7,7 @@ import pytest
 
 from covey import config, wiring
 from covey.core.errors import BadConfig
-from covey.core.model import SiteSpec
+from covey.core.record.model import SiteSpec
 
 FAR = SiteSpec(name="far", driver="slurm")
 

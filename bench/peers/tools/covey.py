@@ -9,7 +9,7 @@ from bench.peers import tasks
 from bench.peers.peer import NotThere, Peer, Status, serve
 from covey.client import embedded
 from covey.client.client import Client
-from covey.core.model import BagSpec
+from covey.core.record.model import BagSpec
 from covey.wire import ResultQuery, ResultRow
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from covey.core.model import SiteSpec
+from covey.core.record.model import SiteSpec
 from covey.sites.driver import Batch, Command, Output, Refused, Seen, Stand, Unclear, after_writing
 from covey.sites.options import options_of
 

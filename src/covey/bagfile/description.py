@@ -9,14 +9,14 @@ from covey.bagfile.draft import Taken
 from covey.bagfile.gathering import Gathered
 from covey.bagfile.points import count_tasks, values_of
 from covey.bagfile.template import fill
-from covey.core import catalogue
-from covey.core.classes import needs_of
 from covey.core.errors import InvalidBag
-from covey.core.findings import PolicyView
-from covey.core.model import GIVEN, Condition, Need
-from covey.core.rules import rule_finder
-from covey.core.space import Scalar
-from covey.core.task_needs import BadNeed, need_reader, varies
+from covey.core.explain import catalogue
+from covey.core.explain.answers import ShownPolicy
+from covey.core.record.model import GIVEN, Condition, Need
+from covey.core.record.resource_rules import rule_finder
+from covey.core.record.task_classes import needs_of
+from covey.core.record.task_needs import BadNeed, need_reader, varies
+from covey.core.values.space import Scalar
 
 FIRST_TASKS = 5
 MOST_COUNTED = 1_000_000  # tasks whose classes are looked at
@@ -73,7 +73,7 @@ class Description(Struct, kw_only=True):
     limits: Limits
     check: str
     setup: str
-    policy: PolicyView
+    policy: ShownPolicy
     open: bool
     order: str  # "long-first" only if that makes a difference
 

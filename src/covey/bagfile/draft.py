@@ -31,11 +31,11 @@ from covey.bagfile.template import (
     tell_unused,
     unescaped,
 )
-from covey.core.checking import pattern_problem
+from covey.core.bags.bag_check import pattern_problem
 from covey.core.errors import InvalidBag
-from covey.core.model import LONG_FIRST, BagSpec, Need, PolicySpec, Rule, Segment
-from covey.core.space import Axis, Product, Space, Zip, check, names, size
-from covey.core.task_needs import FIELDS, deciding_names
+from covey.core.record.model import LONG_FIRST, BagSpec, Need, PolicySpec, Rule, Segment
+from covey.core.record.task_needs import FIELDS, deciding_names
+from covey.core.values.space import Axis, Product, Space, Zip, check, names, size
 
 SCRIPT = ".covey-script"  # hidden, so that the output pattern * does not return it
 

@@ -22,11 +22,11 @@ from covey.bagfile.rowsfile import read_rows
 from covey.bagfile.sheet import Sheet, near_files
 from covey.bagfile.sources import MOST_FILES, files_of
 from covey.bagfile.template import Scene, Tell, absolute_command, fill, placeholders
-from covey.core.classes import find_needs
 from covey.core.errors import InvalidBag
-from covey.core.model import BagSpec, Blob, InputSource, Placed, Rows, Segment, TaskInput
-from covey.core.space import Scalar, names
-from covey.core.task_needs import BadNeed
+from covey.core.record.model import BagSpec, Blob, InputSource, Placed, Rows, Segment, TaskInput
+from covey.core.record.task_classes import find_needs
+from covey.core.record.task_needs import BadNeed
+from covey.core.values.space import Scalar, names
 from covey.whoami import host
 
 MOST_CHECKED = 100_000  # tasks, each of whose files is looked for

@@ -21,9 +21,9 @@ from covey.bagfile.kinds import (
 )
 from covey.bagfile.parts import Groups, InputOf, Parameters, RowsOf, RuleKind, Variables
 from covey.bagfile.policy import PolicyOf
-from covey.core.checking import MOST_RETRIES
-from covey.core.model import GIVEN, LONG_FIRST
-from covey.core.task_needs import LARGEST_SIZE, MOST_CORES, MOST_GPUS
+from covey.core.bags.bag_check import MOST_RETRIES
+from covey.core.record.model import GIVEN, LONG_FIRST
+from covey.core.record.task_needs import LARGEST_SIZE, MOST_CORES, MOST_GPUS
 
 CORES, GPUS = Whole(1, MOST_CORES), Whole(0, MOST_GPUS)
 NEEDS: dict[str, Key] = {

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Protocol
 from covey.bagfile.lines import KeyPath
 from covey.bagfile.sheet import MEANT, Sheet, spell, suggest
 from covey.bagfile.template import PLACEHOLDER, placeholders
-from covey.core import amounts, time_spans
-from covey.core.amounts import show
+from covey.core.values import amounts, time_spans
+from covey.core.values.amounts import show
 
 Schema = dict[str, Any]
 

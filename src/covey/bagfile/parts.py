@@ -21,12 +21,12 @@ from covey.bagfile.lines import KeyPath
 from covey.bagfile.sheet import Sheet, spell, suggest
 from covey.bagfile.template import RESERVED
 from covey.bagfile.values import parse_values, read_values, split_items
-from covey.core.amounts import show
-from covey.core.checking import URLS
+from covey.core.bags.bag_check import URLS
 from covey.core.errors import InvalidBag
-from covey.core.model import Condition
-from covey.core.scalars import scalar
-from covey.core.space import Range, Scalar, Values
+from covey.core.record.model import Condition
+from covey.core.values.amounts import show
+from covey.core.values.scalars import scalar
+from covey.core.values.space import Range, Scalar, Values
 
 FORMS = {
     ".csv": "csv",

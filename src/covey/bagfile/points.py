@@ -5,7 +5,7 @@ from itertools import islice
 
 from covey.bagfile.draft import Draft
 from covey.bagfile.rowsfile import read_rows
-from covey.core.space import Scalar, indexer, size
+from covey.core.values.space import Scalar, indexer, size
 
 
 def values_of(draft: Draft, most: int) -> Iterator[list[Scalar]]:

@@ -23,15 +23,16 @@ from covey.bagfile.kinds import (
 from covey.bagfile.lines import KeyPath
 from covey.bagfile.sheet import Sheet, suggest
 from covey.classad import ClassAdError, parse
-from covey.core import governing, time_spans
-from covey.core.amounts import show
 from covey.core.errors import InvalidBag
-from covey.core.model import BagSpec, PolicySpec, Segment
-from covey.core.policies import (
+from covey.core.match import bag_policy
+from covey.core.match.policies import (
     DEFAULT_PRESET,
     LONGEST,
     PRESETS,
 )
+from covey.core.record.model import BagSpec, PolicySpec, Segment
+from covey.core.values import time_spans
+from covey.core.values.amounts import show
 
 _NOT_TIME = re.compile(r"\d+(?:\.\d+)?\s*[A-Za-z]+")  # to the language, 30M is 31,457,280
 
@@ -105,8 +106,8 @@ class NamesOf:
         if not isinstance(listed, list):
             raise Wrong(f"expected names in quotes, not {show(value)}")
         names = [self._name(one) for one in listed]
-        if len(names) > governing.MOST_NAMES:
-            raise Wrong(f"a policy names at most {governing.MOST_NAMES:,} sites and hosts")
+        if len(names) > bag_policy.MOST_NAMES:
+            raise Wrong(f"a policy names at most {bag_policy.MOST_NAMES:,} sites and hosts")
         return tuple(dict.fromkeys(names))
 
     def _name(self, value: Any) -> str:
@@ -182,7 +183,7 @@ def read_policy(given: object, told: str) -> PolicySpec:
 def check_policy(sheet: Sheet, spec: BagSpec) -> None:
     """Complain of a policy that cannot decide for such a bag."""
     try:
-        governing.check(spec.policy, spec, Segment(space=spec.space))
+        bag_policy.check(spec.policy, spec, Segment(space=spec.space))
     except InvalidBag as error:
         sheet.complain(("policy",), str(error))
 

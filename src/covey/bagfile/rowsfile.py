@@ -11,8 +11,8 @@ from typing import BinaryIO
 from covey.bagfile.parts import RowsFile
 from covey.bagfile.sheet import near_files
 from covey.core.errors import InvalidBag
-from covey.core.scalars import is_text_column
-from covey.core.space import Scalar
+from covey.core.values.scalars import is_text_column
+from covey.core.values.space import Scalar
 from covey.rowfiles.forms import clean_names
 from covey.rowfiles.pieces import Pieces
 

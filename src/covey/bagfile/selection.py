@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from covey.bagfile.draft import Draft, Taken
 from covey.bagfile.parts import RowsFile
 from covey.bagfile.rowsfile import count_rows, read_rows, text_columns
-from covey.core.columns import Column, Kind
-from covey.core.comparisons import Comparison, Number, holds, understand
 from covey.core.errors import InvalidBag, InvalidQuery
-from covey.core.model import Segment
-from covey.core.numbering import readings_in
-from covey.core.scalars import Reading, read
-from covey.core.space import (
+from covey.core.record.model import Segment
+from covey.core.record.task_numbers import readings_in
+from covey.core.values.columns import Column, ColumnKind
+from covey.core.values.comparisons import Comparison, Number, holds, understand
+from covey.core.values.scalars import Reading, read
+from covey.core.values.space import (
     LARGEST_BAG,
     Axis,
     Product,
@@ -105,7 +105,7 @@ def _tests(draft: Draft, where: Sequence[str]) -> list[Comparison]:
 
 def _table(draft: Draft, readings: Sequence[str]) -> list[Column]:
     return [
-        Column(name, Kind.PARAMETER, name, place, reading)
+        Column(name, ColumnKind.PARAMETER, name, place, reading)
         for place, (name, reading) in enumerate(zip(draft.names, readings, strict=True))
     ]
 

@@ -14,7 +14,7 @@ from covey.bagfile.draft import SCRIPT, script_text
 from covey.bagfile.files import Finder, Found, fixed_folder, has_wildcards
 from covey.bagfile.sheet import read_sheet
 from covey.core.errors import InvalidBag
-from covey.core.model import InputSource, TaskInput
+from covey.core.record.model import InputSource, TaskInput
 
 MOST_FILES = 100_000  # of all tasks
 GONE = "it is gone"

@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from covey.core.errors import InvalidBag
-from covey.core.space import Scalar
+from covey.core.values.space import Scalar
 
 Tell = Callable[[str], None]
 

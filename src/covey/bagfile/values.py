@@ -18,8 +18,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from covey.core.errors import InvalidBag
-from covey.core.scalars import scalar
-from covey.core.space import (
+from covey.core.values.scalars import scalar
+from covey.core.values.space import (
     LARGEST_BAG,
     MOST_DIGITS,
     Axis,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from covey.cli.base import Command, json_option, print_json
-from covey.cli.tables import Column, render
-from covey.cli.terminal import echo, show_page
+from covey.cli.shared.commands import Command, json_option, print_json
+from covey.frontend.tables import Column, render
+from covey.frontend.terminal import echo, show_page
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

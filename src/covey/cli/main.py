@@ -15,7 +15,7 @@ from typing import NamedTuple, NoReturn
 import click
 
 from covey import __version__
-from covey.cli.base import COMMON, ReaderLeft, is_verbose
+from covey.cli.shared.commands import COMMON, ReaderLeft, is_verbose
 
 EPILOG = """\b
 Every command explains itself, with an example: covey COMMAND --help
@@ -34,49 +34,56 @@ class Lazy(NamedTuple):
 
 SECTIONS: dict[str, dict[str, Lazy]] = {
     "Run": {
-        "run": Lazy("covey.cli.run:run", "Run a command over parameters and watch it."),
-        "submit": Lazy("covey.cli.run:submit", "Submit a bag and return at once."),
-        "init": Lazy("covey.cli.init:init", "Write an example of a bag file."),
-        "append": Lazy("covey.cli.append:append", "Add tasks to an open bag."),
-        "close": Lazy("covey.cli.append:close", "Close an open bag: no more tasks follow."),
-        "watch": Lazy("covey.cli.watch:watch", "Follow a bag until it is over."),
-        "retry": Lazy("covey.cli.control:retry", "Run failed tasks of a bag again."),
-        "pause": Lazy("covey.cli.control:pause", "Start no more tasks of a bag for now."),
-        "resume": Lazy("covey.cli.control:resume", "Continue a paused bag."),
-        "cancel": Lazy("covey.cli.control:cancel", "Stop a bag for good."),
+        "run": Lazy("covey.cli.bags.run:run", "Run a command over parameters and watch it."),
+        "submit": Lazy("covey.cli.bags.run:submit", "Submit a bag and return at once."),
+        "init": Lazy("covey.cli.bags.init:init", "Write an example of a bag file."),
+        "append": Lazy("covey.cli.bags.append:append", "Add tasks to an open bag."),
+        "close": Lazy("covey.cli.bags.append:close", "Close an open bag: no more tasks follow."),
+        "watch": Lazy("covey.cli.bags.watch:watch", "Follow a bag until it is over."),
+        "retry": Lazy("covey.cli.bags.control:retry", "Run failed tasks of a bag again."),
+        "pause": Lazy("covey.cli.bags.control:pause", "Start no more tasks of a bag for now."),
+        "resume": Lazy("covey.cli.bags.control:resume", "Continue a paused bag."),
+        "cancel": Lazy("covey.cli.bags.control:cancel", "Stop a bag for good."),
     },
     "Look": {
-        "bags": Lazy("covey.cli.bags:bags", "List the bags."),
-        "show": Lazy("covey.cli.bags:show", "Show one bag."),
-        "status": Lazy("covey.cli.bags:status", "Print the state of a bag in one word."),
-        "tasks": Lazy("covey.cli.tasks:tasks", "List the tasks of a bag."),
+        "bags": Lazy("covey.cli.bags.bags:bags", "List the bags."),
+        "show": Lazy("covey.cli.bags.bags:show", "Show one bag."),
+        "status": Lazy("covey.cli.bags.bags:status", "Print the state of a bag in one word."),
+        "tasks": Lazy("covey.cli.bags.tasks:tasks", "List the tasks of a bag."),
         "explain": Lazy(
-            "covey.cli.explain:explain", "Explain why tasks wait, or run where they run."
+            "covey.cli.results.explain:explain", "Explain why tasks wait, or run where they run."
         ),
-        "failures": Lazy("covey.cli.failures:failures", "Show why tasks failed."),
-        "logs": Lazy("covey.cli.logs:logs", "Print what tasks printed."),
-        "results": Lazy("covey.cli.results:results", "Print the results as one table."),
-        "pull": Lazy("covey.cli.pull:pull", "Get the files that tasks returned."),
-        "hosts": Lazy("covey.cli.hosts:hosts", "List the hosts, their slots and tags."),
-        "pilots": Lazy("covey.cli.pilots:pilots", "List the pilots that run tasks."),
+        "failures": Lazy("covey.cli.results.failures:failures", "Show why tasks failed."),
+        "logs": Lazy("covey.cli.results.logs:logs", "Print what tasks printed."),
+        "results": Lazy("covey.cli.results.results:results", "Print the results as one table."),
+        "pull": Lazy("covey.cli.results.pull:pull", "Get the files that tasks returned."),
+        "hosts": Lazy("covey.cli.machines.hosts:hosts", "List the hosts, their slots and tags."),
+        "pilots": Lazy("covey.cli.machines.pilots:pilots", "List the pilots that run tasks."),
         "pilot-command": Lazy(
-            "covey.cli.pilot_command:pilot_command", "Print a command that starts a pilot anywhere."
+            "covey.cli.machines.pilot_command:pilot_command",
+            "Print a command that starts a pilot anywhere.",
         ),
     },
     "Manage": {
-        "serve": Lazy("covey.cli.serve:serve", "Run a server in the foreground."),
-        "stop": Lazy("covey.cli.serve:stop", "Stop the server of this directory."),
-        "dismiss": Lazy("covey.cli.pilots:dismiss", "Shut pilots down."),
-        "token": Lazy("covey.cli.token:token", "Manage who may use a shared server."),
-        "policy": Lazy("covey.cli.policy:policy", "Show, check and change the policy of a bag."),
-        "site": Lazy("covey.cli.site:site", "Show, add, test and stop the sites of pilots."),
-        "purge": Lazy("covey.cli.purge:purge", "Remove logs, files or bags for good."),
-        "doctor": Lazy("covey.cli.doctor:doctor", "Check that covey can work here."),
-        "config": Lazy("covey.cli.settings:config", "Show the settings and their origins."),
-        "classad": Lazy("covey.cli.classad:classad", "Try, check and format policy expressions."),
-        "lab": Lazy("covey.cli.lab:lab", "Try policies in simulated worlds."),
+        "serve": Lazy("covey.cli.server.serve:serve", "Run a server in the foreground."),
+        "stop": Lazy("covey.cli.server.serve:stop", "Stop the server of this directory."),
+        "dismiss": Lazy("covey.cli.machines.pilots:dismiss", "Shut pilots down."),
+        "token": Lazy("covey.cli.server.token:token", "Manage who may use a shared server."),
+        "policy": Lazy(
+            "covey.cli.language.policy:policy", "Show, check and change the policy of a bag."
+        ),
+        "site": Lazy(
+            "covey.cli.machines.site:site", "Show, add, test and stop the sites of pilots."
+        ),
+        "purge": Lazy("covey.cli.bags.purge:purge", "Remove logs, files or bags for good."),
+        "doctor": Lazy("covey.cli.server.doctor:doctor", "Check that covey can work here."),
+        "config": Lazy("covey.cli.server.settings:config", "Show the settings and their origins."),
+        "classad": Lazy(
+            "covey.cli.language.classad:classad", "Try, check and format policy expressions."
+        ),
+        "lab": Lazy("covey.cli.language.lab:lab", "Try policies in simulated worlds."),
         "help": Lazy("covey.cli.help:help_", "Show a page of the documentation."),
-        "schema": Lazy("covey.cli.init:schema", "Print the JSON Schema of bag files."),
+        "schema": Lazy("covey.cli.bags.init:schema", "Print the JSON Schema of bag files."),
     },
 }
 COMMANDS = {name: lazy for section in SECTIONS.values() for name, lazy in section.items()}
@@ -155,7 +162,7 @@ def main() -> NoReturn:
         status = covey.main(prog_name="covey", standalone_mode=False)
         sys.stdout.flush()
     except BaseException as error:
-        from covey.cli.failure import explain
+        from covey.cli.shared.failure import explain
 
         status = explain(error, is_verbose())
     sys.exit(status if isinstance(status, int) else 0)

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from covey.client.http import Connection, Endpoint, Find, Tell, quiet
 from covey.client.source_seal import seal
 from covey.core.errors import InvalidBag, NotFound, Refused, ServerAway, ServerStopped, Unconfirmed
-from covey.core.findings import Listed, PolicyView, Report
-from covey.core.model import BagSpec, InputChanges, PolicySpec, Segment
+from covey.core.explain.answers import Listed, PolicyReport, ShownPolicy
+from covey.core.record.model import BagSpec, InputChanges, PolicySpec, Segment
 from covey.wire import (
     BagView,
     Explanation,
@@ -209,9 +209,9 @@ class Client:
 
     # -- policies --------------------------------------------------------------------------
 
-    def policy(self, bag: BagRef) -> PolicyView:
+    def policy(self, bag: BagRef) -> ShownPolicy:
         """What decides for it. Raises NotFound."""
-        return self._get(f"/bags/{bag}/policy", PolicyView)
+        return self._get(f"/bags/{bag}/policy", ShownPolicy)
 
     def set_policy(self, bag: BagRef, policy: PolicySpec) -> int:
         """Let this decide from now on: 1, or 0 if the bag is over. Raises Refused, with words, if
@@ -219,11 +219,11 @@ class Client:
         sent = msgspec.json.encode(policy)
         return self.connection.ask(Count, "PUT", f"{API}/bags/{bag}/policy", None, sent).count
 
-    def check_policy(self, policy: PolicySpec | None, bag: BagRef | None = None) -> Report:
+    def check_policy(self, policy: PolicySpec | None, bag: BagRef | None = None) -> PolicyReport:
         """What is wrong with it, for that bag (without a policy: with the bag's own) or for one
         that might be submitted."""
         path = "/policy/check" if bag is None else f"/bags/{bag}/policy/check"
-        return self._post(path, Report, body=policy)
+        return self._post(path, PolicyReport, body=policy)
 
     def attributes(self) -> list[Listed]:
         """What policies can look at, with examples from this server."""

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from covey.client.digests import hash_file
 from covey.core.errors import BadFile, CoveyError, InvalidQuery, NotFound
-from covey.core.space import Scalar
+from covey.core.values.space import Scalar
 from covey.wire import BagView, ReturnedFile
 
 TEMPLATE = "{task}"

@@ -24,7 +24,7 @@ import msgspec
 
 from covey import __version__
 from covey.core.errors import BadConfig, NotFound, Refused, ServerAway
-from covey.pilot.dial import Line, kind_of, port_of, read_body, split
+from covey.pilot.protocol.connection import ServerConnection, kind_of, port_of, read_body, split
 from covey.wire import ProblemDocument
 
 NOTICEABLE_SECONDS = 2.0
@@ -90,7 +90,7 @@ class Connection:
         self.timeout_seconds = timeout_seconds
         self.find = find
         self.tell = tell
-        self._http: Line | None = None
+        self._http: ServerConnection | None = None
         self._has_answered = known
         self._is_there = known  # it has accepted a connection, at least
         self._was_asked = False  # whether any of the current request may have reached it
@@ -328,9 +328,9 @@ def _target(path: str, query: dict[str, Any] | None) -> str:
     return path + ("?" + urlencode(query, doseq=True) if query else "")
 
 
-def _line(endpoint: Endpoint, timeout: float) -> Line:
+def _line(endpoint: Endpoint, timeout: float) -> ServerConnection:
     try:
-        return Line(endpoint.address, endpoint.ca, timeout)
+        return ServerConnection(endpoint.address, endpoint.ca, timeout)
     except ValueError as error:
         raise BadConfig(f"server address {endpoint.address!r}: {error}") from error
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from covey.core.model import InputSource, TaskInput
+from covey.core.record.model import InputSource, TaskInput
 
 KEY_BYTES = 32
 

@@ -16,7 +16,7 @@ from typing import Protocol
 from covey.client.client import Client
 from covey.client.digests import Digests, hash_file, look
 from covey.core.errors import BadFile, Refused, ServerAway
-from covey.core.model import Blob
+from covey.core.record.model import Blob
 from covey.wire import Stored
 
 PIECE_BYTES = 4 << 20

@@ -10,24 +10,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
-from covey.core import (
-    bags,
-    budget,
-    dispatch,
-    governing,
-    history,
-    lookahead,
-    overlay,
-    pilots,
-    presence,
-    quarantine,
-    recovery,
-    replication,
-    sites,
-    tokens,
-)
-from covey.core.actions import Action
-from covey.core.events import (
+from covey.core.after_commit import Answering, Forgetting, Replying, Reserving, Starting, Then
+from covey.core.bags import bag_requests, lookahead, quarantine, waiting_programs
+from covey.core.bags.suspects import Suspect
+from covey.core.match import bag_policy, dispatch, policy_budget, replication
+from covey.core.protocol import host_history, pilots, recovery, tokens
+from covey.core.record.actions import Action
+from covey.core.record.events import (
     BagLoaded,
     BagSubmitted,
     CancelRequested,
@@ -69,10 +58,9 @@ from covey.core.events import (
     TokenRevoked,
     TrialEnded,
 )
-from covey.core.following import Answering, Forgetting, Replying, Reserving, Starting, Then
-from covey.core.model import BagId, Settings, Snapshot
+from covey.core.record.model import BagId, Settings, Snapshot
+from covey.core.sites import overlay, site_table
 from covey.core.state import State
-from covey.core.suspects import Suspect
 from covey.core.turn import Turn
 
 Placing: TypeAlias = (
@@ -151,41 +139,41 @@ def _decide(turn: Turn, event: Event) -> None:
         case Committed(through):
             turn.state.durable = through
         case BagSubmitted(request, spec):
-            bags.submit(turn, request, spec)
-            sites.note_owner(turn, spec.owner)
+            bag_requests.submit(turn, request, spec)
+            site_table.note_owner(turn, spec.owner)
             overlay.soon(turn)
         case CancelRequested(request, bag):
-            bags.cancel(turn, request, bag)
+            bag_requests.cancel(turn, request, bag)
         case SegmentAppended():
-            bags.append(turn, event)
-            presence.heard(turn, event.bag)
+            bag_requests.append(turn, event)
+            waiting_programs.heard(turn, event.bag)
             overlay.soon(turn)
         case CloseRequested(request, bag):
-            bags.close(turn, request, bag)
+            bag_requests.close(turn, request, bag)
         case PauseRequested(request, bag, reason):
-            bags.pause(turn, request, bag, reason)
+            bag_requests.pause(turn, request, bag, reason)
         case ResumeRequested(request, bag):
-            bags.resume(turn, request, bag)
+            bag_requests.resume(turn, request, bag)
             overlay.soon(turn)
         case RetryRequested():
-            bags.retry(turn, event)
+            bag_requests.retry(turn, event)
             overlay.soon(turn)
         case PolicyRequested():
-            bags.set_policy(turn, event)
+            bag_requests.set_policy(turn, event)
             overlay.soon(turn)
         case PurgeRequested():
-            bags.purge(turn, event)
+            bag_requests.purge(turn, event)
         case TokenIssued() | TokenRevoked():
             tokens.change(turn, event)
-            sites.look_at_owners(turn, tokens=True)
+            site_table.look_at_owners(turn, tokens=True)
         case PilotDismissed(request, pilot):
             pilots.dismiss(turn, request, pilot)
         case FollowRequested(bag, task):
             pilots.follow(turn, bag, task)
         case ProgramHeard(bag):
-            presence.heard(turn, bag)
+            waiting_programs.heard(turn, bag)
         case BagLoaded(request, bag, snapshot):
-            bags.loaded(turn, request, bag, snapshot)
+            bag_requests.loaded(turn, request, bag, snapshot)
             overlay.soon(turn)
         case RowsLoaded(bag, chunk, rows):
             lookahead.rows_loaded(turn, bag, chunk, rows)
@@ -200,11 +188,11 @@ def _decide(turn: Turn, event: Event) -> None:
             pilots.dropped(turn, request, pilot)
         case DrainRequested():
             turn.state.draining = True
-            history.save(turn, at_once=True)
+            host_history.save(turn, at_once=True)
             turn.state.signalled.update(dict.fromkeys(turn.state.pilots))
         case DrawContinued():
             replication.go_on(turn)
-            budget.go_on(turn)
+            policy_budget.go_on(turn)
         case Ticked():
             _tick(turn)
         case _:
@@ -215,13 +203,13 @@ def _tick(turn: Turn) -> None:
     turn.state.news += 1  # somebody's ban is over, some statistic has changed
     pilots.tick(turn)
     recovery.tick(turn)
-    presence.tick(turn)
+    waiting_programs.tick(turn)
     replication.tick(turn)
     dispatch.recall_surplus(turn)
-    governing.tick(turn.state, turn.now)
-    history.save(turn)
+    bag_policy.tick(turn.state, turn.now)
+    host_history.save(turn)
     overlay.tick(turn)
-    budget.tick(turn)
+    policy_budget.tick(turn)
 
 
 def _place(turn: Turn, event: Placing) -> None:
@@ -244,13 +232,13 @@ def _place(turn: Turn, event: Placing) -> None:
         case SiteAnswered(site):
             overlay.site_answered(turn, site)
         case SiteSaved():
-            sites.save(turn, event)
+            site_table.save(turn, event)
             overlay.soon(turn)
         case SiteStatusRequested():
-            sites.set_status(turn, event)
+            site_table.set_status(turn, event)
             overlay.tick(turn)
         case SiteRemoved():
-            sites.remove(turn, event)
+            site_table.remove(turn, event)
             overlay.tick(turn)
         case SiteTried(request, site, owner):
             overlay.try_out(turn, request, site, owner)
@@ -274,4 +262,4 @@ def _follow_up(turn: Turn, then: Then) -> None:
         case Starting(jobs):
             overlay.start(turn, jobs)
         case Forgetting(bag):
-            bags.forget(turn, bag)
+            bag_requests.forget(turn, bag)

@@ -14,17 +14,18 @@ from msgspec import Struct, field
 from pyroaring import BitMap
 
 from covey.classad import Ad
-from covey.core import calls
-from covey.core.actions import SavePilotStatus
-from covey.core.attempts import Attempt, Raised
-from covey.core.bag_invariants import check_bag
-from covey.core.classes import Classify
-from covey.core.durations import Times
-from covey.core.events import RetryRequested
-from covey.core.faces import ANYWHERE, Face, Kind, Match, Preference, Suits
-from covey.core.filling import Fill
-from covey.core.following import Then
-from covey.core.model import (
+from covey.core.after_commit import Then
+from covey.core.bags.bag_invariants import check_bag
+from covey.core.bags.host_tallies import FailedOn, Rest, Tally, Trouble
+from covey.core.bags.suspects import Suspect, suspect
+from covey.core.match.match_records import ANYWHERE, ClassMatch, Match, PilotFace, Preference, Suits
+from covey.core.match.policies import Compiled
+from covey.core.protocol.pilot_clock import PilotClock
+from covey.core.record import call_files
+from covey.core.record.actions import SavePilotStatus
+from covey.core.record.attempts import Attempt, Raised
+from covey.core.record.events import RetryRequested
+from covey.core.record.model import (
     LONG_FIRST,
     AttemptId,
     BagId,
@@ -48,14 +49,13 @@ from covey.core.model import (
     TaskNumber,
     TokenRecord,
 )
-from covey.core.numbering import Numbering
-from covey.core.pilot_clock import PilotClock
-from covey.core.policies import Compiled
-from covey.core.space import Scalar
-from covey.core.suspects import Suspect, suspect
-from covey.core.tallies import FailedOn, Rest, Tally, Trouble
-from covey.core.unfit import HostShown, Unfit
-from covey.pilot.messages import Answer, Body, End, Followed
+from covey.core.record.task_classes import Classify
+from covey.core.record.task_numbers import Numbering
+from covey.core.sites.unfit_hosts import HostShown, Unfit
+from covey.core.values.durations import Times
+from covey.core.values.placeholders import Fill
+from covey.core.values.space import Scalar
+from covey.pilot.protocol.messages import Answer, Body, End, Followed
 
 FEW_DEADLINES = 1024
 MOST_LATEST = 64  # bags whose ads have changed lately
@@ -137,7 +137,7 @@ class Bag(Struct, eq=False):
     ends: int = 0  # successes in this epoch
     first_end: float = 0.0  # when the first of them came
     trouble: Trouble | None = None  # the latest
-    # What its policy sees and has brought about (`matching`, `replication`, `blame`):
+    # What its policy sees and has brought about (`match_cache`, `replication`, `blame`):
     stamp: int = 0  # grows when its ads change
     dirty: bool = True  # they may no longer be true
     seen_scene: int = -1  # the scene's stamp when they last were
@@ -214,7 +214,7 @@ class Bag(Struct, eq=False):
         """The file that an attempt of this task needs, besides those of all."""
         if not self.large or task in self.done:  # what is done may be forgotten
             return None
-        return calls.file_of(self.values(task)[0])
+        return call_files.file_of(self.values(task)[0])
 
     def class_of(self, task: int) -> int:
         if self.classify is None:
@@ -345,9 +345,9 @@ class Scene(Struct, eq=False):
     lasting: tuple[tuple[str, str], ...] = ()  # … what is as the pilot has said it
     policies: int = 0  # the count of changes for which this holds
     comings: int = -1  # the count for which the next four hold
-    kinds: dict[str, Kind] = field(default_factory=dict)  # by what their policies say
+    kinds: dict[str, ClassMatch] = field(default_factory=dict)  # by what their policies say
     owners: dict[str, list[Bag]] = field(default_factory=dict)  # their bags, oldest first
-    asked: dict[str, list[Kind | None]] = field(default_factory=dict)  # … with what others
+    asked: dict[str, list[ClassMatch | None]] = field(default_factory=dict)  # … with what others
     inward: dict[str, list[Bag]] = field(default_factory=dict)  # … whose policies look at them
     restless: bool = False  # some policy never says the same twice
     bags: int = 0  # grows with every bag's stamp
@@ -390,7 +390,7 @@ class Pilot(Struct, eq=False):
     unneeded: list[BagId] = field(default_factory=list)  # bodies that it is to drop, not told yet
     proven: set[BagId] = field(default_factory=set)  # bags of which it has run a task well
     rests: dict[BagId, Rest] = field(default_factory=dict)  # bags whose tasks fail there
-    faces: dict[str, Face] = field(default_factory=dict)  # by owner of bags
+    faces: dict[str, PilotFace] = field(default_factory=dict)  # by owner of bags
 
     def add(self, attempt: Attempt) -> None:
         self.attempts[attempt.id] = attempt

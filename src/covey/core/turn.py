@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from covey.core.actions import (
+from covey.core.after_commit import Then
+from covey.core.record.actions import (
     Action,
     Change,
     Note,
@@ -13,8 +14,7 @@ from covey.core.actions import (
     ReplyMessage,
     Write,
 )
-from covey.core.following import Then
-from covey.core.model import RequestId
+from covey.core.record.model import RequestId
 from covey.core.state import State
 
 

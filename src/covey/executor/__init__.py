@@ -1,6 +1,6 @@
 """Python functions as tasks: `covey.Executor`, a `concurrent.futures.Executor`, and `covey.task`.
 
-An executor is an open bag of calls (`covey.pilot.calling`); every call is a task of it.
+An executor is an open bag of calls (`covey.pilot.calls.call_records`); every call is a task of it.
 """
 
 from covey.executor.executor import Executor

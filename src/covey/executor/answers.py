@@ -10,8 +10,8 @@ from covey.client.client import Client
 from covey.core.errors import CoveyError
 from covey.executor import unpacking
 from covey.executor.failures import CallFailed, CallTimeout, WorkerRefused
-from covey.pilot.calling import ERROR, NOT_STARTED, REFUSED, VALUE, VALUE_FILE
-from covey.pilot.messages import OK, TIMEOUT
+from covey.pilot.calls.call_records import ERROR, NOT_STARTED, REFUSED, VALUE, VALUE_FILE
+from covey.pilot.protocol.messages import OK, TIMEOUT
 from covey.wire import ResultRow
 from covey.worker.main import INITIALIZER_FAILED
 
@@ -33,7 +33,7 @@ class Origin:
     name = ""
 
 
-class Call(Future[Any]):
+class CallRow(Future[Any]):
     """The future of a call. Attributes are set by whoever makes it (`__init__` would cost more)."""
 
     key = b""  # proves the call's answer
@@ -41,7 +41,7 @@ class Call(Future[Any]):
     origin = Origin()
 
     @classmethod
-    def kind_of(cls, origin: Origin) -> type["Call"]:
+    def kind_of(cls, origin: Origin) -> type["CallRow"]:
         """A class for the calls of one bag, so that no call needs to be told of its origin."""
         return type("Call", (cls,), {"origin": origin})
 

@@ -12,8 +12,7 @@ from concurrent import futures
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from covey.cli.base import say
-from covey.core.model import BagSpec, Need
+from covey.core.record.model import BagSpec, Need
 from covey.executor import options, program
 from covey.executor.lane import Connecting, Lane
 from covey.executor.modules import Modules, Read, Wanted
@@ -21,6 +20,7 @@ from covey.executor.options import Options
 from covey.executor.packing import Packer
 from covey.executor.reloads import reloads
 from covey.executor.unpacking import OBJECTS, check_trust
+from covey.frontend.terminal import say
 from covey.worker import pickler
 from covey.worker.calls import PROTOCOL
 

@@ -30,18 +30,18 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from covey.cli.base import say
 from covey.client.client import Client
 from covey.client.upload import Upload
 from covey.core.errors import CoveyError, ServerAway, ServerStopped
-from covey.core.model import BagSpec, Blob, Placed, Segment
-from covey.core.space import Axis, Values
+from covey.core.record.model import BagSpec, Blob, Placed, Segment
+from covey.core.values.space import Axis, Values
 from covey.executor import answers, program
-from covey.executor.answers import Call, Origin
+from covey.executor.answers import CallRow, Origin
 from covey.executor.packing import Large, Small
 from covey.executor.stock import Dropped, Stock
 from covey.executor.unpacking import OBJECTS
-from covey.pilot.calling import CALL
+from covey.frontend.terminal import say
+from covey.pilot.calls.call_records import CALL
 from covey.wire import BagView, ResultQuery, ResultRow
 
 PACE_SECONDS = 0.005
@@ -90,7 +90,7 @@ class Opening(Protocol):
 
 
 class Waiting(NamedTuple):
-    future: Call
+    future: CallRow
     call: str
     file: Blob | None = None  # that holds the call
 
@@ -112,7 +112,7 @@ class Lane:
         self._process = os.getpid()
         self._news = threading.Condition(threading.Lock())
         self._waiting: deque[Waiting] = deque()
-        self._out: dict[int, Call] = {}
+        self._out: dict[int, CallRow] = {}
         self._stock = Stock()
         self._heavy: dict[int, int] = {}  # large calls that are out -> their bytes
         self.latest_bytes = 0  # of the large call that was submitted last
@@ -120,7 +120,7 @@ class Lane:
         self._durable = 0  # calls that the server has
         self._closing = False
         self._threads: list[threading.Thread] = []
-        self._large: queue.SimpleQueue[tuple[ResultRow, Call] | None] = queue.SimpleQueue()
+        self._large: queue.SimpleQueue[tuple[ResultRow, CallRow] | None] = queue.SimpleQueue()
         self._slots = 0
         self._seconds = -1.0  # that a call took lately; not known yet
         self._answered = 0  # calls
@@ -128,7 +128,7 @@ class Lane:
         self._looked = 0.0
         self._said: set[str] = set()  # why nothing came
         self.origin = Origin()
-        self._new_call = Call.kind_of(self.origin)
+        self._new_call = CallRow.kind_of(self.origin)
         self.broken: BaseException | None = None
 
     @property
@@ -418,7 +418,7 @@ class Lane:
                 self._large.put((row, future))
                 self._start(self._fetch)
 
-    def _settle(self, row: ResultRow, future: Call, data: bytes | None) -> None:
+    def _settle(self, row: ResultRow, future: CallRow, data: bytes | None) -> None:
         bag, prepares = self.origin.bag, self._opening.prepares
         try:
             answers.settle(future, row, bag, data, future.key, self._trust, prepares)

@@ -4,7 +4,7 @@ by the rules of a bag file."""
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from covey.core.model import PolicySpec
+from covey.core.record.model import PolicySpec
 
 if TYPE_CHECKING:
     from covey.bagfile.kinds import Kind
@@ -46,7 +46,7 @@ def _read(told: Mapping[str, Any]) -> dict[str, Any]:
     from covey.bagfile.kinds import Flag, Time, Whole, read_at
     from covey.bagfile.policy import PolicyOf
     from covey.bagfile.sheet import Sheet
-    from covey.core.checking import MOST_RETRIES
+    from covey.core.bags.bag_check import MOST_RETRIES
     from covey.python.keywords import plain
 
     kinds: dict[str, Kind] = {

@@ -15,12 +15,12 @@ import types
 import weakref
 from typing import Any, NamedTuple
 
-from covey.core import calls
-from covey.core.model import Blob
+from covey.core.record import call_files
+from covey.core.record.model import Blob
 from covey.executor import culprit
 from covey.executor.failures import CallTooLarge
 from covey.executor.watching import Watched, unchanged, watch
-from covey.pilot.calling import MOST_CALL, MOST_FILE
+from covey.pilot.calls.call_records import MOST_CALL, MOST_FILE
 from covey.worker import pickler
 from covey.worker.calls import EACH, ONE, PROTOCOL
 from covey.worker.loading import SIMPLE
@@ -49,7 +49,7 @@ class Large(NamedTuple):
     data: bytes
 
 
-class _Kept(NamedTuple):
+class _PackedFunction(NamedTuple):
     function: "weakref.ref[Any]"
     packed: bytes
     watched: Watched | None  # None: it travels as a name
@@ -59,7 +59,7 @@ class Packer:
     """For several threads: no lock is held, two may do the same work."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, _Kept] = {}
+        self._kept: dict[int, _PackedFunction] = {}
         self._secret = os.urandom(KEY_BYTES)  # from which the keys of large calls are made
         self._keys: list[bytes] = []  # random ones that no call has yet
 
@@ -102,7 +102,7 @@ class Packer:
             if len(kept) >= MOST_KEPT:
                 kept.clear()
             gone = weakref.ref(function, lambda _: kept.pop(key, None))
-            kept[key] = _Kept(gone, packed, watched)
+            kept[key] = _PackedFunction(gone, packed, watched)
         return packed
 
     def _new_key(self) -> bytes:
@@ -126,7 +126,7 @@ class Packer:
             key = hashlib.blake2b(data, digest_size=KEY_BYTES, key=self._secret).digest()
             data += key
             blob = Blob(hashlib.sha256(data).hexdigest(), len(data))
-            return Large(calls.reference(blob), key, blob, data)
+            return Large(call_files.reference(blob), key, blob, data)
         key = self._new_key()
         return Small(binascii.b2a_base64(data + key, newline=False).decode("ascii"), key)
 

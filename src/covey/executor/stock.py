@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from covey.client.client import Client
 from covey.client.upload import Upload
-from covey.core.model import Blob
+from covey.core.record.model import Blob
 from covey.executor.packing import Large
 
 MOST_MEMORY = 128 << 20  # bytes, unless it is a single call
@@ -41,7 +41,7 @@ class _Reel:
         return start
 
 
-class _Kept:
+class _StockedCall:
     """What `Upload` reads."""
 
     def __init__(self, data: bytes, reel: _Reel | None, place: int) -> None:
@@ -67,7 +67,7 @@ class Stock:
         self._most_memory = most_memory
         self._reel_bytes = reel_bytes
         self._guard = threading.Lock()
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _StockedCall] = {}
         self._reel: _Reel | None = None  # the one that is written to
         self.memory = 0  # bytes
 
@@ -80,12 +80,12 @@ class Stock:
                 kept.users += 1
             elif not self.memory or self.memory + blob.size <= self._most_memory:
                 self.memory += blob.size
-                self._kept[blob.digest] = _Kept(large.data, None, 0)
+                self._kept[blob.digest] = _StockedCall(large.data, None, 0)
             else:
                 reel = self._reel
                 if reel is None or reel.size >= self._reel_bytes:
                     reel = self._reel = _Reel()
-                self._kept[blob.digest] = _Kept(b"", reel, reel.append(large.data))
+                self._kept[blob.digest] = _StockedCall(b"", reel, reel.append(large.data))
         return blob
 
     def send(self, client: Client, blobs: list[Blob]) -> None:

@@ -10,7 +10,7 @@ lognormal 10m 0.5     with this median, and this deviation of the logarithm
 import math
 from random import Random
 
-from covey.core import time_spans
+from covey.core.values import time_spans
 
 
 class Draw:

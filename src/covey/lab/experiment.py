@@ -28,7 +28,7 @@ class Numbers(Struct, frozen=True, kw_only=True):
     stopped: str = ""  # why the bag did not finish
 
 
-class Row(Struct, frozen=True, kw_only=True):
+class ResultRow(Struct, frozen=True, kw_only=True):
     """One bag under one policy."""
 
     name: str
@@ -50,7 +50,7 @@ class Result(Struct, frozen=True, kw_only=True):
     title: str
     about: str
     seeds: int
-    rows: tuple[Row, ...]
+    rows: tuple[ResultRow, ...]
 
 
 class Progress(Struct, frozen=True, kw_only=True):
@@ -96,12 +96,16 @@ def _telling(tell: Callable[[Progress], None], now: Progress) -> Callable[[float
     return progress
 
 
-def _row(file: WorldFile, variant: Variant | None, bag: BagPart, runs: tuple[Numbers, ...]) -> Row:
+def _row(
+    file: WorldFile, variant: Variant | None, bag: BagPart, runs: tuple[Numbers, ...]
+) -> ResultRow:
     if variant is None:
-        return Row(name=bag.name, paper=bag.paper, runs=runs)
+        return ResultRow(name=bag.name, paper=bag.paper, runs=runs)
     several = sum(one.shown for one in file.bags) > 1
     name = f"{variant.name}/{bag.name}" if several else variant.name
-    return Row(name=name, about=variant.about, paper={**bag.paper, **variant.paper}, runs=runs)
+    return ResultRow(
+        name=name, about=variant.about, paper={**bag.paper, **variant.paper}, runs=runs
+    )
 
 
 def _numbers(account: Account, seed: int) -> Numbers:
@@ -126,12 +130,12 @@ TIMES = ("turnaround", "tail")
 SHARES = ("replicas", "waste", "repeats", "failed")
 
 
-class Table(Struct, frozen=True):
+class ResultTable(Struct, frozen=True):
     titles: list[str]
     rows: list[list[str]]
 
 
-def table(result: Result) -> Table:
+def table(result: Result) -> ResultTable:
     """Ours, mean and deviation between seeds, each beside the paper's where it has one."""
     hours = max(row.mean("turnaround") for row in result.rows) >= 2 * 3600
     unit, per = ("h", 3600.0) if hours else ("min", 60.0)
@@ -151,10 +155,10 @@ def table(result: Result) -> Table:
                 cells.append(_theirs(row.paper.get(name), name, per))
         cells += [str(row.paper.get("says", ""))] if says else []
         rows.append(cells)
-    return Table(titles, rows)
+    return ResultTable(titles, rows)
 
 
-def _cell(row: Row, name: str, per: float) -> str:
+def _cell(row: ResultRow, name: str, per: float) -> str:
     mean, spread = row.mean(name) / per, row.spread(name) / per
     digits = 2 if name in TIMES else 1
     return f"{mean:.{digits}f} ± {spread:.{digits}f}"

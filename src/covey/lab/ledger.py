@@ -1,7 +1,7 @@
 """What a bag cost, counted from what core wrote down."""
 
-from covey.core.model import EndRecord, Verdict
-from covey.pilot.messages import CANCELLED, LOST, OK
+from covey.core.record.model import EndRecord, Verdict
+from covey.pilot.protocol.messages import CANCELLED, LOST, OK
 
 TAIL_SHARE = 0.9  # the tail is the time of the last tenth
 

@@ -1,9 +1,10 @@
 """A pilot of the lab: as lean as can be, so that a day of a thousand hosts takes seconds.
 
-It keeps the rules of `covey.pilot.messages`, on a network that loses nothing and keeps the order:
-it enrols, sends what has ended at once, and has a sync parked while it has room. Whether it has
-one parked while it is busy, too, the world says (`connected`): if not, it hears of cancellations
-only when it next speaks, as BOINC's clients do. Tasks are long here, so it prefetches nothing.
+It keeps the rules of `covey.pilot.protocol.messages`, on a network that loses nothing and keeps the
+order: it enrols, sends what has ended at once, and has a sync parked while it has room. Whether it
+has one parked while it is busy, too, the world says (`connected`): if not, it hears of
+cancellations only when it next speaks, as BOINC's clients do. Tasks are long here, so it prefetches
+nothing.
 """
 
 from collections import deque
@@ -12,11 +13,11 @@ from random import Random
 
 from msgspec import Struct
 
-from covey.core.events import PilotEnrolled, PilotLeft, RequestDropped, SyncReceived
-from covey.core.model import PilotId, RequestId
+from covey.core.record.events import PilotEnrolled, PilotLeft, RequestDropped, SyncReceived
+from covey.core.record.model import PilotId, RequestId
 from covey.lab.server import LabServer
 from covey.lab.worldfile import SitePart
-from covey.pilot.messages import (
+from covey.pilot.protocol.messages import (
     CANCELLED,
     FAILED,
     OK,

@@ -3,21 +3,37 @@
 from random import Random
 from typing import Protocol
 
-from covey.core import budget
-from covey.core.actions import Action, RecordEnds, Refuse, Reply, SaveBagStatus, Submitted, Write
-from covey.core.events import BagSubmitted, Committed, DrawContinued, Event, Ticked
-from covey.core.model import BagId, BagSpec, BagStatus, PolicySpec, RequestId, Settings, Snapshot
+from covey.core.match import policy_budget
+from covey.core.record.actions import (
+    Action,
+    RecordEnds,
+    Refuse,
+    Reply,
+    SaveBagStatus,
+    Submitted,
+    Write,
+)
+from covey.core.record.events import BagSubmitted, Committed, DrawContinued, Event, Ticked
+from covey.core.record.model import (
+    BagId,
+    BagSpec,
+    BagStatus,
+    PolicySpec,
+    RequestId,
+    Settings,
+    Snapshot,
+)
 from covey.core.scheduler import Scheduler
-from covey.core.space import Axis, Range
+from covey.core.values.space import Axis, Range
 from covey.lab.ledger import Account
 from covey.lab.worldfile import BagPart, ServerPart
-from covey.pilot.messages import Answer
+from covey.pilot.protocol.messages import Answer
 from covey.sim.clock import Timeline
 
 NEVER = 1e12
 
 
-class Caller(Protocol):
+class LabCaller(Protocol):
     alive: bool
 
     def heard(self, request: RequestId, message: object) -> None: ...
@@ -30,7 +46,7 @@ class LabServer:
         self.accounts: dict[int, Account] = {}  # by bag
         self._seed = seed
         self._requests = 0
-        self._callers: dict[RequestId, Caller] = {}
+        self._callers: dict[RequestId, LabCaller] = {}
         self._times: dict[int, list[float]] = {}
         self._submitting: tuple[Account, list[float]] | None = None
         settings = Settings(
@@ -43,7 +59,7 @@ class LabServer:
         self._carry_out(actions)
         clock.every(part.tick, self._tick)
 
-    def request(self, caller: Caller) -> RequestId:
+    def request(self, caller: LabCaller) -> RequestId:
         self._requests += 1
         request = RequestId(self._requests)
         self._callers[request] = caller
@@ -75,7 +91,7 @@ class LabServer:
     def _tick(self) -> None:
         self.handle(Ticked())
         looks = 0
-        while budget.goes_on(self._core.state, looks):
+        while policy_budget.goes_on(self._core.state, looks):
             looks += 1
             self.handle(DrawContinued())
 

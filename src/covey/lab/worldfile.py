@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from covey.core.errors import BadConfig, InvalidBag
-from covey.core.model import PolicySpec
-from covey.core.policies import Compiled
+from covey.core.match.policies import Compiled
+from covey.core.record.model import PolicySpec
 from covey.lab.draws import Draw, constant, draw, seconds
 
 MOST_TASKS = 10_000_000

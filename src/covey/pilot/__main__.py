@@ -11,12 +11,13 @@ import tempfile
 from typing import Any, List, Optional
 
 from covey import __version__
-from covey.pilot import host, starting
 from covey.pilot import options as told
-from covey.pilot.arrival import Arrival
-from covey.pilot.dial import context_for
-from covey.pilot.lines import Address, connect
+from covey.pilot import start_file
+from covey.pilot.host import host_facts
 from covey.pilot.main import Options, Pilot
+from covey.pilot.protocol.arrival import Arrival
+from covey.pilot.protocol.connection import context_for
+from covey.pilot.protocol.request_threads import Address, connect
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -26,9 +27,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
         if len(words) == 1 and not words[0].startswith("-"):
             options = _from_file(words[0], stays=False)
         else:
-            from covey.pilot import flags  # for people; a pilot in a job does without
+            from covey.pilot import command_line  # for people; a pilot in a job does without
 
-            given = flags.read(words)
+            given = command_line.read(words)
             checks = given.check
             options = _from_file(given.start, checks) if given.start else _from_flags(given)
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -45,12 +46,12 @@ def _say(text: str) -> None:
 
 def _from_file(path: str, stays: bool) -> Options:
     """`stays`: the file is for somebody else yet."""
-    found = starting.read(path) if stays else starting.take(path)
+    found = start_file.read(path) if stays else start_file.take(path)
     url, named = found.pop("address", ""), found.get("address_file", "")
     address = Address(url, named, found.pop("ca", ""))
     if not named:
         check(address)
-    found.update(slots=found["slots"] or host.cores(), start_file=os.path.abspath(path))
+    found.update(slots=found["slots"] or host_facts.cores(), start_file=os.path.abspath(path))
     return Options(address=address, **told.known(found))
 
 
@@ -78,7 +79,7 @@ def _from_flags(given: Any) -> Options:
         address=address,
         secret=secret,
         directory=os.path.abspath(directory),
-        slots=given.slots or host.cores(),
+        slots=given.slots or host_facts.cores(),
         memory_mb=given.memory_mb,
         disk_mb=given.disk_mb,
         gpus=given.gpus,

@@ -19,16 +19,19 @@ from typing import Any, Dict, Iterable, List, Optional
 from urllib.parse import quote
 
 from covey import __version__
-from covey.pilot import host, identity, leftovers, tree
-from covey.pilot.arrival import Arrival
-from covey.pilot.brain import OUT_OF_ORDER, Brain, Depart, EnrolAgain, Prepare, Recall, Send, Stop
-from covey.pilot.courier import Courier, Identity, Meter
-from covey.pilot.crew import started
-from covey.pilot.follow import Follower
-from covey.pilot.larder import Larder
-from covey.pilot.leases import claim
-from covey.pilot.lines import Lines, Reply
-from covey.pilot.messages import (
+from covey.pilot.files import leftovers
+from covey.pilot.files.cache_leases import claim
+from covey.pilot.files.file_cache import FileCache
+from covey.pilot.files.readiness import Readiness
+from covey.pilot.files.setups import Setups
+from covey.pilot.files.transfers import Identity, Meter, Transfers
+from covey.pilot.files.uploads import Uploads
+from covey.pilot.host import host_facts, machine_id
+from covey.pilot.host.tags import HostTags, Now, PilotFacts
+from covey.pilot.options import CACHE_MB, Options
+from covey.pilot.protocol.arrival import Arrival
+from covey.pilot.protocol.live_output import Follower
+from covey.pilot.protocol.messages import (
     JOB_HEADER,
     Answer,
     Body,
@@ -43,15 +46,23 @@ from covey.pilot.messages import (
     Task,
     life_of,
 )
-from covey.pilot.options import CACHE_MB, Options
-from covey.pilot.outbox import Outbox
-from covey.pilot.readiness import Readiness
-from covey.pilot.room import Room
-from covey.pilot.setups import Setups
-from covey.pilot.slots import Slots
-from covey.pilot.spool import Spool
-from covey.pilot.tags import Fixed, Now, Tags
-from covey.pilot.work import Parts, Work
+from covey.pilot.protocol.pilot_state import (
+    OUT_OF_ORDER,
+    Depart,
+    EnrolAgain,
+    PilotState,
+    Prepare,
+    Recall,
+    Send,
+    Stop,
+)
+from covey.pilot.protocol.request_threads import RequestThreads, ServerReply
+from covey.pilot.protocol.spool import Spool
+from covey.pilot.protocol.thread_pool import started
+from covey.pilot.slots import process_tree
+from covey.pilot.slots.attempt_queue import AttemptQueue, PilotParts
+from covey.pilot.slots.capacity import Room
+from covey.pilot.slots.slot_pool import Slots
 
 __all__ = ["CACHE_MB", "Options", "Pilot", "read_answer"]
 
@@ -72,12 +83,12 @@ class Pilot:
         self.key = "%032x" % random.SystemRandom().getrandbits(128)
         self.name = hashlib.sha256(self.key.encode()).hexdigest()[:32]
         self.identity = Identity()
-        self.brain: Optional[Brain] = None
+        self.brain: Optional[PilotState] = None
         self.slots = Slots(options.directory, options.slots, alone=True)
-        self.lines = Lines(options.address, ENROL_SECONDS, self.identity)
+        self.lines = RequestThreads(options.address, ENROL_SECONDS, self.identity)
         self.spool = Spool(os.path.join(options.directory, "undelivered"))
         self.meter = Meter()
-        self.outbox = Outbox(self._courier, self.lines.wake)
+        self.outbox = Uploads(self._courier, self.lines.wake)
         self.follower = Follower(self.slots.printed)
         self.signals = 0
         self._home_at = _home_at(options.until)
@@ -95,16 +106,16 @@ class Pilot:
         self._drain_until: Optional[float] = None
         self._alive: Optional[int] = None  # held open: see `leftovers`
 
-    def _courier(self) -> Courier:
-        return Courier(self.options.address, self.identity, self.meter)
+    def _courier(self) -> Transfers:
+        return Transfers(self.options.address, self.identity, self.meter)
 
     def _furnish(self) -> None:
         """Find out what this host has, and make what needs its disk. Raises OSError."""
         options = self.options
         os.makedirs(options.directory, 0o700, exist_ok=True)
-        cache = options.cache or host.cache_directory(os.environ, options.directory)
-        name = host.name()
-        memory_mb = options.memory_mb or host.memory_mb()
+        cache = options.cache or host_facts.cache_directory(os.environ, options.directory)
+        name = host_facts.name()
+        memory_mb = options.memory_mb or host_facts.memory_mb()
         if self.arrival.sandbox is not None:
             self.slots.wall_in(self.arrival.sandbox, memory_mb or UNKNOWN_MEMORY_MB)
         try:
@@ -114,8 +125,8 @@ class Pilot:
             cache = os.path.join(options.directory, "cache")
             larder = self._larder(cache)
         claims = os.path.join(cache, "claims-" + name)
-        gpus = host.gpus(options.gpus, os.environ)
-        processors = [str(number) for number in host.processors()]
+        gpus = host_facts.gpus(options.gpus, os.environ)
+        processors = [str(number) for number in host_facts.processors()]
         # Held until we end: what one pilot has no other pilot of this host gives to its tasks.
         # Processors are shared where there are too few for all pilots, GPUs never.
         self._claims = claim(claims, "gpu", gpus, len(gpus))
@@ -124,18 +135,18 @@ class Pilot:
         self.room = Room(
             options.slots,
             memory_mb,
-            options.disk_mb or host.disk_mb(options.directory)[1],
+            options.disk_mb or host_facts.disk_mb(options.directory)[1],
             list(self._claims),
             [int(number) for number in pins[: options.slots]],
         )
         self.larder, self.setups = larder, Setups(cache, name)
-        self.tags = Tags(self._fixed(cache), os.path.join(cache, "tags-%s.json" % name))
-        self.machine = identity.machine(options.site, cache)
-        environment = host.task_environment(os.environ)
+        self.tags = HostTags(self._fixed(cache), os.path.join(cache, "tags-%s.json" % name))
+        self.machine = machine_id.machine(options.site, cache)
+        environment = host_facts.task_environment(os.environ)
         for name in ("HOME", "TMPDIR") if options.shared else ():
             environment.pop(name, None)  # tasks have their own
         self.readiness = Readiness(larder, self.setups)
-        parts = Parts(
+        parts = PilotParts(
             self.slots,
             self.room,
             self.readiness,
@@ -146,10 +157,10 @@ class Pilot:
             environment,
             self._say,
         )
-        self.work = Work(parts)
+        self.work = AttemptQueue(parts)
 
-    def _larder(self, cache: str) -> Larder:
-        return Larder(
+    def _larder(self, cache: str) -> FileCache:
+        return FileCache(
             cache,
             self.options.cache_mb << 20,
             self.name,
@@ -159,9 +170,9 @@ class Pilot:
             say=self._say,
         )
 
-    def _fixed(self, cache: str) -> Fixed:
+    def _fixed(self, cache: str) -> PilotFacts:
         options, room = self.options, self.room
-        return Fixed(
+        return PilotFacts(
             self.name[:12],
             options.site,
             options.slots,
@@ -176,7 +187,7 @@ class Pilot:
 
     def run(self) -> int:
         """The exit status: 0 unless the host or the server did not have this pilot."""
-        tree.hide_memory()
+        process_tree.hide_memory()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _leave)
         try:
@@ -195,7 +206,7 @@ class Pilot:
         try:
             self._furnish()
             self._unfit = self.arrival.site_problem()
-            tree.settle_memory()
+            process_tree.settle_memory()
             self.slots.start()
             self.slots.listen(self.lines.wake_fd)
             self._alive = leftovers.hold(self.options.directory)
@@ -261,7 +272,7 @@ class Pilot:
         elif not self.finished:
             self._mind_arrival(now)
 
-    def _step(self, brain: Brain, now: float) -> None:
+    def _step(self, brain: PilotState, now: float) -> None:
         self.work.fill(brain, now)  # tasks before messages: a slot may be idle
         self._publish(brain, now)
         commands = brain.step(now)
@@ -284,7 +295,7 @@ class Pilot:
                 self._say_goodbye(brain, command.reason)
         self._mind_outage(brain, now)
 
-    def _publish(self, brain: Brain, now: float) -> None:
+    def _publish(self, brain: PilotState, now: float) -> None:
         """What is new of this host, and what followed tasks print."""
         if self.tags.due(now):
             self.work.note_last()
@@ -308,7 +319,7 @@ class Pilot:
         options = self.options
         enrol = Enrol(
             self.key,
-            host.name(),
+            host_facts.name(),
             options.slots,
             options.site,
             options.job,
@@ -318,7 +329,7 @@ class Pilot:
             disk_mb=self.room.disk_mb,
             gpus=len(self.room.gpus),
             machine=self.machine,
-            boot=identity.boot(),
+            boot=machine_id.boot(),
             shared=options.shared,
         )
         job = {JOB_HEADER: quote(options.job)} if options.job else None
@@ -331,7 +342,7 @@ class Pilot:
             self._sent_at[ticket] = now
         self.lines.post(ticket, "/pilot/v1/sync", sync._asdict(), self.identity.credential)
 
-    def _heard(self, reply: Reply, now: float) -> None:
+    def _heard(self, reply: ServerReply, now: float) -> None:
         if reply.ticket == "enrol":
             self._enrol_answered(reply, now)
             return
@@ -363,7 +374,7 @@ class Pilot:
             self._server_away(reply, now)
             self.brain.failed(number, attempt, now, reply.retry_after)
 
-    def _server_away(self, reply: Reply, now: float) -> None:
+    def _server_away(self, reply: ServerReply, now: float) -> None:
         if self._away_since is None:
             self._away_since = now
             words = reply.error or "status %d" % reply.status
@@ -372,7 +383,7 @@ class Pilot:
             else:
                 self._say("cannot reach the server: %s" % words)
 
-    def _enrol_answered(self, reply: Reply, now: float) -> None:
+    def _enrol_answered(self, reply: ServerReply, now: float) -> None:
         if reply.status == 200:
             self._enrol_tries = 0
             fields = {name: reply.content[name] for name in Enrolled._fields}
@@ -383,7 +394,7 @@ class Pilot:
             if self.brain is not None:
                 self.brain.enrolled(enrolled.pilot, enrolled.epoch)
                 return
-            self.brain = Brain(
+            self.brain = PilotState(
                 enrolled.pilot,
                 enrolled.epoch,
                 self.options.slots,
@@ -431,7 +442,7 @@ class Pilot:
         pilots of its own."""
         return min(seconds, ORPHAN_SECONDS) if self.options.address.server_ended() else seconds
 
-    def _mind_outage(self, brain: Brain, now: float) -> None:
+    def _mind_outage(self, brain: PilotState, now: float) -> None:
         """Nobody waits for ever for a server that does not come back."""
         if self._away_since is None or self.work.busy() or brain.queue:
             return
@@ -443,7 +454,7 @@ class Pilot:
             self._say("the server has been away for %.0f s: giving up" % away)
             self.finished = True
 
-    def _say_goodbye(self, brain: Brain, reason: str) -> None:
+    def _say_goodbye(self, brain: PilotState, reason: str) -> None:
         self.lines.timeout_seconds = GOODBYE_SECONDS
         leave = Leave(brain.pilot, brain.epoch, reason, brain.started_nothing_else())
         self.lines.post("leave", "/pilot/v1/leave", leave._asdict(), self.identity.credential)

@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, List, NamedTuple, Union
 
-from covey.pilot.lines import Address
+from covey.pilot.protocol.request_threads import Address
 
 CACHE_MB = 10240
 

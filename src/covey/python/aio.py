@@ -11,8 +11,8 @@ import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Unpack
 
-from covey.cli import places
 from covey.client.download import TEMPLATE, Pulled
+from covey.frontend import bag_places
 from covey.python.bag import Bag, Progress, warn_of_lost_output
 from covey.python.keywords import BagKeywords, Groups, Table, Words
 from covey.python.listing import Listing
@@ -69,7 +69,7 @@ class AsyncBag:
 
     async def __aiter__(self) -> AsyncIterator[Result]:
         """As Bag.follow."""
-        query = ResultQuery(by_row=True, limit=places.PAGE)
+        query = ResultQuery(by_row=True, limit=bag_places.PAGE)
         while True:
             view, page = await asyncio.to_thread(self.bag.next_page, query, PIECE_SECONDS)
             for result in Results(view, page):

@@ -18,10 +18,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from covey.bagfile import empty_rows, found_rows, read_segment
-from covey.cli import formats, places
-from covey.cli.amounts import More, read_memory, read_time
-from covey.cli.base import say
-from covey.cli.pull import OfFailed
 from covey.client.client import Client
 from covey.client.download import TEMPLATE, Pulled, pull
 from covey.client.upload import Upload
@@ -34,6 +30,10 @@ from covey.core.errors import (
     Refused,
     StillRunning,
 )
+from covey.frontend import bag_places, formats
+from covey.frontend.amounts import More, read_memory, read_time
+from covey.frontend.failed_files import OfFailed
+from covey.frontend.terminal import say
 from covey.python import showing
 from covey.python.keywords import Groups, Table, in_order, read_keywords
 from covey.python.results import Failures, Result, Results
@@ -41,7 +41,7 @@ from covey.python.task import Tasks
 from covey.wire import BagView, Estimate, ResultQuery, ResultRow
 
 if TYPE_CHECKING:
-    from covey.cli.input_changes import RetryFiles
+    from covey.frontend.input_changes import RetryFiles
     from covey.python.aio import AsyncBag
     from covey.python.connection import Connection
 
@@ -233,7 +233,7 @@ class Bag:
         query = ResultQuery(failed_only=failed, where=tests, sort=sort)
         source = self.connection.reader()
         with _misuse(InvalidQuery):
-            rows = list(places.all_results(source, self.id, query, limit=limit))
+            rows = list(bag_places.all_results(source, self.id, query, limit=limit))
         return Results(self.view(), rows)
 
     def __iter__(self) -> Iterator[Result]:
@@ -242,7 +242,7 @@ class Bag:
     def follow(self) -> Iterator[Result]:
         """Results as they come, in the order in which tasks end, until the bag is over. A failed
         task that runs again comes again. Raises BagPaused when nothing more comes."""
-        query = ResultQuery(by_row=True, limit=places.PAGE)
+        query = ResultQuery(by_row=True, limit=bag_places.PAGE)
         try:
             while True:
                 view, page = self.next_page(query)
@@ -339,7 +339,7 @@ class Bag:
         view = self.view()
         if not (view.failed or view.done):
             return None
-        from covey.cli.input_changes import RetryFiles
+        from covey.frontend.input_changes import RetryFiles
 
         return RetryFiles(client, view, self.connection.is_remote, refresh)
 

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Never, Unpack
 import msgspec
 
 from covey.bagfile import Gathered, gather, read_draft, select
-from covey.cli import places
-from covey.cli.base import say
-from covey.cli.sending import add_all
 from covey.client import embedded
 from covey.client.client import Client, Submitted, submission_key, with_seal
 from covey.client.http import Endpoint
 from covey.client.upload import Upload
 from covey.config import Config, load
 from covey.core.errors import BadConfig, NotFound, ServerAway
-from covey.pilot.dial import context_for
+from covey.frontend import bag_places
+from covey.frontend.submitting import add_all
+from covey.frontend.terminal import say
+from covey.pilot.protocol.connection import context_for
 from covey.python.bag import Bag
 from covey.python.keywords import (
     BagKeywords,
@@ -111,15 +111,17 @@ def _endpoint(config: Config, token: str | None, ca: str) -> Endpoint:
             f"server {config.server} needs a token: connect(token='…'), or name its file with "
             "token_file or COVEY_TOKEN_FILE"
         )
-    places.check_stranger(config)
+    bag_places.check_stranger(config)
     try:
         context_for(ca)
     except ValueError as error:
         raise BadConfig("ca: this is not a PEM certificate") from error
     if token is None:
-        found = places.remote_client(config).connection.endpoint
+        found = bag_places.remote_client(config).connection.endpoint
     else:
-        found = Endpoint(config.server, token.strip(), "" if ca else places.authority(config.ca))
+        found = Endpoint(
+            config.server, token.strip(), "" if ca else bag_places.authority(config.ca)
+        )
     return found._replace(ca=ca) if ca else found
 
 
@@ -258,7 +260,7 @@ class Connection:
     def bag(self, reference: int | str = "latest") -> Bag:
         """A bag by its number, its name or a label; the latest one if none is named. Raises
         NotFound if there is none, or more than one."""
-        return Bag(self, places.find_bag(self.reader(), str(reference)))
+        return Bag(self, bag_places.find_bag(self.reader(), str(reference)))
 
     def _bag(self, number: int) -> Bag:
         view = self.client().bag(number)
@@ -316,14 +318,14 @@ class Connection:
         self._mine.client, self._mine.process = client, os.getpid()
         return client
 
-    def reader(self) -> places.Source:
+    def reader(self) -> bag_places.BagSource:
         """Whoever can answer, without starting anything. Raises NotFound where nothing is kept."""
         if self._is_there():
             return self.client()
         from covey.wiring import open_reader
 
         try:
-            source: places.Source = open_reader(self.config.directory)
+            source: bag_places.BagSource = open_reader(self.config.directory)
         except NotFound:
             raise NotFound("no bags here yet; covey.submit(…) makes one") from None
         return source

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import TypeVar, overload
 
-from covey.cli import formats
-from covey.cli.tables import Column, Table, fit
+from covey.frontend import formats
+from covey.frontend.tables import Column, TextTable, fit
 
 T = TypeVar("T")
 MOST_SHOWN = 20
@@ -58,7 +58,7 @@ class Listing(Sequence[T]):
 def text_table(titles: Sequence[str], rows: Sequence[Sequence[str]], total: int) -> str:
     if not rows:
         return "(none)"
-    lines = Table([Column(title) for title in titles], WIDTH).lines(rows)
+    lines = TextTable([Column(title) for title in titles], WIDTH).lines(rows)
     return "\n".join([*lines, *_rest(len(rows), total)])
 
 

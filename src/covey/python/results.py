@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
-from covey.cli import columns as table
-from covey.cli import formats
-from covey.cli.tables import fit
 from covey.core.errors import CoveyError
+from covey.frontend import columns as table
+from covey.frontend import formats
+from covey.frontend.tables import fit
 from covey.python import frame_columns
 from covey.python.listing import CELL_WIDTH, MOST_SHOWN, html_table, text_table
 from covey.wire import BagView, FailureGroup, ResultRow

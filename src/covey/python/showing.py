@@ -9,10 +9,18 @@ import time
 from html import escape
 from typing import Any, Protocol
 
-from covey.cli import formats
-from covey.cli.progress import Lines, Meter, Silent, describe, for_stream, percent, remarks
-from covey.cli.terminal import clean
-from covey.cli.watch import summary
+from covey.frontend import formats
+from covey.frontend.progress import (
+    ProgressLines,
+    ProgressMeter,
+    Silent,
+    describe,
+    for_stream,
+    percent,
+    remarks,
+    summary,
+)
+from covey.frontend.terminal import clean
 from covey.wire import BagView
 
 BAR = "display:inline-block;width:16em;height:.8em;background:#ddd;vertical-align:middle"
@@ -49,7 +57,7 @@ class OnStream:
 
     @property
     def is_plain(self) -> bool:
-        return isinstance(self._inner, Lines)
+        return isinstance(self._inner, ProgressLines)
 
     def show(self, bag: BagView) -> None:
         self._inner.show(bag)
@@ -73,7 +81,7 @@ class InNotebook:
         self.cell = cell  # its execution count
         self._handle: Any = None
         self._last: dict[str, str] = {}
-        self._meter = Meter()
+        self._meter = ProgressMeter()
 
     def show(self, bag: BagView) -> None:
         self._meter.update(time.monotonic(), bag.done + bag.failed)
@@ -132,13 +140,13 @@ def _notebook() -> Any:
     return shell if getattr(shell, "kernel", None) is not None else None
 
 
-def bag_html(bag: BagView, meter: Meter | None = None) -> str:
+def bag_html(bag: BagView, meter: ProgressMeter | None = None) -> str:
     ended = bag.done + bag.failed
     width = percent(ended, bag.total)
     colour = FAILED if bag.failed else COLOURS.get(bag.status, "#888")
     bar = f"<span style='{BAR}'><span style='display:block;width:{width}%;height:100%;"
     bar += f"background:{colour}'></span></span>"
-    facts = [*describe(bag, meter or Meter()), *([bag.status] if bag.over else [])]
+    facts = [*describe(bag, meter or ProgressMeter()), *([bag.status] if bag.over else [])]
     words = " · ".join(escape(fact) for fact in facts)
     reason = f"paused: {bag.reason}" if bag.status == "paused" and bag.reason else ""
     more = "".join(f"<br>{escape(line)}" for line in [reason, *remarks(bag).values()] if line)

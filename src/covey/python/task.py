@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
 
-from covey.cli import tasks as listing
 from covey.client.client import Client
 from covey.core.errors import CoveyError, NotFound
+from covey.frontend import task_list
 from covey.python.results import Result, Results
 from covey.wire import ResultRow
 
@@ -53,7 +53,7 @@ class Task:
         source = self.bag.connection.reader()
         view = self.bag.view()
         if isinstance(source, Client) and not view.over:
-            running = source.running(view.id, listing.MOST_RUNNING)
+            running = source.running(view.id, task_list.MOST_RUNNING)
             states = {row.state for row in running if row.task == self.number}
             if states:
                 return "running" if "running" in states else "sent"
@@ -143,9 +143,9 @@ class Tasks:
 
     def where(self, state: str) -> list[Task]:
         """Those that are waiting, sent, running, done or failed."""
-        if state not in listing.STATES:
-            raise ValueError(f"a task is {', '.join(listing.STATES)}; not {state!r}")
-        found = listing.select(self._bag.connection.reader(), self._bag.view(), state)
+        if state not in task_list.STATES:
+            raise ValueError(f"a task is {', '.join(task_list.STATES)}; not {state!r}")
+        found = task_list.select(self._bag.connection.reader(), self._bag.view(), state)
         return [Task(self._bag, line.task) for line in found]
 
     def __repr__(self) -> str:

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 import msgspec
 
 from covey.core.errors import InvalidBag
-from covey.core.scalars import scalar
-from covey.core.space import Scalar
+from covey.core.values.scalars import scalar
+from covey.core.values.space import Scalar
 
 LARGEST_INTEGER = 2**63
 RESERVED = ("task", "bag")  # in templates these are numbers of ours

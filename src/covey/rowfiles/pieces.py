@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 
 from covey.core.errors import InvalidBag
-from covey.core.space import Scalar
+from covey.core.values.space import Scalar
 from covey.rowfiles.forms import BEGIN, Form
 
 BLOCK_BYTES = 32 << 10

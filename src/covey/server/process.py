@@ -22,37 +22,37 @@ import uvicorn
 import uvloop
 
 from covey import __version__
-from covey.core import budget
-from covey.core.actions import Note
+from covey.core.bags.suspects import trace
 from covey.core.errors import CoveyError, StoreGone
-from covey.core.events import Committed, DrainRequested, DrawContinued, Ticked
-from covey.core.model import BagId, BagStatus, Settings, SiteSpec
+from covey.core.match import policy_budget
+from covey.core.record.actions import Note
+from covey.core.record.events import Committed, DrainRequested, DrawContinued, Ticked
+from covey.core.record.model import BagId, BagStatus, Settings, SiteSpec
 from covey.core.state import Bag, State
-from covey.core.suspects import trace
 from covey.engine import Engine
 from covey.ports import EngineEvent, OpenFailed, Post, Reader, Sites, Store, StoreOpened, Tables
-from covey.server.admission import Admission, Describing
-from covey.server.api import Api
-from covey.server.app import App
-from covey.server.arriving import LOOK_SECONDS, end_slow
-from covey.server.asking import Asking
-from covey.server.connections import Acceptor, Connections, Link
-from covey.server.files import FileRoutes, Holdings, PilotFiles
-from covey.server.gateway import Gateway
-from covey.server.invitations import Invitations, Whereabouts
-from covey.server.listening import Door
-from covey.server.logs import JsonHandler, JsonLog
-from covey.server.metrics import Surroundings, renderer
-from covey.server.pilots import PilotCalls
-from covey.server.quick import protocol_for
-from covey.server.refusals import Refusals
-from covey.server.retention import Retention
-from covey.server.shares import BODY_BYTES, Shares
-from covey.server.sites import SiteCalls
-from covey.server.tails import Tails
-from covey.server.tls import CHECK_SECONDS, Tls
-from covey.server.trials import Trials
-from covey.server.uploads import Uploads
+from covey.server.api.api import Api
+from covey.server.api.files import FileRoutes, Holdings, PilotFiles
+from covey.server.api.invitations import Invitations, Whereabouts
+from covey.server.api.metrics import Surroundings, renderer
+from covey.server.api.pilots import PilotCalls
+from covey.server.api.sites import SiteCalls
+from covey.server.api.trials import Trials
+from covey.server.limits.admission import Admission, Describing
+from covey.server.limits.retention import Retention
+from covey.server.limits.shares import BODY_BYTES, Shares
+from covey.server.limits.tails import Tails
+from covey.server.limits.uploads import Uploads
+from covey.server.web.addresses import Door
+from covey.server.web.app import App
+from covey.server.web.connections import Acceptor, Connections, Link
+from covey.server.web.gateway import Gateway
+from covey.server.web.logs import JsonHandler, JsonLog
+from covey.server.web.quick_syncs import protocol_for
+from covey.server.web.refusals import Refusals
+from covey.server.web.requests import Asking
+from covey.server.web.slow_requests import LOOK_SECONDS, end_slow
+from covey.server.web.tls import CHECK_SECONDS, Tls
 
 TICK_SECONDS = 0.5
 OWN_FILES_SECONDS = 1.0
@@ -99,7 +99,7 @@ class ClosableTables(Tables, Protocol):
     def close(self) -> None: ...
 
 
-class Parts(Protocol):
+class ServerParts(Protocol):
     """What wiring provides."""
 
     settings: Settings
@@ -228,7 +228,7 @@ def _http_config(app: App, protocol: type[asyncio.Protocol]) -> uvicorn.Config:
 
 
 class ServerProcess:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ServerParts) -> None:
         self._parts = parts
         self._loop = asyncio.get_running_loop()
         self._ending = asyncio.Event()
@@ -453,7 +453,7 @@ class ServerProcess:
     async def _go_on(self) -> None:
         """What core could not look at in one go, a piece at a time, between requests."""
         looks = 0
-        while (state := self._state()) is not None and budget.goes_on(state, looks):
+        while (state := self._state()) is not None and policy_budget.goes_on(state, looks):
             looks += 1
             await asyncio.sleep(0)
             self._handle(DrawContinued())
@@ -505,7 +505,7 @@ def _works(bag: Bag) -> bool:
     return bool(bag.live) or len(bag.done) + len(bag.failed) < bag.total
 
 
-def run(parts_for: Callable[[], Parts]) -> int:
+def run(parts_for: Callable[[], ServerParts]) -> int:
     """Run a server until it is asked to end."""
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.freeze()

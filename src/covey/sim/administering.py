@@ -5,9 +5,9 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from covey.core.actions import Done
-from covey.core.events import Event, SiteRemoved, SiteSaved, SiteStatusRequested
-from covey.core.model import RequestId, SiteStatus
+from covey.core.record.actions import Done
+from covey.core.record.events import Event, SiteRemoved, SiteSaved, SiteStatusRequested
+from covey.core.record.model import RequestId, SiteStatus
 from covey.sim.clock import START, Timeline
 from covey.sim.network import Call, Network, Outcome
 from covey.sim.placing import Deed, Grounds

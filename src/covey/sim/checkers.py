@@ -16,10 +16,20 @@
 - Sites are used as is allowed, and as is needed: see `supervising`.
 """
 
-from covey.core.actions import Change, Note, RecordEnds, ReopenFailed
-from covey.core.classes import needs_of
-from covey.core.model import BagSpec, EndRecord, PolicySpec, Settings, Verdict
-from covey.pilot.messages import CANCELLED, FAILED, HOST, LOST, OK, RETURNED, TIMEOUT, Answer, End
+from covey.core.record.actions import Change, Note, RecordEnds, ReopenFailed
+from covey.core.record.model import BagSpec, EndRecord, PolicySpec, Settings, Verdict
+from covey.core.record.task_classes import needs_of
+from covey.pilot.protocol.messages import (
+    CANCELLED,
+    FAILED,
+    HOST,
+    LOST,
+    OK,
+    RETURNED,
+    TIMEOUT,
+    Answer,
+    End,
+)
 from covey.ports import Reader
 from covey.sim.ledger import HostLife, Ledger, Run, Sending, TaskKey, Violation
 from covey.sim.policing import Police

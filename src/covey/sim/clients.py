@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from covey.core.actions import Done, Refuse, ReplyMessage, Submitted
-from covey.core.events import (
+from covey.core.record.actions import Done, Refuse, ReplyMessage, Submitted
+from covey.core.record.events import (
     BagSubmitted,
     CancelRequested,
     CloseRequested,
@@ -19,7 +19,7 @@ from covey.core.events import (
     RetryRequested,
     SegmentAppended,
 )
-from covey.core.model import BagId, PolicySpec, RequestId
+from covey.core.record.model import BagId, PolicySpec, RequestId
 from covey.sim.checkers import Judge
 from covey.sim.clock import START, Timeline
 from covey.sim.ledger import Ledger, Violation

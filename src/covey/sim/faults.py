@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from covey.core.actions import (
+from covey.core.record.actions import (
     Change,
     EndJob,
     RecordEnds,
@@ -17,8 +17,8 @@ from covey.core.actions import (
     SavePilot,
     SavePilotStatus,
 )
-from covey.core.events import DrainRequested
-from covey.pilot.messages import FAILED
+from covey.core.record.events import DrainRequested
+from covey.pilot.protocol.messages import FAILED
 from covey.sim.clock import START
 from covey.sim.network import Weather
 

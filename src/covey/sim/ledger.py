@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from covey.core.actions import (
+from covey.core.record.actions import (
     AppendSegment,
     Change,
     RecordEnds,
@@ -20,9 +20,9 @@ from covey.core.actions import (
     SavePilotStatus,
     SavePolicy,
 )
-from covey.core.events import CloseRequested, PolicyRequested, RetryRequested
-from covey.core.model import BagSpec, History, PilotStatus, PolicySpec, Segment
-from covey.pilot.messages import HOST, OK, OWN_FAILURES, TIMEOUT, End
+from covey.core.record.events import CloseRequested, PolicyRequested, RetryRequested
+from covey.core.record.model import BagSpec, History, PilotStatus, PolicySpec, Segment
+from covey.pilot.protocol.messages import HOST, OK, OWN_FAILURES, TIMEOUT, End
 from covey.ports import EngineEvent
 from covey.sim.places import Place
 

@@ -7,11 +7,11 @@ receipts that it has forged. Nothing of that may be believed.
 from collections.abc import Callable
 from random import Random
 
-from covey.core import receipts
-from covey.core.attempts import Attempt
-from covey.core.events import PilotEnrolled, SyncReceived
-from covey.core.model import AttemptId, BagId, PilotId, RequestId, TaskNumber
-from covey.pilot.messages import FAILED, OK, Answer, End, Enrol, Enrolled, Held, Sync
+from covey.core.protocol import receipts
+from covey.core.record.attempts import Attempt
+from covey.core.record.events import PilotEnrolled, SyncReceived
+from covey.core.record.model import AttemptId, BagId, PilotId, RequestId, TaskNumber
+from covey.pilot.protocol.messages import FAILED, OK, Answer, End, Enrol, Enrolled, Held, Sync
 from covey.sim.clock import Timeline
 from covey.sim.ledger import HostLife, Ledger
 from covey.sim.network import Call, Failure, Network, Outcome

@@ -6,7 +6,7 @@ from random import Random
 
 from msgspec import Struct
 
-from covey.pilot.messages import FAILED, OK, TIMEOUT
+from covey.pilot.protocol.messages import FAILED, OK, TIMEOUT
 from covey.sim.workload import Script
 
 INSTANT = 0.05

@@ -11,10 +11,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from covey.core.actions import Refuse, ReplyMessage
-from covey.core.events import Event
-from covey.core.model import PilotId, RequestId
-from covey.pilot.messages import Answer
+from covey.core.record.actions import Refuse, ReplyMessage
+from covey.core.record.events import Event
+from covey.core.record.model import PilotId, RequestId
+from covey.pilot.protocol.messages import Answer
 from covey.sim.clock import Timeline, Trace
 
 

@@ -11,11 +11,10 @@ from random import Random
 
 from msgspec import Struct, field
 
-from covey.core.actions import Problem, Refuse
-from covey.core.events import PilotEnrolled, PilotLeft, SyncReceived
-from covey.core.model import PilotId, RequestId
-from covey.pilot.brain import Brain, Depart, EnrolAgain, Prepare, Recall, Send, Start, Stop
-from covey.pilot.messages import (
+from covey.core.record.actions import Problem, Refuse
+from covey.core.record.events import PilotEnrolled, PilotLeft, SyncReceived
+from covey.core.record.model import PilotId, RequestId
+from covey.pilot.protocol.messages import (
     CANCELLED,
     HOST,
     RETURNED,
@@ -25,6 +24,16 @@ from covey.pilot.messages import (
     Enrolled,
     Leave,
     Sync,
+)
+from covey.pilot.protocol.pilot_state import (
+    Depart,
+    EnrolAgain,
+    PilotState,
+    Prepare,
+    Recall,
+    Send,
+    Start,
+    Stop,
 )
 from covey.sim.checkers import Judge
 from covey.sim.clock import Timeline, Trace
@@ -44,7 +53,7 @@ DRAIN_SECONDS = 20.0
 UNAVAILABLE = 0.02  # the share of attempts whose files cannot be had
 
 
-class Running(Struct, eq=False):
+class VirtualRun(Struct, eq=False):
     start: Start
     run: Run
 
@@ -85,8 +94,8 @@ class SimPilot:
         self.alive = True
         self.draining = False
         self.life = HostLife(name, self.place, slots, owner, job)
-        self.running: dict[str, Running] = {}
-        self.brain: Brain | None = None
+        self.running: dict[str, VirtualRun] = {}
+        self.brain: PilotState | None = None
         self._around = around
         self._over = over
         self._random = Random(f"{around.plan.seed}/{name}")
@@ -204,7 +213,9 @@ class SimPilot:
                 self._timeout = poll_seconds + SLACK_SECONDS
                 if self.brain is None:
                     random = Random(f"{self._around.plan.seed}/{self.name}/brain")
-                    self.brain = Brain(pilot, epoch, self.slots, idle_seconds, random, clock.time)
+                    self.brain = PilotState(
+                        pilot, epoch, self.slots, idle_seconds, random, clock.time
+                    )
                 else:
                     self.brain.enrolled(pilot, epoch)
                 if self.works:
@@ -268,7 +279,7 @@ class SimPilot:
             if pilot == sync.pilot and number <= answer.recorded:
                 judge.acknowledged(ends)
 
-    def _depart(self, brain: Brain, reason: str) -> None:
+    def _depart(self, brain: PilotState, reason: str) -> None:
         self._leaving = True
         self._around.judge.departs(self.life)
         leave = Leave(brain.pilot, brain.epoch, reason, brain.started_nothing_else())
@@ -304,7 +315,7 @@ class SimPilot:
 
     # -- the slots -------------------------------------------------------------------------
 
-    def _fill(self, brain: Brain) -> None:
+    def _fill(self, brain: PilotState) -> None:
         while len(self.running) + len(self._waiting) < DEPTH * self.slots:
             start = brain.next_start()
             if start is None:
@@ -336,7 +347,7 @@ class SimPilot:
         script = around.plan.script(bag, task.task, nth, limit)
         script = around.misfortunes.bend(self.place.host, script, limit, around.clock.time)
         around.trace.add(f"{self.name} starts {start.key} = {task.bag}/{task.task}")
-        self.running[start.key] = Running(start, run)
+        self.running[start.key] = VirtualRun(start, run)
         finish = partial(self._finish_run, run, start.key, script.outcome, script.exit_code)
         around.clock.after(script.seconds, finish)
 
@@ -356,7 +367,7 @@ class SimPilot:
         self._turn()
 
     def _report(
-        self, brain: Brain, start: Start, outcome: str, exit_code: int = -1, wall: float = 0.0
+        self, brain: PilotState, start: Start, outcome: str, exit_code: int = -1, wall: float = 0.0
     ) -> None:
         epoch, _, sequence = start.key.partition(".")
         end = End(

@@ -10,7 +10,7 @@ from random import Random
 from msgspec import Struct
 from msgspec.structs import replace
 
-from covey.core.model import SiteSpec, SiteStatus
+from covey.core.record.model import SiteSpec, SiteStatus
 from covey.sim.places import SITES
 
 PREFERENCES = (

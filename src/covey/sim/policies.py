@@ -9,7 +9,7 @@ from random import Random
 
 from msgspec.structs import replace
 
-from covey.core.model import PolicySpec
+from covey.core.record.model import PolicySpec
 from covey.sim import places
 from covey.sim.places import Place
 from covey.sim.workload import BagPlan, NewPolicy, Plan

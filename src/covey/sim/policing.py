@@ -22,12 +22,12 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from covey.classad import Ad, Expression, dependencies, parse
-from covey.core.actions import Change, Note, SaveHistory
-from covey.core.attributes import TABLE, number_or_text
-from covey.core.model import BagSpec, PolicySpec, Segment, Settings
-from covey.core.numbering import names_in
-from covey.core.space import Scalar
-from covey.pilot.messages import FAILED, OK, OWN_FAILURES
+from covey.core.match.attributes import TABLE, number_or_text
+from covey.core.record.actions import Change, Note, SaveHistory
+from covey.core.record.model import BagSpec, PolicySpec, Segment, Settings
+from covey.core.record.task_numbers import names_in
+from covey.core.values.space import Scalar
+from covey.pilot.protocol.messages import FAILED, OK, OWN_FAILURES
 from covey.ports import Reader
 from covey.sim.ledger import BagNotes, HostLife, Ledger, Sending, TaskKey, Violation
 from covey.sim.supervising import Supervisor

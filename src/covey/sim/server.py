@@ -6,9 +6,9 @@ carrying out. A dead process answers nothing and hears nothing; its disk stays.
 
 from collections.abc import Callable
 
-from covey.core import budget
-from covey.core.actions import Change, LoadRows, Note, RecordEnds, Refuse, Reply, Write
-from covey.core.events import (
+from covey.core.match import policy_budget
+from covey.core.record.actions import Change, LoadRows, Note, RecordEnds, Refuse, Reply, Write
+from covey.core.record.events import (
     CancelRequested,
     DrawContinued,
     JobEnded,
@@ -28,9 +28,9 @@ from covey.core.events import (
     SiteStatusRequested,
     SyncReceived,
 )
-from covey.core.model import BagId, JobRecord, PilotId, RequestId, Settings, SiteSpec
+from covey.core.record.model import BagId, JobRecord, PilotId, RequestId, Settings, SiteSpec
 from covey.engine import Engine
-from covey.pilot.messages import Answer
+from covey.pilot.protocol.messages import Answer
 from covey.ports import EngineEvent, StoreOpened
 from covey.sim.checkers import Judge
 from covey.sim.clock import Timeline, Trace
@@ -70,7 +70,7 @@ class Server:
         self.trap_slow = False  # with a disk that is slow from then on
         self.stalled_until = 0.0
         self.store: VirtualStore  # set by the world, which owns the disk
-        self.tables = Tables(self, clock)
+        self.tables = VirtualTables(self, clock)
         self.engine = Engine(
             store=self,
             tables=self.tables,
@@ -113,7 +113,9 @@ class Server:
         """What core could not look at in one go."""
         looks = 0
         while self.alive and (scheduler := self.engine.scheduler) is not None:
-            if self._clock.time < self.stalled_until or not budget.goes_on(scheduler.state, looks):
+            if self._clock.time < self.stalled_until or not policy_budget.goes_on(
+                scheduler.state, looks
+            ):
                 break
             looks += 1
             self.post(DrawContinued())
@@ -266,7 +268,7 @@ class Server:
             self._network.respond(call, outcome)
 
 
-class Tables:
+class VirtualTables:
     """Rows take a moment to be read; their server may be dead by then."""
 
     def __init__(self, server: Server, clock: Timeline) -> None:

@@ -11,7 +11,7 @@ from random import Random
 
 from msgspec import Struct, field
 
-from covey.core.events import (
+from covey.core.record.events import (
     JobEnded,
     JobRefused,
     JobRequeued,
@@ -21,7 +21,7 @@ from covey.core.events import (
     SiteAnswered,
     SiteFailed,
 )
-from covey.core.model import JobId, JobRecord, SiteSpec
+from covey.core.record.model import JobId, JobRecord, SiteSpec
 from covey.ports import Post
 from covey.sim.clock import Timeline, Trace
 from covey.sim.placing import SOUND, Nature

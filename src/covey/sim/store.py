@@ -10,9 +10,9 @@ from random import Random
 
 from msgspec import Struct
 
-from covey.core.actions import Change, Write
-from covey.core.events import BagLoaded, Committed
-from covey.core.model import BagId, RequestId, Snapshot
+from covey.core.record.actions import Change, Write
+from covey.core.record.events import BagLoaded, Committed
+from covey.core.record.model import BagId, RequestId, Snapshot
 from covey.ports import CommitFailed, OpenFailed, Post, Record, StoreOpened
 from covey.sim.clock import Timeline
 

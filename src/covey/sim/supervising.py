@@ -20,9 +20,9 @@ import math
 from msgspec import Struct, field
 
 from covey.classad import Ad, dependencies, parse
-from covey.core.actions import Change, EndJob, ForgetSite, SaveJob, SaveSite
-from covey.core.model import JobId, JobRecord, PolicySpec, SiteRecord, SiteSpec, SiteStatus
-from covey.pilot.messages import OK
+from covey.core.record.actions import Change, EndJob, ForgetSite, SaveJob, SaveSite
+from covey.core.record.model import JobId, JobRecord, PolicySpec, SiteRecord, SiteSpec, SiteStatus
+from covey.pilot.protocol.messages import OK
 from covey.sim.ledger import HostLife, Ledger, Sending, Violation
 from covey.sim.placing import Nature
 

@@ -11,8 +11,7 @@ from random import Random
 from msgspec import Struct
 from msgspec.structs import replace
 
-from covey.core.classes import find_needs
-from covey.core.model import (
+from covey.core.record.model import (
     BagSpec,
     Blob,
     Condition,
@@ -24,10 +23,11 @@ from covey.core.model import (
     Segment,
     Settings,
 )
-from covey.core.numbering import names_in, tasks_in
-from covey.core.space import ONE_TASK, Axis, Product, Range, Scalar, Space, Values
-from covey.pilot.calling import CALL
-from covey.pilot.messages import FAILED, OK, TIMEOUT
+from covey.core.record.task_classes import find_needs
+from covey.core.record.task_numbers import names_in, tasks_in
+from covey.core.values.space import ONE_TASK, Axis, Product, Range, Scalar, Space, Values
+from covey.pilot.calls.call_records import CALL
+from covey.pilot.protocol.messages import FAILED, OK, TIMEOUT
 from covey.sim import placing
 from covey.sim.places import Place
 from covey.sim.placing import Grounds
@@ -296,7 +296,7 @@ def _rows(start: int, step: int, count: int) -> Rows:
     return Rows(digest=f"{start} {step}", form="lines", names=("i",), count=count)
 
 
-class Tables(dict[str, list[list[Scalar]]]):
+class DrawnTables(dict[str, list[list[Scalar]]]):
     """By digest, the rows of files that exist nowhere else."""
 
     def __missing__(self, digest: str) -> list[list[Scalar]]:
@@ -305,4 +305,4 @@ class Tables(dict[str, list[list[Scalar]]]):
         return self[digest]
 
 
-TABLES = Tables()
+TABLES = DrawnTables()

@@ -12,9 +12,9 @@ from random import Random
 
 from msgspec import Struct
 
-from covey.core.actions import Change
-from covey.core.events import Ticked
-from covey.core.model import JobId, JobRecord
+from covey.core.record.actions import Change
+from covey.core.record.events import Ticked
+from covey.core.record.model import JobId, JobRecord
 from covey.ports import EngineEvent
 from covey.sim import faults, policies, workload
 from covey.sim.administering import Administrator
@@ -31,7 +31,7 @@ from covey.sim.server import Server
 from covey.sim.site import Sites
 from covey.sim.store import Disk, VirtualStore
 from covey.sim.supervising import Supervisor
-from covey.store.memory import MemoryRecord
+from covey.store.memory.memory_record import MemoryRecord
 
 UNWANTED_SECONDS = 60.0  # for which jobs wait that nobody needs any more
 

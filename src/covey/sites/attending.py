@@ -19,9 +19,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from covey.core.actions import Note
-from covey.core.events import Event, SiteAnswered, SiteFailed
-from covey.core.model import JobId, JobRecord, SiteSpec
+from covey.core.record.actions import Note
+from covey.core.record.events import Event, SiteAnswered, SiteFailed
+from covey.core.record.model import JobId, JobRecord, SiteSpec
 from covey.ports import Post
 from covey.sites.driver import Away, Batch, Command, Driver, Output, Refused, Shape, Unclear, runs
 from covey.sites.roll import Entry, Roll

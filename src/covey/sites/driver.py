@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-from covey.core.model import SiteSpec
+from covey.core.record.model import SiteSpec
 
 MOST_LINES, MOST_WORDS = 10, 600  # of what a command said: lines, and characters
 

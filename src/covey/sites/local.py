@@ -22,10 +22,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from covey.core.actions import Note
-from covey.core.events import JobEnded, JobRefused, JobStarted, JobSubmitted
-from covey.core.model import JobId, JobRecord, SiteSpec
-from covey.core.tokens import job_secret
+from covey.core.protocol.tokens import job_secret
+from covey.core.record.actions import Note
+from covey.core.record.events import JobEnded, JobRefused, JobStarted, JobSubmitted
+from covey.core.record.model import JobId, JobRecord, SiteSpec
 from covey.ports import Post
 
 POLL_MS = 500  # where there is no pidfd

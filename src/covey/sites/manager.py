@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 from covey.core.errors import CoveyError
-from covey.core.events import JobEnded, JobRefused, JobSubmitted, JobVanished, SiteFailed
-from covey.core.model import JobId, JobRecord, SiteSpec
+from covey.core.record.events import JobEnded, JobRefused, JobSubmitted, JobVanished, SiteFailed
+from covey.core.record.model import JobId, JobRecord, SiteSpec
 from covey.ports import EngineEvent, Post
 from covey.sites import ssh
 from covey.sites.attending import Attendant, Desk

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from covey.core.errors import BadConfig
-from covey.core.model import SiteSpec
+from covey.core.record.model import SiteSpec
 
 Options = TypeVar("Options", bound=Struct)
 

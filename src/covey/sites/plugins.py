@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple, get_args, get_origin, get_type_hints
 from msgspec import Meta, Struct
 
 from covey.core.errors import BadConfig
-from covey.core.model import SiteSpec
+from covey.core.record.model import SiteSpec
 from covey.sites.driver import Driver
 from covey.sites.options import options_of
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from covey.core.events import (
+from covey.core.record.events import (
     Event,
     JobEnded,
     JobRefused,
@@ -27,7 +27,7 @@ from covey.core.events import (
     JobSuspended,
     JobVanished,
 )
-from covey.core.model import JobId, JobRecord
+from covey.core.record.model import JobId, JobRecord
 from covey.sites.driver import Seen, Stand
 
 MISSES = 2  # good lists in a row without a job

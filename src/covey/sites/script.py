@@ -21,8 +21,8 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from covey.core.model import JobRecord, SiteSpec
-from covey.core.tokens import job_secret
+from covey.core.protocol.tokens import job_secret
+from covey.core.record.model import JobRecord, SiteSpec
 
 FOLDER = "COVEY_FOLDER"  # where the start file goes, if not to the private directory
 

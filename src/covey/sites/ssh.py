@@ -24,9 +24,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from covey.core.actions import Note
 from covey.core.errors import BadConfig
-from covey.core.events import (
+from covey.core.record.actions import Note
+from covey.core.record.events import (
     JobEnded,
     JobRefused,
     JobSubmitted,
@@ -34,7 +34,7 @@ from covey.core.events import (
     SiteAnswered,
     SiteFailed,
 )
-from covey.core.model import JobId, JobRecord, SiteSpec
+from covey.core.record.model import JobId, JobRecord, SiteSpec
 from covey.ports import EngineEvent
 from covey.sites.attending import PLACE, Attendant, Desk, directory_of
 from covey.sites.driver import Batch, Command, Output, Refused, Seen, Stand, Unclear

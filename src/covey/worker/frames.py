@@ -1,8 +1,8 @@
 """Frames on the line to the slot: their length, four bytes, then so many bytes. And the queue, in
 which calls wait that were given ahead.
 
-What they mean is said in `covey.pilot.calling`. That file is not at hand here; a test holds that
-the names and numbers are the same.
+What they mean is said in `covey.pilot.calls.call_records`. That file is not at hand here; a test
+holds that the names and numbers are the same.
 """
 
 import io
@@ -23,7 +23,7 @@ HEAD = struct.Struct(">Qdd?")
 LABEL = struct.Struct(">cQ")
 
 
-class Line:
+class FrameSocket:
     """One end of a socket pair. What the functions start must not have it: its number is taken
     out of the environment."""
 
@@ -63,7 +63,7 @@ class Queue:
     he waits has taken nothing. The outputs are looked at through descriptors of our own: a function
     may close the standard ones, or put others in their place."""
 
-    def __init__(self, line: Line, descriptor: int) -> None:
+    def __init__(self, line: FrameSocket, descriptor: int) -> None:
         """Raises OSError where it cannot be seen how much was printed."""
         os.set_inheritable(descriptor, False)
         self._line = line

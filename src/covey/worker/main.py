@@ -18,7 +18,18 @@ import zipfile
 from typing import Any, List
 
 from .calls import Doer, said
-from .frames import BY_FILE, CALLS, FILE, HELLO, MOST_INLINE, QUEUE, REFUSE, VALUE, Line, Queue
+from .frames import (
+    BY_FILE,
+    CALLS,
+    FILE,
+    HELLO,
+    MOST_INLINE,
+    QUEUE,
+    REFUSE,
+    VALUE,
+    FrameSocket,
+    Queue,
+)
 
 WANTED, PATH = "COVEY_WORKER_PYTHON", "COVEY_WORKER_PATH"
 INITIALIZER = "initializer"  # as which it is kept in the program's own file
@@ -29,7 +40,7 @@ INITIALIZER_FAILED = "the initializer failed: "
 def main() -> None:
     """Never returns: threads that functions left behind are not waited for."""
     status = 0
-    line = Line(int(os.environ.pop(CALLS)))
+    line = FrameSocket(int(os.environ.pop(CALLS)))
     queue = os.environ.pop(QUEUE, "")
     try:
         found = _prepared()
@@ -115,7 +126,7 @@ def _here(path: str, folders: List[str]) -> bytes:
     return b""
 
 
-def _source(line: Line, queue: str) -> Any:
+def _source(line: FrameSocket, queue: str) -> Any:
     """Where calls come from, and answers go to."""
     try:
         return Queue(line, int(queue)) if queue else line
@@ -123,7 +134,7 @@ def _source(line: Line, queue: str) -> Any:
         return line
 
 
-def _serve(line: Line, source: Any, doer: Doer) -> None:
+def _serve(line: FrameSocket, source: Any, doer: Doer) -> None:
     home = os.getcwd()
     here = _handle(home)
     pid = os.getpid()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from covey.core.model import SiteSpec
+from covey.core.record.model import SiteSpec
 from covey.sites.driver import Batch, Command, Output, Refused, Seen, Stand, Unclear
 
 PROGRAM = Path(__file__).parent / "fake-batch"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from covey.core.model import Option, SiteSpec
+from covey.core.record.model import Option, SiteSpec
 from covey.sites.driver import (
     Batch,
     Command,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from covey.core.model import JobId, JobRecord, SiteSpec
+from covey.core.record.model import JobId, JobRecord, SiteSpec
 from covey.sites.driver import Batch, Command, Seen, Shape, Stand
 from covey.sites.script import Told, job_script
 from covey.sites.shell import LocalShell

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from covey.core.model import JobId, JobRecord, SiteSpec
-from covey.core.tokens import job_secret
+from covey.core.protocol.tokens import job_secret
+from covey.core.record.model import JobId, JobRecord, SiteSpec
 from covey.sites.script import Told, job_script
 
 SHOW = """\

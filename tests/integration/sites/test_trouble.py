@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from covey.core.errors import BadConfig
-from covey.core.events import (
+from covey.core.record.events import (
     JobEnded,
     JobRefused,
     JobRequeued,
@@ -23,7 +23,7 @@ from covey.core.events import (
     SiteAnswered,
     SiteFailed,
 )
-from covey.core.model import JobRecord, SiteSpec
+from covey.core.record.model import JobRecord, SiteSpec
 from covey.sites.driver import Driver
 from tests.contract.placing import ENDS, Field, job
 from tests.contract.test_sites import hosts

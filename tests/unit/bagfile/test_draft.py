@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from covey.bagfile.draft import SCRIPT
-from covey.core.model import BagSpec, Condition, Need, Rule
-from covey.core.space import Axis, Product, Range, Values, Zip
+from covey.core.record.model import BagSpec, Condition, Need, Rule
+from covey.core.values.space import Axis, Product, Range, Values, Zip
 from tests.unit.bagfile.reading import draft
 
 EVERYTHING = """

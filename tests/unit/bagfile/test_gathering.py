@@ -9,7 +9,7 @@ from covey.bagfile import gathering
 from covey.bagfile.draft import SCRIPT
 from covey.bagfile.gathering import Gathered, gather
 from covey.core.errors import InvalidBag
-from covey.core.model import Blob, Placed, Rows, TaskInput
+from covey.core.record.model import Blob, Placed, Rows, TaskInput
 from tests.unit.bagfile.reading import draft, gathered
 
 

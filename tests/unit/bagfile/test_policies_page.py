@@ -14,14 +14,14 @@ from covey.bagfile import Draft, Sheet, parse_sheet, read_draft, read_sheet
 from covey.bagfile.policy import POLICY
 from covey.classad.ads import as_node
 from covey.classad.depends import needs
-from covey.cli.submission import apply_options
-from covey.core import blame
-from covey.core.attributes import REPLICA, TABLE
-from covey.core.history import HALF_LIFE
-from covey.core.model import PolicySpec, Settings
-from covey.core.policies import DEFAULTS, NAMES, PRESETS, ROLES, Compiled
-from covey.core.task_needs import MOST_CLASSES
-from covey.pilot import tags
+from covey.cli.bags.submission import apply_options
+from covey.core.match import blame
+from covey.core.match.attributes import REPLICA, TABLE
+from covey.core.match.policies import DEFAULTS, NAMES, PRESETS, ROLES, Compiled
+from covey.core.protocol.host_history import HALF_LIFE
+from covey.core.record.model import PolicySpec, Settings
+from covey.core.record.task_needs import MOST_CLASSES
+from covey.pilot.host import tags
 from covey.python.keywords import read_keywords
 
 PAGE = (Path(__file__).parents[3] / "docs" / "policies.md").read_text("utf-8")

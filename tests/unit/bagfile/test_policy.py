@@ -4,8 +4,8 @@ import pytest
 
 from covey.bagfile.policy import POLICY, PolicyOf
 from covey.core.errors import InvalidBag
-from covey.core.model import PolicySpec
-from covey.core.policies import PRESETS, Compiled, expand
+from covey.core.match.policies import PRESETS, Compiled, expand
+from covey.core.record.model import PolicySpec
 from tests.unit.bagfile.reading import draft
 
 C = "command = 'true'\n"

@@ -24,12 +24,12 @@ from covey.bagfile.keys import NEEDS, RESOURCES, RETRIES, TOP, VALIDATE
 from covey.bagfile.kinds import Key
 from covey.bagfile.points import values_of
 from covey.bagfile.policy import POLICY
-from covey.core import space
-from covey.core.checking import check_spec
-from covey.core.classes import find_needs
+from covey.core.bags.bag_check import check_spec
 from covey.core.errors import InvalidBag
-from covey.core.model import Blob, Segment
-from covey.core.numbering import names_in
+from covey.core.record.model import Blob, Segment
+from covey.core.record.task_classes import find_needs
+from covey.core.record.task_numbers import names_in
+from covey.core.values import space
 from tests.unit.bagfile.reading import ENVIRON
 from tests.unit.bagfile.test_draft import EVERYTHING
 

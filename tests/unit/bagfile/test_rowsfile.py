@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from covey.bagfile.parts import RowsFile
 from covey.bagfile.rowsfile import count_rows, read_names, read_rows, text_columns
 from covey.core.errors import InvalidBag
-from covey.core.space import Scalar
-from covey.store.tables import Table, index
+from covey.core.values.space import Scalar
+from covey.store.results.row_tables import RowTable, index
 
 
 def rows_of(path: Path, form: str) -> tuple[tuple[str, ...], list[list[Scalar]]]:
@@ -20,7 +20,7 @@ def rows_of(path: Path, form: str) -> tuple[tuple[str, ...], list[list[Scalar]]]
 
 def served(path: Path, form: str) -> tuple[tuple[str, ...], list[list[Scalar]]]:
     found = index(path, form)
-    return found.names, Table(path, form, found).read(0, found.count)
+    return found.names, RowTable(path, form, found).read(0, found.count)
 
 
 GOOD = [

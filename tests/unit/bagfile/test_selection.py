@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from covey.bagfile import Draft, select, selection
 from covey.bagfile.points import count_tasks, values_of
-from covey.core.columns import Column, Kind
-from covey.core.comparisons import holds, understand
 from covey.core.errors import InvalidBag
-from covey.core.model import Segment
-from covey.core.numbering import check_segment, readings_in
-from covey.core.scalars import read
-from covey.core.space import Scalar, size
+from covey.core.record.model import Segment
+from covey.core.record.task_numbers import check_segment, readings_in
+from covey.core.values.columns import Column, ColumnKind
+from covey.core.values.comparisons import holds, understand
+from covey.core.values.scalars import read
+from covey.core.values.space import Scalar, size
 from tests.unit.bagfile.reading import draft
 
 SWEEP = """
@@ -48,7 +48,7 @@ def expected(whole: Draft, first: int | None, where: list[str]) -> list[list[Sca
     """Task by task, as `covey results` would look at them."""
     readings = readings_in(Segment(space=whole.spec.space))
     columns = [
-        Column(name, Kind.PARAMETER, name, place, reading)
+        Column(name, ColumnKind.PARAMETER, name, place, reading)
         for place, (name, reading) in enumerate(zip(whole.names, readings, strict=True))
     ]
     tests = understand(where, columns)

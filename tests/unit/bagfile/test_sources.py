@@ -8,7 +8,7 @@ import pytest
 from covey.bagfile import GONE, LocalInputs, look
 from covey.bagfile.draft import SCRIPT
 from covey.bagfile.gathering import Gathered
-from covey.core.model import InputSource
+from covey.core.record.model import InputSource
 from tests.unit.bagfile.reading import gathered
 
 

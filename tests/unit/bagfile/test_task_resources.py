@@ -7,11 +7,11 @@ import pytest
 from click.testing import CliRunner
 
 from covey.bagfile import describe
-from covey.cli.dryrun import lines_of
+from covey.cli.bags.submission import build
 from covey.cli.main import covey
-from covey.cli.submission import build
+from covey.cli.shared.dryrun import lines_of
 from covey.core.errors import InvalidBag
-from covey.core.model import Condition, Need, Rule
+from covey.core.record.model import Condition, Need, Rule
 from tests.unit.bagfile.reading import draft, gathered
 
 BAG = """

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from covey.bagfile.values import LONGEST_LIST, parse_values
-from covey.core import space
 from covey.core.errors import InvalidBag
-from covey.core.scalars import scalar
-from covey.core.space import Axis, Range, Scalar, Values
+from covey.core.values import space
+from covey.core.values.scalars import scalar
+from covey.core.values.space import Axis, Range, Scalar, Values
 
 
 def listed(text: str) -> list[Scalar]:

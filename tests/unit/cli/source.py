@@ -7,11 +7,11 @@ from typing import Any
 from click.testing import Result
 
 from covey.client.client import Client
-from covey.core import catalogue
 from covey.core.errors import NotFound
-from covey.core.findings import Listed, PolicyView, Report
-from covey.core.model import PolicySpec
-from covey.pilot.messages import Piece
+from covey.core.explain import catalogue
+from covey.core.explain.answers import Listed, PolicyReport, ShownPolicy
+from covey.core.record.model import PolicySpec
+from covey.pilot.protocol.messages import Piece
 from covey.wire import (
     BagView,
     Explanation,
@@ -55,7 +55,7 @@ class FakeSource(Client):
         self.asked: list[ResultQuery] = []
         self.told: list[tuple[Any, ...]] = []
         self.decides = PolicySpec()
-        self.report = Report(faults=[], notes=[], hosts=2, meeting=1)
+        self.report = PolicyReport(faults=[], notes=[], hosts=2, meeting=1)
         self.listed: list[Listed] = []
         self.explanation: Explanation | None = None
         self.named_inputs: InputsView | None = None
@@ -124,7 +124,7 @@ class FakeSource(Client):
         pieces = self.live.pop(0) if self.live else []
         return LiveOutput(next=after + len(pieces), pieces=pieces)
 
-    def policy(self, bag: Any) -> PolicyView:
+    def policy(self, bag: Any) -> ShownPolicy:
         return catalogue.view(self.decides, bag)
 
     def set_policy(self, bag: Any, policy: PolicySpec) -> int:
@@ -132,7 +132,7 @@ class FakeSource(Client):
         self.decides = policy
         return 1
 
-    def check_policy(self, policy: PolicySpec | None, bag: Any = None) -> Report:
+    def check_policy(self, policy: PolicySpec | None, bag: Any = None) -> PolicyReport:
         self.told.append(("check policy", policy, bag))
         return self.report
 

@@ -7,8 +7,9 @@ import click
 import pytest
 from click.shell_completion import CompletionItem
 
-from covey.cli import completion, places
+from covey.cli.shared import completion
 from covey.core.errors import NotFound
+from covey.frontend import bag_places
 from covey.wire import BagView
 from tests.unit.cli.builders import bag
 from tests.unit.cli.source import FakeSource, Look
@@ -38,7 +39,7 @@ def bags(source: FakeSource, monkeypatch: pytest.MonkeyPatch) -> FakeSource:
 def test_a_bag_is_found_by_number_name_or_label(
     bags: FakeSource, look: Look, reference: str, number: int
 ) -> None:
-    assert places.find_bag(bags, reference).id == number
+    assert bag_places.find_bag(bags, reference).id == number
     assert json.loads(look("show", reference, "--json").stdout)["id"] == number
 
 
@@ -55,7 +56,7 @@ def test_what_names_no_bag_or_several_is_refused(
     bags: FakeSource, reference: str, words: str
 ) -> None:
     with pytest.raises(NotFound) as caught:
-        places.find_bag(bags, reference)
+        bag_places.find_bag(bags, reference)
     assert words in str(caught.value)
 
 
@@ -131,8 +132,8 @@ def test_a_shell_is_offered_bags_columns_and_presets(bags: FakeSource) -> None:
 def test_a_shell_is_offered_nothing_where_something_is_wrong(
     monkeypatch: pytest.MonkeyPatch, bags: FakeSource
 ) -> None:
-    def broken(config: object) -> places.Source:
+    def broken(config: object) -> bag_places.BagSource:
         raise NotFound("no record")
 
-    monkeypatch.setattr(places, "reader", broken)
+    monkeypatch.setattr(bag_places, "reader", broken)
     assert offered(completion.bag_names, "") == []

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from covey.cli import input_changes
 from covey.client.source_seal import seal
 from covey.core.errors import BadFile
-from covey.core.model import Blob, InputChanges, InputSource, Placed, TaskInput
+from covey.core.record.model import Blob, InputChanges, InputSource, Placed, TaskInput
+from covey.frontend import input_changes
 from covey.whoami import host
 from covey.wire import InputsView
 from tests.unit.cli.builders import bag

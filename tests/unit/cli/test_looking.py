@@ -6,10 +6,10 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from covey.cli import places
-from covey.cli.failure import explain
+from covey.cli.shared.failure import explain
 from covey.core.errors import NotFound
-from covey.core.input_files import InputSummary, InputVersionView
+from covey.core.record.input_files import InputSummary, InputVersionView
+from covey.frontend import bag_places
 from covey.wire import ClassView, Estimate, HostView, PilotView, Straggler
 from tests.unit.cli.builders import bag
 from tests.unit.cli.source import FakeSource, Look
@@ -24,10 +24,10 @@ def test_bags(look: Look) -> None:
 
 
 def test_no_bags_yet(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(config: object) -> places.Source:
+    def nothing(config: object) -> bag_places.BagSource:
         raise NotFound("")
 
-    monkeypatch.setattr(places, "reader", nothing)
+    monkeypatch.setattr(bag_places, "reader", nothing)
     told = look("bags", "--dir", "/none/there").stderr
     assert told == "covey: no bags here yet (/none/there); start with: covey run -- COMMAND\n"
     assert json.loads(look("bags", "--json").stdout) == []

@@ -132,7 +132,7 @@ def test_bad_settings_are_misuse_and_verbose_shows_where(tmp_path: Path) -> None
 def test_a_reader_that_leaves_is_no_failure(tmp_path: Path) -> None:
     """As in `covey … | head -1`, with more than a pipe can hold."""
     code = (
-        "from covey.cli import main, settings;"
+        "from covey.cli import main; from covey.cli.server import settings;"
         "settings.configuration.SETTINGS['dir'] ="
         "settings.configuration.SETTINGS['dir']._replace(text='x' * 1000000); main.main()"
     )

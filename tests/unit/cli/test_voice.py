@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from covey.cli.help import TOPICS
 from covey.cli.main import covey
-from covey.cli.manpage import man_page
-from covey.cli.usage_words import usage_words
+from covey.cli.shared.manpage import man_page
+from covey.cli.shared.usage_words import usage_words
 
 ROOT = Path(__file__).parents[3]
 
@@ -92,7 +92,7 @@ def test_the_wheel_has_every_page() -> None:
 
 
 def test_the_man_page_is_up_to_date() -> None:
-    """Write it anew with: python -m covey.cli.manpage > docs/covey.1"""
+    """Write it anew with: python -m covey.cli.shared.manpage > docs/covey.1"""
     assert (ROOT / "docs" / "covey.1").read_text() == man_page()
 
 

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from covey.core.errors import BadFile
-from covey.store.blobs import Blobs
+from covey.store.files.blobs import Blobs
 
 
 class BlobServer:

@@ -11,7 +11,7 @@ from covey.client import http
 from covey.client.client import Client
 from covey.client.http import Endpoint
 from covey.core.errors import BadConfig, NotFound, Refused, ServerAway
-from covey.core.model import BagSpec, Segment
+from covey.core.record.model import BagSpec, Segment
 from covey.wire import ResultQuery, Stored
 from tests.unit.cli.builders import bag, row
 from tests.unit.client.fake import FakeServer, Told, problem, serving

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from covey.client import download
 from covey.client.download import Layout, Pulled, pull, safe
 from covey.core.errors import BadFile, CoveyError, InvalidQuery, NotFound
-from covey.core.space import Scalar
+from covey.core.values.space import Scalar
 from covey.wire import BagView, ReturnedFile
 
 

@@ -13,8 +13,8 @@ import pytest
 from covey.client.client import Client, submission_key
 from covey.client.http import FIRST_SECONDS
 from covey.core.errors import InvalidBag, ServerAway, Unconfirmed
-from covey.core.model import BagSpec
-from covey.core.space import Axis, Values
+from covey.core.record.model import BagSpec
+from covey.core.values.space import Axis, Values
 
 PAGE = b"<!DOCTYPE html><html><body>Welcome to our wiki</body></html>"
 SPEC = BagSpec(name="", argv=("true",), space=Axis("x", Values((1,))))

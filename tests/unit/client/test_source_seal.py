@@ -4,7 +4,7 @@ import stat
 from pathlib import Path
 
 from covey.client.source_seal import is_sealed, seal
-from covey.core.model import InputSource, TaskInput
+from covey.core.record.model import InputSource, TaskInput
 
 SOURCE = InputSource(path="/home/ann/fit.py", to="fit.py")
 OWN = TaskInput(source="{n}.csv", path="in", base="/home/ann")

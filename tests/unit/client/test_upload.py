@@ -13,7 +13,7 @@ from covey.client.client import Client
 from covey.client.digests import Digests
 from covey.client.upload import Upload
 from covey.core.errors import BadFile, Refused, ServerAway
-from covey.core.model import Blob
+from covey.core.record.model import Blob
 from tests.unit.client.blobserver import BlobServer, serving
 
 PIECE = 1000

@@ -3,12 +3,18 @@
 from collections.abc import Sequence
 from typing import Any
 
-from covey.core.actions import Action, CancelJobs, SubmitPilots, Write
-from covey.core.events import JobEnded, JobStarted, JobSubmitted, SiteSaved, SiteStatusRequested
-from covey.core.model import BagId, JobId, JobRecord, SiteSpec, SiteStatus, Snapshot
+from covey.core.record.actions import Action, CancelJobs, SubmitPilots, Write
+from covey.core.record.events import (
+    JobEnded,
+    JobStarted,
+    JobSubmitted,
+    SiteSaved,
+    SiteStatusRequested,
+)
+from covey.core.record.model import BagId, JobId, JobRecord, SiteSpec, SiteStatus, Snapshot
 from covey.core.state import Site
-from covey.pilot.messages import Answer, Task
-from covey.store.memory import MemoryRecord
+from covey.pilot.protocol.messages import Answer, Task
+from covey.store.memory.memory_record import MemoryRecord
 from tests.unit.core.table import EMPTY, Hand, Table, replies
 
 

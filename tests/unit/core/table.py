@@ -6,10 +6,10 @@
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from covey.core import receipts
-from covey.core.actions import Action, Refuse, Reply, Submitted, Write
-from covey.core.attempts import Attempt
-from covey.core.events import (
+from covey.core.protocol import receipts
+from covey.core.record.actions import Action, Refuse, Reply, Submitted, Write
+from covey.core.record.attempts import Attempt
+from covey.core.record.events import (
     BagSubmitted,
     Committed,
     Event,
@@ -17,7 +17,7 @@ from covey.core.events import (
     SyncReceived,
     Ticked,
 )
-from covey.core.model import (
+from covey.core.record.model import (
     AttemptId,
     BagId,
     BagSpec,
@@ -28,8 +28,8 @@ from covey.core.model import (
     TaskNumber,
 )
 from covey.core.scheduler import Scheduler
-from covey.core.space import Axis, Range
-from covey.pilot.messages import Answer, End, Enrol, Enrolled, Held, Sync
+from covey.core.values.space import Axis, Range
+from covey.pilot.protocol.messages import Answer, End, Enrol, Enrolled, Held, Sync
 
 Kind = TypeVar("Kind")
 

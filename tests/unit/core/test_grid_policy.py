@@ -1,17 +1,17 @@
 """GridPolicy in words: checked on every site, shown, listed, read from bag files and keywords."""
 
 from covey.bagfile.policy import read_policy
-from covey.core import catalogue
-from covey.core.findings import Report
-from covey.core.model import PolicySpec
-from covey.core.policies import Compiled
-from covey.core.policy_check import examine
+from covey.core.explain import catalogue
+from covey.core.explain.answers import PolicyReport
+from covey.core.explain.policy_check import examine
+from covey.core.match.policies import Compiled
+from covey.core.record.model import PolicySpec
 from covey.python.keywords import read_keywords
 from tests.unit.core.placing import Grounds, site
 from tests.unit.core.table import spec
 
 
-def examined(grid: str, *sites: str) -> Report:
+def examined(grid: str, *sites: str) -> PolicyReport:
     grounds = Grounds(*(site(name, price=float(len(name))) for name in sites))
     return examine(grounds.scheduler.state, grounds.now, PolicySpec(grid=grid), None, "ann")
 

@@ -3,11 +3,11 @@ another one elsewhere."""
 
 import pytest
 
-from covey.core.actions import Write
-from covey.core.events import PolicyRequested, SiteRemoved
-from covey.core.model import BagId, Need, PolicySpec, SiteSpec, Snapshot
-from covey.pilot.messages import Answer, End, Held
-from covey.store.memory import MemoryRecord
+from covey.core.record.actions import Write
+from covey.core.record.events import PolicyRequested, SiteRemoved
+from covey.core.record.model import BagId, Need, PolicySpec, SiteSpec, Snapshot
+from covey.pilot.protocol.messages import Answer, End, Held
+from covey.store.memory.memory_record import MemoryRecord
 from tests.unit.core.placing import Grounds, site
 from tests.unit.core.table import Hand, Table, end, replies, spec
 

@@ -3,12 +3,12 @@ otherwise."""
 
 from msgspec.structs import replace
 
-from covey.core.classes import find_needs
-from covey.core.events import RowsLoaded, SegmentAppended
-from covey.core.explaining import of_bag, of_task
-from covey.core.lookahead import MOST_ORDERED
-from covey.core.model import BagId, BagSpec, Condition, Need, Rows, Rule, Segment
-from covey.core.space import Axis, Product, Range, Values
+from covey.core.bags.lookahead import MOST_ORDERED
+from covey.core.explain.bag_answers import of_bag, of_task
+from covey.core.record.events import RowsLoaded, SegmentAppended
+from covey.core.record.model import BagId, BagSpec, Condition, Need, Rows, Rule, Segment
+from covey.core.record.task_classes import find_needs
+from covey.core.values.space import Axis, Product, Range, Values
 from tests.unit.core.table import Hand, Table, end, spec
 
 

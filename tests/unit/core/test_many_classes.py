@@ -6,13 +6,13 @@ from types import FrameType
 import pytest
 from msgspec.structs import replace
 
-from covey.core import demand
-from covey.core.classes import find_needs
-from covey.core.estimate import estimate, expected, stragglers
-from covey.core.model import BagId, BagSpec, PolicySpec, Segment
-from covey.core.space import Axis, Product, Range, Space, Zip
+from covey.core.bags.estimate import estimate, expected, stragglers
+from covey.core.record.model import BagId, BagSpec, PolicySpec, Segment
+from covey.core.record.task_classes import find_needs
+from covey.core.sites import demand
 from covey.core.state import Bag
-from covey.pilot.messages import End
+from covey.core.values.space import Axis, Product, Range, Space, Zip
+from covey.pilot.protocol.messages import End
 from tests.unit.core.table import Hand, Table
 
 RANKED = PolicySpec(rank="Job.i")

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from covey.core.actions import (
+from covey.core.record.actions import (
     AppendSegment,
     CloseBag,
     Done,
@@ -15,7 +15,7 @@ from covey.core.actions import (
     SaveHost,
     Submitted,
 )
-from covey.core.events import (
+from covey.core.record.events import (
     BagSubmitted,
     CloseRequested,
     FollowRequested,
@@ -29,7 +29,7 @@ from covey.core.events import (
     SegmentAppended,
     SyncReceived,
 )
-from covey.core.model import (
+from covey.core.record.model import (
     BagId,
     BagSpec,
     BagStatus,
@@ -42,8 +42,8 @@ from covey.core.model import (
     Segment,
     TaskInput,
 )
-from covey.core.space import Axis, Product, Range, Values
-from covey.pilot.messages import Answer, End, Enrol, Enrolled, Followed, Sync, Task
+from covey.core.values.space import Axis, Product, Range, Values
+from covey.pilot.protocol.messages import Answer, End, Enrol, Enrolled, Followed, Sync, Task
 from tests.unit.core.table import Hand, Table, end, only, refusal, replies, spec, writes
 
 DIGEST = "ab" * 32

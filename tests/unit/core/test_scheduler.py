@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from covey.core.actions import (
+from covey.core.record.actions import (
     CloseChunk,
     Done,
     LeaseChunk,
@@ -17,7 +17,7 @@ from covey.core.actions import (
     Submitted,
     Write,
 )
-from covey.core.events import (
+from covey.core.record.events import (
     BagLoaded,
     BagSubmitted,
     CancelRequested,
@@ -27,7 +27,7 @@ from covey.core.events import (
     RequestDropped,
     RetryRequested,
 )
-from covey.core.model import (
+from covey.core.record.model import (
     BagId,
     BagRecord,
     BagSnapshot,
@@ -40,7 +40,7 @@ from covey.core.model import (
     TaskInput,
     Verdict,
 )
-from covey.pilot.messages import Answer, End, Held, Leave
+from covey.pilot.protocol.messages import Answer, End, Held, Leave
 from tests.unit.core.table import Hand, Table, end, only, refusal, replies, spec, writes
 
 

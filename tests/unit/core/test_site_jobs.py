@@ -1,7 +1,7 @@
 """Site jobs: durable first, submitted once, believed with care, taken back when too many."""
 
-from covey.core.actions import Note, Problem, Refuse, Tried
-from covey.core.events import (
+from covey.core.record.actions import Note, Problem, Refuse, Tried
+from covey.core.record.events import (
     BagSubmitted,
     CancelRequested,
     Committed,
@@ -15,8 +15,8 @@ from covey.core.events import (
     SiteFailed,
     SiteTried,
 )
-from covey.core.model import BagId, JobId, JobRecord, PilotId, Settings
-from covey.pilot.messages import Enrol, Leave
+from covey.core.record.model import BagId, JobId, JobRecord, PilotId, Settings
+from covey.pilot.protocol.messages import Enrol, Leave
 from tests.unit.core.placing import Grounds, asked, counted, site, taken_back
 from tests.unit.core.table import only, refusal, spec
 

@@ -2,10 +2,16 @@
 
 import pytest
 
-from covey.core import demand, overlay, sites
-from covey.core.events import CancelRequested, JobRefused, PilotLeft, SiteAnswered, SiteFailed
-from covey.core.model import BagId, JobRecord, SiteSpec
-from covey.pilot.messages import Leave
+from covey.core.record.events import (
+    CancelRequested,
+    JobRefused,
+    PilotLeft,
+    SiteAnswered,
+    SiteFailed,
+)
+from covey.core.record.model import BagId, JobRecord, SiteSpec
+from covey.core.sites import demand, overlay, site_table
+from covey.pilot.protocol.messages import Leave
 from tests.unit.core.placing import Grounds, asked, counted, site, taken_back
 from tests.unit.core.table import end, spec
 
@@ -192,9 +198,11 @@ def test_a_pilot_that_leaves_before_it_could_work_is_a_failure_of_its_site() -> 
     assert total <= 8, "in a minute: a few at first, then one probe after each rest"
     assert max(rests) == 40
     site_ = grounds.site()
-    assert "could not work: the site's check ended" in sites.condition(site_, grounds.now)
-    assert "could not work" in sites.condition(site_, site_.rests_until + 1.0), "not only at rest"
-    assert sites.trouble(site_, site_.rests_until + 1.0) == ""
+    assert "could not work: the site's check ended" in site_table.condition(site_, grounds.now)
+    assert "could not work" in site_table.condition(site_, site_.rests_until + 1.0), (
+        "not only at rest"
+    )
+    assert site_table.trouble(site_, site_.rests_until + 1.0) == ""
 
 
 def test_a_pilot_that_has_worked_may_leave() -> None:
@@ -216,4 +224,6 @@ def test_a_pilot_that_said_goodbye_frees_its_place() -> None:
     grounds.handle(PilotLeft(grounds.request(), Leave(hand.pilot, 1, "its time is over")))
     assert len(asked(grounds.actions[start:])) == 1
     assert first.id in grounds.scheduler.state.jobs
-    assert not asked(grounds.later(sites.GOODBYE_SECONDS + 1)), "it is still there: it counts again"
+    assert not asked(grounds.later(site_table.GOODBYE_SECONDS + 1)), (
+        "it is still there: it counts again"
+    )

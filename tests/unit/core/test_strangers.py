@@ -3,12 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from covey.core.actions import RecordEnds, SavePilotStatus, Write
-from covey.core.events import PilotEnrolled, PilotLeft
-from covey.core.model import BagId, PilotId
-from covey.core.sites import MOST_WORDS
-from covey.pilot.messages import Answer, End, Enrol, Enrolled, Held, Leave
-from covey.store.memory import MemoryRecord
+from covey.core.record.actions import RecordEnds, SavePilotStatus, Write
+from covey.core.record.events import PilotEnrolled, PilotLeft
+from covey.core.record.model import BagId, PilotId
+from covey.core.sites.site_table import MOST_WORDS
+from covey.pilot.protocol.messages import Answer, End, Enrol, Enrolled, Held, Leave
+from covey.store.memory.memory_record import MemoryRecord
 from tests.unit.core.table import Hand, Table, end, only, spec, writes
 
 

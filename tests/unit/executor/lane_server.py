@@ -9,12 +9,12 @@ from typing import Any
 
 import cloudpickle
 
-from covey.core import calls
-from covey.core.findings import Reason
-from covey.core.model import BagSpec, Blob, Segment
-from covey.core.space import Axis, Values
+from covey.core.explain.answers import Reason
+from covey.core.record import call_files
+from covey.core.record.model import BagSpec, Blob, Segment
+from covey.core.values.space import Axis, Values
 from covey.executor.stock import Stock
-from covey.pilot.calling import MOST_INLINE
+from covey.pilot.calls.call_records import MOST_INLINE
 from covey.wire import ResultQuery, ResultRow
 from covey.worker.calls import Doer
 from covey.worker.frames import VALUE
@@ -89,7 +89,7 @@ class Server:
 
     def _do(self) -> None:
         for call in self._kept:
-            file = calls.file_of(call)
+            file = call_files.file_of(call)
             given = binascii.a2b_base64(call) if file is None else self.uploaded[file.digest]
             kind, data, proof = Doer(cloudpickle.dumps).do(given)
             data += proof

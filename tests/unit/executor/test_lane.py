@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from covey.core.errors import ServerAway
-from covey.core.findings import Reason
-from covey.core.model import Blob
+from covey.core.explain.answers import Reason
+from covey.core.record.model import Blob
 from covey.executor import lane
 from covey.executor.executor import Executor
 from covey.executor.packing import Large, Small

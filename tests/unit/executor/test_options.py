@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from covey.core.errors import InvalidBag, ServerAway
-from covey.core.model import PolicySpec
+from covey.core.record.model import PolicySpec
 from covey.executor.executor import Executor
 from covey.executor.options import Options
 from covey.executor.tasks import task

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from covey.core.model import Blob
+from covey.core.record.model import Blob
 from covey.executor.failures import CallTooLarge
 from covey.executor.packing import MOST_INLINE, Large, Packer, Small
 from covey.executor.unpacking import Unreadable, value
-from covey.pilot.calling import MOST_CALL, MOST_FILE
+from covey.pilot.calls.call_records import MOST_CALL, MOST_FILE
 from covey.worker import pickler
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from covey.core.model import Blob
+from covey.core.record.model import Blob
 from covey.executor.packing import Large, Packer
 from covey.executor.stock import Dropped, Stock
 

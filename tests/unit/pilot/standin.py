@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TypeVar
 from urllib.parse import parse_qs, urlsplit
 
-from covey.pilot.courier import Courier, Identity, Meter
-from covey.pilot.lines import Address
+from covey.pilot.files.transfers import Identity, Meter, Transfers
+from covey.pilot.protocol.request_threads import Address
 
 
 def digest_of(data: bytes) -> str:
@@ -40,10 +40,10 @@ class Files:
         self.files[digest] = data
         return digest
 
-    def courier(self) -> Courier:
+    def courier(self) -> Transfers:
         identity = Identity()
         identity.pilot, identity.credential = 7, "credential"
-        return Courier(Address(self.address), identity, Meter())
+        return Transfers(Address(self.address), identity, Meter())
 
 
 class Handler(BaseHTTPRequestHandler):

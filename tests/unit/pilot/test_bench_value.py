@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from covey.pilot.bench import Bench
-from covey.pilot.harvest import Unfit
+from covey.pilot.files.outputs import Unfit
+from covey.pilot.slots.workspace import Workspace
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Any:
-    found: Any = Bench.__new__(Bench)
+    found: Any = Workspace.__new__(Workspace)
     found.settings = SimpleNamespace(directory=str(tmp_path / "pilot"))
     found._home = None
     return found

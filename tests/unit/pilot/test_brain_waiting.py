@@ -4,24 +4,24 @@ nothing is kept for bags that are over."""
 from collections import Counter
 from random import Random
 
-from covey.pilot.brain import Brain, Prepare, Recall, Send
-from covey.pilot.messages import Answer, Body, End, Input, Sync, Task, WaitingBag
-from covey.pilot.waiting_bags import WAITING_SECONDS
-from tests.unit.pilot.test_brain import Desk
+from covey.pilot.protocol.messages import Answer, Body, End, Input, Sync, Task, WaitingBag
+from covey.pilot.protocol.pilot_state import PilotState, Prepare, Recall, Send
+from covey.pilot.protocol.waiting_bags import WAITING_SECONDS
+from tests.unit.pilot.protocol.test_pilot_state import Desk
 
 PLAIN = Body(2, ["echo"], [])
 NEEDY = Body(1, ["cat"], [], inputs=[Input("f", url="http://nowhere/f")])
 
 
-def brain_with(body: Body, count: int, slots: int = 2) -> Brain:
-    brain = Brain(7, 1, slots, 20.0, Random(1), 100.0)
+def brain_with(body: Body, count: int, slots: int = 2) -> PilotState:
+    brain = PilotState(7, 1, slots, 20.0, Random(1), 100.0)
     first = syncs(brain, 100.0)[0]
     tasks = [Task(number, body.bag, number, []) for number in range(1, count + 1)]
     brain.answered(first.number, Answer(1, first.number, [body], tasks), 100.0)
     return brain
 
 
-def syncs(brain: Brain, now: float) -> list[Sync]:
+def syncs(brain: PilotState, now: float) -> list[Sync]:
     return [one.sync for one in brain.step(now) if isinstance(one, Send)]
 
 
@@ -81,7 +81,7 @@ def test_work_that_comes_to_a_host_without_disk_space_goes_back() -> None:
 
 
 def test_bodies_are_dropped_when_the_server_says_so() -> None:
-    brain = Brain(7, 1, 2, 20.0, Random(1), 100.0)
+    brain = PilotState(7, 1, 2, 20.0, Random(1), 100.0)
     now = 100.0
     for bag in range(1, 2000):
         for sync in syncs(brain, now):

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from covey.pilot import __main__ as command
-from covey.pilot import host
+from covey.pilot.host import host_facts
 from covey.pilot.main import Options, read_answer
-from covey.pilot.messages import Answer, Body, Followed, Held, Input, Need, Task
+from covey.pilot.protocol.messages import Answer, Body, Followed, Held, Input, Need, Task
 
 BODY = Body(1, ["a"], ["x"], needs=[Need(), Need(2, 100)], inputs=[Input("in", "ab", 3, True)])
 ANSWER = Answer(
@@ -83,7 +83,7 @@ def test_what_only_a_newer_server_says_is_ignored(tmp_path: Path, started: list[
     start = {"address": "http://127.0.0.1:1", "secret": "s", "directory": "/d", "slots": 0}
     path.write_text(json.dumps({**start, "colour": "blue"}))
     assert command.main([str(path)]) == 0
-    assert started[0].slots == host.cores(), "none said: all there are"
+    assert started[0].slots == host_facts.cores(), "none said: all there are"
 
 
 def test_a_start_file_that_is_none_is_refused(

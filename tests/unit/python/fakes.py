@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from covey.cli import places
 from covey.client.client import Client
 from covey.config import Config
+from covey.frontend import bag_places
 from covey.python.bag import Bag
 from covey.python.connection import Connection
 from covey.wire import BagView, ResultQuery, ResultRow
@@ -51,7 +51,7 @@ class Known(Connection):
     def client(self) -> Client:
         return self.known
 
-    def reader(self) -> places.Source:
+    def reader(self) -> bag_places.BagSource:
         return self.known
 
     def close(self) -> None:

@@ -16,8 +16,8 @@ import covey
 from covey.bagfile import Sheet, parse_sheet, read_draft
 from covey.bagfile.keys import TOP
 from covey.core.errors import InvalidBag
-from covey.core.model import BagSpec
-from covey.core.space import indexer, names, size
+from covey.core.record.model import BagSpec
+from covey.core.values.space import indexer, names, size
 from covey.python.connection import Connection
 from covey.python.keywords import BagKeywords, in_order, plain, read_keywords
 

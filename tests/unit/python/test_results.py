@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from covey.cli.columns import with_names
 from covey.core.errors import CoveyError
+from covey.frontend.columns import with_names
 from covey.python.results import Failures, Results
 from tests.unit.cli.builders import bag, row
 from tests.unit.cli.source import group

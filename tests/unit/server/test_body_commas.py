@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from covey.pilot.message_limits import allowed_end
-from covey.pilot.messages import MOST_LOG_COMMAS, MOST_SYNC_COMMAS, OK, End, Sync
-from covey.server.pilots import checked
-from covey.server.problems import HttpProblem
+from covey.pilot.protocol.message_limits import allowed_end
+from covey.pilot.protocol.messages import MOST_LOG_COMMAS, MOST_SYNC_COMMAS, OK, End, Sync
+from covey.server.api.pilots import checked
+from covey.server.web.problems import HttpProblem
 
 
 def test_a_message_of_too_many_values_is_refused() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from covey.server.bags import BagCalls
-from covey.server.results import ResultCalls
+from covey.server.api.bags import BagCalls
+from covey.server.api.results import ResultCalls
 
 
 class Halted:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from covey.core.model import BagStatus
+from covey.core.record.model import BagStatus
 from covey.server.process import _works
 
 RUNNING, PAUSED = BagStatus.RUNNING, BagStatus.PAUSED

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from covey.core.model import Option, SiteSpec
+from covey.core.record.model import Option, SiteSpec
 from covey.sites.driver import Batch, Driver, Output, Shape, numbered
 from covey.sites.drivers.gridengine import GridEngine
 from covey.sites.drivers.htcondor import HTCondor

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from covey.core.actions import Note
-from covey.core.events import (
+from covey.core.record.actions import Note
+from covey.core.record.events import (
     JobEnded,
     JobRefused,
     JobStarted,
@@ -18,7 +18,7 @@ from covey.core.events import (
     SiteAnswered,
     SiteFailed,
 )
-from covey.core.model import JobId, JobRecord, SiteSpec
+from covey.core.record.model import JobId, JobRecord, SiteSpec
 from covey.ports import EngineEvent
 from covey.sites.attending import CREDENTIALS, MOST_CANCELLED, STAGE, Attendant, Desk
 from covey.sites.driver import Away, Batch, Command, Output, Refused, Seen, Stand, Unclear, numbered

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from covey.core.errors import BadConfig
-from covey.core.model import Option, SiteSpec
+from covey.core.record.model import Option, SiteSpec
 from covey.sites.driver import (
     WRITE,
     Batch,

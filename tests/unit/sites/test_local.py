@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from covey.core.actions import Note
-from covey.core.events import JobEnded, JobStarted, JobSubmitted
-from covey.core.model import JobId, JobRecord
-from covey.core.tokens import job_secret
+from covey.core.protocol.tokens import job_secret
+from covey.core.record.actions import Note
+from covey.core.record.events import JobEnded, JobStarted, JobSubmitted
+from covey.core.record.model import JobId, JobRecord
 from covey.sites import local
 from covey.sites.local import LocalSite
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from covey.core.errors import BadConfig
-from covey.core.model import Option, SiteSpec
+from covey.core.record.model import Option, SiteSpec
 from covey.sites import plugins
 from covey.sites.driver import Output, Refused, Seen, Stand, Unclear
 from covey.sites.plugins import GROUP, Plugin

@@ -1,6 +1,6 @@
 """What is believed of jobs at a site: rules 2 to 7 of decision 0014."""
 
-from covey.core.events import (
+from covey.core.record.events import (
     JobEnded,
     JobRequeued,
     JobStarted,
@@ -8,7 +8,7 @@ from covey.core.events import (
     JobSuspended,
     JobVanished,
 )
-from covey.core.model import JobId, JobRecord
+from covey.core.record.model import JobId, JobRecord
 from covey.sites.driver import Seen, Stand
 from covey.sites.roll import AGAIN_SECONDS, VANISHED_SECONDS, Roll
 

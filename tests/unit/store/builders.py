@@ -2,8 +2,15 @@
 
 from collections.abc import Iterable
 
-from covey.core.actions import Change, LeaseChunk, RecordEnds, SaveBag, SaveBagStatus, SavePilot
-from covey.core.model import (
+from covey.core.record.actions import (
+    Change,
+    LeaseChunk,
+    RecordEnds,
+    SaveBag,
+    SaveBagStatus,
+    SavePilot,
+)
+from covey.core.record.model import (
     AttemptId,
     BagId,
     BagRecord,
@@ -16,7 +23,7 @@ from covey.core.model import (
     TaskNumber,
     Verdict,
 )
-from covey.core.space import Axis, Range
+from covey.core.values.space import Axis, Range
 
 BAG = BagId(1)
 PILOT = PilotId(7)

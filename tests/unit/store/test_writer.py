@@ -6,13 +6,13 @@ from queue import SimpleQueue
 
 import pytest
 
-from covey.core.actions import Change, LeaseChunk, SaveBag, Write
 from covey.core.errors import StoreFailed, StoreNewer
-from covey.core.events import BagLoaded, Committed
-from covey.core.model import BagId, BagSnapshot, RequestId, Snapshot
+from covey.core.record.actions import Change, LeaseChunk, SaveBag, Write
+from covey.core.record.events import BagLoaded, Committed
+from covey.core.record.model import BagId, BagSnapshot, RequestId, Snapshot
 from covey.ports import CommitFailed, EngineEvent, OpenFailed, StoreOpened
 from covey.store import writer as writing
-from covey.store.memory import MemoryRecord
+from covey.store.memory.memory_record import MemoryRecord
 from covey.store.writer import Writer
 from tests.unit.store.builders import BAG, bag
 

@@ -12,7 +12,7 @@ import pytest
 
 from covey.executor.packing import Packer, Small
 from covey.executor.unpacking import exception, value
-from covey.pilot import calling
+from covey.pilot.calls import call_records
 from covey.worker import frames, main
 from covey.worker.calls import EACH, MOST_EXCEPTION, ONE, PROTOCOL, Doer
 from covey.worker.frames import ERROR, VALUE
@@ -41,10 +41,10 @@ def failed(function: Any, *args: Any) -> tuple[str, BaseException | None, str]:
 def test_both_ends_of_the_line_speak_alike() -> None:
     kinds = ("HELLO", "REFUSE", "VALUE", "FILE", "ERROR", "PACKED", "ON_LINE", "GO")
     for name in (*kinds, "CALLS", "QUEUE", "MOST_INLINE", "MOST_PACKET"):
-        assert getattr(frames, name) == getattr(calling, name), name
-    assert frames.BY_FILE.decode() == calling.BY_FILE
+        assert getattr(frames, name) == getattr(call_records, name), name
+    assert frames.BY_FILE.decode() == call_records.BY_FILE
     for name in ("LENGTH", "HEAD", "LABEL"):
-        assert getattr(frames, name).format == getattr(calling, name).format, name
+        assert getattr(frames, name).format == getattr(call_records, name).format, name
 
 
 def test_a_call_has_a_value() -> None:

@@ -21,7 +21,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from covey.core.model import SiteSpec
+from covey.core.record.model import SiteSpec
 from covey.sites.driver import Batch, Command, Output, Seen, Stand, Unclear, after_writing, numbered
 from covey.sites.drivers import common
 from covey.sites.options import Extra, options_of

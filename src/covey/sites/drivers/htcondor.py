@@ -17,7 +17,7 @@ from typing import Annotated, Any, NoReturn
 
 from msgspec import Meta, Struct
 
-from covey.core.model import SiteSpec
+from covey.core.record.model import SiteSpec
 from covey.sites.driver import (
     Batch,
     Command,

@@ -16,7 +16,7 @@ from typing import Annotated, NoReturn
 
 from msgspec import Meta, Struct
 
-from covey.core.model import SiteSpec
+from covey.core.record.model import SiteSpec
 from covey.sites.driver import (
     Away,
     Batch,

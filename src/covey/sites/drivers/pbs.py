@@ -20,7 +20,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from covey.core.errors import BadConfig
-from covey.core.model import SiteSpec
+from covey.core.record.model import SiteSpec
 from covey.sites.driver import Batch, Command, Output, Seen, Stand, Unclear, numbered
 from covey.sites.drivers import common
 from covey.sites.options import Extra, options_of

@@ -1,0 +1,1 @@
+"""Commands about bags: run, submit, append, list, watch, retry, pause, cancel, purge."""

@@ -1,0 +1,273 @@
+"""`covey cancel`, `pause`, `resume` and `retry`: what a person can still say to a bag."""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from covey.cli.shared.commands import (
+    Command,
+    bag_argument,
+    bags_argument,
+    json_option,
+    leave,
+    print_json,
+    settings,
+)
+from covey.frontend import bag_places, formats
+from covey.frontend.amounts import More, read_memory, read_time
+from covey.frontend.terminal import echo, say
+from covey.wire import BagView
+
+if TYPE_CHECKING:
+    from covey.frontend.input_changes import RetryFiles
+
+MOST_NAMED = 100_000  # tasks on one command line
+_RANGE = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?")
+
+
+@click.command(cls=Command)
+@bags_argument
+@json_option
+def cancel(bags: tuple[str, ...], as_json: bool) -> None:
+    """Stop bags for good: the latest one if none is named. Their results stay.
+
+    \b
+    covey cancel
+    covey cancel 3 4 sweep-a
+    """
+    config = settings()
+    answers = []
+    for found in bag_places.find_bags(bag_places.reader(config), bags):
+        count = 0 if found.over else bag_places.client(config).cancel(found.id)
+        answers.append({"bag": found.id, "count": count})
+        if as_json:
+            continue
+        if found.over:
+            say(f"bag {found.id} is {found.status} already; nothing to cancel")
+        else:
+            echo(f"bag {found.id} cancelled: {formats.count(count, 'task')} stopped or not run")
+    if as_json:
+        print_json(one_or_all(bags, answers))
+
+
+@click.command(cls=Command)
+@bags_argument
+@click.option("--reason", default="", metavar="TEXT", help="The reason, shown with the bag.")
+@json_option
+def pause(bags: tuple[str, ...], reason: str, as_json: bool) -> None:
+    """Start no more tasks of these bags for now. Tasks that are running may finish.
+
+    \b
+    covey pause
+    covey pause 3 4 --reason 'the licence server is down'
+    """
+    config = settings()
+    answers = []
+    for found in bag_places.find_bags(bag_places.reader(config), bags):
+        if found.status == "running":
+            bag_places.client(config).pause(found.id, reason)
+        answers.append({"bag": found.id, "paused": not found.over})
+        if as_json:
+            continue
+        if found.over:
+            say(f"bag {found.id} is {found.status} already; nothing to pause")
+        elif found.status == "paused":
+            say(f"bag {found.id} is paused already; go on with: covey resume {found.id}")
+        else:
+            echo(f"bag {found.id} paused; go on with: covey resume {found.id}")
+    if as_json:
+        print_json(one_or_all(bags, answers))
+
+
+@click.command(cls=Command)
+@bags_argument
+@click.option("--watch", is_flag=True, help="Follow the bag afterwards; one bag only.")
+@json_option
+def resume(bags: tuple[str, ...], watch: bool, as_json: bool) -> None:
+    """Continue bags that are paused.
+
+    \b
+    covey resume
+    covey resume 3 --watch
+    """
+    if watch and len(bags) > 1:
+        raise click.UsageError("--watch can follow only one bag: name one")
+    config = settings()
+    answers = []
+    for found in bag_places.find_bags(bag_places.reader(config), bags):
+        paused = found.status == "paused"
+        if paused:
+            bag_places.client(config).resume(found.id)
+        answers.append({"bag": found.id, "resumed": paused})
+        if as_json:
+            continue
+        if paused:
+            echo(f"bag {found.id} goes on")
+        else:
+            say(f"bag {found.id} is not paused but {found.status}; nothing to resume")
+    if as_json and not (watch and answers[0]["resumed"]):
+        print_json(one_or_all(bags, answers))
+    if watch and answers[0]["resumed"]:
+        from covey.cli.bags.watch import follow
+
+        leave(follow(bag_places.client(config), answers[0]["bag"], as_json=as_json))
+
+
+def one_or_all(named: tuple[str, ...], answers: list[dict[str, int]]) -> object:
+    """A single object for one bag, a list for several."""
+    return answers if len(named) > 1 else answers[0]
+
+
+def _more(ctx: click.Context, param: click.Parameter, text: str | None) -> More:
+    if text is None:
+        return More()
+    try:
+        return read_memory(text) if param.name == "memory" else read_time(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+
+
+def _tasks(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> list[int]:
+    """Task numbers, and ranges of them: 7 9-12."""
+    found: list[int] = []
+    for word in words:
+        match = _RANGE.fullmatch(word)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if not first <= last < first + MOST_NAMED - len(found):
+            told = "write task numbers such as 7, or ranges such as 9-12"
+            raise click.BadParameter(f"{word!r}: {told}, of at most {MOST_NAMED:,}", ctx, param)
+        found += range(first, last + 1)
+    return found
+
+
+@click.command(cls=Command)
+@bag_argument
+@click.argument("named", nargs=-1, metavar="[TASK | FIRST-LAST]...", callback=_tasks)
+@click.option("--failed", is_flag=True, help="All failed tasks.")
+@click.option(
+    "--done",
+    is_flag=True,
+    help="Also run tasks again that are done: all of them, or those that are named. The new "
+    "result replaces the old one.",
+)
+@click.option(
+    "--cause",
+    "causes",
+    multiple=True,
+    metavar="TEXT",
+    help="Failed tasks with this cause (its first words are enough); repeatable.",
+)
+@click.option(
+    "--task",
+    "tasks",
+    multiple=True,
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="This failed task; repeatable.",
+)
+@click.option(
+    "--memory",
+    callback=_more,
+    metavar="+50%|x2|2GB",
+    help="With more memory (x2, +50%), or this much (2GB).",
+)
+@click.option(
+    "--time",
+    callback=_more,
+    metavar="+50%|x2|2h",
+    help="With more time (x2, +50%), or this much (90m).",
+)
+@click.option(
+    "--refresh",
+    is_flag=True,
+    help="Send the input files once more that have changed here. These tasks, and all that start "
+    "later, run with them.",
+)
+@click.option("--watch", is_flag=True, help="Follow the bag afterwards.")
+@json_option
+def retry(
+    bag: str,
+    named: list[int],
+    failed: bool,
+    done: bool,
+    causes: tuple[str, ...],
+    tasks: tuple[int, ...],
+    memory: More,
+    time: More,
+    refresh: bool,
+    watch: bool,
+    as_json: bool,
+) -> None:
+    """Run failed tasks of a bag again, with the same parameters. Other tasks of the bag may
+    still be running. 'covey failures' lists the causes. With --done, tasks that are
+    done run again, too.
+
+    Tasks get the input files as they were sent with the bag. If some have changed here since, a
+    note says so; with --refresh, tasks get them as they are now.
+
+    \b
+    covey retry --failed
+    covey retry --failed --refresh
+    covey retry 3 7 9-12
+    covey retry 3 7 9-12 --done --memory 2GB
+    covey retry 3 --cause 'memory limit' --memory +50%
+    covey retry 3 --task 17 --task 18 --time x2 --watch
+    """
+    chosen = [*tasks, *named]
+    if not (failed or done or causes or chosen):
+        which = "" if bag == "latest" else f" {bag}"
+        raise click.UsageError(
+            f"which tasks? To run all failed ones again: covey retry{which} --failed"
+        )
+    config = settings()
+    found = bag_places.find_bag(bag_places.reader(config), bag)
+    if not (found.failed or (done and found.done)):
+        _say_retried(found, 0, bool(chosen), done, as_json)
+        return
+    client = bag_places.client(config)
+    memory_mb, limit_seconds = int(memory.amount), time.amount
+    more: dict[str, Any] = {"memory_mb": memory_mb, "limit_seconds": limit_seconds, "done": done}
+    from covey.frontend.input_changes import RetryFiles
+
+    files = RetryFiles(client, found, bool(config.server), refresh)
+    more["changes"] = files.send()
+    count = client.retry(
+        found.id,
+        causes=causes,
+        tasks=chosen or None,
+        memory=memory.times,
+        time=time.times,
+        **{name: value for name, value in more.items() if value},
+    )
+    if not (watch and as_json and count):
+        _say_retried(found, count, bool(causes or chosen), done, as_json, files)
+    how = f"covey retry {found.id} --failed --refresh"
+    for note in files.notes(how) if count else ():
+        say(f"note: {note}")
+    if watch and count:
+        from covey.cli.bags.watch import follow
+
+        leave(follow(client, found.id, as_json=as_json))
+
+
+def _say_retried(
+    bag: BagView,
+    count: int,
+    chosen: bool,
+    done: bool,
+    as_json: bool,
+    files: "RetryFiles | None" = None,
+) -> None:
+    what = "task" if done else "failed task"
+    hint = "" if done or not bag.done else "; to run tasks again that are done, add --done"
+    if as_json:
+        fields = {} if files is None or not count else files.fields()
+        print_json({"bag": bag.id, "count": count, **fields})
+    elif count:
+        words = "" if files is None else files.words()
+        echo(f"bag {bag.id}: {formats.count(count, what)} will run again{words}")
+    elif chosen:
+        say(f"bag {bag.id} has no such {what}s; see: covey failures {bag.id}{hint}")
+    else:
+        say(f"bag {bag.id} has no {what}s; nothing to retry{hint}")

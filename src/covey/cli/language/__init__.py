@@ -1,0 +1,1 @@
+"""Commands to try things out: policies, ClassAd expressions, simulated worlds."""

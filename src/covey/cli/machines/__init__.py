@@ -1,0 +1,1 @@
+"""Commands about where tasks run: hosts, pilots and sites."""

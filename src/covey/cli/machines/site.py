@@ -1,0 +1,369 @@
+"""`covey site`: where pilots are started; seen, added, changed, paused, drained and removed."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from covey.cli.machines.site_trial import test
+from covey.cli.shared.commands import FILE_NAME, Command, json_option, print_json, settings
+from covey.core.errors import NotFound
+from covey.frontend import bag_places, formats
+from covey.frontend.tables import Column, render
+from covey.frontend.terminal import echo, say
+
+if TYPE_CHECKING:
+    from covey.config import Config
+    from covey.wire import DriverView, SiteView
+
+COLUMNS = (
+    Column("site"),
+    Column("driver"),
+    Column("status"),
+    Column("pilots", right=True),
+    Column("slots", right=True),
+    Column("busy", right=True),
+    Column("waiting", right=True),
+    Column("limit", right=True),
+    Column("from"),
+    Column("trouble"),
+)
+KEYS_HELP = """Keys are those of [sites.NAME] in covey.toml (covey help configuration). Keys of the
+driver and of the environment have a dot: options.partition=short, environment.SGE_ROOT=/opt/sge.
+An empty value removes a key."""
+
+
+@click.group()
+def site() -> None:
+    """Show, add, test and stop sites: places where covey starts pilots by itself, as many as the
+    waiting tasks need. To learn more: covey help sites.
+
+    \b
+    covey site list
+    covey site add cluster driver=slurm host=login.example.org slots=8 wall=4h
+    covey site test cluster
+    covey explain site cluster
+    """
+
+
+site.add_command(test)
+
+
+# -- seeing --------------------------------------------------------------------------------------
+
+
+@site.command("list", cls=Command)
+@json_option
+def list_(as_json: bool) -> None:
+    """List the sites, how much of each is used, and what is wrong with it.
+
+    \b
+    covey site list
+    covey site list --json | jq -r '.[] | select(.trouble != "") | .name'
+    """
+    config = settings()
+    client = bag_places.running_client(config)
+    found = client.sites() if client is not None else _of_file(config)
+    if as_json:
+        print_json(found)
+        return
+    if found:
+        echo(render(COLUMNS, [_row(one) for one in found]))
+    else:
+        say("no sites: add one in covey.toml ([sites.NAME]), or with: covey site add")
+    if client is None:
+        say(
+            "no server runs here: these are the sites of covey.toml, without those added to a "
+            "server"
+        )
+
+
+def _of_file(config: "Config") -> list["SiteView"]:
+    from covey.core.sites.site_table import local_site
+    from covey.wire import SiteView
+
+    here = (
+        [local_site(config.local.pilots, config.local_slots, config.local.shared)]
+        if config.local.pilots
+        else []
+    )
+    return [
+        SiteView(
+            name=spec.name,
+            driver=spec.driver,
+            status="on",
+            origin="covey.toml",
+            queued_limit=spec.queued,
+            running_limit=spec.running,
+            price=spec.price,
+            users=list(spec.users),
+            failover=spec.failover,
+            shared=spec.shared,
+            spec=spec,
+        )
+        for spec in (*here, *config.sites)
+    ]
+
+
+def _row(one: "SiteView") -> list[str]:
+    return [
+        one.name,
+        one.driver,
+        _status(one),
+        str(one.pilots),
+        str(one.slots),
+        str(one.busy),
+        str(one.waiting),
+        str(one.running_limit or "any"),
+        one.origin,
+        (one.trouble or _suspended(one)) if one.status == "on" else "",
+    ]
+
+
+def _suspended(one: "SiteView") -> str:
+    return f"{formats.count(one.suspended, 'job')} suspended by the site" if one.suspended else ""
+
+
+def _status(one: "SiteView") -> str:
+    if one.status != "on":
+        return one.status
+    return "rests" if one.rests_until else "trouble" if one.trouble else "on"
+
+
+@site.command(cls=Command)
+@click.argument("name")
+@json_option
+def show(name: str, as_json: bool) -> None:
+    """Show one site: its state, and its settings as they would be written in covey.toml.
+
+    \b
+    covey site show cluster
+    covey site show cluster --json
+    """
+    config = settings()
+    client = bag_places.running_client(config)
+    if client is not None:
+        found = client.site(name)
+    else:
+        there = {one.name: one for one in _of_file(config)}
+        if name not in there:
+            raise NotFound(f"covey.toml has no site {name}, and no server runs here")
+        found = there[name]
+    if as_json:
+        print_json(found)
+    else:
+        echo("\n".join(_shown(found)))
+
+
+@site.command(cls=Command)
+@click.argument("name", required=False)
+@json_option
+def drivers(name: str | None, as_json: bool) -> None:
+    """List the drivers (kinds of sites) that are installed here; with a NAME, its options.
+
+    \b
+    covey site drivers
+    covey site drivers slurm
+    """
+    from covey.cli.server.settings import spell
+    from covey.wiring import drivers as installed
+
+    found = [one for one in installed() if name in (None, one.name)]
+    if name is not None and not found:
+        raise NotFound(f"there is no driver {name}; 'covey site drivers' lists them")
+    if as_json:
+        print_json(found if name is None else found[0])
+    elif name is None:
+        columns = (Column("driver"), Column("from"), Column("options"))
+        echo(render(columns, [[one.name, one.package, _told(one)] for one in found]))
+    else:
+        columns = (Column("option"), Column("default"), Column("meaning"))
+        rows = [[one.name, spell(one.default), one.text] for one in found[0].options]
+        echo(render(columns, rows) if rows else _told(found[0]))
+
+
+def _told(one: "DriverView") -> str:
+    if one.problem:
+        return f"cannot be used: {one.problem}"
+    return ", ".join(option.name for option in one.options) or "none"
+
+
+def _shown(one: "SiteView") -> Iterator[str]:
+    from covey.cli.shared.site_words import written
+    from covey.config_sites import LOCAL, table_of
+
+    facts = [
+        ("site", f"{one.name} ({one.driver}), from {one.origin}"),
+        ("status", _status(one) + (f": {one.trouble}" if one.trouble else "")),
+        (
+            "pilots",
+            f"{one.pilots:,} with {formats.count(one.slots, 'slot')}, {one.busy:,} of them busy",
+        ),
+        ("jobs", formats.site_jobs(one.running, one.suspended, one.waiting)),
+        ("users", ", ".join(one.users) or "everybody"),
+    ]
+    if one.price:
+        facts.append(("price", f"{one.price:g} per slot and hour"))
+    if one.failover:
+        facts.append(("for", "tasks that failed elsewhere"))
+    for name, fact in facts:
+        yield f"{name:<8}{fact}"
+    if one.spec is not None and one.name != LOCAL:
+        yield ""
+        yield from written(one.name, table_of(one.spec))
+
+
+# -- changing ------------------------------------------------------------------------------------
+
+words_argument = click.argument("words", nargs=-1, metavar="[KEY=VALUE]…")
+file_option = click.option(
+    "--file",
+    metavar="FILE",
+    type=FILE_NAME,
+    help="The whole site, from a TOML file; KEY=VALUE override it.",
+)
+
+
+@site.command(cls=Command, short_help="Add a site to a server.", epilog=KEYS_HELP)
+@click.argument("name")
+@words_argument
+@file_option
+@json_option
+def add(name: str, words: tuple[str, ...], file: str | None, as_json: bool) -> None:
+    """Add a site to the running server (a server is started if necessary). The site is kept when
+    the server restarts. No pilots are started there until tasks wait; to try it: covey site test.
+
+    \b
+    covey site add cluster driver=slurm host=login.example.org slots=8 options.partition=short
+    covey site add lab driver=ssh options.hosts='["n1", "n2"]' slots=4
+    covey site add cluster --file cluster.toml
+    """
+    from covey.cli.shared.site_words import changed, from_file
+
+    if file is None and not words:
+        raise click.UsageError(
+            "what kind of site is it? Give KEY=VALUE, such as driver=slurm, or --file FILE"
+        )
+    table = changed({} if file is None else from_file(file, name), words)
+    client = bag_places.client(settings())
+    for one in client.sites():
+        if one.name == name and one.status != "removed":
+            raise click.ClickException(f"there is a site {name}{_where_to_change(one)}")
+    client.save_site(name, table)
+    if as_json:
+        print_json(client.site(name))
+    else:
+        say(f"site {name} is added; try it: covey site test {name}")
+
+
+def _where_to_change(one: "SiteView") -> str:
+    if one.origin == "added":
+        return f"; change it with: covey site edit {one.name}"
+    return ", which is in covey.toml: change it there"
+
+
+@site.command(cls=Command, short_help="Change a site that was added.", epilog=KEYS_HELP)
+@click.argument("name")
+@words_argument
+@file_option
+@json_option
+def edit(name: str, words: tuple[str, ...], file: str | None, as_json: bool) -> None:
+    """Change a site that was added to the server. To change a site of covey.toml, edit that file.
+    Pilots that are already at the site keep their old settings.
+
+    \b
+    covey site edit cluster wall=8h options.partition=long
+    covey site edit cluster users=ann,bob memory=
+    """
+    from covey.cli.shared.site_words import changed, from_file, written
+    from covey.config_sites import table_of
+
+    if file is None and not words:
+        raise click.UsageError("what should change? Give KEY=VALUE, or --file FILE")
+    client = bag_places.client(settings())
+    spec = client.site(name).spec
+    if spec is None:
+        raise click.ClickException("only admins can see and change the settings of a site")
+    before = table_of(spec)
+    client.save_site(name, changed(before if file is None else from_file(file, name), words))
+    found = client.site(name)
+    if as_json:
+        print_json(found)
+        return
+    after = written(name, table_of(found.spec) if found.spec is not None else {})
+    old = written(name, before)
+    told = [f"- {line}" for line in old if line not in after]
+    told += [f"+ {line}" for line in after if line not in old]
+    echo("\n".join([f"site {name}:" + " nothing changed" * (not told), *told]))
+
+
+names_argument = click.argument("names", metavar="NAME...", nargs=-1, required=True)
+
+
+def _tell(names: tuple[str, ...], word: Literal["pause", "resume", "drain"], as_json: bool) -> bool:
+    """Whether a person is to be told."""
+    client = bag_places.client(settings())
+    count = sum(client.set_site(name, word) for name in names)
+    if as_json:
+        print_json({"count": count})
+    return not as_json
+
+
+@site.command(cls=Command)
+@names_argument
+@json_option
+def pause(names: tuple[str, ...], as_json: bool) -> None:
+    """Start no new pilots at these sites. Pilots that run or wait there stay.
+
+    \b
+    covey site pause cluster
+    """
+    if _tell(names, "pause", as_json):
+        say(f"paused: {', '.join(names)}; go on with: covey site resume {' '.join(names)}")
+
+
+@site.command(cls=Command)
+@names_argument
+@json_option
+def resume(names: tuple[str, ...], as_json: bool) -> None:
+    """Start pilots again at sites that are paused or drained. A site that rests after failures is
+    used again at once.
+
+    \b
+    covey site resume cluster
+    """
+    if _tell(names, "resume", as_json):
+        say(f"resumed: {', '.join(names)}")
+
+
+@site.command(cls=Command)
+@names_argument
+@json_option
+def drain(names: tuple[str, ...], as_json: bool) -> None:
+    """Cancel the pilots that wait at these sites. Running pilots end when their tasks have ended.
+
+    \b
+    covey site drain cluster
+    """
+    if _tell(names, "drain", as_json):
+        say(f"drained: {', '.join(names)}; 'covey site list' shows what is left there")
+
+
+@site.command(cls=Command)
+@names_argument
+@json_option
+def remove(names: tuple[str, ...], as_json: bool) -> None:
+    """Remove sites that were added. They are drained first: pilots that wait there are cancelled,
+    and running pilots end when their tasks have ended.
+
+    \b
+    covey site remove cluster
+    """
+    client = bag_places.client(settings())
+    count = sum(client.remove_site(name) for name in names)
+    if as_json:
+        print_json({"count": count})
+    else:
+        left = sum(one.name in names for one in client.sites())
+        more = f"; pilots are still ending at {formats.count(left, 'site')}" if left else ""
+        say(f"removed: {', '.join(names)}{more}")

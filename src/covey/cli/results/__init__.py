@@ -1,0 +1,1 @@
+"""Commands about what came of tasks: results, failures, logs, files, explanations."""

@@ -1,0 +1,74 @@
+"""What a shell offers for TAB: bags, presets and columns.
+
+Completion reads the record, or asks a server that runs already. It starts nothing, prints nothing,
+and offers nothing where something is wrong.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from covey.frontend.bag_places import BagSource
+
+MOST = 200
+
+
+def bag_names(ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+    """Numbers, with the names as help, and names."""
+
+    def offers(source: "BagSource") -> Iterable[tuple[str, str]]:
+        bags = source.bags()[:MOST]
+        yield "latest", "the newest bag"
+        yield from ((str(bag.id), f"{bag.name} {bag.status}".strip()) for bag in bags)
+        yield from ((bag.name, f"bag {bag.id}, {bag.status}") for bag in bags if bag.name)
+
+    return _offered(ctx, incomplete, offers)
+
+
+def column_names(ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+    """Of the bag that the command line names; behind a comma, the next one."""
+    before, comma, _ = incomplete.rpartition(",")
+
+    def offers(source: "BagSource") -> Iterable[tuple[str, str]]:
+        from covey.frontend.bag_places import find_bag
+        from covey.frontend.columns import fields
+
+        bag = find_bag(source, str(ctx.params.get("bag") or "latest"))
+        return ((f"{before}{comma}{field.name}", "") for field in fields(bag))
+
+    return _offered(ctx, incomplete, offers)
+
+
+def preset_names(incomplete: str) -> "list[CompletionItem]":
+    from click.shell_completion import CompletionItem
+
+    from covey.core.match.policies import PRESETS
+
+    return [
+        CompletionItem(name, help=preset.text)
+        for name, preset in PRESETS.items()
+        if name.startswith(incomplete)
+    ]
+
+
+def _offered(
+    ctx: click.Context, incomplete: str, offers: "Callable[[BagSource], Iterable[tuple[str, str]]]"
+) -> "list[CompletionItem]":
+    from click.shell_completion import CompletionItem
+
+    from covey.cli.shared.commands import settings_of
+    from covey.frontend.bag_places import reader
+
+    try:
+        found = dict(offers(reader(settings_of(ctx))))
+    except Exception:  # a shell that completes has no place for complaints
+        return []
+    return [
+        CompletionItem(name, help=text)
+        for name, text in found.items()
+        if name.startswith(incomplete) and name.isprintable()
+    ]

@@ -1,0 +1,246 @@
+"""Whether a bag can be run as it is written, with words for its author if not."""
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from covey.core.errors import InvalidBag
+from covey.core.match import bag_policy
+from covey.core.record import call_files, task_classes
+from covey.core.record.model import BagSpec, Blob, Segment
+from covey.core.record.task_numbers import check_segment, names_in
+from covey.core.values.placeholders import filler
+from covey.core.values.space import Axis, Values, shown
+from covey.pilot.calls.call_records import BY_FILE, CALL, MOST_CALL, MOST_FILE
+from covey.pilot.files.output_patterns import MOST_PATTERNS, InvalidPattern, Pattern
+
+MOST_RETRIES = 1000
+MOST_INPUTS = 100_000
+MOST_MANIFEST = 1_000_000
+MOST_LOG_KB = 1024  # two streams, escaped, must fit into a sync
+MOST_TEXT = 1 << 20  # of a setup, a check, notes
+MOST_COMMAND = 8 << 20  # characters of the command and the environment: no system takes more
+MOST_SHORT_TEXT = 4096  # of a name, an owner, a key, a directory
+MOST_LABELS = 1000
+MOST_TASK_INPUTS = 10_000
+LARGEST_FILE = 2**53  # bytes
+
+MOST_CALL_TEXT = (MOST_CALL + 2) // 3 * 4
+_PLACES = ("{" + CALL + "}", "{task}", "{bag}")
+
+URLS = ("http://", "https://")  # of what hosts fetch by themselves
+_HEX = frozenset("0123456789abcdef")
+
+
+def check_spec(spec: BagSpec) -> None:
+    """Raise InvalidBag unless every part of it makes sense."""
+    if not spec.argv or not spec.argv[0]:
+        raise InvalidBag("a bag needs a command")
+    if any("\0" in word for word in spec.argv):
+        raise InvalidBag("a command cannot contain NUL characters")
+    for name, value in spec.env.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise InvalidBag(f"environment variable {shown(name)!r} is malformed")
+    _check_lengths(spec)
+    segment = Segment(space=spec.space, rows=spec.rows)
+    check_segment(segment, may_be_empty=spec.open)
+    task_classes.check(spec, segment)
+    _check_chances(spec)
+    check_files(spec)
+    _check_patterns(spec, names_in(segment))
+    bag_policy.check(spec.policy, spec, segment)
+    if spec.calls:
+        _check_calls(spec, segment)
+    for what, text in (("setup", spec.setup), ("check", spec.check), ("notes", spec.notes)):
+        if len(text) > MOST_TEXT or "\0" in text:
+            raise InvalidBag(f"{what} is too long, or has a NUL character")
+    if any(not 0 <= code <= 255 for code in spec.ok_codes) or not spec.ok_codes:
+        raise InvalidBag(
+            "exit statuses must be between 0 and 255, and at least one must mean success"
+        )
+
+
+def _check_lengths(spec: BagSpec) -> None:
+    variables = sum(len(name) + len(value) for name, value in spec.env.items())
+    if sum(map(len, spec.argv)) + variables > MOST_COMMAND:
+        raise InvalidBag(
+            f"the command and its environment have more than {MOST_COMMAND:,} characters: put "
+            "what is long into a file"
+        )
+    for what, text in (
+        ("name", spec.name),
+        ("owner", spec.owner),
+        ("key", spec.key),
+        ("directory", spec.chdir),
+        ("host", spec.sources_host),
+        ("seal", spec.sources_seal),
+    ):
+        if len(text) > MOST_SHORT_TEXT or "\0" in text:
+            raise InvalidBag(
+                f"the {what} of a bag has at most {MOST_SHORT_TEXT:,} characters, and no NUL"
+            )
+    labels = sum(len(name) + len(value) for name, value in spec.labels.items())
+    if len(spec.labels) > MOST_LABELS or labels > MOST_TEXT:
+        raise InvalidBag(
+            f"a bag has at most {MOST_LABELS:,} labels, of {MOST_TEXT:,} characters in all"
+        )
+    if len(spec.task_inputs) > MOST_TASK_INPUTS:
+        raise InvalidBag(f"a bag has at most {MOST_TASK_INPUTS:,} inputs of single tasks")
+
+
+def _check_calls(spec: BagSpec, segment: Segment) -> None:
+    """A worker that stays knows nothing of single tasks but their calls."""
+    for what, given in (
+        ("a check", spec.check),
+        ("outputs", spec.outputs or spec.optional_outputs),
+        ("inputs of single tasks", spec.task_inputs or spec.manifest),
+        ("rows of a file", spec.rows is not None),
+        ("parameters in the environment", spec.export),
+        ("exit statuses of its own", spec.ok_codes != (0,)),
+    ):
+        if given:
+            raise InvalidBag(f"a bag of calls cannot have {what}: one process does all its calls")
+    for word in spec.argv:
+        if any(place in word for place in _PLACES):
+            raise InvalidBag(
+                f"one process does all calls, so the command cannot contain {shown(word)!r}"
+            )
+    check_call_segment(segment, spec.chdir)
+
+
+def check_call_segment(segment: Segment, chdir: str = "") -> None:
+    """Raise InvalidBag unless its tasks are calls: of each, base64 of what a worker reads, or the
+    file that holds it."""
+    space = segment.space
+    if not isinstance(space, Axis) or space.name != CALL or segment.rows is not None:
+        raise InvalidBag(f"the tasks of a bag of calls must have exactly one parameter, {CALL!r}")
+    if not isinstance(space.values, Values):
+        raise InvalidBag("calls must be listed one by one")
+    for call in space.values.items:
+        if not isinstance(call, str):
+            raise InvalidBag(f"a call must be base64 text, not {shown(repr(call))}")
+        if len(call) > MOST_CALL_TEXT:
+            raise InvalidBag(
+                f"a call has {len(call) // 4 * 3:,} bytes; at most {MOST_CALL:,} are "
+                "allowed: put large data into files"
+            )
+        if call[:1] == BY_FILE:
+            _check_call_file(call, chdir)
+
+
+def _check_call_file(call: str, chdir: str) -> None:
+    blob = call_files.file_of(call)
+    if blob is None:
+        raise InvalidBag(
+            f"a call must be base64 or {BY_FILE}DIGEST:SIZE of a file, not {call[:100]!r}"
+        )
+    if blob.size > MOST_FILE:
+        raise InvalidBag(f"a call has {blob.size:,} bytes; at most {MOST_FILE:,} are allowed")
+    if chdir:
+        raise InvalidBag("large calls are placed into the worker's own directory: leave out chdir")
+
+
+def _check_chances(spec: BagSpec) -> None:
+    if not 0 <= spec.retries <= MOST_RETRIES:
+        raise InvalidBag(f"retries must be between 0 and {MOST_RETRIES}, not {spec.retries}")
+    if not 0 <= spec.overtimes <= 100:
+        raise InvalidBag(f"overtimes must be between 0 and 100, not {spec.overtimes}")
+    for what, factor in (("memory", spec.grow_memory), ("time", spec.grow_time)):
+        if not 1.0 <= factor <= 100.0:
+            raise InvalidBag(f"{what} must grow 1 to 100 times with each retry, not {factor} times")
+    if not 0 <= spec.breaker <= 10**9:
+        raise InvalidBag(
+            f"breaker must be 0 (never pause) or a number of failures, not {spec.breaker}"
+        )
+    if not 1 <= spec.log_kb <= MOST_LOG_KB:
+        raise InvalidBag(f"log_kb must be between 1 and {MOST_LOG_KB}, not {spec.log_kb}")
+    if not 0 <= spec.output_mb <= 10**7:
+        raise InvalidBag(f"output_mb must be between 0 and 10,000,000, not {spec.output_mb}")
+    if not 0 < spec.setup_seconds < 10**7:
+        raise InvalidBag(
+            f"setup_seconds must be above 0 and below 10,000,000, not {spec.setup_seconds}"
+        )
+
+
+def check_files(spec: BagSpec) -> None:
+    """Raise InvalidBag unless the inputs can be placed into a task's directory."""
+    check_files_count(max(len(spec.inputs), len(spec.sources)), len(spec.manifest))
+    if (spec.inputs or spec.task_inputs) and spec.chdir:
+        raise InvalidBag("inputs are placed into a task's own directory: leave out chdir")
+    for one in spec.inputs:
+        _check_path("input", one.path)
+        if (one.blob is None) == (not one.url):
+            raise InvalidBag(f"input {shown(one.path)!r} needs either a file or a URL")
+        if one.url and not one.url.startswith(URLS):
+            raise InvalidBag(
+                f"input {shown(one.path)!r}: {shown(one.url)!r} does not begin with http:// or https://"
+            )
+        if one.blob is not None:
+            _check_blob(one.path, one.blob)
+        if one.digest and not is_digest(one.digest):
+            raise InvalidBag(
+                f"input {shown(one.path)!r}: {shown(one.digest)!r} is not a SHA-256 digest"
+            )
+    for task_input in spec.task_inputs:
+        _check_path("input", task_input.path)
+        _check_source(task_input.base)
+    for source in spec.sources:
+        if source.to != ".":
+            _check_path("input", source.to)
+        _check_source(source.path)
+    for path, blob in spec.manifest.items():
+        _check_blob(path, blob)
+
+
+def check_files_count(inputs: int, own: int) -> None:
+    if inputs > MOST_INPUTS or own > MOST_MANIFEST:
+        raise InvalidBag(
+            f"a bag has at most {MOST_INPUTS:,} inputs, and {MOST_MANIFEST:,} of single tasks"
+        )
+
+
+def _check_patterns(spec: BagSpec, names: Sequence[str]) -> None:
+    patterns = (*spec.outputs, *spec.optional_outputs)
+    if len(patterns) > MOST_PATTERNS:
+        raise InvalidBag(
+            f"{len(patterns):,} patterns of outputs; at most {MOST_PATTERNS:,} are allowed"
+        )
+    for pattern in patterns:
+        problem = pattern_problem(pattern, names)
+        if problem:
+            raise InvalidBag(problem)
+
+
+def pattern_problem(pattern: str, names: Sequence[str]) -> str:
+    """What is wrong with a pattern of outputs whatever the values are; "" for nothing. What the
+    values of a task make of it is checked on its host, by the same code and before it starts."""
+    fill = filler(pattern, names)
+    problem = ""
+    for letter in ("0", "z"):  # values may begin or end a range, as in [{n}-9]
+        try:
+            Pattern(fill([letter] * len(names), 0, 0))
+            return ""
+        except InvalidPattern as error:
+            problem = problem or str(error)
+    return problem
+
+
+def _check_path(what: str, path: str) -> None:
+    parts = PurePosixPath(path).parts
+    if not parts or path.startswith("/") or ".." in parts or "\0" in path:
+        raise InvalidBag(f"{what} {shown(path)!r} must be a path inside the task's directory")
+
+
+def _check_source(path: str) -> None:
+    if len(path) > MOST_SHORT_TEXT or "\0" in path:
+        raise InvalidBag(
+            f"the path of an input has at most {MOST_SHORT_TEXT:,} characters, and no NUL"
+        )
+
+
+def _check_blob(path: str, blob: Blob) -> None:
+    if not is_digest(blob.digest) or not 0 <= blob.size <= LARGEST_FILE:
+        raise InvalidBag(f"input {shown(path)!r}: {shown(blob.digest)!r} is not a SHA-256 digest")
+
+
+def is_digest(text: str) -> bool:
+    return len(text) == 64 and _HEX.issuperset(text)

@@ -1,0 +1,166 @@
+"""Task numbers ahead of dispatch: each bag's own share of what is looked at.
+
+Numbers go out only below the durable mark, which `reserve` moves ahead of demand, so after a crash
+everything above it is known never to have been sent. Tasks are told apart by class a chunk at a
+time, and a bag looks ahead over so many chunks. One whose tasks fit nobody for `buffer_seconds`
+makes place for those behind it (GridBot's scheduling buffer and its time to live), and comes back
+when all have been looked at. A bag whose long tasks go first looks further ahead from the start, to
+find them.
+"""
+
+from pyroaring import BitMap
+
+from covey.core.after_commit import Reserving
+from covey.core.match.bag_policy import CROWDED
+from covey.core.protocol.task_recall import pause
+from covey.core.record.actions import LeaseChunk, LoadRows
+from covey.core.record.model import BagId, BagStatus
+from covey.core.record.task_numbers import Loaded
+from covey.core.state import Bag
+from covey.core.turn import Turn
+from covey.core.values.space import Scalar
+
+MOST_SORTED = 4096  # tasks of a chunk that are told apart by class, in one go
+MOST_ORDERED = 32_768  # tasks among which the longest are looked for
+MOST_ROW_BYTES = 4 << 20  # of a chunk's rows: they are in memory until its tasks have ended
+
+
+def reserve(turn: Turn, bag: Bag, *, searching: bool = False) -> None:
+    """Keep the mark ahead: chunks double while they are used up. A pilot that finds nothing of
+    its classes (`searching`) makes us look further, within bounds."""
+    settings = turn.state.settings
+    if bag.asked_mark >= bag.total:
+        if searching and bag.set_aside and bag.asked_mark == bag.mark:
+            _bring_back(turn, bag)
+        return
+    ahead = bag.asked_mark - bag.next
+    if bag.classify is not None:
+        ahead += bag.waiting() - len(bag.aside)
+    if ahead > bag.chunk // 2:
+        if bag.asked_mark > bag.mark or not (searching or _looks_for_long_ones(bag, ahead)):
+            return
+        looked = len(bag.chunks) - len(bag.set_aside)
+        if looked >= settings.most_lookahead and not (searching and _set_aside(turn, bag)):
+            return
+    largest = settings.largest_chunk
+    if bag.classify is not None:
+        largest = min(largest, MOST_SORTED)
+    part = bag.numbering.part(bag.asked_mark)
+    if part.rows is not None and part.rows.row_bytes:
+        largest = max(1, min(largest, MOST_ROW_BYTES // part.rows.row_bytes))
+    bag.chunk = min(max(settings.chunk, bag.chunk * 2), largest)
+    first, stop = bag.asked_mark, min(bag.asked_mark + bag.chunk, part.stop)
+    bag.asked_mark = stop
+    bag.starts.append(first)
+    bag.chunks[first] = stop
+    bag.unfinished[first] = stop - first
+    turn.write(LeaseChunk(bag.id, first, stop), Reserving(bag.id, first))
+
+
+def _looks_for_long_ones(bag: Bag, ahead: int) -> bool:
+    return ahead < MOST_ORDERED and bag.long_first
+
+
+def _set_aside(turn: Turn, bag: Bag) -> bool:
+    """The chunk that has waited longest makes place, if that was long enough."""
+    late = turn.now - turn.state.settings.buffer_seconds
+    for first, since in bag.sorted_at.items():
+        if since > late:
+            return False
+        if first in bag.chunks and first not in bag.awaited and first not in bag.set_aside:
+            del bag.sorted_at[first]
+            stop = bag.chunks[first]
+            waiting = _ready_in(bag, first, stop)
+            for ready in bag.ready:
+                ready -= waiting
+            bag.aside |= waiting
+            bag.set_aside[first] = stop
+            if first in bag.numbering.loaded and not any(first <= k < stop for k in bag.live):
+                del bag.numbering.loaded[first]
+                bag.awaited[first] = stop  # asked for when it comes back
+            return True
+    return False
+
+
+def _ready_in(bag: Bag, first: int, stop: int) -> BitMap:
+    span = BitMap()
+    span.add_range(first, stop)
+    return BitMap().union(*(ready & span for ready in bag.ready))
+
+
+def _bring_back(turn: Turn, bag: Bag) -> None:
+    """Everything has been looked at: let those that made place be looked at again, one chunk for
+    each that has waited long enough."""
+    first = next(iter(bag.set_aside))
+    looked = len(bag.chunks) - len(bag.set_aside)
+    if looked >= turn.state.settings.most_lookahead and not _set_aside(turn, bag):
+        return
+    stop = bag.set_aside.pop(first)
+    bag.sorted_at[first] = turn.now
+    if first in bag.awaited:
+        load_rows(turn, bag, first, stop)
+    for task in [task for task in bag.aside if first <= task < stop]:
+        bag.aside.remove(task)
+        bag.free(task)
+    turn.state.news += 1
+
+
+def reserved(turn: Turn, bag: Bag, first: int) -> None:
+    """The chunk is durable. Its tasks may go out once their values are known."""
+    stop = bag.chunks.get(first)
+    if stop is None:
+        return  # cancelled meanwhile
+    if bag.numbering.part(first).rows is None:
+        _open_up(turn, bag, first)
+    else:
+        load_rows(turn, bag, first, stop)
+
+
+def _open_up(turn: Turn, bag: Bag, first: int) -> None:
+    """Move the mark over this chunk, and those behind it that were waiting for it."""
+    bag.opened.add(first)
+    while bag.mark in bag.opened:
+        bag.opened.remove(bag.mark)
+        bag.mark = bag.chunks[bag.mark]
+    if bag.classify is not None and bag.status in (BagStatus.RUNNING, BagStatus.PAUSED):
+        for task in range(bag.next, bag.mark):
+            bag.ready[bag.class_of(task)].add(task)
+        bag.next = bag.mark
+        bag.sorted_at[first] = turn.now
+        if bag.crowded:
+            pause(turn, bag, CROWDED)
+        elif bag.long_first:
+            reserve(turn, bag)
+    bag.dirty = True
+    turn.state.news += 1
+
+
+def load_rows(turn: Turn, bag: Bag, first: int, stop: int) -> None:
+    part = bag.numbering.part(first)
+    if part.rows is None:
+        return
+    bag.awaited[first] = stop
+    rows = (part.row_of(first), part.row_of(stop - 1) + 1)
+    turn.actions.append(LoadRows(bag.id, first, part.rows, *rows))
+
+
+def rows_loaded(turn: Turn, id_: BagId, first: int, rows: list[list[Scalar]]) -> None:
+    bag = turn.state.bags.get(id_)
+    if bag is None or first not in bag.awaited:
+        return  # it is over, or they were asked for twice
+    stop = bag.awaited.pop(first)
+    bag.numbering.loaded[first] = Loaded(bag.numbering.part(first).row_of(first), rows)
+    waiting = [task for task in bag.parked if first <= task < stop]
+    for task in waiting:
+        bag.parked.remove(task)
+        bag.free(task)
+    turn.state.news += 1
+    if first >= bag.mark:
+        _open_up(turn, bag, first)
+
+
+def rows_failed(turn: Turn, id_: BagId, first: int, reason: str) -> None:
+    """The bag cannot go on without them; its owner is told, and may resume it."""
+    bag = turn.state.bags.get(id_)
+    if bag is not None and first in bag.awaited:
+        pause(turn, bag, f"the file of its parameters cannot be read: {reason}")

@@ -1,0 +1,51 @@
+"""What came of the tasks of a bag, in sum: whether anything did, and which files were not kept.
+
+The rule: only results count, so each task is counted once. The sum is saved in the turn that
+changes it, before the end of the bag.
+"""
+
+from covey.core.record.actions import SaveOutputSummary
+from covey.core.record.model import OutputSummary, UnkeptFiles
+from covey.core.state import Bag
+from covey.core.turn import Turn
+from covey.pilot.protocol.messages import LARGEST, End
+
+MOST_NAMES = 5
+
+
+def add(turn: Turn, bag: Bag, end: End) -> None:
+    """The result of one more task of the bag, which ended well."""
+    before = bag.outputs
+    something = before.something or bool(
+        end.stdout_bytes or end.stderr_bytes or end.result or end.files
+    )
+    if end.unkept is None and something == before.something:
+        return
+    unkept = before.unkept
+    if end.unkept is not None:
+        names = dict.fromkeys((*unkept.names, *end.unkept.names))
+        unkept = UnkeptFiles(
+            tasks=unkept.tasks + 1,
+            files=min(unkept.files + end.unkept.files, LARGEST),
+            bytes=min(unkept.bytes + end.unkept.bytes, LARGEST),
+            names=tuple(names)[:MOST_NAMES],
+        )
+    _change(turn, bag, OutputSummary(something=something, unkept=unkept))
+
+
+def forget_unkept(turn: Turn, bag: Bag) -> None:
+    """Tasks that were done run again: the count begins anew."""
+    if bag.outputs.unkept != UnkeptFiles():
+        _change(turn, bag, OutputSummary(something=bag.outputs.something))
+
+
+def _change(turn: Turn, bag: Bag, outputs: OutputSummary) -> None:
+    bag.outputs = outputs
+    if not bag.outputs_unsaved:
+        bag.outputs_unsaved = True
+        turn.write_last(lambda: _save(bag))
+
+
+def _save(bag: Bag) -> SaveOutputSummary:
+    bag.outputs_unsaved = False
+    return SaveOutputSummary(bag.id, bag.outputs)

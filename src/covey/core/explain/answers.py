@@ -1,0 +1,207 @@
+"""What is found out about policies, and about bags, tasks and sites that somebody asks about: the
+answers of `catalogue`, `policy_check`, `bag_answers` and `site_answers`, as they travel to
+people. Times are seconds since 1970, texts are for people; programs look at `kind`."""
+
+from msgspec import Struct
+
+from covey.core.record.model import Need, PolicySpec
+
+
+class Listed(Struct, kw_only=True):
+    """Something a policy can look at, as `Host.NumCpus`, and what it is just now of one."""
+
+    role: str
+    name: str
+    text: str
+    example: str = ""  # as an expression would spell it
+    of: str = ""  # whose that is
+
+
+class Expressed(Struct, kw_only=True):
+    """An expression that decides, and where it comes from: owner, key (a plain key such as
+    `only_sites`), preset, default."""
+
+    name: str
+    text: str
+    origins: list[str]
+
+
+class ShownPolicy(Struct, kw_only=True):
+    """A policy as it was written, and as it decides."""
+
+    bag: int = 0
+    policy: PolicySpec
+    preset: str
+    description: str  # of the preset
+    expressions: list[Expressed]
+    sticky_tail: bool
+
+
+class PolicyFault(Struct, kw_only=True):
+    """Something wrong with a policy; `line` and `column` count from 1 in `text`, 0: nowhere."""
+
+    kind: str  # syntax, unknown, scope, function, type, never, invalid
+    name: str  # of the attribute: JobRequirements
+    message: str
+    text: str = ""  # the expression
+    line: int = 0
+    column: int = 0
+    near: list[str] = []  # what may be meant instead
+
+
+class ConditionAnswer(Struct, kw_only=True):
+    """One of the conditions that JobRequirements joins with &&."""
+
+    text: str
+    hosts: int  # for how many of those that are here it holds
+
+
+class PolicyReport(Struct, kw_only=True):
+    """What a check has found. Without faults nothing is wrong; notes are worth a look."""
+
+    faults: list[PolicyFault]
+    notes: list[str]
+    hosts: int = 0  # that are here, and could run the owner's tasks
+    meeting: int = 0  # of these: where JobRequirements hold
+    parts: list[ConditionAnswer] = []
+    apart: list[list[str]] = []  # parts that are never true together
+
+
+class Reason(Struct, kw_only=True):
+    """Why tasks wait. `until`: when that ends by itself, if it is known."""
+
+    kind: str
+    text: str
+    hosts: list[str] = []  # the first few
+    until: float = 0.0
+
+
+class Near(Struct, kw_only=True):
+    """A host that lacks one thing, or the fewest."""
+
+    host: str
+    missing: list[str]  # parts of JobRequirements, or resources
+    values: dict[str, str] = {}  # of the attributes in them
+
+
+class Rival(Struct, kw_only=True):
+    """Another bag, in the order in which a host takes tasks."""
+
+    bag: int
+    name: str
+    owner: str
+    rank: float
+    waiting: int
+
+
+class Replication(Struct, kw_only=True):
+    """Whether running tasks get more attempts, and why, or why not."""
+
+    active: bool
+    text: str
+    wanted: int = 0  # running tasks for which the policy wants another attempt
+    refused: int = 0  # … for which it does not
+    full: int = 0  # … that have as many as they may
+    values: dict[str, str] = {}  # of the attributes that decide, for one that is refused
+
+
+class Chance(Struct, kw_only=True):
+    """Whether a site could get pilots for a bag, and what stands in the way."""
+
+    site: str
+    able: bool
+    text: str
+    waiting: int = 0  # pilots that wait there
+
+
+class BagAnswer(Struct, kw_only=True):
+    """How a bag stands, and why it does not go on faster."""
+
+    summary: str
+    total: int
+    done: int
+    failed: int
+    running: int
+    sent: int = 0  # a pilot has them, and no free slot yet
+    waiting: int
+    doubtful: int = 0
+    tail: bool = False
+    reasons: list[Reason]
+    hosts: int = 0  # here, and the owner's to use
+    able: int = 0  # … of these: could run what waits
+    near: list[Near] = []
+    first: list[Rival] = []  # bags that come first, on `first_on`
+    first_on: str = ""
+    sites: list[Chance] = []  # if no pilot is here
+    replicas: int = 0
+    replication: Replication
+    order: str = ""  # in which its tasks go out, if not by their numbers
+
+
+class RunningAttempt(Struct, kw_only=True):
+    """An attempt that is out with a pilot, and why there."""
+
+    attempt: str
+    pilot: int
+    host: str
+    site: str
+    sent: float
+    ahead: bool  # sent ahead: it waits for a slot there, probably
+    rank: float
+    replica: bool
+    suspected: bool  # its pilot is silent
+    deadline: float = 0.0
+    expired: bool = False
+    text: str = ""
+    behind: list[Rival] = []
+    inputs_version: int = 1
+
+
+class TaskAnswer(Struct, kw_only=True):
+    task: int
+    values: dict[str, str] = {}
+    state: str  # waiting, sent, running, done, failed, being checked
+    summary: str
+    need: Need | None = None  # what the task gets; None: nobody knows now
+    tries: int = 0
+    losses: int = 0
+    running: list[RunningAttempt] = []
+    replication: Replication | None = None
+
+
+class Limit(Struct, kw_only=True):
+    """Of a site: how much of something is used, of how much; 0: any amount. `key`: in the words of
+    covey.toml."""
+
+    key: str
+    used: int
+    most: int
+    left: int  # pilots for which there is room
+
+
+class Wanting(Struct, kw_only=True):
+    """A class of tasks that waits, as one site sees it. `kind`: able, or why it is not."""
+
+    bag: int
+    name: str
+    owner: str
+    tasks: int
+    missing: int  # that nothing there is, anywhere, will take
+    kind: str
+    text: str
+
+
+class SiteAnswer(Struct, kw_only=True):
+    """How a site stands, and why it gets no pilots, or no more."""
+
+    summary: str
+    reasons: list[Reason]
+    limits: list[Limit]
+    wanting: list[Wanting]
+    waiting: int  # site jobs that wait there
+    running: int  # … that run
+    suspended: int = 0  # of these: suspended by the site
+    pilots: int
+    slots: int
+    busy: int  # of these
+    room: int  # pilots that could be started there now

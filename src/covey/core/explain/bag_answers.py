@@ -1,0 +1,549 @@
+"""Why: a bag waits, a task runs where it runs, a running task gets another attempt or none.
+
+Everything is a function of the state and the time; asking changes nothing. `hindrance` is the short
+answer that every view of a bag carries, from what dispatch has found out already; `of_bag` and
+`of_task` look at everything themselves, and cost accordingly.
+
+For each pilot there is one verdict (`obstacles`); the reasons are the verdicts, counted.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from covey.core.bags.estimate import probably_running
+from covey.core.bags.host_tallies import Trouble
+from covey.core.bags.input_versions import version_in
+from covey.core.explain import replica_answers, site_answers
+from covey.core.explain.answers import BagAnswer, Chance, Reason, RunningAttempt, TaskAnswer
+from covey.core.explain.bag_order import before, behind
+from covey.core.explain.obstacles import (
+    ABLE,
+    BANNED,
+    ENDING,
+    FILES,
+    FREE,
+    FULL,
+    LIMITED,
+    REFUSED,
+    RESTING,
+    SHORT,
+    SILENT,
+    SMALL,
+    TRIED,
+    Obstacle,
+    judge,
+    lenient,
+    nearest,
+)
+from covey.core.explain.policy_view import (
+    PolicyView,
+    TaskClass,
+    cases,
+    here,
+    may_have,
+    values_of,
+    waiting_kinds,
+)
+from covey.core.match import retry_hosts, site_preference
+from covey.core.match.attributes import can_see
+from covey.core.match.pilot_fit import last_resorts, need_now, weight
+from covey.core.record.attempts import Attempt
+from covey.core.record.model import BagId, BagStatus, Need, PilotStatus, SiteStatus
+from covey.core.record.task_classes import classifier
+from covey.core.sites.site_table import LOCAL, MANUAL
+from covey.core.state import Bag, Site, State
+from covey.core.values.space import Scalar
+
+MOST_TASKS = 200  # running ones that the policy is asked about
+FEW = 5  # hosts or bags that are named
+BY_HAND = "hand"  # the site of pilots that people start, if they name none
+TROUBLE_SECONDS = 300.0  # in which an attempt that cannot be made ends, or is
+
+
+# -- the short answer --------------------------------------------------------------------------
+
+
+def hindrance(state: State, bag: Bag) -> str:
+    """Why a bag that could go on does not, if no pilot that is here can run it."""
+    if bag.status is not BagStatus.RUNNING:
+        return ""
+    trouble = _trouble(state, bag)
+    if trouble is not None:
+        return trouble.words
+    waiting_for_disk = _short_hosts(state, bag)
+    if waiting_for_disk:
+        return f"waits for disk space on {', '.join(waiting_for_disk[:FEW])}"
+    queued = site_answers.in_queues(state, state.ticked, bag)
+    if bag.live:
+        return queued.text if queued is not None else ""
+    waiting = [bag.needs[kind] for kind in waiting_kinds(bag)]
+    obvious = _nobody(state, bag, waiting)
+    if obvious is not None:
+        return obvious.text
+    if queued is not None:
+        return queued.text
+    if not waiting or bag.policy.plain or not state.pilots:
+        return ""
+    if any(may_have(state, pilot, bag) is not False for pilot in can_see(state, bag)):
+        return ""
+    return f"no connected host meets its requirements; see: covey explain {bag.id}"
+
+
+def _short_hosts(state: State, bag: Bag) -> list[str]:
+    """The hosts, if tasks wait and every host that could take them is short of disk space."""
+    if not bag.unsent():
+        return []
+    found = [one for one in can_see(state, bag) if one.status is PilotStatus.ACTIVE]
+    if not found or not all(one.shortage for one in found):
+        return []
+    return list(dict.fromkeys(one.record.host for one in found))
+
+
+def _trouble(state: State, bag: Bag) -> Trouble | None:
+    """If its attempts could not be made lately wherever they are out, and none ended well since."""
+    found = bag.trouble
+    if found is None or found.ends != bag.ends or state.ticked - found.at > TROUBLE_SECONDS:
+        return None
+    for attempts in islice(bag.live.values(), MOST_TASKS):
+        tally = bag.tallies.get(state.pilots[attempts[0].pilot].record.host)
+        if tally is None or not tally.failures:
+            return None  # there it may be well
+    return found
+
+
+def _nobody(state: State, bag: Bag, waiting: Sequence[Need]) -> Reason | None:
+    """What can be said without asking any policy."""
+    unknown = _unknown_site(state, bag)
+    if unknown is not None:
+        return unknown
+    placing = [site for site in state.sites.values() if site.record.spec.driver != MANUAL]
+    if not state.pilots and placing:
+        failing = {site.record.spec.name: why for site in placing if (why := _failing(site))}
+        if len(failing) < len(placing):
+            return _never(placing, bag, waiting)
+        name, problem = next(iter(failing.items()))
+        where = "on this machine" if name == LOCAL else f"at site {name}"
+        words = f"pilots cannot start work {where}: {problem}"
+        return Reason(kind="no pilot", text=words)
+    if not waiting:
+        return None
+    records = [pilot.record for pilot in can_see(state, bag)]
+    if not records:
+        whose = f" that runs tasks of {bag.spec.owner}" if state.pilots and bag.spec.owner else ""
+        words = f"no pilot{whose} is connected; start one with: covey pilot-command"
+        return Reason(kind="no pilot", text=words)
+    if any(weight(need, record) for need in waiting for record in records):
+        return None
+    words = f"no connected pilot has {', '.join(_wants(waiting[0]))} for a task"
+    return Reason(kind="resources", text=words)
+
+
+def _unknown_site(state: State, bag: Bag) -> Reason | None:
+    """Its policy names sites, of which there is none."""
+    wanted = bag.policy.spec.only_sites
+    if not wanted or not bag.unsent():
+        return None
+    known = {name.lower() for name in (*state.sites, BY_HAND)}
+    known |= {pilot.record.site.lower() for pilot in state.pilots.values()}
+    if any(name.lower() in known for name in wanted):
+        return None
+    there = f"sites: {', '.join(state.sites)}" if state.sites else "no site is set up"
+    words = f"there is no site {' or '.join(wanted)} ({there})"
+    return Reason(kind="unknown site", text=words)
+
+
+def _never(placing: list[Site], bag: Bag, waiting: Sequence[Need]) -> Reason | None:
+    """Whether a pilot is on its way for it, while there is none."""
+    if not bag.unsent() or bag.rescue:
+        return None
+    told = []
+    for site in placing:
+        spec = site.record.spec
+        if spec.users and bag.spec.owner not in spec.users:
+            if spec.driver == LOCAL:
+                told.append(f"{spec.name}: {site_answers.others_only(spec)}")
+            continue
+        why = _failing(site) or site_answers.never(site, bag, waiting or bag.needs)
+        if not why:
+            return None
+        told.append(f"{spec.name}: {why}")
+    named = f": {'; '.join(told[:FEW])}" if told else ": no site accepts tasks of its owner"
+    return Reason(kind="no site", text=f"no site can get a pilot for it{named}")
+
+
+def _failing(site: Site) -> str:
+    if site.record.status is not SiteStatus.ON:
+        return f"it is {site.record.status.value}"
+    return site.crowded or site.unanswered or (site.problem if site.failures > 1 else "")
+
+
+def _wants(need: Need) -> list[str]:
+    wants = [f"{need.cores} cores"]
+    wants += [f"{need.memory_mb} MB of memory"] if need.memory_mb else []
+    wants += [f"{need.disk_mb} MB of disk"] if need.disk_mb else []
+    wants += [f"{need.gpus} GPUs"] if need.gpus else []
+    return wants
+
+
+# -- a bag -------------------------------------------------------------------------------------
+
+
+def of_bag(state: State, now: float, bag: Bag, task: int | None = None) -> BagAnswer:
+    """With a task: as far as that one is concerned."""
+    view = PolicyView(state, now, bag)
+    running = len({attempt.task for attempt in probably_running(state, bag)})
+    answer = BagAnswer(
+        summary="",
+        total=bag.total,
+        done=len(bag.done),
+        failed=len(bag.failed),
+        running=running,
+        sent=len(bag.live) - running,
+        waiting=bag.waiting() + bag.total - bag.next,
+        doubtful=len(bag.doubt),
+        tail=view.tail,
+        reasons=[],
+        replicas=bag.replicas,
+        replication=replica_answers.of_tasks(view),
+        order=_order(bag),
+    )
+    if bag.status in (BagStatus.RUNNING, BagStatus.PAUSED):
+        answer.reasons = list(_stops(state, bag))
+        usual = answer.waiting > len(bag.rescue) and (task is None or task not in bag.rescue)
+        if bag.status is BagStatus.RUNNING and usual:
+            _ask_pilots(state, now, view, answer, _cases(bag, task))
+        if (queued := site_answers.in_queues(state, now, bag)) is not None:
+            answer.reasons.append(queued)
+        answer.reasons += _besides(state, bag)
+    answer.summary = _summary(bag, answer)
+    return answer
+
+
+def _bags(ids: list[BagId]) -> str:
+    named = ", ".join(map(str, ids[:FEW]))
+    more = f" and {len(ids) - FEW} more" if len(ids) > FEW else ""
+    return f"bag{'s' if len(ids) > 1 else ''} {named}{more}"
+
+
+def _cases(bag: Bag, task: int | None) -> list[TaskClass]:
+    values = values_of(bag, task) if task is not None else None
+    if task is None or (values is None and bag.classify is not None):
+        return cases(bag, bag.policy)
+    return [TaskClass(_class_of(bag, values), values)]
+
+
+def _class_of(bag: Bag, values: list[Scalar] | None) -> int:
+    """The bag's own `classify` makes a class of values that are new; looking must not."""
+    number_of = classifier(bag.spec, bag.body.names, bag.numbers)
+    return bag.kinds[number_of(values) if number_of is not None and values is not None else 0]
+
+
+def _order(bag: Bag) -> str:
+    """In which its tasks go out, if not by their numbers."""
+    if not bag.long_first or bag.status is not BagStatus.RUNNING:
+        return ""
+    return "tasks with a longer declared time go first (order = 'given' keeps the given order)"
+
+
+def _summary(bag: Bag, answer: BagAnswer) -> str:
+    if bag.status is BagStatus.PAUSED:
+        return f"it is paused: {bag.reason}" if bag.reason else "it is paused"
+    if bag.status is not BagStatus.RUNNING:
+        return f"it is {bag.status.value}"
+    live = answer.running + answer.sent
+    out = f"{_tasks(answer.running)} {'is' if answer.running == 1 else 'are'} running"
+    if answer.sent:
+        out += f" and {answer.sent:,} {'is' if answer.sent == 1 else 'are'} sent ahead"
+    if not answer.waiting:
+        if answer.reasons and (not live or answer.reasons[0].kind == "host"):
+            return answer.reasons[0].text
+        return f"no task waits: {out}"
+    first = answer.reasons[0].text if answer.reasons else "the next free hosts get them"
+    waits = f"{_tasks(answer.waiting)} {'waits' if answer.waiting == 1 else 'wait'}"
+    return f"{waits}, {out if live else 'none is running'}: {first}"
+
+
+def _stops(state: State, bag: Bag) -> Iterator[Reason]:
+    """What stops all of it, whoever is here."""
+    if bag.quarantined:
+        words = f"it is {bag.quarantined}. No task of it is sent any more. Use: "
+        change = "" if bag.shell else f"covey policy set {bag.id} …, covey resume {bag.id}, or "
+        yield Reason(kind="quarantined", text=f"{words}{change}covey cancel {bag.id}")
+    elif bag.status is BagStatus.PAUSED:
+        why = f": {bag.reason}" if bag.reason else ""
+        words = f"it is paused{why}; to continue: covey resume {bag.id}"
+        yield Reason(kind="paused", text=words)
+    if state.draining:
+        yield Reason(kind="draining", text="the server is shutting down, and sends no more tasks")
+    if bag.not_before > state.durable:
+        yield Reason(kind="writing", text="the bag is still being written to the record")
+    trouble = _trouble(state, bag) if bag.status is BagStatus.RUNNING else None
+    if trouble is not None:
+        most = state.settings.most_losses
+        words = f"{trouble.words}; a task fails when this has happened {most} times"
+        yield Reason(kind="host", text=words, hosts=[trouble.host])
+
+
+def _besides(state: State, bag: Bag) -> Iterator[Reason]:
+    """What concerns some of its tasks only."""
+    if bag.doubt:
+        words = f"{_tasks(len(bag.doubt))} may be running on pilots that have not called since "
+        until = state.adopt_until
+        yield Reason(kind="doubt", text=words + "the server started", until=until)
+    if bag.awaited and bag.parked:
+        words = f"the rows of {_tasks(len(bag.parked))} are being read from a file"
+        yield Reason(kind="rows", text=words)
+    if bag.aside:
+        words = f"{_tasks(len(bag.aside))} fitted no host for a while; other tasks go first"
+        yield Reason(kind="aside", text=words)
+    if bag.rescue:
+        sites = ", ".join(last_resorts(state, bag))
+        words = f"{_tasks(len(bag.rescue))} that failed elsewhere may only go to {sites}"
+        yield Reason(kind="failover", text=words)
+    for name in state.sites:
+        if better := site_preference.ahead(state, name, bag):
+            words = (
+                f"{name} prefers {_bags(better)} (preference of its owners), which go first there"
+            )
+            yield Reason(kind="preference", text=words)
+    if bag.overdue:
+        words = f"{_tasks(len(bag.overdue))} past their deadline are sent to other hosts first"
+        yield Reason(kind="deadline", text=words)
+    if not bag.waiting() and bag.next >= bag.total and bag.open:
+        words = f"all its tasks were sent; it is open, so more may be added (covey close {bag.id})"
+        yield Reason(kind="open", text=words)
+
+
+def _ask_pilots(
+    state: State, now: float, view: PolicyView, answer: BagAnswer, classes: list[TaskClass]
+) -> None:
+    bag = view.bag
+    obvious = _nobody(state, bag, [bag.needs[case.kind] for case in classes])
+    pilots = here(state, bag)
+    judged = (judge(state, now, view, one, classes) for one in pilots if not view.tired())
+    verdicts = lenient(list(judged))
+    able = [one for one in verdicts if one.kind in ABLE]
+    answer.hosts = len({one.pilot.record.host for one in verdicts})
+    answer.able = len({one.pilot.record.host for one in able})
+    answer.near = nearest(view, verdicts, classes)
+    if not pilots:
+        answer.sites = site_answers.for_bag(state, now, bag)
+    named = obvious is not None and obvious.kind == "unknown site"
+    if obvious is not None and (named or pilots or not answer.sites):
+        answer.reasons.append(obvious)
+    elif not pilots:
+        answer.reasons.append(_coming(answer.sites))
+    if obvious is not None or not pilots:
+        return
+    if able:
+        chosen = max(able, key=lambda one: one.kind == FREE).pilot
+        answer.first = list(islice(before(state, now, chosen, bag), FEW))
+        answer.first_on = chosen.record.host
+    answer.reasons += _counted(verdicts, now, answer)
+    if able:
+        answer.reasons += _unserved(view, classes, verdicts)
+    if len(verdicts) < len(pilots):
+        words = f"only {len(verdicts):,} of {len(pilots):,} pilots were checked, to save time"
+        answer.reasons.append(Reason(kind="cut", text=words))
+
+
+def _coming(sites: list[Chance]) -> Reason:
+    """Nobody is here, but sites are."""
+    able = [one for one in sites if one.able]
+    if able or not sites:
+        there = [one for one in able if one.waiting and one.site != LOCAL]
+        waiting, where = sum(one.waiting for one in there), ", ".join(one.site for one in there)
+        many = "1 pilot waits" if waiting == 1 else f"{waiting:,} pilots wait"
+        words = f"{many} to start at {where}" if where else "a pilot is being started"
+        return Reason(kind="starting", text=words)
+    told = "; ".join(f"{one.site}: {one.text}" for one in sites[:FEW])
+    return Reason(kind="no site", text=f"no site can get a pilot for it: {told}")
+
+
+def _unserved(
+    view: PolicyView, classes: list[TaskClass], verdicts: list[Obstacle]
+) -> Iterator[Reason]:
+    """Some tasks have a place, others have none."""
+    served = {number for one in verdicts for number in one.served}
+    names = view.bag.body.names
+    places = view.compiled.parameters(names)
+    told = []
+    for number, case in enumerate(classes):
+        if number not in served and case.values is not None and places:
+            told.append(", ".join(f"{names[place]}={case.values[place]}" for place in places))
+        elif number not in served:
+            told.append(", ".join(_wants(view.bag.needs[case.kind])))
+    if told:
+        more = f" or {len(told) - FEW} others" if len(told) > FEW else ""
+        words = f"no connected host can run tasks with {' or '.join(told[:FEW])}{more}"
+        yield Reason(kind="requirements", text=words)
+
+
+_WORDS = {
+    SILENT: ("silent", "{hosts} {was} not heard of for a while"),
+    SHORT: ("disk", "{names} wait{s} for disk space"),
+    FILES: ("files", "{names} wait{s} for input files or the setup of this bag"),
+    SMALL: ("resources", "{hosts} {are} too small for them"),
+    ENDING: ("ending", "the time of {hosts} is too short for such a task"),
+    REFUSED: ("requirements", "its requirements are not met on {hosts}"),
+    BANNED: ("banned", "{hosts} {are} banned: tasks fail there, but not on other hosts"),
+    RESTING: (
+        "resting",
+        "{hosts} get{s} no tasks of this bag for a while, because its tasks failed there",
+    ),
+    TRIED: ("tried", "{hosts} {are} tested with one task first"),
+    FULL: ("full", "every slot of {hosts} is in use"),
+    LIMITED: ("concurrency", "{hosts} hold{s} as many tasks as its concurrency allows"),
+}
+_ONE = {"hosts": "1 host", "are": "is", "was": "was", "s": "s"}
+
+
+def _counted(verdicts: list[Obstacle], now: float, answer: BagAnswer) -> Iterator[Reason]:
+    """What holds all of them up comes first."""
+    kinds: dict[str, list[Obstacle]] = {}
+    for one in verdicts:
+        kinds.setdefault(one.kind, []).append(one)
+    if kinds.keys() == {REFUSED}:
+        words = "no connected host meets its requirements"
+        yield Reason(kind="requirements", text=words, hosts=_hosts(verdicts))
+        return
+    if FREE not in kinds:
+        yield from (_reason(kind, kinds[kind], now) for kind in (FULL, LIMITED) if kind in kinds)
+    if answer.first:
+        yield _rivals(answer)
+    for kind in (SHORT, FILES, REFUSED, SMALL, ENDING, BANNED, RESTING, TRIED, SILENT):
+        if kind in kinds:
+            yield _reason(kind, kinds[kind], now)
+
+
+def _reason(kind: str, verdicts: list[Obstacle], now: float) -> Reason:
+    told, words = _WORDS[kind]
+    count = len({one.pilot.record.host for one in verdicts})
+    many = {"hosts": f"{count:,} hosts", "are": "are", "was": "were", "s": ""}
+    names = _hosts(verdicts)
+    named = ", ".join(names) + (f" and {count - len(names):,} more" if count > len(names) else "")
+    text = words.format(**(_ONE if count == 1 else many), names=named)
+    until = min((one.until for one in verdicts if one.until > now), default=0.0)
+    return Reason(kind=told, text=text, hosts=_hosts(verdicts), until=until)
+
+
+def _hosts(verdicts: Iterable[Obstacle]) -> list[str]:
+    return list(dict.fromkeys(one.pilot.record.host for one in verdicts))[:FEW]
+
+
+def _rivals(answer: BagAnswer) -> Reason:
+    told = ", ".join(f"bag {one.bag}" for one in answer.first)
+    words = f"other bags come first, for example on {answer.first_on}: {told}"
+    return Reason(kind="order", text=words, hosts=[answer.first_on])
+
+
+# -- a task ------------------------------------------------------------------------------------
+
+
+def of_task(state: State, now: float, bag: Bag, task: int) -> TaskAnswer:
+    """Of a task of the bag: 0 <= task < total."""
+    values = values_of(bag, task)
+    names = bag.body.names if values is not None else []
+    answer = TaskAnswer(
+        task=task,
+        values={name: str(value) for name, value in zip(names, values or (), strict=False)},
+        state="waiting",
+        summary="",
+        tries=bag.tries.get(task, 0),
+        losses=bag.losses.get(task, 0),
+    )
+    if values is not None and not bag.shell:
+        answer.need = need_now(bag, task, bag.needs[_class_of(bag, values)])
+    attempts = bag.live.get(task, [])
+    going = {one.id for one in probably_running(state, bag)} if attempts else set()
+    answer.running = [_running(state, now, bag, one, one.id in going) for one in attempts]
+    if task in bag.done or task in bag.failed:
+        answer.state = "done" if task in bag.done else "failed"
+        answer.summary = "it is done" if task in bag.done else "it failed"
+        return answer
+    if task in bag.doubt:
+        answer.state = "being checked"
+        answer.summary = "it may be running on a pilot that has not called since the restart"
+        return answer
+    if not attempts:
+        answer.summary = _why_it_waits(state, now, bag, task)
+        return answer
+    started = any(not one.ahead for one in answer.running)
+    answer.state = "running" if started else "sent"
+    places = ", ".join(one.host for one in answer.running)
+    again = f", {len(attempts)} attempts" if len(attempts) > 1 else ""
+    there = "runs on" if started else "waits for a slot of"
+    answer.summary = f"it {there} {places}{again}"
+    answer.replication = replica_answers.of_task(PolicyView(state, now, bag), task)
+    return answer
+
+
+def _why_it_waits(state: State, now: float, bag: Bag, task: int) -> str:
+    hosts, until = retry_hosts.waits_until(state, now, bag, task)
+    if task in bag.rescue:
+        sites = ", ".join(last_resorts(state, bag))
+        return f"it waits for a host of {sites}: it failed elsewhere"
+    if hosts:
+        where = " or ".join(hosts)
+        return (
+            f"it waits for another host than {where}, where it failed; "
+            f"for {until - now:.0f} s at most, then {where} may have it again"
+        )
+    if task in bag.parked:
+        return "it waits for its row to be read from a file"
+    if task in bag.aside:
+        return "it fitted no host for a while; other tasks go first, then it is tried again"
+    if task >= bag.next and bag.classify is None:
+        ahead = task - bag.next + sum(map(len, bag.ready))
+        return f"it waits behind {_tasks(ahead)} of its bag" if ahead else "it is next"
+    if task >= bag.mark:
+        return "it waits: tasks with lower numbers come first"
+    kind = next((kind for kind, ready in enumerate(bag.ready) if task in ready), None)
+    if kind is None:
+        return "it waits for a host"
+    longer = 0
+    if bag.long_first:
+        seconds = bag.needs[kind].limit_seconds
+        needs = zip(bag.needs, bag.ready, strict=True)
+        longer = sum(len(ready) for need, ready in needs if need.limit_seconds > seconds)
+    ahead = bag.ready[kind].rank(task) - 1
+    told = [f"{_tasks(longer)} with a longer declared time"] if longer else []
+    told += [f"{_tasks(ahead)} of the same kind"] if ahead else []
+    return f"it waits behind {' and '.join(told)}" if told else "it waits for a host"
+
+
+def _running(state: State, now: float, bag: Bag, attempt: Attempt, started: bool) -> RunningAttempt:
+    pilot = state.pilots[attempt.pilot]
+    record = pilot.record
+    return RunningAttempt(
+        attempt=str(attempt.id),
+        pilot=record.id,
+        host=record.host,
+        site=record.site,
+        sent=attempt.sent,
+        ahead=not started,
+        rank=attempt.rank,
+        replica=attempt.replica,
+        suspected=pilot.status is PilotStatus.SUSPECTED,
+        deadline=attempt.deadline,
+        expired=attempt.expired,
+        text=_why_there(bag, attempt),
+        behind=behind(state, now, pilot, bag)[:FEW],
+        inputs_version=version_in(bag, attempt.id),
+    )
+
+
+def _why_there(bag: Bag, attempt: Attempt) -> str:
+    if attempt.replica:
+        return "another attempt: the earlier ones were late, or the policy wanted one"
+    texts = bag.policy.texts
+    if "Rank" in texts:
+        return f"its bag had rank {attempt.rank:.6g} there, the best of its owner's waiting bags"
+    met = (
+        "its requirements are met there, and the host" if "JobRequirements" in texts else "the host"
+    )
+    return f"{met} asked for work when this task was next"
+
+
+def _tasks(count: int) -> str:
+    return "1 task" if count == 1 else f"{count:,} tasks"

@@ -1,0 +1,82 @@
+"""Why a running task gets another attempt, or none."""
+
+from collections.abc import Iterable
+from itertools import islice
+
+from covey.classad import ERROR
+from covey.core.explain.answers import Replication
+from covey.core.explain.policy_view import PolicyView, shown
+from covey.core.match import match_cache
+from covey.core.record.model import BagStatus
+
+MOST_TASKS = 200  # running ones that the policy is asked about
+
+
+def _forbidden(view: PolicyView) -> str:
+    """Why no running task of the bag gets another attempt, whatever the policy says of it."""
+    bag = view.bag
+    if not bag.spec.idempotent:
+        return "its tasks must not run twice (idempotent = false)"
+    if not view.compiled.replicates:
+        return "its policy does not ask for it (replication is false)"
+    if bag.status is not BagStatus.RUNNING:
+        return f"it is {bag.status.value}"
+    if bag.open:
+        return f"it is open: tasks may still be added (covey close {bag.id})"
+    if not view.tail:
+        told = ", ".join(f"{k} is {v}" for k, v in view.values(view.node("TailCondition")).items())
+        return f"it is not in its tail: {view.compiled.texts['TailCondition']}, where {told}"
+    return "" if bag.live else "no task is running"
+
+
+def of_tasks(view: PolicyView, tasks: Iterable[int] | None = None) -> Replication:
+    why = _forbidden(view)
+    if why:
+        return Replication(active=False, text=f"no running task gets another attempt: {why}")
+    found = Replication(active=True, text="")
+    for task in islice(view.bag.live if tasks is None else tasks, MOST_TASKS):
+        if view.tired():
+            break
+        view.of_task(task)
+        wants = view.named("ReplicationRequirements")
+        most = int(max(1.0, match_cache.as_number(view.named("MaxReplicas"), 2.0)))
+        if wants is not True:
+            found.refused += 1
+            if not found.values:
+                found.values = view.values(view.node("ReplicationRequirements"))
+                if wants is ERROR:
+                    found.values["ReplicationRequirements"] = shown(wants)
+        elif len(view.bag.live.get(task, ())) >= most:
+            found.full += 1
+        else:
+            found.wanted += 1
+    looked = found.wanted + found.refused + found.full
+    many = "1 task" if looked == 1 else f"{looked:,} tasks"
+    told = [f"{found.wanted:,} of {many} may get another attempt"]
+    told += [f"replication is not true for {found.refused:,}"] if found.refused else []
+    told += [f"{found.full:,} have max_replicas attempts already"] if found.full else []
+    found.text = "it is in its tail: " + "; ".join(told)
+    return found
+
+
+def of_task(view: PolicyView, task: int) -> Replication:
+    bag = view.bag
+    if task in bag.overdue:
+        return Replication(active=True, text="it is past its deadline, and offered to other hosts")
+    attempts = bag.live.get(task, [])
+    most = match_cache.most_replicas(view.state, view.now, bag, task)
+    if len(attempts) >= most and all(one.expired for one in attempts):
+        words = f"all its attempts are past their deadline; max_replicas allows no more than {most}"
+        return Replication(active=False, text=f"{words}, so one of them must end first")
+    found = of_tasks(view, [task])
+    if not found.active:
+        return found
+    if task in bag.offers:
+        found.text = "it is offered to hosts with a free slot"
+    elif found.full:
+        found.text = "it has as many attempts as max_replicas allows"
+    elif found.refused:
+        found.text = "replication is not true for it"
+    else:
+        found.text = "the policy wants another attempt; the next host with a free slot may get it"
+    return found

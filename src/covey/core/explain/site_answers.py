@@ -1,0 +1,398 @@
+"""Why a site gets no pilots, or only so many; and which sites could get some for a bag.
+
+The same is asked as `overlay` asks, in the same order: may anything be started there at all, is
+there room, does anything wait, may it go there, does it fit, is it covered by what there is?
+Everything is a function of the state and the time; asking changes nothing. What a caller may not
+see of other owners' bags is left out: `owner` is whose bags are told of, None: everybody's.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from covey.classad import unparse
+from covey.core.explain.answers import Chance, Limit, Reason, SiteAnswer, Wanting
+from covey.core.explain.policy_view import PolicyView, TaskClass, parts
+from covey.core.match.pilot_fit import weight
+from covey.core.match.policies import GRID, KEYS
+from covey.core.record.model import Need, PilotStatus, SiteSpec, SiteStatus
+from covey.core.sites import allowed_sites, demand, site_fit, site_table
+from covey.core.sites.allowed_sites import Allowed, PilotSize
+from covey.core.sites.demand import DemandRow, Lives, Serves
+from covey.core.sites.site_table import LOCAL, MANUAL, MOST_WAITING
+from covey.core.state import Bag, Job, Pilot, Site, State
+
+FEW = 3  # parts of a policy that are named
+QUEUE_SECONDS = 30.0  # after which it is told that pilots wait at a site
+ABLE = "able"
+LAST_RESORT = "it is only for tasks that failed elsewhere (failover)"
+# Expressions that may keep a bag from a site, by their attribute's name.
+_DECIDING = (GRID, "JobRequirements")
+
+
+def of_site(state: State, now: float, site: Site, owner: str | None = None) -> SiteAnswer:
+    jobs = _jobs(state, site)
+    pilots = _pilots(state, site)
+    limits = list(_limits(state, now, site))
+    answer = SiteAnswer(
+        summary="",
+        reasons=list(_stops(state, now, site)),
+        limits=limits,
+        wanting=[],
+        waiting=sum(not job.running for job in jobs),
+        running=sum(job.running for job in jobs),
+        suspended=sum(job.suspended for job in jobs),
+        pilots=len(pilots),
+        slots=sum(pilot.record.slots for pilot in pilots),
+        busy=sum(min(pilot.load, pilot.record.slots) for pilot in pilots),
+        room=site_table.room(state, now, site),
+    )
+    found, allowed = _covered(state, now)
+    seen = [row for row in found if owner is None or row.bag.spec.owner == owner]
+    answer.wanting = [_wanting(state, now, site, row, allowed) for row in seen]
+    able = [one for one in answer.wanting if one.kind == ABLE]
+    if any(one.missing for one in able) and not answer.reasons:
+        answer.reasons += _reached(state, now, site, answer, able)
+    answer.reasons += _no_demand(state, site, answer, len(found) - len(seen))
+    answer.summary = _summary(answer)
+    return answer
+
+
+def _jobs(state: State, site: Site) -> list[Job]:
+    return [state.jobs[id_] for id_ in site.jobs]
+
+
+def _pilots(state: State, site: Site) -> list[Pilot]:
+    name, here = site.record.spec.name, PilotStatus.ACTIVE
+    return [one for one in state.pilots.values() if one.record.site == name and one.status is here]
+
+
+def _covered(state: State, now: float) -> tuple[list[DemandRow], Allowed]:
+    """What waits, and what of it nothing there is will take; and what may go where."""
+    found = demand.rows(state, now)
+    allowed_sites.shorten(state, now, found)
+    allowed = allowed_sites.allowed(state, now, found)
+    demand.cover(
+        found, demand.supplies(state, now, Lives(found)).values(), Serves(allowed, state.sites)
+    )
+    return found, allowed
+
+
+# -- may anything be started there? --------------------------------------------------------------
+
+
+def _stops(state: State, now: float, site: Site) -> Iterator[Reason]:
+    name, status = site.record.spec.name, site.record.status
+    if site.record.spec.driver == MANUAL:
+        words = f"its pilots are started by hand: covey pilot-command --site {name}"
+        yield Reason(kind="manual", text=words)
+    if site.record.removed:
+        words = f"it is being removed, as soon as {_count(len(site.jobs), 'job')} ended there"
+        yield Reason(kind="removed", text=words)
+    elif status is SiteStatus.PAUSED:
+        words = (
+            f"it is paused: no new pilot is started there; to continue: covey site resume {name}"
+        )
+        yield Reason(kind="paused", text=words)
+    elif status is SiteStatus.DRAINING:
+        words = "it is draining: waiting pilots are cancelled, the others end after their tasks"
+        yield Reason(kind="draining", text=f"{words}; to continue: covey site resume {name}")
+    if site.crowded:
+        yield Reason(kind="crowded", text=f"it is not used: {site.crowded}")
+    if state.draining:
+        yield Reason(kind="ending", text="the server is shutting down, and starts no more pilots")
+    if site.unanswered:
+        yield Reason(kind="unanswered", text=f"it does not answer: {site.unanswered}")
+    if now < site.rests_until:
+        words = (
+            f"no pilot is started after {_count(site.failures, 'failure')} in a row: {site.problem}"
+        )
+        yield Reason(kind="resting", text=words, until=site.rests_until)
+
+
+# -- is there room? ------------------------------------------------------------------------------
+
+
+def _limits(state: State, now: float, site: Site) -> Iterator[Limit]:
+    """As `overlay` has them; the smallest rest counts."""
+    spec, jobs = site.record.spec, site_table.present(state, now, site)
+    waiting, all_ = sum(not job.running for job in jobs), len(jobs)
+    queued = spec.queued or MOST_WAITING
+    yield Limit(key="queued", used=waiting, most=spec.queued, left=queued - waiting)
+    yield Limit(key="ramp", used=waiting, most=site.ramp, left=site.ramp - waiting)
+    left = spec.running - all_ if spec.running else queued
+    yield Limit(key="running", used=all_, most=spec.running, left=left)
+    memory, disk = (sum(job.record.memory_mb for job in jobs), sum(j.record.disk_mb for j in jobs))
+    for key, used, most, each in (
+        ("all_memory", memory, spec.all_memory_mb, spec.memory_mb),
+        ("all_disk", disk, spec.all_disk_mb, spec.disk_mb),
+    ):
+        if most and each:
+            yield Limit(key=key, used=used, most=most, left=(most - used) // each)
+
+
+def _reached(
+    state: State, now: float, site: Site, answer: SiteAnswer, able: list[Wanting]
+) -> Iterator[Reason]:
+    if site.failures and not answer.room:
+        words = f"it failed {_count(site.failures, 'time')} in a row ({site.problem})"
+        text = f"{words}: one pilot tests whether it works again"
+        yield Reason(kind="probing", text=text)
+        return
+    queued = answer.limits[0]
+    for limit in answer.limits if not answer.room else ():
+        if limit.left <= 0 and (limit.key != "ramp" or queued.left > 0):
+            yield Reason(kind="limit", text=_limit(limit))
+    most = site.record.spec.per_user
+    for owner in dict.fromkeys(one.owner for one in able if one.missing) if most else ():
+        if not site_table.room_of(state, now, site, owner):
+            whose = f"tasks of {owner}" if owner else "tasks without an owner"
+            there = f"{_count(most, 'pilot')} {'is' if most == 1 else 'are'} there for {whose}"
+            yield Reason(kind="limit", text=f"{there}; no more are allowed (per_user = {most})")
+
+
+def _limit(limit: Limit) -> str:
+    used, many = limit.used, "waits" if limit.used == 1 else "wait"
+    if limit.key == "queued":
+        return f"{_count(used, 'pilot')} {many} there; no more are allowed (queued = {limit.most})"
+    if limit.key == "ramp":
+        rest = f"more are submitted when one has started (ramp: {limit.most} now)"
+        return f"{_count(used, 'pilot')} {many} there; {rest}"
+    if limit.key == "running":
+        there = f"{_count(used, 'pilot')} {'runs' if used == 1 else 'run'} or {many} there"
+        return f"{there}; no more are allowed (running = {limit.most})"
+    what = limit.key.removeprefix("all_")
+    most = f"at most {limit.most:,} MB are allowed ({limit.key})"
+    return f"its pilots have {used:,} MB of {what}; {most}"
+
+
+# -- does anything wait that may go there? -------------------------------------------------------
+
+
+def _wanting(state: State, now: float, site: Site, row: DemandRow, allowed: Allowed) -> Wanting:
+    kind, text = _why_not(state, now, site, row, allowed)
+    return Wanting(
+        bag=row.bag.id,
+        name=row.bag.spec.name,
+        owner=row.bag.spec.owner,
+        tasks=round(row.tasks),
+        missing=math.ceil(row.missing + row.late - 1e-9) if kind == ABLE else 0,
+        kind=kind,
+        text=text,
+    )
+
+
+def _why_not(
+    state: State, now: float, site: Site, row: DemandRow, allowed: Allowed
+) -> tuple[str, str]:
+    """In the order in which `allowed_sites` asks."""
+    spec = site.record.spec
+    kept_out = _kept_out(state, now, site, row, allowed)
+    if kept_out is not None:
+        return kept_out
+    if not weight(row.need, PilotSize(spec, row.need, spec.slots)):
+        return "resources", f"a task needs {_lacking(row.need, spec)}"
+    if not allowed_sites.fits(row, spec):
+        words = "may take" if row.need.limit_seconds else "take"
+        return "time", f"tasks {words} {_outliving(row.life, spec)}"
+    if unfit := site_fit.obstacle(site, row, now):
+        return "unfit", unfit
+    idle = allowed_sites.idle_at(state)
+    if allowed_sites.is_shunned(state, row, spec.name, idle):
+        count = allowed_sites.idle_for(row, spec.name, idle)
+        return "shunned", f"{_count(count, 'pilot')} there could not run them"
+    return (
+        ABLE,
+        "its pilots could run them" if not row.rescue else "it takes tasks that failed elsewhere",
+    )
+
+
+def _kept_out(
+    state: State, now: float, site: Site, row: DemandRow, allowed: Allowed
+) -> tuple[str, str] | None:
+    bag, spec = row.bag, site.record.spec
+    if spec.users and bag.spec.owner not in spec.users:
+        return "users", others_only(spec)
+    if allowed[bag.id, row.rescue].get(spec.name):
+        return None
+    if row.rescue:
+        return (
+            "failover",
+            "they failed elsewhere, and this site is not in failover_sites",
+        )
+    if spec.failover:
+        return "failover", LAST_RESORT
+    return "policy", _refusal(state, now, spec.name, row)
+
+
+def others_only(spec: SiteSpec) -> str:
+    """Why it is not for tasks of an owner that it does not name."""
+    if spec.driver == LOCAL:
+        words = f"its pilots run as {spec.users[0]}, so a task could read this server's secrets"
+        return f"{words}: other owners' tasks run there only in a sandbox (local.shared = true)"
+    return f"it is for tasks of {', '.join(spec.users)} only (users)"
+
+
+def _refusal(state: State, now: float, site: str, row: DemandRow) -> str:
+    """The part of the bag's policy that is false there, whatever host it would be."""
+    bag = row.bag
+    if said := _by_name(site, bag):
+        return said
+    view = PolicyView(state, now, bag)
+    view.at_site(site, TaskClass(row.kind, bag.samples[row.kind]))
+    for name in _DECIDING:
+        if name in view.compiled.texts:
+            false = [one for one in parts(view.node(name)) if view.value(one) is False]
+            if false:
+                told = " and ".join(unparse(one) for one in false[:FEW])
+                values = [
+                    f"{key} is {value}"
+                    for one in false[:FEW]
+                    for key, value in view.values(one).items()
+                    if key.lower().startswith("site.")
+                ]
+                where = f", where {', '.join(values)}" if values else ""
+                return f"{KEYS[name]} is false there: {told}{where}"
+    return f"{' or '.join(KEYS[name] for name in _DECIDING)} is false there for all of its tasks"
+
+
+def _by_name(site: str, bag: Bag) -> str:
+    """Why the lists of its policy keep the bag from there, if they do."""
+    said = bag.policy.spec
+    if said.only_sites and site not in said.only_sites:
+        return f"its policy allows other sites only: only_sites = {', '.join(said.only_sites)}"
+    if site in said.avoid_sites:
+        return f"its policy excludes it: avoid_sites = {', '.join(said.avoid_sites)}"
+    return ""
+
+
+def _outliving(seconds: float, spec: SiteSpec) -> str:
+    return f"{seconds:,.0f} s, but its pilots live for {spec.wall_seconds:,.0f} s (wall)"
+
+
+def _lacking(need: Need, spec: SiteSpec) -> str:
+    told = []
+    for wanted, there, unit in (
+        (need.cores, spec.slots, "slots"),
+        (need.gpus, spec.gpus, "GPUs"),
+        (need.memory_mb, spec.memory_mb, "MB of memory"),
+        (need.disk_mb, spec.disk_mb, "MB of disk"),
+    ):
+        if wanted > there and (there or unit in ("slots", "GPUs")):
+            told.append(f"{wanted:,} {unit}; its pilots have {there:,}")
+    return ", and ".join(told)
+
+
+def _no_demand(state: State, site: Site, answer: SiteAnswer, hidden: int) -> Iterator[Reason]:
+    """Why what waits is not for it, or needs nothing more."""
+    if not answer.wanting:
+        whose = "of yours " if hidden else ""
+        yield Reason(kind="idle", text=f"no task {whose}waits, so no pilot is needed")
+        return
+    able = [one for one in answer.wanting if one.kind == ABLE]
+    if able and not any(one.missing for one in able):
+        yield Reason(kind="covered", text=_cover(state, sum(one.tasks for one in able)))
+    told: dict[str, list[Wanting]] = {}
+    for one in answer.wanting:
+        if one.kind != ABLE:
+            told.setdefault(one.text, []).append(one)
+    for text, ones in told.items():
+        tasks, bags = sum(one.tasks for one in ones), dict.fromkeys(one.bag for one in ones)
+        named = ", ".join(str(bag) for bag in list(bags)[:FEW]) + (", …" if len(bags) > FEW else "")
+        many = f"bag {named}" if len(bags) == 1 else f"bags {named}"
+        words = f"{_count(tasks, 'task')} of {many} cannot go there: {text}"
+        yield Reason(kind=ones[0].kind, text=words)
+
+
+def _cover(state: State, tasks: int) -> str:
+    """By what: slots that are there, and those that wait at sites."""
+    slots = sum(p.record.slots for p in state.pilots.values() if p.status is PilotStatus.ACTIVE)
+    parts_ = [f"{_count(slots, 'slot')} of connected pilots"] if slots else []
+    for name, site in state.sites.items():
+        coming = [j for j in _jobs(state, site) if j.pilot is None and not j.cancelled]
+        if coming:
+            wait = sum(job.record.slots for job in coming)
+            parts_.append(f"{_count(wait, 'slot')} on the way at {name}")
+    by = " and ".join(parts_) or "the present slots"
+    return f"{by} {'is' if by.startswith('1 slot ') else 'are'} enough for {_count(tasks, 'task')}"
+
+
+def _summary(answer: SiteAnswer) -> str:
+    there = f"{_count(answer.pilots, 'pilot')} with {_count(answer.slots, 'slot')} there"
+    if answer.waiting:
+        there += f", {answer.waiting:,} waiting"
+    first = answer.reasons[0].text if answer.reasons else ""
+    if not first:
+        missing = sum(one.missing for one in answer.wanting)
+        first = f"it gets up to {_count(answer.room, 'more pilot')} for {_count(missing, 'task')}"
+    return f"{there}: {first}"
+
+
+# -- a bag's ---------------------------------------------------------------------------------------
+
+
+def never(site: Site, bag: Bag, needs: Sequence[Need]) -> str:
+    """Why no pilot of the site would be for tasks of these needs, as far as it is known without
+    asking the bag's policy: what that said when pilots were last wanted is remembered."""
+    spec = site.record.spec
+    if spec.failover:
+        return LAST_RESORT
+    if bag.suits is not None and bag.suits.sites.get(spec.name) is False:
+        return _by_name(spec.name, bag) or f"its policy does not want it (covey explain {bag.id})"
+    if any(allowed_sites.holds(need, spec) for need in needs):
+        return ""
+    if lacking := _lacking(needs[0], spec):
+        return f"a task needs {lacking}"
+    return f"tasks may take {_outliving(needs[0].limit_seconds, spec)}"
+
+
+def in_queues(state: State, now: float, bag: Bag) -> Reason | None:
+    """Demand of a bag that waits at sites: pilots for its owner's tasks that a site has not started
+    for `QUEUE_SECONDS`."""
+    if not bag.unsent():
+        return None
+    told = []
+    for name, site in state.sites.items():
+        jobs = [
+            job
+            for job in _jobs(state, site)
+            if job.asked and not job.running and not job.cancelled and not job.record.trial
+            if job.record.wanted_by == bag.spec.owner and now - job.since >= QUEUE_SECONDS
+        ]
+        if jobs:
+            since = min(job.since for job in jobs)
+            many = f"{_count(len(jobs), 'pilot')} {'waits' if len(jobs) == 1 else 'wait'}"
+            told.append(f"{many} in the queue of site {name}, the first for {now - since:.0f} s")
+    if not told:
+        return None
+    return Reason(kind="queue", text=f"tasks wait for pilots: {'; '.join(told[:FEW])}")
+
+
+def for_bag(state: State, now: float, bag: Bag) -> list[Chance]:
+    """Sites that are the owner's to use, and whether each could get pilots for what waits."""
+    rows = [row for row in demand.rows(state, now) if row.bag is bag]
+    allowed = allowed_sites.allowed(state, now, rows)
+    found = []
+    for name, site in state.sites.items():
+        spec = site.record.spec
+        hidden = spec.driver != LOCAL and spec.users and bag.spec.owner not in spec.users
+        if hidden or not rows:
+            continue
+        waiting = sum(not job.running for job in _jobs(state, site))
+        why = [_why_not(state, now, site, row, allowed) for row in rows]
+        stop = next(iter(_stops(state, now, site)), None)
+        if all(kind != ABLE for kind, _ in why):
+            found.append(Chance(site=name, able=False, text=why[0][1], waiting=waiting))
+        elif stop is not None:
+            found.append(Chance(site=name, able=False, text=stop.text, waiting=waiting))
+        else:
+            words = (
+                f"{_count(waiting, 'pilot')} waiting there"
+                if waiting
+                else "no pilot is waiting there"
+            )
+            found.append(Chance(site=name, able=True, text=words, waiting=waiting))
+    return found
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun if number == 1 else noun + 's'}"

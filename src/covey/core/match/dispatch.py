@@ -1,0 +1,434 @@
+"""Which tasks a pilot gets, and when others must give some back.
+
+GridBot's Algorithm 1, per class of tasks: of the bags whose policy lets them run there, the best
+first (`ranking`); `Concurrency` is a running minimum down that order, each owner's for the owner's
+own tasks. Of one bag go out first the tasks that nobody has in time (`overdue`), then those that
+wait, then running ones that may run twice (`offers`). Of those that wait, tasks with a longer time
+limit come first, unless the bag says otherwise (`Bag.turns`), then those with lower numbers.
+"""
+
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
+
+from pyroaring import BitMap
+
+from covey.core.bags.lookahead import reserve
+from covey.core.match import blame, match_cache, policy_budget, ranking, retry_hosts
+from covey.core.match.match_records import ANYWHERE, Match
+from covey.core.match.pilot_fit import admits, held_of, last_resorts, stretch, weight_on
+from covey.core.match.ranking import has_work
+from covey.core.match.replication import may_have, may_run_twice, watch
+from covey.core.protocol.task_recall import recall
+from covey.core.record.attempts import Attempt
+from covey.core.record.model import AttemptId, BagId, BagStatus, PilotId, PilotStatus, TaskNumber
+from covey.core.sites import allowed_sites
+from covey.core.state import Bag, Candidate, Pilot, State
+from covey.core.turn import Turn
+
+MOST_AHEAD = 10_000  # tasks that Concurrency may send to one pilot
+MOST_BATCH = 1000  # waiting pilots among which the best are looked for
+_WHEN = itemgetter(0)  # when it is the turn of a class (`Bag.turns`)
+# Of values and commands that one answer brings, unless a single task has more: to write it holds
+# the server up.
+MOST_ANSWER_CHARACTERS = 8 << 20
+
+
+def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
+    """Attempts for this pilot, the best bag's first. It prefetches only of bags of which it has
+    run a task well: what it wants is what it has measured, and this bag's tasks may be a thousand
+    times longer, or all fail."""
+    state = turn.state
+    taken: list[Attempt] = []
+    if state.draining or not hungry(state, pilot):
+        return taken
+    most = pilot.load + _room(state, pilot)
+    limits: dict[str, int] = {}  # of owners' tasks: Concurrency, so far down the order
+    proven: dict[BagId, None] | None = None  # looked for when it is needed, which is rare
+    passed: list[BagId] = []  # bags whose turn has come
+    room = MOST_ANSWER_CHARACTERS
+    waiting: dict[BagId, set[float]] = {}
+    for candidate in _candidates(turn, pilot):
+        bag, owner = candidate.bag, candidate.bag.spec.owner
+        if bag.id in pilot.waits:
+            continue  # those that it has of this bag wait for files: more would, too
+        if candidate.matches is not None and _is_empty(candidate, waiting):
+            continue
+        limit, ahead = limits.get(owner, MOST_AHEAD), False
+        if candidate.matches is not None:
+            limit, ahead = _concurrency(candidate, limit)
+            limits[owner] = limit
+        if limit < MOST_AHEAD:
+            limit += len(pilot.attempts) - held_of(state, pilot, owner)
+        enough = most if bag.id in pilot.proven else min(most, pilot.record.slots)
+        if ahead:  # its policy says how much is sent ahead
+            enough = MOST_AHEAD
+        passed.append(bag.id)
+        if pilot.load >= enough or len(pilot.attempts) >= limit:
+            proven = _proven(state, pilot) if proven is None else proven
+            while passed:
+                proven.pop(passed.pop(), None)
+            if pilot.load >= most or _nothing_more(state, pilot, limit, proven):
+                break
+            continue
+        if blame.withheld(state, pilot, bag):
+            enough = blame.share(turn, pilot, bag, enough)
+        if not policy_budget.may_look(state, turn.now, bag):
+            continue
+        if room <= 0:
+            break  # the pilot asks again when it has this much
+        before, width = len(taken), bag.width
+        if width * (enough - pilot.load) > room:
+            enough = pilot.load + max(1, room // width)
+        _take_from(turn, pilot, candidate, enough, limit, taken)
+        room -= (len(taken) - before) * width
+        if len(taken) > before and bag.id not in pilot.bodies:
+            room -= bag.body_size
+    return taken
+
+
+def _is_empty(candidate: Candidate, waiting: dict[BagId, set[float]]) -> bool:
+    """Whether no task waits in these classes of the bag. A bag whose classes all rank differently
+    is a candidate for each, and often most of them are empty. `waiting`: by bag, the ranks of
+    classes that have tasks; the first candidate of a bag is always looked at, and finds them."""
+    bag, matches = candidate.bag, candidate.matches
+    if matches is None or len(matches) == 1 or bag.classify is None or bag.policy.limiting:
+        return False
+    if bag.overdue or bag.offers or bag.rescue:
+        return False
+    if bag.id in waiting:
+        return candidate.rank not in waiting[bag.id]
+    ready = zip(bag.ready, matches, strict=False)
+    waiting[bag.id] = {match.rank for tasks, match in ready if tasks and match is not None}
+    return False
+
+
+def _proven(state: State, pilot: Pilot) -> dict[BagId, None]:
+    """Bags that can send tasks ahead to this pilot, because it has run one of theirs well."""
+    bags = [bag for id_ in pilot.proven if (bag := state.bags.get(id_)) is not None]
+    return {bag.id: None for bag in bags if ranking.may_go(state, pilot, bag)}
+
+
+def _nothing_more(state: State, pilot: Pilot, limit: int, proven: dict[BagId, None]) -> bool:
+    """Whether no bag further down the order can send to this pilot, which holds enough of one.
+    `proven`: those of them that may send tasks ahead."""
+    if len(pilot.attempts) >= limit:
+        return bool(pilot.record.owner) or len(state.scene.owners) == 1
+    return not proven and not state.scene.limiting and pilot.load >= pilot.record.slots
+
+
+def _concurrency(candidate: Candidate, limit: int) -> tuple[int, bool]:
+    """The running minimum, and whether this candidate's policy says anything."""
+    said = False
+    for match in candidate.matches or ():
+        if match is not None and match.rank == candidate.rank and match.concurrency is not None:
+            limit, said = min(limit, match.concurrency), True
+    return limit, said
+
+
+# -- the order ------------------------------------------------------------------------------
+
+
+def _candidates(turn: Turn, pilot: Pilot) -> Iterator[Candidate]:
+    for one in ranking.candidates(turn.state, turn.now, pilot):
+        bag = one.bag
+        if not one.barren or bag.overdue or bag.offers or _may_rescue(turn.state, pilot, bag):
+            yield one  # some of its tasks are looked at one by one
+        elif bag.classify is not None:
+            reserve(turn, bag, searching=True)
+
+
+def hungry_first(turn: Turn) -> list[PilotId]:
+    """Those who wait for work, in the order in which they get it: who has waited longest, or in a
+    batch who ranks best for anything that waits."""
+    state = turn.state
+    waiting = list(state.hungry)
+    if state.settings.batch:
+        match_cache.set_scene(state, turn.now)
+    if not state.settings.batch or not state.scene.ranking or len(waiting) > MOST_BATCH:
+        return waiting
+    best: dict[PilotId, float] = {}
+    for id_ in waiting:
+        ranks = [one.rank for one in _candidates(turn, state.pilots[id_]) if has_work(one.bag)]
+        best[id_] = max(ranks, default=-float("inf"))
+    return sorted(waiting, key=lambda id_: -best[id_])
+
+
+# -- tasks of one bag -----------------------------------------------------------------------
+
+
+def _take_from(
+    turn: Turn, pilot: Pilot, candidate: Candidate, enough: int, limit: int, taken: list[Attempt]
+) -> None:
+    bag = candidate.bag
+    if _is_reserve(turn.state, pilot):
+        _rescue(turn, pilot, bag, enough, limit, taken)
+        return
+    if bag.overdue:
+        _take_again(turn, pilot, candidate, bag.overdue, enough, limit, taken)
+    weights: dict[int, int] = {}
+    turns = bag.turns
+    if len(turns) == 1:
+        weights[0] = weight_on(bag, 0, pilot, turn.now) if candidate.match(0) is not None else 0
+    else:
+        weights = _Weights(turn, pilot, candidate)
+        turns = [one for one in turns if bag.ready[one[1]] and candidate.match(one[1]) is not None]
+    while pilot.load < enough and len(pilot.attempts) < limit:
+        kind = _next_class(turn, bag, turns, weights, pilot, enough)
+        if kind is None:
+            break
+        match = candidate.match(kind) or ANYWHERE
+        task = _next_task(turn, bag, kind, pilot)
+        taken.append(_send(turn, pilot, bag, task, kind, weights[kind], match))
+    if _may_rescue(turn.state, pilot, bag):
+        _rescue(turn, pilot, bag, enough, limit, taken)
+    room = pilot.load < enough and len(pilot.attempts) < limit
+    sorts = bag.classify is not None or bool(bag.set_aside)
+    reserve(turn, bag, searching=room and sorts)
+    if bag.offers and room and pilot.load < pilot.record.slots and bag.asked_mark == bag.total:
+        _take_again(turn, pilot, candidate, bag.offers, enough, limit, taken)
+
+
+class _Weights(dict[int, int]):
+    """By class: how many slots of the pilot a task takes; 0: it may not run there. Found when it is
+    asked for, as a bag may have many classes."""
+
+    def __init__(self, turn: Turn, pilot: Pilot, candidate: Candidate) -> None:
+        self.turn, self.pilot, self.candidate = turn, pilot, candidate
+
+    def __missing__(self, kind: int) -> int:
+        bag, weight = self.candidate.bag, 0
+        if self.candidate.match(kind) is not None:
+            weight = weight_on(bag, kind, self.pilot, self.turn.now)
+        self[kind] = weight
+        return weight
+
+
+def _next_class(
+    turn: Turn,
+    bag: Bag,
+    turns: list[tuple[float, int]],
+    weights: dict[int, int],
+    pilot: Pilot,
+    enough: int,
+) -> int | None:
+    """The class of tasks that this pilot gets next. Of several classes that go out at the same
+    turn, it is the one with the lowest number that the pilot can run. A task that is larger than
+    the pilot's free room may be sent too, if the pilot has nothing else: it waits there for room.
+    `owner_turns`: the bag's turns, only of classes in which tasks wait."""
+    alike = bag.classify is None and len(bag.needs) == 1
+    if alike and not (bag.overtimes or bag.raised or bag.failed_on):
+        there = weights[0] and (bag.next < bag.mark or bag.ready[0])
+        return 0 if there and _room_for(weights[0], pilot, enough) else None
+    for _, group in groupby(turns, _WHEN):
+        kinds = [kind for _, kind in group if bag.ready[kind]]
+        found = _lowest_class(turn, bag, kinds, weights, pilot, enough)
+        if found is not None:
+            return found
+    if bag.classify is None and bag.next < bag.mark and weights[0]:
+        return 0 if _room_for(weights[0], pilot, enough) else None
+    return None
+
+
+def _lowest_class(
+    turn: Turn, bag: Bag, kinds: list[int], weights: dict[int, int], pilot: Pilot, enough: int
+) -> int | None:
+    """Of these classes, that of the lowest number that this pilot can run. If nothing is known of
+    single tasks, the classes are asked by their lowest numbers, until one will do."""
+    if bag.failed_on or bag.grown:
+        fits = [one for one in kinds if weights[one] and _room_for(weights[one], pilot, enough)]
+        found = [(_lowest(turn, bag, kind, pilot), kind) for kind in fits]
+        return min(
+            ((least, kind) for least, kind in found if least is not None), default=(0, None)
+        )[1]
+    for kind in sorted(kinds, key=lambda kind: bag.ready[kind].min()):
+        if weights[kind] and _room_for(weights[kind], pilot, enough):
+            return kind
+    return None
+
+
+def _room_for(taken: int, pilot: Pilot, enough: int) -> bool:
+    return pilot.load + taken <= enough or pilot.load == 0
+
+
+def _lowest(turn: Turn, bag: Bag, kind: int, pilot: Pilot) -> int | None:
+    """Of those that are ready. One that failed there goes elsewhere first (`retry_hosts`). One that
+    took too long may need more time than the pilot has, if others can have that much."""
+    ready, limit = bag.ready[kind], bag.needs[kind].limit_seconds
+    left = pilot.until - turn.now
+    if bag.failed_on:
+        lowest = retry_hosts.lowest(turn, bag, kind, pilot, ready)
+    else:
+        lowest = ready.min() if ready else None
+    if lowest is None or not bag.grown or limit * stretch(bag, lowest, limit) <= left:
+        return lowest
+    if left >= allowed_sites.longest_life(turn.state, turn.now, bag, kind):
+        return lowest
+    short = BitMap(task for task in ready if limit * stretch(bag, task, limit) <= left)
+    return retry_hosts.lowest(turn, bag, kind, pilot, short)
+
+
+def _next_task(turn: Turn, bag: Bag, kind: int, pilot: Pilot) -> TaskNumber:
+    task = _lowest(turn, bag, kind, pilot) if bag.ready[kind] else None
+    if task is not None:
+        bag.ready[kind].remove(task)
+        return TaskNumber(task)
+    bag.next += 1
+    return TaskNumber(bag.next - 1)
+
+
+def _take_again(
+    turn: Turn,
+    pilot: Pilot,
+    candidate: Candidate,
+    tasks: dict[int, None],
+    enough: int,
+    limit: int,
+    taken: list[Attempt],
+) -> None:
+    """Tasks that are out already, each looked at by itself, unless its policy does not."""
+    bag = candidate.bag
+    alike = candidate.matches if bag.policy.by_class else None
+    if alike is not None and not any(alike):
+        return
+    for task in list(tasks):
+        if pilot.load >= enough or len(pilot.attempts) >= limit:
+            break
+        if not may_run_twice(bag, task):
+            continue
+        match = may_have(turn, pilot, bag, task, alike)
+        kind = bag.live[task][0].kind
+        slots = weight_on(bag, kind, pilot, turn.now)
+        if match is not None and slots and _room_for(slots, pilot, enough):
+            del tasks[task]
+            attempt = _send(turn, pilot, bag, TaskNumber(task), kind, slots, match)
+            attempt.replica = True
+            bag.replicas += 1
+            taken.append(attempt)
+
+
+def _is_reserve(state: State, pilot: Pilot) -> bool:
+    """Whether its site is only for tasks that failed elsewhere."""
+    spec = state.guarded.get(pilot.record.site) if state.guarded else None
+    return spec is not None and spec.failover
+
+
+def _may_rescue(state: State, pilot: Pilot, bag: Bag) -> bool:
+    return bool(bag.rescue) and pilot.record.site in last_resorts(state, bag)
+
+
+def _rescue(
+    turn: Turn, pilot: Pilot, bag: Bag, enough: int, limit: int, taken: list[Attempt]
+) -> None:
+    """Tasks that failed elsewhere, on a site where they have one more chance, whatever the policy
+    says of it otherwise."""
+    for task in list(bag.rescue):
+        kind = bag.class_of(task)
+        slots = weight_on(bag, kind, pilot, turn.now)
+        if pilot.load >= enough or len(pilot.attempts) >= limit:
+            break
+        if slots and _room_for(slots, pilot, enough):
+            bag.rescue.remove(task)
+            taken.append(_send(turn, pilot, bag, TaskNumber(task), kind, slots, ANYWHERE))
+
+
+def _send(
+    turn: Turn, pilot: Pilot, bag: Bag, task: TaskNumber, kind: int, slots: int, match: Match
+) -> Attempt:
+    state = turn.state
+    id_ = AttemptId(state.epoch, state.next_sequence)
+    state.next_sequence += 1
+    attempt = Attempt(id_, bag.id, task, pilot.record.id, turn.now, kind, slots, rank=match.rank)
+    pilot.add(attempt)
+    bag.live.setdefault(task, []).append(attempt)
+    bag.dirty = True
+    if match.deadline:
+        watch(state, attempt, match.deadline)
+    return attempt
+
+
+# -- how much ---------------------------------------------------------------------------------
+
+
+def hungry(state: State, pilot: Pilot) -> bool:
+    return pilot.status is PilotStatus.ACTIVE and pilot.load < pilot.want
+
+
+def work_available(state: State) -> bool:
+    return any(
+        bag.status is BagStatus.RUNNING and bag.not_before <= state.durable and has_work(bag)
+        for bag in state.bags.values()
+    )
+
+
+def _room(state: State, pilot: Pilot) -> int:
+    """How many more this pilot may hold. Near the end of the work nobody prefetches more than
+    its share, so that the last tasks do not queue behind one slot while others idle."""
+    room = pilot.want - pilot.load
+    idle_slots = pilot.record.slots - pilot.load
+    if room <= idle_slots:
+        return room
+    slots, unsent = max(state.slots(), 1), 0
+    for bag in state.bags.values():
+        unsent += bag.unsent()
+        if unsent * pilot.record.slots >= room * slots:
+            return room
+    return min(room, max(idle_slots, -(-unsent * pilot.record.slots // slots)))
+
+
+def recall_surplus(turn: Turn) -> None:
+    """Slots stand idle and nothing is left to send to them: ask for prefetched tasks back that
+    they could run."""
+    state = turn.state
+    idle = [state.pilots[id_] for id_ in state.hungry]
+    slots = sum(max(0, one.record.slots - one.load) for one in idle)
+    suits: dict[tuple[BagId, int], bool] = {}
+    for pilot in state.pilots.values() if slots > 0 else ():
+        surplus = pilot.load - pilot.record.slots
+        if surplus <= 0 or pilot.status is not PilotStatus.ACTIVE:
+            continue
+        share = min((surplus + 1) // 2, slots)
+        for attempt in reversed(pilot.attempts.values()):
+            if share <= 0:
+                break
+            key = (attempt.bag, attempt.kind)
+            if key not in suits:
+                suits[key] = _suits(turn, state.bags.get(attempt.bag), attempt.kind, idle)
+            if suits[key] and _may_move(turn, attempt, idle) and recall(turn, attempt):
+                slots -= attempt.weight
+                share -= attempt.weight
+
+
+def _may_move(turn: Turn, attempt: Attempt, idle: list[Pilot]) -> bool:
+    """Whether one of the idle pilots would get this task, in spite of where it has failed."""
+    bag, task = turn.state.bags[attempt.bag], attempt.task
+    if task in bag.rescued:
+        sites = last_resorts(turn.state, bag)
+        idle = [pilot for pilot in idle if pilot.record.site in sites]
+    elif task not in bag.failed_on:
+        return True
+    return any(
+        _could(turn, pilot, bag, attempt.kind)
+        and (task in bag.rescued or not retry_hosts.avoids(turn, bag, task, pilot))
+        for pilot in idle
+    )
+
+
+def _suits(turn: Turn, bag: Bag | None, kind: int, idle: list[Pilot]) -> bool:
+    """Whether somebody who stands idle could run such a task, and none of them waits."""
+    if bag is None or bag.next < bag.mark or any(bag.ready):
+        return False
+    return any(_could(turn, pilot, bag, kind) for pilot in idle)
+
+
+def _could(turn: Turn, pilot: Pilot, bag: Bag, kind: int) -> bool:
+    if not admits(turn.state, pilot.record, bag) or _is_reserve(turn.state, pilot):
+        return False
+    if not weight_on(bag, kind, pilot, turn.now):
+        return False
+    if bag.id in pilot.waits or blame.withheld(turn.state, pilot, bag):
+        return False
+    if bag.policy.plain:
+        return True
+    face = match_cache.face_of(turn.state, turn.now, pilot, bag.spec.owner)
+    return match_cache.matches(turn.state, turn.now, pilot, bag, face)[kind] is not None

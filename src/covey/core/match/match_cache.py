@@ -1,0 +1,560 @@
+"""What policies say of a pilot: which classes of which bags may run there, and how they rank.
+
+Ads hold only what some policy looks at, and are brought up to date in place; a stamp says when one
+has changed. What a policy said of a pilot holds until something that it looks at changes, so a
+request among a thousand bags evaluates what has changed since this pilot last asked. Sites, users,
+the queue and the statistics of hosts are looked at once a second; those of a host on which a task
+has failed, at once.
+"""
+
+import sys
+
+from covey.classad import Ad
+from covey.classad.fast import METER
+from covey.classad.values import UNDEFINED
+from covey.core.match import attributes, policy_budget
+from covey.core.match.attributes import STATISTICS, TABLE, JobSubject
+from covey.core.match.match_records import ANYWHERE, ClassMatch, Match, MatchAnswer, PilotFace
+from covey.core.match.policies import FACE, Compiled, Places
+from covey.core.state import Bag, Budget, Pilot, State
+from covey.core.values.scalars import read
+
+MOST_CONCURRENCY = 1_000_000
+EVALUATING = "its policy cannot be evaluated"
+REFRESH_SECONDS = 1.0
+REPLICA = 100  # … to make those of a task that runs, and of where it does
+REFRESH = 5  # units of work to bring the ad of a class up to date
+_LARGEST = sys.float_info.max
+_NUMBERS = (float, int, bool)
+_NOTHING = Ad()
+_NOT_ASKED: list[Match | None] = [None]
+_LATER = MatchAnswer(-1, -1, -1, _NOT_ASKED)  # no class of the bag was asked yet
+_STATISTICS = frozenset(one.name.lower() for one in STATISTICS)
+
+
+def matches(
+    state: State, now: float, pilot: Pilot, bag: Bag, face: PilotFace
+) -> list[Match | None]:
+    """By class of the bag: what its policy says, or None where it does not let them run there.
+    `face` must be up to date (`face_of`)."""
+    kind = kind_of(state, bag)
+    if kind is None:
+        return found_of(state, now, pilot, bag, face).matches
+    if kind in face.said and face.said_at == (face.stamp, state.scene.stamp):
+        return face.said[kind]
+    scene, owner = state.scene, bag.spec.owner
+    site, user = scene.sites[pilot.record.site], scene.users[owner]
+    left = policy_budget.of(state, now, owner)
+    if left.in_turn <= 0:
+        policy_budget.put_off(state, owner, left)
+        return face.said.get(kind, _NOT_ASKED)
+    match = _ask(state, face, kind, site, user, owner)
+    policy_budget.spend(left, _cost(kind))
+    return [match]
+
+
+def found_of(state: State, now: float, pilot: Pilot, bag: Bag, face: PilotFace) -> MatchAnswer:
+    """The same of a bag that is asked by itself. Classes whose turn does not come now keep the
+    answer that they have: nothing, if they were never asked."""
+    policy, owner = bag.policy, bag.spec.owner
+    found = face.found.get(bag.id)
+    unseen = len(bag.jobs) != len(bag.needs) or (policy.inward and stale(state, now, bag))
+    if not unseen and found is not None and found.whole() and _is_true(state, bag, face, found):
+        found.face = face.stamp
+        return found
+    left = policy_budget.of(state, now, owner)
+    if left.in_turn <= 0:
+        policy_budget.put_off(state, owner, left)
+        return found or _LATER
+    if unseen:
+        refresh(state, now, bag)
+    if found is None:
+        found = face.found[bag.id] = MatchAnswer(-1, -1, -1, [])
+    if not _is_true(state, bag, face, found):
+        found.asked = 0
+    found.face, found.scene, found.bag = face.stamp, state.scene.stamp, bag.stamp
+    _ask_classes(state, now, pilot, bag, face, found, left)
+    return found
+
+
+def _is_true(state: State, bag: Bag, face: PilotFace, found: MatchAnswer) -> bool:
+    """Whether nothing has changed since then that the policy looks at."""
+    same = found.bag == bag.stamp and len(found.matches) == len(bag.jobs)
+    return same and _holds(state, bag.policy, face, found)
+
+
+def _ask_classes(
+    state: State,
+    now: float,
+    pilot: Pilot,
+    bag: Bag,
+    face: PilotFace,
+    found: MatchAnswer,
+    left: Budget,
+) -> None:
+    """Those that were not asked yet, in turn, as far as the budget goes. If the policy looks at
+    nothing of a task, one answer holds for all of them."""
+    jobs, answers = bag.jobs, found.matches
+    count, first, spent, policy = len(jobs), found.asked, 0, bag.policy
+    if len(answers) != count:
+        answers[count:] = []
+        answers += [None] * (count - len(answers))
+    place, METER.used = found.turn if found.turn < count else 0, 0
+    try:
+        while found.asked < count:
+            if spent >= left.in_turn:
+                policy_budget.put_off(state, bag.spec.owner, left)
+                break
+            answers[place] = _match(state, now, pilot, bag, face, jobs[place])
+            spent += policy_budget.cost(policy.static)
+            if policy.by_class:
+                answers[:], found.asked = [answers[place]] * count, count
+                break
+            found.asked += 1
+            place = place + 1 if place + 1 < count else 0
+    except Exception as error:
+        bag.suspect(EVALUATING, error)
+        found.asked, answers[:] = count, [None] * count
+    found.turn = place
+    if found.asked > first:
+        bag.expense = spent if policy.by_class else spent / (found.asked - first) * count
+    policy_budget.spend(left, spent)
+    found.ranks = list(dict.fromkeys([one.rank for one in answers if one is not None]))
+
+
+def of_kinds(
+    state: State, now: float, pilot: Pilot, face: PilotFace, owner: str
+) -> list[list[Match | None] | None]:
+    """What is said to the owner's bags that are asked together with others; None for the rest.
+    Kinds whose turn does not come now keep the answer that they have, and come first the next
+    time."""
+    scene, before, owing = state.scene, face.said, face.owing
+    site, user = scene.sites[pilot.record.site], scene.users[owner]
+    face_at, scene_at = face.said_at
+    known, moved = face.stamp - face_at <= 1, scene.stamp != scene_at
+    changed = face.latest if face.stamp != face_at else ()
+    left = policy_budget.of(state, now, owner)
+    units, METER.used = left.in_turn, 0
+    said: dict[ClassMatch, list[Match | None]] = {}
+    later: dict[ClassMatch, None] = {}
+    answers: list[list[Match | None] | None] = []
+    for owed in owing:
+        if units <= 0:
+            break
+        said[owed] = [_ask(state, face, owed, site, user, owner)]
+        units -= _cost(owed)
+    for kind in scene.asked.get(owner, ()):
+        if kind is None:
+            answers.append(None)
+            continue
+        matches = said.get(kind)
+        if matches is None:
+            matches = before.get(kind) if known else None
+            if (
+                matches is None
+                or (moved and kind.outward)
+                or not kind.sees.isdisjoint(changed)
+                or (owing and kind in owing)
+            ):
+                if units > 0:
+                    matches = [_ask(state, face, kind, site, user, owner)]
+                    units -= _cost(kind) if METER.used else kind.static
+                else:
+                    matches, later[kind] = before.get(kind, _NOT_ASKED), None
+            said[kind] = matches
+        answers.append(matches)
+    policy_budget.spend(left, left.in_turn - units)
+    if later:
+        policy_budget.put_off(state, owner, left)
+    face.said, face.said_at, face.owing = said, (face.stamp, scene.stamp), later
+    return answers
+
+
+def _ask(
+    state: State, face: PilotFace, kind: ClassMatch, site: Ad, user: Ad, owner: str
+) -> Match | None:
+    queue, none = state.scene.queue, _NOTHING
+    try:
+        values = kind.evaluate(face.host, face.pilot, site, none, user, queue, none, none)
+        return judged(kind.places, values)
+    except Exception as error:
+        for bag in state.scene.owners.get(owner, ()):
+            if kind_of(state, bag) is kind:
+                bag.suspect(EVALUATING, error)
+        return None
+
+
+def _cost(kind: ClassMatch) -> int:
+    """Of the evaluation that was just made."""
+    kind.cost = policy_budget.cost(kind.static)
+    return kind.cost
+
+
+def kind_of(state: State, bag: Bag) -> ClassMatch | None:
+    """None where what is said to the bag is said to no other."""
+    policy = bag.policy
+    if policy.plain or policy.inward or policy.erratic or len(bag.needs) != 1:
+        return None
+    kinds = state.scene.kinds
+    kind = kinds.get(policy.said)
+    if kind is None:
+        kind = kinds[policy.said] = ClassMatch(
+            policy.dispatch.evaluate,
+            policy.places,
+            policy.sees,
+            policy.outward,
+            policy.static,
+        )
+    return kind
+
+
+def known(state: State, face: PilotFace, bag: Bag) -> list[Match | None] | None:
+    """What the policy said when the pilot last asked, if it has; perhaps no longer true."""
+    kind = kind_of(state, bag)
+    if kind is not None:
+        return face.said.get(kind)
+    found = face.found.get(bag.id)
+    return found.matches if found is not None else None
+
+
+def stale(state: State, now: float, bag: Bag) -> bool:
+    """Whether what a policy sees of its bag may have changed. What only time changes is looked at
+    once a second."""
+    if bag.dirty or bag.seen_scene != state.scene.stamp:
+        return True
+    return bag.policy.timed and now - bag.seen_at >= REFRESH_SECONDS
+
+
+def _holds(state: State, policy: Compiled, face: PilotFace, found: MatchAnswer) -> bool:
+    if policy.erratic or (policy.outward and found.scene != state.scene.stamp):
+        return False
+    if found.face >= face.stamp - 1:
+        return found.face == face.stamp or policy.sees.isdisjoint(face.latest)
+    return all(face.changed.get(name, 0) <= found.face for name in policy.sees)
+
+
+def _match(
+    state: State, now: float, pilot: Pilot, bag: Bag, face: PilotFace, job: Ad
+) -> Match | None:
+    compiled, scene = bag.policy, state.scene
+    policy, own = compiled.dispatch, compiled.ad
+    if compiled.erratic:
+        policy.context.now, policy.context.random = now, state.random.random
+    site, user = scene.sites[pilot.record.site], scene.users[bag.spec.owner]
+    values = policy.evaluate(face.host, face.pilot, site, job, user, scene.queue, own, own)
+    return judged(compiled.places, values)
+
+
+def judged(places: Places, values: tuple[object, ...]) -> Match | None:
+    """Anything but true is no; a rank that is no number is the lowest of those that are; where
+    Concurrency or Deadline is none, nothing is said."""
+    requirements, rank, concurrency, deadline = places
+    if requirements is not None and values[requirements] is not True:
+        return None
+    worth = 0.0 if rank is None else as_number(values[rank], 0.0)
+    limit = None
+    if concurrency is not None and (said := as_number(values[concurrency], -1.0)) >= 0:
+        limit = int(said) if said < MOST_CONCURRENCY else MOST_CONCURRENCY
+    if deadline is None:
+        return Match(worth, limit)
+    return Match(worth, limit, max(0.0, as_number(values[deadline], 0.0)))
+
+
+def as_number(value: object, otherwise: float) -> float:
+    if value.__class__ is float and -_LARGEST <= value <= _LARGEST:
+        return value
+    if value.__class__ in _NUMBERS and -_LARGEST <= value <= _LARGEST:
+        return float(value)
+    return otherwise
+
+
+def match_task(
+    state: State, now: float, pilot: Pilot, bag: Bag, face: PilotFace, task: int
+) -> Match | None:
+    """Of one task that is out already, with its replicas in view."""
+    if bag.policy.plain:
+        return ANYWHERE
+    if bag.dirty and bag.policy.inward:
+        refresh(state, now, bag)
+    try:
+        job = job_ad(state, now, bag, task, bag.policy.at_dispatch)
+        return _match(state, now, pilot, bag, face, job)
+    except Exception as error:
+        bag.suspect(EVALUATING, error)
+        return None
+
+
+def wants_replica(state: State, now: float, bag: Bag, task: int) -> bool:
+    """Whether the policy wants this running task to have another attempt. Of hosts it sees those
+    where the task runs, in `Job.Replicas`."""
+    compiled = bag.policy
+    policy = compiled.replication
+    policy.context.now = now
+    policy.context.random = state.random.random
+    scene, own, none = state.scene, compiled.ad, _NOTHING
+    user = scene.users[bag.spec.owner]
+    try:
+        job = job_ad(state, now, bag, task, compiled.looks)
+        values = policy.evaluate(none, none, none, job, user, scene.queue, own, own)
+        left = policy_budget.of(state, now, bag.spec.owner)
+        policy_budget.spend(left, REPLICA + policy_budget.cost(compiled.static))
+    except Exception as error:
+        bag.suspect(EVALUATING, error)
+        return False
+    return values[0] is True and len(bag.live.get(task, ())) < _at_least_one(values[1])
+
+
+def most_replicas(state: State, now: float, bag: Bag, task: int) -> int:
+    """How many attempts of this running task may be out at a time."""
+    compiled = bag.policy
+    if compiled.most_replicas is not None:
+        late = compiled.most_late or 0
+        if late > compiled.most_replicas and all(one.expired for one in bag.live[task]):
+            return late
+        return compiled.most_replicas
+    if stale(state, now, bag):
+        refresh(state, now, bag)
+    policy = compiled.replication
+    policy.context.now, policy.context.random = now, state.random.random
+    scene, own, none = state.scene, compiled.ad, _NOTHING
+    user = user_ad(state, now, bag.spec.owner)
+    try:
+        job = job_ad(state, now, bag, task, compiled.looks)
+        values = policy.evaluate(none, none, none, job, user, scene.queue, own, own)
+        left = policy_budget.of(state, now, bag.spec.owner)
+        policy_budget.spend(left, REPLICA + policy_budget.cost(compiled.static))
+    except Exception as error:
+        bag.suspect(EVALUATING, error)
+        return 1
+    return _at_least_one(values[1])
+
+
+def _at_least_one(value: object) -> int:
+    """What MaxReplicas says, as a number of attempts."""
+    return int(max(1.0, as_number(value, 2.0)))
+
+
+def in_tail(state: State, now: float, bag: Bag) -> bool:
+    compiled = bag.policy
+    compiled.tail.context.now = now
+    scene, own, none = state.scene, compiled.ad, _NOTHING
+    user = scene.users[bag.spec.owner]
+    [value] = compiled.tail.evaluate(none, none, none, none, user, scene.queue, own, own)
+    return value is True
+
+
+# -- ads -----------------------------------------------------------------------------------
+
+
+def face_of(state: State, now: float, pilot: Pilot, owner: str) -> PilotFace:
+    """What bags of this owner see of the pilot, up to date."""
+    set_scene(state, now)
+    scene, record = state.scene, pilot.record
+    face = pilot.faces.get(owner)
+    if face is None:
+        face = pilot.faces[owner] = PilotFace(Ad(), Ad())
+    if record.site not in scene.sites or owner not in scene.users:
+        _place(state, now, record.site, owner)
+    failures = attributes.host_of(state, pilot).history.row
+    anew = face.record is not record or face.policies != scene.policies
+    names = scene.live
+    if anew or failures != face.failures or now - face.at >= REFRESH_SECONDS:
+        face.at, face.failures = now, failures
+        names += scene.statistics
+    if anew:
+        face.own, face.others = attributes.tags_of(record.tags, owner)
+        face.record, face.policies = record, scene.policies
+        names += scene.lasting
+    if names:
+        _look(state, now, pilot, face, names)
+    return face
+
+
+def _look(
+    state: State,
+    now: float,
+    pilot: Pilot,
+    face: PilotFace,
+    names: tuple[tuple[str, str], ...],
+) -> None:
+    stamp = face.stamp + 1
+    latest: list[str] = []
+    for role, name in names:
+        ad = face.host if role == "host" else face.pilot
+        known = TABLE[role].get(name)
+        value: object = UNDEFINED
+        if known is not None and (role != "host" or name not in face.own):
+            value = known.find(state, now, pilot)
+        elif role == "host":
+            value = face.own.get(name, face.others.get(name, UNDEFINED))
+        before = ad.table.get(name, ad)
+        if before != value or before.__class__ is not value.__class__:
+            ad[name] = value
+            latest += (f"{role}.{name}", f"{role}.*")
+    if latest:
+        face.stamp, face.latest = stamp, latest
+        face.changed.update(dict.fromkeys(latest, stamp))
+
+
+def set_scene(state: State, now: float) -> None:
+    scene = state.scene
+    if scene.policies != state.policies:
+        _look_anew(state)
+    elif now - scene.at < REFRESH_SECONDS:
+        return
+    scene.at = now
+    changed = _update(state, now, "queue", scene.queue, None)
+    for name, ad in scene.sites.items():
+        changed |= _update(state, now, "site", ad, name)
+    for name, ad in scene.users.items():
+        changed |= _update(state, now, "user", ad, name)
+    if changed:
+        scene.stamp += 1
+
+
+def _look_anew(state: State) -> None:
+    """Some policy came, went or changed: what do they look at now?"""
+    looks: dict[str, set[str]] = {}
+    for bag in state.bags.values():
+        for role, names in bag.policy.looks.items():
+            looks.setdefault(role, set()).update(names)
+    scene = state.scene
+    scene.policies = state.policies
+    scene.asking = any(not bag.policy.plain for bag in state.bags.values())
+    scene.ranking = any("Rank" in bag.policy.texts for bag in state.bags.values())
+    scene.limiting = any(bag.policy.limiting for bag in state.bags.values())
+    scene.looks = {
+        role: tuple(sorted(names | TABLE.get(role, {}).keys() if "*" in names else names))
+        for role, names in looks.items()
+    }
+    seen = [(role, name) for role in FACE for name in scene.looks.get(role, ())]
+    scene.live = tuple(one for one in seen if one[0] == "pilot" or one[1] == "runningjobs")
+    scene.statistics = tuple(one for one in seen if one[0] == "host" and one[1] in _STATISTICS)
+    scene.lasting = tuple(one for one in seen if one not in scene.live + scene.statistics)
+    scene.users = {name: ad for name, ad in scene.users.items() if _has_bags(state, name)}
+    scene.stamp += 1
+
+
+def _has_bags(state: State, owner: str) -> bool:
+    return any(bag.spec.owner == owner for bag in state.bags.values())
+
+
+def site_ad(state: State, now: float, name: str) -> Ad:
+    if name not in state.scene.sites:
+        _place(state, now, name, "")
+    return state.scene.sites[name]
+
+
+def user_ad(state: State, now: float, owner: str) -> Ad:
+    if owner not in state.scene.users:
+        _place(state, now, "", owner)
+    return state.scene.users[owner]
+
+
+def _place(state: State, now: float, site: str, owner: str) -> None:
+    scene = state.scene
+    if site not in scene.sites:
+        scene.sites[site] = Ad()
+        _update(state, now, "site", scene.sites[site], site)
+    if owner not in scene.users:
+        scene.users[owner] = Ad()
+        _update(state, now, "user", scene.users[owner], owner)
+
+
+def _update(state: State, now: float, role: str, ad: Ad, thing: object) -> bool:
+    table, held, changed = TABLE[role], ad.table, False
+    for name in state.scene.looks.get(role, ()):
+        if name in table:
+            value = table[name].find(state, now, thing)
+            if held.get(name, ad) != value:
+                ad[name] = value
+                changed = True
+    return changed
+
+
+def refresh(state: State, now: float, bag: Bag) -> None:
+    """Bring the bag's own ad, and those of its classes, up to date."""
+    scene = state.scene
+    set_scene(state, now)
+    if bag.spec.owner not in scene.users:
+        _place(state, now, "", bag.spec.owner)
+    left = policy_budget.of(state, now, bag.spec.owner)
+    policy_budget.spend(left, REFRESH * (1 + len(bag.needs)))
+    try:
+        changed = _refresh(state, now, bag)
+    except Exception as error:
+        bag.suspect(EVALUATING, error)
+        changed = True
+    if changed:
+        bag.stamp += 1
+        scene.bags += 1
+        scene.latest_bags.append((scene.bags, bag.id))
+    bag.dirty, bag.seen_scene, bag.seen_at = False, scene.stamp, now
+
+
+def _refresh(state: State, now: float, bag: Bag) -> bool:
+    """Whether anything that its policy looks at has changed."""
+    table, ad, changed = TABLE["bag"], bag.policy.ad, False
+    looked, telling = bag.policy.looks.get("bag", set()), bag.policy.at_dispatch.get("bag", set())
+    for name in table if "*" in looked else looked:
+        if name in table:
+            one = table[name]
+            value = one.find(state, now, bag)
+            if ad.table.get(name, ad) != value:
+                ad[one.name] = value
+                changed |= name in telling or "*" in telling
+    tail = (bag.tail and bag.policy.sticky) or (not bag.open and in_tail(state, now, bag))
+    if tail != bag.tail:
+        bag.tail = tail
+        if "tail" in ad.table:
+            ad["Tail"] = tail
+            changed = True
+    return _refresh_jobs(state, now, bag) or changed
+
+
+def _refresh_jobs(state: State, now: float, bag: Bag) -> bool:
+    looked, table, changed = bag.policy.at_dispatch.get("job", set()), TABLE["job"], False
+    fresh = len(bag.jobs) < len(bag.needs)
+    places = bag.policy.parameters(bag.body.names) if fresh else ()
+    while len(bag.jobs) < len(bag.needs):
+        kind, job = len(bag.jobs), Ad()
+        sample = bag.samples[kind]
+        if sample is not None:
+            for place in places:
+                job[bag.body.names[place]] = read(sample[place], bag.readings[place])
+        for name in ("Replicas", "FailedHosts"):  # of one task; a class has none
+            if looked & {name.lower(), "*"}:
+                job[name] = []
+        bag.jobs.append(job)
+        changed = True
+    names = [name for name in (table if "*" in looked else looked) if name in table]
+    names = [name for name in names if name != "failedhosts"]
+    for kind, job in enumerate(bag.jobs if names else ()):
+        for name in names:
+            value = table[name].find(state, now, JobSubject(bag, kind))
+            if name not in bag.body.names and job.table.get(name, job) != value:
+                job[table[name].name] = value
+                changed = True
+    return changed
+
+
+def job_ad(state: State, now: float, bag: Bag, task: int, looks: dict[str, set[str]]) -> Ad:
+    """Of one task, as far as it is looked at."""
+    looked = looks.get("job", set())
+    if "*" in looked:
+        return attributes.full_ad(state, now, "job", _task(bag, task), bag.spec.owner)
+    job, about = Ad(), _task(bag, task)
+    for name in looked & TABLE["job"].keys():
+        one = TABLE["job"][name]
+        job[one.name] = one.find(state, now, about)
+    if not bag.spec.calls and any(name.lower() in looked for name in bag.body.names):
+        attributes.add_parameters(job, about)
+    if any(name.startswith("replica") for name in looked):
+        names = bag.policy.mentioned
+        attributes.add_replicas(job, state, now, about, bag.spec.owner, names)
+    return job
+
+
+def _task(bag: Bag, task: int) -> JobSubject:
+    attempts = bag.live.get(task)
+    return JobSubject(bag, attempts[0].kind if attempts else bag.class_of(task), task)

@@ -1,0 +1,137 @@
+"""Whether a task fits a pilot, and how much of it.
+
+A pilot's slots are its cores. A task that needs several cores, or more than a slot's share of the
+memory or of the GPUs, takes several slots. A pilot that does not say how much it has is taken to
+have enough.
+"""
+
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from covey.core.record.model import Need, PilotRecord, TaskNumber
+from covey.core.state import Bag, Pilot, State
+
+MOST_GROWTH = 1e6  # of a task's memory or time, however often it was raised
+MOST_POWER = 100  # of a factor for each retry: beyond, a number may be too large for arithmetic
+
+
+class Roomy(Protocol):
+    """What has slots and all else that tasks need: a pilot, or one that is yet to come."""
+
+    @property
+    def slots(self) -> int: ...
+    @property
+    def memory_mb(self) -> int: ...
+    @property
+    def disk_mb(self) -> int: ...
+    @property
+    def gpus(self) -> int: ...
+
+
+def serves(pilot: PilotRecord, bag: Bag) -> bool:
+    """Whether the bag's tasks are for this pilot at all."""
+    return pilot.owner in ("", bag.spec.owner)
+
+
+def admits(state: State, pilot: PilotRecord, bag: Bag) -> bool:
+    """… and whether its site lets them in: some are for some people, or for tasks that failed
+    everywhere else."""
+    if not serves(pilot, bag):
+        return False
+    spec = state.guarded.get(pilot.site) if state.guarded else None
+    if spec is None:
+        return True
+    if spec.users and bag.spec.owner not in spec.users:
+        return False
+    return not spec.failover or bool(bag.rescue and spec.name in last_resorts(state, bag))
+
+
+def last_resorts(state: State, bag: Bag) -> tuple[str, ...]:
+    """Sites where tasks of the bag that failed too often have one more chance: those that its
+    policy names for that or else, as far as it allows them, those that are there for nothing
+    else."""
+    policy = bag.policy.spec
+    if policy.failover_sites or not state.reserves:
+        return policy.failover_sites
+    return tuple(
+        name
+        for name in state.reserves
+        if (not policy.only_sites or name in policy.only_sites) and name not in policy.avoid_sites
+    )
+
+
+def weight_on(bag: Bag, kind: int, pilot: Pilot, now: float) -> int:
+    """As `weight`, for a task of this class; 0 also where the pilot's time is over before that of
+    the task could be. Without a limit it is taken to be as long as others were, unless the pilot
+    never had so much time."""
+    need, left = bag.needs[kind], pilot.until - now
+    if need.limit_seconds > left:
+        return 0
+    if not need.limit_seconds and left < bag.times[kind].mean < pilot.until - pilot.record.enrolled:
+        return 0
+    return weight(need, pilot.record)
+
+
+def held_of(state: State, pilot: Pilot, owner: str) -> int:
+    """How many tasks of this owner the pilot holds."""
+    if pilot.record.owner or len(state.scene.owners) == 1:
+        return len(pilot.attempts)
+    bags = [state.bags.get(one.bag) for one in pilot.attempts.values()]
+    return sum(bag is not None and bag.spec.owner == owner for bag in bags)
+
+
+def weight(need: Need, pilot: Roomy) -> int:
+    """How many slots of the pilot a task with this need takes; 0 if it does not fit there."""
+    slots = pilot.slots
+    if need.cores > slots or need.gpus > pilot.gpus:
+        return 0
+    if pilot.memory_mb and need.memory_mb > pilot.memory_mb:
+        return 0
+    if pilot.disk_mb and need.disk_mb > pilot.disk_mb:
+        return 0
+    taken = need.cores
+    for wanted, there in ((need.memory_mb, pilot.memory_mb), (need.gpus, pilot.gpus)):
+        if wanted and there:
+            taken = max(taken, -(-wanted * slots // there))
+    return min(taken, slots)
+
+
+def limits(bag: Bag, task: TaskNumber, need: Need, pilot: PilotRecord) -> tuple[int, float]:
+    """The memory and the time that this attempt gets instead of its class's; 0 where nothing
+    else than usual. Never more memory than the pilot has."""
+    memory, seconds = _amounts(bag, task, need.memory_mb, need.limit_seconds)
+    memory_mb = 0
+    if memory != need.memory_mb:
+        memory_mb = max(1, round(memory))
+        if pilot.memory_mb:
+            memory_mb = min(memory_mb, pilot.memory_mb)
+    return memory_mb, seconds if seconds != need.limit_seconds else 0.0
+
+
+def need_now(bag: Bag, task: int, need: Need) -> Need:
+    """What the task has, whose class has this: some of it may have been raised."""
+    memory, seconds = _amounts(bag, task, need.memory_mb, need.limit_seconds)
+    return replace(need, memory_mb=round(memory), limit_seconds=seconds)
+
+
+def stretch(bag: Bag, task: int, limit_seconds: float) -> float:
+    """By how much its time limit has grown, compared to that of its class."""
+    return _amounts(bag, task, 0, limit_seconds)[1] / limit_seconds if limit_seconds else 1.0
+
+
+def _amounts(bag: Bag, task: int, memory_mb: int, seconds: float) -> tuple[float, float]:
+    """Memory and time of the task, whose class has these: people raised them, or said how much
+    it is to be, or the task ran out of them."""
+    memory: float = memory_mb
+    most_memory, most_seconds = memory * MOST_GROWTH, seconds * MOST_GROWTH
+    for raised in bag.raised:
+        if raised.tasks is None or task in raised.tasks:
+            memory = raised.memory_mb or min(memory * raised.memory, most_memory)
+            seconds = raised.limit_seconds or min(seconds * raised.time, most_seconds)
+            most_memory = max(most_memory, raised.memory_mb * MOST_GROWTH)
+            most_seconds = max(most_seconds, raised.limit_seconds * MOST_GROWTH)
+    if bag.short or bag.overtimes:
+        memory *= bag.spec.grow_memory ** min(bag.short.get(task, 0), MOST_POWER)
+        seconds *= bag.spec.grow_time ** min(bag.overtimes.get(task, 0), MOST_POWER)
+    return min(memory, most_memory), min(seconds, most_seconds)

@@ -1,0 +1,204 @@
+"""The order in which a pilot is offered bags.
+
+Between one owner's bags `Rank` decides, then age. Ranks of different owners are never compared: an
+owner's bags have the places in the order of age that they have together, the best ranked in the
+first. What a site's owners prefer comes before all that (`site_preference`); whose turn it is
+between owners will come in between.
+
+An owner's order on a pilot is kept until something changes that its policies look at.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from operator import itemgetter
+
+from covey.core.match import match_cache, policy_budget, site_preference
+from covey.core.match.match_records import PilotFace, Placed
+from covey.core.match.pilot_fit import admits
+from covey.core.record.model import BagId, BagStatus
+from covey.core.state import Bag, Candidate, Pilot, State
+
+LAST = -float("inf")  # where no class may run
+_RANK = itemgetter(0)
+
+
+def _best(one: Placed) -> tuple[float, int]:
+    """As `_ranked` sorts: the highest rank first, then the oldest bag."""
+    return -one[0], one[1]
+
+
+def candidates(state: State, now: float, pilot: Pilot) -> Iterator[Candidate]:
+    """The best first; of some no task may be there to send, or to send there. Whether a bag may
+    go is asked when its turn comes."""
+    found = _by_owners(state, now, pilot)
+    worth = site_preference.worth(state, now, pilot.record.site)
+    return iter(sorted(found, key=lambda one: -worth.get(one.bag.id, 0.0))) if worth else found
+
+
+def _by_owners(state: State, now: float, pilot: Pilot) -> Iterator[Candidate]:
+    if state.policies != state.scene.policies:
+        match_cache.set_scene(state, now)
+    if not state.scene.asking:
+        return (Candidate(bag) for bag in state.bags.values() if may_go(state, pilot, bag))
+    if state.comings != state.scene.comings:
+        _count(state)
+    owners = state.scene.owners
+    if pilot.record.owner or len(owners) == 1:
+        owner = pilot.record.owner or next(iter(owners))
+        return _those(state, pilot, owner, order(state, now, pilot, owner))
+    return _in_turn(state, now, pilot)
+
+
+def may_go(state: State, pilot: Pilot, bag: Bag) -> bool:
+    return (
+        bag.status is BagStatus.RUNNING
+        and bag.not_before <= state.durable
+        and pilot.record.owner in ("", bag.spec.owner)
+        and (not state.guarded or admits(state, pilot.record, bag))
+        and (has_work(bag) or bag.asked_mark < bag.total or bool(bag.set_aside))
+    )
+
+
+def has_work(bag: Bag) -> bool:
+    if bag.next < bag.mark:
+        return True
+    return bool(any(bag.ready) or bag.overdue or bag.offers or bag.rescue)
+
+
+def _those(state: State, pilot: Pilot, owner: str, found: list[Placed]) -> Iterator[Candidate]:
+    bags = state.scene.owners.get(owner, [])
+    for rank, place, matches in found:
+        bag = bags[place]
+        if may_go(state, pilot, bag):
+            yield Candidate(bag, rank, matches, rank == LAST)
+
+
+def _in_turn(state: State, now: float, pilot: Pilot) -> Iterator[Candidate]:
+    queues: dict[str, Iterator[Candidate]] = {}
+    places: Counter[BagId] = Counter()
+    for bag in state.bags.values():
+        if not may_go(state, pilot, bag):
+            continue
+        owner = bag.spec.owner
+        if owner not in queues:
+            found = order(state, now, pilot, owner)
+            queues[owner] = _those(state, pilot, owner, found)
+            bags = state.scene.owners[owner]
+            places.update(bags[place].id for rank, place, _ in found if rank != LAST)
+        for _ in range(places[bag.id]):
+            one = next(queues[owner], None)
+            if one is not None:
+                yield one
+    for queue in queues.values():
+        yield from queue
+
+
+def order(state: State, now: float, pilot: Pilot, owner: str) -> list[Placed]:
+    """All bags of an owner, by their rank on this pilot."""
+    face = match_cache.face_of(state, now, pilot, owner)
+    scene = state.scene
+    for bag in scene.inward.get(owner, ()):
+        if match_cache.stale(state, now, bag):
+            left = policy_budget.of(state, now, owner)
+            if left.in_turn <= 0:
+                policy_budget.put_off(state, owner, left)
+                break
+            match_cache.refresh(state, now, bag)
+    stamps = (face.stamp, scene.stamp, scene.bags, scene.comings, scene.policies)
+    if stamps != face.order_at or scene.restless:
+        left = policy_budget.of(state, now, owner)
+        if left.in_turn <= 0 and face.order_at[3:4] == (scene.comings,):  # of the same bags
+            policy_budget.put_off(state, owner, left)
+            return face.order
+        changed = _changed_bags(state, face.order_at, stamps)
+        if changed is None or scene.restless:
+            face.order = _ranked(state, now, pilot, face, owner)
+        else:
+            _rank_again(state, now, pilot, face, owner, changed)
+        whole = not face.owing and not face.start
+        face.order_at = stamps if whole else (-1, *stamps[1:])
+    return face.order
+
+
+def _ranked(state: State, now: float, pilot: Pilot, face: PilotFace, owner: str) -> list[Placed]:
+    """Bags that are asked together with others are not even touched: a thousand of them would not
+    fit into the processor's cache."""
+    found: list[Placed] = []
+    scene = state.scene
+    bags = scene.owners.get(owner, [])
+    for bag in bags[face.start :] if face.start else ():  # whose turn did not come the last time
+        if not bag.policy.plain and match_cache.kind_of(state, bag) is None:
+            match_cache.found_of(state, now, pilot, bag, face)
+    face.start = 0
+    for place, answer in enumerate(match_cache.of_kinds(state, now, pilot, face, owner)):
+        if answer is not None:
+            match, matches = answer[0], answer
+            found.append((LAST if match is None else match.rank, place, matches))
+            continue
+        bag = bags[place]
+        if bag.policy.plain:
+            found.append((0.0, place, None))
+            continue
+        said = match_cache.found_of(state, now, pilot, bag, face)
+        if not said.whole() and not face.start:
+            face.start = max(1, place)
+        found += [(rank, place, said.matches) for rank in said.ranks or (LAST,)]
+    if len(face.found) > 2 * len(bags) + 100:  # of bags that are over
+        face.found = {key: one for key, one in face.found.items() if one.face == face.stamp}
+    found.sort(key=_RANK, reverse=True)
+    return found
+
+
+def _changed_bags(
+    state: State, before: tuple[int, ...], stamps: tuple[int, ...]
+) -> dict[BagId, None] | None:
+    """The bags whose ads have changed, if nothing else has since `before`; None: all are asked."""
+    scene = state.scene
+    if before[:2] != stamps[:2] or before[3:] != stamps[3:]:
+        return None
+    latest = scene.latest_bags
+    if not latest or latest[0][0] > before[2] + 1:  # more than are remembered
+        return None
+    return dict.fromkeys(id_ for stamp, id_ in latest if stamp > before[2])
+
+
+def _rank_again(
+    state: State, now: float, pilot: Pilot, face: PilotFace, owner: str, changed: dict[BagId, None]
+) -> None:
+    """Put these bags into their new places in the order. The others stay where they are."""
+    bags, places = state.scene.owners.get(owner, []), state.scene.places
+    found: list[Placed] = []
+    moved: set[int] = set()
+    for id_ in changed:
+        place = places.get(id_)
+        if place is None or place >= len(bags) or bags[place].id != id_:
+            continue  # another owner's
+        moved.add(place)
+        said = match_cache.found_of(state, now, pilot, bags[place], face)
+        if not said.whole() and not face.start:
+            face.start = max(1, place)
+        found += [(rank, place, said.matches) for rank in said.ranks or (LAST,)]
+    if moved:
+        rest = [one for one in face.order if one[1] not in moved]
+        face.order = sorted(rest + found, key=_best)
+
+
+def _count(state: State) -> None:
+    """Bags have come or gone, or policies changed."""
+    scene = state.scene
+    scene.comings = state.comings
+    scene.owners, scene.asked, scene.inward, scene.restless = {}, {}, {}, False
+    scene.places = {}
+    before, scene.kinds = scene.kinds, {}
+    for bag in state.bags.values():
+        if bag.policy.said in before:
+            scene.kinds[bag.policy.said] = before[bag.policy.said]
+        bags = scene.owners.setdefault(bag.spec.owner, [])
+        scene.places[bag.id] = len(bags)
+        bags.append(bag)
+        kind = match_cache.kind_of(state, bag)
+        scene.asked.setdefault(bag.spec.owner, []).append(kind)
+        if not bag.policy.plain:
+            scene.restless |= bag.policy.erratic
+            if bag.policy.inward:
+                scene.inward.setdefault(bag.spec.owner, []).append(bag)

@@ -1,0 +1,484 @@
+"""What the end of an attempt means for its task.
+
+The rules, in order:
+- A success counts if its task has none yet, however late it comes. It takes the place of a
+  failure that was counted before. Whoever else runs the task is told to stop.
+- A failure of an attempt that core gave up before (lost, recalled for good) is only recorded.
+- A task's own failure (exit status, memory, output) uses up a retry; without retries left it
+  counts, unless another attempt may still end well, and in time: that one is waited for. A task
+  that ran into its time limit is given more time a few times, whatever its retries.
+- A task without chances left has one more on the bag's fail-over sites, if it has any.
+- So many own failures in a row, without a success, pause the bag: it fails everywhere (`blame`).
+- A loss of infrastructure uses up no retry. Only a bag that is not idempotent is not repeated.
+- An attempt that never started is as if it had never been.
+- A pilot speaks of what it was given. An attempt that core does not know as this pilot's is
+  believed with a receipt only (`receipts`); without one, its end is as if it had never come.
+"""
+
+from base64 import b64decode
+from binascii import Error as BadBase64
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from pyroaring import BitMap
+
+from covey.core.after_commit import Forgetting
+from covey.core.bags import output_summary
+from covey.core.bags.host_tallies import Trouble
+from covey.core.match import blame, replication, retry_hosts
+from covey.core.match.pilot_fit import last_resorts, serves
+from covey.core.protocol import host_history, task_recall
+from covey.core.protocol.receipts import NOTHING_GIVEN, Given
+from covey.core.record.actions import CloseChunk, Note, RecordEnds, SaveBagStatus
+from covey.core.record.attempts import Attempt
+from covey.core.record.model import (
+    AttemptId,
+    BagId,
+    BagStatus,
+    EndRecord,
+    FileRecord,
+    PilotId,
+    SiteStatus,
+    TaskNumber,
+    Verdict,
+)
+from covey.core.record.transitions import step
+from covey.core.sites import allowed_sites
+from covey.core.state import Bag, Pilot, State
+from covey.core.turn import Turn
+from covey.core.values.causes import cause_of, ignored_result
+from covey.pilot.protocol.messages import (
+    CANCELLED,
+    FAILED,
+    HOST,
+    LOST,
+    MEMORY,
+    OK,
+    OWN_FAILURES,
+    RETURNED,
+    TIMEOUT,
+    End,
+)
+
+LONGEST_TROUBLE = 300
+_EXPECTED = (OK, CANCELLED)  # no failures
+_COUNTS = Verdict.COUNTS  # to look it up in its class takes a while
+
+
+def settle(
+    turn: Turn,
+    pilot: Pilot,
+    ends: Iterable[End],
+    given: Given = NOTHING_GIVEN,
+    at: float | None = None,
+) -> tuple[EndRecord, ...]:
+    """Take in what has ended there; the rows to record. Of what never started there is none.
+    `given` are the attempts of which the pilot has shown receipts; `at` is when it sent this, if
+    that is known."""
+    noted: list[host_history.Ended] = []
+    at = turn.now if at is None else at
+    records = [_settle(turn, pilot, end, noted, given, at) for end in ends]
+    host_history.note(turn, pilot.record, noted)
+    return tuple(record for record in records if record is not None)
+
+
+def _settle(
+    turn: Turn, pilot: Pilot, end: End, noted: list[host_history.Ended], given: Given, at: float
+) -> EndRecord | None:
+    state = turn.state
+    attempt = pilot.drop((end.epoch, end.sequence))
+    bag = state.bags.get(BagId(end.bag))
+    if attempt is not None and (attempt.bag != end.bag or attempt.task != end.task):
+        turn.note(Note("end names another task", attempt=str(attempt.id), pilot=pilot.record.id))
+        end = end._replace(bag=attempt.bag, task=attempt.task)
+        bag = state.bags.get(attempt.bag)
+    elif attempt is None and not _was_given(pilot, bag, end, given):
+        name = f"{end.epoch}.{end.sequence}"
+        words = f"it shows no receipt for task {end.task} of bag {end.bag}"
+        turn.note(Note("end not counted", attempt=name, pilot=pilot.record.id, detail=words))
+        return None
+    outcome = end.outcome
+    if bag is None:
+        verdict = Verdict.LATE if outcome == OK else Verdict.WASTE
+        if end.bag in state.loading:
+            state.loading[BagId(end.bag)] = True
+    else:
+        bag.dirty = True
+        if attempt is not None:
+            _forget_attempt(bag, attempt)
+            blame.note(turn, pilot, bag, outcome)
+        verdict = _judge(turn, pilot, bag, end, attempt)
+    if attempt is not None:
+        if not (attempt.expired and outcome == LOST):
+            times = bag.times[attempt.kind] if bag is not None else None
+            noted.append((end, attempt.sent, times))
+        if outcome == OK:
+            pilot.proven.add(attempt.bag)
+            if bag is not None and len(bag.needs) > 1:
+                limit = bag.needs[attempt.kind].limit_seconds
+                if limit:
+                    bag.pace.add(end.wall_seconds / limit)
+    state.ended[outcome] = state.ended.get(outcome, 0) + 1
+    if outcome == RETURNED:
+        return None
+    if outcome not in _EXPECTED:
+        turn.note(_failure_note(pilot, end))
+    only_of = pilot.record.owner if bag is None and attempt is None else ""
+    return _record(pilot, end, attempt, verdict, turn.now, at, only_of, bag)
+
+
+def _was_given(pilot: Pilot, bag: Bag | None, end: End, given: Given) -> bool:
+    """Whether an attempt that core does not know as this pilot's was: it was given up, or sent by
+    an earlier server."""
+    proven = given.get((end.epoch, end.sequence)) == (end.bag, end.task)
+    return proven and (bag is None or serves(pilot.record, bag))
+
+
+def lose(turn: Turn, pilot: Pilot, reason: str, attempts: list[Attempt] | None = None) -> None:
+    """Give up attempts (by default all) of a pilot, and let their tasks go elsewhere."""
+    chosen = list(pilot.attempts.values()) if attempts is None else attempts
+    lost = [End(*one.id, one.bag, one.task, LOST, message=reason) for one in chosen]
+    records = settle(turn, pilot, lost)
+    if records:
+        turn.write(RecordEnds(pilot.record.id, 0, records))
+
+
+def any_ran(ended: Sequence[End]) -> bool:
+    """Whether any of these attempts was more than given back."""
+    return any(end.outcome != RETURNED for end in ended)
+
+
+def take_back(turn: Turn, pilot: Pilot) -> None:
+    """The pilot says that it has started none of the attempts that it was sent: they were in an
+    answer that it did not wait for. Their tasks go elsewhere, as if they had never been sent."""
+    sent = list(pilot.attempts.values())
+    settle(turn, pilot, [End(*one.id, one.bag, one.task, RETURNED) for one in sent])
+
+
+def lose_unknown(turn: Turn, bag: Bag, task: TaskNumber) -> None:
+    """A task that may or may not have run, of a bag that must not be repeated."""
+    bag.doubt.remove(task)
+    _give_up(turn, bag, task)
+    message = (
+        "the server restarted and no pilot came back with this task; "
+        "the bag is not idempotent, so it is not run again by itself"
+    )
+    record = EndRecord(
+        bag=bag.id,
+        task=task,
+        attempt=AttemptId(0, 0),
+        pilot=PilotId(0),
+        host="",
+        outcome=LOST,
+        verdict=Verdict.COUNTS,
+        delivered=turn.now,
+        message=message,
+        cause=cause_of(End(0, 0, bag.id, task, LOST, message=message)),
+    )
+    turn.write(RecordEnds(PilotId(0), 0, (record,)))
+
+
+def give_up_unsent(turn: Turn, bag: Bag, attempt: Attempt, message: str) -> None:
+    """An attempt that no pilot could make, wherever it went: its task has failed."""
+    turn.state.pilots[attempt.pilot].drop(attempt.id)
+    _forget_attempt(bag, attempt)
+    _give_up(turn, bag, attempt.task)
+    end = End(*attempt.id, bag.id, attempt.task, FAILED, message=message, stderr=message)
+    record = EndRecord(
+        bag=bag.id,
+        task=attempt.task,
+        attempt=attempt.id,
+        pilot=PilotId(0),
+        host="",
+        outcome=FAILED,
+        verdict=Verdict.COUNTS,
+        delivered=turn.now,
+        stderr=message,
+        stderr_bytes=len(message),
+        message=message,
+        cause=cause_of(end),
+    )
+    turn.write(RecordEnds(PilotId(0), 0, (record,)))
+
+
+def take_back_unsent(turn: Turn, bag: Bag, attempt: Attempt) -> None:
+    """An attempt that was about to be sent, and is not: as if it had never been."""
+    pilot = turn.state.pilots[attempt.pilot]
+    pilot.drop(attempt.id)
+    pilot.recalls = [one for one in pilot.recalls if one is not attempt]
+    _forget_attempt(bag, attempt)
+    if attempt.task not in bag.live:
+        bag.free(attempt.task)
+
+
+def finish_if_over(turn: Turn, bag: Bag) -> None:
+    if bag.status in (BagStatus.RUNNING, BagStatus.PAUSED) and bag.over():
+        bag.status = step(bag.status, BagStatus.FINISHED)
+        turn.write_last(partial(_finished, turn, bag), Forgetting(bag.id))
+
+
+def _finished(turn: Turn, bag: Bag) -> SaveBagStatus:
+    done, failed = len(bag.done), len(bag.failed)
+    turn.note(Note("bag finished", bag=bag.id, detail=f"{done} done, {failed} failed"))
+    return SaveBagStatus(bag.id, BagStatus.FINISHED, turn.now, done, failed)
+
+
+def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, attempt: Attempt | None) -> Verdict:
+    """`attempt`: what it was sent as; None if we forgot."""
+    task = TaskNumber(end.task)
+    if not 0 <= task < bag.next or task in bag.done:
+        return Verdict.WASTE
+    if end.outcome == OK:
+        return _succeed(turn, bag, task, end, attempt)
+    if (attempt is None and task not in bag.doubt) or task in bag.failed:
+        return Verdict.WASTE
+    if bag.status not in (BagStatus.RUNNING, BagStatus.PAUSED):
+        return Verdict.WASTE
+    kinds = [attempt.kind] if attempt is not None else list(range(len(bag.needs)))
+    turn.state.news += 1
+    if end.outcome == HOST and end.message:
+        words, host = end.message[:LONGEST_TROUBLE], pilot.record.host
+        bag.trouble = Trouble(words, host, turn.now, bag.ends)
+    final = _is_final(turn, bag, task, end.outcome)
+    retry_hosts.note(turn, bag, task, pilot.record.host, end.outcome)
+    verdict = Verdict.WASTE
+    if _is_awaited(bag, task):
+        if final:
+            bag.offers.pop(task, None)
+    elif final and _has_last_chance(turn.state, bag, task, end.outcome, kinds):
+        bag.overdue.pop(task, None)
+        if task not in bag.live:  # else when the one past its deadline has ended, too
+            bag.rescued.add(task)
+            _free(turn.state, bag, task, end)
+    elif final:
+        bag.doubt.discard(task)
+        bag.hold(task)
+        _give_up(turn, bag, task)
+        verdict = Verdict.COUNTS
+    elif task in bag.live:  # past their deadline, all of them
+        replication.offer_overdue(bag, task)
+    else:
+        _free(turn.state, bag, task, end)
+    if end.outcome in OWN_FAILURES and blame.counts(turn.state, pilot, bag):
+        bag.streak += 1
+        if 0 < bag.spec.breaker <= bag.streak:
+            cause = cause_of(end, () if bag.spec.calls else bag.spec.argv)
+            words = f"{bag.streak} failures in a row, and no success; the last: {cause}"
+            task_recall.pause(turn, bag, words)
+    return verdict
+
+
+def _free(state: State, bag: Bag, task: TaskNumber, end: End) -> None:
+    """The task goes out again: at once, or, if its attempt was sent before the server restarted,
+    when all pilots have been heard. Until then one of them may have a newer attempt."""
+    if end.epoch < state.epoch and state.unheard:
+        bag.doubt.add(task)
+    elif task not in bag.doubt:
+        bag.free(task)
+
+
+def _is_awaited(bag: Bag, task: TaskNumber) -> bool:
+    """Whether another attempt may still end in time. Those of a bag that must not be repeated are
+    waited for, however late."""
+    attempts = bag.live.get(task, ())
+    return any(not one.expired or not bag.spec.idempotent for one in attempts)
+
+
+def _has_last_chance(
+    state: State, bag: Bag, task: TaskNumber, outcome: str, kinds: list[int]
+) -> bool:
+    """On a fail-over site, once: one that is known must be on and well, let the owner in, and have
+    pilots for such a task."""
+    if outcome not in OWN_FAILURES or not bag.spec.idempotent or task in bag.rescued:
+        return False
+    needs, owner = [bag.needs[kind] for kind in kinds], bag.spec.owner
+    for name in last_resorts(state, bag):
+        site = state.sites.get(name)
+        if site is None:
+            return True
+        spec, ill = site.record.spec, bool(site.failures or site.unanswered)
+        well = site.record.status is SiteStatus.ON and not ill
+        lets_in = not spec.users or owner in spec.users
+        if well and lets_in and any(allowed_sites.holds(need, spec) for need in needs):
+            return True
+    return False
+
+
+def restore_last_chances(state: State, bag: Bag) -> None:
+    """Of tasks that had failed too often before the server started: they have or had theirs."""
+    if bag.spec.idempotent and last_resorts(state, bag):
+        spec = bag.spec
+        bag.rescued |= BitMap(task for task, count in bag.tries.items() if count > spec.retries)
+        late = (task for task, count in bag.overtimes.items() if count > spec.overtimes)
+        bag.rescued |= BitMap(late)
+
+
+def _is_final(turn: Turn, bag: Bag, task: TaskNumber, outcome: str) -> bool:
+    """Count the failure; whether it was the task's last chance."""
+    spec = bag.spec
+    if outcome == TIMEOUT:
+        bag.overtimes[task] = bag.overtimes.get(task, 0) + 1
+        return bag.overtimes[task] > (spec.overtimes if spec.idempotent else 0)
+    if outcome in OWN_FAILURES:
+        bag.tries[task] = bag.tries.get(task, 0) + 1
+        if outcome == MEMORY:
+            bag.short[task] = bag.short.get(task, 0) + 1
+        return bag.tries[task] > spec.retries
+    if outcome in (HOST, LOST):
+        bag.losses[task] = bag.losses.get(task, 0) + 1
+        return not spec.idempotent or bag.losses[task] >= turn.state.settings.most_losses
+    return False
+
+
+def _succeed(turn: Turn, bag: Bag, task: TaskNumber, end: End, attempt: Attempt | None) -> Verdict:
+    replaces = task in bag.failed
+    if end.unkept is not None or not bag.outputs.something:
+        output_summary.add(turn, bag, end)
+    if replaces:
+        bag.failed.discard(task)
+    if attempt is None or task in bag.live:  # else it was nowhere but with this pilot
+        bag.hold(task)
+        bag.doubt.discard(task)
+    bag.done.add(task)
+    bag.streak = 0
+    bag.ends += 1
+    bag.first_end = bag.first_end or turn.now
+    forget_failures(bag, task)
+    for loser in bag.live.get(task, ()):
+        cancel(turn, loser)
+    if replaces:
+        return Verdict.REPLACES
+    _count_down(turn, bag, task)
+    return _COUNTS
+
+
+def forget_failures(bag: Bag, task: TaskNumber) -> None:
+    """It is done, or starts afresh."""
+    if bag.failed_on:
+        retry_hosts.forget(bag, task)
+    if bag.tries or bag.overtimes or bag.losses:
+        for counts in (bag.tries, bag.overtimes, bag.short, bag.losses):
+            counts.pop(task, None)
+
+
+def _give_up(turn: Turn, bag: Bag, task: TaskNumber) -> None:
+    retry_hosts.forget(bag, task)
+    bag.failed.add(task)
+    _count_down(turn, bag, task)
+
+
+def _count_down(turn: Turn, bag: Bag, task: TaskNumber) -> None:
+    """One task fewer to go in its chunk; the last one closes it, and perhaps ends the bag."""
+    first = bag.chunk_of(task)
+    stop = bag.chunks.get(first)
+    if stop is None:
+        return
+    bag.unfinished[first] -= 1
+    if bag.unfinished[first] == 0:
+        del bag.chunks[first], bag.unfinished[first]
+        for chunks in (bag.awaited, bag.set_aside, bag.sorted_at):
+            chunks.pop(first, None)
+        bag.numbering.loaded.pop(first, None)
+        if bag.failed.range_cardinality(first, stop):
+            bag.marred[first] = stop
+        elif bag.spec.calls:
+            bag.numbering.release(first, stop)
+        turn.write_last(partial(CloseChunk, bag.id, first))
+        finish_if_over(turn, bag)
+
+
+def cancel(turn: Turn, attempt: Attempt) -> None:
+    """Tell the attempt's pilot to stop it; its end will follow, or the pilot's."""
+    if not attempt.cancelled:
+        attempt.cancelled = True
+        turn.state.pilots[attempt.pilot].cancels.append(attempt)
+        turn.state.signalled[attempt.pilot] = None
+
+
+def _forget_attempt(bag: Bag, attempt: Attempt) -> None:
+    task = attempt.task
+    rest = bag.live.get(task, [])
+    if attempt in rest:
+        rest.remove(attempt)
+    if not rest:
+        bag.live.pop(task, None)
+        if bag.overdue or bag.offers:
+            bag.overdue.pop(task, None)
+            bag.offers.pop(task, None)
+
+
+def _record(
+    pilot: Pilot,
+    end: End,
+    attempt: Attempt | None,
+    verdict: Verdict,
+    now: float,
+    at: float,
+    only_of: str,
+    bag: Bag | None,
+) -> EndRecord:
+    """By place: with so many names it would cost more than all the rest of an end's way."""
+    age, wall, queued = end.age_seconds, end.wall_seconds, end.queued_seconds
+    ended = at - age if age > 0.0 else at
+    started = ended - wall if wall > 0.0 else ended
+    fetched = started - queued if queued > 0.0 else started
+    return EndRecord(
+        BagId(end.bag),
+        TaskNumber(end.task),
+        attempt.id if attempt is not None else AttemptId(end.epoch, end.sequence),
+        pilot.record.id,
+        pilot.record.host,
+        end.outcome,
+        verdict,
+        end.exit_code,
+        end.signal,
+        attempt.sent if attempt is not None else fetched,
+        fetched,
+        started,
+        ended,
+        now,
+        end.cpu_seconds,
+        end.memory_kb,
+        end.stdout,
+        end.stderr,
+        end.stdout_bytes,
+        end.stderr_bytes,
+        end.message,
+        _cause(end, bag) if end.message or end.outcome not in _EXPECTED else "",
+        end.result,
+        _files(end) if end.files else (),
+        only_of,
+    )
+
+
+def _files(end: End) -> tuple[FileRecord, ...]:
+    return tuple(
+        FileRecord(one.path, one.size, one.digest, _plain(one.data), one.executable)
+        for one in end.files
+    )
+
+
+def _plain(data: str) -> bytes:
+    """What a broken pilot sends as base64 is an empty file; its size tells."""
+    try:
+        return b64decode(data, validate=True)
+    except (BadBase64, ValueError):
+        return b""
+
+
+def _failure_note(pilot: Pilot, end: End) -> Note:
+    return Note(
+        f"attempt {end.outcome}",
+        bag=end.bag,
+        task=end.task,
+        attempt=f"{end.epoch}.{end.sequence}",
+        pilot=pilot.record.id,
+        detail=end.message or f"exit status {end.exit_code}",
+    )
+
+
+def _cause(end: End, bag: Bag | None) -> str:
+    if end.outcome == OK:
+        return ignored_result(end)
+    argv = bag.spec.argv if bag is not None and not bag.spec.calls else ()
+    return "" if end.outcome in _EXPECTED else cause_of(end, argv)

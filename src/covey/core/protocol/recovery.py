@@ -1,0 +1,381 @@
+"""From the record back to a running queue, without repeating what still runs.
+
+After a restart, numbers at or above a bag's mark were never sent and go out at once. Unfinished
+numbers below it are *in doubt*: a pilot may have them. Each pilot of the earlier epoch says what
+it holds (a full sync) and that is *adopted*. When all have spoken, or left, or `adopt_seconds`
+have passed, what is still in doubt is nobody's and goes out again.
+"""
+
+from collections.abc import Mapping
+
+from pyroaring import BitMap
+
+from covey.core.bags import input_versions, lookahead, quarantine
+from covey.core.bags.suspects import Suspect, suspect
+from covey.core.match import bag_policy, match_cache, replication
+from covey.core.match.pilot_fit import serves, weight
+from covey.core.protocol import bag_bodies, ends, host_history, tokens
+from covey.core.protocol.receipts import NOTHING_GIVEN, Given
+from covey.core.protocol.task_recall import recall
+from covey.core.record import call_files, input_files
+from covey.core.record.actions import CloseChunk, Note, SavePilotStatus
+from covey.core.record.attempts import Attempt, Raised
+from covey.core.record.model import (
+    AttemptId,
+    BagId,
+    BagRecord,
+    BagSnapshot,
+    BagStatus,
+    PilotId,
+    PilotStatus,
+    Segment,
+    Settings,
+    Snapshot,
+    TaskNumber,
+)
+from covey.core.record.task_classes import need_message, needs_of
+from covey.core.record.task_numbers import Numbering, check_segment, names_in, readings_in
+from covey.core.sites import site_table
+from covey.core.state import Bag, Job, Pilot, State
+from covey.core.turn import Turn
+from covey.core.values.placeholders import filler
+from covey.pilot.protocol.messages import Body, Held
+
+INPUT_SIZE = 100  # characters of a task's own input, when it is sent, besides its path
+
+
+def rebuild(
+    snapshot: Snapshot, settings: Settings, now: float, suspects: Mapping[BagId, Suspect]
+) -> Turn:
+    """The state that the record describes, with the first actions to take. `suspects` are bags
+    that an earlier scheduler could not handle."""
+    state = State(snapshot.epoch, settings, now)
+    turn = Turn(state, now)
+    state.next_bag, state.next_pilot = snapshot.next_bag, snapshot.next_pilot
+    state.keys = dict(snapshot.keys)
+    state.machines = dict(snapshot.hosts)
+    host_history.restore(state, snapshot.histories, now)
+    tokens.restore(state, snapshot.tokens, snapshot.next_token)
+    site_table.restore(turn, snapshot.sites)
+    state.adopt_until = now + settings.adopt_seconds
+    walls = {job.id: job.wall_seconds for job in snapshot.jobs}
+    for record in snapshot.pilots:
+        until = tokens.end_of(record.job, record.enrolled, walls.get(record.job, 0.0))
+        pilot = Pilot(record, now, until, record.status, resync=True)
+        pilot.last = pilot.recorded = record.recorded
+        state.pilots[record.id] = pilot
+        state.pilot_keys[record.key] = record.id
+        host_history.host_of(state, record).pilots[record.id] = None
+        if record.status is not PilotStatus.LOST:
+            state.unheard[record.id] = None
+    _restore_jobs(state, snapshot, now)
+    for one in snapshot.bags:
+        restore(turn, one, suspects.get(one.bag.id))
+    if not state.unheard:
+        _release_doubt(turn)
+    return turn
+
+
+def _restore_jobs(state: State, snapshot: Snapshot, now: float) -> None:
+    """What good they did an earlier server would know; so none of them counts against its site."""
+    known = {pilot.job: pilot for pilot in snapshot.pilots if pilot.job}
+    for record in snapshot.jobs:
+        job = state.jobs[record.id] = Job(record, now, useful=True, asked=True)
+        pilot = known.get(record.id)
+        if pilot is not None:
+            job.pilot, job.running, job.started = pilot.id, True, pilot.enrolled
+            job.voice = job.holder = pilot.key
+        if record.site in state.sites:
+            state.sites[record.site].jobs[record.id] = None
+        else:
+            job.vanished = f"site {record.site} does not exist any more"
+
+
+def restore(turn: Turn, snapshot: BagSnapshot, found: Suspect | None = None) -> Bag:
+    """Put a bag back into the state; unfinished numbers below its mark are in doubt. One that
+    cannot be built, or that is `found` to be trouble, is quarantined."""
+    record = snapshot.bag
+    if found is None and snapshot.broken:
+        found = Suspect(f"the bag cannot be read from the record: {snapshot.broken}")
+    if found is None:
+        try:
+            check_again(record)
+            bag = _restore(turn, snapshot, new_bag(snapshot))
+        except Exception as error:
+            found = suspect("the bag cannot be restored from the record", error)
+        else:
+            if quarantine.is_quarantined(record):
+                quarantine.put_away(bag, record.reason)
+            return bag
+    left = quarantine.shell_of(snapshot)
+    bag = new_bag(left)
+    bag.numbering = Numbering.unknown(record.total)
+    _restore(turn, left, bag)
+    quarantine.make_shell(turn, bag, record, found)
+    return bag
+
+
+def check_again(record: BagRecord) -> None:
+    """An earlier version may have taken parameters that nobody can compute. Raises InvalidBag."""
+    for segment in (Segment(space=record.spec.space, rows=record.spec.rows), *record.segments):
+        check_segment(segment, may_be_empty=True)
+
+
+def _restore(turn: Turn, snapshot: BagSnapshot, bag: Bag) -> Bag:
+    record = snapshot.bag
+    bag.suspects = turn.state.suspects
+    bag.status, bag.reason = record.status, record.reason
+    if record.spec.calls:
+        bag.heard = turn.now
+    bag.recorded = max(1, turn.state.writes)
+    bag.tries = dict(snapshot.tries)
+    bag.overtimes = dict(snapshot.overtimes)
+    bag.short = dict(snapshot.short)
+    ends.restore_last_chances(turn.state, bag)
+    for one in snapshot.reopenings:
+        if one.raises:
+            tasks = None if one.tasks is None else BitMap(one.tasks)
+            more = (one.memory, one.time, one.memory_mb, one.limit_seconds)
+            bag.raised.append(Raised(tasks, *more))
+    bag.failed = BitMap(snapshot.failed)
+    bag.done = BitMap(snapshot.open_done)
+    for chunk in snapshot.chunks:
+        bag.mark = max(bag.mark, chunk.stop)
+        if chunk.closed:
+            bag.done.add_range(chunk.first, chunk.stop)
+    bag.done -= bag.failed
+    bag.next = bag.asked_mark = bag.mark
+    settled = bag.done | bag.failed
+    bag.starts = sorted(chunk.first for chunk in snapshot.chunks)
+    for chunk in snapshot.chunks:
+        left = chunk.stop - chunk.first - settled.range_cardinality(chunk.first, chunk.stop)
+        if left:
+            bag.chunks[chunk.first] = chunk.stop
+            bag.unfinished[chunk.first] = left
+            lookahead.load_rows(turn, bag, chunk.first, chunk.stop)
+            continue
+        if bag.failed.range_cardinality(chunk.first, chunk.stop):
+            bag.marred[chunk.first] = chunk.stop
+        elif bag.spec.calls:
+            bag.numbering.release(chunk.first, chunk.stop)
+        if not chunk.closed:
+            turn.write(CloseChunk(bag.id, chunk.first))
+    if bag.status in (BagStatus.RUNNING, BagStatus.PAUSED):
+        bag.doubt = BitMap()
+        bag.doubt.add_range(0, bag.mark)
+        bag.doubt -= settled
+    for pilot in turn.state.pilots.values():
+        for attempt in pilot.attempts.values():  # told to stop, but not gone yet
+            if attempt.bag == bag.id:
+                attempt.kind = _class_if_known(bag, attempt.task)  # the numbers may be others now
+                bag.live.setdefault(attempt.task, []).append(attempt)
+    turn.state.bags[bag.id] = bag
+    bag_policy.noticed(turn.state, bag)
+    ends.finish_if_over(turn, bag)
+    return bag
+
+
+def new_bag(snapshot: BagSnapshot) -> Bag:
+    record = snapshot.bag
+    spec, earlier = record.spec, set[str]()
+    if record.input_versions:
+        changes = (version.changes for version in record.input_versions)
+        spec, earlier = input_files.with_changes(spec, changes)
+    numbering = Numbering()
+    first = Segment(space=spec.space, rows=spec.rows)
+    segments = (first, *record.segments)
+    for segment in segments:
+        numbering.append(segment)
+    needs = needs_of(spec, record.segments)
+    names = names_in(first)
+    body = Body(
+        record.id,
+        list(spec.argv),
+        names,
+        spec.env,
+        spec.chdir,
+        [need_message(need) for need in needs],
+        spec.owner,
+        spec.export,
+        spec.pin,
+        input_versions.sent_as(spec.inputs),
+        list(spec.outputs),
+        list(spec.optional_outputs),
+        spec.output_mb,
+        list(spec.ok_codes),
+        spec.check,
+        spec.setup,
+        spec.setup_seconds,
+        spec.log_kb,
+        spec.calls,
+        spec.calls and spec.idempotent,
+        1 + len(record.input_versions),
+    )
+    bag = Bag(
+        record.id,
+        spec,
+        body,
+        numbering,
+        record.created,
+        record.open,
+        [
+            (filler(one.source, names), filler(one.path, names), one.copy)
+            for one in spec.task_inputs
+        ],
+        bag_policy.compiled(record.policy or spec.policy),
+        readings=[] if spec.calls else readings_in(first),
+        body_size=bag_bodies.size_of(body),
+        inputs_size=sum(len(one.source + one.path) + INPUT_SIZE for one in spec.task_inputs),
+        large=spec.calls and any(map(call_files.has_files, segments)),
+        keys=set(snapshot.keys),
+        outputs=record.outputs,
+        input_versions=list(record.input_versions),
+        earlier_files=frozenset(earlier),
+    )
+    for need in needs:
+        bag.add_need(need)
+    bag_policy.split(bag)
+    return bag
+
+
+def adopt(turn: Turn, pilot: Pilot, held: list[Held], given: Given = NOTHING_GIVEN) -> None:
+    """The pilot has said everything it holds: that is what it has, and nothing else. `given` are
+    the attempts of which it has shown receipts."""
+    listed = {AttemptId(one.epoch, one.sequence): one for one in held}
+    missing = [attempt for id_, attempt in pilot.attempts.items() if id_ not in listed]
+    if missing:
+        ends.lose(turn, pilot, "its pilot does not have it", missing)
+    for id_, one in listed.items():
+        if id_ not in pilot.attempts:
+            _adopt_one(turn, pilot, id_, one, given)
+        else:
+            _signal_again(turn, pilot.attempts[id_])
+    for attempt in pilot.attempts.values():
+        bag = turn.state.bags.get(attempt.bag)
+        if bag is not None and bag.status is BagStatus.PAUSED:
+            recall(turn, attempt)
+    if listed:
+        turn.note(Note("adopted", pilot=pilot.record.id, detail=f"{len(listed)} attempts"))
+    heard(turn, pilot.record.id)
+
+
+def _signal_again(turn: Turn, attempt: Attempt) -> None:
+    """What we asked for may have been in an answer that the pilot did not wait for."""
+    attempt.recalled = False
+    if attempt.cancelled:
+        attempt.cancelled = False
+        ends.cancel(turn, attempt)
+
+
+def _adopt_one(turn: Turn, pilot: Pilot, id_: AttemptId, one: Held, given: Given) -> None:
+    bag = turn.state.bags.get(BagId(one.bag))
+    attempt = Attempt(id_, BagId(one.bag), TaskNumber(one.task), pilot.record.id, turn.now)
+    if given.get(id_) != (one.bag, one.task):
+        _refuse_unproven(turn, pilot, bag, attempt)
+        return
+    if bag is not None and not _may_be_its(turn, pilot, bag, attempt):
+        ends.cancel(turn, attempt)
+        return
+    if bag is not None:
+        attempt.kind = _class_if_known(bag, attempt.task)
+        attempt.weight = max(1, weight(bag.needs[attempt.kind], pilot.record))
+    pilot.add(attempt)
+    if bag is None:
+        ends.cancel(turn, attempt)
+        return
+    _watch_again(turn, pilot, bag, attempt)
+    bag.live.setdefault(attempt.task, []).append(attempt)
+    bag.doubt.discard(attempt.task)
+    bag.hold(attempt.task)
+    if attempt.task in bag.done:
+        ends.cancel(turn, attempt)
+
+
+def _refuse_unproven(turn: Turn, pilot: Pilot, bag: Bag | None, attempt: Attempt) -> None:
+    """The pilot says that it holds this, and shows no receipt. It has to stop it. The claim may be
+    true all the same (of a pilot of the version before this one), so no task of a bag that must
+    not be repeated goes out again by itself."""
+    name = f"{attempt.id.epoch}.{attempt.id.sequence}"
+    words = f"it shows no receipt for task {attempt.task} of bag {attempt.bag}"
+    turn.note(Note("attempt not adopted", attempt=name, pilot=pilot.record.id, detail=words))
+    if bag is not None and serves(pilot.record, bag) and attempt.task in bag.doubt:
+        turn.state.all_heard = False
+    ends.cancel(turn, attempt)
+
+
+def _may_be_its(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> bool:
+    """Not if it is another's by now, or if the bag is none of this pilot's."""
+    sent = attempt.task < bag.next and attempt.id < (turn.state.epoch, turn.state.next_sequence)
+    live = bag.live.get(attempt.task, ())
+    return sent and serves(pilot.record, bag) and all(one.id != attempt.id for one in live)
+
+
+def _watch_again(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> None:
+    """When it was sent is not known any more: the time until its deadline begins anew."""
+    if "Deadline" in bag.policy.texts and _is_read(bag, attempt.task):
+        face = match_cache.face_of(turn.state, turn.now, pilot, bag.spec.owner)
+        match = match_cache.match_task(turn.state, turn.now, pilot, bag, face, attempt.task)
+        if match is not None and match.deadline:
+            replication.watch(turn.state, attempt, match.deadline)
+
+
+def _class_if_known(bag: Bag, task: TaskNumber) -> int:
+    """After a restart its values may not have been read yet; then it is taken for a plain one."""
+    return bag.class_of(task) if bag.classify is not None and _is_read(bag, task) else 0
+
+
+def _is_read(bag: Bag, task: TaskNumber) -> bool:
+    """Whether the values of a task in an open chunk are known."""
+    rows = bag.numbering.part(task).rows
+    return rows is None or bag.chunk_of(task) in bag.numbering.loaded
+
+
+def heard(turn: Turn, id_: PilotId, *, gone: bool = False) -> None:
+    """This pilot of an earlier epoch has said what it holds, or (`gone`) never will."""
+    if id_ in turn.state.unheard:
+        del turn.state.unheard[id_]
+        if gone:
+            turn.state.all_heard = False
+            turn.state.departed[id_] = None
+        if not turn.state.unheard:
+            _release_doubt(turn)
+
+
+def save_departure(turn: Turn, change: SavePilotStatus) -> None:
+    """A pilot is gone. If it went without a word, no later server may hear of that before the
+    doubt is resolved: it would not know that this pilot may have run what is in doubt."""
+    state = turn.state
+    if change.pilot in state.departed and state.unheard:
+        state.departed[change.pilot] = change
+    else:
+        state.departed.pop(change.pilot, None)
+        turn.write(change)
+
+
+def tick(turn: Turn) -> None:
+    if turn.state.unheard and turn.now >= turn.state.adopt_until:
+        turn.note(Note("adoption ends", detail=f"{len(turn.state.unheard)} pilots unheard"))
+        turn.state.unheard.clear()
+        turn.state.all_heard = False
+        _release_doubt(turn)
+
+
+def _release_doubt(turn: Turn) -> None:
+    """Nobody has these. If every pilot has said so itself they have not run either, or failed:
+    ends are in the record before a pilot forgets them."""
+    for bag in list(turn.state.bags.values()):
+        if not bag.doubt:
+            continue
+        turn.note(Note("doubt resolved", bag=bag.id, detail=f"{len(bag.doubt)} tasks free"))
+        if bag.spec.idempotent or turn.state.all_heard:
+            freed, bag.doubt = bag.doubt, BitMap()
+            for task in freed:
+                bag.free(task)
+        else:
+            for task in list(bag.doubt):
+                ends.lose_unknown(turn, bag, TaskNumber(task))
+    turn.state.news += 1
+    departed, turn.state.departed = turn.state.departed, {}
+    for change in departed.values():
+        if change is not None:
+            turn.write(change)

@@ -1,0 +1,35 @@
+"""Asking for tasks back that pilots have but have not started.
+
+A recalled task goes elsewhere only when its pilot says that it had not started.
+"""
+
+from covey.core.record.actions import Note, SaveBagStatus
+from covey.core.record.attempts import Attempt
+from covey.core.record.model import BagStatus
+from covey.core.record.transitions import step
+from covey.core.state import Bag
+from covey.core.turn import Turn
+
+
+def pause(turn: Turn, bag: Bag, reason: str) -> None:
+    """Nothing more goes out; what runs goes on, what was prefetched is asked back."""
+    if bag.status is not BagStatus.RUNNING:
+        return
+    bag.status = step(bag.status, BagStatus.PAUSED)
+    bag.reason = reason
+    turn.note(Note("bag paused", bag=bag.id, detail=reason))
+    done, failed = len(bag.done), len(bag.failed)
+    turn.write(SaveBagStatus(bag.id, bag.status, turn.now, done, failed, reason))
+    for attempts in bag.live.values():
+        for attempt in attempts:
+            recall(turn, attempt)
+
+
+def recall(turn: Turn, attempt: Attempt) -> bool:
+    """Ask for it back, if it has not started. Whether that was asked only now."""
+    if attempt.recalled or attempt.cancelled:
+        return False
+    attempt.recalled = True
+    turn.state.pilots[attempt.pilot].recalls.append(attempt)
+    turn.state.signalled[attempt.pilot] = None
+    return True

@@ -1,0 +1,179 @@
+"""Tokens: who may call the API, and as whom; and the secrets that let site jobs' pilots in.
+
+A token is known by its digest alone, which is as good as the token for finding it and no use to
+whoever reads it. A token that is revoked is forgotten at once; one that has expired when it is
+next looked for. The secret of a site job is computed from the server's own and the job's id:
+nothing has to be kept for it, and it lets in the pilots of that job only.
+"""
+
+import hashlib
+import hmac
+import math
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from covey.core.after_commit import Replying
+from covey.core.record.actions import Done, Issued, Note, Problem, SaveToken
+from covey.core.record.events import TokenIssued, TokenRevoked
+from covey.core.record.model import TokenRecord
+from covey.core.state import State
+from covey.core.turn import Turn
+from covey.pilot.protocol.messages import life_of
+
+MOST_TOKENS = 100_000
+MOST_OF_AN_OWNER = 1000
+RESERVED_TOKENS = 1000  # that only administrators can make
+MOST_NAME = 200
+ANYBODY = "*"
+WALLS_NEEDED = (
+    "everybody's tasks (owner *) must run them in sandboxes: add --shared, or name one owner"
+)
+HAND = "hand-"
+_LATEST = 2.0**40  # seconds since 1970 that every part can show as a date
+
+
+# -- tokens --------------------------------------------------------------------------------
+
+
+def change(turn: Turn, event: TokenIssued | TokenRevoked) -> None:
+    if isinstance(event, TokenIssued):
+        issue(turn, event)
+    else:
+        revoke(turn, event)
+
+
+def issue(turn: Turn, event: TokenIssued) -> None:
+    state = turn.state
+    problem = _problem(event, turn.now)
+    if problem:
+        turn.refuse(event.request, Problem.INVALID, problem)
+        return
+    if _too_many(state, event):
+        _forget_expired(state, turn.now)
+        if words := _too_many(state, event):
+            turn.refuse(event.request, Problem.TOO_MANY, words)
+            return
+    record = TokenRecord(
+        id=state.next_token,
+        name=event.name,
+        role=event.role,
+        owner=event.owner,
+        digest=event.digest,
+        created=turn.now,
+        expires=event.expires,
+    )
+    state.next_token += 1
+    state.tokens[record.digest] = record
+    words = f"{record.id} {record.name!r}: {record.role} {record.owner}"
+    turn.note(Note("token issued", detail=words))
+    turn.write(SaveToken(record), Replying(event.request, Issued(record.id)))
+
+
+def revoke(turn: Turn, event: TokenRevoked) -> None:
+    """Of one that is no longer valid nothing is left to revoke, and that is no error."""
+    state = turn.state
+    found = next((one for one in state.tokens.values() if one.id == event.token), None)
+    if found is not None:
+        del state.tokens[found.digest]
+        turn.note(Note("token revoked", detail=f"{found.id} {found.name!r}"))
+        turn.write(SaveToken(replace(found, revoked=turn.now)))
+        turn.when_durable(Replying(event.request, Done(1)))
+    elif 0 < event.token < state.next_token:
+        turn.when_durable(Replying(event.request, Done(0)))
+    else:
+        words = f"there is no token {event.token}; 'covey token list' shows them"
+        turn.refuse(event.request, Problem.NOT_FOUND, words)
+
+
+def find(state: State, token: str, now: float) -> TokenRecord | None:
+    """The valid token, if this is one."""
+    found = state.tokens.get(digest(token))
+    return found if found is not None and not _expired(found, now) else None
+
+
+def restore(state: State, tokens: tuple[TokenRecord, ...], next_token: int) -> None:
+    state.tokens = {one.digest: one for one in tokens}
+    state.next_token = next_token
+
+
+def digest(token: str) -> str:
+    """Tokens are long and random, so a plain hash is as good as a slow one."""
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _problem(event: TokenIssued, now: float) -> str:
+    for what, text in (("name", event.name), ("owner", event.owner)):
+        if not 0 < len(text) <= MOST_NAME or not text.isprintable():
+            return f"the {what} of a token must have 1 to {MOST_NAME} printable characters"
+    if event.expires and not now < event.expires < _LATEST:
+        return "a token must expire in the future, or never"
+    return ""
+
+
+def _too_many(state: State, event: TokenIssued) -> str:
+    """Why no more can be issued; nothing: one can."""
+    count = len(state.tokens)
+    if count >= MOST_TOKENS - (0 if event.by_admin else RESERVED_TOKENS):
+        return f"there are {count:,} tokens: revoke some first"
+    if event.by_admin or count < MOST_OF_AN_OWNER:
+        return ""
+    held = sum(token.owner == event.owner for token in state.tokens.values())
+    if held < MOST_OF_AN_OWNER:
+        return ""
+    return (
+        f"{event.owner} has {held:,} tokens, and no owner may have more: revoke some first, or let "
+        "an administrator make this one"
+    )
+
+
+def _expired(token: TokenRecord, now: float) -> bool:
+    return 0 < token.expires <= now
+
+
+def _forget_expired(state: State, now: float) -> None:
+    state.tokens = {name: one for name, one in state.tokens.items() if not _expired(one, now)}
+
+
+# -- secrets of site jobs ------------------------------------------------------------------
+
+
+class HandJob(Struct, frozen=True):
+    """What the id of a job says that a person starts by hand, on any machine."""
+
+    owner: str  # `*`: anybody
+    expires: float
+
+
+def job_secret(master: str, job: str) -> str:
+    """What the pilots of this site job show when they enrol."""
+    return hmac.digest(master.encode(), b"job:" + job.encode(), "sha256").hex()
+
+
+def hand_job(owner: str, expires: float, random: str) -> str:
+    """The id of a job for a pilot that somebody starts by hand until then; `random` makes it
+    another one every time."""
+    return f"{HAND}{owner}-{int(expires)}-{random}"
+
+
+def one_word(job: str, secret: str) -> str:
+    """Both, for a pilot that is given a secret only."""
+    return f"{job}:{secret}"
+
+
+def read_hand_job(job: str) -> HandJob | None:
+    """Nothing if it is another kind of job. Whoever shows its secret has not changed it."""
+    if not job.startswith(HAND):
+        return None
+    owner, _, rest = job[len(HAND) :].rpartition("-")[0].rpartition("-")
+    if not owner or not (rest.isascii() and rest.isdecimal()) or len(rest) > 12:
+        return None
+    return HandJob(owner, float(rest))
+
+
+def end_of(job: str, enrolled: float, wall_seconds: float) -> float:
+    """When the pilots of this job have to go; never, if somebody else sees to that."""
+    hand = read_hand_job(job)
+    if hand is not None:
+        return hand.expires
+    return enrolled + life_of(wall_seconds) if wall_seconds else math.inf

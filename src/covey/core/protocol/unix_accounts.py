@@ -1,0 +1,98 @@
+"""Unix accounts: where tasks run without walls, an account is for the tasks of one owner.
+
+Programs that run under one account can read each other's files, and stop or replace each other.
+So a site whose pilots do not wall tasks in (`shared`) must not be open to several owners, nor two
+such sites that use the same account. An account is known by where its commands run: by the names
+of hosts, as `ssh` knows them. No name means the account of the server itself, whose directory holds
+all secrets: only its own user's tasks may run there without walls.
+
+A server that has issued no tokens has one user, and nothing of this matters.
+docs/decisions/0019-secrets-of-site-jobs.md says more.
+"""
+
+import math
+
+from covey.core.record.model import Role, SiteSpec
+from covey.core.state import State
+
+LOCAL, MANUAL, SSH = "local", "manual", "ssh"  # drivers
+FEW = 3
+
+
+def token_owners(state: State) -> dict[str, float]:
+    """Who may submit bags by a token, and until when."""
+    found: dict[str, float] = {}
+    for token in state.tokens.values():
+        if token.role is not Role.VIEWER:
+            until = token.expires or math.inf
+            found[token.owner] = max(until, found.get(token.owner, 0.0))
+    return found
+
+
+def people(state: State, now: float) -> tuple[str, ...]:
+    """Owners whose tasks may come; nobody, if the server has one user."""
+    found = {owner: None for owner, until in state.token_owners.items() if until > now}
+    if found:
+        found.update((bag.spec.owner or state.settings.user, None) for bag in state.bags.values())
+    return tuple(found)
+
+
+def own_users(state: State, spec: SiteSpec) -> tuple[str, ...]:
+    """Whose tasks may run on this machine: there, without walls, every task can read the server's
+    secrets. Nobody named: everybody's. A bag without an owner came from the server's user."""
+    user = state.settings.user
+    strangers = any(owner != user for owner in state.people)
+    return (user, "") if strangers and user and not spec.shared else ()
+
+
+def problem(state: State, spec: SiteSpec) -> str:
+    """Why no pilots may be started at such a site; empty: they may."""
+    if spec.shared or spec.driver in (LOCAL, MANUAL) or not state.people:
+        return ""
+    ours, user = _accounts(spec), state.settings.user
+    neighbours = [
+        site.record.spec
+        for name, site in state.sites.items()
+        if name != spec.name and not site.record.removed
+        if site.record.spec.driver not in (LOCAL, MANUAL)
+    ]
+    owners = dict.fromkeys(spec.users or state.people)
+    also = ""
+    for other in neighbours:
+        if ours & _accounts(other) and not owners.keys() >= set(other.users or state.people):
+            owners.update(dict.fromkeys(other.users or state.people))
+            also = f" (site {other.name} uses the same account)"
+    if "" in ours and user and any(owner != user for owner in owners):
+        others = _named([owner for owner in owners if owner != user])
+        return (
+            f"its commands run here, as {user}, so tasks of {others} could read this server's "
+            f"secrets{also}. Set shared = true, so that tasks run in sandboxes; or set host, for "
+            "an account of their own"
+        )
+    if len(owners) > 1:
+        return (
+            f"tasks of {_named(list(owners))} would run under one account, and could read each "
+            f"other's files{also}. Set shared = true, so that tasks run in sandboxes; or make a "
+            "site for each owner (users), with an account for each"
+        )
+    return ""
+
+
+def _accounts(spec: SiteSpec) -> set[str]:
+    if spec.driver != SSH:
+        return {spec.host}
+    hosts = spec.options.get("hosts")
+    names = hosts if isinstance(hosts, list | tuple) else [str(hosts or "")]
+    return {_without_slots(name) for name in names}
+
+
+def _without_slots(host: str) -> str:
+    name, _, slots = host.rpartition(":")
+    return name if name and slots.isdecimal() else host
+
+
+def _named(owners: list[str]) -> str:
+    named, rest = owners[:FEW], len(owners) - FEW
+    if rest > 0:
+        return f"{', '.join(named)} and {rest} more"
+    return " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))

@@ -1,0 +1,315 @@
+"""What to do about it. Imperative; carried out by the engine through ports.
+
+Durable changes travel as `Write`, numbered in order; the store makes them durable in that order
+and says `Committed(through)`. What waits for durability waits inside core.
+"""
+
+from enum import StrEnum
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from covey.core.record.model import (
+    BagId,
+    BagRecord,
+    BagStatus,
+    EndRecord,
+    History,
+    InputVersion,
+    JobId,
+    JobRecord,
+    OutputSummary,
+    PilotId,
+    PilotRecord,
+    PilotStatus,
+    PolicySpec,
+    RequestId,
+    Rows,
+    Segment,
+    SiteRecord,
+    SiteSpec,
+    TokenRecord,
+)
+from covey.pilot.protocol.messages import Answer, Enrolled, Left
+
+
+class SaveBag(Struct, frozen=True):
+    bag: BagRecord
+
+
+class SaveBagStatus(Struct, frozen=True):
+    bag: BagId
+    status: BagStatus
+    at: float
+    done: int
+    failed: int
+    reason: str = ""  # of a pause
+
+
+class SaveOutputSummary(Struct, frozen=True):
+    """What came of the tasks of a bag so far."""
+
+    bag: BagId
+    outputs: OutputSummary
+
+
+class AppendSegment(Struct, frozen=True):
+    """The bag has `total` tasks now. Its key, if any, is used up."""
+
+    bag: BagId
+    segment: Segment
+    total: int
+    key: str = ""
+
+
+class CloseBag(Struct, frozen=True):
+    bag: BagId
+
+
+class SaveInputVersion(Struct, frozen=True):
+    """Attempts from now on get other input files."""
+
+    bag: BagId
+    version: InputVersion
+
+
+class PurgeBag(Struct, frozen=True):
+    """Remove what is kept of a bag that is over: `logs` (what tasks printed), `files` (what they
+    returned), or `all`: then there is no such bag any more."""
+
+    bag: BagId
+    what: str
+
+
+class LeaseChunk(Struct, frozen=True):
+    """Reserve task numbers first … stop-1: only then may they be dispatched."""
+
+    bag: BagId
+    first: int
+    stop: int
+
+
+class CloseChunk(Struct, frozen=True):
+    """Every task of the chunk that starts at `first` has its result."""
+
+    bag: BagId
+    first: int
+
+
+class RecordEnds(Struct, frozen=True):
+    """Ends that came with sync `number` of a pilot (0: not from a sync)."""
+
+    pilot: PilotId
+    number: int
+    ends: tuple[EndRecord, ...]
+
+
+class ReopenFailed(Struct, frozen=True):
+    """The counted failures of these tasks of a bag (None: of all) count no longer; the tasks have
+    a fresh start, with so many times the memory and the time, or these amounts. The bag runs. With
+    `done` the counted successes of these tasks, which are named then, count no longer either."""
+
+    bag: BagId
+    at: float
+    tasks: tuple[int, ...] | None = None
+    memory: float = 1.0
+    time: float = 1.0
+    memory_mb: int = 0
+    limit_seconds: float = 0.0
+    done: bool = False
+
+
+class SaveHost(Struct, frozen=True):
+    """A host was heard of; `tags` is all that is known to be true of it now."""
+
+    host: str
+    site: str
+    slots: int
+    at: float
+    tags: dict[str, str]
+    machine: str = ""
+
+
+class SavePolicy(Struct, frozen=True):
+    """What decides for the bag from now on."""
+
+    bag: BagId
+    policy: PolicySpec
+
+
+class SaveHistory(Struct, frozen=True):
+    """What is remembered of a host that was saved before."""
+
+    host: str
+    history: History
+
+
+class SaveToken(Struct, frozen=True):
+    """A new token, or one that is revoked."""
+
+    token: TokenRecord
+
+
+class SavePilot(Struct, frozen=True):
+    pilot: PilotRecord
+
+
+class SavePilotStatus(Struct, frozen=True):
+    pilot: PilotId
+    status: PilotStatus
+    at: float
+    reason: str
+
+
+class SaveJob(Struct, frozen=True):
+    job: JobRecord
+
+
+class SaveSite(Struct, frozen=True):
+    site: SiteRecord
+
+
+class ForgetSite(Struct, frozen=True):
+    name: str
+
+
+class EndJob(Struct, frozen=True):
+    job: JobId
+    at: float
+    reason: str
+
+
+Change: TypeAlias = (
+    SaveBag
+    | SaveBagStatus
+    | SaveOutputSummary
+    | AppendSegment
+    | CloseBag
+    | SaveInputVersion
+    | PurgeBag
+    | LeaseChunk
+    | CloseChunk
+    | RecordEnds
+    | ReopenFailed
+    | SaveHost
+    | SavePolicy
+    | SaveHistory
+    | SaveToken
+    | SavePilot
+    | SavePilotStatus
+    | SaveJob
+    | SaveSite
+    | ForgetSite
+    | EndJob
+)
+
+
+class Write(Struct, frozen=True):
+    number: int
+    change: Change
+
+
+class Submitted(Struct, frozen=True):
+    """To the author of a bag."""
+
+    bag: BagId
+    total: int
+    known: bool  # this key had been submitted before
+
+
+class Done(Struct, frozen=True):
+    """What was asked for is durable; `count` tasks were touched."""
+
+    count: int
+
+
+class Tried(Struct, frozen=True):
+    """A pilot is being started, for somebody to see."""
+
+    job: JobId
+
+
+class Issued(Struct, frozen=True):
+    """A token is valid, and durably so."""
+
+    id: int
+
+
+ReplyMessage: TypeAlias = Answer | Enrolled | Left | Submitted | Done | Tried | Issued
+
+
+class Reply(Struct, frozen=True):
+    request: RequestId
+    message: ReplyMessage
+
+
+class Problem(StrEnum):
+    """Why a request changed nothing."""
+
+    INVALID = "invalid"
+    NOT_FOUND = "not-found"
+    STALE = "stale"
+    OUT_OF_ORDER = "out-of-order"
+    SUPERSEDED = "superseded"
+    UNKNOWN_PILOT = "unknown-pilot"
+    TOO_MANY = "too-many"
+    INTERNAL = "internal"  # a bug of ours; the log has the traceback
+
+
+class Refuse(Struct, frozen=True):
+    request: RequestId
+    problem: Problem
+    detail: str
+
+
+class LoadBag(Struct, frozen=True):
+    """Read a bag that core holds no longer; `BagLoaded` answers, after all earlier writes."""
+
+    request: RequestId
+    bag: BagId
+
+
+class LoadRows(Struct, frozen=True):
+    """Read rows first … stop-1 of a segment's file for a chunk; `RowsLoaded` or `RowsFailed`
+    answers."""
+
+    bag: BagId
+    chunk: int
+    rows: Rows
+    first: int
+    stop: int
+
+
+class SubmitPilots(Struct, frozen=True):
+    """Start site jobs that will enrol as pilots: all of one site, and alike."""
+
+    jobs: tuple[JobRecord, ...]
+
+
+class CancelJobs(Struct, frozen=True):
+    """Take back site jobs, all of one site."""
+
+    jobs: tuple[JobRecord, ...]
+
+
+class DefineSites(Struct, frozen=True):
+    """These are the sites, from now on."""
+
+    sites: tuple[SiteSpec, ...]
+
+
+class Note(Struct, frozen=True):
+    """A line for the structured log: what core decided, in words and ids."""
+
+    what: str
+    bag: int = 0
+    task: int = -1
+    attempt: str = ""
+    pilot: int = 0
+    job: str = ""
+    detail: str = ""
+
+
+Action: TypeAlias = (
+    Write | Reply | Refuse | LoadBag | LoadRows | SubmitPilots | CancelJobs | DefineSites | Note
+)

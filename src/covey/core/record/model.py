@@ -1,0 +1,545 @@
+"""The records core keeps and the store remembers: immutable, and free of behaviour."""
+
+from enum import StrEnum
+from typing import NamedTuple, NewType, TypeAlias
+
+from msgspec import Struct
+
+from covey.core.values.space import ONE_TASK, Scalar, Space
+
+LONG_FIRST, GIVEN = "long-first", "given"  # orders in which tasks of a bag go out
+
+BagId = NewType("BagId", int)
+TaskNumber = NewType("TaskNumber", int)
+PilotId = NewType("PilotId", int)
+RequestId = NewType("RequestId", int)
+JobId = NewType("JobId", str)
+
+
+class AttemptId(NamedTuple):
+    """Never reused: the epoch is durable and grows with every start of a server."""
+
+    epoch: int
+    sequence: int
+
+    def __str__(self) -> str:
+        return f"{self.epoch}.{self.sequence}"
+
+
+class BagStatus(StrEnum):
+    RUNNING = "running"
+    PAUSED = "paused"  # by its owner, or because it fails everywhere; nothing new goes out
+    FINISHED = "finished"
+    CANCELLED = "cancelled"
+
+
+class PilotStatus(StrEnum):
+    ACTIVE = "active"
+    SUSPECTED = "suspected"
+    LOST = "lost"
+    LEFT = "left"
+
+
+class SiteStatus(StrEnum):
+    """PAUSED: nothing new is started there. DRAINING: what waits there is taken back, and pilots
+    end when their tasks have."""
+
+    ON = "on"
+    PAUSED = "paused"
+    DRAINING = "draining"
+
+
+class JobStatus(StrEnum):
+    """Of a site job: what a site's own queue runs, a pilot."""
+
+    SUBMITTED = "submitted"
+    ENDED = "ended"
+
+
+class Role(StrEnum):
+    """What the bearer of a token may do: see everything, run bags of their own, or anything."""
+
+    VIEWER = "viewer"
+    USER = "user"
+    ADMIN = "admin"
+
+
+class Verdict(StrEnum):
+    """What an ended attempt means for its task's result."""
+
+    COUNTS = "counts"  # it is the result
+    REPLACES = "replaces"  # it is a success, and takes the place of a counted failure
+    LATE = "late"  # a success of a bag core holds no longer: counts if the task has no success
+    WASTE = "waste"  # recorded only
+
+
+class Need(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one task takes of its host. 0: nothing said."""
+
+    cores: int = 1
+    memory_mb: int = 0
+    disk_mb: int = 0
+    gpus: int = 0
+    limit_seconds: float = 0.0
+
+
+class Condition(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """On one parameter: it is one of these values, or a number from `low` to `high`."""
+
+    name: str
+    values: tuple[Scalar, ...] = ()
+    low: float | None = None
+    high: float | None = None
+
+
+class Rule(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Tasks for which every condition holds have this need. `need_from`: see `BagSpec`."""
+
+    when: tuple[Condition, ...]
+    need: Need
+    need_from: dict[str, str] = {}
+
+
+class Blob(Struct, frozen=True, omit_defaults=True):
+    """A file that the server holds, known by the SHA-256 of its content."""
+
+    digest: str
+    size: int
+    executable: bool = False
+
+
+class Placed(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file that every task finds at `path` in its directory; hard-linked and read-only, unless
+    it asked for a copy. From the server (`blob`) or fetched by the host (`url`, and the digest
+    that it must have, if one is given)."""
+
+    path: str
+    blob: Blob | None = None
+    url: str = ""
+    digest: str = ""
+    executable: bool = False  # of one from a URL
+    copy: bool = False
+
+
+class TaskInput(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file of each task's own: both texts have {NAME}s in them; the first, filled in, is a key
+    of the bag's `manifest`. `base` is the directory of the submitting machine that the source is
+    relative to; empty: not known."""
+
+    source: str
+    path: str
+    copy: bool = False
+    base: str = ""
+
+
+class InputSource(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where inputs of all tasks came from, on the machine that submitted the bag: a file, a
+    directory or a pattern, absolute, and the place in a task's directory that it went to. With
+    `script`, the path is a bag file, and the input is the script in it."""
+
+    path: str
+    to: str
+    copy: bool = False
+    script: bool = False
+
+
+class InputChanges(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Files that take the place of those that a bag had: `inputs` of all tasks by their paths (a
+    new path is added), and files of single tasks by their keys in the `manifest`. `removed` are
+    paths of inputs that tasks get no longer. `sources_seal` takes the place of the bag's."""
+
+    inputs: tuple[Placed, ...] = ()
+    removed: tuple[str, ...] = ()
+    manifest: dict[str, Blob] = {}
+    sources_seal: str = ""
+
+
+class InputVersion(Struct, frozen=True, kw_only=True):
+    """Files that were sent after the bag: attempts from `first` on got them. `files` is how many
+    files differ from the version before, `names` are a few of them."""
+
+    first: AttemptId
+    at: float
+    files: int
+    names: tuple[str, ...]
+    changes: InputChanges
+
+
+class Rows(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Parameters from the rows of a file that the server holds. The server says which they are,
+    and how many."""
+
+    digest: str
+    form: str  # csv, tsv, semicolons, jsonl, lines
+    names: tuple[str, ...] = ()
+    count: int = 0
+    text_names: tuple[str, ...] = ()  # columns that are text, although they look like numbers
+    row_bytes: int = 0  # of the longest rows, about; 0: not known
+
+
+class Segment(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Tasks that came together: every row, if there are rows, with every point of the space. The
+    row varies slowest. Values are in the order of `rows.names`, then `space.names(space)`.
+    `task_needs`: see `BagSpec`."""
+
+    space: Space = ONE_TASK
+    rows: Rows | None = None
+    task_needs: tuple[Need, ...] = ()
+
+
+class PolicySpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What decides for a bag, as its owner wrote it: ClassAd expressions, and plain keys that
+    become part of them (`core.policies`). Empty: as the preset has it."""
+
+    preset: str = ""
+    requirements: str = ""  # JobRequirements: where a task may run
+    rank: str = ""  # Rank: which of an owner's bags goes first there
+    concurrency: str = ""  # Concurrency: tasks that a pilot holds, running or sent ahead
+    deadline: str = ""  # Deadline: seconds, or 30m, after which an attempt is given up
+    replication: str = ""  # ReplicationRequirements: whether a running task gets another attempt
+    tail: str = ""  # TailCondition: whether the bag is in its tail
+    sticky_tail: bool | None = None  # once in its tail, always
+    max_replicas: str = ""  # MaxReplicas: live attempts of a task, at most
+    grid: str = ""  # GridPolicy: whether pilots for its tasks may be started at a site
+    only_sites: tuple[str, ...] = ()
+    avoid_sites: tuple[str, ...] = ()
+    only_hosts: tuple[str, ...] = ()
+    avoid_hosts: tuple[str, ...] = ()
+    failover_sites: tuple[str, ...] = ()  # for tasks that failed elsewhere
+
+
+class BagSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a person asks for. Equal keys are one submission, however often it is sent.
+
+    `need_from` are resources (cores, memory, disk, gpus, time) that the parameters of a task say:
+    of each, text with {NAME}s, such as "{mem} GB". Then the server fills in `task_needs`: every
+    combination of resources that tasks of the first segment have, once."""
+
+    argv: tuple[str, ...]
+    calls: bool = False  # `argv` starts a process that stays; tasks are calls that it is given
+    space: Space = ONE_TASK
+    rows: Rows | None = None
+    open: bool = False  # more segments may follow, until it is closed
+    name: str = ""
+    owner: str = ""
+    key: str = ""
+    labels: dict[str, str] = {}
+    notes: str = ""
+    env: dict[str, str] = {}
+    export: bool = False  # every parameter is also an environment variable
+    chdir: str = ""
+    need: Need = Need()
+    need_from: dict[str, str] = {}
+    rules: tuple[Rule, ...] = ()  # the first that fits a task decides; else `need` holds
+    task_needs: tuple[Need, ...] = ()
+    order: str = LONG_FIRST  # tasks with more time go out first; GIVEN: by their numbers
+    pin: bool = False  # bind each task to cores of its own
+    retries: int = 0
+    grow_memory: float = 1.0  # each retry after a lack of memory gets so many times the memory
+    grow_time: float = 3.0  # after a time limit, so many times the time …
+    overtimes: int = 3  # … up to so often, on top of the retries
+    breaker: int = 30  # so many failures in a row, with no success, pause the bag; 0: never
+    idempotent: bool = True
+    policy: PolicySpec = PolicySpec()
+    inputs: tuple[Placed, ...] = ()
+    task_inputs: tuple[TaskInput, ...] = ()
+    manifest: dict[str, Blob] = {}
+    sources: tuple[InputSource, ...] = ()  # where `inputs` came from, …
+    sources_host: str = ""  # … on which machine,
+    sources_seal: str = ""  # … and its submitter's proof of that (`client.source_seal`)
+    outputs: tuple[str, ...] = ()  # globs in the task's directory; each must match
+    optional_outputs: tuple[str, ...] = ()
+    output_mb: int = 1024  # of one task, at most
+    ok_codes: tuple[int, ...] = (0,)
+    check: str = ""  # a line of shell, run after a task in its directory: 0 is a good result
+    setup: str = ""  # a shell script, run once per host before the bag's first task there
+    setup_seconds: float = 1800.0
+    log_kb: int = 64  # kept of each output stream of a task: its head and its tail
+
+
+class UnkeptFiles(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Files that tasks of a bag left in their directories and that no output pattern names, so
+    that they were removed: of how many tasks, how many, how large in all, and a few names."""
+
+    tasks: int = 0
+    files: int = 0
+    bytes: int = 0
+    names: tuple[str, ...] = ()
+
+
+class OutputSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What came of the tasks of a bag that ended well. `something`: at least one of them printed
+    something, reported values or returned files."""
+
+    something: bool = False
+    unkept: UnkeptFiles = UnkeptFiles()
+
+
+class BagRecord(Struct, frozen=True, kw_only=True):
+    """`total` and `open` as they are now; `segments` are those that came after the first, which
+    is in the spec."""
+
+    id: BagId
+    spec: BagSpec
+    total: int
+    created: float
+    status: BagStatus = BagStatus.RUNNING
+    reason: str = ""  # why it is paused
+    open: bool = False
+    segments: tuple[Segment, ...] = ()
+    policy: PolicySpec | None = None  # since it was changed; else that of the spec holds
+    outputs: OutputSummary = OutputSummary()
+    input_versions: tuple[InputVersion, ...] = ()  # those after the first, which is in the spec
+
+
+class Reopening(Struct, frozen=True, kw_only=True):
+    """These tasks (None: all that had failed) were given a fresh start, and from then on get so
+    many times the memory and the time, or these amounts (0: none was named). `row` is the last end
+    recorded before. Where there is more memory or time, the tasks are named."""
+
+    row: int
+    tasks: tuple[int, ...] | None = None
+    memory: float = 1.0
+    time: float = 1.0
+    memory_mb: int = 0
+    limit_seconds: float = 0.0
+
+    @property
+    def raises(self) -> bool:
+        """Whether memory or time are other than before."""
+        factors = self.memory != 1.0 or self.time != 1.0
+        return factors or bool(self.memory_mb or self.limit_seconds)
+
+
+class PilotRecord(Struct, frozen=True, kw_only=True):
+    id: PilotId
+    key: str
+    credential: str  # digest of what the pilot shows in every sync
+    host: str
+    slots: int
+    site: str
+    job: JobId
+    tags: dict[str, str]
+    version: str
+    enrolled: float
+    memory_mb: int = 0  # of all slots together; 0: not known
+    disk_mb: int = 0
+    gpus: int = 0
+    machine: str = ""
+    boot: str = ""
+    owner: str = ""  # whose tasks it runs; empty: anybody's
+    status: PilotStatus = PilotStatus.ACTIVE
+    recorded: int = 0  # the last sync whose ends are durable
+
+
+class Ban(Struct, frozen=True, omit_defaults=True):
+    """Of a host, for the bags of one owner."""
+
+    since: float  # the first failure since the last success
+    until: float = 0.0
+    times: int = 0
+
+
+class History(Struct, omit_defaults=True):
+    """What is remembered of a host, whoever runs on it. Counts marked as decayed lose half their
+    weight in `history.HALF_LIFE`; `at` is when they were last brought up to date."""
+
+    site: str = ""
+    at: float = 0.0
+    done: float = 0.0  # decayed
+    failed: float = 0.0  # decayed: a task's failure or the host's
+    lost: float = 0.0  # decayed: with its pilot
+    cpu_seconds: float = 0.0  # decayed: of what ended well
+    turnaround: float = 0.0  # from sending to delivery, a moving mean
+    speed: float = 1.0  # of its tasks, compared to others of their class; a moving mean
+    day: int = 0  # since 1970, of the next two
+    done_today: int = 0
+    failed_today: int = 0
+    row: int = 0  # failures since the last success
+    last_done: float = 0.0
+    last_failed: float = 0.0
+    bans: dict[str, Ban] = {}  # by owner
+
+
+class TokenRecord(Struct, frozen=True, kw_only=True):
+    """A right to call the API. Only the digest of the token is kept."""
+
+    id: int
+    name: str
+    role: Role
+    owner: str  # whose bags these are
+    digest: str
+    created: float
+    expires: float = 0.0  # 0: never
+    revoked: float = 0.0  # when; 0: not
+
+
+Option: TypeAlias = bool | int | float | str | tuple[str, ...]
+
+
+class SiteSpec(Struct, frozen=True, kw_only=True):
+    """A place where pilots can be started, and how much of it may be used. Numbers of pilots; 0
+    seconds, megabytes or pilots: no limit. `options` are the driver's own."""
+
+    name: str
+    driver: str
+    host: str = ""  # where its commands run, by SSH; empty: here
+    options: dict[str, Option] = {}
+    environment: dict[str, str] = {}  # of its commands
+    directory: str = ""  # there, for pilots and their output; empty: ~/.covey/sites/NAME
+    python: str = "python3"
+    setup: str = ""  # shell commands that a pilot runs first, such as `module load`
+    check: str = ""
+    slots: int = 1  # of a pilot, at most
+    memory_mb: int = 0  # of a pilot
+    disk_mb: int = 0
+    gpus: int = 0
+    wall_seconds: float = 3600.0  # a pilot's life, at most
+    idle_seconds: float = 0.0  # after which a pilot goes home; 0: as the server says
+    queued: int = 10  # pilots that may wait there
+    running: int = 100  # … and run or wait
+    per_user: int = 0  # … for one owner's tasks
+    all_memory_mb: int = 0  # of all pilots there
+    all_disk_mb: int = 0
+    ramp: int = 4  # pilots that wait at first; more as they start
+    interval_seconds: float = 10.0  # between two looks at its list
+    pause_seconds: float = 0.2  # between two commands
+    credentials: tuple[str, ...] = ()  # files that must be there
+    credential_check: str = ""  # a shell command, run where the commands run: 0 means valid
+    users: tuple[str, ...] = ()  # whose tasks may run there; none: everybody's
+    price: float = 0.0
+    preference: str = ""  # of its owners: an expression that ranks bags there
+    failover: bool = False  # only for tasks that failed elsewhere
+    shared: bool = False  # its pilots wall owners' tasks in
+
+
+class SiteRecord(Struct, frozen=True, kw_only=True):
+    """`of_file`: it stands in the configuration, which says what it is. `removed`: it goes when the
+    last of its jobs has."""
+
+    spec: SiteSpec
+    status: SiteStatus = SiteStatus.ON
+    of_file: bool = False
+    removed: bool = False
+
+
+class JobRecord(Struct, frozen=True, kw_only=True):
+    """A pilot that was asked for. `handle`: what the site calls it, once that is known."""
+
+    id: JobId
+    site: str
+    slots: int
+    submitted: float
+    status: JobStatus = JobStatus.SUBMITTED
+    wall_seconds: float = 0.0
+    memory_mb: int = 0
+    disk_mb: int = 0
+    gpus: int = 0
+    handle: str = ""
+    trial: bool = False  # of `covey site test`: whatever the demand is
+    wanted_by: str = ""  # whose tasks it was asked for
+
+
+class ChunkRecord(Struct, frozen=True, kw_only=True):
+    """Task numbers first … stop-1, reserved for dispatch. In a closed chunk every task has its
+    result; in an open one the ends tell which."""
+
+    first: int
+    stop: int
+    closed: bool
+
+
+class FileRecord(Struct, frozen=True):
+    """A file that a task returned: a small one itself, of others the digest."""
+
+    path: str
+    size: int
+    digest: str = ""
+    data: bytes = b""
+    executable: bool = False
+
+
+class EndRecord(Struct, frozen=True):
+    """One ended attempt, and what core decided: whether it is its task's result."""
+
+    bag: BagId
+    task: TaskNumber
+    attempt: AttemptId
+    pilot: PilotId
+    host: str
+    outcome: str
+    verdict: Verdict
+    exit_code: int = -1
+    signal: int = 0
+    sent: float = 0.0
+    fetched: float = 0.0
+    started: float = 0.0
+    ended: float = 0.0
+    delivered: float = 0.0
+    cpu_seconds: float = 0.0
+    memory_kb: int = 0
+    stdout: str = ""
+    stderr: str = ""
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+    message: str = ""
+    cause: str = ""  # of a failure: those of one cause read the same (core.causes)
+    result: str = ""  # the values that the task reported, a JSON object
+    files: tuple[FileRecord, ...] = ()
+    only_of: str = ""  # of a bag that core holds no longer: whose it must be, else it is dropped
+
+
+class BagSnapshot(Struct, frozen=True, kw_only=True):
+    """All that the record knows of an unfinished bag: enough to go on with it."""
+
+    bag: BagRecord
+    chunks: tuple[ChunkRecord, ...]
+    open_done: tuple[int, ...]  # tasks in open chunks that have succeeded
+    failed: tuple[int, ...]  # tasks anywhere that were given up
+    tries: dict[int, int]  # task -> failures so far (time limits aside), of unfinished tasks
+    overtimes: dict[int, int] = {}  # task -> how often it ran into its time limit, likewise
+    short: dict[int, int] = {}  # task -> how often it ran out of memory, likewise
+    reopenings: tuple[Reopening, ...] = ()  # oldest first
+    keys: tuple[str, ...] = ()  # of the segments that were appended
+    broken: str = ""  # why it could not be read; then its spec says only whose it is
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """What a server starts from."""
+
+    epoch: int
+    bags: tuple[BagSnapshot, ...]
+    pilots: tuple[PilotRecord, ...]  # active and lost ones
+    jobs: tuple[JobRecord, ...]  # not ended
+    next_bag: int
+    next_pilot: int
+    keys: dict[str, BagId]  # submission keys of every bag
+    hosts: dict[str, str] = {}  # machine -> the name under which it is known
+    histories: dict[str, History] = {}  # by the host's name
+    tokens: tuple[TokenRecord, ...] = ()  # not revoked; some may have expired
+    sites: tuple[SiteRecord, ...] = ()  # that were added, or are not simply on
+    next_token: int = 1
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """How core behaves; times in seconds."""
+
+    poll_seconds: float = 25.0
+    lease_seconds: float = 60.0
+    adopt_seconds: float = 60.0
+    idle_seconds: float = 60.0
+    chunk: int = 1024
+    largest_chunk: int = 16384
+    most_lookahead: int = 64  # open chunks of a bag, in search of a class that a pilot can run
+    most_ends: int = 4096
+    most_pilots: int = 100_000
+    most_losses: int = 20
+    absent_seconds: float = 300.0  # without anybody who waits for the values of calls
+    buffer_seconds: float = 30.0  # that a chunk which fits nobody stands in the way of others
+    replicate_seconds: float = 1.0  # between two draws
+    ban_seconds: float = 3600.0  # T: the longest
+    ban_growth: float = 650.0  # C: how fast they become longer
+    batch: bool = False  # when work comes, give it to the best of those who wait, not the first
+    sites: tuple[SiteSpec, ...] = ()  # those of the configuration
+    receipt_key: bytes = b""  # seals what pilots show of attempts (`core.receipts`)
+    user: str = ""  # the account that the server runs as; empty: not known

@@ -1,0 +1,196 @@
+"""Which sites may have pilots for which bags.
+
+A site is out where its users or the bag's policy say so: `GridPolicy`, or requirements that are
+false whatever host it would be. What depends on a host is not known before there is a pilot; then
+it counts as yes. A fail-over site has only tasks that failed everywhere else, and these go to such
+sites alone (`pilot_fit.last_resorts`).
+"""
+
+import math
+from collections import Counter
+from itertools import islice
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from covey.classad import ERROR, Ad
+from covey.core.match import match_cache, policy_budget
+from covey.core.match.match_records import Suits
+from covey.core.match.pilot_fit import last_resorts, weight
+from covey.core.match.policies import GRID
+from covey.core.record.model import Need, SiteSpec, SiteStatus
+from covey.core.sites.demand import DemandRow
+from covey.core.sites.site_table import LOCAL, MANUAL
+from covey.core.state import Bag, Budget, State
+from covey.pilot.protocol.messages import life_of
+
+START_SECONDS = 30.0  # that a pilot takes before its first task, or less
+ENOUGH_IDLE = 2  # pilots of a site that do not want a bag's tasks: the next one will not either
+MOST_LOOKED_AT = 1000
+_NOTHING = Ad()
+
+Allowed: TypeAlias = dict[tuple[int, bool], dict[str, bool]]
+
+
+def allowed(state: State, now: float, rows: list[DemandRow]) -> Allowed:
+    """By bag and whether its tasks have failed everywhere else, then by site."""
+    match_cache.set_scene(state, now)
+    found: Allowed = {}
+    everywhere = dict.fromkeys(state.sites, True)
+    for row in rows:
+        bag, key = row.bag, (row.bag.id, row.rescue)
+        if key in found:
+            continue
+        if row.rescue:
+            named = last_resorts(state, bag)
+            found[key] = {name: name in named for name in state.sites}
+        else:
+            found[key] = everywhere if bag.policy.anywhere else suits(state, now, bag)
+        if state.guarded:
+            found[key] = {
+                name: _lets_in(state, name, row) for name in state.sites if found[key][name]
+            }
+    return found
+
+
+def shorten(state: State, now: float, rows: list[DemandRow]) -> None:
+    """Tasks that took too long have more time, but no more than a pilot can have anywhere."""
+    for row in rows:
+        if row.grown:
+            most = longest_life(state, now, row.bag, row.kind)
+            if most and row.need.limit_seconds > most:
+                row.need = replace(row.need, limit_seconds=most)
+
+
+def longest_life(state: State, now: float, bag: Bag, kind: int) -> float:
+    """Seconds that a pilot for such a task may have, at the site that gives most; 0: at none."""
+    need, found = replace(bag.needs[kind], limit_seconds=0.0), 0.0
+    wanted = suits(state, now, bag) if not bag.policy.anywhere else {}
+    for name, site in state.sites.items():
+        spec = site.record.spec
+        lets_in = not spec.failover and (not spec.users or bag.spec.owner in spec.users)
+        starts = spec.driver != MANUAL and site.record.status is SiteStatus.ON
+        if lets_in and starts and wanted.get(name, True) and holds(need, spec):
+            most = life_of(spec.wall_seconds) if spec.wall_seconds else math.inf
+            found = max(found, most - min(START_SECONDS, most / 11.0))
+    return found
+
+
+def fits(row: DemandRow, spec: SiteSpec) -> int:
+    """How many slots of a pilot there a task takes; 0 if it cannot run there."""
+    return weight(row.need, PilotSize(spec, row.need, spec.slots)) if _lasts(spec, row.life) else 0
+
+
+def holds(need: Need, spec: SiteSpec) -> bool:
+    """Whether a task of that need can run there."""
+    return _lasts(spec, need.limit_seconds) and weight(need, PilotSize(spec, need, spec.slots)) > 0
+
+
+def _lasts(spec: SiteSpec, life: float) -> bool:
+    least = life + min(START_SECONDS, 0.1 * life)
+    return not spec.wall_seconds or life_of(spec.wall_seconds) >= least
+
+
+class PilotSize:
+    """A pilot of a site, with some of the slots that it could have. What a machine of our own has
+    besides slots is not known before a pilot is there."""
+
+    def __init__(self, spec: SiteSpec, need: Need | None, slots: int) -> None:
+        self.slots = slots
+        self.memory_mb = -(-spec.memory_mb * slots // spec.slots)
+        self.disk_mb = -(-spec.disk_mb * slots // spec.slots)
+        self.gpus = -(-spec.gpus * slots // spec.slots)
+        if spec.driver == LOCAL and not spec.gpus and need is not None:
+            self.gpus = need.gpus
+
+
+def _lets_in(state: State, site: str, row: DemandRow) -> bool:
+    spec = state.guarded.get(site)
+    if spec is None:
+        return True
+    if spec.users and row.bag.spec.owner not in spec.users:
+        return False
+    return row.rescue or not spec.failover
+
+
+def suits(state: State, now: float, bag: Bag) -> dict[str, bool]:
+    """What the policy says of each site, kept until something changes that it looks at."""
+    owner = bag.spec.owner
+    left = policy_budget.of(state, now, owner)
+    if left.in_turn > 0 and (len(bag.jobs) != len(bag.needs) or match_cache.stale(state, now, bag)):
+        match_cache.refresh(state, now, bag)
+    stamps = (bag.stamp, state.scene.stamp, len(bag.jobs), state.defined)
+    known = bag.suits
+    if known is None or known.stamps != stamps or bag.policy.moody:
+        before = {**known.before, **known.sites} if known is not None else {}
+        known = bag.suits = Suits(stamps, before=before)
+    found = known.sites
+    if len(found) == len(state.sites):
+        return found
+    user = match_cache.user_ad(state, now, owner)
+    for site in state.sites:
+        if site not in found:
+            if left.in_turn <= 0:
+                policy_budget.put_off(state, owner, left)
+                break
+            try:
+                wants = _wants(state, now, bag, site, user, left)
+            except Exception as error:
+                bag.suspect(match_cache.EVALUATING, error)
+                wants = False
+            if wants is not None:
+                found[site] = wants
+    if len(found) == len(state.sites):
+        return found
+    return {site: found.get(site, known.before.get(site, False)) for site in state.sites}
+
+
+def _wants(state: State, now: float, bag: Bag, name: str, user: Ad, left: Budget) -> bool | None:
+    """Whether it wants pilots at this site. None: nobody knows before a later turn."""
+    policy, queue, own = bag.policy, state.scene.queue, bag.policy.ad
+    site, asked = match_cache.site_ad(state, now, name), bag.suits.asked if bag.suits else {}
+    if GRID in policy.texts:
+        policy.grid.context.now, policy.grid.context.random = now, state.random.random
+        around = (_NOTHING, _NOTHING, site, _NOTHING, user, queue, own, own)
+        [value] = policy.grid.evaluate(*around)
+        policy_budget.spend(left, policy_budget.cost(policy.static))
+        if value is False or value is ERROR:
+            return False
+    place = policy.places[0]
+    if place is None:
+        return True
+    evaluate = policy.dispatch.evaluate
+    different = len(bag.jobs[:1] if policy.by_class else bag.jobs)
+    for number in range(asked.get(name, 0), different):
+        if left.in_turn <= 0:
+            policy_budget.put_off(state, bag.spec.owner, left)
+            return None
+        job = bag.jobs[number]
+        value = evaluate(_NOTHING, _NOTHING, site, job, user, queue, own, own)[place]
+        policy_budget.spend(left, policy_budget.cost(policy.static))
+        if value is not False:
+            return True
+        asked[name] = number + 1
+    return False
+
+
+def idle_at(state: State) -> Counter[tuple[str, str]]:
+    """Pilots that wait for tasks, by site and owner."""
+    records = (state.pilots[id_].record for id_ in state.hungry)
+    return Counter((one.site, one.owner) for one in records)
+
+
+def idle_for(row: DemandRow, site: str, idle: Counter[tuple[str, str]]) -> int:
+    """Those of them at the site that may have the row's tasks."""
+    return sum(idle[site, owner] for owner in {"", row.bag.spec.owner})
+
+
+def is_shunned(state: State, row: DemandRow, site: str, idle: Counter[tuple[str, str]]) -> bool:
+    """Whether pilots stand idle there that have been offered these tasks, and nobody there runs
+    any of the bag: more of them would stand there, too."""
+    if not row.offered or idle_for(row, site, idle) < ENOUGH_IDLE:
+        return False
+    for attempts in islice(row.bag.live.values(), MOST_LOOKED_AT):
+        if any(state.pilots[one.pilot].record.site == site for one in attempts):
+            return False
+    return True

@@ -1,0 +1,557 @@
+"""How many pilots, where. `docs/decisions/0014-pilots-by-demand.md` has the rules.
+
+Each time: what tasks wait, and what of it do pilots and waiting jobs cover (`demand`)? What is
+missing is shared out over the sites that may have it, in proportion to their room; what waits at
+sites and is not needed for `SURPLUS_SECONDS` is taken back, the latest first, so many at a time.
+
+A site job is durable before it is submitted, so a restarted server knows of every pilot that may
+exist. Its end, as told by the site, is the surest news of a lost pilot.
+
+That a job was requeued may be told late, when its next pilot has already spoken: the news is of the
+pilot before that one. However often it was requeued since the last list, that is told once. So if a
+pilot has come after another, the next such news takes nobody's pilot. Should it have been news of
+something later, the pilot is found out as any other: it is silent, or another takes its place.
+"""
+
+import math
+from collections import defaultdict
+
+from msgspec.structs import replace
+
+from covey.core.after_commit import Replying, Starting
+from covey.core.match import site_preference
+from covey.core.match.pilot_fit import weight
+from covey.core.protocol import pilots
+from covey.core.record.actions import (
+    CancelJobs,
+    Done,
+    EndJob,
+    Note,
+    Problem,
+    Refuse,
+    SaveJob,
+    SubmitPilots,
+    Tried,
+)
+from covey.core.record.model import JobId, JobRecord, PilotStatus, RequestId, SiteSpec, SiteStatus
+from covey.core.sites import allowed_sites, demand, owner_turns, site_fit, site_table
+from covey.core.sites.allowed_sites import Allowed, PilotSize
+from covey.core.sites.demand import DemandRow, Key, Lives, Serves, Shape, Supply
+from covey.core.state import Job, Site, State
+from covey.core.turn import Turn
+
+SURPLUS_SECONDS = 10.0
+MOST_CANCELS = 100  # at one site, in one go
+CANCEL_AGAIN = 60.0  # seconds after which a site is asked once more
+MUTE_SECONDS = 300.0  # in which the pilot of a job that runs has spoken
+SHORTEST_WALL = 600.0
+ROUND_WALL = 60.0
+TRIAL_SECONDS = 24 * 3600.0  # that one waits for whoever looks at it
+FEW_LOOKS = 2_000  # at pilots, jobs, and bags at sites: these cost nothing
+LOOKS = 20_000  # … and so many are taken in a second, besides ticks
+
+
+def soon(turn: Turn) -> None:
+    """Something has happened, unless it was refused. Where there is much to look at it waits for
+    the next tick."""
+    refused = any(isinstance(action, Refuse) for action in turn.actions)
+    if turn.now >= turn.state.provide_at and not refused:
+        provide(turn)
+
+
+def provide(turn: Turn, *, fewer: bool = False) -> None:
+    """Submit the pilots that are missing; take back those that are too many."""
+    state = turn.state
+    if state.draining or not state.sites:
+        return
+    looks = len(state.pilots) + len(state.jobs) + len(state.bags) * len(state.sites)
+    state.provide_at = turn.now + max(0, looks - FEW_LOOKS) / LOOKS
+    demand.notice(state, turn.now)
+    found = demand.rows(state, turn.now)
+    if not found and not state.jobs:
+        return
+    allowed_sites.shorten(state, turn.now, found)
+    allowed = allowed_sites.allowed(state, turn.now, found)
+    lives = Lives(found)
+    supply = demand.supplies(state, turn.now, lives)
+    demand.cover(found, supply.values(), Serves(allowed, state.sites))
+    _start_missing(turn, found, allowed, supply)
+    if fewer:
+        _take_back_all(turn, supply, lives)
+        site_fit.notice(state, turn.now, found)
+        _make_place(turn, found, allowed)
+        _send_idle_home(turn, found, allowed)
+
+
+def _take_back_all(turn: Turn, supply: dict[Shape, Supply], lives: Lives) -> None:
+    state = turn.state
+    spare: dict[str, dict[Key, float]] = {}
+    for shape, one in supply.items():
+        if one.queued + one.late > 0:
+            spare.setdefault(shape.site, {})[shape] = one.queued + one.late
+    waiting = defaultdict[str, list[Job]](list)
+    for job in state.jobs.values():
+        if job.asked and not job.running:
+            waiting[job.record.site].append(job)
+    for name, site in state.sites.items():
+        if site.jobs:
+            _take_back(turn, site, waiting[name], spare.get(name, {}), lives)
+
+
+# -- more -----------------------------------------------------------------------------------
+
+
+class Rooms:
+    """Where pilots may be started now, how many, and which sites keep us waiting."""
+
+    def __init__(self, state: State, now: float, supply: dict[Shape, Supply]) -> None:
+        self.state, self.now = state, now
+        self.free: dict[str, int] = {}
+        self._of_owners: dict[tuple[str, str], int] = {}
+        for name, site in state.sites.items():
+            if (room := site_table.room(state, now, site)) > 0:
+                self.free[name] = room
+        self.late = {shape.site for shape, one in supply.items() if one.slow}
+        self.idle = allowed_sites.idle_at(state)
+
+    def of(self, name: str, owner: str) -> int:
+        key = (name, owner)
+        if key not in self._of_owners:
+            self._of_owners[key] = site_table.room_of(
+                self.state, self.now, self.state.sites[name], owner
+            )
+        return min(self.free[name], self._of_owners[key])
+
+    def use(self, name: str, owner: str, count: int) -> None:
+        self.free[name] -= count
+        self._of_owners[name, owner] -= count
+
+
+def _start_missing(
+    turn: Turn, found: list[DemandRow], allowed: Allowed, supply: dict[Shape, Supply]
+) -> None:
+    short = [row for row in found if row.missing > 0 or row.late > 0]
+    if not short:
+        return
+    rooms = Rooms(turn.state, turn.now, supply)
+    for row in _first_served(turn.state, turn.now, short):
+        if row.missing > 0:
+            _share_out(turn, row, row.missing, rooms, allowed, every=True)
+        if row.late > 0:
+            _share_out(turn, row, row.late, rooms, allowed, every=False)
+
+
+def _first_served(state: State, now: float, short: list[DemandRow]) -> list[DemandRow]:
+    """Those have the first choice of all the room whom any site's owners prefer, then owners of
+    whom the least is there, then those who were served longest ago."""
+    names = [name for name, site in state.sites.items() if site.record.spec.preference]
+    worths = [site_preference.worth(state, now, name) for name in names]
+    if not worths and len({row.bag.spec.owner for row in short}) == 1:
+        return short
+    held = owner_turns.held(state, now)
+
+    def key(row: DemandRow) -> tuple[float, int, float]:
+        owner = row.bag.spec.owner
+        worth = max((one.get(row.bag.id, 0.0) for one in worths), default=0.0)
+        return -worth, held[owner], state.asked_for.get(owner, 0.0)
+
+    return sorted(short, key=key)
+
+
+class _Able:
+    """A site that can have pilots for a row."""
+
+    def __init__(self, spec: SiteSpec, taken: int, room: int) -> None:
+        self.spec, self.taken, self.room = spec, taken, room
+        self.slots = room * spec.slots
+
+
+def _share_out(
+    turn: Turn, row: DemandRow, tasks: float, rooms: Rooms, allowed: Allowed, *, every: bool
+) -> None:
+    """Jobs for so many of the row's tasks, in proportion to the room that sites have: of `every`
+    site, or of those only that do not keep us waiting."""
+    able = _able(turn.state, row, rooms, allowed, every)
+    able.sort(key=lambda one: (-one.slots, one.spec.name))
+    owner = row.bag.spec.owner
+    places = tasks / max(1.0, row.in_time)
+    whole = float(sum(one.slots for one in able))
+    for one in able:
+        if places <= 1e-9:
+            break
+        spec, taken = one.spec, one.taken
+        wanted = places * taken * (one.slots / whole)  # slots
+        whole -= one.slots
+        count = min(one.room, max(1, math.ceil(wanted / spec.slots - 1e-9)))
+        slots = _slots(spec, row, taken, wanted) if count == 1 else spec.slots
+        _submit(turn, turn.state.sites[spec.name], count, slots, owner, row)
+        rooms.use(spec.name, owner, count)
+        places -= count * (slots // taken)
+
+
+def _able(state: State, row: DemandRow, rooms: Rooms, allowed: Allowed, every: bool) -> list[_Able]:
+    owner, found = row.bag.spec.owner, []
+    for name, free in rooms.free.items():
+        if not free or not allowed[row.bag.id, row.rescue].get(name):
+            continue
+        if not every and name in rooms.late:
+            continue
+        site = state.sites[name]
+        spec = site.record.spec
+        taken, room = allowed_sites.fits(row, spec), rooms.of(name, owner)
+        if site_fit.obstacle(site, row, rooms.now):
+            continue
+        if site_fit.is_probe(site, row, rooms.now):
+            room = 0 if any(state.jobs[id_].record.wanted_by == owner for id_ in site.jobs) else 1
+        if taken and room and not allowed_sites.is_shunned(state, row, name, rooms.idle):
+            found.append(_Able(spec, taken, room))
+    return found
+
+
+def _slots(spec: SiteSpec, row: DemandRow, taken: int, wanted: float) -> int:
+    """As many as there is work for, unless the site gives whole nodes only."""
+    if spec.driver == site_table.LOCAL or spec.options.get("whole_nodes"):
+        return spec.slots
+    slots = min(spec.slots, max(taken, -(-math.ceil(wanted - 1e-9) // taken) * taken))
+    return slots if weight(row.need, PilotSize(spec, row.need, slots)) else spec.slots
+
+
+def _wall(spec: SiteSpec, row: DemandRow | None) -> float:
+    """As long as what is known of the work wants, for a short job starts sooner."""
+    if row is None or not row.seconds or not spec.wall_seconds:
+        return spec.wall_seconds
+    spans = (SHORTEST_WALL, 3 * row.life, 2 * row.tasks * row.seconds / max(1, spec.running))
+    wanted = max(spans)
+    return min(spec.wall_seconds, math.ceil(wanted / ROUND_WALL) * ROUND_WALL)
+
+
+def _submit(
+    turn: Turn, site: Site, count: int, slots: int, owner: str, row: DemandRow | None = None
+) -> tuple[JobId, ...]:
+    """Without a row: for the owner to see."""
+    state, spec = turn.state, site.record.spec
+    state.next_job += 1
+    state.asked_for[owner] = turn.now
+    stem = f"{state.epoch}-{state.next_job}"
+    size = PilotSize(spec, row.need if row is not None else None, slots)
+    made = []
+    for number in range(count):
+        record = JobRecord(
+            id=JobId(f"{stem}.{number}" if count > 1 else stem),
+            site=spec.name,
+            slots=slots,
+            submitted=turn.now,
+            wall_seconds=_wall(spec, row),
+            memory_mb=size.memory_mb,
+            disk_mb=size.disk_mb,
+            gpus=size.gpus,
+            trial=row is None,
+            wanted_by=owner,
+        )
+        state.jobs[record.id] = Job(record, turn.now)
+        site.jobs[record.id] = None
+        made.append(record.id)
+        if number < count - 1:
+            turn.write(SaveJob(record))
+        else:
+            turn.write(SaveJob(record), Starting(tuple(made)))
+    return tuple(made)
+
+
+def start(turn: Turn, ids: tuple[JobId, ...]) -> None:
+    """They are durable."""
+    jobs = [turn.state.jobs[id_] for id_ in ids if id_ in turn.state.jobs]
+    for job in jobs:
+        job.asked = True
+    if jobs:
+        turn.actions.append(SubmitPilots(tuple(job.record for job in jobs)))
+
+
+def try_out(turn: Turn, request: RequestId, name: str, owner: str) -> None:
+    """One pilot, for somebody who wants to see whether that works."""
+    site = turn.state.sites.get(name)
+    if site is None or site.record.removed:
+        turn.refuse(request, Problem.NOT_FOUND, f"there is no site {name}")
+        return
+    spec = site.record.spec  # as large as any: a small one may start where those do not
+    (id_,) = _submit(turn, site, 1, spec.slots, owner)
+    turn.when_durable(Replying(request, Tried(id_)))
+
+
+def end_trial(turn: Turn, request: RequestId, id_: JobId) -> None:
+    """It has shown what it could; whether it had ended before is no matter."""
+    job = turn.state.jobs.get(id_)
+    if job is None or not job.record.trial:
+        turn.when_durable(Replying(request, Done(0)))
+    elif job.pilot is not None and job.pilot in turn.state.pilots:
+        pilots.dismiss(turn, request, job.pilot)
+    else:
+        cancel(turn, job.record.site, [job])
+        turn.when_durable(Replying(request, Done(1)))
+
+
+# -- fewer ----------------------------------------------------------------------------------
+
+
+def _take_back(
+    turn: Turn, site: Site, waiting: list[Job], spare: dict[Key, float], lives: Lives
+) -> None:
+    """Those that wait and are not needed, the latest first."""
+    again = [job for job in waiting if 0.0 < job.cancelled <= turn.now - CANCEL_AGAIN]
+    surplus = _surplus(site, waiting, spare, lives)
+    if not surplus:
+        site.surplus_since = math.inf
+    site.surplus_since = min(site.surplus_since, turn.now if surplus else math.inf)
+    draining = site.record.status is SiteStatus.DRAINING
+    if not draining and turn.now - site.surplus_since < SURPLUS_SECONDS:
+        surplus = []
+    if surplus or again:
+        cancel(turn, site.record.spec.name, (again + surplus)[:MOST_CANCELS])
+
+
+def _surplus(site: Site, waiting: list[Job], spare: dict[Key, float], lives: Lives) -> list[Job]:
+    if site.record.status is SiteStatus.DRAINING:
+        return [job for job in waiting if not job.cancelled]
+    shared, found = site.record.spec.shared, []
+    for job in reversed(waiting) if spare else ():
+        if job.cancelled or job.record.trial:
+            continue
+        key, slots = demand.key_of(job.record, shared, lives), job.record.slots
+        if spare.get(key, 0.0) >= slots - 1e-6:
+            spare[key] -= slots
+            found.append(job)
+    return found
+
+
+def _make_place(turn: Turn, found: list[DemandRow], allowed: Allowed) -> None:
+    """For owners who have nothing, where others have everything."""
+    state = turn.state
+    for row in owner_turns.without(state, turn.now, found):
+        for name, site in state.sites.items():
+            may = allowed[row.bag.id, row.rescue].get(name) and allowed_sites.fits(
+                row, site.record.spec
+            )
+            one = owner_turns.who_goes(state, turn.now, site, row) if may else None
+            if isinstance(one, Job):
+                cancel(turn, name, [one])
+                break
+            if one is not None:
+                one.until = turn.now
+                state.signalled[one.record.id] = None
+                words = f"for tasks of {row.bag.spec.owner}, at {name}"
+                turn.note(Note("pilot makes place", pilot=one.record.id, detail=words))
+                break
+
+
+def _send_idle_home(turn: Turn, found: list[DemandRow], allowed: Allowed) -> None:
+    """Idle pilots of owners without work, where others wait (`owner_turns`)."""
+    state, now = turn.state, turn.now
+    wanting = dict.fromkeys(row.bag.spec.owner for row in found)
+    for name, site in state.sites.items() if wanting else ():
+        if site.record.spec.shared or site_table.trouble(site, now):
+            continue
+        idle = owner_turns.idle_of_others(state, now, site, wanting)
+        if not idle:
+            continue
+        wanted = owner_turns.slots_in_queue(state, now, site, wanting)
+        if not site_table.room(state, now, site):
+            wanted += _slots_missing(site, found, allowed)
+        wanted -= owner_turns.slots_leaving(state, now, site)
+        for pilot in idle:
+            if wanted <= 0:
+                break
+            wanted -= pilot.record.slots
+            pilot.until = now
+            state.signalled[pilot.record.id] = None
+            words = f"it is idle, and tasks of other owners wait at {name}"
+            turn.note(Note("pilot makes place", pilot=pilot.record.id, detail=words))
+
+
+def _slots_missing(site: Site, found: list[DemandRow], allowed: Allowed) -> int:
+    """Slots for tasks that could run there and for which nothing is there or asked for."""
+    spec, wanted = site.record.spec, 0
+    for row in found:
+        if row.missing > 0 and allowed[row.bag.id, row.rescue].get(spec.name):
+            taken = allowed_sites.fits(row, spec)
+            wanted += taken * math.ceil(row.missing / max(1.0, row.in_time) - 1e-9)
+    return wanted
+
+
+def cancel(turn: Turn, site: str, jobs: list[Job]) -> None:
+    """They are there until the site says that they are over."""
+    for job in jobs:
+        job.cancelled = turn.now
+    turn.actions.append(CancelJobs(tuple(job.record for job in jobs)))
+    turn.note(Note("site jobs taken back", detail=f"{len(jobs)} at {site}"))
+
+
+def drain(turn: Turn) -> None:
+    """Pilots of sites that are to be drained go when their tasks have ended."""
+    state = turn.state
+    away = {n for n, site in state.sites.items() if site.record.status is SiteStatus.DRAINING}
+    for pilot in state.pilots.values() if away else ():
+        if pilot.record.site in away and pilot.until > turn.now:
+            pilot.until = turn.now
+            state.signalled[pilot.record.id] = None
+
+
+# -- news of jobs ---------------------------------------------------------------------------
+
+
+def submitted(turn: Turn, id_: JobId, handle: str) -> None:
+    job = turn.state.jobs.get(id_)
+    if job is None:
+        return
+    if handle and handle != job.record.handle:
+        job.record = replace(job.record, handle=handle)
+        turn.write(SaveJob(job.record))
+    turn.note(Note("pilot submitted", job=id_, detail=handle))
+
+
+def started(turn: Turn, id_: JobId) -> None:
+    if (job := turn.state.jobs.get(id_)) is not None and not job.running:
+        job.running, job.started, job.vanished = True, turn.now, ""
+        turn.note(Note("site job started", job=id_))
+
+
+def suspended(turn: Turn, id_: JobId, now_so: bool) -> None:
+    if (job := turn.state.jobs.get(id_)) is not None:
+        job.suspended = now_so
+        turn.note(Note("site job suspended" if now_so else "site job goes on", job=id_))
+
+
+def requeued(turn: Turn, id_: JobId, reason: str) -> None:
+    """It waits again; whatever its pilot held has died with it. Or that was so, and its next pilot
+    is there."""
+    job = turn.state.jobs.get(id_)
+    if job is None:
+        return
+    turn.note(Note("site job requeued", job=id_, detail=reason))
+    if job.succeeded and job.pilot in turn.state.pilots:
+        job.succeeded, job.vanished = False, ""
+        return
+    _lose_pilot(turn, job, f"its site job was requeued: {reason}")
+    job.running, job.suspended, job.pilot, job.vanished = False, False, None, ""
+    job.voice, job.succeeded, job.holder = "", False, ""
+    job.since, job.started, job.left_at = turn.now, 0.0, 0.0
+
+
+def vanished(turn: Turn, id_: JobId, reason: str) -> None:
+    """Not listed any more. A pilot that is heard proves the list wrong."""
+    job = turn.state.jobs.get(id_)
+    if job is None:
+        return
+    job.vanished = reason
+    _end_vanished(turn, id_, job)
+
+
+def tick(turn: Turn) -> None:
+    mute: dict[str, list[Job]] = {}
+    for id_, job in [
+        (id_, job)
+        for id_, job in turn.state.jobs.items()
+        if job.vanished or (job.pilot is None and (job.running or job.record.trial))
+    ]:
+        if job.vanished:
+            _end_vanished(turn, id_, job)
+        elif job.record.trial and _forgotten(turn.now, job):
+            cancel(turn, job.record.site, [job])
+        elif _is_mute(turn, job):
+            mute.setdefault(job.record.site, []).append(job)
+    for name, jobs in mute.items():
+        _give_up(turn, name, jobs)
+    _disown(turn)
+    site_table.look_for_good(turn)
+    site_table.forget_removed(turn)
+    site_table.look_at_owners(turn)
+    drain(turn)
+    provide(turn, fewer=True)
+
+
+def _is_mute(turn: Turn, job: Job) -> bool:
+    waits = job.running and job.pilot is None and not job.cancelled
+    return waits and turn.now - job.started >= MUTE_SECONDS
+
+
+def _give_up(turn: Turn, name: str, jobs: list[Job]) -> None:
+    """They run, and no pilot has come of them: others must not wait for that."""
+    site = turn.state.sites.get(name)
+    if site is not None:
+        last = jobs[-1].record
+        words = f"job {last.handle or last.id} is running, but its pilot has not called"
+        words += f" for {MUTE_SECONDS:.0f} s: can it reach the server?"
+        site_table.failed(turn, site, last.submitted, words)
+        cancel(turn, name, jobs[:MOST_CANCELS])
+
+
+def _disown(turn: Turn) -> None:
+    """Should they be listed again they must go: others have been asked for in their place."""
+    state = turn.state
+    found: dict[str, list[JobRecord]] = {}
+    for record in state.given_up.values():
+        found.setdefault(record.site, []).append(record)
+    for records in found.values():
+        for record in records[:MOST_CANCELS]:
+            del state.given_up[record.id]
+        turn.actions.append(CancelJobs(tuple(records[:MOST_CANCELS])))
+
+
+def _forgotten(now: float, job: Job) -> bool:
+    """Whoever looked at this trial does so no longer."""
+    late = now - job.record.submitted > TRIAL_SECONDS
+    return late and job.pilot is None and not job.cancelled
+
+
+def _end_vanished(turn: Turn, id_: JobId, job: Job) -> None:
+    pilot = turn.state.pilots.get(job.pilot) if job.pilot is not None else None
+    if pilot is None or pilot.status is PilotStatus.LOST:
+        ended(turn, id_, job.vanished, sure=False)
+
+
+def ended(turn: Turn, id_: JobId, reason: str, *, sure: bool = True) -> None:
+    """If that is not sure its pilot, which is lost, may yet come back."""
+    state = turn.state
+    job = state.jobs.pop(id_, None)
+    if job is None:
+        return
+    turn.write(EndJob(id_, turn.now, reason))
+    if sure:
+        there = _lose_pilot(turn, job, f"its site job ended: {reason}")
+    else:
+        there = job.pilot in state.pilots
+        if not there:
+            state.given_up[id_] = job.record
+    site = state.sites.get(job.record.site)
+    if site is not None:
+        site.jobs.pop(id_, None)
+        if not job.useful and not job.cancelled and (job.pilot is None or there):
+            site_table.failed(turn, site, job.record.submitted, reason)
+    turn.note(Note("site job ended", job=id_, detail=reason))
+    soon(turn)
+
+
+def _lose_pilot(turn: Turn, job: Job, reason: str) -> bool:
+    """Whether there was one. By its own word it would have left first."""
+    state = turn.state
+    pilot = state.pilots.get(job.pilot) if job.pilot is not None else None
+    if pilot is None:
+        return False
+    if pilot.status is not PilotStatus.LOST:
+        pilots.lost(turn, pilot, reason)
+    pilots.remove(turn, pilot, PilotStatus.LEFT, reason)
+    return True
+
+
+def site_failed(turn: Turn, name: str, reason: str) -> None:
+    if (site := turn.state.sites.get(name)) is not None:
+        if site.unanswered != reason:
+            turn.note(Note("site does not answer", detail=f"{name}: {reason}"))
+        site.unanswered = reason
+
+
+def site_answered(turn: Turn, name: str) -> None:
+    if (site := turn.state.sites.get(name)) is not None:
+        if site.unanswered:
+            turn.note(Note("site answers again", detail=name))
+        site.unanswered = ""
+        soon(turn)

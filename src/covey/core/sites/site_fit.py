@@ -1,0 +1,148 @@
+"""What hosts of a site have shown, and which tasks therefore get no more pilots there.
+
+A site may not say what its hosts have (no `memory`), and a policy may ask for more than any of them
+fulfils. Then pilots would be started, stand idle and leave, for ever. So two things are remembered
+for `REMEMBER_SECONDS`:
+
+- How much memory and disk the hosts of the site had. Tasks that need more than any of them, of at
+  least `ENOUGH` pilots, get no pilot there. This is known for all bags.
+- Which pilots stood idle there although tasks of a class waited, because the host does not fulfil
+  the policy of the bag. After `ENOUGH` of them, and none that does, the class gets no pilot there.
+
+When that time is over, one pilot finds out whether it is still so. Requirements that change by
+themselves (with the queue, the user, the time) are not remembered.
+"""
+
+from covey.core.match import match_cache, policy_budget
+from covey.core.match.attributes import STATISTICS
+from covey.core.match.pilot_fit import admits, weight
+from covey.core.record.model import Need, PilotRecord
+from covey.core.sites.demand import DemandRow
+from covey.core.sites.unfit_hosts import HostShown, Unfit
+from covey.core.state import Bag, Pilot, Site, State
+
+REMEMBER_SECONDS = 1800.0
+ENOUGH = 3  # pilots that show the same
+MOST_HOSTS = 200  # of a site that are remembered
+MOST_LOOKED_AT = 200  # pilots and classes in one go
+_STATISTICS = frozenset(one.name.lower() for one in STATISTICS)
+
+
+def shown(site: Site, record: PilotRecord, now: float) -> None:
+    """A pilot of the site has enrolled and says what its host has."""
+    before = site.shown.pop(record.host, None)
+    pilots = before.pilots + 1 if before is not None and _is_fresh(before, now) else 1
+    site.shown[record.host] = HostShown(now, record.memory_mb, record.disk_mb, pilots)
+    while len(site.shown) > MOST_HOSTS:
+        del site.shown[next(iter(site.shown))]
+
+
+def notice(state: State, now: float, rows: list[DemandRow]) -> None:
+    """Look at pilots that stand idle: which classes could they not run, whatever happens?"""
+    offered = [row for row in rows if row.offered and not row.rescue]
+    left = MOST_LOOKED_AT
+    for id_ in state.hungry if offered else ():
+        pilot = state.pilots[id_]
+        for row in offered if not pilot.attempts and pilot.record.site in state.sites else ():
+            if left <= 0:
+                return
+            left -= _judge(state, now, pilot, row)
+
+
+def _judge(state: State, now: float, pilot: Pilot, row: DemandRow) -> int:
+    """How much work that was."""
+    bag, record = row.bag, pilot.record
+    if not admits(state, record, bag) or not _lasts(bag):
+        return 0
+    unfit = bag.unfit.get((row.kind, record.site))
+    if unfit is not None and record.id in unfit.pilots and unfit.policy is bag.policy:
+        return 0
+    if not weight(row.need, record):
+        return 0  # by its size: see `shown`
+    face = match_cache.face_of(state, now, pilot, bag.spec.owner)
+    matches = match_cache.matches(state, now, pilot, bag, face)
+    if policy_budget.of(state, now, bag.spec.owner).in_turn <= 0 or row.kind >= len(matches):
+        return 1  # perhaps it was not asked
+    if matches[row.kind] is not None:
+        bag.unfit.pop((row.kind, record.site), None)
+        return 1
+    if unfit is None or unfit.policy is not bag.policy:
+        unfit = bag.unfit[row.kind, record.site] = Unfit(bag.policy)
+    unfit.pilots[record.id] = None
+    unfit.at = now
+    while len(unfit.pilots) > 2 * ENOUGH:
+        del unfit.pilots[next(iter(unfit.pilots))]
+    return 1
+
+
+def _lasts(bag: Bag) -> bool:
+    """Whether what the policy says of a host is still true later."""
+    policy = bag.policy
+    if (
+        policy.plain
+        or policy.erratic
+        or policy.timed
+        or policy.at_dispatch.keys()
+        & {
+            "user",
+            "queue",
+            "bag",
+        }
+    ):
+        return False
+    return not policy.at_dispatch.get("host", set()) & (_STATISTICS | {"*"})
+
+
+def obstacle(site: Site, row: DemandRow, now: float) -> str:
+    """Why hosts of the site cannot run the row's tasks, as far as is remembered; nothing: they
+    may."""
+    small = _too_small(site, row.need, now)
+    if small:
+        return small
+    unfit = row.bag.unfit.get((row.kind, site.record.spec.name))
+    if unfit is None or unfit.policy is not row.bag.policy or len(unfit.pilots) < ENOUGH:
+        return ""
+    if now - unfit.at >= REMEMBER_SECONDS:
+        return ""
+    return f"its requirements were met on no host of this site{_most(site, now)}"
+
+
+def is_probe(site: Site, row: DemandRow, now: float) -> bool:
+    """Whether what was remembered is too old: one pilot finds out."""
+    unfit = row.bag.unfit.get((row.kind, site.record.spec.name))
+    old = unfit is not None and len(unfit.pilots) >= ENOUGH and not obstacle(site, row, now)
+    stale = [one for one in site.shown.values() if not _is_fresh(one, now)]
+    too_small = bool(stale) and not any(_is_fresh(one, now) for one in site.shown.values())
+    return old or (too_small and bool(_lacking(site, row.need, list(site.shown.values()))))
+
+
+def _is_fresh(one: HostShown, now: float) -> bool:
+    return now - one.at < REMEMBER_SECONDS
+
+
+def _too_small(site: Site, need: Need, now: float) -> str:
+    hosts = [one for one in site.shown.values() if _is_fresh(one, now)]
+    if sum(one.pilots for one in hosts) < ENOUGH:
+        return ""
+    return _lacking(site, need, hosts)
+
+
+def _lacking(site: Site, need: Need, hosts: list[HostShown]) -> str:
+    """Only of what the site itself says nothing; a host that does not say has enough."""
+    spec = site.record.spec
+    for wanted, said, there, what in (
+        (need.memory_mb, spec.memory_mb, [one.memory_mb for one in hosts], "memory"),
+        (need.disk_mb, spec.disk_mb, [one.disk_mb for one in hosts], "disk"),
+    ):
+        if wanted and not said and all(there) and wanted > max(there):
+            words = f"a task needs {wanted:,} MB of {what}"
+            return f"{words}; hosts of this site had at most {max(there):,} MB"
+    return ""
+
+
+def _most(site: Site, now: float) -> str:
+    hosts = [one for one in site.shown.values() if _is_fresh(one, now)]
+    if not hosts:
+        return ""
+    memory, disk = max(one.memory_mb for one in hosts), max(one.disk_mb for one in hosts)
+    return f"; hosts of this site had at most {memory:,} MB of memory and {disk:,} MB of disk"

@@ -1,0 +1,379 @@
+"""The sites that core knows: what may be started there, and which of them rest.
+
+A site comes from the configuration, which says what it is, or was added while the server ran; then
+it is in the record. Whether it is on, paused or draining is in the record for both. One that is
+removed stays, draining, until nothing of ours is left there.
+
+A site that fails rests: refused jobs, answers that cannot be had, and jobs that end before their
+pilot did any good, each make the rest longer; so does a pilot that says goodbye before it could
+work, because the site's check failed, say. Then one job probes it; when a pilot that came after
+the last failure delivers an end, or has stayed for `PROVEN_SECONDS`, all is well again.
+"""
+
+from msgspec.structs import replace
+
+from covey.core.after_commit import Replying
+from covey.core.errors import InvalidBag
+from covey.core.match.pilot_fit import last_resorts
+from covey.core.match.policies import parsed
+from covey.core.protocol import unix_accounts
+from covey.core.protocol.tokens import read_hand_job
+from covey.core.record.actions import DefineSites, Done, ForgetSite, Note, Problem, SaveSite
+from covey.core.record.events import SiteRemoved, SiteSaved, SiteStatusRequested
+from covey.core.record.model import JobId, PilotRecord, SiteRecord, SiteSpec, SiteStatus
+from covey.core.state import Job, Site, State
+from covey.core.turn import Turn
+from covey.pilot.protocol.messages import MOST_SLOTS
+
+LOCAL, MANUAL = "local", "manual"  # drivers: this machine; people start the pilots
+FIRST_REST, LONGEST_REST = 5.0, 3600.0
+LOCAL_REST, LONGEST_LOCAL_REST = 0.25, 60.0  # here a try costs little
+PROVEN_SECONDS = 60.0
+MOST_WORDS = 1000  # characters of what a pilot says of its site
+MOST_WAITING = 10_000  # where a site has no limit of its own
+GOODBYE_SECONDS = 60.0  # in which the job of a pilot that said goodbye is expected to end
+
+
+def local_site(pilots: int, slots: int, shared: bool = False) -> SiteSpec:
+    """This machine: as many pilots as there may be, at once."""
+    return SiteSpec(
+        name=LOCAL,
+        driver=LOCAL,
+        slots=slots,
+        wall_seconds=0.0,
+        queued=pilots,
+        running=pilots,
+        ramp=pilots,
+        pause_seconds=0.0,
+        shared=shared,
+    )
+
+
+def restore(turn: Turn, records: tuple[SiteRecord, ...]) -> None:
+    """Those of the configuration, as it is now, and those that were added."""
+    state = turn.state
+    kept = {one.spec.name: one for one in records}
+    for spec in state.settings.sites:
+        status = kept[spec.name].status if spec.name in kept else SiteStatus.ON
+        _put(state, SiteRecord(spec=spec, status=status, of_file=True))
+    for one in records:
+        if not one.of_file and one.spec.name not in state.sites:
+            _put(state, one)
+    look_at_owners(turn, tokens=True)
+    define(turn)
+
+
+def look_at_owners(turn: Turn, *, tokens: bool = False) -> None:
+    """Who may submit has changed, perhaps: which sites may have whose tasks? `tokens`: some came
+    or went."""
+    state = turn.state
+    if tokens:
+        state.token_owners = unix_accounts.token_owners(state)
+    if not state.token_owners and not state.people:
+        return
+    state.people = unix_accounts.people(state, turn.now)
+    for name, site in state.sites.items():
+        spec = site.record.spec
+        problem = unix_accounts.problem(state, spec)
+        if problem and problem != site.crowded:
+            turn.note(Note("site is not used", detail=f"{name}: {problem}"))
+        site.crowded = problem
+        if spec.driver == LOCAL and spec.users != (users := unix_accounts.own_users(state, spec)):
+            site.record = replace(site.record, spec=replace(spec, users=users))
+            words = f"only tasks of {users[0]}" if users else "everybody's tasks"
+            turn.note(Note("pilots of this machine", detail=f"they run {words} from now on"))
+            _guard(state)
+
+
+def note_owner(turn: Turn, owner: str) -> None:
+    """Somebody has submitted a bag, perhaps for the first time."""
+    if owner not in turn.state.people:
+        look_at_owners(turn)
+
+
+def _put(state: State, record: SiteRecord) -> None:
+    name = record.spec.name
+    known = state.sites.get(name)
+    if known is not None:
+        known.record = record
+    else:
+        here = {id_: None for id_, job in state.jobs.items() if job.record.site == name}
+        state.sites[name] = Site(record, record.spec.ramp, here)
+    _guard(state)
+
+
+def _guard(state: State) -> None:
+    specs = [site.record.spec for site in state.sites.values()]
+    state.guarded = {spec.name: spec for spec in specs if spec.users or spec.failover}
+    going = {name for name, site in state.sites.items() if site.record.removed}
+    state.reserves = tuple(one.name for one in specs if one.failover and one.name not in going)
+    for bag in state.bags.values():
+        if bag.rescued and not last_resorts(state, bag):
+            bag.fail_over_no_more()
+
+
+def define(turn: Turn) -> None:
+    turn.state.defined += 1
+    specs = tuple(site.record.spec for site in turn.state.sites.values())
+    turn.actions.append(DefineSites(specs))
+
+
+# -- what people ask for --------------------------------------------------------------------
+
+
+def save(turn: Turn, event: SiteSaved) -> None:
+    known = turn.state.sites.get(event.spec.name)
+    if known is not None and known.record.of_file:
+        words = f"site {event.spec.name} is set in the server's covey.toml: change it there"
+        turn.refuse(event.request, Problem.INVALID, words)
+        return
+    problem = spec_problem(event.spec) or unix_accounts.problem(turn.state, event.spec)
+    if problem:
+        turn.refuse(event.request, Problem.INVALID, f"site {event.spec.name!r}: {problem}")
+        return
+    stays = known is not None and not known.record.removed
+    status = known.record.status if known is not None and stays else SiteStatus.ON
+    record = SiteRecord(spec=event.spec, status=status)
+    _put(turn.state, record)
+    _well(turn.state.sites[event.spec.name])
+    look_at_owners(turn)
+    turn.note(Note("site saved", detail=event.spec.name))
+    turn.write(SaveSite(record), Replying(event.request, Done(1)))
+    define(turn)
+
+
+def spec_problem(spec: SiteSpec) -> str:
+    """What core could not work with; the driver's options are looked at where it is known."""
+    if not spec.name or not spec.name.isprintable() or not spec.driver:
+        return "it needs a name and a driver"
+    if not 1 <= spec.slots <= MOST_SLOTS:
+        return f"slots must be between 1 and {MOST_SLOTS}, not {spec.slots}"
+    numbers = {
+        "ramp": spec.ramp - 1,  # at least one
+        **{name: getattr(spec, name) for name in _NOT_NEGATIVE},
+    }
+    wrong = [name for name, value in numbers.items() if not 0 <= value < 2**53]
+    if wrong:
+        return f"{wrong[0]} cannot be {getattr(spec, wrong[0])}"
+    try:
+        parsed("preference", spec.preference or "0")
+    except InvalidBag as error:
+        return str(error)
+    return ""
+
+
+_NOT_NEGATIVE = (
+    "memory_mb",
+    "disk_mb",
+    "gpus",
+    "wall_seconds",
+    "idle_seconds",
+    "queued",
+    "running",
+    "per_user",
+    "all_memory_mb",
+    "all_disk_mb",
+    "interval_seconds",
+    "pause_seconds",
+)
+
+
+def set_status(turn: Turn, event: SiteStatusRequested) -> None:
+    site = turn.state.sites.get(event.site)
+    if site is None or site.record.removed:
+        turn.refuse(event.request, Problem.NOT_FOUND, f"there is no site {event.site}")
+        return
+    site.record = replace(site.record, status=event.status)
+    if event.status is SiteStatus.ON:
+        _well(site)
+    turn.note(Note(f"site {event.status}", detail=event.site))
+    turn.write(SaveSite(site.record), Replying(event.request, Done(1)))
+
+
+def remove(turn: Turn, event: SiteRemoved) -> None:
+    site = turn.state.sites.get(event.site)
+    if site is None or site.record.removed:
+        turn.refuse(event.request, Problem.NOT_FOUND, f"there is no site {event.site}")
+        return
+    if site.record.of_file:
+        words = f"site {event.site} is set in the server's covey.toml: remove it there"
+        turn.refuse(event.request, Problem.INVALID, words)
+        return
+    site.record = replace(site.record, status=SiteStatus.DRAINING, removed=True)
+    _guard(turn.state)
+    turn.note(Note("site removed", detail=event.site))
+    turn.write(SaveSite(site.record), Replying(event.request, Done(1)))
+
+
+def forget_removed(turn: Turn) -> None:
+    """Those of which nothing is left. A server that starts must know of the others: who else would
+    take back what waits there?"""
+    state = turn.state
+    gone = [name for name, site in state.sites.items() if site.record.removed and not site.jobs]
+    for name in gone:
+        del state.sites[name]
+        turn.write(ForgetSite(name))
+    if gone:
+        _guard(state)
+        define(turn)
+
+
+# -- room -----------------------------------------------------------------------------------
+
+
+def room(state: State, now: float, site: Site) -> int:
+    """Pilots that may be started there now."""
+    spec = site.record.spec
+    if trouble(site, now) or spec.driver == MANUAL:
+        return 0
+    there = present(state, now, site)
+    if site.failures:  # one job finds out whether it is well again
+        found = 0 if any(_is_unproven(state, job, now) for job in there) else 1
+    else:
+        running = sum([job.running for job in there])
+        found = min(site.ramp, spec.queued or MOST_WAITING) - (len(there) - running)
+    if spec.running:
+        found = min(found, spec.running - len(there))
+    if spec.all_memory_mb and spec.memory_mb:
+        used = sum(job.record.memory_mb for job in there)
+        found = min(found, (spec.all_memory_mb - used) // spec.memory_mb)
+    if spec.all_disk_mb and spec.disk_mb:
+        used = sum(job.record.disk_mb for job in there)
+        found = min(found, (spec.all_disk_mb - used) // spec.disk_mb)
+    return max(0, found)
+
+
+def present(state: State, now: float, site: Site) -> list[Job]:
+    """Jobs that count against the site's limits. A job whose pilot has said goodbye is about to
+    end, so its place is free before a list of the site shows that. If the job is still there after
+    `GOODBYE_SECONDS`, it counts again."""
+    jobs = [state.jobs[id_] for id_ in site.jobs]
+    return [job for job in jobs if not job.left_at or now - job.left_at >= GOODBYE_SECONDS]
+
+
+def room_of(state: State, now: float, site: Site, owner: str) -> int:
+    """… for one owner's tasks, as far as only that is limited."""
+    most = site.record.spec.per_user
+    if not most:
+        return MOST_WAITING
+    held = sum(job.record.wanted_by == owner for job in present(state, now, site))
+    return max(0, most - held)
+
+
+def _is_unproven(state: State, job: Job, now: float) -> bool:
+    """Whether it may yet show that its site is well."""
+    if job.useful or job.cancelled or job.record.trial:
+        return False
+    pilot = state.pilots.get(job.pilot) if job.pilot is not None else None
+    return job.pilot is None or (pilot is not None and now - pilot.record.enrolled < PROVEN_SECONDS)
+
+
+def knows(state: State, job: JobId) -> bool:
+    """Whether pilots of this job may be let in: it lives, or a person started them."""
+    return not job or job in state.jobs or read_hand_job(job) is not None
+
+
+def owner_of(state: State, id_: JobId, walled: bool) -> str:
+    """Whose tasks the job's pilot runs; nobody's name: anybody's. Only where each task is walled in
+    are a pilot's tasks those of several owners. `walled`: this pilot does that; its site may have
+    become `shared` when the pilot waited there already."""
+    job = state.jobs.get(id_)
+    site = state.sites.get(job.record.site) if job is not None else None
+    if job is None or (walled and site is not None and site.record.spec.shared):
+        return ""
+    return job.record.wanted_by
+
+
+# -- rest -----------------------------------------------------------------------------------
+
+
+def failed(turn: Turn, site: Site, asked: float, reason: str) -> None:
+    """It rests, longer each time; on this machine not the first time. What was asked of it before
+    it last failed says nothing new: a hundred jobs that are refused together are one failure."""
+    site.ramp, site.problem = max(1, site.ramp // 2), reason
+    if site.failures and asked < site.failed_at:
+        return
+    site.failures += 1
+    site.failed_at = turn.now
+    row = min(site.failures - 1, 20)
+    if site.record.spec.driver == LOCAL:
+        rest = min(LOCAL_REST * 2.0 ** (row + 1), LONGEST_LOCAL_REST) if row else 0.0
+    else:
+        rest = min(FIRST_REST * 2.0**row, LONGEST_REST)
+    site.rests_until = max(site.rests_until, turn.now + rest)
+    name = site.record.spec.name
+    turn.note(Note("site rests", detail=f"{name}, for {rest:.0f} s: {reason}"))
+
+
+def enrolled(turn: Turn, id_: JobId) -> None:
+    """The job's pilot has spoken, which is better news than any list's: more may wait there."""
+    job = turn.state.jobs.get(id_)
+    site = turn.state.sites.get(job.record.site) if job is not None else None
+    if job is not None and not job.running:
+        job.running, job.started = True, turn.now
+    if site is not None and not site.failures:
+        spec = site.record.spec
+        site.ramp = min(max(1, site.ramp) * 2, max(spec.queued or MOST_WAITING, spec.ramp))
+
+
+def left(turn: Turn, record: PilotRecord, worked: bool, reason: str) -> None:
+    """A pilot has said goodbye. If it never asked for work, it could not work there: the site's
+    check has failed, for example. That is a failure of the site, unless we took the job back."""
+    job = turn.state.jobs.get(record.job)
+    if job is None or job.pilot != record.id:
+        return
+    job.left_at = turn.now
+    site = turn.state.sites.get(job.record.site)
+    if site is not None and not worked and not job.useful and not job.cancelled:
+        words = f"a pilot on {record.host} could not work: {reason or 'it gave no reason'}"
+        failed(turn, site, job.record.submitted, words[:MOST_WORDS])
+
+
+def did_good(state: State, id_: JobId) -> None:
+    """The job's pilot has delivered an end. Those that were there before their site failed say
+    nothing of how it is now."""
+    job = state.jobs.get(id_)
+    if job is not None:
+        job.useful = True
+        site = state.sites.get(job.record.site)
+        if site is not None and site.failures and job.started > site.failed_at:
+            _well(site)
+
+
+def look_for_good(turn: Turn) -> None:
+    """Long tasks end late: a pilot that has stayed shows as much."""
+    state = turn.state
+    for site in state.sites.values():
+        for id_ in list(site.jobs) if site.failures else ():
+            job = state.jobs[id_]
+            pilot = state.pilots.get(job.pilot) if job.pilot is not None else None
+            if pilot is not None and pilot.heard - pilot.record.enrolled >= PROVEN_SECONDS:
+                did_good(state, id_)
+
+
+def _well(site: Site) -> None:
+    site.failures, site.rests_until, site.problem = 0, 0.0, ""
+    site.ramp = site.record.spec.ramp
+
+
+def trouble(site: Site, now: float) -> str:
+    """Why nothing is started there now; nothing if something may be."""
+    if site.record.status is not SiteStatus.ON:
+        return f"it is {site.record.status}"
+    if site.crowded:
+        return site.crowded
+    if site.unanswered:
+        return site.unanswered
+    if now < site.rests_until:
+        return f"no pilot is started there for {site.rests_until - now:.0f} s: {site.problem}"
+    return ""
+
+
+def condition(site: Site, now: float) -> str:
+    """How the site is, in words for people: why nothing is started there, or only one pilot that
+    finds out whether it works again. Nothing: all is well."""
+    stopped = trouble(site, now)
+    if stopped or not site.failures:
+        return stopped
+    times = "once" if site.failures == 1 else f"{site.failures} times in a row"
+    return f"it failed {times}; one pilot tests whether it works again: {site.problem}"

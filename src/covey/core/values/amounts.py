@@ -1,0 +1,120 @@
+"""Amounts of resources, as people write them: whole numbers, sizes with a unit, time spans.
+
+One rule for bag files, command lines, and parameters that say what a task needs. A size is given
+with its unit; a time without a unit is seconds.
+"""
+
+import math
+import re
+from typing import Protocol
+
+from covey.core.values import time_spans
+from covey.core.values.scalars import by_value
+
+SIZES = {"k": 1, "m": 1 << 10, "g": 1 << 20, "t": 1 << 30}  # in kB
+MOST_SECONDS = 10**9
+SIZE_PATTERN = r"[0-9]{1,20}(\.[0-9]{1,20})?\s*[kKmMgGtT]([iI]?[bB])?"
+
+_SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([kmgt])(?:i?b)?", re.IGNORECASE | re.ASCII)
+_LONGEST_SHOWN = 60
+
+
+class BadAmount(ValueError):
+    """The value is no such amount; the text says what was expected."""
+
+
+class Amount(Protocol):
+    """How one kind of amount is read. Both raise BadAmount."""
+
+    def read(self, value: object) -> float:
+        """A value of a bag file."""
+        ...
+
+    def read_text(self, text: str) -> float:
+        """Text, such as the value of a parameter: it is taken by what it is worth, so that 4.0 is
+        the whole number 4."""
+        ...
+
+
+class Whole:
+    """A whole number between bounds."""
+
+    def __init__(self, low: int, high: int) -> None:
+        self.low, self.high = low, high
+
+    def read(self, value: object) -> int:
+        told = f"expected a whole number from {self.low:,} to {self.high:,}"
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise BadAmount(f"{told}, not {show(value)}")
+        if not self.low <= value <= self.high:
+            raise BadAmount(f"{told}, not {value:,}")
+        return value
+
+    def read_text(self, text: str) -> int:
+        value = by_value(text.strip())
+        whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+        return self.read(int(value) if whole else value)
+
+
+class Seconds:
+    """A time span, in seconds."""
+
+    def __init__(self, low: float = 0.0, high: float = MOST_SECONDS) -> None:
+        self.low, self.high = low, high
+
+    def read(self, value: object) -> float:
+        told = f"expected a time: seconds, or {time_spans.EXAMPLES}"
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            seconds = float(value)
+        else:
+            parsed = time_spans.parse_seconds(value) if isinstance(value, str) else None
+            if parsed is None:
+                raise BadAmount(f"{told}; not {show(value)}")
+            seconds = parsed
+        if not self.low <= seconds < self.high:
+            raise BadAmount(f"{told}; {show(value)} is out of range")
+        return seconds
+
+    def read_text(self, text: str) -> float:
+        return self.read(by_value(text.strip()))
+
+
+class Size:
+    """Whole kB or MB, rounded up. 1 GB is 1024 MB here."""
+
+    def __init__(self, unit: str, high: str) -> None:
+        self._divisor = SIZES[unit]
+        self._high = high
+        self._most = self._parse(high)
+
+    def read(self, value: object) -> int:
+        number = by_value(value.strip()) if isinstance(value, str) else value
+        if isinstance(number, int | float) and not isinstance(number, bool):
+            raise BadAmount(f"a size needs its unit: '{value} MB' or '{value} GB'")
+        size = self._parse(value.strip()) if isinstance(value, str) else -1
+        if size < 0:
+            raise BadAmount(f"expected a size such as '500 MB' or '2 GB', not {show(value)}")
+        if not 1 <= size <= self._most:
+            raise BadAmount(f"expected a size up to {self._high}, not {show(value)}")
+        return size
+
+    def read_text(self, text: str) -> int:
+        return self.read(text)
+
+    def _parse(self, text: str) -> int:
+        match = _SIZE.fullmatch(text)
+        if match is None:
+            return -1
+        return math.ceil(float(match[1]) * SIZES[match[2].lower()] / self._divisor)
+
+
+def show(value: object) -> str:
+    """A value in a message."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list):
+        return "a list"
+    text = repr(value) if isinstance(value, str | int | float) else str(value)
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "…"

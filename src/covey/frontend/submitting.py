@@ -1,0 +1,117 @@
+"""From gathered files to a submitted bag: upload what the server lacks, then submit."""
+
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from covey.bagfile import Found, Gathered
+from covey.client.client import Client, Submitted, submission_key, with_seal
+from covey.client.embedded import is_held
+from covey.client.upload import Upload
+from covey.core.errors import ServerAway
+from covey.core.record.model import Blob
+from covey.frontend import bag_places, formats, terminal
+from covey.frontend.terminal import say
+from covey.whoami import user
+
+if TYPE_CHECKING:
+    from covey.config import Config
+
+LINE_SECONDS = 0.1
+
+
+def send(
+    config: "Config", gathered: Gathered, slots: int | None, key: str | None = None
+) -> tuple[Client, Submitted]:
+    """Submit to a server that runs, or to a new one; also if it ends at this very moment. The key
+    makes all tries one submission."""
+    key = submission_key(key)
+    options = server_options(slots)
+    running = bag_places.running_client(config)
+    client = running or bag_places.client(config, options)
+    if running is not None and slots is not None:
+        _tell_slots(running, slots)
+    try:
+        return client, _submit(client, gathered, key)
+    except ServerAway:
+        if config.server or is_held(config.directory):
+            raise
+    client = bag_places.client(config, options)
+    return client, _submit(client, gathered, key)
+
+
+def _submit(client: Client, gathered: Gathered, key: str) -> Submitted:
+    spec = with_seal(gathered.complete(upload(client, gathered.uploads)))
+    return client.submit(msgspec.structs.replace(spec, key=key, owner=user()))
+
+
+def upload(client: Client, files: Iterable[Found]) -> dict[Found, Blob]:
+    """What the server knows the files as, once it has them all."""
+    line = _Line()
+    sending = Upload(client, line.progress)
+    blobs = add_all(sending, files)
+    if blobs:
+        _send(sending, line)
+    return blobs
+
+
+def upload_known(client: Client, files: Mapping[Blob, Path | bytes]) -> None:
+    """The same for files that were looked at before."""
+    line = _Line()
+    sending = Upload(client, line.progress)
+    for blob, source in files.items():
+        sending.add_known(blob, source)
+    if files:
+        _send(sending, line)
+
+
+def _send(sending: Upload, line: "_Line") -> None:
+    sent = sending.send()
+    line.clear()
+    if sent:
+        say(f"uploaded {size(sent)}")
+
+
+def add_all(sending: Upload, files: Iterable[Found]) -> dict[Found, Blob]:
+    return {file: sending.add(file.data or Path(file.path)) for file in files}
+
+
+class _Line:
+    """How far it is, on one line of a terminal; nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self._shown = False
+        self._last = 0.0
+        self._terminal = sys.stderr.isatty()
+
+    def progress(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if self._terminal and now - self._last > LINE_SECONDS:
+            self._last, self._shown = now, True
+            told = f"covey: uploading {size(done)} of {size(total)}"
+            terminal.redraw(told)
+
+    def clear(self) -> None:
+        if self._shown:
+            terminal.redraw("")
+
+
+def server_options(slots: int | None) -> Sequence[str]:
+    return () if slots is None else ("--slots", str(slots))
+
+
+def _tell_slots(client: Client, slots: int) -> None:
+    have = client.server().slots
+    if have != slots:
+        slots_there = formats.count(have, "slot")
+        say(
+            f"note: the server runs already, with {slots_there}; for --slots, 'covey stop' it first"
+        )
+
+
+def size(count: int) -> str:
+    return f"{count} B" if count < 1024 else formats.memory(count // 1024)

@@ -1,0 +1,283 @@
+"""HTTP to the server: a few threads, each with a connection of its own that it keeps.
+
+One line is parked at the server most of the time, another carries ends; more are started only
+when those hang. Requests go in through `post`; replies are picked up from `replies` after a byte
+has arrived on the wake-up pipe. Only the main thread decides; these threads carry.
+
+What does not look like an answer of a covey server is none: a proxy's page, a portal that wants
+a password, half an answer. The server counts as away then, and is asked again.
+"""
+
+import http.client
+import json
+import os
+import queue
+import socket
+import threading
+import time
+from collections import deque
+from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple
+
+from covey.pilot.protocol.connection import (
+    ServerConnection,
+    hang_up,
+    kind_of,
+    read_body,
+    retry_after,
+)
+from covey.pilot.protocol.messages import Answer, Enrolled
+from covey.pilot.protocol.thread_pool import Crew
+
+MOST_LINES = 4
+MOST_BYTES = 64 << 20
+TRANSFER_SECONDS = 120.0  # beyond the wait for an answer: for its bytes, however slowly they come
+CREDENTIAL = "X-Covey-Credential"
+
+# What an answer must have, lest somebody else's JSON be taken for it.
+_NEEDED = {
+    "enrol": Enrolled._fields,
+    "sync": [name for name in Answer._fields if name in ("epoch", "number")],
+}
+
+
+class ServerReply(NamedTuple):
+    """`status` 0: nothing came back, and `error` says why. `credential`: a new one, if any."""
+
+    ticket: Any
+    status: int
+    content: Any
+    error: str
+    retry_after: float
+    credential: str = ""
+
+
+class Identity:
+    """Who we are to the server; whichever thread hears of a new credential changes it."""
+
+    def __init__(self) -> None:
+        self.pilot = 0
+        self.credential = ""
+
+    def note(self, response: http.client.HTTPResponse) -> str:
+        """Take over the credential that an answer brings."""
+        found = response.headers.get(CREDENTIAL) or ""
+        if found:
+            self.credential = found
+        return found
+
+
+class Address:
+    """Where the server is, and which certificate authority vouches for it (PEM text). Given by
+    a file, both are read again whenever the server is away: a restarted server may have another
+    port. Where one connection has fallen silent, others that were opened before it are as dead
+    (this host has another address, say): `doubts` counts how often that has been."""
+
+    def __init__(self, url: str = "", path: str = "", ca: str = "") -> None:
+        self.doubts = 0
+        self._path = path
+        self._known = (url, ca)
+        self.reload()
+
+    def reload(self) -> None:
+        if self._path:
+            try:
+                with open(self._path) as file:
+                    found = json.load(file)
+                self._known = (str(found["address"]), str(found.get("ca", "")))
+            except (OSError, ValueError, KeyError, TypeError, AttributeError):
+                pass  # it is being written, or the server is not up yet: keep what we know
+
+    def url(self) -> str:
+        return self._known[0]
+
+    def ca(self) -> str:
+        return self._known[1]
+
+    def doubt(self, line: ServerConnection) -> None:
+        """No answer came over this one."""
+        if line.sock is not None and line.doubts == self.doubts:
+            self.doubts += 1
+
+    def server_ended(self) -> bool:
+        """Whether the file that names the server, on this machine, names no living process. Only
+        pilots that a server has started on its own machine have such a file."""
+        if not self._path:
+            return False
+        try:
+            with open(self._path) as file:
+                pid = json.load(file)["pid"]
+            if not isinstance(pid, int) or pid <= 0:
+                return True  # it ended on purpose
+            os.kill(pid, 0)
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        except (OSError, ValueError, KeyError, TypeError, OverflowError):
+            return False  # it is another user's, or the file is being written
+        return False
+
+    def gone(self) -> bool:
+        """The file that named the server has been removed, with all around it."""
+        return bool(self._path) and not os.path.isdir(os.path.dirname(self._path))
+
+
+class RequestThreads:
+    def __init__(
+        self, address: Address, timeout_seconds: float, identity: Optional[Identity] = None
+    ) -> None:
+        self.timeout_seconds = timeout_seconds
+        self.identity = identity or Identity()
+        self._address = address
+        # The simple one, new in Python 3.7, takes a third of the time.
+        self._requests: Any = getattr(queue, "SimpleQueue", queue.Queue)()
+        self._replies: Deque[ServerReply] = deque()
+        self._busy = 0
+        self._crew = Crew(self._carry, MOST_LINES, "line")
+        self._open: Dict[
+            int, Tuple[ServerConnection, float]
+        ] = {}  # by thread: until when it may take
+        self._lock = threading.Lock()
+        self.wake_fd, self._wake_write = os.pipe()
+        os.set_blocking(self.wake_fd, False)
+        os.set_blocking(self._wake_write, False)
+
+    @property
+    def credential(self) -> str:
+        return self.identity.credential
+
+    @credential.setter
+    def credential(self, credential: str) -> None:
+        self.identity.credential = credential
+
+    def post(
+        self,
+        ticket: Any,
+        path: str,
+        message: Dict[str, Any],
+        secret: str,
+        more: Optional[Dict[str, str]] = None,
+    ) -> None:
+        """`more`: other headers."""
+        headers = {"Content-Type": "application/json", "Authorization": "Bearer " + secret}
+        headers.update(more or {})
+        with self._lock:
+            self._busy += 1
+            count = self._busy
+        self._crew.want(count)
+        self._requests.put((ticket, path, message, headers))
+
+    def replies(self) -> List[ServerReply]:
+        try:
+            os.read(self.wake_fd, 4096)
+        except BlockingIOError:
+            pass
+        self._hang_up_overdue()
+        self._crew.fill()
+        found = []
+        while self._replies:
+            found.append(self._replies.popleft())
+        return found
+
+    def wake(self) -> None:
+        try:
+            os.write(self._wake_write, b"\0")
+        except BlockingIOError:
+            pass  # it is awake already
+
+    def _hang_up_overdue(self) -> None:
+        """Silence ends by itself; bytes that trickle in one by one do not."""
+        now = time.monotonic()
+        with self._lock:
+            for connection, until in self._open.values():
+                if now > until:
+                    hang_up(connection)
+
+    def _carry(self) -> None:
+        connection: Optional[ServerConnection] = None
+        while True:
+            ticket, path, message, headers = self._requests.get()
+            body = json.dumps(message, separators=(",", ":")).encode("utf-8")
+            reply, connection = self._exchange(connection, ticket, path, body, headers)
+            with self._lock:
+                self._busy -= 1
+            self._replies.append(reply)
+            self.wake()
+
+    def _exchange(
+        self,
+        connection: Optional[ServerConnection],
+        ticket: Any,
+        path: str,
+        body: bytes,
+        headers: Dict[str, str],
+    ) -> Tuple[ServerReply, Optional[ServerConnection]]:
+        """One request. A kept connection that the server has closed meanwhile is opened anew:
+        every request may be sent twice, that is what their numbers are for."""
+        connection = usable(connection, self._address)
+        fresh = connection is None
+        try:
+            if connection is None:
+                connection = connect(self._address, self.timeout_seconds)
+            return self._ask(connection, ticket, path, body, headers), connection
+        except Exception as error:  # whatever it was: somebody waits for a reply
+            if connection is not None:
+                if isinstance(error, socket.timeout):
+                    self._address.doubt(connection)
+                connection.close()
+            self._address.reload()
+            if not fresh and not isinstance(error, socket.timeout):
+                return self._exchange(None, ticket, path, body, headers)
+            return ServerReply(ticket, 0, None, str(error) or type(error).__name__, 0.0), None
+
+    def _ask(
+        self,
+        connection: ServerConnection,
+        ticket: Any,
+        path: str,
+        body: bytes,
+        headers: Dict[str, str],
+    ) -> ServerReply:
+        me = threading.get_ident()
+        until = time.monotonic() + self.timeout_seconds + TRANSFER_SECONDS
+        with self._lock:
+            self._open[me] = (connection, until)
+        try:
+            connection.wait_for(self.timeout_seconds)
+            connection.request("POST", path, body, headers)
+            response = connection.getresponse()
+            content = _content(response, path)
+            credential = self.identity.note(response)
+        finally:
+            with self._lock:
+                del self._open[me]
+        return ServerReply(ticket, response.status, content, "", retry_after(response), credential)
+
+
+def connect(address: Address, timeout: float) -> ServerConnection:
+    try:
+        line = ServerConnection(address.url(), address.ca(), timeout)
+    except ValueError as error:
+        raise ValueError("server address %r: %s" % (address.url(), error)) from error
+    line.doubts = address.doubts
+    return line
+
+
+def usable(line: Optional[ServerConnection], address: Address) -> Optional[ServerConnection]:
+    """A kept connection, unless it is not worth trying any more."""
+    if line is not None and line.doubts != address.doubts:
+        line.close()
+        return None
+    return line
+
+
+def _content(response: http.client.HTTPResponse, path: str) -> Dict[str, Any]:
+    """Raises ValueError unless it is an answer or a refusal of a covey server."""
+    is_json, _ = kind_of(response)
+    raw, status = read_body(response, MOST_BYTES), response.status
+    if status >= 500:
+        return {}  # the server is away, whoever says so
+    content = json.loads(raw.decode("utf-8")) if is_json else None
+    needed = _NEEDED.get(path.rpartition("/")[2], ()) if status == 200 else ("type", "detail")
+    ours = isinstance(content, dict) and all(name in content for name in needed)
+    if not ours or (status != 200 and status < 400):
+        raise ValueError("not an answer of a covey server (status %d)" % status)
+    return content  # type: ignore[return-value]

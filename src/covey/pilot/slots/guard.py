@@ -1,0 +1,144 @@
+"""The guard: the process between the pilot and the keeper, which outlives both.
+
+    pilot ── guard ── keeper ── slot ── task
+
+The rule: whichever of pilot, keeper and slots are killed, all at once too, nothing that a task has
+started is left. The guard is a subreaper, as the keeper and the slots are: a process whose parents
+are dead comes to the nearest of them that lives, even one that is a daemon by now. So once the
+keeper is dead, all that is left of tasks becomes a child of the guard, and the guard has no other
+children.
+
+The guard does nothing while the keeper lives. When the keeper has ended, in good order or not, the
+guard gives slots a moment to end themselves, kills whatever else there is, and exits. The pilot, if
+it lives, takes the guard's end for the end of everything, and forks another one. When the guard is
+killed, the keeper notices that its parent is gone, and ends all (see ``keeper``); what then comes
+to the pilot is killed there.
+
+What this cannot prevent: who kills all of them, the guard too, leaves what tasks have started.
+"""
+
+import os
+import signal
+import socket
+import struct
+import time
+from typing import List, Tuple
+
+from covey.pilot.files.safe_paths import remove
+from covey.pilot.slots import process_tree
+from covey.pilot.slots.keeper import Keeper, close_all_but, open_standard_streams, prepare
+from covey.pilot.slots.shared_page import Board
+from covey.pilot.slots.workspace import SlotSettings, outbox
+
+_PID = struct.Struct("=I")
+_SLOT_SECONDS = 5.0  # that slots have to end themselves
+_LOOK_SECONDS = 0.005
+_SLOT_NAME = "covey-slot"  # as their processes are called: see ``keeper``
+
+
+def fork_guard(settings: SlotSettings, board: Board) -> Tuple[int, int, socket.socket]:
+    """Fork the guard, and it the keeper: their process ids, and the socket for requests to the
+    keeper. Raises OSError."""
+    open_standard_streams()
+    ours, theirs = socket.socketpair()
+    reader, writer = os.pipe()
+    pilot = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            prepare([theirs.fileno(), writer])
+            process_tree.name_process("covey-guard")
+            _guard(settings, board, theirs, writer, pilot)
+        finally:
+            os._exit(0)  # never back into the pilot's own stack
+    theirs.close()
+    os.close(writer)
+    try:
+        said = os.read(reader, _PID.size)
+    finally:
+        os.close(reader)
+    if len(said) < _PID.size:
+        ours.close()
+        raise OSError("the keeper did not start")
+    return pid, _PID.unpack(said)[0], ours
+
+
+def _guard(
+    settings: SlotSettings, board: Board, requests: socket.socket, writer: int, pilot: int
+) -> None:
+    guard = os.getpid()
+    keeper = os.fork()
+    if keeper == 0:
+        try:
+            os.close(writer)
+            os.setsid()
+            process_tree.become_subreaper()
+            process_tree.name_process("covey-keeper")
+            Keeper(settings, board, requests, guard).serve()
+        finally:
+            os._exit(0)
+    os.write(writer, _PID.pack(keeper))
+    close_all_but([])
+    _wait_for_keeper(keeper)
+    _end_slots()
+    process_tree.kill_all_children()
+    if os.getppid() != pilot:
+        _remove_files(settings.directory)
+
+
+def _wait_for_keeper(keeper: int) -> None:
+    while True:
+        try:
+            _, status = os.waitpid(keeper, os.WUNTRACED)
+        except ChildProcessError:
+            return
+        if not os.WIFSTOPPED(status):
+            return
+        process_tree.send(keeper, signal.SIGCONT)  # a task without walls may have stopped it
+
+
+def _end_slots() -> None:
+    """Slots whose keeper is dead end their tasks and remove their files. What only calls itself a
+    slot has the same moment, and no more."""
+    give_up = time.monotonic() + _SLOT_SECONDS
+    while time.monotonic() < give_up:
+        left = process_tree.children(os.getpid())
+        for pid in [pid for pid in left if not _is_slot(pid)]:
+            process_tree.send(pid, signal.SIGKILL)
+        if not left:
+            return
+        _reap(left)
+        time.sleep(_LOOK_SECONDS)
+
+
+def _is_slot(pid: int) -> bool:
+    try:
+        with open("/proc/{}/comm".format(pid), encoding="utf-8", errors="replace") as file:
+            return file.read().startswith(_SLOT_NAME)
+    except OSError:
+        return False
+
+
+def _reap(pids: List[int]) -> None:
+    for pid in pids:
+        try:
+            os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            pass
+
+
+def _remove_files(directory: str) -> None:
+    """What killed slots left on disk, when no pilot is there to start others."""
+    try:
+        names = [name for name in os.listdir(directory) if name.startswith("slot-")]
+    except OSError:
+        return
+    for path in [os.path.join(directory, name) for name in names] + [outbox(directory)]:
+        try:
+            remove(path)
+        except OSError:
+            pass
+    try:
+        os.rmdir(directory)
+    except OSError:
+        pass  # the pilot's own files are there

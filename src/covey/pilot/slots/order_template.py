@@ -1,0 +1,211 @@
+"""From a bag's body and a task's values to the order that a slot runs.
+
+Only `{name}` of a known parameter, `{task}` and `{bag}` are replaced; other braces are the
+command's own, so that awk '{print $1}' means what it says. What all tasks of a bag share is in one
+plan, told to each slot once; an order has only what differs.
+"""
+
+import glob
+import re
+from typing import Dict, List, Sequence, Tuple, Union
+
+from covey.pilot.protocol.messages import Body, Need, Scalar, Task
+from covey.pilot.slots.capacity import NOTHING, PLAIN, Ask, Grant
+from covey.pilot.slots.orders import Link, Order, Plan
+
+_WORD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+Part = Union[str, int]  # literal text, or the place of a value
+Parts = Tuple[Part, ...]
+
+_NONE: List[str] = []
+
+# Where the task's and the bag's own numbers are found among the values.
+_TASK, _BAG = -2, -1
+
+
+class Template:
+    """A body made ready to run many tasks. `number` is its plan's; `links` are the bag's inputs,
+    `setup` the directory that its setup made."""
+
+    def __init__(
+        self,
+        body: Body,
+        environment: Dict[str, str],
+        number: int = 0,
+        links: Sequence[Link] = (),
+        setup: str = "",
+    ) -> None:
+        places = {"task": _TASK, "bag": _BAG}
+        places.update({name: index for index, name in enumerate(body.names)})
+        self.body = body
+        self._number = number
+        self._words = [_parse(word, places) for word in body.argv]
+        self._argv = list(body.argv) if all(map(_constant, self._words)) else None
+        self._needs = list(body.needs) or [Need()]
+        self._asks = [_ask(need, body.pin) for need in self._needs]
+        shared, self._class_environments = _class_environments(body, self._needs)
+        outputs = [(pattern, _parse(pattern, places)) for pattern in body.outputs]
+        self._outputs = [parts for _, parts in outputs if not _constant(parts)]
+        self.plan = Plan(
+            number,
+            _shared_environment(body, environment, shared, setup),
+            body.chdir,
+            list(links),
+            [pattern for pattern, parts in outputs if _constant(parts)],
+            [_widened(_parse(pattern, places)) for pattern in body.optional_outputs],
+            body.output_mb << 20,
+            list(body.ok_codes),
+            body.check,
+            body.log_kb << 10,
+            setup,
+            calls=list(body.argv) if body.calls else [],
+            ahead=body.ahead,
+        )
+
+    def ask(self, task: Task) -> Ask:
+        ask = self._asks[self._class(task)]
+        return ask._replace(memory_mb=task.memory_mb) if task.memory_mb else ask
+
+    def order(
+        self, key: str, task: Task, grant: Grant = NOTHING, links: Sequence[Link] = ()
+    ) -> Order:
+        kind = self._class(task)
+        need = self._needs[kind]
+        if self.plan.calls:
+            order = self._call(key, task, grant, need, self._class_environments[kind])
+            return order._replace(links=list(links)) if links else order
+        argv, outputs = self._argv, _NONE
+        if argv is None or self._outputs:
+            values: List[Scalar] = [*task.values, task.task, task.bag]
+            argv = [_render(parts, values) for parts in self._words]
+            outputs = [_render_pattern(parts, values) for parts in self._outputs]
+        return Order(
+            key,
+            self._number,
+            argv,
+            self._environment(key, task, grant, self._class_environments[kind]),
+            task.limit_seconds or need.limit_seconds,
+            task.memory_mb or need.memory_mb,
+            grant.processors,
+            list(links) if links else [],
+            outputs,
+            "",
+            need.disk_mb,
+        )
+
+    def _call(self, key: str, task: Task, grant: Grant, need: Need, own: Dict[str, str]) -> Order:
+        """Its worker knows nothing of the task: what differs is the call alone, or else the next
+        one would need another worker."""
+        return Order(
+            key,
+            self._number,
+            [],
+            _limits(task, grant, own) if own or task.memory_mb or grant.gpus else own,
+            task.limit_seconds or need.limit_seconds,
+            task.memory_mb or need.memory_mb,
+            list(grant.processors),
+            call=str(task.values[0]),
+            disk_mb=need.disk_mb,
+        )
+
+    def _class(self, task: Task) -> int:
+        return task.need if task.need < len(self._needs) else 0
+
+    def _environment(
+        self, key: str, task: Task, grant: Grant, own: Dict[str, str]
+    ) -> Dict[str, str]:
+        """Only what differs from task to task."""
+        environment = {"COVEY_TASK": str(task.task), "COVEY_ATTEMPT": key}
+        if own or task.memory_mb or grant.gpus:
+            environment.update(_limits(task, grant, own))
+        if self.body.export:
+            for name, value in zip(self.body.names, task.values):
+                environment[name] = str(value)
+        return environment
+
+
+def _limits(task: Task, grant: Grant, own: Dict[str, str]) -> Dict[str, str]:
+    """What a class has, and what this task of it has."""
+    environment = dict(own)
+    if task.memory_mb:
+        environment["COVEY_MEMORY_MB"] = str(task.memory_mb)
+    if grant.gpus:
+        devices = ",".join(grant.gpus)
+        environment["CUDA_VISIBLE_DEVICES"] = devices
+        environment["ROCR_VISIBLE_DEVICES"] = devices
+    return environment
+
+
+def _ask(need: Need, pin: bool) -> Ask:
+    ask = Ask(max(1, need.cores), need.memory_mb, need.disk_mb, need.gpus, pin)
+    return PLAIN if ask == PLAIN else ask
+
+
+def _shared_environment(
+    body: Body, environment: Dict[str, str], shared: Dict[str, str], setup: str
+) -> Dict[str, str]:
+    found = dict(environment)
+    found.update(body.env)
+    found.update(shared)
+    found["COVEY_BAG"] = str(body.bag)
+    if setup:
+        found["COVEY_SETUP"] = setup
+    return found
+
+
+def _class_environments(
+    body: Body, needs: Sequence[Need]
+) -> Tuple[Dict[str, str], List[Dict[str, str]]]:
+    """What every class has alike, and what each has besides."""
+    each = []
+    for need in needs:
+        cores = str(max(1, need.cores))
+        found = {"COVEY_CORES": cores}
+        if "OMP_NUM_THREADS" not in body.env:
+            found["OMP_NUM_THREADS"] = cores
+        if need.memory_mb:
+            found["COVEY_MEMORY_MB"] = str(need.memory_mb)
+        each.append(found)
+    shared = {
+        name: value
+        for name, value in each[0].items()
+        if all(found.get(name) == value for found in each)
+    }
+    own = [{name: value for name, value in found.items() if name not in shared} for found in each]
+    return shared, own
+
+
+def _parse(word: str, places: Dict[str, int]) -> Parts:
+    parts: List[Part] = []
+    end = 0
+    for match in _WORD.finditer(word):
+        if match.group(1) in places:
+            parts.append(word[end : match.start()])
+            parts.append(places[match.group(1)])
+            end = match.end()
+    parts.append(word[end:])
+    return tuple(part for part in parts if part != "")
+
+
+def _constant(parts: Parts) -> bool:
+    return all(isinstance(part, str) for part in parts)
+
+
+def _render(parts: Parts, values: Sequence[Scalar]) -> str:
+    if len(parts) == 1 and isinstance(parts[0], str):
+        return parts[0]
+    return "".join(part if isinstance(part, str) else str(values[part]) for part in parts)
+
+
+def _render_pattern(parts: Parts, values: Sequence[Scalar]) -> str:
+    """A value in a pattern means itself, whatever is in it."""
+    return "".join(
+        part if isinstance(part, str) else glob.escape(str(values[part])) for part in parts
+    )
+
+
+def _widened(parts: Parts) -> str:
+    """A pattern for all tasks: orders have none of their own for what may be missing, and in a
+    task's directory there are only its own files."""
+    return "".join(part if isinstance(part, str) else "*" for part in parts)

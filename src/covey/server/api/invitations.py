@@ -1,0 +1,197 @@
+"""Pilots by hand: a line that somebody pastes on a bare host brings one that works.
+
+The line names an *invitation*: random, good for an hour and for one use. It is exchanged for a
+small program that has the pilot and its start information inside, among it the secret of a site
+job made for it alone. So the secret is in no shell history and in no list of processes, and whoever
+finds the line later has nothing. Invitations are kept in memory: they do not outlive the server.
+"""
+
+import base64
+import io
+import json
+import secrets
+import zipfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from msgspec import Meta, Struct
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from covey.core.protocol import tokens
+from covey.core.record.model import Role
+from covey.server.limits.shares import INVITATIONS, Shares, Who, asks_now
+from covey.server.web import auth
+from covey.server.web.auth import ACT, Needs
+from covey.server.web.problems import HttpProblem
+from covey.server.web.requests import Asking, caller_of, order
+from covey.wire import Invitation
+
+PATH = "/api/v1/invitations"
+JOIN = "/join/"
+UNIT_BYTES = 4096  # of a setup and check: an invitation with more counts for several
+TOKEN_BYTES = 18
+HOUR = 3600.0
+DAY = 24 * HOUR
+HANDOVER = "covey/pilot/single_file.py"  # in the pilot file
+EMPTY_START, EMPTY_PILOT = '\nSTART = "{}"\n', '\nPILOT = ""\n'
+REACH_SECONDS = 10.0  # that such a pilot waits for a server at first: somebody looks at it
+PATIENCE_SECONDS = 10 * HOUR  # and later: nobody would start it again (a tenth if all is delivered)
+
+Text = Annotated[str, Meta(max_length=200)]
+Handler = Callable[[Request], Awaitable[Any]]
+Guarded = Callable[[Handler, Needs, int], Callable[[Request], Awaitable[Response]]]
+
+
+class NewInvitation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`seconds`: in which it can be used; `life_seconds`: for how long its pilot may come back.
+    `owner`: whose tasks it runs; `*`: anybody's; empty: the caller's own. `slots` 0: one for each
+    of the host's cores."""
+
+    owner: Text = ""
+    seconds: Annotated[float, Meta(gt=0, le=7 * DAY)] = HOUR
+    life_seconds: Annotated[float, Meta(gt=0, le=366 * DAY)] = 7 * DAY
+    slots: Annotated[int, Meta(ge=0, le=100_000)] = 0
+    site: Annotated[str, Meta(min_length=1, max_length=200)] = "hand"
+    shared: bool = False
+    background: bool = False
+    setup: Annotated[str, Meta(max_length=65536)] = ""
+    check: Annotated[str, Meta(max_length=65536)] = ""
+
+
+class Whereabouts(NamedTuple):
+    """How the server is reached from elsewhere, and which authority vouches for it (PEM)."""
+
+    address: str
+    ca: str
+
+
+class _KeptInvitation(NamedTuple):
+    asked: NewInvitation
+    job: str
+    until: float
+    who: Who  # on whose account
+    units: int  # of the share
+
+
+class Invitations:
+    """`master` makes the secrets of site jobs; `pilot_file` is what hosts run."""
+
+    def __init__(
+        self,
+        asking: Asking,
+        master: str,
+        whereabouts: Callable[[], Whereabouts],
+        pilot_file: Path,
+    ) -> None:
+        self._asking = asking
+        self._master = master
+        self._whereabouts = whereabouts
+        self._pilot_file = pilot_file
+        self._kept: dict[str, _KeptInvitation] = {}
+        self._shares = Shares(INVITATIONS)
+
+    def routes(self, guarded: Guarded) -> list[BaseRoute]:
+        """`guarded` makes an endpoint of a handler and what it needs. Whoever joins shows nothing
+        but the invitation."""
+        return [
+            Route(PATH, guarded(self.invite, ACT, 201), methods=["POST"]),
+            Route(JOIN + "{invitation}", self.join, methods=["GET"]),
+        ]
+
+    async def invite(self, request: Request) -> Invitation:
+        caller, asked = caller_of(request), await order(request, NewInvitation, NewInvitation())
+        owner = asked.owner or caller.owner or tokens.ANYBODY
+        if owner == tokens.ANYBODY:
+            auth.admit(caller, Role.ADMIN)
+            if not asked.shared:
+                raise HttpProblem(400, "invalid", f"a pilot for {tokens.WALLS_NEEDED}")
+        auth.admit_to(caller, owner, f"a pilot for {owner}")
+        if not owner.isprintable():
+            raise HttpProblem(400, "invalid", "the name of an owner must be printable")
+        now = self._asking.clock.now()
+        who, units = asks_now.get(), 1 + (len(asked.setup) + len(asked.check)) // UNIT_BYTES
+        if not self._shares.take(who, units):
+            self._forget_old(now)
+            self._shares.demand(who, units)
+        ends = now + asked.life_seconds
+        if caller.expires:  # nobody hands out more than they have
+            ends = min(ends, caller.expires)
+        job = tokens.hand_job(owner, ends, secrets.token_hex(8))
+        invitation = secrets.token_urlsafe(TOKEN_BYTES)
+        self._kept[tokens.digest(invitation)] = _KeptInvitation(
+            asked, job, now + asked.seconds, who, units
+        )
+        where = self._whereabouts()
+        return Invitation(
+            path=JOIN + invitation,
+            address=where.address,
+            ca=where.ca,
+            job=job,
+            owner=owner,
+            expires=now + asked.seconds,
+        )
+
+    async def join(self, request: Request) -> Response:
+        """The program; or one that says why not. Either way it is Python, which the line runs."""
+        if request.method != "GET":  # whoever only looks must not use it up
+            raise HttpProblem(405, "invalid", f"{request.method} is not allowed here; use GET")
+        digest = tokens.digest(request.path_params["invitation"])
+        kept = self._kept.get(digest)
+        if kept is None or kept.until < self._asking.clock.now():
+            words = (
+                "covey: this invitation is not valid: each works once, and for a limited time. "
+                "Make another with 'covey pilot-command'."
+            )
+            return _python(f"import sys\nsys.exit({words!r})\n", 410)
+        try:
+            pilot = self._pilot_file.read_bytes()
+        except OSError as error:
+            raise HttpProblem(503, "unavailable", f"no pilot file: {error.strerror}", 5) from error
+        self._forget(digest)
+        return _python(program(self._start(kept), pilot), 200)
+
+    def _start(self, kept: _KeptInvitation) -> dict[str, Any]:
+        asked, where = kept.asked, self._whereabouts()
+        found: dict[str, Any] = {
+            "address": where.address,
+            "ca": where.ca,
+            "secret": tokens.job_secret(self._master, kept.job),
+            "job": kept.job,
+            "slots": asked.slots,
+            "site": asked.site,
+            "shared": asked.shared,
+            "setup": asked.setup,
+            "check": asked.check,
+            "reach_seconds": REACH_SECONDS,
+            "patience_seconds": PATIENCE_SECONDS,
+        }
+        if asked.background:
+            found["background"] = True
+        return found
+
+    def _forget_old(self, now: float) -> None:
+        for name in [name for name, kept in self._kept.items() if kept.until < now]:
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        kept = self._kept.pop(name)
+        self._shares.give(kept.who, kept.units)
+
+
+def program(start: dict[str, Any], pilot: bytes) -> str:
+    """The pilot's own hand-over with both inside, ready to run."""
+    with zipfile.ZipFile(io.BytesIO(pilot)) as archive:
+        text = archive.read(HANDOVER).decode()
+    filled = {EMPTY_START: json.dumps(start), EMPTY_PILOT: base64.b64encode(pilot).decode()}
+    for before, value in filled.items():
+        assert text.count(before) == 1
+        text = text.replace(before, f"{before.partition('=')[0]}= {value!r}\n")
+    return "#!/usr/bin/env python3\n" + text
+
+
+def _python(text: str, status: int) -> Response:
+    headers = {"Cache-Control": "no-store", "Content-Type": "text/x-python; charset=utf-8"}
+    return Response(text.encode(), status, headers)

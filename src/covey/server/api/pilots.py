@@ -1,0 +1,450 @@
+"""The pilots' calls, as bare ASGI: this is the hot path.
+
+A sync may stay parked for many seconds; if its connection closes meanwhile, the engine hears of
+it. Everything is checked before the engine sees it, and a message that is off changes nothing.
+
+Each call says what it wants to be shown (`SHOWN`), in the head of the request: nothing of a body is
+read before. (A pilot of the version before this one names its site job in the body of its
+enrolment only; such a body must be small.) An answer to an enrolment says in its headers
+which version the server has, and the digest of its pilot file: headers, because a pilot of an
+older version stumbles over fields that it does not know.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import secrets
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import parse_qs, unquote
+
+import msgspec
+
+from covey import __version__
+from covey.core.protocol import tokens
+from covey.core.record.actions import Refuse
+from covey.core.record.events import Event, PilotEnrolled, PilotLeft, SyncReceived
+from covey.core.record.model import AttemptId, BagId, PilotId, PilotRecord, RequestId
+from covey.core.state import Pilot, State
+from covey.pilot.protocol.messages import (
+    JOB_HEADER,
+    LARGEST,
+    MOST_ENROL_BYTES,
+    MOST_SYNC_BYTES,
+    MOST_SYNC_COMMAS,
+    TOO_LARGE,
+    Answer,
+    Enrol,
+    Enrolled,
+    Leave,
+    Left,
+    Piece,
+    Printed,
+    Sync,
+)
+from covey.server.limits.shares import Who
+from covey.server.limits.tails import Tails
+from covey.server.web import connections
+from covey.server.web.auth import CREDENTIAL_SECONDS, MOST_SEEN, PilotSecrets
+from covey.server.web.gateway import Answering, Gateway, Outcome, Unavailable
+from covey.server.web.problems import HttpProblem, from_refusal
+from covey.server.web.quick_syncs import JSON, Response, of_problem
+from covey.wire import decode, encode
+
+Scope = MutableMapping[Any, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+MOST_PRINTED = 2 << 20
+MOST_OLD_ENROL = 64 << 10  # which is read before anybody knows who sends it
+PREFIX = "/pilot/v1/"
+RENEWED = b"x-covey-credential"
+
+# What whoever calls must show: the secret of a site job, a pilot's credential, or nothing.
+SHOWN = {
+    "enrol": "secret",
+    "sync": "credential",
+    "leave": "credential",
+    "printed": "credential",
+    "files": "credential",
+    "pilot.pyz": "nothing",  # it is the same for all, and holds no secret
+}
+
+
+class PilotCaller(NamedTuple):
+    """A pilot that has shown its credential; `renewed` is a new one for it, if that is due."""
+
+    pilot: Pilot
+    who: Who
+    renewed: bytes
+
+
+class PilotFileHandler(Protocol):
+    """Uploads and downloads of a pilot that has shown its credential."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, pilot: Pilot) -> None: ...
+
+
+class PilotCalls:
+    """`secret` is the one from which those of site jobs are made; `pilot_file`, the file that
+    older pilots renew themselves with."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        secret: str,
+        tails: Tails,
+        files: PilotFileHandler,
+        pilot_file: Path | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._gateway = gateway
+        self._now = now
+        self._secrets = PilotSecrets(secret, now)
+        self._tails = tails
+        self._files = files
+        self._pilot_file = pilot_file
+        self._content = b""
+        self._calls = {"enrol": self._enrol, "sync": self._sync, "leave": self._leave}
+        # By their credentials: each with the record that it was checked against, and its end.
+        self._callers: dict[bytes, tuple[PilotCaller, PilotRecord, float]] = {}
+        self._old: tuple[State | None, dict[str, PilotId]] = (None, {})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._answer(scope, receive, send)
+        except HttpProblem as problem:
+            if problem.status in (401, 410):
+                connections.unknown(scope)
+            await respond(send, problem.status, problem.body(), problem.headers())
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        name = scope["path"][len(PREFIX) :]
+        if name.startswith("files/"):
+            pilot = self._caller(scope, named(scope)).pilot
+            await self._files(scope, receive, _renewing(scope, send), pilot)
+            return
+        if name not in SHOWN or name == "files":
+            words = f"there is nothing here; pilots call {', '.join(SHOWN)}"
+            raise HttpProblem(404, "not-found", words)
+        if name == "pilot.pyz":
+            await self._send_pilot_file(scope, send)
+            return
+        if scope["method"] != "POST":
+            raise HttpProblem(
+                405,
+                "invalid",
+                f"{scope['method']} is not allowed here; use POST with a JSON object",
+            )
+        if name == "printed":
+            await respond(send, 200, await self._printed(scope, receive), _headers(scope))
+            return
+        if name == "enrol":
+            most = self._check_secret(scope)
+        else:
+            self._caller(scope)
+            most = MOST_SYNC_BYTES
+        body = await read_body(scope, receive, most)
+        outcome = await self._calls[name](scope, body, receive)
+        if isinstance(outcome, Refuse | Unavailable):
+            raise from_refusal(outcome)
+        if isinstance(outcome, Answer | Enrolled | Left):
+            headers = _headers(scope)
+            if isinstance(outcome, Enrolled):
+                headers += self._version_headers()
+            await respond(send, 200, encode(outcome), headers)
+
+    def _check_secret(self, scope: Scope) -> int:
+        """How large an enrolment may be: it depends on whether its head shows a site job and the
+        secret of it."""
+        job, given = _job_shown(scope["headers"])
+        if not job:
+            return MOST_OLD_ENROL
+        state = self._state()
+        if state is None:
+            raise from_refusal(self._away())
+        owner = self._secrets.owner(job, given, state.jobs)
+        connections.known(scope, _who_enrols(owner, job))
+        return MOST_ENROL_BYTES
+
+    async def _enrol(self, scope: Scope, body: bytes, receive: Receive) -> Outcome | None:
+        enrol = checked(Enrol, body)
+        state = self._state()
+        if state is None:
+            return self._away()
+        job, given = _job_shown(scope["headers"])
+        if not enrol.job:  # a pilot that was given both in one word
+            enrol = enrol._replace(job=job)
+        elif job and job != enrol.job:
+            words = f"{JOB_HEADER} and the enrolment name different site jobs"
+            raise HttpProblem(400, "invalid", words)
+        owner = self._secrets.owner(enrol.job, given, state.jobs)
+        connections.known(scope, _who_enrols(owner, enrol.job))
+        enrolment = secrets.token_hex(32)
+        event = lambda request: PilotEnrolled(request, enrol, "", enrolment, owner)  # noqa: E731
+        outcome = await self._wait(*self._gateway.ask(event), receive, None)
+        if isinstance(outcome, Enrolled):
+            credential = self._secrets.credential(outcome.pilot, enrolment)
+            return outcome._replace(credential=credential)
+        return outcome
+
+    async def _sync(self, scope: Scope, body: bytes, receive: Receive) -> Outcome | None:
+        sync = checked(Sync, body)
+        self._caller(scope, sync.pilot)
+        request, answering = self._gateway.ask(lambda request: SyncReceived(request, sync))
+        if answering.done():
+            return answering.result()
+        return await self._wait(request, answering, receive, PilotId(sync.pilot))
+
+    async def _leave(self, scope: Scope, body: bytes, receive: Receive) -> Outcome | None:
+        leave = checked(Leave, body)
+        self._caller(scope, leave.pilot)
+        event: Callable[[RequestId], Event] = lambda request: PilotLeft(request, leave)  # noqa: E731
+        return await self._wait(*self._gateway.ask(event), receive, None)
+
+    async def _printed(self, scope: Scope, receive: Receive) -> bytes:
+        """Nobody may be following any more: then it is dropped."""
+        self._caller(scope)
+        printed = checked(Printed, await read_body(scope, receive, MOST_PRINTED))
+        pilot = self._caller(scope, printed.pilot).pilot
+        self._tails.feed(piece for piece in printed.pieces if _may_speak_of(pilot, piece))
+        return b"{}"
+
+    def take_sync(
+        self, caller: PilotCaller, body: bytes, respond: Callable[[Response], None]
+    ) -> Callable[[], None]:
+        """A sync without all that ASGI brings: `respond` is called once, now or later. Returns
+        what to call if whoever asks hangs up before. Raises HttpProblem."""
+        sync = checked(Sync, body)
+        _check_same(caller.pilot, sync.pilot)
+        new = caller.renewed
+        headers_ = tuple(_headers_with(new)) if new else JSON
+
+        def tell(outcome: Outcome) -> None:
+            if isinstance(outcome, Answer):
+                respond(Response(200, encode(outcome), headers_))
+            elif isinstance(outcome, Refuse | Unavailable):
+                respond(of_problem(from_refusal(outcome)))
+
+        request = self._gateway.put(lambda one: SyncReceived(one, sync), tell, len(body))
+        return lambda: self._gateway.hung_up(request, PilotId(sync.pilot))
+
+    def _caller(self, scope: Scope, pilot: int | None = None) -> PilotCaller:
+        """The pilot that calls; `pilot` is the one that it says it is."""
+        caller = self.let_in(scope["headers"])
+        connections.known(scope, caller.who)
+        scope[RENEWED] = caller.renewed
+        if pilot is not None:
+            _check_same(caller.pilot, pilot)
+        return caller
+
+    def let_in(self, headers: Headers) -> PilotCaller:
+        """By the credential alone, which says whose it is. A pilot that is not known is told so
+        (it will enrol again); a known one must show what it was given. Raises HttpProblem."""
+        state = self._state()
+        if state is None:
+            raise from_refusal(self._away())
+        given = shown(headers)
+        seen = self._callers.get(given)
+        if seen is not None:  # as most: the rest takes a tenth of all that a sync does
+            caller, record, until = seen
+            pilot = caller.pilot
+            same = state.pilots.get(record.id) is pilot and pilot.record is record
+            if same and until - self._now() >= CREDENTIAL_SECONDS / 2:
+                return caller
+        return self._look_up(given, state)
+
+    def _look_up(self, given: bytes, state: State) -> PilotCaller:
+        number = self._number_in(given, state)
+        found = state.pilots.get(PilotId(number))
+        if found is None and number:
+            raise HttpProblem(
+                410, "unknown-pilot", f"this server has no pilot {number}: enrol again"
+            )
+        left = self._secrets.left_seconds(found.record, given) if found is not None else 0.0
+        if found is None or left <= 0:
+            words = "this credential is not valid, or has expired: enrol again"
+            raise HttpProblem(401, "unauthorized", words)
+        record = found.record
+        who = Who(f"pilots of {record.owner}" if record.owner else f"pilot {record.id}")
+        if left >= CREDENTIAL_SECONDS / 2:
+            caller = PilotCaller(found, who, b"")
+            if len(self._callers) >= MOST_SEEN:
+                self._callers.clear()
+            self._callers[given] = caller, record, self._now() + left
+            return caller
+        return PilotCaller(found, who, self._secrets.credential(number, record.credential).encode())
+
+    def _number_in(self, credential: bytes, state: State) -> int:
+        """Of the pilot that the credential claims to be of; 0: of none."""
+        number, dot, _ = credential.partition(b".")
+        if dot:
+            return int(number) if number.isdigit() and len(number) < 17 else 0
+        if not credential:
+            return 0
+        if self._old[0] is not state:  # those that the version before this one gave
+            pilots = state.pilots.values()
+            self._old = (state, {one.record.credential: one.record.id for one in pilots})
+        return self._old[1].get(tokens.digest(credential.decode("latin-1")), 0)
+
+    def _away(self) -> Unavailable:
+        engine = self._gateway.engine
+        return self._gateway.away(engine.trouble if engine else "the server is starting")
+
+    def _state(self) -> State | None:
+        engine = self._gateway.engine
+        return engine.scheduler.state if engine and engine.scheduler else None
+
+    # -- older pilots ----------------------------------------------------------------------
+
+    async def _send_pilot_file(self, scope: Scope, send: Send) -> None:
+        if scope["method"] not in ("GET", "HEAD"):
+            raise HttpProblem(405, "invalid", f"{scope['method']} is not allowed here; use GET")
+        content = self._pilot_content()
+        if not content:
+            raise HttpProblem(404, "not-found", "this server has no pilot file")
+        date = formatdate(self._now(), usegmt=True).encode()  # a host's own clock may be off
+        kind = [(b"content-type", b"application/zip"), (b"date", date)]
+        headers = [*kind, *self._version_headers()]
+        await respond(send, 200, content if scope["method"] == "GET" else b"", headers)
+
+    def _version_headers(self) -> Headers:
+        content = self._pilot_content()
+        found = [(b"x-covey-version", __version__.encode())]
+        if content:
+            found.append((b"x-covey-pilot", hashlib.sha256(content).hexdigest().encode()))
+        return found
+
+    def _pilot_content(self) -> bytes:
+        """It is written once, before the server starts."""
+        if not self._content and self._pilot_file is not None:
+            with contextlib.suppress(OSError):
+                self._content = self._pilot_file.read_bytes()
+        return self._content
+
+    async def _wait(
+        self, request: RequestId, answering: Answering, receive: Receive, pilot: PilotId | None
+    ) -> Outcome | None:
+        """The answer, or nothing if the connection closes first."""
+        hung_up = asyncio.ensure_future(receive())
+        try:
+            await asyncio.wait((answering, hung_up), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            hung_up.cancel()
+        if answering.done():
+            return answering.result()
+        self._gateway.hung_up(request, pilot)
+        return None
+
+
+def _check_same(caller: Pilot, pilot: int) -> None:
+    """Whether a message is of the pilot whose credential came with it."""
+    if caller.record.id != pilot:
+        words = (
+            f"the message is from pilot {pilot}, but the credential is pilot {caller.record.id}'s"
+        )
+        raise HttpProblem(401, "unauthorized", words)
+
+
+def _who_enrols(owner: str, job: str) -> Who:
+    """Pilots of one owner share what they may take here; each pilot for everybody counts alone."""
+    return Who(f"pilots of {owner}" if owner else f"pilot of {job}")
+
+
+def _job_shown(headers: Headers) -> tuple[str, bytes]:
+    """The site job that an enrolment is of, and its secret. Both may be in one word. No job: the
+    enrolment's body names it."""
+    given = shown(headers)
+    for name, value in headers:
+        if name == JOB_HEADER.lower().encode():
+            return unquote(value.decode("latin-1")), given
+    job, _, secret = given.rpartition(b":")
+    return job.decode("latin-1"), secret
+
+
+def _may_speak_of(pilot: Pilot, piece: Piece) -> bool:
+    """Of bags whose tasks it was given; the attempt itself may have just ended."""
+    attempt = pilot.attempts.get(AttemptId(piece.epoch, piece.sequence))
+    given = attempt is not None and attempt.bag == piece.bag
+    return given or BagId(piece.bag) in pilot.bodies
+
+
+def _headers(scope: Scope) -> Headers:
+    """Of an answer; it brings a new credential if the one that was shown is getting old."""
+    return _headers_with(scope.get(RENEWED, b""))
+
+
+def _headers_with(new: bytes) -> Headers:
+    found = [(b"content-type", b"application/json")]
+    return [*found, (RENEWED, new)] if new else found
+
+
+def _renewing(scope: Scope, send: Send) -> Send:
+    """The same for answers that are made elsewhere."""
+
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        new = scope.get(RENEWED, b"")
+        if new and message["type"] == "http.response.start":
+            message = {**message, "headers": [*message["headers"], (RENEWED, new)]}
+        await send(message)
+
+    return sending
+
+
+def named(scope: Scope) -> int:
+    """The pilot that the address names."""
+    given = parse_qs(scope["query_string"].decode("latin-1")).get("pilot", [""])[-1]
+    number = int(given) if given.isascii() and given.isdecimal() and len(given) < 20 else 0
+    if not 0 < number <= LARGEST:
+        raise HttpProblem(400, "invalid", "name the pilot: ?pilot=NUMBER")
+    return number
+
+
+def checked(message: type[Any], body: bytes) -> Any:
+    # Many values would take long to read, and nobody else is served meanwhile.
+    if len(body) > MOST_SYNC_COMMAS and body.count(b",") > MOST_SYNC_COMMAS:
+        words = f"{message.__name__}: more than {MOST_SYNC_COMMAS:,} values in one message"
+        raise HttpProblem(413, TOO_LARGE, words)
+    try:
+        return decode(message, body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise HttpProblem(400, "invalid", f"{message.__name__}: {error}") from error
+
+
+def shown(headers: Headers) -> bytes:
+    """The secret, or credential, that a request brings."""
+    for name, value in headers:
+        if name == b"authorization" and value[:7].lower() == b"bearer ":
+            return bytes(value[7:])
+    return b""
+
+
+async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit() and int(value) > most:
+            raise HttpProblem(413, TOO_LARGE, f"the request has more than {most} bytes")
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise HttpProblem(
+                400, "invalid", "the connection was closed before the request was complete"
+            )
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > most:
+            raise HttpProblem(413, TOO_LARGE, f"the request has more than {most} bytes")
+        if not message.get("more_body", False):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def respond(send: Send, status: int, body: bytes, headers: Headers | None = None) -> None:
+    found = headers if headers is not None else [(b"content-type", b"application/json")]
+    found.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": found})
+    await send({"type": "http.response.body", "body": body})

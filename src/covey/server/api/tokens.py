@@ -1,0 +1,95 @@
+"""The API's tokens: made, listed, revoked.
+
+The rule: nobody hands out more than they have. A token makes others for its own owner only, with
+at most its role, that end when it does; an admin's, for anybody.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from starlette.requests import Request
+
+from covey.core.protocol import tokens
+from covey.core.record.actions import Issued, ReplyMessage
+from covey.core.record.events import TokenIssued, TokenRevoked
+from covey.core.record.model import Role, TokenRecord
+from covey.server.web import auth
+from covey.server.web.problems import HttpProblem
+from covey.server.web.requests import Asking, caller_of, number, order
+from covey.wire import Issued as IssuedView
+from covey.wire import TokenView
+
+LONGEST = 100 * 366 * 24 * 3600.0
+Seconds = Annotated[float, Meta(ge=0, le=LONGEST)]
+Text = Annotated[str, Meta(max_length=tokens.MOST_NAME)]
+
+
+class NewToken(Struct, frozen=True, forbid_unknown_fields=True):
+    """`seconds`: how long it is good for; 0: as long as the token that makes it."""
+
+    name: Annotated[Text, Meta(min_length=1)]
+    role: Role = Role.USER
+    owner: Text = ""  # empty: the caller's own
+    seconds: Seconds = 0.0
+
+
+class RightCalls:
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    async def issue(self, request: Request) -> IssuedView:
+        caller, asked = caller_of(request), await order(request, NewToken)
+        auth.admit(caller, asked.role)
+        owner = asked.owner or caller.owner
+        auth.admit_to(caller, owner, f"a token for {owner}")
+        expires = self._expires(caller, asked.seconds)
+        token = auth.new_token()
+        digest = tokens.digest(token)
+        found = await self._asking.ask(
+            lambda number: TokenIssued(
+                number, asked.name, asked.role, owner, digest, expires, caller.may(Role.ADMIN)
+            )
+        )
+        assert isinstance(found, Issued)
+        return IssuedView(id=found.id, token=token)
+
+    async def all(self, request: Request) -> list[TokenView]:
+        """Those that are valid, and the caller's to see."""
+        caller, now = caller_of(request), self._asking.clock.now()
+        return [
+            _view(one)
+            for one in self._tokens()
+            if caller.owns(one.owner) and not 0 < one.expires <= now
+        ]
+
+    async def revoke(self, request: Request) -> ReplyMessage:
+        caller, id_ = caller_of(request), number(request, "token", 0)
+        for one in self._tokens():
+            if one.id == id_:
+                auth.admit_to(caller, one.owner, f"token {id_}")
+        return await self._asking.ask(lambda number: TokenRevoked(number, id_))
+
+    def _tokens(self) -> list[TokenRecord]:
+        state = self._asking.state()
+        if state is None:
+            raise HttpProblem(503, "unavailable", self._asking.trouble, 1)
+        return list(state.tokens.values())
+
+    def _expires(self, caller: auth.Caller, seconds: float) -> float:
+        expires = self._asking.clock.now() + seconds if seconds else caller.expires
+        if caller.expires and expires > caller.expires:
+            words = "the new token would expire later than your own token; ask for less time"
+            raise HttpProblem(403, "not-yours", words)
+        return expires
+
+
+def _view(token: TokenRecord) -> TokenView:
+    return TokenView(
+        id=token.id,
+        name=token.name,
+        role=token.role.value,
+        owner=token.owner,
+        created=token.created,
+        expires=token.expires,
+        revoked=token.revoked,
+    )

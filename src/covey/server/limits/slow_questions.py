@@ -1,0 +1,56 @@
+"""Questions about results that may take long: those that look at every row of a bag.
+
+They have threads of their own, so that short reads never wait for them. One owner gets a share of
+these threads (`shares`), and one question a bounded time. So a person, or a program that went
+wrong, cannot keep others from asking.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from covey.ports import Reader
+from covey.server.limits.shares import QUESTIONS, QUESTIONS_WAITING, Shares, Workers, asks_now
+from covey.server.web.requests import reading
+
+QUESTION_SECONDS = 8.0  # a client waits for 10
+AGAIN_SECONDS = 0.5  # between tries to end a question: one may come between two statements
+
+T = TypeVar("T")
+
+
+class Questions:
+    """`reader` gives each thread its own."""
+
+    def __init__(self, reader: Callable[[], Reader]) -> None:
+        self._reader = reader
+        self._asked = Shares(QUESTIONS_WAITING)
+        self._workers = Workers(QUESTIONS, "covey-question")
+
+    async def ask(self, read: Callable[[Reader], T]) -> T:
+        """The answer, when the turn of whoever asks has come. Raises HttpProblem."""
+        who = asks_now.get()
+        self._asked.demand(who)
+        try:
+            return await self._answer(read)
+        finally:
+            self._asked.give(who)
+
+    async def _answer(self, read: Callable[[Reader], T]) -> T:
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+
+        def end(reader: Reader) -> None:
+            if not ended.is_set():
+                reader.stop()
+                loop.call_later(AGAIN_SECONDS, end, reader)
+
+        def work() -> T:
+            reader = self._reader()
+            loop.call_soon_threadsafe(loop.call_later, QUESTION_SECONDS, end, reader)
+            try:
+                return reading(lambda: read(reader))
+            finally:
+                loop.call_soon_threadsafe(ended.set)
+
+        return await self._workers.run(asks_now.get(), work)

@@ -1,0 +1,177 @@
+"""Who is calling, and may they? Every address says what it needs; nothing is open by default.
+
+People show a token. The server's own, which only its directory knows, may do everything and is
+believed when it says for whom. Any other stands for one owner: it sees how all bags get on, but
+what is in them only of that owner's. SECURITY.md has the whole table, and a test walks it.
+
+A pilot shows the secret of its site job once, and gets a credential that lasts an hour: nothing
+is kept of it, since it says itself which enrolment it is of and until when, under a seal that
+only the server can make. It is renewed along the way, long before that.
+"""
+
+import hmac
+import secrets
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from covey.core.protocol import tokens
+from covey.core.record.model import JobId, PilotRecord, Role
+from covey.core.state import State
+from covey.server.web.problems import HttpProblem
+
+CREDENTIAL_SECONDS = 3600
+MOST_SEEN = 10_000
+TOKEN_PREFIX = "covey_"  # by which those who look for leaked secrets find ours
+TOKEN_BYTES = 24  # 32 characters
+_RANK = {Role.VIEWER: 0, Role.USER: 1, Role.ADMIN: 2}
+
+
+class Needs(Struct, frozen=True):
+    """What an address asks of whoever calls: at least this role and, with `own`, that the bag
+    which it names be theirs."""
+
+    role: Role
+    own: bool = False
+
+
+SEE = Needs(Role.VIEWER)
+SEE_OWN = Needs(Role.VIEWER, own=True)
+ACT = Needs(Role.USER)
+ACT_ON_OWN = Needs(Role.USER, own=True)
+MANAGE = Needs(Role.ADMIN)
+
+
+class Caller(Struct, frozen=True):
+    """Whoever showed a token. `trusted`: the server's own one, which stands for everybody."""
+
+    role: Role
+    owner: str
+    name: str
+    expires: float = 0.0  # 0: never
+    trusted: bool = False
+
+    @property
+    def holder(self) -> str | None:
+        """Whose files the caller may name and add to; None: everybody's."""
+        return None if self.trusted else self.owner
+
+    def may(self, role: Role) -> bool:
+        return _RANK[self.role] >= _RANK[role]
+
+    def owns(self, owner: str) -> bool:
+        """Whether what is this owner's is theirs to deal with."""
+        return self.role is Role.ADMIN or (self.owner == owner and bool(owner))
+
+
+class Guard:
+    """Knows callers by what they show."""
+
+    def __init__(
+        self, own_token: str, state: Callable[[], State | None], now: Callable[[], float]
+    ) -> None:
+        self._own = b"Bearer " + own_token.encode()
+        self._state = state
+        self._now = now
+
+    def caller(self, authorization: str) -> Caller:
+        """Raises HttpProblem, in the same words whatever is wrong with the token."""
+        given = authorization.encode("utf-8", "surrogateescape")
+        if hmac.compare_digest(given, self._own):
+            return Caller(Role.ADMIN, "", "the server's own", trusted=True)
+        kind, _, token = authorization.partition(" ")
+        if kind.lower() == "bearer" and token.startswith(TOKEN_PREFIX):
+            state = self._state()
+            if state is None:
+                raise HttpProblem(
+                    503, "unavailable", "the server is starting, and has not read its tokens yet", 1
+                )
+            found = tokens.find(state, token, self._now())
+            if found is not None:
+                return Caller(found.role, found.owner, found.name, found.expires)
+        words = "this needs a valid token: Authorization: Bearer TOKEN"
+        raise HttpProblem(401, "unauthorized", words)
+
+
+def admit(caller: Caller, role: Role) -> None:
+    """To what takes this role."""
+    if not caller.may(role):
+        article = "an" if role is Role.ADMIN else "a"
+        words = f"this needs {article} {role} token; yours is a {caller.role} token"
+        raise HttpProblem(403, "not-yours", words)
+
+
+def admit_to(caller: Caller, owner: str, what: str) -> None:
+    """To what is somebody's."""
+    if not caller.owns(owner):
+        words = f"{what} belongs to {owner or 'nobody'}: only its owner and admins may do this"
+        raise HttpProblem(403, "not-yours", words)
+
+
+def new_token() -> str:
+    return TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
+
+
+class PilotSecrets:
+    """What pilots show, checked against the one secret that the server has."""
+
+    def __init__(self, master: str, now: Callable[[], float]) -> None:
+        self._master = master
+        self._key = master.encode()
+        self._now = now
+        self._seen: dict[int, tuple[bytes, str, int]] = {}  # the last good one of each pilot
+
+    def owner(self, job: str, given: bytes, jobs: Mapping[JobId, object]) -> str:
+        """Whose tasks a pilot of this job may run (empty: anybody's), if it shows the secret of
+        the job and the job is one that lives. Raises HttpProblem."""
+        if not job or not self._is_secret_of(job, given):
+            words = "this secret belongs to another server, or to another site job"
+            raise HttpProblem(401, "unauthorized", words)
+        hand = tokens.read_hand_job(job)
+        if hand is not None and self._now() >= hand.expires:
+            words = "this secret has expired: make another with 'covey pilot-command'"
+            raise HttpProblem(401, "unauthorized", words)
+        if hand is None and JobId(job) not in jobs:
+            words = f"site job {job[:100]} does not exist any more"
+            raise HttpProblem(401, "unauthorized", words)
+        return hand.owner if hand is not None and hand.owner != tokens.ANYBODY else ""
+
+    def _is_secret_of(self, job: str, given: bytes) -> bool:
+        """Pilots of the version before this one show what the others' are made from."""
+        expected = tokens.job_secret(self._master, job).encode()
+        return hmac.compare_digest(given, expected) or hmac.compare_digest(given, self._key)
+
+    def credential(self, pilot: int, enrolment: str) -> str:
+        """For this enrolment of a pilot, from now on."""
+        expires = int(self._now()) + CREDENTIAL_SECONDS
+        return f"{pilot}.{expires}.{self._seal(pilot, enrolment, expires)}"
+
+    def left_seconds(self, record: PilotRecord, given: bytes) -> float:
+        """For how long this credential of the pilot is good; 0 or less: it is not."""
+        seen = self._seen.get(record.id)  # a seal takes a tenth of all that a sync does
+        if seen and hmac.compare_digest(given, seen[0]) and seen[1] == record.credential:
+            return seen[2] - self._now()
+        parts = given.split(b".")
+        if len(parts) != 3:
+            return self._left_of_old(record, given)
+        number, until, seal = parts
+        if not (until.isdigit() and len(until) < 16 and number == b"%d" % record.id):
+            return 0.0
+        expected = self._seal(record.id, record.credential, int(until))
+        if not hmac.compare_digest(seal, expected.encode()):
+            return 0.0
+        if len(self._seen) >= MOST_SEEN:
+            self._seen.clear()
+        self._seen[record.id] = given, record.credential, int(until)
+        return int(until) - self._now()
+
+    def _seal(self, pilot: int, enrolment: str, expires: int) -> str:
+        message = b"pilot:%d|%s|%d" % (pilot, enrolment.encode(), expires)
+        return hmac.digest(self._key, message, "sha256").hex()
+
+    def _left_of_old(self, record: PilotRecord, given: bytes) -> float:
+        """The version before this one drew credentials and kept their digests. Of an enrolment
+        of ours nobody has what would fit."""
+        known = tokens.digest(given.decode("latin-1"))
+        good = hmac.compare_digest(known, record.credential)
+        return float(CREDENTIAL_SECONDS) if good else 0.0

@@ -1,0 +1,537 @@
+"""Reading the record in plain dictionaries: everything is computed when asked, in the most direct
+way. Results are filtered and sorted as the rows that they are shown as.
+"""
+
+from collections.abc import Collection, Iterator
+from itertools import groupby, islice
+
+import msgspec
+from msgspec import Struct, field
+
+from covey.core.record import call_files
+from covey.core.record.input_files import digests_in, summary, version_of, views_of
+from covey.core.record.model import (
+    BagId,
+    BagRecord,
+    BagStatus,
+    ChunkRecord,
+    EndRecord,
+    JobId,
+    PilotId,
+    PilotRecord,
+    PolicySpec,
+    Reopening,
+    Rows,
+    Segment,
+)
+from covey.core.record.task_numbers import names_in, readings_in
+from covey.core.values.causes import IGNORED_RESULT
+from covey.core.values.columns import Column
+from covey.core.values.comparisons import Comparison, holds
+from covey.core.values.space import Point, Scalar
+from covey.pilot.protocol.messages import CANCELLED, HOST, LOST, OK
+from covey.ports import NamedFiles
+from covey.store.results import columns, export, failures, queries
+from covey.store.results.bag_views import MOST_IGNORED, class_views, inputs_view, is_silent
+from covey.store.results.task_parameters import NO_PARAMETERS, Points
+from covey.store.sqlite import rows
+from covey.wire import (
+    BagView,
+    BriefRow,
+    FailureGroup,
+    HostView,
+    InputsView,
+    Output,
+    PilotView,
+    ResultQuery,
+    ResultRow,
+    ReturnedFile,
+    WasteView,
+)
+
+
+class MemoryRow(Struct, eq=False):
+    number: int
+    end: EndRecord
+    last_line: str | None = None  # of its output, when that was purged
+
+    def output(self) -> str:
+        return rows.last_line(self.end.stdout) if self.last_line is None else self.last_line
+
+
+class MemoryBag(Struct, eq=False):
+    record: BagRecord
+    ended: float = 0.0
+    done: int = 0
+    failed: int = 0
+    stale: bool = False  # it is over, but got results since
+    keys: list[str] = field(default_factory=list)  # of appended segments
+    reopenings: list[Reopening] = field(default_factory=list)
+    afresh: list[set[int]] = field(default_factory=list)  # by reopening: which tasks
+    result_names: dict[str, None] = field(default_factory=dict)
+    chunks: dict[int, ChunkRecord] = field(default_factory=dict)
+    rows: dict[int, list[MemoryRow]] = field(default_factory=dict)  # by task, oldest first
+    result: dict[int, MemoryRow] = field(default_factory=dict)  # by task
+
+    @property
+    def calls(self) -> bool:
+        """What calls are given and return is for programs; nobody can read it in a table."""
+        return self.record.spec.calls
+
+    def over(self) -> bool:
+        return self.record.status not in (BagStatus.RUNNING, BagStatus.PAUSED)
+
+    def failures(self) -> list[int]:
+        return sorted(task for task, row in self.result.items() if row.end.outcome != OK)
+
+    def recount(self) -> None:
+        self.failed = len(self.failures())
+        self.done = len(self.result) - self.failed
+
+    def segments(self) -> list[Segment]:
+        spec = self.record.spec
+        return [Segment(space=spec.space, rows=spec.rows), *self.record.segments]
+
+
+class _Tables:
+    """Rows of files that are simply there."""
+
+    def __init__(self, rows: dict[str, list[list[Scalar]]]) -> None:
+        self._rows = rows
+
+    def point(self, rows: Rows) -> Point:
+        return self._rows[rows.digest].__getitem__
+
+
+class MemoryReader:
+    """`tables` are the rows of files, by digest."""
+
+    def __init__(self, tables: dict[str, list[list[Scalar]]] | None = None) -> None:
+        self._tables = _Tables({} if tables is None else tables)
+        self._bags: dict[BagId, MemoryBag] = {}
+        self._pilots: dict[PilotId, PilotRecord] = {}
+        self._changed: dict[PilotId, float] = {}
+        self._reasons: dict[PilotId, str] = {}
+        self._job_ends: dict[JobId, str] = {}
+        self._hosts: dict[str, HostView] = {}
+
+    def bags(self) -> list[BagView]:
+        return [_view(self._bags[id_]) for id_ in sorted(self._bags, reverse=True)]
+
+    def bag(self, bag: int) -> BagView | None:
+        found = self._bags.get(BagId(bag))
+        return None if found is None else _view(found)
+
+    def results(self, bag: int, query: ResultQuery) -> list[ResultRow]:
+        found = self._bags.get(BagId(bag))
+        if found is None:
+            return []
+        asked = queries.understand(query, _table(found))
+        page = self._all(found, asked)[: asked.page]
+        return [*map(_brief, page)] if query.brief else page
+
+    def export(self, bag: int, query: ResultQuery, form: str) -> Iterator[bytes]:
+        found = self._bags.get(BagId(bag))
+        if found is None:
+            return
+        table = _table(found)
+        asked = queries.understand(query, table)
+        sheet = export.ExportedTable(table, form, self._points(found).columns)
+        if head := sheet.head():
+            yield head
+        wanted = self._all(found, asked)
+        wanted = wanted[: query.limit] if query.limit > 0 else wanted
+        reports = {row.number: row.end.result for row in found.result.values()}
+        for start in range(0, len(wanted), export.PAGE):
+            part = wanted[start : start + export.PAGE]
+            exported = [_exported(row, reports[row.row]) for row in part]
+            yield sheet.page(list(zip(*exported, strict=True)))
+
+    def failures(self, bag: int, limit: int = 100) -> list[FailureGroup]:
+        found = self._bags.get(BagId(bag))
+        if found is None:
+            return []
+
+        def kind(end: EndRecord) -> tuple[str, str]:
+            return end.cause, end.outcome
+
+        ends = [found.result[task].end for task in found.failures()]
+        groups = [_group(list(members)) for _, members in groupby(sorted(ends, key=kind), key=kind)]
+        return sorted(groups, key=lambda group: (-group.count, group.example))[:limit]
+
+    def failed_tasks(self, bag: int, causes: tuple[str, ...]) -> list[int]:
+        found = self._bags.get(BagId(bag), None)
+        tasks = [] if found is None else found.failures()
+        by_task = {task: found.result[task].end.cause for task in tasks} if found else {}
+        known = list(dict.fromkeys(by_task.values()))
+        wanted = [failures.meant(cause, known, bag) for cause in causes]
+        return [task for task in tasks if by_task[task] in wanted]
+
+    def waste(self, bag: int) -> WasteView:
+        found = self._bags.get(BagId(bag))
+        return WasteView() if found is None else _waste(found)
+
+    def policy(self, bag: int) -> PolicySpec | None:
+        found = self._bags.get(BagId(bag))
+        if found is None:
+            return None
+        changed = found.record.policy
+        return found.record.spec.policy if changed is None else changed
+
+    def inputs(self, bag: int) -> InputsView | None:
+        found = self._bags.get(BagId(bag))
+        if found is None:
+            return None
+        return inputs_view(found.record.spec, found.record.input_versions)
+
+    def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[ReturnedFile]:
+        found = self._bags.get(BagId(bag))
+        if found is None:
+            return []
+        points = self._points(found)
+        page: list[ReturnedFile] = []
+        for row in sorted(found.result.values(), key=lambda row: row.number):
+            if row.number <= after or not row.end.files:
+                continue
+            if page and len(page) + len(row.end.files) > limit:
+                break
+            page += _files(row, points)
+        return page
+
+    def hosts(self) -> list[HostView]:
+        return sorted(
+            map(msgspec.structs.replace, self._hosts.values()),
+            key=lambda host: (-host.heard, host.host),
+        )
+
+    def named_files(self) -> NamedFiles:
+        found = NamedFiles({}, {})
+        for bag in self._bags.values():
+            owner = bag.record.spec.owner
+            if needed := {*_digests(bag), *_calls_to_make(bag)}:
+                found.bags.setdefault(owner, set()).update(needed)
+            if returned := set(_returned(bag)):
+                found.returned.setdefault(owner, set()).update(returned)
+        return found
+
+    def host_owners(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for pilot in self._pilots.values():
+            found.setdefault(pilot.host, set()).add(pilot.owner)
+        return found
+
+    def unfinished(self, bag: int, after: int = -1, limit: int = 1000) -> list[int]:
+        found = self._bags.get(BagId(bag))
+        if found is None:
+            return []
+        left = (
+            task
+            for task in range(max(0, after + 1), found.record.total)
+            if task not in found.result
+        )
+        return list(islice(left, limit))
+
+    def attempts(self, bag: int, task: int) -> list[ResultRow]:
+        found = self._bags.get(BagId(bag))
+        if found is None:
+            return []
+        points = self._points(found)
+        return [_result(found, row, points) for row in found.rows.get(task, ())]
+
+    def job_ends(self, pilots: Collection[int]) -> dict[int, str]:
+        last = {pilot.job: id_ for id_, pilot in sorted(self._pilots.items())}
+        ends = ((id_, self._job_ends.get(job)) for job, id_ in last.items() if id_ in pilots)
+        return {id_: reason for id_, reason in ends if reason is not None}
+
+    def output(self, bag: int, task: int) -> Output | None:
+        found = self._bags.get(BagId(bag))
+        if found is None or not found.rows.get(task):
+            return None
+        row = found.result.get(task) or found.rows[task][-1]
+        end = row.end
+        return Output(
+            task=task,
+            attempt=str(end.attempt),
+            outcome=end.outcome,
+            stdout=end.stdout,
+            stderr=end.stderr,
+        )
+
+    def pilots(self, limit: int = 1000) -> list[PilotView]:
+        newest = sorted(self._pilots, reverse=True)[:limit]
+        return [self._pilot_view(self._pilots[id_]) for id_ in newest]
+
+    def stop(self) -> None:
+        """What is in memory is read at once."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _pilot_view(self, pilot: PilotRecord) -> PilotView:
+        changed, reason = self._changed.get(pilot.id, 0.0), self._reasons.get(pilot.id, "")
+        return _pilot_view(pilot, changed, reason)
+
+    def _points(self, bag: MemoryBag) -> Points:
+        return NO_PARAMETERS if bag.calls else Points(bag.segments(), self._tables)
+
+    def _all(self, bag: MemoryBag, query: queries.Query) -> list[ResultRow]:
+        """What is asked for, from its place on, in order."""
+        asked, points = query.asked, self._points(bag)
+        results = [_result(bag, row, points) for row in bag.result.values()]
+        found = [
+            row
+            for row in results
+            if not (query.failed_only and row.outcome == OK)
+            and all(_holds(one, row) for one in query.where)
+        ]
+        found.sort(key=lambda row: row.row if asked.by_row else row.task)
+        if query.sort is not None:
+            found = _sorted(found, query.sort, query.descending)
+        else:
+            found = [row for row in found if (row.row if asked.by_row else row.task) > asked.after]
+        return found[asked.offset :]
+
+
+def _sorted(found: list[ResultRow], column: Column, descending: bool) -> list[ResultRow]:
+    """What has no value comes last; ties are in the order of tasks."""
+    found = sorted(found, key=lambda row: row.task)
+    keys = {row.row: columns.sort_value(column, row) for row in found}
+    some = [row for row in found if keys[row.row] is not None]
+    none = [row for row in found if keys[row.row] is None]
+    some.sort(key=lambda row: queries.sort_key(keys[row.row]), reverse=descending)
+    return some + none
+
+
+def _holds(comparison: Comparison, row: ResultRow) -> bool:
+    column = comparison.column
+    value, spelling = columns.value(column, row), columns.spelling(column, row)
+    return holds(comparison, value, spelling)
+
+
+def _table(bag: MemoryBag) -> list[Column]:
+    return columns.columns(_names(bag), _result_names(bag), _readings(bag))
+
+
+def _readings(bag: MemoryBag) -> list[str]:
+    return [] if bag.calls else readings_in(bag.segments()[0])
+
+
+def _names(bag: MemoryBag) -> list[str]:
+    return [] if bag.calls else names_in(bag.segments()[0])
+
+
+def _result_names(bag: MemoryBag) -> list[str]:
+    return [] if bag.calls else list(bag.result_names)
+
+
+def _exported(row: ResultRow, report: str) -> tuple[object, ...]:
+    """What `export.NEEDED` names."""
+    return (
+        row.task,
+        rows.OUTCOME_CODES[row.outcome],
+        row.exit_code,
+        row.signal,
+        row.wall_seconds,
+        row.cpu_seconds,
+        row.memory_kb,
+        row.host,
+        row.started,
+        row.ended,
+        row.cause,
+        report if row.result else None,
+        row.files,
+        row.output,
+    )
+
+
+def _group(ends: list[EndRecord]) -> FailureGroup:
+    """Of ends in the order of tasks."""
+    hosts = list(dict.fromkeys(end.host for end in ends))
+    first = ends[0]
+    return FailureGroup(
+        cause=first.cause,
+        outcome=first.outcome,
+        count=len(ends),
+        hosts=hosts[: failures.FIRST_HOSTS],
+        host_count=len(hosts),
+        tasks=[end.task for end in ends[: failures.FIRST_TASKS]],
+        example=first.task,
+        log=rows.last_lines(first.stderr, first.stdout),
+    )
+
+
+def _waste(bag: MemoryBag) -> WasteView:
+    waste = WasteView()
+    for row in (row for task in sorted(bag.rows) for row in bag.rows[task]):
+        end, result = row.end, bag.result.get(row.end.task)
+        if result is row:
+            continue
+        if end.outcome == CANCELLED:
+            if result is not None and result.end.outcome == OK and result.number < row.number:
+                waste.cancelled += 1
+                waste.cancelled_seconds += end.ended - end.started
+        elif end.outcome == OK:
+            waste.discarded += 1
+            waste.discarded_seconds += end.ended - end.started
+        elif end.outcome in (LOST, HOST):
+            waste.lost += 1
+            waste.lost_seconds += end.delivered - end.sent if end.sent > 0 else 0.0
+    return waste
+
+
+def _files(row: MemoryRow, points: Points) -> list[ReturnedFile]:
+    values = points.values(row.end.task)
+    return [
+        ReturnedFile(
+            row=row.number,
+            task=row.end.task,
+            values=values,
+            path=file.path,
+            size=file.size,
+            digest=file.digest,
+            data=file.data,
+            executable=file.executable,
+        )
+        for file in row.end.files
+    ]
+
+
+def _view(bag: MemoryBag) -> BagView:
+    if bag.stale or not bag.over():
+        bag.recount()
+    record, spec = bag.record, bag.record.spec
+    return BagView(
+        id=record.id,
+        name=spec.name,
+        owner=spec.owner,
+        argv=list(spec.argv),
+        names=_names(bag),
+        readings=_readings(bag),
+        status=record.status,
+        reason=record.reason,
+        open=record.open,
+        calls=bag.calls,
+        total=record.total,
+        done=bag.done,
+        failed=bag.failed,
+        created=record.created,
+        ended=bag.ended,
+        retries=spec.retries,
+        overtimes=spec.overtimes,
+        grow_time=spec.grow_time,
+        classes=class_views(spec, record.segments),
+        idempotent=spec.idempotent,
+        labels=spec.labels,
+        notes=spec.notes,
+        outputs=[*spec.outputs, *spec.optional_outputs],
+        result_names=_result_names(bag),
+        ignored_results=_ignored_results(bag),
+        unkept=record.outputs.unkept,
+        silent=is_silent(spec.calls, spec.chdir, record.status, bag.done, record.outputs),
+        inputs=summary(spec, views_of(record.input_versions)),
+    )
+
+
+def _ignored_results(bag: MemoryBag) -> list[str]:
+    first = f"{IGNORED_RESULT}: "
+    ends = (row.end for rows_of_task in bag.rows.values() for row in rows_of_task)
+    causes = sorted({end.cause for end in ends if end.cause.startswith(first)})
+    return [cause.removeprefix(first) for cause in causes[:MOST_IGNORED]]
+
+
+def _result(bag: MemoryBag, row: MemoryRow, points: Points) -> ResultRow:
+    end = row.end
+    return ResultRow(
+        row=row.number,
+        task=end.task,
+        values=points.values(end.task),
+        outcome=end.outcome,
+        counted=bag.result.get(end.task) is row,
+        exit_code=end.exit_code,
+        signal=end.signal,
+        attempt=str(end.attempt),
+        pilot=end.pilot,
+        host=end.host,
+        sent=end.sent,
+        fetched=end.fetched,
+        started=end.started,
+        ended=end.ended,
+        delivered=end.delivered,
+        wall_seconds=end.ended - end.started,
+        cpu_seconds=end.cpu_seconds,
+        memory_kb=end.memory_kb,
+        stdout_bytes=end.stdout_bytes,
+        stderr_bytes=end.stderr_bytes,
+        message=end.message,
+        output=row.output(),
+        cause=end.cause,
+        result=rows.reported(end.result) or {} if end.result else {},
+        files=len(end.files),
+        inputs_version=version_of([one.first for one in bag.record.input_versions], end.attempt),
+    )
+
+
+def _brief(row: ResultRow) -> BriefRow:
+    return BriefRow(
+        row=row.row,
+        task=row.task,
+        outcome=row.outcome,
+        exit_code=row.exit_code,
+        signal=row.signal,
+        host=row.host,
+        wall_seconds=row.wall_seconds,
+        message=row.message,
+        result=row.result,
+        files=row.files,
+    )
+
+
+def _digests(bag: MemoryBag) -> Iterator[str]:
+    """Of the files that a bag names, but for those of large calls."""
+    spec = bag.record.spec
+    yield from digests_in(spec)
+    for version in bag.record.input_versions:
+        yield from digests_in(version.changes)
+    yield from (one.rows.digest for one in bag.segments() if one.rows is not None)
+
+
+def _returned(bag: MemoryBag) -> Iterator[str]:
+    ends = [row.end for attempts in bag.rows.values() for row in attempts]
+    yield from (file.digest for end in ends for file in end.files if file.digest)
+
+
+def _call_files(bag: MemoryBag) -> dict[int, str]:
+    """Of large calls, by task."""
+    if not bag.calls:
+        return {}
+    each = (blob for one in bag.segments() for blob in call_files.file_of_each(one))
+    return {task: blob.digest for task, blob in enumerate(each) if blob is not None}
+
+
+def _calls_to_make(bag: MemoryBag) -> Iterator[str]:
+    if bag.record.status is BagStatus.CANCELLED:
+        return
+    for task, digest in _call_files(bag).items():
+        result = bag.result.get(task)
+        if result is None or result.end.outcome != OK:
+            yield digest
+
+
+def _pilot_view(pilot: PilotRecord, changed: float, reason: str) -> PilotView:
+    return PilotView(
+        id=pilot.id,
+        host=pilot.host,
+        site=pilot.site,
+        job=pilot.job,
+        slots=pilot.slots,
+        status=pilot.status,
+        running=0,
+        enrolled=pilot.enrolled,
+        heard=max(pilot.enrolled, changed),
+        tags=pilot.tags,
+        version=pilot.version,
+        memory_mb=pilot.memory_mb,
+        gpus=pilot.gpus,
+        owner=pilot.owner,
+        reason="" if pilot.status == "active" else reason,
+    )

@@ -1,0 +1,46 @@
+"""Views, and parts of views, that a bag's spec decides."""
+
+from collections.abc import Iterable, Sequence
+
+from covey.core.record.input_files import views_of, with_changes
+from covey.core.record.model import BagSpec, BagStatus, InputVersion, OutputSummary, Segment
+from covey.core.record.task_classes import needs_of
+from covey.wire import ClassView, InputsView
+
+MOST_IGNORED = 3  # reasons why results were ignored that a view names
+
+
+def class_views(spec: BagSpec, more: Iterable[Segment] = ()) -> list[ClassView]:
+    """By class: what is said for all tasks comes first, then what each rule says; or, if parameters
+    of tasks say it, all that tasks need. `more` are the segments that were appended."""
+    return [
+        ClassView(
+            cores=need.cores,
+            memory_mb=need.memory_mb,
+            disk_mb=need.disk_mb,
+            gpus=need.gpus,
+            limit_seconds=need.limit_seconds,
+        )
+        for need in needs_of(spec, more)
+    ]
+
+
+def is_silent(calls: bool, chdir: str, status: str, done: int, outputs: OutputSummary) -> bool:
+    """Whether nothing came of a finished bag. Calls have values of their own, and what tasks write
+    in a directory of their owner's stays there."""
+    return status == BagStatus.FINISHED and done > 0 and not (calls or chdir or outputs.something)
+
+
+def inputs_view(spec: BagSpec, versions: Sequence[InputVersion]) -> InputsView:
+    """The input files as they are now."""
+    spec, _ = with_changes(spec, (version.changes for version in versions))
+    return InputsView(
+        version=1 + len(versions),
+        versions=views_of(versions),
+        host=spec.sources_host,
+        seal=spec.sources_seal,
+        sources=list(spec.sources),
+        inputs=list(spec.inputs),
+        task_inputs=list(spec.task_inputs),
+        manifest=spec.manifest,
+    )

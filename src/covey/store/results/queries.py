@@ -1,0 +1,55 @@
+"""What a person may ask of the table of results: comparisons, all of which must hold
+(`core.comparisons`), and an order. Sorted by a column, numbers come before text, and what has no
+value comes last either way.
+"""
+
+from typing import Any
+
+from msgspec import Struct
+
+from covey.core.values import comparisons
+from covey.core.values.columns import FAILED, Column, ColumnKind, find, scalar
+from covey.core.values.comparisons import Comparison
+from covey.wire import ResultQuery
+
+PAGE = 1000  # rows, where nobody says
+
+
+class Query(Struct, frozen=True):
+    """A ResultQuery whose words were understood."""
+
+    asked: ResultQuery
+    failed_only: bool
+    where: tuple[Comparison, ...]
+    sort: Column | None
+    descending: bool
+    last_row: int | None = None  # later rows may have columns that the table does not have
+
+    @property
+    def page(self) -> int:
+        return self.asked.limit if self.asked.limit > 0 else PAGE
+
+
+def understand(query: ResultQuery, table: list[Column]) -> Query:
+    """Raises InvalidQuery."""
+    where = comparisons.understand(query.where, table)
+    failed = [one for one in where if _says_failed(one)]
+    name = query.sort.removeprefix("-")
+    return Query(
+        asked=query,
+        failed_only=query.failed_only or bool(failed),
+        where=tuple(one for one in where if one not in failed),
+        sort=find(table, name) if name else None,
+        descending=query.sort.startswith("-"),
+    )
+
+
+def sort_key(found: Any) -> tuple[int, Any]:
+    value = scalar(found)
+    return (1, value) if isinstance(value, str) else (0, value)
+
+
+def _says_failed(comparison: Comparison) -> bool:
+    column = comparison.column
+    ours = column.kind is ColumnKind.OWN and column.key == "state"
+    return ours and comparison.op == "=" and comparison.texts == {FAILED}

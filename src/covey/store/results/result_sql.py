@@ -1,0 +1,271 @@
+"""Questions about results, in SQL.
+
+Pages in the order of tasks or of rows begin where an index says, whatever was asked before. Sorted
+by a column, only the numbers of rows are sorted, and the rest is fetched a page at a time.
+
+A reported value is taken out of its JSON by SQLite, which lets other threads work meanwhile. So
+does a comparison of a parameter with few values: which of them fit is found out beforehand, and
+which of them a task has is a division. Other parameters are computed by Python.
+
+Where values are compared, a unary plus keeps SQLite from turning text into numbers.
+"""
+
+import json
+import re
+import sqlite3
+from array import array
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+from msgspec.structs import replace
+
+from covey.core.values.columns import Column, ColumnKind, scalar
+from covey.core.values.comparisons import Comparison, Literal, holds
+from covey.core.values.scalars import Reading, read
+from covey.core.values.space import Scalar
+from covey.store.results.queries import Query, sort_key
+from covey.store.results.task_parameters import Leaf, Points
+from covey.store.sqlite import rows
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_ .:/+-]+")  # written in JSON just as it is
+_LARGEST = 2**63
+
+# What is in our own columns; `columns.OWN_VALUES` says the same of a ResultRow.
+OWN = {
+    "task": "task",
+    "state": "CASE outcome WHEN 0 THEN 'done' ELSE 'failed' END",
+    "exit": "CASE WHEN exit_code >= 0 THEN exit_code END",
+    "signal": "nullif(signal, 0)",
+    "seconds": "round(ended - started, 6)",
+    "cpu_seconds": "round(cpu_seconds, 6)",
+    "memory_kb": "memory_kb",
+    "host": "(SELECT name FROM hosts WHERE id = ends.host)",
+    "started": "round(started, 3)",
+    "ended": "round(ended, 3)",
+    "cause": "coalesce((SELECT text FROM causes WHERE id = ends.cause), '')",
+    "files": "files",
+    "output": "coalesce(last_line, '')",
+}
+
+# By what they are sorted, where that is quicker to compute and says the same.
+SORTED = OWN | {
+    "seconds": "(ended - started)",
+    "cpu_seconds": "cpu_seconds",
+    "started": "started",
+    "ended": "ended",
+}
+
+
+def register(connection: sqlite3.Connection, points: Callable[[], Points]) -> None:
+    """`points` are those of the bag that is asked about."""
+
+    def parameter(task: int, place: int, reading: str) -> str | int | float | None:
+        value = points().value(task, place)
+        return None if value is None else _storable(read(value, reading))
+
+    def reported(result: str | None, name: str) -> str | int | float | None:
+        return _storable(scalar((rows.reported(result) or {}).get(name))) if result else None
+
+    connection.create_function("covey_parameter", 3, parameter, deterministic=True)
+    connection.create_function("covey_reported", 2, reported, deterministic=True)
+
+
+def page(
+    connection: sqlite3.Connection,
+    bag: int,
+    points: Points,
+    query: Query,
+    what: str,
+    after: int,
+    limit: int,
+) -> Iterator[tuple[Any, ...]]:
+    """Columns `what` of counted results behind `after`, in the order of tasks or of rows. Of rows,
+    only those of the bag's lifetime are looked at; the few failures are sorted."""
+    condition, values = _conditions(query, points)
+    order = "row" if query.asked.by_row else "task"
+    if query.asked.by_row and not query.failed_only:
+        first, last = _lifetime(connection, bag)
+        source = "NOT INDEXED WHERE bag = ? AND counted = 1 AND row > ? AND row <= ?"
+        bounds = [bag, max(after, first - 1), last]
+    else:
+        source = f"{_source(query)} AND {order} > ?"
+        bounds = [bag, after]
+    return connection.execute(
+        f"SELECT {what} FROM ends {source}{condition} ORDER BY {order} LIMIT ? OFFSET ?",
+        (*bounds, *values, limit, query.asked.offset if after == query.asked.after else 0),
+    )
+
+
+def sorted_rows(
+    connection: sqlite3.Connection, bag: int, points: Points, query: Query, limit: int
+) -> "array[int]":
+    """The numbers of the rows asked for, sorted by the query's column; -1: no limit."""
+    assert query.sort is not None
+    condition, values = _conditions(query, points)
+    key, named = _sort_key(query.sort, points)
+    way = "DESC" if query.descending else "ASC"
+    found = connection.execute(
+        f"SELECT row FROM ends {_source(query)}{condition} "
+        f"ORDER BY {key} {way} NULLS LAST, task LIMIT ? OFFSET ?",
+        (bag, *values, *named, limit, query.asked.offset),
+    )
+    return array("q", (row for (row,) in found))
+
+
+def fetch(
+    connection: sqlite3.Connection, bag: int, numbers: "array[int]", what: str
+) -> list[tuple[Any, ...]]:
+    """Columns `what` of these rows in this order, those that still count."""
+    found = {
+        row[0]: row[1:]
+        for row in connection.execute(
+            f"SELECT row, {what} FROM ends NOT INDEXED WHERE row IN "
+            "(SELECT value FROM json_each(?)) AND bag = ? AND counted = 1",
+            (json.dumps(numbers.tolist()), bag),
+        )
+    }
+    return [found[number] for number in numbers if number in found]
+
+
+def cut(
+    found: Iterator[tuple[Any, ...]], texts: tuple[int, ...], each: int, most: int
+) -> tuple[list[tuple[Any, ...]], bool]:
+    """Rows until they have so many characters: those of these columns, and `each` besides. Whether
+    they ended for that reason; without a bound (0) they do not."""
+    page: list[tuple[Any, ...]] = []
+    left = most
+    for row in found:
+        page.append(row)
+        if most:
+            left -= each
+            for place in texts:
+                if row[place]:
+                    left -= len(row[place])
+            if left <= 0:
+                return page, True
+    return page, False
+
+
+def pages_of(numbers: "array[int]", size: int) -> "Iterator[array[int]]":
+    for start in range(0, len(numbers), size):
+        yield numbers[start : start + size]
+
+
+def _source(query: Query) -> str:
+    if query.failed_only:
+        return "INDEXED BY failures WHERE bag = ? AND counted = 1 AND outcome <> 0"
+    return "INDEXED BY counted WHERE bag = ? AND counted = 1"
+
+
+def _lifetime(connection: sqlite3.Connection, bag: int) -> tuple[int, int]:
+    query = "SELECT first_row, last_row FROM bags WHERE id = ?"
+    first, last = connection.execute(query, (bag,)).fetchone()
+    if last is None:
+        (last,) = connection.execute("SELECT coalesce(max(row), 0) FROM ends").fetchone()
+    return first, last
+
+
+def _conditions(query: Query, points: Points) -> tuple[str, list[Any]]:
+    text, values = "", []
+    for comparison in query.where:
+        column = comparison.column
+        leaf = points.leaf(column.place) if column.kind is ColumnKind.PARAMETER else None
+        condition, needed = _condition(comparison) if leaf is None else _one_of(leaf, comparison)
+        text += f" AND {condition}"
+        values += needed
+    if query.last_row is not None:
+        text += " AND row <= ?"
+        values.append(query.last_row)
+    return text, values
+
+
+def _one_of(leaf: Leaf, comparison: Comparison) -> tuple[str, list[Any]]:
+    """The task has one of those values for which the comparison holds."""
+    reading = comparison.column.reading
+    fits = [
+        place
+        for place, value in enumerate(leaf.values())
+        if holds(comparison, read(value, reading), value)
+    ]
+    return (
+        f"task / {leaf.stride} % {leaf.count} IN (SELECT value FROM json_each(?))",
+        [json.dumps(fits)],
+    )
+
+
+def _sort_key(column: Column, points: Points) -> tuple[str, list[Any]]:
+    """Values that grow with their places are sorted by their places."""
+    leaf = points.leaf(column.place) if column.kind is ColumnKind.PARAMETER else None
+    if leaf is not None:
+        keys = [sort_key(read(value, column.reading)) for value in leaf.values()]
+        if all(a < b for a, b in pairwise(keys)):
+            return f"task / {leaf.stride} % {leaf.count}", []
+    return _expression(column, SORTED)
+
+
+def _condition(comparison: Comparison) -> tuple[str, list[Any]]:
+    """Text is larger than any number, and '' is the smallest text: that is how the two are kept
+    apart."""
+    column, op, literals = comparison.column, comparison.op, comparison.literals
+    value, named = _expression(column)
+    first = literals[0]
+    if op in ("=", "!="):
+        equal, values = _is_one_of(value, named, [*_either(literals)])
+        if column.kind is ColumnKind.PARAMETER and comparison.quoted:
+            written, more = _is_one_of(*_written(column), sorted(comparison.quoted))
+            equal, values = f"({equal} OR {written})", [*values, *more]
+        return f"{equal} = {int(op == '=')}", values
+    if op == "~":
+        value, named = _written(column)
+        return f"instr(CAST({value} AS TEXT), ?) > 0", [*named, first.text]
+    if first.number is None:
+        if op in (">", ">="):
+            return f"{value} {op} ?", [*named, first.text]
+        return f"({value} {op} ? AND {value} >= '')", [*named, first.text, *named]
+    number = _storable(first.number)
+    if op in ("<", "<="):
+        return f"{value} {op} ?", [*named, number]
+    return f"({value} {op} ? AND {value} < '')", [*named, number, *named]
+
+
+def _is_one_of(value: str, named: list[Any], equal: list[Any]) -> tuple[str, list[Any]]:
+    if "" in equal:
+        value = f"coalesce({value}, '')"
+    return f"coalesce({value} IN ({', '.join('?' * len(equal))}), 0)", [*named, *equal]
+
+
+def _either(literals: tuple[Literal, ...]) -> Iterator[str | int | float | None]:
+    """As numbers and as text."""
+    for literal in literals:
+        if literal.number is not None:
+            yield _storable(literal.number)
+        yield literal.text
+
+
+def _written(column: Column) -> tuple[str, list[Any]]:
+    """A column's values as they were written."""
+    return _expression(replace(column, reading=Reading.TYPED))
+
+
+def _expression(column: Column, own: dict[str, str] = OWN) -> tuple[str, list[Any]]:
+    """What a column's value is, without any type of its own, and what must be bound for it."""
+    if column.kind is ColumnKind.OWN:
+        return f"+{own[column.key]}", []
+    if column.kind is ColumnKind.PARAMETER:
+        return "covey_parameter(task, ?, ?)", [column.place, str(column.reading)]
+    if not _PLAIN_NAME.fullmatch(column.key):
+        return "covey_reported(result, ?)", [column.key]
+    path = f"'$.\"{column.key}\"'"
+    return (
+        f"CASE json_type(result, {path}) WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' "
+        f"ELSE json_extract(result, {path}) END",
+        [],
+    )
+
+
+def _storable(value: Scalar | None) -> str | int | float | None:
+    """SQLite knows whole numbers up to 2**63."""
+    if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
+        return float(value)
+    return value

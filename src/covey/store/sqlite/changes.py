@@ -1,0 +1,357 @@
+"""What each change does to the tables, inside a transaction that somebody else begins and ends.
+
+A closed chunk is a promise that all its tasks have results: recovery will not look at them again.
+So `finish` sees that the promise holds, at the end of the transaction that makes it.
+"""
+
+import sqlite3
+from typing import assert_never
+
+from pyroaring import BitMap
+
+from covey.core.record.actions import (
+    AppendSegment,
+    Change,
+    CloseBag,
+    CloseChunk,
+    EndJob,
+    ForgetSite,
+    LeaseChunk,
+    PurgeBag,
+    RecordEnds,
+    ReopenFailed,
+    SaveBag,
+    SaveBagStatus,
+    SaveHistory,
+    SaveHost,
+    SaveInputVersion,
+    SaveJob,
+    SaveOutputSummary,
+    SavePilot,
+    SavePilotStatus,
+    SavePolicy,
+    SaveSite,
+    SaveToken,
+)
+from covey.core.record.model import (
+    BagId,
+    BagRecord,
+    BagStatus,
+    JobRecord,
+    JobStatus,
+    PilotRecord,
+    Segment,
+    TokenRecord,
+)
+from covey.store.sqlite import purge, rows, snapshots
+from covey.store.sqlite.end_rows import Ends
+
+_SAVE_PILOT = """
+    INSERT INTO pilots (id, key, credential, host, slots, site, job, tags, version, enrolled,
+                        memory_mb, disk_mb, gpus, machine, boot, owner, status)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET
+        key = excluded.key, credential = excluded.credential, host = excluded.host,
+        slots = excluded.slots, site = excluded.site, job = excluded.job, tags = excluded.tags,
+        version = excluded.version, enrolled = excluded.enrolled,
+        memory_mb = excluded.memory_mb, disk_mb = excluded.disk_mb, gpus = excluded.gpus,
+        machine = excluded.machine, boot = excluded.boot, owner = excluded.owner,
+        status = excluded.status"""
+_SAVE_HOST = """
+    INSERT INTO hosts (id, name, first, heard, site, slots, tags, machine)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET
+        heard = max(heard, excluded.heard), site = excluded.site, slots = excluded.slots,
+        tags = excluded.tags,
+        machine = CASE excluded.machine WHEN '' THEN machine ELSE excluded.machine END"""
+_SAVE_HISTORY = """
+    INSERT INTO hosts (id, name, first, heard, history) VALUES (?1, ?2, ?3, ?3, ?4)
+    ON CONFLICT (id) DO UPDATE SET history = excluded.history"""
+_SAVE_TOKEN = """
+    INSERT INTO tokens (id, name, role, owner, digest, created, expires, revoked)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET revoked = excluded.revoked"""
+_SAVE_JOB = f"""
+    INSERT INTO jobs ({rows.JOB_COLUMNS}) VALUES ({", ".join("?" * 12)})
+    ON CONFLICT (id) DO UPDATE SET handle = excluded.handle, status = excluded.status"""
+_SAVE_INPUT_VERSION = """
+    INSERT INTO input_versions SELECT ?1, coalesce(max(number), 1) + 1, ?2, ?3, ?4, ?5, ?6, ?7
+    FROM input_versions WHERE bag = ?1"""
+_OF_THESE = "(?2 IS NULL OR task IN (SELECT value FROM json_each(?2)))"
+_REOPEN_CHUNKS = f"""
+    UPDATE chunks SET closed = 0
+    WHERE bag = ?1 AND closed = 1 AND EXISTS (
+        SELECT 1 FROM ends INDEXED BY failures
+        WHERE ends.bag = chunks.bag AND counted = 1 AND outcome <> 0
+        AND task >= first AND task < stop AND {_OF_THESE})"""
+_UNCOUNT_FAILURES = f"""
+    UPDATE ends INDEXED BY failures SET counted = 0
+    WHERE bag = ?1 AND counted = 1 AND outcome <> 0 AND {_OF_THESE}"""
+FIRST_ROWS = 500  # of a purged bag, removed in the transaction of the order
+_REOPEN_CHUNKS_WITH = """
+    UPDATE chunks SET closed = 0
+    WHERE bag = ?1 AND closed = 1 AND EXISTS (
+        SELECT 1 FROM json_each(?2) WHERE value >= first AND value < stop)"""
+_UNCOUNT_RESULTS = """
+    UPDATE ends INDEXED BY counted SET counted = 0
+    WHERE bag = ?1 AND counted = 1 AND task IN (SELECT value FROM json_each(?2))"""
+_OVER = (BagStatus.FINISHED, BagStatus.CANCELLED)
+
+
+class Changes:
+    """Carries changes out. After an error it is thrown away with the connection."""
+
+    def __init__(self, connection: sqlite3.Connection, epoch: int) -> None:
+        self._execute = connection.execute
+        self._connection = connection
+        self._epoch = epoch
+        self._ends = Ends(connection)
+        self._closed: dict[tuple[BagId, int], None] = {}
+        self.removals: list[purge.Removal] = []  # whose first step is done in this transaction
+
+    def orphans(self) -> list[purge.Removal]:
+        return purge.orphans(self._connection, self._ends.next_row - 1)
+
+    def make(self, change: Change) -> None:
+        match change:
+            case RecordEnds():
+                self._ends.record(change)
+            case LeaseChunk(bag, first, stop):
+                values = (bag, first, stop, self._epoch)
+                self._execute(
+                    "INSERT INTO chunks (bag, first, stop, epoch) VALUES (?, ?, ?, ?)", values
+                )
+            case CloseChunk(bag, first):
+                self._execute(
+                    "UPDATE chunks SET closed = 1 WHERE bag = ? AND first = ?", (bag, first)
+                )
+                self._closed[bag, first] = None
+            case SaveBag(bag):
+                self._save_bag(bag)
+            case SaveBagStatus():
+                self._save_bag_status(change)
+            case SaveOutputSummary(bag, outputs):
+                self._execute(
+                    "UPDATE bags SET outputs = ? WHERE id = ?", (rows.outputs_text(outputs), bag)
+                )
+            case AppendSegment(bag, segment, total, key):
+                self._append_segment(bag, segment, key)
+                self._execute("UPDATE bags SET total = ? WHERE id = ?", (total, bag))
+            case CloseBag(bag):
+                self._execute("UPDATE bags SET open = 0 WHERE id = ?", (bag,))
+            case SaveInputVersion(bag, version):
+                self._execute(_SAVE_INPUT_VERSION, rows.input_version_row(bag, version))
+            case SavePolicy(bag, policy):
+                self._execute(
+                    "UPDATE bags SET policy = ? WHERE id = ?", (rows.policy_text(policy), bag)
+                )
+            case PurgeBag(bag, what):
+                self._purge(bag, what)
+            case ReopenFailed():
+                self._reopen_failed(change)
+            case SaveHost():
+                self._save_host(change)
+            case SaveHistory():
+                self._save_history(change)
+            case SaveToken(token):
+                self._save_token(token)
+            case SavePilot(pilot):
+                self._save_pilot(pilot)
+            case SavePilotStatus(pilot, status, at, reason):
+                self._execute(
+                    "UPDATE pilots SET status = ?, changed = ?, reason = ? WHERE id = ?",
+                    (status.value, at, reason, pilot),
+                )
+            case SaveJob(job):
+                self._save_job(job)
+            case SaveSite(site):
+                self._execute(
+                    "INSERT OR REPLACE INTO sites (name, record) VALUES (?, ?)",
+                    (site.spec.name, rows.site_text(site)),
+                )
+            case ForgetSite(name):
+                self._execute("DELETE FROM sites WHERE name = ?", (name,))
+            case EndJob(job, at, reason):
+                self._execute(
+                    "UPDATE jobs SET status = ?, ended = ?, reason = ? WHERE id = ?",
+                    (JobStatus.ENDED.value, at, reason, job),
+                )
+            case _:
+                assert_never(change)
+
+    def finish(self) -> None:
+        """All changes of the transaction have been made: make the sums come right."""
+        self._ends.finish()
+        for bag in self._ends.touched:
+            done, failed = snapshots.totals(self._connection, bag)
+            self._execute(
+                "UPDATE bags SET done = ?, failed = ?, last_row = ? WHERE id = ?",
+                (done, failed, self._ends.next_row - 1, bag),
+            )
+        self._ends.touched = {}
+        for bag, first in self._closed:
+            left = snapshots.missing(self._connection, bag, first)
+            if left:
+                raise AssertionError(
+                    f"chunk {first} of bag {bag} is closed, but {left} results are missing"
+                )
+        self._closed = {}
+
+    def _save_bag(self, bag: BagRecord) -> None:
+        self._execute(
+            "INSERT INTO bags "
+            "(id, spec, key, total, open, status, reason, created, first_row, policy, outputs) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                bag.id,
+                rows.spec_text(bag.spec),
+                bag.spec.key or None,
+                bag.total,
+                int(bag.open),
+                bag.status.value,
+                bag.reason,
+                bag.created,
+                self._ends.next_row,
+                rows.policy_text(bag.policy),
+                rows.outputs_text(bag.outputs),
+            ),
+        )
+        for segment in bag.segments:
+            self._append_segment(bag.id, segment, "")
+        for version in bag.input_versions:
+            self._execute(_SAVE_INPUT_VERSION, rows.input_version_row(bag.id, version))
+
+    def _append_segment(self, bag: BagId, segment: Segment, key: str) -> None:
+        self._execute(
+            "INSERT INTO segments SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3 "
+            "FROM segments WHERE bag = ?1",
+            (bag, rows.segment_text(segment), key or None),
+        )
+
+    def _save_bag_status(self, change: SaveBagStatus) -> None:
+        over = change.status in _OVER
+        self._execute(
+            "UPDATE bags SET status = ?, reason = ?, ended = ?, done = ?, failed = ?, "
+            "last_row = ? WHERE id = ?",
+            (
+                change.status.value,
+                change.reason,
+                change.at if over else 0.0,
+                change.done,
+                change.failed,
+                self._ends.next_row - 1 if over else None,
+                change.bag,
+            ),
+        )
+        if over:
+            self._ends.over.add(change.bag)
+        else:
+            self._ends.reopened(change.bag)
+
+    def _reopen_failed(self, change: ReopenFailed) -> None:
+        bag, tasks = change.bag, change.tasks
+        self._ends.flush()
+        listed = None if tasks is None else rows.list_text(tasks)
+        fresh = snapshots.failed(self._connection, bag) if tasks is None else tasks
+        self._execute(_REOPEN_CHUNKS_WITH if change.done else _REOPEN_CHUNKS, (bag, listed))
+        self._execute(_UNCOUNT_RESULTS if change.done else _UNCOUNT_FAILURES, (bag, listed))
+        self._execute(
+            "INSERT INTO reopenings SELECT ?1, count(*) + 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 "
+            "FROM reopenings WHERE bag = ?1",
+            (
+                bag,
+                self._ends.next_row - 1,
+                int(tasks is not None),
+                BitMap(fresh).serialize(),
+                change.memory,
+                change.time,
+                change.memory_mb,
+                change.limit_seconds,
+            ),
+        )
+        self._execute(
+            "UPDATE bags SET status = ?, reason = '', ended = 0, last_row = NULL WHERE id = ?",
+            (BagStatus.RUNNING.value, bag),
+        )
+        self._ends.reopened(bag)
+
+    def _purge(self, bag: BagId, what: str) -> None:
+        if bag not in self._ends.over:
+            there = self._execute("SELECT 1 FROM bags WHERE id = ?", (bag,)).fetchone()
+            assert not there, f"bag {bag} is not finished, and cannot be purged"
+            return  # it was purged before
+        self._ends.flush()
+        removal = purge.begin(self._connection, bag, what, self._ends.next_row - 1)
+        removal.step(self._connection, FIRST_ROWS)
+        self.removals.append(removal)
+        if what == "all":
+            self._ends.forget(bag)
+
+    def _save_host(self, change: SaveHost) -> None:
+        self._ends.finish()
+        self._execute(
+            _SAVE_HOST,
+            (
+                self._ends.host(change.host),
+                change.host,
+                change.at,
+                change.at,
+                change.site,
+                change.slots,
+                rows.tags_text(change.tags),
+                change.machine,
+            ),
+        )
+
+    def _save_history(self, change: SaveHistory) -> None:
+        """Often, and of hosts that have a row: then the gathered ends need not be written."""
+        host, history = self._ends.host(change.host), rows.history_text(change.history)
+        known = self._execute("UPDATE hosts SET history = ? WHERE id = ?", (history, host))
+        if known.rowcount == 0:
+            self._ends.finish()  # a gathered end may be the first that was heard of it
+            self._execute(_SAVE_HISTORY, (host, change.host, change.history.at, history))
+
+    def _save_token(self, token: TokenRecord) -> None:
+        self._execute(
+            _SAVE_TOKEN,
+            (
+                token.id,
+                token.name,
+                token.role.value,
+                token.owner,
+                token.digest,
+                token.created,
+                token.expires,
+                token.revoked,
+            ),
+        )
+
+    def _save_pilot(self, pilot: PilotRecord) -> None:
+        """A pilot that enrols again keeps the number of its last recorded sync."""
+        self._execute(
+            _SAVE_PILOT,
+            (
+                pilot.id,
+                pilot.key,
+                pilot.credential,
+                pilot.host,
+                pilot.slots,
+                pilot.site,
+                pilot.job,
+                rows.tags_text(pilot.tags),
+                pilot.version,
+                pilot.enrolled,
+                pilot.memory_mb,
+                pilot.disk_mb,
+                pilot.gpus,
+                pilot.machine,
+                pilot.boot,
+                pilot.owner,
+                pilot.status.value,
+            ),
+        )
+        if pilot.recorded > 0:
+            self._ends.synced(pilot.id, pilot.recorded)
+
+    def _save_job(self, job: JobRecord) -> None:
+        self._execute(_SAVE_JOB, rows.job_row(job))

@@ -1,0 +1,96 @@
+"""What only some ends have: a cause, reported values, returned files.
+
+Causes are kept once per bag and counted by their number. The names of reported values are kept in
+the order in which they first came with a result that counted: they are columns. What is not a JSON
+object is no report, and is dropped here, so that whoever reads need not wonder.
+"""
+
+import sqlite3
+from typing import Any
+
+from covey.core.record.model import EndRecord, FileRecord
+from covey.store.results.columns import names_in
+from covey.store.sqlite import rows
+from covey.store.sqlite.bulk_insert import Inserter
+
+FILES_SHIFT = 24  # the id of a file: its row, shifted by this, plus its place
+_MOST_CAUSES = 10_000  # remembered; others are looked up
+_ENOUGH_BYTES = 4 * 2**20  # of gathered files, before they are written in any case
+
+
+class Extras:
+    """Of one connection. After an error it is thrown away with the connection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._execute = connection.execute
+        self._causes: dict[tuple[int, str], int] = {}
+        self._names: dict[int, dict[str, None]] = {}  # by bag
+        self._files: list[Any] = []
+        self._bytes = 0
+        self._into_files = Inserter(connection, "INSERT INTO files", 7)
+
+    def keep(self, row: int, end: EndRecord, counted: int) -> tuple[int | None, str | None, int]:
+        """What belongs in the end's own row: the number of its cause, its report, and how many
+        files it returned."""
+        cause = self._cause(end.bag, end.cause) if end.cause else None
+        if end.files:
+            self._gather(row, end.files)
+        return cause, self._report(end, counted) if end.result else None, len(end.files)
+
+    def flush(self) -> None:
+        if self._files:
+            self._into_files.insert(self._files)
+            self._files = []
+            self._bytes = 0
+
+    def forget(self, bag: int) -> None:
+        """The bag was purged."""
+        self._causes = {}
+        self._names.pop(bag, None)
+
+    def _cause(self, bag: int, text: str) -> int:
+        known = self._causes.get((bag, text))
+        if known is not None:
+            return known
+        where = (bag, text)
+        found = self._execute("SELECT id FROM causes WHERE bag = ? AND text = ?", where).fetchone()
+        if found is None:
+            id_ = self._execute("INSERT INTO causes (bag, text) VALUES (?, ?)", where).lastrowid
+        else:
+            (id_,) = found
+        assert id_ is not None
+        if len(self._causes) >= _MOST_CAUSES:
+            self._causes = {}
+        self._causes[where] = id_
+        return id_
+
+    def _report(self, end: EndRecord, counted: int) -> str | None:
+        values = rows.reported(end.result)
+        if values is None:
+            return None
+        if counted:
+            known = self._known_names(end.bag)
+            if not known.keys() >= values.keys():
+                self._add_names(end.bag, names_in(values, known, rows.MOST_RESULT_NAMES))
+        return end.result
+
+    def _known_names(self, bag: int) -> dict[str, None]:
+        known = self._names.get(bag)
+        if known is None:
+            query = "SELECT name FROM result_names WHERE bag = ? ORDER BY place"
+            known = self._names[bag] = {name: None for (name,) in self._execute(query, (bag,))}
+        return known
+
+    def _add_names(self, bag: int, new: list[str]) -> None:
+        first = len(self._names[bag]) - len(new)
+        for place, name in enumerate(new, first):
+            self._execute("INSERT INTO result_names VALUES (?, ?, ?)", (bag, place, name))
+
+    def _gather(self, row: int, files: tuple[FileRecord, ...]) -> None:
+        for id_, file in enumerate(files, row << FILES_SHIFT):
+            data, packed = rows.pack_data(file.data)
+            digest, executable = file.digest or None, int(file.executable)
+            self._files += (id_, file.path, file.size, digest, data, packed, executable)
+            self._bytes += len(file.data)
+        if self._bytes >= _ENOUGH_BYTES:
+            self.flush()

@@ -1,0 +1,253 @@
+"""Rows for ended attempts: the hot path of the record.
+
+Most ends count or are waste, and their rows are only gathered until something must see them
+(`flush`). An end is looked at twice when its verdict depends on what is recorded, and when its
+attempt was given up before: then its row takes the place of the one that says `lost`, so that
+every ended attempt has one row. Row numbers are given out here and only grow. What few ends have
+is kept by `extras`. Hosts' counts are gathered, and written once per transaction (`finish`).
+"""
+
+import sqlite3
+from typing import Any
+
+from pyroaring import BitMap64
+
+from covey.core.record.actions import RecordEnds
+from covey.core.record.model import EndRecord, PilotId, Verdict
+from covey.store.sqlite.bulk_insert import Inserter
+from covey.store.sqlite.end_extras import Extras
+from covey.store.sqlite.rows import HOST_FAILURES, OUTCOME_CODES, last_line, pack
+
+_OK = OUTCOME_CODES["ok"]
+_LOST = OUTCOME_CODES["lost"]
+_COUNTS, _WASTE = Verdict.COUNTS, Verdict.WASTE
+_PLAIN_COLUMNS = (
+    "row, bag, task, epoch, sequence, pilot, host, outcome, counted, exit_code, signal, sent, "
+    "fetched, started, ended, delivered, cpu_seconds, memory_kb, stdout_bytes, stderr_bytes, "
+    "message, last_line"
+)
+_COLUMNS = _PLAIN_COLUMNS.count(",") + 1
+_RICH_COLUMNS = f"{_PLAIN_COLUMNS}, cause, result, files"
+_ENOUGH = 2048 * _COLUMNS  # gathered values, before they are written in any case
+
+# What is gathered of a host: a list, in the order of these columns.
+_HOST_COLUMNS = "id, name, first, heard, done, failed"
+_ID, _NAME, _FIRST, _HEARD, _DONE, _FAILED = range(6)
+_AGAINST_HOST = frozenset(OUTCOME_CODES[outcome] for outcome in HOST_FAILURES)
+_OWNER = "SELECT coalesce(json_extract(spec, '$.owner'), '') FROM bags WHERE id = ?"
+_ADD_UP = """ON CONFLICT (id) DO UPDATE SET heard = max(heard, excluded.heard),
+    done = done + excluded.done, failed = failed + excluded.failed"""
+
+
+class Ends:
+    """The ends of one connection. After an error it is thrown away with the connection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        execute = connection.execute
+        self.next_row: int = execute("SELECT coalesce(max(row), 0) + 1 FROM ends").fetchone()[0]
+        over = "SELECT id FROM bags WHERE status NOT IN ('running', 'paused')"
+        self.over = {id_ for (id_,) in execute(over)}
+        self.touched: dict[int, None] = {}  # bags that are over, and have new results
+        self._hosts: dict[str, int] = dict(execute("SELECT name, id FROM hosts").fetchall())
+        self._tallies: dict[str, list[Any]] = {}  # of hosts, since the last `finish`
+        self._extras = Extras(connection)
+        self._lost: dict[int, BitMap64] = {}  # by epoch: maybe recorded as lost
+        query = "SELECT epoch, sequence FROM ends INDEXED BY lost WHERE outcome = 6 AND epoch > 0"
+        for epoch, sequence in execute(query):
+            self._remember_lost(epoch, sequence)
+        self._values: list[Any] = []
+        self._rich: list[Any] = []
+        self._texts: list[Any] = []
+        self._synced: dict[PilotId, int] = {}
+        into, into_rich = (
+            f"INSERT INTO ends ({_PLAIN_COLUMNS})",
+            f"INSERT INTO ends ({_RICH_COLUMNS})",
+        )
+        self._into_ends = Inserter(connection, into, _COLUMNS)
+        self._into_rich = Inserter(connection, into_rich, _COLUMNS + 3)
+        self._into_outputs = Inserter(connection, "INSERT INTO outputs", 3)
+        latest = "ON CONFLICT (pilot) DO UPDATE SET number = max(number, excluded.number)"
+        self._into_synced = Inserter(connection, "INSERT INTO synced", 2, latest)
+        into_hosts = f"INSERT INTO hosts ({_HOST_COLUMNS})"
+        self._into_hosts = Inserter(connection, into_hosts, 6, _ADD_UP)
+
+    def record(self, change: RecordEnds) -> None:
+        lost = self._lost
+        for end in change.ends:
+            verdict = end.verdict
+            if verdict is _COUNTS and (not lost or end.attempt.epoch not in lost):
+                self._add(end, 1)
+            elif end.only_of and not self._is_of(end.bag, end.only_of):
+                continue
+            elif verdict is _WASTE and (not lost or end.attempt.epoch not in lost):
+                self._add(end, 0)
+            else:
+                self._add_carefully(end)
+        if change.number > 0:
+            self.synced(change.pilot, change.number)
+        if len(self._values) + len(self._rich) >= _ENOUGH:
+            self.flush()
+
+    def synced(self, pilot: PilotId, number: int) -> None:
+        """All ends up to this sync of the pilot are recorded."""
+        self._synced[pilot] = max(self._synced.get(pilot, 0), number)
+
+    def flush(self) -> None:
+        """Write what was gathered; from here on queries see it."""
+        if self._values:
+            self._into_ends.insert(self._values)
+            self._values = []
+        if self._rich:
+            self._into_rich.insert(self._rich)
+            self._rich = []
+        if self._texts:
+            self._into_outputs.insert(self._texts)
+            self._texts = []
+        if self._synced:
+            self._into_synced.insert([x for pair in self._synced.items() for x in pair])
+            self._synced = {}
+        self._extras.flush()
+
+    def finish(self) -> None:
+        """All ends of the transaction were recorded: write what was gathered of hosts, too."""
+        self.flush()
+        if self._tallies:
+            tallies = self._tallies.values()
+            self._into_hosts.insert([x for tally in tallies for x in tally])
+            self._tallies = {}
+
+    def host(self, name: str) -> int:
+        """The number of a host, which may not have a row yet."""
+        return self._hosts.setdefault(name, len(self._hosts) + 1)
+
+    def reopened(self, bag: int) -> None:
+        """The bag is not over; its results are counted when somebody asks."""
+        self.over.discard(bag)
+        self.touched.pop(bag, None)
+
+    def forget(self, bag: int) -> None:
+        """The bag was purged."""
+        self.reopened(bag)
+        self._extras.forget(bag)
+
+    def _add(self, end: EndRecord, counted: int) -> None:
+        row = self.next_row
+        self.next_row = row + 1
+        epoch, sequence = end.attempt
+        tally = self._tallies.get(end.host) or self._new_tally(end)
+        outcome = OUTCOME_CODES[end.outcome]
+        stdout = end.stdout
+        if stdout or end.stderr:
+            self._texts += (row, pack(stdout), pack(end.stderr))
+        if counted and end.bag in self.over:
+            self.touched[end.bag] = None
+        if outcome == _OK:
+            tally[_DONE] += 1
+            tally[_HEARD] = end.delivered
+        elif outcome == _LOST:
+            self._remember_lost(epoch, sequence)
+        else:
+            tally[_FAILED] += outcome in _AGAINST_HOST
+            tally[_HEARD] = end.delivered
+        values = (
+            row,
+            end.bag,
+            end.task,
+            epoch,
+            sequence,
+            end.pilot,
+            tally[_ID],
+            outcome,
+            counted,
+            end.exit_code,
+            end.signal,
+            end.sent,
+            end.fetched,
+            end.started,
+            end.ended,
+            end.delivered,
+            end.cpu_seconds,
+            end.memory_kb,
+            end.stdout_bytes,
+            end.stderr_bytes,
+            end.message,
+            last_line(stdout) if stdout else "",
+        )
+        if end.result or end.files or end.cause:
+            self._rich += values
+            self._rich += self._extras.keep(row, end, counted)
+        else:
+            self._values += values
+
+    def _add_carefully(self, end: EndRecord) -> None:
+        epoch, sequence = end.attempt
+        maybe_lost = epoch in self._lost and sequence > 0 and sequence in self._lost[epoch]
+        if maybe_lost or end.verdict not in (Verdict.COUNTS, Verdict.WASTE):
+            self.flush()
+        inherits = maybe_lost and self._remove_lost(end)
+        match end.verdict:
+            case Verdict.COUNTS:
+                counted = True
+            case Verdict.WASTE:
+                counted = inherits
+            case Verdict.REPLACES:
+                self._uncount_failure(end)
+                counted = True
+            case Verdict.LATE:
+                counted = inherits or self._late_counts(end)
+        self._add(end, int(counted))
+
+    def _is_of(self, bag: int, owner: str) -> bool:
+        found = self._connection.execute(_OWNER, (bag,)).fetchone()
+        return found is not None and found[0] == owner
+
+    def _remove_lost(self, end: EndRecord) -> bool:
+        """Make room for the real end of an attempt. Whether the row it replaces counted."""
+        found = self._connection.execute(
+            "SELECT row, counted FROM ends INDEXED BY lost "
+            "WHERE outcome = 6 AND epoch = ? AND sequence = ? AND bag = ? AND task = ?",
+            (*end.attempt, end.bag, end.task),
+        ).fetchone()
+        if found is None:
+            return False
+        self._connection.execute("DELETE FROM ends WHERE row = ?", found[:1])
+        self._connection.execute("DELETE FROM outputs WHERE row = ?", found[:1])
+        return bool(found[1])
+
+    def _late_counts(self, end: EndRecord) -> bool:
+        """Whether a late success is its task's result: it is if there was none, or a failure."""
+        where = (end.bag, end.task)
+        leased = self._connection.execute(
+            "SELECT stop FROM chunks WHERE bag = ? AND first <= ? ORDER BY first DESC LIMIT 1",
+            where,
+        ).fetchone()
+        if leased is None or end.task >= leased[0]:
+            return False  # no such task was ever sent out
+        found = self._connection.execute(
+            "SELECT outcome FROM ends INDEXED BY counted "
+            "WHERE bag = ? AND task = ? AND counted = 1",
+            where,
+        ).fetchone()
+        if found is not None and found[0] == _OK:
+            return False
+        self._uncount_failure(end)
+        return True
+
+    def _uncount_failure(self, end: EndRecord) -> None:
+        self._connection.execute(
+            "UPDATE ends INDEXED BY failures SET counted = 0 "
+            "WHERE bag = ? AND task = ? AND counted = 1 AND outcome <> 0",
+            (end.bag, end.task),
+        )
+
+    def _new_tally(self, end: EndRecord) -> list[Any]:
+        new = end.host not in self._hosts
+        first = end.delivered if new else 0.0
+        tally = [self.host(end.host), end.host, first, first, 0, 0]
+        self._tallies[end.host] = tally
+        return tally
+
+    def _remember_lost(self, epoch: int, sequence: int) -> None:
+        if epoch > 0 and sequence > 0:
+            self._lost.setdefault(epoch, BitMap64()).add(sequence)

@@ -1,0 +1,123 @@
+"""Removing what is kept of a bag that is over, in steps.
+
+The first step is part of the transaction that the purge was ordered in; a small bag needs no other.
+After it a bag that is purged whole is gone for everybody who asks. What is left of a large bag is
+removed by further short transactions (`store.upkeep`), so that nobody who writes has to wait for
+long, and the write-ahead log stays small.
+
+Rows are found through the indexes by bag, so the cost grows with the bag and not with the record.
+The rows of a bag that is gone need no note: `orphans` finds them when a server starts.
+"""
+
+import sqlite3
+
+from covey.core.record.model import BagId
+from covey.store.sqlite import rows
+
+LOGS = "logs"
+FILES = "files"
+ALL = "all"
+
+_COUNTED = """
+    SELECT row, task, 0 FROM ends INDEXED BY counted
+    WHERE bag = ?1 AND counted = 1 AND task > ?2 AND row <= ?5
+    ORDER BY task LIMIT ?6"""
+_UNCOUNTED = """
+    SELECT row, task, outcome FROM ends INDEXED BY uncounted
+    WHERE bag = ?1 AND counted = 0 AND (task, outcome, row) > (?2, ?3, ?4) AND row <= ?5
+    ORDER BY task, outcome, row LIMIT ?6"""
+_STAGES = (_COUNTED, _UNCOUNTED)
+_BEFORE_ALL = (-1, -1, -1)
+_THESE = "(SELECT value FROM json_each(?))"
+_DELETE_FILES = """
+    DELETE FROM files WHERE id IN (
+        SELECT files.id FROM json_each(?) AS r CROSS JOIN files
+        ON files.id >= r.value << 24 AND files.id < (r.value + 1) << 24)"""
+# The other tables, and what tells the rows of one bag apart. A bag that has ends has chunks, so
+# chunks go last: until then `orphans` finds the bag.
+_OF_BAG = {
+    "causes": "id",
+    "result_names": "place",
+    "reopenings": "number",
+    "input_versions": "number",
+    "segments": "number",
+    "chunks": "first",
+}
+_ORPHANS = """
+    WITH RECURSIVE known(bag) AS (
+        SELECT min(bag) FROM {table}
+        UNION ALL SELECT (SELECT min(bag) FROM {table} WHERE bag > known.bag)
+        FROM known WHERE known.bag IS NOT NULL)
+    SELECT bag FROM known WHERE bag IS NOT NULL AND bag NOT IN (SELECT id FROM bags)"""
+
+
+class Removal:
+    """What is still to be removed of one bag, and how far that has come."""
+
+    def __init__(self, bag: BagId, what: str, last_row: int) -> None:
+        """Rows after `last_row` are kept: they were recorded after the order, by a retry."""
+        assert what in (LOGS, FILES, ALL), what
+        self.bag = bag
+        self.what = what
+        self._last_row = last_row
+        self.restart()
+
+    def restart(self) -> None:
+        """A transaction was rolled back: begin again. What is gone already costs little."""
+        self._stage = 0
+        self._place = _BEFORE_ALL
+        self._tables = list(_OF_BAG) if self.what == ALL else []
+
+    def step(self, connection: sqlite3.Connection, most: int) -> bool:
+        """Remove some `most` rows, within a transaction. Whether more is left."""
+        while self._stage < len(_STAGES):
+            query = _STAGES[self._stage]
+            given = (self.bag, *self._place, self._last_row, most)
+            found = connection.execute(query, given).fetchall()
+            if found:
+                self._remove(connection, [row for row, _, _ in found])
+                row, task, outcome = found[-1]
+                self._place = (task, outcome, row)
+            if len(found) == most:
+                return True
+            self._stage += 1
+            self._place = _BEFORE_ALL
+        while self._tables:
+            table, key = self._tables[0], _OF_BAG[self._tables[0]]
+            some = f"SELECT {key} FROM {table} WHERE bag = ?1 LIMIT ?2"
+            gone = connection.execute(
+                f"DELETE FROM {table} WHERE bag = ?1 AND {key} IN ({some})", (self.bag, most)
+            )
+            if gone.rowcount == most:
+                return True
+            del self._tables[0]
+        return False
+
+    def _remove(self, connection: sqlite3.Connection, numbers: list[int]) -> None:
+        these = (rows.list_text(tuple(numbers)),)
+        if self.what in (LOGS, ALL):
+            connection.execute(f"DELETE FROM outputs WHERE row IN {_THESE}", these)
+        if self.what in (FILES, ALL):
+            connection.execute(_DELETE_FILES, these)
+        if self.what == FILES:
+            connection.execute(
+                f"UPDATE ends SET files = 0 WHERE row IN {_THESE} AND files > 0", these
+            )
+        if self.what == ALL:
+            connection.execute(f"DELETE FROM ends WHERE row IN {_THESE}", these)
+
+
+def begin(connection: sqlite3.Connection, bag: BagId, what: str, last_row: int) -> Removal:
+    """Within the transaction of the order, when all that was gathered is written."""
+    if what == ALL:
+        connection.execute("DELETE FROM bags WHERE id = ?", (bag,))
+        connection.execute("UPDATE server SET last_bag = max(last_bag, ?)", (bag,))
+    return Removal(bag, what, last_row)
+
+
+def orphans(connection: sqlite3.Connection, last_row: int) -> list[Removal]:
+    """What an earlier server has not got round to removing."""
+    found: dict[int, None] = {}
+    for table in ("chunks", "segments"):
+        found.update((bag, None) for (bag,) in connection.execute(_ORPHANS.format(table=table)))
+    return [Removal(BagId(bag), ALL, last_row) for bag in found]

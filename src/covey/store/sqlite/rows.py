@@ -1,0 +1,466 @@
+"""Between records and rows: small codes for outcomes, packed output, JSON for what is only read
+whole. Everything that is written is read back equal.
+"""
+
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from covey.core.record.input_files import InputVersionView, version_of
+from covey.core.record.model import (
+    AttemptId,
+    BagId,
+    BagRecord,
+    BagSpec,
+    BagStatus,
+    ChunkRecord,
+    FileRecord,
+    History,
+    InputChanges,
+    InputVersion,
+    JobId,
+    JobRecord,
+    JobStatus,
+    OutputSummary,
+    PilotId,
+    PilotRecord,
+    PilotStatus,
+    PolicySpec,
+    Role,
+    Segment,
+    SiteRecord,
+    TokenRecord,
+)
+from covey.core.values.space import Point
+from covey.pilot.protocol.messages import (
+    CANCELLED,
+    FAILED,
+    HOST,
+    LOST,
+    MEMORY,
+    OK,
+    OUTPUT,
+    OWN_FAILURES,
+    RETURNED,
+    SETUP,
+    TIMEOUT,
+)
+from covey.wire import BriefRow, HostView, PilotView, ResultRow
+
+# The position is the code in the table, so new ones go at the end.
+OUTCOMES = (OK, FAILED, TIMEOUT, CANCELLED, RETURNED, HOST, LOST, MEMORY, OUTPUT, SETUP)
+OUTCOME_CODES = {outcome: code for code, outcome in enumerate(OUTCOMES)}
+HOST_FAILURES = (*OWN_FAILURES, HOST)  # what a host's count of failures counts
+
+PACK_ABOVE = 400  # characters
+LAST_LINE = 200
+LAST_LINES = 20
+LAST_LINES_LENGTH = 4000
+MOST_RESULT_NAMES = 1000  # of one bag: a table with more columns helps nobody
+
+BAG_COLUMNS = "id, spec, total, created, status, reason, open, policy, outputs"
+PILOT_COLUMNS = (
+    "id, key, credential, host, slots, site, job, tags, version, enrolled, "
+    "memory_mb, disk_mb, gpus, machine, boot, owner, status, "
+    "coalesce((SELECT number FROM synced WHERE pilot = id), 0)"
+)
+TOKEN_COLUMNS = "id, name, role, owner, digest, created, expires, revoked"
+JOB_COLUMNS = (
+    "id, site, slots, submitted, status, wall_seconds, memory_mb, disk_mb, gpus, handle, trial, "
+    "wanted_by"
+)
+VIEW_COLUMNS = (
+    "id, host, site, job, slots, status, enrolled, max(enrolled, changed), tags, version, "
+    "memory_mb, gpus, owner, CASE status WHEN 'active' THEN '' ELSE reason END"
+)
+INPUT_VERSION_COLUMNS = "epoch, sequence, at, files, names, changes"
+HOST_COLUMNS = "name, site, slots, first, heard, done, failed, tags, machine"
+RESULT_COLUMNS = (
+    "row, task, outcome, counted, exit_code, signal, epoch, sequence, pilot, "
+    "(SELECT name FROM hosts WHERE id = ends.host), sent, fetched, started, ended, delivered, "
+    "cpu_seconds, memory_kb, stdout_bytes, stderr_bytes, message, last_line, "
+    "(SELECT text FROM causes WHERE id = ends.cause), result, files"
+)
+
+RESULT_TEXTS = (19, 22)  # those of them that may be long: message and result
+BRIEF_COLUMNS = (
+    "row, task, outcome, exit_code, signal, (SELECT name FROM hosts WHERE id = ends.host), "
+    "ended - started, message, result, files"
+)
+BRIEF_TEXTS = (7, 8)
+
+
+class _Titled(msgspec.Struct):
+    """What is read of a spec that cannot be read as a whole."""
+
+    name: str = ""
+    owner: str = ""
+
+
+_titled = msgspec.json.Decoder(_Titled)
+_spec = msgspec.json.Decoder(BagSpec)
+_segment = msgspec.json.Decoder(Segment)
+_policy = msgspec.json.Decoder(PolicySpec)
+_history = msgspec.json.Decoder(History)
+_outputs = msgspec.json.Decoder(OutputSummary)
+_site = msgspec.json.Decoder(SiteRecord)
+_changes = msgspec.json.Decoder(InputChanges)
+_names = msgspec.json.Decoder(tuple[str, ...])
+_tags = msgspec.json.Decoder(dict[str, str])
+_reported = msgspec.json.Decoder(dict[str, Any])
+
+
+def spec_text(spec: BagSpec) -> str:
+    return msgspec.json.encode(spec).decode()
+
+
+def spec_from(text: str) -> BagSpec:
+    return _spec.decode(text)
+
+
+def tags_text(tags: dict[str, str]) -> str:
+    return msgspec.json.encode(tags).decode()
+
+
+def segment_text(segment: Segment) -> str:
+    return msgspec.json.encode(segment).decode()
+
+
+def segment_from(text: str) -> Segment:
+    return _segment.decode(text)
+
+
+def policy_text(policy: PolicySpec | None) -> str | None:
+    return None if policy is None else msgspec.json.encode(policy).decode()
+
+
+def policy_from(text: str) -> PolicySpec:
+    return _policy.decode(text)
+
+
+def outputs_text(outputs: OutputSummary) -> str:
+    return msgspec.json.encode(outputs).decode()
+
+
+def outputs_from(text: str) -> OutputSummary:
+    """Nothing is known of bags of older versions, so nothing is said about them."""
+    return _outputs.decode(text) if text else OutputSummary(something=True)
+
+
+def input_version_row(bag: BagId, version: InputVersion) -> tuple[Any, ...]:
+    """In the order of INPUT_VERSION_COLUMNS, with the bag first and no number."""
+    return (
+        bag,
+        *version.first,
+        version.at,
+        version.files,
+        msgspec.json.encode(version.names).decode(),
+        msgspec.json.encode(version.changes).decode(),
+    )
+
+
+def input_version_from(row: tuple[Any, ...]) -> InputVersion:
+    """From INPUT_VERSION_COLUMNS."""
+    epoch, sequence, at, files, names, changes = row
+    return InputVersion(
+        first=AttemptId(epoch, sequence),
+        at=at,
+        files=files,
+        names=_names.decode(names),
+        changes=_changes.decode(changes),
+    )
+
+
+def input_version_view_from(row: tuple[Any, ...]) -> InputVersionView:
+    """From number, at, files and names: the changes may be many, and are not read."""
+    number, at, files, names = row
+    return InputVersionView(version=number, at=at, files=files, names=list(_names.decode(names)))
+
+
+def history_text(history: History) -> str:
+    """Empty if nothing is remembered."""
+    return "" if history == History() else msgspec.json.encode(history).decode()
+
+
+def history_from(text: str) -> History:
+    return _history.decode(text)
+
+
+def list_text(numbers: tuple[int, ...]) -> str:
+    """For `json_each`: as many as there are, in one value."""
+    return msgspec.json.encode(numbers).decode()
+
+
+def bag_from(
+    row: tuple[Any, ...], segments: tuple[Segment, ...], versions: tuple[InputVersion, ...]
+) -> BagRecord:
+    id_, spec, total, created, status, reason, open_, policy, outputs = row
+    return BagRecord(
+        id=BagId(id_),
+        spec=spec_from(spec),
+        total=total,
+        created=created,
+        status=BagStatus(status),
+        reason=reason,
+        open=bool(open_),
+        segments=segments,
+        policy=None if policy is None else policy_from(policy),
+        outputs=outputs_from(outputs),
+        input_versions=versions,
+    )
+
+
+def shell_from(row: tuple[Any, ...]) -> BagRecord:
+    """What can be read of a bag whose spec, policy or segments cannot."""
+    id_, spec, total, created, status, reason, open_, _, _ = row
+    return BagRecord(
+        id=BagId(id_),
+        spec=shell_spec(spec),
+        total=total,
+        created=created,
+        status=BagStatus(status),
+        reason=reason,
+        open=bool(open_),
+    )
+
+
+def shell_spec(text: str) -> BagSpec:
+    """Whose it is, as far as that can be read; nobody's (an admin's) otherwise."""
+    try:
+        name, owner = msgspec.structs.astuple(_titled.decode(text))
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
+        name = owner = ""
+    return BagSpec(argv=("?",), name=name, owner=owner)
+
+
+def chunk_from(row: tuple[Any, ...]) -> ChunkRecord:
+    return ChunkRecord(first=row[0], stop=row[1], closed=bool(row[2]))
+
+
+def pilot_from(row: tuple[Any, ...]) -> PilotRecord:
+    id_, key, credential, host, slots, site, job, tags, version, enrolled = row[:10]
+    memory_mb, disk_mb, gpus, machine, boot, owner, status, recorded = row[10:]
+    return PilotRecord(
+        id=PilotId(id_),
+        key=key,
+        credential=credential,
+        host=host,
+        slots=slots,
+        site=site,
+        job=JobId(job),
+        tags=_tags.decode(tags),
+        version=version,
+        enrolled=enrolled,
+        memory_mb=memory_mb,
+        disk_mb=disk_mb,
+        gpus=gpus,
+        machine=machine,
+        boot=boot,
+        owner=owner,
+        status=PilotStatus(status),
+        recorded=recorded,
+    )
+
+
+def pilot_view_from(row: tuple[Any, ...]) -> PilotView:
+    id_, host, site, job, slots, status, enrolled, heard, tags, version = row[:10]
+    memory_mb, gpus, owner, reason = row[10:]
+    return PilotView(
+        id=id_,
+        host=host,
+        site=site,
+        job=job,
+        slots=slots,
+        status=status,
+        running=0,
+        enrolled=enrolled,
+        heard=heard,
+        tags=_tags.decode(tags),
+        version=version,
+        memory_mb=memory_mb,
+        gpus=gpus,
+        owner=owner,
+        reason=reason,
+    )
+
+
+def host_from(row: tuple[Any, ...]) -> HostView:
+    name, site, slots, first, heard, done, failed, tags, machine = row
+    return HostView(
+        host=name,
+        site=site,
+        slots=slots,
+        pilots=0,
+        running=0,
+        first=first,
+        heard=heard,
+        done=done,
+        failed=failed,
+        tags=_tags.decode(tags),
+        machine=machine,
+    )
+
+
+def token_from(row: tuple[Any, ...]) -> TokenRecord:
+    id_, name, role, owner, digest, created, expires, revoked = row
+    return TokenRecord(
+        id=id_,
+        name=name,
+        role=Role(role),
+        owner=owner,
+        digest=digest,
+        created=created,
+        expires=expires,
+        revoked=revoked,
+    )
+
+
+def job_from(row: tuple[Any, ...]) -> JobRecord:
+    id_, site, slots, submitted, status, wall, memory, disk, gpus, handle, trial, wanted_by = row
+    return JobRecord(
+        id=JobId(id_),
+        site=site,
+        slots=slots,
+        submitted=submitted,
+        status=JobStatus(status),
+        wall_seconds=wall,
+        memory_mb=memory,
+        disk_mb=disk,
+        gpus=gpus,
+        handle=handle,
+        trial=bool(trial),
+        wanted_by=wanted_by,
+    )
+
+
+def job_row(job: JobRecord) -> tuple[Any, ...]:
+    """In the order of JOB_COLUMNS."""
+    return (
+        job.id,
+        job.site,
+        job.slots,
+        job.submitted,
+        job.status.value,
+        job.wall_seconds,
+        job.memory_mb,
+        job.disk_mb,
+        job.gpus,
+        job.handle,
+        job.trial,
+        job.wanted_by,
+    )
+
+
+def site_text(record: SiteRecord) -> str:
+    return msgspec.json.encode(record).decode()
+
+
+def site_from(text: str) -> SiteRecord:
+    return _site.decode(text)
+
+
+def result_from(
+    row: tuple[Any, ...], values: Point, firsts: Sequence[tuple[int, int]] = ()
+) -> ResultRow:
+    """From RESULT_COLUMNS. By place: pages are long, and names would double what a row costs.
+    `firsts`: the first attempts with each version of the inputs after the first."""
+    number, task, outcome, counted, exit_code, signal, epoch, sequence, pilot, host = row[:10]
+    sent, fetched, started, ended, delivered, cpu, memory_kb, stdout, stderr = row[10:19]
+    message, output, cause, result, files = row[19:]
+    return ResultRow(
+        number,
+        task,
+        values(task),
+        OUTCOMES[outcome],
+        counted == 1,
+        exit_code,
+        signal,
+        f"{epoch}.{sequence}",
+        pilot,
+        host,
+        sent,
+        fetched,
+        started,
+        ended,
+        delivered,
+        ended - started,
+        cpu,
+        memory_kb,
+        stdout,
+        stderr,
+        message or "",
+        output or "",
+        cause or "",
+        reported(result) or {} if result else {},
+        files,
+        version_of(firsts, (epoch, sequence)),
+    )
+
+
+def brief_from(row: tuple[Any, ...]) -> BriefRow:
+    """From BRIEF_COLUMNS."""
+    number, task, outcome, exit_code, signal, host, seconds, message, result, files = row
+    found = BriefRow(number, task, [], OUTCOMES[outcome], True, exit_code, signal, "", 0, host)
+    found.wall_seconds, found.message, found.files = seconds, message or "", files
+    if result:
+        found.result = reported(result) or {}
+    return found
+
+
+def reported(text: str) -> dict[str, Any] | None:
+    """The values of a task's report; None if it is not a JSON object that can be read."""
+    try:
+        return _reported.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def file_from(row: tuple[Any, ...]) -> FileRecord:
+    path, size, digest, data, packed, executable = row
+    return FileRecord(
+        path=path,
+        size=size,
+        digest=digest or "",
+        data=zlib.decompress(data) if packed else data or b"",
+        executable=bool(executable),
+    )
+
+
+def last_line(stdout: str) -> str:
+    """The last line that says something, shortened."""
+    text = stdout.rstrip()
+    start = max(text.rfind("\n"), text.rfind("\r")) + 1
+    return text[start : start + LAST_LINE]
+
+
+def last_lines(stderr: str, stdout: str) -> str:
+    """The end of what a task had to say: of its complaints if there are any."""
+    text = stderr.rstrip() or stdout.rstrip()
+    return "\n".join(text.splitlines()[-LAST_LINES:])[-LAST_LINES_LENGTH:]
+
+
+def pack(text: str) -> str | bytes | None:
+    """Text as it is kept: nothing, itself, or compressed if that is worth it."""
+    if not text:
+        return None
+    if len(text) <= PACK_ABOVE:
+        return text
+    plain = text.encode()
+    packed = zlib.compress(plain, 3)
+    return packed if len(packed) < len(plain) else text
+
+
+def pack_data(data: bytes) -> tuple[bytes | None, int]:
+    """A small file as it is kept, and whether that is compressed: only if it pays."""
+    if len(data) <= PACK_ABOVE:
+        return data or None, 0
+    packed = zlib.compress(data, 3)
+    return (packed, 1) if len(packed) < len(data) * 0.9 else (data, 0)
+
+
+def unpack(kept: str | bytes | None) -> str:
+    if kept is None:
+        return ""
+    return zlib.decompress(kept).decode() if isinstance(kept, bytes) else kept

@@ -1,0 +1,113 @@
+"""Housekeeping of the SQLite file, in pieces that are short enough for writers to wait for.
+
+First the rows of purged bags go (`store.purging`). Then free pages are given back to the disk
+(`PRAGMA incremental_vacuum`), and last the write-ahead log is emptied. A piece is as large as can
+be done in about `PIECE_SECONDS`.
+
+A file can give pages back only if it was made to (`auto_vacuum = INCREMENTAL`), or was rewritten
+once. Files of earlier versions are rewritten when they are opened, if that is quick: `convert`.
+"""
+
+import sqlite3
+import time
+from collections.abc import Callable
+
+from covey.core.record.model import BagId
+from covey.store.sqlite.purge import Removal
+
+PIECE_SECONDS = 0.02
+FEWEST, MOST = 16, 4096  # rows or pages in a piece
+FIRST = 256
+KEPT_PAGES = 256  # free ones that stay, for the next rows
+MANY_FREE = 0.25  # of all pages: so many are given back without a purge
+CONVERT_PAGES = 16_384  # in use (64 MB): to rewrite as many takes a second at most
+_INCREMENTAL = 2
+
+
+class Upkeep:
+    """Of one connection, which is that of the writer."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, removals: list[Removal], empty_log: Callable[[], None]
+    ) -> None:
+        self._connection = connection
+        self.removals = removals
+        self._empty_log = empty_log
+        self._most = FIRST
+        self._shrinking = bool(removals) or _has_many_free(connection)
+        self._gives_back = _pragma(connection, "auto_vacuum") == _INCREMENTAL
+
+    @property
+    def removing(self) -> frozenset[BagId]:
+        return frozenset(removal.bag for removal in self.removals)
+
+    def add(self, removal: Removal) -> None:
+        """The first step of a removal has been done, and more is left, or is to be given back."""
+        self.removals.append(removal)
+        self._shrinking = True
+
+    def rolled_back(self, removals: list[Removal]) -> None:
+        """These are to be done, as before the last piece."""
+        for removal in removals:
+            removal.restart()
+        self.removals = removals
+
+    def piece(self) -> bool:
+        """Do one piece, within a transaction. Whether anything was left to do."""
+        began = time.monotonic()
+        if self.removals:
+            if not self.removals[0].step(self._connection, self._most):
+                del self.removals[0]
+        elif spare := self._spare_pages():
+            # Python's sqlite3 takes the first step of this statement only, which is one page.
+            for _ in range(min(spare, self._most)):
+                self._connection.execute("PRAGMA incremental_vacuum(1)")
+        else:
+            return False
+        took = time.monotonic() - began
+        if took > PIECE_SECONDS:
+            self._most = max(FEWEST, self._most // 2)
+        elif took < PIECE_SECONDS / 2:
+            self._most = min(MOST, self._most * 2)
+        return True
+
+    def finish(self) -> None:
+        """Nothing is left: outside a transaction, let go of the log."""
+        if self._shrinking:
+            self._shrinking = False
+            self._empty_log()
+
+    def _spare_pages(self) -> int:
+        if not self._shrinking or not self._gives_back:
+            return 0
+        return max(0, _pragma(self._connection, "freelist_count") - KEPT_PAGES)
+
+
+def choose_incremental(connection: sqlite3.Connection) -> None:
+    """For a file that has no tables yet; nothing happens to others."""
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+
+
+def convert(connection: sqlite3.Connection) -> None:
+    """Rewrite a file of an earlier version, if that is quick, so that it can give pages back. A
+    disk that is too full for that is no reason not to use the file."""
+    if _pragma(connection, "auto_vacuum") == _INCREMENTAL:
+        return
+    used = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
+    if used > CONVERT_PAGES:
+        return
+    try:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("VACUUM")
+    except sqlite3.OperationalError:
+        pass
+
+
+def _has_many_free(connection: sqlite3.Connection) -> bool:
+    free = _pragma(connection, "freelist_count")
+    return free > KEPT_PAGES and free > MANY_FREE * _pragma(connection, "page_count")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
+    return value

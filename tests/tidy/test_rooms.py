@@ -1,0 +1,62 @@
+"""The house stays in order: packages of a size that one can look over, with signs on their
+doors."""
+
+import ast
+from collections import Counter, defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+COVEY = ROOT / "src" / "covey"
+MOST_MODULES = 16  # of a package, at one level
+
+# Packages that were larger when the rule came. This list only shrinks.
+LARGER = {"bagfile": 18, "sim": 22}
+# Names of classes that modules of one package share: of the rule that private ones are private.
+SHARED_NAMES: set[str] = set()
+MOST_REPEATED = 61  # names of classes that several packages have; this number only shrinks
+
+
+def packages() -> dict[str, list[Path]]:
+    found = {path.parent: sorted(path.parent.glob("*.py")) for path in COVEY.rglob("__init__.py")}
+    return {str(path.relative_to(COVEY)): modules for path, modules in found.items()}
+
+
+def classes() -> dict[str, list[str]]:
+    """By name, the modules that define a class of this name."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(COVEY.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(str(path.relative_to(COVEY)))
+    return found
+
+
+def test_no_package_is_too_large_to_look_over() -> None:
+    sizes = {name: len(modules) - 1 for name, modules in packages().items()}
+    large = {name: size for name, size in sizes.items() if size > MOST_MODULES}
+    assert large == LARGER
+
+
+def test_every_package_says_what_belongs_there() -> None:
+    for name, modules in packages().items():
+        [init] = [path for path in modules if path.name == "__init__.py"]
+        assert ast.get_docstring(ast.parse(init.read_text())), name
+
+
+def test_the_architecture_shows_every_package() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    missing = [name for name in packages() if name != "." and f"`{name}`" not in text]
+    assert not missing
+
+
+def test_a_class_name_is_used_once_in_a_package() -> None:
+    shared = set()
+    for name, modules in classes().items():
+        counts = Counter(module.partition("/")[0] for module in modules)
+        shared |= {f"{package}: {name}" for package, count in counts.items() if count > 1}
+    assert shared == SHARED_NAMES
+
+
+def test_packages_share_few_class_names() -> None:
+    repeated = [name for name, modules in classes().items() if len(modules) > 1]
+    assert len(repeated) <= MOST_REPEATED, repeated

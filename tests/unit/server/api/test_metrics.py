@@ -1,0 +1,21 @@
+"""What /metrics says of sites."""
+
+from covey.core.record.events import PilotLeft
+from covey.pilot.protocol.messages import Leave
+from covey.server.api.metrics import renderer
+from tests.unit.core.placing import Grounds, site
+from tests.unit.core.table import spec
+
+
+def test_a_site_whose_check_fails_is_seen() -> None:
+    grounds = Grounds(site(ramp=2))
+    grounds.submit(spec(4))
+    first = grounds.jobs[0]
+    grounds.now += 1
+    hand = grounds.begin(first, want=0)
+    grounds.handle(PilotLeft(grounds.request(), Leave(hand.pilot, 1, "the check failed")))
+    text = renderer(lambda: grounds.scheduler.state, lambda: 0, lambda: 0)().decode()
+    assert 'covey_site_failures{site="lake"} 1.0' in text
+    assert 'covey_site_jobs{site="lake",state="waiting"} 1.0' in text
+    rests = next(line for line in text.splitlines() if line.startswith("covey_site_rests_until_"))
+    assert float(rests.split()[-1]) > grounds.now
