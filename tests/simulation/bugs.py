@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from covey.core.after_commit import Answering, Replying, Then
 from covey.core.bags import bag_requests, lookahead
 from covey.core.bags.host_tallies import Tally
+from covey.core.explain import obstacles
 from covey.core.match import bag_policy, blame, dispatch, match_cache, replication, retry_hosts
 from covey.core.match.match_records import Match
 from covey.core.match.policies import Places
@@ -81,6 +82,11 @@ def bug(
         return wrong
 
     return plant
+
+
+@bug((obstacles, "room_is_free"), words="explain says that nothing is in the way")
+def explains_without_looking_at_room(right: Callable[..., bool], *_: object) -> bool:
+    return True
 
 
 @bug((Turn, "write"))

@@ -16,7 +16,7 @@ from covey.core.record.actions import Change
 from covey.core.record.events import Ticked
 from covey.core.record.model import JobId, JobRecord
 from covey.ports import EngineEvent
-from covey.sim import faults, policies, workload
+from covey.sim import explain_check, faults, policies, workload
 from covey.sim.administering import Administrator
 from covey.sim.checkers import Judge
 from covey.sim.clients import Owner
@@ -33,6 +33,7 @@ from covey.sim.store import Disk, VirtualStore
 from covey.sim.supervising import Supervisor
 from covey.store.memory.memory_record import MemoryRecord
 
+MOST_COMPARISONS = 2  # of explanations with what is decided
 UNWANTED_SECONDS = 60.0  # for which jobs wait that nobody needs any more
 
 
@@ -91,6 +92,7 @@ class World:
         self.pilots: list[SimPilot] = []
         self.misfortunes = Misfortunes()
         self._wandering = Random(f"{seed}/places")
+        self._explaining, self._comparisons = Random(f"{seed}/explain"), MOST_COMPARISONS
         self.site_notices = True
         self.servers = 0
         self.calm_at = START + self.plan.calm_at
@@ -190,10 +192,29 @@ class World:
             life = pilot.life
             life.idle_since = min(life.idle_since, now) if waits else math.inf
 
+    def _compare_explanations(self) -> None:
+        """A few times in each world: copies of the whole state are expensive."""
+        scheduler = self.server.engine.scheduler if self.server.alive else None
+        if scheduler is None or not self._comparisons or self._explaining.random() < 0.8:
+            return
+        state = scheduler.state
+        now = self.clock.time
+        bags = explain_check.can_be_compared(state, now)
+        if not bags:
+            return
+        bag = self._explaining.choice(bags)
+        found = explain_check.obstacles(state, now, bag)
+        if found:
+            self._comparisons -= 1
+            words = explain_check.disagreement(state, now, bag, self._explaining.choice(found))
+            if words:
+                raise Violation(words)
+
     def _mind(self) -> None:
         """Somebody starts pilots by hand when there are hardly any."""
         if self.clock.time >= self.calm_at:
             self.judge.calm(self.clock.time, self.calm_at)
+        self._compare_explanations()
         if self.plan.grounds.placed:
             wanted = not all(owner.satisfied() for owner in self.owners)
             if self.clock.time >= self.calm_at:

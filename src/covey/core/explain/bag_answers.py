@@ -18,6 +18,7 @@ from covey.core.explain.answers import BagAnswer, Chance, Reason, RunningAttempt
 from covey.core.explain.bag_order import before, behind
 from covey.core.explain.obstacles import (
     ABLE,
+    AVOIDED,
     BANNED,
     ENDING,
     FILES,
@@ -391,6 +392,10 @@ _WORDS = {
         "resting",
         "{hosts} get{s} no tasks of this bag for a while, because its tasks failed there",
     ),
+    AVOIDED: (
+        "avoided",
+        "the tasks that wait have failed on {names} before, or need more time than is left there",
+    ),
     TRIED: ("tried", "{hosts} {are} tested with one task first"),
     FULL: ("full", "every slot of {hosts} is in use"),
     LIMITED: ("concurrency", "{hosts} hold{s} as many tasks as its concurrency allows"),
@@ -411,7 +416,7 @@ def _counted(verdicts: list[Obstacle], now: float, answer: BagAnswer) -> Iterato
         yield from (_reason(kind, kinds[kind], now) for kind in (FULL, LIMITED) if kind in kinds)
     if answer.first:
         yield _rivals(answer)
-    for kind in (SHORT, FILES, REFUSED, SMALL, ENDING, BANNED, RESTING, TRIED, SILENT):
+    for kind in (SHORT, FILES, REFUSED, SMALL, ENDING, BANNED, RESTING, AVOIDED, TRIED, SILENT):
         if kind in kinds:
             yield _reason(kind, kinds[kind], now)
 

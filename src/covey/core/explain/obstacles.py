@@ -9,16 +9,18 @@ from covey.classad import unparse
 from covey.classad.nodes import Node
 from covey.core.explain.answers import Near
 from covey.core.explain.policy_view import PolicyView, TaskClass
-from covey.core.match import blame, match_cache
+from covey.core.match import blame, dispatch, match_cache
 from covey.core.match.pilot_fit import held_of, weight, weight_on
 from covey.core.record.model import Need, PilotRecord, PilotStatus
-from covey.core.state import Pilot, State
+from covey.core.state import Bag, Pilot, State
+from covey.core.turn import Turn
 
 MOST_NEAR = 5
 SILENT, SMALL, ENDING, REFUSED, BANNED, RESTING, TRIED, FULL, LIMITED, FREE = (
     "silent", "small", "ending", "refused", "banned", "resting", "tried", "full", "limited", "free",
 )  # fmt: skip
 SHORT, FILES = "short", "files"  # of disk space; attempts of this bag wait there for files
+AVOIDED = "avoided"  # every waiting task failed there, or needs more time than is left there
 ABLE = (FULL, LIMITED, FREE)
 
 
@@ -31,6 +33,7 @@ class Obstacle(NamedTuple):
     lacking: int = 0  # parts of JobRequirements, or resources
     until: float = 0.0
     served: tuple[int, ...] = ()  # which of the cases it could run
+    besides: str = ""  # of a ban or a rest: what the kind would be without it
 
 
 def judge(
@@ -47,7 +50,8 @@ def judge(
     if not fits:
         lacking = len(_too_small(bag.needs[classes[0].kind], record).missing)
         return Obstacle(pilot, SMALL, lacking)
-    fits = [number for number in fits if weight_on(bag, classes[number].kind, pilot, now)]
+    weights = {number: weight_on(bag, classes[number].kind, pilot, now) for number in fits}
+    fits = [number for number in fits if weights[number]]
     if not fits:
         return Obstacle(pilot, ENDING)
     served, limit = [], float("inf")
@@ -62,14 +66,31 @@ def judge(
     if not served:
         view.at(pilot, classes[fits[0]])
         return Obstacle(pilot, REFUSED, sum(1 for _ in _lacking(view)))
-    kind, until = FULL if pilot.load >= record.slots else FREE, blame.withheld(state, pilot, bag)
+    free = room_is_free(pilot, [weights[number] for number in served])
+    kind, until = FREE if free else FULL, blame.withheld(state, pilot, bag)
     if held_of(state, pilot, bag.spec.owner) >= limit:
         kind = LIMITED
+    elif not any(_has_task(state, now, bag, classes[number].kind, pilot) for number in served):
+        kind = AVOIDED
+    besides = kind
     if until > now:
         kind = BANNED if bag.spec.owner in state.hosts[record.host].history.bans else RESTING
     elif until and blame.is_tried(state, pilot, bag):
         kind = TRIED
-    return Obstacle(pilot, kind, 0, until, tuple(served))
+    return Obstacle(pilot, kind, 0, until, tuple(served), besides)
+
+
+def room_is_free(pilot: Pilot, weights: list[int]) -> bool:
+    """Whether a task that takes one of these numbers of slots could start there now."""
+    return any(dispatch.room_for(weight, pilot, pilot.record.slots) for weight in weights)
+
+
+def _has_task(state: State, now: float, bag: Bag, kind: int, pilot: Pilot) -> bool:
+    """Whether some task of the class may go to the pilot, which suits the class. If nothing is
+    known of single tasks, every one may."""
+    if not (bag.failed_on or bag.grown) or (bag.classify is None and bag.next < bag.mark):
+        return True
+    return dispatch.lowest_task(Turn(state, now), bag, kind, pilot) is not None
 
 
 def lets(view: PolicyView) -> bool:
@@ -81,12 +102,7 @@ def lenient(verdicts: list[Obstacle]) -> list[Obstacle]:
     """Nobody rests or is banned where nobody else, of whom nothing bad is known, can do it."""
     if any(one.served and not one.until for one in verdicts):
         return verdicts
-    return [
-        one._replace(kind=FULL if one.pilot.load >= one.pilot.record.slots else FREE, until=0.0)
-        if one.until
-        else one
-        for one in verdicts
-    ]
+    return [one._replace(kind=one.besides, until=0.0) if one.until else one for one in verdicts]
 
 
 def _too_small(need: Need, record: PilotRecord) -> Near:

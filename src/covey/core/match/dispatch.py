@@ -215,18 +215,18 @@ def _next_class(
     """The class of tasks that this pilot gets next. Of several classes that go out at the same
     turn, it is the one with the lowest number that the pilot can run. A task that is larger than
     the pilot's free room may be sent too, if the pilot has nothing else: it waits there for room.
-    `owner_turns`: the bag's turns, only of classes in which tasks wait."""
+    `turns`: the bag's turns, only of classes in which tasks wait."""
     alike = bag.classify is None and len(bag.needs) == 1
     if alike and not (bag.overtimes or bag.raised or bag.failed_on):
         there = weights[0] and (bag.next < bag.mark or bag.ready[0])
-        return 0 if there and _room_for(weights[0], pilot, enough) else None
+        return 0 if there and room_for(weights[0], pilot, enough) else None
     for _, group in groupby(turns, _WHEN):
         kinds = [kind for _, kind in group if bag.ready[kind]]
         found = _lowest_class(turn, bag, kinds, weights, pilot, enough)
         if found is not None:
             return found
     if bag.classify is None and bag.next < bag.mark and weights[0]:
-        return 0 if _room_for(weights[0], pilot, enough) else None
+        return 0 if room_for(weights[0], pilot, enough) else None
     return None
 
 
@@ -236,24 +236,27 @@ def _lowest_class(
     """Of these classes, that of the lowest number that this pilot can run. If nothing is known of
     single tasks, the classes are asked by their lowest numbers, until one will do."""
     if bag.failed_on or bag.grown:
-        fits = [one for one in kinds if weights[one] and _room_for(weights[one], pilot, enough)]
-        found = [(_lowest(turn, bag, kind, pilot), kind) for kind in fits]
+        fits = [one for one in kinds if weights[one] and room_for(weights[one], pilot, enough)]
+        found = [(lowest_task(turn, bag, kind, pilot), kind) for kind in fits]
         return min(
             ((least, kind) for least, kind in found if least is not None), default=(0, None)
         )[1]
     for kind in sorted(kinds, key=lambda kind: bag.ready[kind].min()):
-        if weights[kind] and _room_for(weights[kind], pilot, enough):
+        if weights[kind] and room_for(weights[kind], pilot, enough):
             return kind
     return None
 
 
-def _room_for(taken: int, pilot: Pilot, enough: int) -> bool:
+def room_for(taken: int, pilot: Pilot, enough: int) -> bool:
+    """Whether a task that takes so many slots can go to a pilot that may hold `enough`. If it holds
+    nothing, a larger one may wait there for room."""
     return pilot.load + taken <= enough or pilot.load == 0
 
 
-def _lowest(turn: Turn, bag: Bag, kind: int, pilot: Pilot) -> int | None:
-    """Of those that are ready. One that failed there goes elsewhere first (`retry_hosts`). One that
-    took too long may need more time than the pilot has, if others can have that much."""
+def lowest_task(turn: Turn, bag: Bag, kind: int, pilot: Pilot) -> int | None:
+    """The lowest ready task of this class that the pilot may have. A task that failed there goes
+    elsewhere first (`retry_hosts`). A task that took too long before may need more time than the
+    pilot has, if others can have that much."""
     ready, limit = bag.ready[kind], bag.needs[kind].limit_seconds
     left = pilot.until - turn.now
     if bag.failed_on:
@@ -269,7 +272,7 @@ def _lowest(turn: Turn, bag: Bag, kind: int, pilot: Pilot) -> int | None:
 
 
 def _next_task(turn: Turn, bag: Bag, kind: int, pilot: Pilot) -> TaskNumber:
-    task = _lowest(turn, bag, kind, pilot) if bag.ready[kind] else None
+    task = lowest_task(turn, bag, kind, pilot) if bag.ready[kind] else None
     if task is not None:
         bag.ready[kind].remove(task)
         return TaskNumber(task)
@@ -299,7 +302,7 @@ def _take_again(
         match = may_have(turn, pilot, bag, task, alike)
         kind = bag.live[task][0].kind
         slots = weight_on(bag, kind, pilot, turn.now)
-        if match is not None and slots and _room_for(slots, pilot, enough):
+        if match is not None and slots and room_for(slots, pilot, enough):
             del tasks[task]
             attempt = _send(turn, pilot, bag, TaskNumber(task), kind, slots, match)
             attempt.replica = True
@@ -327,7 +330,7 @@ def _rescue(
         slots = weight_on(bag, kind, pilot, turn.now)
         if pilot.load >= enough or len(pilot.attempts) >= limit:
             break
-        if slots and _room_for(slots, pilot, enough):
+        if slots and room_for(slots, pilot, enough):
             bag.rescue.remove(task)
             taken.append(_send(turn, pilot, bag, TaskNumber(task), kind, slots, ANYWHERE))
 
@@ -351,7 +354,8 @@ def _send(
 
 
 def hungry(state: State, pilot: Pilot) -> bool:
-    return pilot.status is PilotStatus.ACTIVE and pilot.load < pilot.want
+    """Whether the pilot can take more tasks. Without disk space it cannot, whatever it wants."""
+    return pilot.status is PilotStatus.ACTIVE and pilot.load < pilot.want and not pilot.shortage
 
 
 def work_available(state: State) -> bool:
