@@ -1,6 +1,6 @@
-"""`covey help`: the pages of the documentation, for those who have no checkout.
+"""`covey help`: the pages of the documentation.
 
-The wheel carries them as covey/help; in a checkout they are read from docs/.
+The wheel has them in covey/help; in a checkout they are read from docs/.
 """
 
 from difflib import get_close_matches
@@ -42,7 +42,7 @@ class Topic(click.ParamType[str]):
 
         topics = TOPICS.items()
         return [
-            CompletionItem(one, help=text) for one, text in topics if one.startswith(incomplete)
+            CompletionItem(name, help=text) for name, text in topics if name.startswith(incomplete)
         ]
 
 
@@ -88,7 +88,7 @@ def page(topic: str) -> str:
 
 
 def _command_help(ctx: click.Context, name: str) -> str:
-    """Raises UsageError for what is neither a topic nor a command."""
+    """The help of a command. Raises UsageError if there is no such command."""
     group = ctx.find_root().command
     if isinstance(group, click.Group):
         command = group.get_command(ctx, name)

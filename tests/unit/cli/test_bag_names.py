@@ -46,7 +46,7 @@ def test_a_bag_is_found_by_number_name_or_label(
 @pytest.mark.parametrize(
     ("reference", "words"),
     [
-        ("twice", "'twice' could be bag 8, 7: say which number"),
+        ("twice", "'twice' could be bag 8, 7: use the number of one"),
         ("project", "could be bag 9, 8"),
         ("frist", "did you mean 'first'?"),
         ("zzz", "'covey bags' lists them"),

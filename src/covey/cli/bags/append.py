@@ -1,4 +1,4 @@
-"""`covey append` and `covey close`: tasks for a bag that is open."""
+"""`covey append` and `covey close`: add tasks to an open bag, and close it."""
 
 import secrets
 from typing import Any
@@ -40,11 +40,11 @@ def append(bag: str, as_json: bool, **options: Any) -> None:
         file = found_rows(rows.path)
         blob = upload(client, [file])[file]
         segment = msgspec.structs.replace(segment, rows=empty_rows(blob, rows.form))
-    done = client.append(number, segment, secrets.token_hex(16))
+    answer = client.append(number, segment, secrets.token_hex(16))
     if as_json:
-        print_json(done)
+        print_json(answer)
     else:
-        say(f"bag {number} has {count(done.total, 'task')} now; it is still open")
+        say(f"bag {number} has {count(answer.total, 'task')} now; it is still open")
 
 
 @click.command(cls=Command)

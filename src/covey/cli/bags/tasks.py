@@ -1,4 +1,4 @@
-"""`covey tasks`: each task of a bag, and how it stands."""
+"""`covey tasks`: the tasks of a bag, with their states."""
 
 from itertools import islice
 
@@ -73,11 +73,13 @@ def _row(bag: BagView, line: TaskLine) -> list[str]:
 
 
 def _fields(bag: BagView, line: TaskLine) -> dict[str, object]:
-    known = line.values is not None
+    has_values = line.values is not None
     return {
         "task": line.task,
         "state": line.state,
-        "values": dict(zip(bag.names, line.values or [], strict=known)) if known else None,
+        "values": dict(zip(bag.names, line.values or [], strict=has_values))
+        if has_values
+        else None,
         "host": line.host,
         "ending": line.ending,
         "seconds": line.seconds,

@@ -1,4 +1,4 @@
-"""`covey doctor`: the checks of `covey.cli.server.checks`, one line each."""
+"""`covey doctor`: run the checks of `covey.cli.server.checks`, and print a line for each."""
 
 import click
 

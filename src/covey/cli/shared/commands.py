@@ -1,4 +1,5 @@
-"""What all commands share: their common options, `--json`, and the settings these lead to."""
+"""What all commands share: common options, `--json`, and the settings with these options
+applied."""
 
 import os
 import re
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _verbose = False
-_FLAGS = "covey.flags"
-_ABOVE = "covey.above"
-_TOLD = "covey.told"  # unknown variables
-_RANGE = re.compile(r"\s*\[[^\]]*<=?x[^\]]*\]|\s*\[x>=?[^\]]*\]")  # click's way to say N >= 1
+# Keys of a click context's `meta`.
+_FLAGS = "covey.flags"  # common options, by name
+_SAID_PARENT = "covey.said_parent"  # the note about a parent's directory was printed
+_SAID_UNKNOWN = "covey.said_unknown"  # the notes about unknown variables were printed
+_RANGE = re.compile(r"\s*\[[^\]]*<=?x[^\]]*\]|\s*\[x>=?[^\]]*\]")  # [x>=1], as click writes it
 
 
 class PathName(click.ParamType[str]):
-    """Text for which a shell offers files or directories; what it must be is checked where it is
-    used."""
+    """A path, for which a shell offers files or directories. The command itself checks the path."""
 
     name = "text"
 
@@ -135,7 +136,7 @@ def json_option(function: F) -> F:
 
 
 class BagName(click.ParamType[str]):
-    """A bag by its number, name or label; a shell offers what there is."""
+    """A bag by its number, name or label. A shell offers the numbers and names of bags."""
 
     name = "text"
 
@@ -161,7 +162,7 @@ class ColumnNames(click.ParamType[str]):
 
 
 class PresetName(click.ParamType[str]):
-    """A preset of policies, or anything else: that is checked where it is used."""
+    """A preset of policies, or another text. The command itself checks the text."""
 
     name = "text"
 
@@ -185,7 +186,6 @@ def bag_argument(function: F) -> F:
 
 
 def bags_argument(function: F) -> F:
-    """Several of them."""
     return click.argument("bags", nargs=-1, metavar="[BAG]…", type=BAG_NAME)(function)
 
 
@@ -193,28 +193,27 @@ def settle(**flags: object) -> "Settled":
     """The settings, with the common flags and the command's own (`serve__port` is serve.port)."""
     from covey import config
 
-    given: dict[str, object] = {key.replace("__", "."): value for key, value in flags.items()}
-    context = click.get_current_context()
-    told = context.meta
-    given.update(told.get(_FLAGS, {}))
-    found = config.load(given)
-    if found.above and not told.get(_ABOVE):
-        told[_ABOVE] = True
-        say(f"using {found.above} from a parent directory (to use one here: --dir .covey)")
-    if not told.get(_TOLD):
-        told[_TOLD] = True
+    options: dict[str, object] = {key.replace("__", "."): value for key, value in flags.items()}
+    meta = click.get_current_context().meta
+    options.update(meta.get(_FLAGS, {}))
+    settled = config.load(options)
+    if settled.above and not meta.get(_SAID_PARENT):
+        meta[_SAID_PARENT] = True
+        say(f"using {settled.above} from a parent directory (to use one here: --dir .covey)")
+    if not meta.get(_SAID_UNKNOWN):
+        meta[_SAID_UNKNOWN] = True
         for text in config.unknown_variables(os.environ):
             say(text)
-    return found
+    return settled
 
 
 def settings_of(ctx: click.Context) -> "Config":
-    """The settings while a shell completes: options have not been called back."""
+    """The settings while a shell completes. Click has not called the options' callbacks then."""
     from covey import config
 
     names = ("dir", "server", "token_file", "ca")
-    given = {name: ctx.params.get(name) for name in names}
-    return config.load({**given, **ctx.meta.get(_FLAGS, {})}).config
+    options = {name: ctx.params.get(name) for name in names}
+    return config.load({**options, **ctx.meta.get(_FLAGS, {})}).config
 
 
 def settings(**flags: object) -> "Config":
@@ -222,7 +221,7 @@ def settings(**flags: object) -> "Config":
 
 
 def print_json(value: object) -> None:
-    """One value; indented when a person looks at it."""
+    """Print one value, indented if the output is a terminal."""
     import msgspec
 
     data = msgspec.json.encode(value)

@@ -1,7 +1,7 @@
 """What a shell offers for TAB: bags, presets and columns.
 
-Completion reads the record, or asks a server that runs already. It starts nothing, prints nothing,
-and offers nothing where something is wrong.
+Completion reads the record, or asks a server that runs already. It starts nothing and prints
+nothing. If something fails, it offers nothing.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ MOST = 200
 
 
 def bag_names(ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
-    """Numbers, with the names as help, and names."""
+    """The numbers of bags, with their names as help; then the names."""
 
     def offers(source: "BagSource") -> Iterable[tuple[str, str]]:
         bags = source.bags()[:MOST]
@@ -30,7 +30,7 @@ def bag_names(ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
 
 
 def column_names(ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
-    """Of the bag that the command line names; behind a comma, the next one."""
+    """The columns of the bag that the command line names. After a comma: the next column."""
     before, comma, _ = incomplete.rpartition(",")
 
     def offers(source: "BagSource") -> Iterable[tuple[str, str]]:
@@ -64,11 +64,11 @@ def _offered(
     from covey.frontend.bag_places import reader
 
     try:
-        found = dict(offers(reader(settings_of(ctx))))
-    except Exception:  # a shell that completes has no place for complaints
+        texts = dict(offers(reader(settings_of(ctx))))
+    except Exception:  # an error message would disturb the line that the person types
         return []
     return [
         CompletionItem(name, help=text)
-        for name, text in found.items()
+        for name, text in texts.items()
         if name.startswith(incomplete) and name.isprintable()
     ]
