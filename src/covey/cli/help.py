@@ -5,16 +5,12 @@ The wheel has them in covey/help; in a checkout they are read from docs/.
 
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from covey.cli.shared.commands import Command, json_option, print_json
+from covey.cli.shared.commands import TOPIC, Command, json_option, print_json
 from covey.frontend.tables import Column, render
 from covey.frontend.terminal import echo, show_page
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
 
 TOPICS = {
     "tutorial": "the first half hour",
@@ -32,22 +28,8 @@ TOPICS = {
 }
 
 
-class Topic(click.ParamType[str]):
-    name = "text"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem]":
-        from click.shell_completion import CompletionItem
-
-        topics = TOPICS.items()
-        return [
-            CompletionItem(name, help=text) for name, text in topics if name.startswith(incomplete)
-        ]
-
-
 @click.command("help", cls=Command)
-@click.argument("topic", required=False, metavar="[TOPIC | COMMAND]", type=Topic())
+@click.argument("topic", required=False, metavar="[TOPIC | COMMAND]", type=TOPIC)
 @json_option
 @click.pass_context
 def help_(ctx: click.Context, topic: str | None, as_json: bool) -> None:

@@ -159,20 +159,16 @@ class Client:
     ) -> int:
         """Run failed tasks again and, with `done`, tasks that are done. Returns their number. With
         `changes`, attempts from now on get other input files; upload these files first."""
-        order: dict[str, Any] = {
+        order = {
             "causes": list(causes),
             "tasks": None if tasks is None else list(tasks),
             "memory": memory,
             "time": time,
+            "memory_mb": memory_mb,
+            "limit_seconds": limit_seconds,
+            "done": done,
+            "changes": changes,
         }
-        if memory_mb:
-            order["memory_mb"] = memory_mb
-        if limit_seconds:
-            order["limit_seconds"] = limit_seconds
-        if done:
-            order["done"] = True
-        if changes is not None:
-            order["changes"] = changes
         return self._post(f"/bags/{bag}/retry", Count, body=order).count
 
     def inputs(self, bag: BagRef) -> InputsView:

@@ -283,14 +283,6 @@ def plain_value(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def last_line(text: str) -> str:
-    """The last line that is not blank."""
-    for line in reversed(text.splitlines()):
-        if line.strip():
-            return line.strip()
-    return ""
-
-
 def site_jobs(running: int, suspended: int, waiting: int) -> str:
     """Counts of a site's jobs. `running` includes those that are `suspended`."""
     still = f" ({suspended:,} of them suspended by the site)" if suspended else ""

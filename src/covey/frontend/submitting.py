@@ -73,7 +73,7 @@ def _send(sending: Upload, line: "_Line") -> None:
     sent = sending.send()
     line.clear()
     if sent:
-        say(f"uploaded {size(sent)}")
+        say(f"uploaded {formats.size(sent)}")
 
 
 def add_all(sending: Upload, files: Iterable[Found]) -> dict[Found, Blob]:
@@ -92,7 +92,7 @@ class _Line:
         now = time.monotonic()
         if self._terminal and now - self._last > LINE_SECONDS:
             self._last, self._shown = now, True
-            terminal.redraw(f"covey: uploading {size(done)} of {size(total)}")
+            terminal.redraw(f"covey: uploading {formats.size(done)} of {formats.size(total)}")
 
     def clear(self) -> None:
         if self._shown:
@@ -108,7 +108,3 @@ def _tell_slots(client: Client, slots: int) -> None:
     if have != slots:
         now = formats.count(have, "slot")
         say(f"note: the server runs already, with {now}; for --slots, 'covey stop' it first")
-
-
-def size(count: int) -> str:
-    return f"{count} B" if count < 1024 else formats.memory(count // 1024)

@@ -233,8 +233,10 @@ class Connection:
         if unknown:
             raise TypeError(unknown_keyword(next(iter(unknown))))
         apart = ("self", "file", "key", "first", "where", "unknown")
-        given = {name: value for name, value in locals().items() if name not in (*apart, "apart")}
-        sheet = read_keywords(given, file)
+        keywords = {
+            name: value for name, value in locals().items() if name not in (*apart, "apart")
+        }
+        sheet = read_keywords(keywords, file)
         draft = read_draft(sheet, os.environ, say, self.config.run.retries)
         draft = select(draft, first, (where,) if isinstance(where, str) else where)
         if draft.taken is not None:

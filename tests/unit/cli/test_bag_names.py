@@ -126,7 +126,8 @@ def test_a_shell_is_offered_bags_columns_and_presets(bags: FakeSource) -> None:
     assert offered(completion.bag_names, "9") == ["9"]
     assert offered(completion.column_names, "sta") == ["state", "started"]
     assert offered(completion.column_names, "host,cpu") == ["host,cpu_seconds"]
-    assert [item.value for item in completion.preset_names("fast")] == ["fast-tail"]
+    assert offered(completion.preset_names, "fast") == ["fast-tail"]
+    assert offered(completion.topics, "pi") == ["pilots"]
 
 
 def test_a_shell_is_offered_nothing_where_something_is_wrong(

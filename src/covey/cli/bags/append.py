@@ -58,9 +58,9 @@ def close(bag: str, as_json: bool) -> None:
     covey close 3 --json
     """
     client = bag_places.client(settings())
-    found = bag_places.find_bag(client, bag)
-    client.close_bag(found.id)
+    view = bag_places.find_bag(client, bag)
+    client.close_bag(view.id)
     if as_json:
-        print_json({"bag": found.id, "closed": True})
+        print_json({"bag": view.id, "closed": True})
     else:
-        say(f"bag {found.id} is closed, with {count(found.total, 'task')}")
+        say(f"bag {view.id} is closed, with {count(view.total, 'task')}")

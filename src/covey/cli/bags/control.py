@@ -1,7 +1,7 @@
 """`covey cancel`, `pause`, `resume` and `retry`: commands that change a bag after submission."""
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -228,19 +228,19 @@ def retry(
         _say_retried(view, 0, bool(chosen), done, as_json)
         return
     client = bag_places.client(config)
-    memory_mb, limit_seconds = int(memory.amount), time.amount
-    more: dict[str, Any] = {"memory_mb": memory_mb, "limit_seconds": limit_seconds, "done": done}
     from covey.frontend.input_changes import RetryFiles
 
     files = RetryFiles(client, view, bool(config.server), refresh)
-    more["changes"] = files.send()
     count = client.retry(
         view.id,
         causes=causes,
         tasks=chosen or None,
         memory=memory.times,
         time=time.times,
-        **{name: value for name, value in more.items() if value},
+        memory_mb=int(memory.amount),
+        limit_seconds=time.amount,
+        done=done,
+        changes=files.send(),
     )
     if not (watch and as_json and count):
         _say_retried(view, count, bool(causes or chosen), done, as_json, files)

@@ -41,10 +41,10 @@ def watch(bag: str, as_json: bool) -> None:
     """
     config = settings()
     source = bag_places.reader(config)
-    found = bag_places.find_bag(source, bag)
-    if found.over or found.status == "paused":
-        leave(finish(source, found, as_json))
-    leave(follow(bag_places.client(config), found.id, as_json=as_json, stream=as_json))
+    view = bag_places.find_bag(source, bag)
+    if view.over or view.status == "paused":
+        leave(finish(source, view, as_json))
+    leave(follow(bag_places.client(config), view.id, as_json=as_json, stream=as_json))
 
 
 def follow(client: "Client", bag: int, *, as_json: bool = False, stream: bool = False) -> int:

@@ -1,12 +1,12 @@
 """`covey classad`: try, check and format ClassAd expressions, the language of policies."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from covey.cli.shared.commands import FILE_NAME, Command, json_option, leave, print_json
+from covey.cli.shared.standard_input import read_text
 from covey.frontend import terminal
 from covey.frontend.terminal import echo, say
 
@@ -144,7 +144,7 @@ def check(
     if (expression is None) == (file is None):
         raise click.UsageError("give an EXPRESSION, or an ad with --file")
     ads = [_ad(name) for name in (ad_file, target_file) if name is not None]
-    text = expression if expression is not None else _read(str(file))
+    text = expression if expression is not None else read_text(str(file))
     mistakes = findings(text, file is not None, ads)
     if as_json:
         print_json([mistake._asdict() for mistake in mistakes])
@@ -217,7 +217,7 @@ def _format(name: str, only_check: bool) -> bool:
     """Format the file. Returns whether its text changes."""
     from covey.cli.shared.classad_findings import has_comments, laid_out
 
-    text = _read(name)
+    text = read_text(name)
     try:
         after = laid_out(text)
     except ValueError as problem:
@@ -238,7 +238,7 @@ def _ad(name: str | None) -> "Ad":
     if name is None:
         return Ad()
     try:
-        return parse_ad(_read(name))
+        return parse_ad(read_text(name))
     except ValueError as problem:
         raise NotUnderstood(name, problem) from None
 
@@ -253,15 +253,6 @@ def _assign(ad: "Ad", assignment: str) -> None:
         ad[name.strip()] = parse(text)
     except ValueError as problem:
         raise NotUnderstood(f"--set {name.strip()}", problem) from None
-
-
-def _read(name: str) -> str:
-    try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise click.UsageError(f"{name} is not a text file in UTF-8") from None
-    except OSError as error:
-        raise click.UsageError(f"{name}: {error.strerror}") from None
 
 
 def _context() -> "Context":

@@ -68,7 +68,11 @@ def attributes(as_json: bool) -> None:
 
 
 def _say_examples(attributes: list["Listed"], alone: bool) -> None:
-    of = {one.role: one.of for one in attributes if one.of and one.role in ("Host", "Job")}
+    of = {
+        attribute.role: attribute.of
+        for attribute in attributes
+        if attribute.of and attribute.role in ("Host", "Job")
+    }
     if alone:
         say("values, and the tags of hosts, are shown while a server runs here")
         return

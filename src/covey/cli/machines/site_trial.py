@@ -18,6 +18,7 @@ import click
 from covey.cli.bags.purge import seconds_option
 from covey.cli.shared.commands import Command, json_option, leave, print_json, settings
 from covey.config_sites import LOCAL
+from covey.core.values.causes import last_line
 from covey.frontend import bag_places, formats
 from covey.frontend.terminal import echo, say
 
@@ -117,15 +118,15 @@ def _warn(trial: "TrialView") -> None:
 def _follow(client: "Client", trial: "TrialView", timeout: float, as_json: bool) -> "TrialView":
     """Report the steps until the pilot is ready, the trial is over, or the time is up."""
     began = trial.steps[0].at
-    shown, said, until = 0, "", time.monotonic() + timeout
+    shown, trouble, until = 0, "", time.monotonic() + timeout
     remind = time.monotonic() + REMIND_SECONDS
     while True:
         if not as_json:
             for step in trial.steps[shown:]:
                 echo(_line(step, began))
-            if trial.trouble not in ("", said) and not trial.over and not _ready(trial):
+            if trial.trouble not in ("", trouble) and not trial.over and not _ready(trial):
                 echo(f"{'':>9}  the site: {trial.trouble}")
-            said = trial.trouble
+            trouble = trial.trouble
             if time.monotonic() > remind and not trial.over:
                 remind = time.monotonic() + REMIND_SECONDS
                 left = formats.duration(until - time.monotonic())
@@ -266,7 +267,7 @@ def _printed(trial: "TrialView", spec: "SiteSpec | None") -> str:
         name = f"log/{(handles or ['*'])[-1]}.OU"  # PBS Professional and OpenPBS choose it
     if spec is not None and not spec.host:
         for path in sorted(Path(os.path.expanduser(folder)).glob(name)):
-            last = formats.last_line(path.read_text(errors="replace"))
+            last = last_line(path.read_text(errors="replace"))
             if last:
                 return f"the last line that the pilot printed: {last} ({path})"
     return f"what the pilot printed is there in {folder}/{name}"

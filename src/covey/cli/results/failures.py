@@ -165,7 +165,7 @@ def _short(source: bag_places.BagSource, bag: BagView, group: FailureGroup) -> l
     title, words = _title(bag, group, example), _words(bag, group, example)
     who = title if group.count == 1 else f"{group.count:,} tasks, such as {title}"
     lines = [f"  {clean(who)} on {_hosts(group)}: {clean(words)}"]
-    printed = formats.last_line(group.log)
+    printed = last_line(group.log)
     if printed and " ".join(printed.split()) not in words:
         lines.append(f"    | {clean(printed)}")
     return lines

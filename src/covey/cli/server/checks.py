@@ -17,6 +17,7 @@ from covey import __version__, config
 from covey.client import embedded
 from covey.client.client import Client
 from covey.core.errors import CoveyError
+from covey.core.values.causes import last_line
 from covey.frontend import formats
 from covey.wire import Refused
 
@@ -335,5 +336,5 @@ def _output(command: list[str]) -> str:
     except subprocess.TimeoutExpired:
         raise OSError(f"{command[0]} takes more than {SLOW_SECONDS} s to start") from None
     if process.returncode != 0:
-        raise OSError(f"{' '.join(command[:2])} does not work: {formats.last_line(process.stderr)}")
+        raise OSError(f"{' '.join(command[:2])} does not work: {last_line(process.stderr)}")
     return process.stdout.strip()

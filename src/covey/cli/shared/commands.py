@@ -27,24 +27,29 @@ _SAID_UNKNOWN = "covey.said_unknown"  # the notes about unknown variables were p
 _RANGE = re.compile(r"\s*\[[^\]]*<=?x[^\]]*\]|\s*\[x>=?[^\]]*\]")  # [x>=1], as click writes it
 
 
-class PathName(click.ParamType[str]):
-    """A path, for which a shell offers files or directories. The command itself checks the path."""
+class Completed(click.ParamType[str]):
+    """Text for which a shell offers words (see `completion`). The command itself checks the
+    text."""
 
     name = "text"
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, what: str) -> None:
+        self.what = what
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> "list[CompletionItem]":
-        from click.shell_completion import CompletionItem
+        from covey.cli.shared.completion import OFFERS
 
-        return [CompletionItem(incomplete, type=self.kind)]
+        return OFFERS[self.what](ctx, incomplete)
 
 
-FILE_NAME = PathName("file")
-DIR_NAME = PathName("dir")
+FILE_NAME = Completed("file")
+DIR_NAME = Completed("dir")
+BAG_NAME = Completed("bag")
+COLUMN_NAMES = Completed("columns")
+PRESET_NAME = Completed("preset")
+TOPIC = Completed("topic")
 
 
 def is_verbose() -> bool:
@@ -133,50 +138,6 @@ class Command(click.Command):
 def json_option(function: F) -> F:
     option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
     return option(function)
-
-
-class BagName(click.ParamType[str]):
-    """A bag by its number, name or label. A shell offers the numbers and names of bags."""
-
-    name = "text"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem]":
-        from covey.cli.shared.completion import bag_names
-
-        return bag_names(ctx, incomplete)
-
-
-class ColumnNames(click.ParamType[str]):
-    """Columns of a bag's results, with commas between them."""
-
-    name = "text"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem]":
-        from covey.cli.shared.completion import column_names
-
-        return column_names(ctx, incomplete)
-
-
-class PresetName(click.ParamType[str]):
-    """A preset of policies, or another text. The command itself checks the text."""
-
-    name = "text"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem]":
-        from covey.cli.shared.completion import preset_names
-
-        return preset_names(incomplete)
-
-
-BAG_NAME = BagName()
-COLUMN_NAMES = ColumnNames()
-PRESET_NAME = PresetName()
 
 
 def bag_argument(function: F) -> F:

@@ -8,16 +8,15 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from covey.frontend.bag_places import BagSource
 
 MOST = 200
 
 
-def bag_names(ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+def bag_names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     """The numbers of bags, with their names as help; then the names."""
 
     def offers(source: "BagSource") -> Iterable[tuple[str, str]]:
@@ -29,7 +28,7 @@ def bag_names(ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
     return _offered(ctx, incomplete, offers)
 
 
-def column_names(ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+def column_names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     """The columns of the bag that the command line names. After a comma: the next column."""
     before, comma, _ = incomplete.rpartition(",")
 
@@ -43,23 +42,39 @@ def column_names(ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
     return _offered(ctx, incomplete, offers)
 
 
-def preset_names(incomplete: str) -> "list[CompletionItem]":
-    from click.shell_completion import CompletionItem
-
+def preset_names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     from covey.core.match.policies import PRESETS
 
-    return [
-        CompletionItem(name, help=preset.text)
-        for name, preset in PRESETS.items()
-        if name.startswith(incomplete)
-    ]
+    return _items({name: preset.text for name, preset in PRESETS.items()}, incomplete)
+
+
+def topics(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    from covey.cli.help import TOPICS
+
+    return _items(TOPICS, incomplete)
+
+
+def files(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="file")]
+
+
+def directories(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="dir")]
+
+
+OFFERS: dict[str, Callable[[click.Context, str], list[CompletionItem]]] = {
+    "bag": bag_names,
+    "columns": column_names,
+    "preset": preset_names,
+    "topic": topics,
+    "file": files,
+    "dir": directories,
+}
 
 
 def _offered(
     ctx: click.Context, incomplete: str, offers: "Callable[[BagSource], Iterable[tuple[str, str]]]"
-) -> "list[CompletionItem]":
-    from click.shell_completion import CompletionItem
-
+) -> list[CompletionItem]:
     from covey.cli.shared.commands import settings_of
     from covey.frontend.bag_places import reader
 
@@ -67,8 +82,12 @@ def _offered(
         texts = dict(offers(reader(settings_of(ctx))))
     except Exception:  # an error message would disturb the line that the person types
         return []
+    return _items({name: text for name, text in texts.items() if name.isprintable()}, incomplete)
+
+
+def _items(texts: dict[str, str], incomplete: str) -> list[CompletionItem]:
     return [
         CompletionItem(name, help=text)
         for name, text in texts.items()
-        if name.startswith(incomplete) and name.isprintable()
+        if name.startswith(incomplete)
     ]

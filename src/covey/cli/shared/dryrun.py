@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from covey.cli.shared.commands import print_json
 from covey.core.record.model import LONG_FIRST, PolicySpec
 from covey.frontend import formats
-from covey.frontend.submitting import add_all, size
+from covey.frontend.submitting import add_all
 from covey.frontend.tables import Column, render
 from covey.frontend.terminal import clean_lines, echo
 
@@ -94,14 +94,14 @@ def _files(bag: "Description") -> list[str]:
     if not bag.uploads and not bag.urls:
         return ["files     none to upload"]
     total = sum(file.bytes for file in bag.uploads)
-    text = f"{formats.count(len(bag.uploads), 'file')}, {size(total)}"
+    text = f"{formats.count(len(bag.uploads), 'file')}, {formats.size(total)}"
     known = [file for file in bag.uploads if file.known]
     if known:
         text += f"; the server has {len(known)} of them already"
     lines = [f"files     {text}"]
     for file in bag.uploads[:MOST_FILES]:
         there = " (there already)" if file.known else ""
-        lines.append(f"          {size(file.bytes):>9}  {_file(file)}{there}")
+        lines.append(f"          {formats.size(file.bytes):>11}  {_file(file)}{there}")
     if len(bag.uploads) > MOST_FILES:
         lines.append(f"          … and {len(bag.uploads) - MOST_FILES:,} more")
     return lines + [f"          fetched by each host: {url}" for url in bag.urls]

@@ -1,15 +1,13 @@
 """Reading a policy from KEY=VALUE words, or from a file."""
 
-import sys
-import tomllib
 from collections.abc import Sequence
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 import click
 from msgspec.structs import fields, replace
 
+from covey.cli.shared.standard_input import read_toml
 from covey.core.match.policies import EXPRESSIONS
 from covey.core.record.model import PolicySpec
 
@@ -45,15 +43,7 @@ def changed(policy: PolicySpec, words: Sequence[str]) -> PolicySpec:
 def from_file(name: str) -> PolicySpec:
     """The policy of a TOML file. The keys are at the top of the file, or in a table [policy], as in
     bag files. Raises UsageError."""
-    try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-        content: dict[str, Any] = tomllib.loads(text)
-    except OSError as error:
-        raise click.UsageError(f"{name}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise click.UsageError(f"{name} is not a text file in UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
-        raise click.UsageError(f"{name}: {error}") from None
+    content = read_toml(name)
     table = content.get("policy", content)
     if not isinstance(table, dict):
         table = {"preset": table}  # policy = "fast-tail"

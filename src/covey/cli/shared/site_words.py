@@ -1,14 +1,13 @@
 """Reading a site from KEY=VALUE words, or from a file; and writing it as in covey.toml."""
 
-import sys
 import tomllib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
 from covey.cli.server.settings import spell
+from covey.cli.shared.standard_input import read_toml
 from covey.config_sites import KEYS
 
 TABLES = ("options", "environment")
@@ -59,15 +58,7 @@ def _plain(text: str) -> Any:
 
 def from_file(name: str, site: str) -> dict[str, Any]:
     """The keys of a site in a TOML file, or its table [sites.NAME] there. Raises UsageError."""
-    try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-        content: dict[str, Any] = tomllib.loads(text)
-    except OSError as error:
-        raise click.UsageError(f"{name}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise click.UsageError(f"{name} is not a text file in UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
-        raise click.UsageError(f"{name}: {error}") from None
+    content = read_toml(name)
     if "sites" not in content:
         return content
     tables = content["sites"]

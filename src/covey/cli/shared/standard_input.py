@@ -1,8 +1,9 @@
-"""Tasks from standard input: `--lines -`, `--rows -`, and `seq 9 | covey run -- ./f {}`.
+"""Files on the command line, where `-` is standard input.
 
-Standard input is copied into a temporary file. That file is read like any file of rows, and removed
-when the command ends. Standard input is read only if `-` or `{}` asks for it, because a service may
-leave it open, and reading would then block for ever.
+Tasks come from standard input with `--lines -`, `--rows -`, and `seq 9 | covey run -- ./f {}`. It
+is copied into a temporary file. That file is read like any file of rows, and removed when the
+command ends. Standard input is read only if `-` or `{}` asks for it, because a service may leave it
+open, and reading would then block for ever.
 """
 
 import atexit
@@ -11,6 +12,8 @@ import os
 import shutil
 import sys
 import tempfile
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import click
@@ -53,6 +56,24 @@ def form_of(path: str) -> str:
     """The form of the rows: JSON Lines begin with a brace, everything else is CSV."""
     with open(path, "rb") as file:
         return "jsonl" if file.read(1000).lstrip().startswith(b"{") else "csv"
+
+
+def read_toml(name: str) -> dict[str, Any]:
+    """The content of a TOML file; `-` is standard input. Raises UsageError."""
+    try:
+        return tomllib.loads(read_text(name))
+    except tomllib.TOMLDecodeError as error:
+        raise click.UsageError(f"{name}: {error}") from None
+
+
+def read_text(name: str) -> str:
+    """The text of a file; `-` is standard input. Raises UsageError."""
+    try:
+        return sys.stdin.read() if name == INPUT else Path(name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise click.UsageError(f"{name}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{name} is not a text file in UTF-8") from None
 
 
 def _is_terminal() -> bool:

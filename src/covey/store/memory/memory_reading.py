@@ -269,8 +269,23 @@ class MemoryReader:
         """Nothing to close."""
 
     def _pilot_view(self, pilot: PilotRecord) -> PilotView:
-        changed, reason = self._changed.get(pilot.id, 0.0), self._reasons.get(pilot.id, "")
-        return _pilot_view(pilot, changed, reason)
+        return PilotView(
+            id=pilot.id,
+            host=pilot.host,
+            site=pilot.site,
+            job=pilot.job,
+            slots=pilot.slots,
+            status=pilot.status,
+            running=0,
+            enrolled=pilot.enrolled,
+            heard=max(pilot.enrolled, self._changed.get(pilot.id, 0.0)),
+            tags=pilot.tags,
+            version=pilot.version,
+            memory_mb=pilot.memory_mb,
+            gpus=pilot.gpus,
+            owner=pilot.owner,
+            reason="" if pilot.status == "active" else self._reasons.get(pilot.id, ""),
+        )
 
     def _points(self, bag: MemoryBag) -> Points:
         return NO_PARAMETERS if bag.calls else Points(bag.segments(), self._tables)
@@ -518,23 +533,3 @@ def _calls_to_make(bag: MemoryBag) -> Iterator[str]:
         result = bag.result.get(task)
         if result is None or result.end.outcome != OK:
             yield digest
-
-
-def _pilot_view(pilot: PilotRecord, changed: float, reason: str) -> PilotView:
-    return PilotView(
-        id=pilot.id,
-        host=pilot.host,
-        site=pilot.site,
-        job=pilot.job,
-        slots=pilot.slots,
-        status=pilot.status,
-        running=0,
-        enrolled=pilot.enrolled,
-        heard=max(pilot.enrolled, changed),
-        tags=pilot.tags,
-        version=pilot.version,
-        memory_mb=pilot.memory_mb,
-        gpus=pilot.gpus,
-        owner=pilot.owner,
-        reason="" if pilot.status == "active" else reason,
-    )

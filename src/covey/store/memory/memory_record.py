@@ -160,7 +160,7 @@ class MemoryRecord(MemoryReader):
             case SaveJob(job):
                 self._jobs[job.id] = job
             case SaveSite(site):
-                self._sites[site.spec.name] = rows.site_text(site)
+                self._sites[site.spec.name] = rows.json_text(site)
             case ForgetSite(name):
                 self._sites.pop(name, None)
             case EndJob(id_, _, reason):

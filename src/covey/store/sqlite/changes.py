@@ -132,7 +132,7 @@ class Changes:
                 self._save_bag_status(change)
             case SaveOutputSummary(bag, outputs):
                 self._execute(
-                    "UPDATE bags SET outputs = ? WHERE id = ?", (rows.outputs_text(outputs), bag)
+                    "UPDATE bags SET outputs = ? WHERE id = ?", (rows.json_text(outputs), bag)
                 )
             case AppendSegment(bag, segment, total, key):
                 self._append_segment(bag, segment, key)
@@ -167,7 +167,7 @@ class Changes:
             case SaveSite(site):
                 self._execute(
                     "INSERT OR REPLACE INTO sites (name, record) VALUES (?, ?)",
-                    (site.spec.name, rows.site_text(site)),
+                    (site.spec.name, rows.json_text(site)),
                 )
             case ForgetSite(name):
                 self._execute("DELETE FROM sites WHERE name = ?", (name,))
@@ -204,7 +204,7 @@ class Changes:
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 bag.id,
-                rows.spec_text(bag.spec),
+                rows.json_text(bag.spec),
                 bag.spec.key or None,
                 bag.total,
                 int(bag.open),
@@ -213,7 +213,7 @@ class Changes:
                 bag.created,
                 self._ends.next_row,
                 rows.policy_text(bag.policy),
-                rows.outputs_text(bag.outputs),
+                rows.json_text(bag.outputs),
             ),
         )
         for segment in bag.segments:
@@ -225,7 +225,7 @@ class Changes:
         self._execute(
             "INSERT INTO segments SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3 "
             "FROM segments WHERE bag = ?1",
-            (bag, rows.segment_text(segment), key or None),
+            (bag, rows.json_text(segment), key or None),
         )
 
     def _save_bag_status(self, change: SaveBagStatus) -> None:
@@ -251,7 +251,7 @@ class Changes:
     def _reopen_failed(self, change: ReopenFailed) -> None:
         bag, tasks = change.bag, change.tasks
         self._ends.flush()
-        listed = None if tasks is None else rows.list_text(tasks)
+        listed = None if tasks is None else rows.json_text(tasks)
         fresh = snapshots.failed(self._connection, bag) if tasks is None else tasks
         self._execute(_REOPEN_CHUNKS_WITH if change.done else _REOPEN_CHUNKS, (bag, listed))
         self._execute(_UNCOUNT_RESULTS if change.done else _UNCOUNT_FAILURES, (bag, listed))
@@ -298,7 +298,7 @@ class Changes:
                 change.at,
                 change.site,
                 change.slots,
-                rows.tags_text(change.tags),
+                rows.json_text(change.tags),
                 change.machine,
             ),
         )
@@ -338,7 +338,7 @@ class Changes:
                 pilot.slots,
                 pilot.site,
                 pilot.job,
-                rows.tags_text(pilot.tags),
+                rows.json_text(pilot.tags),
                 pilot.version,
                 pilot.enrolled,
                 pilot.memory_mb,

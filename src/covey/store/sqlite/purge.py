@@ -95,7 +95,7 @@ class Removal:
         return False
 
     def _remove(self, connection: sqlite3.Connection, numbers: list[int]) -> None:
-        these = (rows.list_text(tuple(numbers)),)
+        these = (rows.json_text(numbers),)
         if self.what in (LOGS, ALL):
             connection.execute(f"DELETE FROM outputs WHERE row IN {_THESE}", these)
         if self.what in (FILES, ALL):

@@ -399,16 +399,9 @@ class SqliteReader:
         size = sum(map(len, chain(spec.argv, head.names, head.outputs, labels, (head.notes,))))
         return _keep(self._heads, bag, head, _KEPT_HEADS if size < MOST_LISTED else 0)
 
-    def _classes(self, connection: sqlite3.Connection, bag: int) -> list[ClassView]:
-        return class_views(_spec(connection, bag), snapshots.segments(connection, bag))
-
     def _table(self, connection: sqlite3.Connection, bag: int) -> list[Column]:
         head = self._head(connection, bag)
-        return columns(head.names, self._result_names(connection, bag, head), head.readings)
-
-    def _result_names(self, connection: sqlite3.Connection, bag: int, head: _Head) -> list[str]:
-        """Empty for calls: their values are pickled, and not shown in tables."""
-        return [] if head.calls else _result_names(connection, bag)
+        return columns(head.names, _result_names(connection, bag, head), head.readings)
 
     def _known_points(self, connection: sqlite3.Connection, bag: int) -> Points | None:
         """The bag's parameters, also for the SQL functions of the next statements. None if there is
@@ -437,6 +430,9 @@ class SqliteReader:
         if status in ("running", "paused"):
             done, failed = snapshots.totals(connection, id_)
         head = self._head(connection, id_)
+        classes = head.classes
+        if head.grows:
+            classes = class_views(_spec(connection, id_), snapshots.segments(connection, id_))
         return BagView(
             id=id_,
             name=head.name,
@@ -456,12 +452,12 @@ class SqliteReader:
             retries=head.retries,
             overtimes=head.overtimes,
             grow_time=head.grow_time,
-            classes=self._classes(connection, id_) if head.grows else head.classes,
+            classes=classes,
             idempotent=head.idempotent,
             labels=head.labels,
             notes=head.notes,
             outputs=head.outputs,
-            result_names=self._result_names(connection, id_, head),
+            result_names=_result_names(connection, id_, head),
             ignored_results=_ignored_results(connection, id_),
             unkept=outputs.unkept,
             silent=is_silent(head.calls, head.chdir, status, done, outputs),
@@ -490,7 +486,10 @@ def _first(spec: BagSpec) -> Segment:
     return Segment(space=spec.space, rows=spec.rows)
 
 
-def _result_names(connection: sqlite3.Connection, bag: int) -> list[str]:
+def _result_names(connection: sqlite3.Connection, bag: int, head: _Head) -> list[str]:
+    """Empty for calls: their values are pickled, and not shown in tables."""
+    if head.calls:
+        return []
     query = "SELECT name FROM result_names WHERE bag = ? ORDER BY place"
     return [name for (name,) in connection.execute(query, (bag,))]
 

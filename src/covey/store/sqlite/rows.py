@@ -100,48 +100,25 @@ class _Titled(msgspec.Struct):
 
 
 _titled = msgspec.json.Decoder(_Titled)
-_spec = msgspec.json.Decoder(BagSpec)
-_segment = msgspec.json.Decoder(Segment)
-_policy = msgspec.json.Decoder(PolicySpec)
-_history = msgspec.json.Decoder(History)
 _outputs = msgspec.json.Decoder(OutputSummary)
-_site = msgspec.json.Decoder(SiteRecord)
 _changes = msgspec.json.Decoder(InputChanges)
 _names = msgspec.json.Decoder(tuple[str, ...])
 _tags = msgspec.json.Decoder(dict[str, str])
 _reported = msgspec.json.Decoder(dict[str, Any])
 
-
-def spec_text(spec: BagSpec) -> str:
-    return msgspec.json.encode(spec).decode()
-
-
-def spec_from(text: str) -> BagSpec:
-    return _spec.decode(text)
+spec_from = msgspec.json.Decoder(BagSpec).decode
+segment_from = msgspec.json.Decoder(Segment).decode
+policy_from = msgspec.json.Decoder(PolicySpec).decode
+history_from = msgspec.json.Decoder(History).decode
+site_from = msgspec.json.Decoder(SiteRecord).decode
 
 
-def tags_text(tags: dict[str, str]) -> str:
-    return msgspec.json.encode(tags).decode()
-
-
-def segment_text(segment: Segment) -> str:
-    return msgspec.json.encode(segment).decode()
-
-
-def segment_from(text: str) -> Segment:
-    return _segment.decode(text)
+def json_text(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def policy_text(policy: PolicySpec | None) -> str | None:
-    return None if policy is None else msgspec.json.encode(policy).decode()
-
-
-def policy_from(text: str) -> PolicySpec:
-    return _policy.decode(text)
-
-
-def outputs_text(outputs: OutputSummary) -> str:
-    return msgspec.json.encode(outputs).decode()
+    return None if policy is None else json_text(policy)
 
 
 def outputs_from(text: str) -> OutputSummary:
@@ -156,8 +133,8 @@ def input_version_row(bag: BagId, version: InputVersion) -> tuple[Any, ...]:
         *version.first,
         version.at,
         version.files,
-        msgspec.json.encode(version.names).decode(),
-        msgspec.json.encode(version.changes).decode(),
+        json_text(version.names),
+        json_text(version.changes),
     )
 
 
@@ -181,16 +158,7 @@ def input_version_view_from(row: tuple[Any, ...]) -> InputVersionView:
 
 def history_text(history: History) -> str:
     """Empty if the history is empty."""
-    return "" if history == History() else msgspec.json.encode(history).decode()
-
-
-def history_from(text: str) -> History:
-    return _history.decode(text)
-
-
-def list_text(numbers: tuple[int, ...]) -> str:
-    """All numbers in one value, for `json_each`."""
-    return msgspec.json.encode(numbers).decode()
+    return "" if history == History() else json_text(history)
 
 
 def bag_from(
@@ -352,14 +320,6 @@ def job_row(job: JobRecord) -> tuple[Any, ...]:
         job.trial,
         job.wanted_by,
     )
-
-
-def site_text(record: SiteRecord) -> str:
-    return msgspec.json.encode(record).decode()
-
-
-def site_from(text: str) -> SiteRecord:
-    return _site.decode(text)
 
 
 def result_from(
