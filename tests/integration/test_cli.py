@@ -321,7 +321,9 @@ def test_files_are_pulled(fits: Place) -> None:
     assert "6 existed already" in (
         fits.covey("pull", "--layout", "{alpha}/{seed}", "-o", "out").stdout
     )
-    assert "would both be" in fits.covey("pull", "--layout", "{alpha}", "-o", "x", status=2).stderr
+    assert (
+        "would both write" in fits.covey("pull", "--layout", "{alpha}", "-o", "x", status=2).stderr
+    )
 
 
 def test_a_large_file_comes_back_whole(place: Place) -> None:

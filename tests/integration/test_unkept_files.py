@@ -121,6 +121,6 @@ def test_done_tasks_and_single_tasks_run_again(place: Place) -> None:
 def test_retry_with_amounts(place: Place) -> None:
     hungry = "x = bytearray(80 << 20); print(len(x))"
     command = ["--", "python3", "-c", hungry]
-    place.covey("run", "--memory", "40MB", "--limit", "50s", *command, status=1)
+    place.covey("run", "--memory", "40MB", "--time", "50s", *command, status=1)
     place.covey("retry", "1", "--failed", "--memory", "500MB", "--time", "5m", "--watch")
     assert place.bag()["done"] == 1

@@ -1,20 +1,16 @@
-"""`covey help`: the pages of the documentation, for those who have no checkout.
+"""`covey help`: the pages of the documentation.
 
-The wheel carries them as covey/help; in a checkout they are read from docs/.
+The wheel has them in covey/help; in a checkout they are read from docs/.
 """
 
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from covey.cli.shared.commands import Command, json_option, print_json
+from covey.cli.shared.commands import TOPIC, Command, json_option, print_json
 from covey.frontend.tables import Column, render
 from covey.frontend.terminal import echo, show_page
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
 
 TOPICS = {
     "tutorial": "the first half hour",
@@ -32,22 +28,8 @@ TOPICS = {
 }
 
 
-class Topic(click.ParamType[str]):
-    name = "text"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem]":
-        from click.shell_completion import CompletionItem
-
-        topics = TOPICS.items()
-        return [
-            CompletionItem(one, help=text) for one, text in topics if one.startswith(incomplete)
-        ]
-
-
 @click.command("help", cls=Command)
-@click.argument("topic", required=False, metavar="[TOPIC | COMMAND]", type=Topic())
+@click.argument("topic", required=False, metavar="[TOPIC | COMMAND]", type=TOPIC)
 @json_option
 @click.pass_context
 def help_(ctx: click.Context, topic: str | None, as_json: bool) -> None:
@@ -88,7 +70,7 @@ def page(topic: str) -> str:
 
 
 def _command_help(ctx: click.Context, name: str) -> str:
-    """Raises UsageError for what is neither a topic nor a command."""
+    """The help of a command. Raises UsageError if there is no such command."""
     group = ctx.find_root().command
     if isinstance(group, click.Group):
         command = group.get_command(ctx, name)

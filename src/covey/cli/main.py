@@ -1,7 +1,7 @@
 """The `covey` command, its help, and how it ends.
 
-Nothing but click is imported until a command is chosen, so that help and completion are instant:
-the table below knows every command's module and one line about it. To add a command, add its line.
+Only click is imported until a command is chosen, so that help and completion are fast. The table
+below has the module of every command, and one line about it. To add a command, add its line.
 
 Exit status: 0 well, 1 failure, 2 misuse.
 """
@@ -26,7 +26,7 @@ Complete commands with the TAB key: eval "$(_COVEY_COMPLETE=bash_source covey)"
 
 
 class Lazy(NamedTuple):
-    """Where a command is, and what it does in a few words."""
+    """Where a command is defined, and what it does in a few words."""
 
     target: str  # module:attribute
     summary: str
@@ -112,7 +112,7 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # which click would take for a failure
+        except BrokenPipeError:  # click would call this a failure
             raise ReaderLeft from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -140,20 +140,20 @@ def covey() -> None:
 
 
 def _open_closed_streams() -> None:
-    """As in `covey run … >&-`: else the next file or socket, here or in a child, would take the
-    place of one, and get what is printed."""
+    """Open /dev/null for each standard stream that is closed, as in `covey run … >&-`. Otherwise
+    the next file or socket would get the stream's number, and what is printed would go there."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
-            opened = os.open(os.devnull, os.O_RDWR)
-            if opened != number:
-                os.dup2(opened, number)
-                os.close(opened)
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
             os.set_inheritable(number, True)
             setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def main() -> NoReturn:
-    """Run the command line and leave; whatever goes wrong is said in a line or two."""
+    """Run the command line and exit. An error is reported in one or two lines."""
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

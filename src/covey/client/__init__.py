@@ -1,1 +1,1 @@
-"""Talking to a server over HTTP, and starting one where there is none."""
+"""The client: HTTP requests to a server, files up and down, and starting an embedded server."""

@@ -1,4 +1,5 @@
-"""The REST API as Python calls, named like the record's own reader where they overlap."""
+"""The REST API as Python methods. Those that the record's reader has as well have the same
+names."""
 
 import secrets
 import time
@@ -42,45 +43,43 @@ BagRef = int | Literal["latest"]
 API = "/api/v1"
 SLOW_SECONDS = 600.0  # while the server counts the rows of a large file, or removes a large bag
 SHORTEST_KEY = 16
-PAGE_ROWS = 1000  # of results, where nobody says how many
-TOO_LARGE = 413  # the status that says so
-SYNC_SECONDS = 60.0  # while it makes a file durable
+PAGE_ROWS = 1000  # results, if the query has no limit
+TOO_LARGE = 413  # HTTP status
+SYNC_SECONDS = 60.0  # while the server makes a file durable
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0  # before a file is asked for again
 
 
 class Submitted(Struct):
-    """`known`: an equal key had been submitted before, and this is that bag."""
-
     bag: int
     total: int
-    known: bool
+    known: bool  # the bag existed already, from an earlier submission with the same key
 
 
 class Count(Struct):
     count: int
 
 
-def submission_key(given: str | None) -> str:
-    """The key that a person gave, or a new one. Raises InvalidBag for a short one: somebody else
+def submission_key(key: str | None) -> str:
+    """The person's own key, or a new one. Raises InvalidBag for a short key, because somebody else
     may use the same."""
-    if given is None:
+    if key is None:
         return secrets.token_hex(16)
-    if len(given) < SHORTEST_KEY or not given.isalnum():
+    if len(key) < SHORTEST_KEY or not key.isalnum():
         raise InvalidBag(
-            f"key {given!r}: a key has at least {SHORTEST_KEY} letters and digits. Use the one "
+            f"key {key!r}: a key has at least {SHORTEST_KEY} letters and digits. Use the one "
             "that covey printed when a submission was not confirmed"
         )
-    return given
+    return key
 
 
 def with_seal(spec: BagSpec) -> BagSpec:
-    """The same bag, with proof of where its inputs came from."""
+    """The same bag, with a proof that its input files came from this machine."""
     sealed = seal(spec.sources, spec.task_inputs, spec.manifest)
     return msgspec.structs.replace(spec, sources_seal=sealed)
 
 
 class Client:
-    """Not for several threads. Any call may raise ServerAway or Refused."""
+    """Must not be used by several threads. Any method may raise ServerAway or Refused."""
 
     def __init__(
         self,
@@ -94,7 +93,7 @@ class Client:
         tell: Tell = quiet,
         known: bool = True,
     ) -> None:
-        """`known`: a covey server has been at this address before; see `client.http`."""
+        """`known`: a covey server has answered at this address before (see `client.http`)."""
         self.connection = Connection(
             Endpoint(address, token, ca),
             patience_seconds=patience_seconds,
@@ -105,15 +104,14 @@ class Client:
         )
 
     def close(self) -> None:
-        """Hang up."""
         self.connection.close()
 
     # -- bags ------------------------------------------------------------------------------
 
     def submit(self, spec: BagSpec) -> Submitted:
-        """The bag is durable when this returns. Without a key it gets one of its own, so that a
-        submission repeated after a lost answer is the same bag. Raises Unconfirmed if the answer
-        did not come, and the bag may exist all the same."""
+        """The bag is durable when this returns. A bag without a key gets a new key, so that a
+        request that is repeated after a lost answer makes no second bag. Raises Unconfirmed if no
+        answer came, so that the bag may or may not exist."""
         if not spec.key:
             spec = msgspec.structs.replace(spec, key=secrets.token_hex(16))
         slow = SLOW_SECONDS if spec.rows is not None else 0.0
@@ -125,21 +123,22 @@ class Client:
             raise Unconfirmed(str(error), spec.key) from error
 
     def append(self, bag: BagRef, segment: Segment, key: str = "") -> Submitted:
-        """More tasks for an open bag, durable when this returns; repeated, as `submit`."""
+        """Add tasks to an open bag. They are durable when this returns. As with `submit`, the
+        request may be repeated with the same key."""
         order = {"key": key or secrets.token_hex(16), "segment": segment}
         slow = SLOW_SECONDS if segment.rows is not None else 0.0
         return self._post(f"/bags/{bag}/append", Submitted, body=order, wait_seconds=slow)
 
     def cancel(self, bag: BagRef) -> int:
-        """How many tasks will not run, or were stopped."""
+        """Stop the bag. Returns how many tasks will not run, or were stopped."""
         return self._post(f"/bags/{bag}/cancel", Count).count
 
     def close_bag(self, bag: BagRef) -> int:
-        """No more tasks will follow in this bag."""
+        """Close an open bag: no more tasks will follow."""
         return self._post(f"/bags/{bag}/close", Count).count
 
     def pause(self, bag: BagRef, reason: str = "") -> int:
-        """Nothing new of it goes out; what runs goes on. How many tasks are left."""
+        """Send no more tasks of the bag; running tasks go on. Returns how many tasks are left."""
         return self._post(f"/bags/{bag}/pause", Count, body={"reason": reason}).count
 
     def resume(self, bag: BagRef) -> int:
@@ -158,31 +157,26 @@ class Client:
         done: bool = False,
         changes: InputChanges | None = None,
     ) -> int:
-        """How many tasks will run again: failed ones and, with `done`, those that were done. With
-        `changes`, whose files the server has, attempts from now on get other input files."""
-        order: dict[str, Any] = {
+        """Run failed tasks again and, with `done`, tasks that are done. Returns their number. With
+        `changes`, attempts from now on get other input files; upload these files first."""
+        order = {
             "causes": list(causes),
             "tasks": None if tasks is None else list(tasks),
             "memory": memory,
             "time": time,
+            "memory_mb": memory_mb,
+            "limit_seconds": limit_seconds,
+            "done": done,
+            "changes": changes,
         }
-        if memory_mb:
-            order["memory_mb"] = memory_mb
-        if limit_seconds:
-            order["limit_seconds"] = limit_seconds
-        if done:
-            order["done"] = True
-        if changes is not None:
-            order["changes"] = changes
         return self._post(f"/bags/{bag}/retry", Count, body=order).count
 
     def inputs(self, bag: BagRef) -> InputsView:
-        """Its input files, and where they came from. Raises NotFound."""
+        """The bag's input files, and the paths that they came from. Raises NotFound."""
         return self._get(f"/bags/{bag}/inputs", InputsView, wait_seconds=SYNC_SECONDS)
 
     def purge(self, bag: BagRef, what: str) -> int:
-        """Remove the `logs`, the `files` or `all` of a bag that is over; a large one takes a
-        while."""
+        """Remove the `logs`, the `files` or `all` data of a bag that is over."""
         path = f"/bags/{bag}/purge"
         return self._post(path, Count, {"what": what}, wait_seconds=SLOW_SECONDS).count
 
@@ -191,7 +185,8 @@ class Client:
         return self._get("/bags", list[BagView])
 
     def bag(self, bag: BagRef, *, wait_seconds: float = 0.0, seen: int = -1) -> BagView | None:
-        """With `wait_seconds`, answers when done + failed is not `seen` or the bag is over."""
+        """The state of a bag; None if there is none. With `wait_seconds`, the server answers when
+        done + failed is not `seen` or the bag is over."""
         query: dict[str, Any] = {}
         if wait_seconds:
             query = {"wait": wait_seconds, "seen": seen}
@@ -204,29 +199,29 @@ class Client:
         return self._get(f"/bags/{bag}/running", list[RunningRow], {"limit": limit})
 
     def explain(self, bag: BagRef, task: int = -1) -> Explanation:
-        """Why it stands as it does; with a task, why that one does. Raises NotFound."""
+        """Why the bag, or one of its tasks, is in its present state. Raises NotFound."""
         return self._get(f"/bags/{bag}/explain", Explanation, {"task": task})
 
     # -- policies --------------------------------------------------------------------------
 
     def policy(self, bag: BagRef) -> ShownPolicy:
-        """What decides for it. Raises NotFound."""
+        """The policy of the bag. Raises NotFound."""
         return self._get(f"/bags/{bag}/policy", ShownPolicy)
 
     def set_policy(self, bag: BagRef, policy: PolicySpec) -> int:
-        """Let this decide from now on: 1, or 0 if the bag is over. Raises Refused, with words, if
-        it is no policy; then the old one goes on deciding."""
+        """Change the policy of the bag. Returns 1, or 0 if the bag is over. Raises Refused, with a
+        message for people, for an invalid policy; the bag keeps its old policy then."""
         sent = msgspec.json.encode(policy)
         return self.connection.ask(Count, "PUT", f"{API}/bags/{bag}/policy", None, sent).count
 
     def check_policy(self, policy: PolicySpec | None, bag: BagRef | None = None) -> PolicyReport:
-        """What is wrong with it, for that bag (without a policy: with the bag's own) or for one
-        that might be submitted."""
+        """The mistakes of a policy, for this bag, or for a bag that may be submitted. Without a
+        policy: the mistakes of the bag's own policy."""
         path = "/policy/check" if bag is None else f"/bags/{bag}/policy/check"
         return self._post(path, PolicyReport, body=policy)
 
     def attributes(self) -> list[Listed]:
-        """What policies can look at, with examples from this server."""
+        """The attributes that policies can use, with examples from this server."""
         return self._get("/policy/attributes", list[Listed])
 
     # -- results ---------------------------------------------------------------------------
@@ -234,50 +229,51 @@ class Client:
     def results(
         self, bag: BagRef, query: ResultQuery, wait_seconds: float = 0.0
     ) -> list[ResultRow]:
-        """Counted results; with `wait_seconds`, answers as soon as there are any. By row, and while
-        much of the bag is still to come, that is a few times a second at most."""
-        asked = _asked(query)
+        """Results that count. With `wait_seconds`, the server answers as soon as there are any. A
+        query by row is then answered a few times a second at most, while most of the bag's tasks
+        have not ended."""
+        parameters = _parameters(query)
         if wait_seconds:
-            asked["wait"] = wait_seconds
+            parameters["wait"] = wait_seconds
         try:
-            return self._get(f"/bags/{bag}/results", list[ResultRow], asked, wait_seconds)
+            return self._get(f"/bags/{bag}/results", list[ResultRow], parameters, wait_seconds)
         except Refused as refused:
             if refused.status != TOO_LARGE:
                 raise
             return self._results_in_parts(bag, query)
 
     def _results_in_parts(self, bag: BagRef, query: ResultQuery) -> list[ResultRow]:
-        """Of a page that is longer than what the server sends at once."""
-        found: list[ResultRow] = []
+        """A page of results that is too large for one answer of the server."""
+        rows: list[ResultRow] = []
         most = query.limit or PAGE_ROWS
         size = most
-        while len(found) < most:
-            limit = min(size, most - len(found))
-            asked = _asked(replace(query, limit=limit))
+        while len(rows) < most:
+            limit = min(size, most - len(rows))
+            parameters = _parameters(replace(query, limit=limit))
             try:
-                part = self._get(f"/bags/{bag}/results", list[ResultRow], asked)
+                part = self._get(f"/bags/{bag}/results", list[ResultRow], parameters)
             except Refused as refused:
                 if refused.status != TOO_LARGE or size == 1:
                     raise
                 size = max(1, size // 4)
                 continue
-            found += part
+            rows += part
             if len(part) < limit:
                 break
             query = query.behind(part)
-        return found
+        return rows
 
     def export(self, bag: BagRef, query: ResultQuery, form: str) -> Iterator[bytes]:
-        """The same as a file, `csv` or `jsonl`, in parts: all that there is unless the query has
-        a limit of its own. Raises ServerAway if it breaks off: begin again then."""
-        asked = {"format": form, **_asked(query)}
-        return self.connection.stream(f"{API}/bags/{bag}/results", asked)
+        """The results as a file, `csv` or `jsonl`, in parts: all rows, unless the query has a
+        limit. Raises ServerAway if the connection breaks: begin again then."""
+        parameters = {"format": form, **_parameters(query)}
+        return self.connection.stream(f"{API}/bags/{bag}/results", parameters)
 
     def failures(self, bag: BagRef, limit: int = 100) -> list[FailureGroup]:
         return self._get(f"/bags/{bag}/failures", list[FailureGroup], {"limit": limit})
 
     def files(self, bag: BagRef, after: int = -1, limit: int = 1000) -> list[ReturnedFile]:
-        """What tasks returned, in the order of rows."""
+        """The files that tasks returned, in the order of rows."""
         query = {"after": after, "limit": limit}
         return self._get(f"/bags/{bag}/files", list[ReturnedFile], query)
 
@@ -299,28 +295,29 @@ class Client:
     def live_output(
         self, bag: BagRef, task: int = -1, after: int = 0, wait_seconds: float = 0.0
     ) -> LiveOutput:
-        """What running tasks printed since `after`; whatever is over is not waited for."""
+        """What running tasks printed since `after`. Does not wait if the task or bag is over."""
         query = {"task": task, "after": after, "wait": wait_seconds}
         return self._get(f"/bags/{bag}/live", LiveOutput, query, wait_seconds)
 
     # -- files -----------------------------------------------------------------------------
 
     def missing(self, digests: Iterable[str]) -> list[str]:
-        """Which of these the server does not have in full."""
+        """The digests whose files the server does not have, or not completely."""
         return self._post("/files/missing", list[str], body=list(digests))
 
     def file_state(self, digest: str) -> Stored:
         return self._get(f"/files/{digest}/state", Stored)
 
     def put_piece(self, digest: str, offset: int, size: int, data: bytes) -> Stored:
-        """Bytes from `offset` on of a file of `size` bytes; the answer says where to go on."""
+        """Send bytes of a file of `size` bytes, from `offset` on. The answer has the next
+        offset."""
         query = {"offset": offset, "size": size}
         answer = self.connection.request("PUT", f"{API}/files/{digest}", query, data, SYNC_SECONDS)
         return msgspec.json.decode(answer, type=Stored)
 
     def read_file(self, digest: str) -> Iterator[bytes]:
-        """All of it, in parts, even if the server restarts or connections break off meanwhile.
-        Raises ServerAway if nothing came for as long as the connection is patient."""
+        """The whole file, in parts, even if the server restarts or connections break meanwhile.
+        Raises ServerAway if nothing came for the connection's `patience_seconds`."""
         got, pause = 0, FIRST_PAUSE_SECONDS
         came = time.monotonic()
         while True:
@@ -329,7 +326,7 @@ class Client:
                     got, pause = got + len(part), FIRST_PAUSE_SECONDS
                     came = time.monotonic()
                     yield part
-                    came = time.monotonic()  # whoever reads may be slow
+                    came = time.monotonic()  # the caller may be slow
                 return
             except ServerStopped:
                 raise
@@ -339,28 +336,28 @@ class Client:
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
-    # -- rights ----------------------------------------------------------------------------
+    # -- tokens ----------------------------------------------------------------------------
 
     def create_token(
         self, name: str, *, role: str = "user", owner: str = "", seconds: float = 0.0
     ) -> Issued:
-        """A token of that owner's (empty: of the caller's own), good for so long (0: as long as
-        the caller's). An answer that was lost leaves one that nobody knows: revoke it."""
+        """A new token of this owner (empty: the caller), valid for `seconds` (0: as long as the
+        caller's). If the answer is lost, the token exists but nobody knows it: revoke it."""
         order = {"name": name, "role": role, "owner": owner, "seconds": seconds}
         return self._post("/tokens", Issued, body=order)
 
     def tokens(self) -> list[TokenView]:
-        """Those that are valid."""
+        """The valid tokens."""
         return self._get("/tokens", list[TokenView])
 
     def revoke_token(self, token: int) -> int:
-        """1, or 0 if it was no longer valid."""
+        """Returns 1, or 0 if the token was no longer valid."""
         return self._post(f"/tokens/{token}/revoke", Count).count
 
     # -- sites -----------------------------------------------------------------------------
 
     def sites(self) -> list[SiteView]:
-        """Those that concern the caller."""
+        """The sites that the caller may use."""
         return self._get("/sites", list[SiteView])
 
     def site(self, name: str) -> SiteView:
@@ -368,8 +365,8 @@ class Client:
         return self._get(f"/sites/{_quoted(name)}", SiteView)
 
     def save_site(self, name: str, table: dict[str, Any]) -> int:
-        """Add it, or change all of it; the keys are those of [sites.NAME] in covey.toml. Raises
-        Refused, with words, where that is no site."""
+        """Add a site, or replace all its settings. The keys are those of [sites.NAME] in
+        covey.toml. Raises Refused, with a message for people, for invalid settings."""
         path = f"{API}/sites/{_quoted(name)}"
         return self.connection.ask(Count, "PUT", path, None, msgspec.json.encode(table)).count
 
@@ -380,43 +377,45 @@ class Client:
         return self._post(f"/sites/{_quoted(name)}/{word}", Count).count
 
     def explain_site(self, name: str) -> SiteExplanation:
-        """Why it gets no pilots, or only so many. Raises NotFound."""
+        """Why the site gets no pilots, or no more. Raises NotFound."""
         return self._get(f"/sites/{_quoted(name)}/explain", SiteExplanation)
 
     def try_site(self, name: str) -> TrialView:
-        """One pilot there, which stays until the trial is ended."""
+        """Start one pilot at the site. It stays until the trial is ended."""
         return self._post(f"/sites/{_quoted(name)}/test", TrialView)
 
     def trial(self, name: str, job: str, *, seen: int = -1, wait_seconds: float = 0.0) -> TrialView:
-        """With `wait_seconds`, answers when it has taken more than `seen` steps."""
+        """The state of a trial. With `wait_seconds`, the server answers when the trial has more
+        than `seen` steps."""
         query: dict[str, Any] = {"seen": seen, "wait": wait_seconds} if wait_seconds else {}
         path = f"/sites/{_quoted(name)}/trials/{_quoted(job)}"
         return self._get(path, TrialView, query, wait_seconds)
 
     def end_trial(self, name: str, job: str) -> int:
-        """Its job is taken back, its pilot goes home: 1, or 0 if it was over."""
+        """Cancel the trial's job, or shut its pilot down. Returns 1, or 0 if it was over."""
         return self._post(f"/sites/{_quoted(name)}/trials/{_quoted(job)}/end", Count).count
 
     # -- the rest --------------------------------------------------------------------------
 
     def pilots(self, limit: int = 1000, *, everyone: bool = False) -> list[PilotView]:
-        """Newest first; `everyone`: also those that were here."""
+        """The pilots, newest first. With `everyone`, also those that have left."""
         query = {"all": "1"} if everyone else None
         return self._get("/pilots", list[PilotView], query)[:limit]
 
     def dismiss(self, pilot: int) -> int:
-        """Send it home; it finishes what it runs."""
+        """Shut a pilot down when its running tasks have ended."""
         return self._post(f"/pilots/{pilot}/dismiss", Count).count
 
     def hosts(self) -> list[HostView]:
-        """Those heard of last come first."""
+        """The hosts; those that were heard of last come first."""
         return self._get("/hosts", list[HostView])
 
     def server(self) -> ServerView:
         return self._get("/server", ServerView)
 
     def stop(self, *, drain: bool = False) -> int:
-        """How many pilots are sent home. A server that is gone before it answers has stopped."""
+        """Stop the server. Returns how many pilots are shut down. If the server ends before it
+        answers, that is success."""
         patience = self.connection.patience_seconds
         self.connection.patience_seconds = 0.0
         try:
@@ -448,22 +447,25 @@ class Client:
 
 
 def _quoted(name: str) -> str:
-    """As a part of an address."""
+    """The name as a part of a URL."""
     return urllib.parse.quote(name, safe="")
 
 
-def _asked(query: ResultQuery) -> dict[str, Any]:
-    """In the words of the address."""
-    asked: dict[str, Any] = {"after": query.after, "order": "row" if query.by_row else "task"}
-    asked["failed"] = int(query.failed_only)
+def _parameters(query: ResultQuery) -> dict[str, Any]:
+    """The parameters of the URL."""
+    parameters: dict[str, Any] = {
+        "after": query.after,
+        "order": "row" if query.by_row else "task",
+        "failed": int(query.failed_only),
+    }
     if query.limit:
-        asked["limit"] = query.limit
+        parameters["limit"] = query.limit
     if query.offset:
-        asked["offset"] = query.offset
+        parameters["offset"] = query.offset
     if query.where:
-        asked["where"] = list(query.where)
+        parameters["where"] = list(query.where)
     if query.sort:
-        asked["sort"] = query.sort
+        parameters["sort"] = query.sort
     if query.brief:
-        asked["brief"] = 1
-    return asked
+        parameters["brief"] = 1
+    return parameters

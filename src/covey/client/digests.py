@@ -1,8 +1,8 @@
 """The SHA-256 of files, remembered from one command to the next.
 
-A file whose place, size, time and inode are the same is taken to be the same file. One that was
-changed just before it was read is not remembered: it might change again within the same tick of
-the clock. Losing what is remembered costs time only.
+If a file's path, size, modification time and inode are the same as before, its digest is the same.
+The digest of a file that was changed a moment ago is not remembered, because it might change again
+without a new modification time. If the remembered digests are lost, they are computed again.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from covey.core.errors import BadFile
 from covey.replacing import replace
 
 READ_BYTES = 1 << 20
-WORTH_BYTES = 1 << 20  # smaller ones are hashed faster than looked up
+WORTH_BYTES = 1 << 20  # digests of smaller files are not remembered: hashing them is fast
 SETTLED_SECONDS = 2.0
 MOST_REMEMBERED = 20_000
 
@@ -37,74 +37,74 @@ def default_place() -> Path:
 
 
 def look(path: Path) -> os.stat_result:
-    """At the file itself, if it is a link. Raises BadFile unless there is one to read."""
+    """The state of the file; links are followed. Raises BadFile if it is not a plain file."""
     try:
-        found = path.stat()
+        state = path.stat()
     except (OSError, ValueError) as error:
         raise BadFile(f"{path}: {getattr(error, 'strerror', '') or error}") from error
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(state.st_mode):
         raise BadFile(f"{path} is a directory; name the files in it")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(state.st_mode):
         raise BadFile(f"{path} is not a file but a device, a pipe or a socket")
-    return found
+    return state
 
 
 class Digests:
-    """`save` keeps what was learnt for the next command."""
+    """Computes and remembers digests. `save` keeps them for the next command."""
 
     def __init__(self, place: Path | None = None) -> None:
         self._place = place or default_place()
-        self._known: dict[str, Digested] | None = None
-        self._learnt = False
+        self._entries: dict[str, Digested] | None = None  # by path; None: not read yet
+        self._changed = False
 
-    def of(self, path: Path, found: os.stat_result) -> str:
-        """Of this file, which has just been looked at. Raises BadFile if it cannot be read, or
-        changes meanwhile."""
+    def of(self, path: Path, state: os.stat_result) -> str:
+        """The digest of a file, whose state the caller has just read with `look`. Raises BadFile if
+        it cannot be read, or changes meanwhile."""
         key = os.path.abspath(path)
-        known = self._remembered().get(key) if found.st_size >= WORTH_BYTES else None
-        if known is not None and known == _entry(found, known.digest):
-            return known.digest
+        entry = self._remembered().get(key) if state.st_size >= WORTH_BYTES else None
+        if entry is not None and entry == _entry(state, entry.digest):
+            return entry.digest
         digest = hash_file(path)
-        if _entry(look(path), digest) != _entry(found, digest):
+        if _entry(look(path), digest) != _entry(state, digest):
             raise BadFile(
                 f"{path} is being changed while it is read; try again when nothing writes to it"
             )
-        settled = time.time() - found.st_mtime > SETTLED_SECONDS
-        if settled and found.st_size >= WORTH_BYTES:
-            self._remembered()[key] = _entry(found, digest)
-            self._learnt = True
+        settled = time.time() - state.st_mtime > SETTLED_SECONDS
+        if settled and state.st_size >= WORTH_BYTES:
+            self._remembered()[key] = _entry(state, digest)
+            self._changed = True
         return digest
 
     def save(self) -> None:
-        """As well as it goes: a full disk, say, does not matter."""
-        if not self._learnt:
+        """Write the digests to disk. Errors, such as a full disk, are ignored."""
+        if not self._changed:
             return
         newest = dict(list(self._remembered().items())[-MOST_REMEMBERED:])
         with contextlib.suppress(OSError):
             self._place.parent.mkdir(parents=True, exist_ok=True)
             replace(self._place, msgspec.msgpack.encode(newest), durable=False)
-        self._learnt = False
+        self._changed = False
 
     def _remembered(self) -> dict[str, Digested]:
-        if self._known is None:
+        if self._entries is None:
             try:
                 content = self._place.read_bytes()
-                self._known = msgspec.msgpack.decode(content, type=dict[str, Digested])
+                self._entries = msgspec.msgpack.decode(content, type=dict[str, Digested])
             except (OSError, msgspec.DecodeError):
-                self._known = {}
-        return self._known
+                self._entries = {}
+        return self._entries
 
 
 def hash_file(path: Path) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     try:
         with path.open("rb", buffering=0) as file:
             while data := file.read(READ_BYTES):
-                found.update(data)
+                digest.update(data)
     except OSError as error:
         raise BadFile(f"{path}: {error.strerror or error}") from error
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
-def _entry(found: os.stat_result, digest: str) -> Digested:
-    return Digested(found.st_size, found.st_mtime_ns, found.st_ino, digest)
+def _entry(state: os.stat_result, digest: str) -> Digested:
+    return Digested(state.st_size, state.st_mtime_ns, state.st_ino, digest)

@@ -1,8 +1,8 @@
-"""What tasks returned, laid out in folders.
+"""Downloads the files that tasks returned into folders.
 
-Paths come from tasks and are not trusted: nothing is ever written outside the folder, whatever
-they say. A file appears under its name only when it is whole and verified, and one that is there
-already is left alone, so a `covey pull` may be interrupted and repeated as one likes.
+Paths come from tasks and are not trusted: nothing is ever written outside the folder. A file gets
+its name only when it is complete and its digest is right. A file that exists already with the same
+content is left alone. So `covey pull` may be interrupted and repeated.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from covey.wire import BagView, ReturnedFile
 TEMPLATE = "{task}"
 PAGE_FILES = 1000
 MOST_REASONS = 20
-LONGEST_NAME_BYTES = 200  # of a folder that a value makes
+LONGEST_NAME_BYTES = 200  # of a folder that is named after a value
 LONGEST_PART_BYTES = 255
 LONGEST_PATH_BYTES = 4000
 
@@ -32,7 +32,7 @@ _UNSAFE = re.compile(r"[/\\\x00-\x1f\x7f]")
 
 
 class Source(Protocol):
-    """A server, or the record and its files."""
+    """Where the files come from: a client, or a part of it."""
 
     def bag(self, bag: int) -> BagView | None: ...
 
@@ -42,21 +42,20 @@ class Source(Protocol):
 
 
 class Pulled(Struct, kw_only=True):
-    """What came of it. Files are refused that cannot be written as they are called, or whose
-    content is gone."""
+    """Counts of files. A file is refused if its path is not allowed, or its content is gone."""
 
     files: int = 0
     bytes: int = 0
-    kept: int = 0  # were there already
+    kept: int = 0  # existed already
     refused: int = 0
-    reasons: list[str] = []  # for the first few of those
+    reasons: list[str] = []  # of the first refused files
 
 
 Progress = Callable[[Pulled], None]
 
 
 def _ignore(pulled: Pulled) -> None:
-    """Nobody looks."""
+    """Show nothing."""
 
 
 def pull(
@@ -66,9 +65,9 @@ def pull(
     template: str = TEMPLATE,
     progress: Progress = _ignore,
 ) -> Pulled:
-    """Every file that the bag has returned so far, at `folder/<template>/<its path>`. In the
+    """Write every file that the bag has returned so far to `folder/<template>/<its path>`. In the
     template, {task}, {bag} and the names of parameters stand for a task's values. Raises
-    InvalidQuery if the template makes no sense, or puts files of two tasks in one place."""
+    InvalidQuery if the template is wrong, or if files of two tasks would have the same path."""
     view = source.bag(bag)
     if view is None:
         raise NotFound(f"there is no bag {bag}")
@@ -90,7 +89,7 @@ def pull(
 
 
 class Layout:
-    """Where each file goes."""
+    """The path of each file."""
 
     def __init__(self, folder: Path, template: str, bag: int, names: list[str]) -> None:
         self._folder = folder
@@ -98,32 +97,33 @@ class Layout:
         self._names = names
         self._parts = [part for part in template.split("/") if part not in ("", ".")]
         self._taken: dict[str, int] | None = None if "{task}" in self._parts else {}
-        known = ["task", "bag", *names]
+        fields = ["task", "bag", *names]
         for name in _FIELD.findall(template):
-            if name not in known:
-                raise InvalidQuery(f"{{{name}}} is not in this bag; there are {', '.join(known)}")
+            if name not in fields:
+                raise InvalidQuery(f"{{{name}}} is not in this bag; there are {', '.join(fields)}")
         if ".." in self._parts or template.startswith("/"):
             raise InvalidQuery(f"template {template!r}: it must stay inside the folder")
 
     def place(self, file: ReturnedFile) -> Path:
-        """Raises BadFile for a path that leads elsewhere, InvalidQuery if it is taken."""
+        """The path for a file. Raises BadFile if the task's path is not allowed, InvalidQuery if
+        another task has the same path."""
         values: dict[str, Scalar] = dict(zip(self._names, file.values, strict=True))
         values |= {"task": file.task, "bag": self._bag}
         folders = [_FIELD.sub(lambda m: str(values[m[1]]), part) for part in self._parts]
         relative = "/".join([*map(safe, folders), *_own_parts(file.path)])
         if len(os.fsencode(relative)) > LONGEST_PATH_BYTES:
-            raise BadFile(f"{file.path[:80]!r}… is too long a path")
+            raise BadFile(f"the path {file.path[:80]!r}… is too long")
         if self._taken is not None:
             other = self._taken.setdefault(relative, file.task)
             if other != file.task:
                 raise InvalidQuery(
-                    f"tasks {other} and {file.task} would both be {relative}. Put {{task}}, or "
-                    "parameters that tell them apart, into the template"
+                    f"tasks {other} and {file.task} would both write {relative}. Put {{task}}, or "
+                    "parameters that differ between them, into the template"
                 )
         return self._folder / relative
 
     def check_inside(self, folder: Path) -> None:
-        """A link that somebody made must not lead out of it."""
+        """Raises BadFile if a symbolic link leads out of the folder."""
         real = os.path.realpath(folder)
         root = os.path.realpath(self._folder)
         if real != root and not real.startswith(root.rstrip("/") + "/"):
@@ -131,20 +131,20 @@ class Layout:
 
 
 def safe(text: str) -> str:
-    """As a folder's name."""
-    text = _UNSAFE.sub("_", text[:LONGEST_NAME_BYTES])  # a character has a byte or more
+    """The text as the name of a folder."""
+    text = _UNSAFE.sub("_", text[:LONGEST_NAME_BYTES])  # a character has at least one byte
     while len(text.encode(errors="replace")) > LONGEST_NAME_BYTES:
         text = text[:-1]
     return text if text.strip(". ") else f"_{text}"
 
 
 def _own_parts(path: str) -> list[str]:
-    """Of the path that a task has given its file."""
+    """The parts of a path that a task reported. Raises BadFile."""
     parts = path.split("/")
     if not path or any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise BadFile(f"{path!r} is not a path inside the task's directory")
     if any(len(os.fsencode(part)) > LONGEST_PART_BYTES for part in parts):
-        raise BadFile(f"{path[:80]!r}… is too long a name")
+        raise BadFile(f"the path {path[:80]!r}… has a name that is too long")
     return parts
 
 
@@ -176,10 +176,11 @@ def _digest(file: ReturnedFile) -> str:
 
 
 def _write(source: Source, file: ReturnedFile, place: Path) -> None:
-    """Under another name first, always the same one, so that nothing is left behind twice."""
+    """Write to a temporary file first. Its name depends only on the digest, so that an interrupted
+    download leaves at most one such file."""
     digest = _digest(file)
     scratch = place.with_name(f".covey-{digest[:16]}.part")
-    found = hashlib.sha256()
+    arrived = hashlib.sha256()
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         mode = 0o777 if file.executable else 0o666
@@ -187,10 +188,12 @@ def _write(source: Source, file: ReturnedFile, place: Path) -> None:
             scratch.unlink()
         with open(os.open(scratch, flags, mode), "wb") as out:
             for data in source.read_file(digest) if file.digest else (file.data,):
-                found.update(data)
+                arrived.update(data)
                 out.write(data)
-        if found.hexdigest() != digest:
-            raise BadFile(f"{file.path}: what arrived is not what the task returned")
+        if arrived.hexdigest() != digest:
+            raise BadFile(
+                f"{file.path}: the file that arrived is not the one that the task returned"
+            )
         os.replace(scratch, place)
     except BaseException:
         with contextlib.suppress(OSError):

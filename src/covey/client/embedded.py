@@ -1,12 +1,11 @@
-"""The server that lives in a directory: finding it, starting it, and finding it again.
+"""The embedded server of a directory: find it, start it, and find it again after a restart.
 
-Whether a server lives is the kernel's knowledge: it holds the file `lock`. Where it listens is in
-`server.json`, which it writes when it is ready. Whoever stops it leaves the file `stopped` first.
-So a server that was killed is started again in the middle of a `watch`, and one that somebody
-stopped is left alone.
+A running server holds a lock on the file `lock`. It writes its address to `server.json` when it is
+ready. `covey stop` creates the file `stopped` first. So a client can tell the difference: a server
+that was killed is started again in the middle of a `watch`, and a stopped server is left alone.
 
-Inside a task no server is ever started. A module that uses an Executor when it is imported would
-otherwise start a server in each worker that imports it, whose workers start servers, without end.
+Inside a task no server is ever started. Otherwise a module that uses an Executor when it is
+imported would start a server in each worker, whose workers would start servers, without end.
 """
 
 import fcntl
@@ -34,12 +33,12 @@ PING_SECONDS = 2.0
 POLL_SECONDS = 0.02
 STOPPED = "stopped"
 LOG_LINES = 5
-MOST_STARTS = 6  # in a row, of a server that something kills while it starts
-FIRST_PAUSE_SECONDS = 0.1  # between two of them; doubled each time
-IN_TASK = "COVEY_BAG"  # a variable that every task, worker and setup script has
+MOST_STARTS = 6  # in a row, if something kills the server while it starts
+FIRST_PAUSE_SECONDS = 0.1  # between two starts; doubled each time
+IN_TASK = "COVEY_BAG"  # an environment variable of every task, worker and setup script
 NO_SERVER_IN_TASK = (
-    "this runs inside a task of covey, where no server is started. If a module does this when it "
-    'is imported, guard it as for multiprocessing: if __name__ == "__main__":. To submit work '
+    "this runs inside a task of covey, which must not start a server. If a module does this when "
+    'it is imported, guard it as for multiprocessing: if __name__ == "__main__":. To submit work '
     "from a task, name a server and a token: covey.connect(server=..., token_file=...) or "
     "COVEY_SERVER and COVEY_TOKEN_FILE"
 )
@@ -48,14 +47,14 @@ Spawn = Callable[[Path, Sequence[str]], "subprocess.Popen[bytes]"]
 
 
 class Record(Struct, kw_only=True):
-    """`server.json`: what a client needs to know."""
+    """`server.json`: what a client needs to know about the server."""
 
     address: str
     token: str
     pid: int
     started: float
     version: str
-    public: str = ""  # what others are told
+    public: str = ""  # the address for other machines
     ca: str = ""  # PEM
 
     @property
@@ -64,7 +63,7 @@ class Record(Struct, kw_only=True):
 
 
 def is_held(directory: Path) -> bool:
-    """Whether a server has this directory, on whatever machine."""
+    """Whether a server uses this directory, on any machine."""
     try:
         with open(directory / "lock", "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -83,7 +82,7 @@ def read_record(directory: Path) -> Record | None:
 
 
 def attach(directory: Path, tell: Tell = quiet) -> Client | None:
-    """A client of the server that runs in this directory, if one answers."""
+    """A client of this directory's server; None if no server answers."""
     record = _answering(directory)
     if record is None:
         return None
@@ -91,17 +90,17 @@ def attach(directory: Path, tell: Tell = quiet) -> Client | None:
 
 
 def attach_or_start(directory: Path, options: Sequence[str] = (), tell: Tell = quiet) -> Client:
-    """A client of the directory's server, started with `options` if there is none.
+    """A client of this directory's server, which is started with `options` if there is none.
 
-    Raises ServerAway, with the end of the server's log, if it does not start; InsideTask in a
-    task, where none is started."""
+    Raises ServerAway, with the end of the server's log, if the server does not start; InsideTask if
+    it would have to be started inside a task."""
     record = _answering(directory) or _start(directory, options)
     return Client(*record.endpoint, find=partial(_revive, directory, options), tell=tell)
 
 
 def start_background(directory: Path, options: Sequence[str]) -> tuple[Record, bool]:
-    """A server that goes on when its starter ends, as `covey serve` runs it. Whether it is new.
-    Raises ServerAway as `attach_or_start`."""
+    """Start a server for `covey serve --background`. Returns its record, and whether it is new.
+    Raises ServerAway as `attach_or_start` does."""
     running = _answering(directory)
     if running is not None:
         return running, False
@@ -114,7 +113,7 @@ def _answering(directory: Path) -> Record | None:
 
 
 def _answers(record: Record) -> bool:
-    """Whether it is our server; one that says it is busy (503) is there, and worth waiting for."""
+    """Whether our server answers there. The answer 503 (busy) counts, too."""
     connection = Connection(record.endpoint, timeout_seconds=PING_SECONDS)
     try:
         return connection.exchange("GET", PING).status in (200, 503)
@@ -125,7 +124,8 @@ def _answers(record: Record) -> bool:
 
 
 def note_stop(directory: Path) -> None:
-    """Let those who watch know that the server's end is wanted."""
+    """Tell all clients that the server is stopped on purpose, so that they do not start it
+    again."""
     (directory / STOPPED).touch()
 
 
@@ -137,29 +137,29 @@ def _was_stopped(directory: Path, record: Record) -> bool:
 
 
 def _find_again(directory: Path) -> Endpoint:
-    """Where a client goes on asking; it never starts a server."""
+    """The server's present endpoint. Never starts a server. Raises ServerStopped."""
     record = read_record(directory)
     if record is None and not is_held(directory):
-        raise ServerStopped(f"{directory} has no server any more, and no record of one")
+        raise ServerStopped(f"no server runs in {directory} any more")
     if record is None or (_was_stopped(directory, record) and not is_held(directory)):
         raise ServerStopped("the server was stopped; 'covey watch' starts one and goes on")
     return record.endpoint
 
 
 def _revive(directory: Path, options: Sequence[str]) -> Endpoint:
-    """Where a client goes on asking; a server that died is started again."""
+    """The server's present endpoint. A server that died is started again. Raises ServerStopped."""
     endpoint = _find_again(directory)
     return endpoint if is_held(directory) else _start(directory, options).endpoint
 
 
 def refuse_inside_task() -> None:
-    """Raises InsideTask in a task, in a worker and in a setup script."""
+    """Raises InsideTask if this process is a task, a worker or a setup script."""
     if os.environ.get(IN_TASK):
         raise InsideTask(NO_SERVER_IN_TASK)
 
 
 def _start(directory: Path, options: Sequence[str], spawn: Spawn | None = None) -> Record:
-    """Start the server, again if something kills it while it starts."""
+    """Start the server. If something kills it while it starts, start it again."""
     refuse_inside_task()
     prepare(directory)
     pause = FIRST_PAUSE_SECONDS
@@ -183,7 +183,7 @@ def _start(directory: Path, options: Sequence[str], spawn: Spawn | None = None) 
 
 
 def prepare(directory: Path) -> None:
-    """Make the directory, for its owner's eyes and not for version control."""
+    """Create the directory. Only its owner can read it, and git ignores it."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         ignore = directory / ".gitignore"
@@ -197,7 +197,8 @@ def prepare(directory: Path) -> None:
 
 
 def _wait_for_slow(directory: Path, deadline: float) -> Record | None:
-    """Somebody else's start may just have ended well; a live server may be slow to answer."""
+    """The record of a server that another process has just started, or that answers slowly. None if
+    no server holds the directory."""
     while is_held(directory):
         record = read_record(directory)
         if record is not None and _answers(record):
@@ -213,7 +214,7 @@ def _wait_for_slow(directory: Path, deadline: float) -> Record | None:
 
 @contextmanager
 def _start_guard(directory: Path, deadline: float) -> Iterator[None]:
-    """One start at a time, so that two `covey run` at once share one server."""
+    """Allow one start at a time, so that two `covey run` share one server."""
     with open(directory / "start.lock", "a") as guard:
         while True:
             try:
@@ -227,7 +228,7 @@ def _start_guard(directory: Path, deadline: float) -> Iterator[None]:
                     ) from None
                 time.sleep(POLL_SECONDS)
             except OSError:
-                break  # a file system without locks: the store's own lock still decides
+                break  # the file system has no locks; the lock of the record still works
         yield
 
 
@@ -236,8 +237,8 @@ def _spawn(directory: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
 
 
 def _spawn_service(directory: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
-    """In its own session: a Ctrl-C here, or a closed terminal, must not reach it. `-P`: a
-    `random.py` of the user's in this directory must not be taken for Python's own."""
+    """Start the server in its own session, so that Ctrl-C or a closed terminal does not end it.
+    With `-P`, Python does not import a `random.py` of the current directory."""
     command = [sys.executable, "-P", "-m", "covey", "serve", "--dir", str(directory)]
     with open(directory / "server.log", "ab", opener=_private) as log:
         child = subprocess.Popen(
@@ -247,7 +248,7 @@ def _spawn_service(directory: Path, options: Sequence[str]) -> subprocess.Popen[
             stderr=log,
             start_new_session=True,
         )
-    threading.Thread(target=child.wait, daemon=True).start()  # no zombie in a long session
+    threading.Thread(target=child.wait, daemon=True).start()  # else it would become a zombie
     return child
 
 
@@ -258,14 +259,14 @@ def _private(path: str, flags: int) -> int:
 def _wait_until_ready(
     directory: Path, child: subprocess.Popen[bytes], deadline: float
 ) -> Record | None:
-    """None if a signal ended the server: it may be started again. Raises ServerAway if the server
-    ended by itself, or does not answer in time."""
+    """The record of the new server; None if a signal ended it, so that it may be started again.
+    Raises ServerAway if the server ended by itself, or does not answer in time."""
     log = directory / "server.log"
     while time.monotonic() < deadline:
         status = child.poll()
         record = _answering(directory)
         if record is not None and (record.pid == child.pid or status is not None):
-            return record  # not what an earlier server wrote, while this one just begins to answer
+            return record  # written by this server, not by an earlier one
         if status is not None and status < 0:
             return None
         if status is not None:

@@ -1,15 +1,15 @@
 """One connection to a server.
 
-A server that is away for a moment (it restarts, its disk is full) is waited for, within
-`patience_seconds`; the wait is told through `tell` once it is long enough to be noticed. Every
-request may be repeated: a submission carries a key, the others change nothing the second time.
-Once the first byte of a long answer is here, its end is not waited for: who reads it begins again.
-What a proxy or a portal says in the server's place is no answer.
+If the server is away for a moment (it restarts, or its disk is full), the client repeats the
+request for up to `patience_seconds`. After NOTICEABLE_SECONDS it says so through `tell`. Every
+request may be repeated: a submission has a key, and the others change nothing the second time. A
+long answer that breaks off is not repeated here: the caller begins again. An answer of a proxy or a
+portal does not count.
 
-A server that a person has just named, and that has not answered yet (`known=False`), is waited for
-`FIRST_SECONDS` only: most likely the address is wrong, or the server does not run. An answer that
-is not covey's is then told at once. If a connection is accepted there and no answer comes, the
-server may be very busy, and is waited for as any other.
+A new server (`known=False`) that has not answered yet gets only FIRST_SECONDS, because the address
+is probably wrong, or the server does not run. If something else than covey answers there, the
+request fails at once. If the connection is accepted and no answer comes, the server may be very
+busy, and gets the usual time.
 """
 
 import http.client
@@ -32,29 +32,28 @@ FIRST_DELAY_SECONDS = 0.05
 LONGEST_DELAY_SECONDS = 2.0
 PART_BYTES = 256 << 10
 MOST_BYTES = 256 << 20
-OTHER_NAME = (62, 64)  # what OpenSSL calls a host name, or an address, that does not match
-OTHER_TIME = (9, 10)  # not yet valid, and expired
+OTHER_NAME = (62, 64)  # OpenSSL's codes: the host name, or the address, does not match
+OTHER_TIME = (9, 10)  # OpenSSL's codes: not yet valid, expired
 NOT_OURS = "the answer is not from a covey server"
 PROBE_SECONDS = 2.0
-FIRST_SECONDS = 2.0  # for the first answer of a server that somebody named
-GATEWAY = (502, 503, 504)  # what proxies say while the server behind them is started again
-_WITHOUT_A_WORD = (ConnectionResetError, http.client.BadStatusLine)
-STREAM_SECONDS = 60.0  # for a part of a long answer, while the server sorts, say
-
+FIRST_SECONDS = 2.0  # for the first answer of a new server
+GATEWAY = (502, 503, 504)  # what proxies answer while the server behind them restarts
+_NO_ANSWER = (ConnectionResetError, http.client.BadStatusLine)
+STREAM_SECONDS = 60.0  # for a part of a long answer, for example while the server sorts
 
 T = TypeVar("T")
 
 
 class NotCovey(http.client.HTTPException):
-    """What came is not an answer of a covey server."""
+    """The answer is not from a covey server."""
 
 
 class Endpoint(NamedTuple):
-    """Where a server is, and what it wants to be shown."""
+    """The address of a server, and what is needed to use it."""
 
     address: str
     token: str
-    ca: str = ""  # PEM: whom to trust; empty: whom the system trusts
+    ca: str = ""  # the authority to trust, as PEM; empty: those that the system trusts
 
 
 class Reply(NamedTuple):
@@ -63,17 +62,17 @@ class Reply(NamedTuple):
     body: bytes
 
 
-# Says where the server is now; raises ServerAway when there is no use in waiting.
+# Returns where the server is now. Raises ServerAway if waiting is useless.
 Find = Callable[[], Endpoint | None]
 Tell = Callable[[str], None]
 
 
 def quiet(text: str) -> None:
-    """Tell nobody."""
+    """A `Tell` that prints nothing."""
 
 
 class Connection:
-    """Requests over one kept-alive connection; not for several threads."""
+    """Requests over one kept-alive connection. Must not be used by several threads."""
 
     def __init__(
         self,
@@ -92,8 +91,8 @@ class Connection:
         self.tell = tell
         self._http: ServerConnection | None = None
         self._has_answered = known
-        self._is_there = known  # it has accepted a connection, at least
-        self._was_asked = False  # whether any of the current request may have reached it
+        self._is_there = known  # the server has accepted a connection, at least
+        self._was_asked = False  # whether the current request may have reached the server
 
     def close(self) -> None:
         if self._http is not None:
@@ -108,7 +107,8 @@ class Connection:
         body: bytes | None = None,
         wait_seconds: float = 0.0,
     ) -> bytes:
-        """The body of a good answer. Raises NotFound, Refused, or ServerAway after patience."""
+        """The body of a good answer. Raises NotFound, Refused, or ServerAway when the time is
+        up."""
         return self.ask(bytes, method, path, query, body, wait_seconds)
 
     def ask(
@@ -120,24 +120,25 @@ class Connection:
         body: bytes | None = None,
         wait_seconds: float = 0.0,
     ) -> T:
-        """The same, read: what cannot be read as such is no answer. `bytes`: as it came."""
+        """The decoded body of a good answer; undecoded for `bytes`. A body that cannot be decoded
+        is not an answer of the server. Raises as `request` does."""
         target = _target(path, query)
-        found: list[T] = []
+        decoded: list[T] = []
 
         def once() -> Reply:
             reply = self.exchange(method, target, body, wait_seconds)
             if reply.status < 400:
-                found.append(_decoded(reply.body, kind))
+                decoded.append(_decoded(reply.body, kind))
             return reply
 
         self._patiently(once)
-        return found[-1]
+        return decoded[-1]
 
     def stream(
         self, path: str, query: dict[str, Any] | None = None, start: int = 0
     ) -> Iterator[bytes]:
-        """The body of a good answer from byte `start` on, in parts, over a connection of its
-        own. Raises as `request` at once; ServerAway later, if the answer breaks off."""
+        """The body of a good answer from byte `start` on, in parts, over a separate connection.
+        Raises as `request` does; ServerAway while reading, if the answer breaks off."""
         own = Connection(
             self.endpoint,
             patience_seconds=self.patience_seconds,
@@ -170,19 +171,19 @@ class Connection:
         try:
             while part := response.read(PART_BYTES):
                 yield part
-            if response.length:  # http.client takes a lost connection for the end
+            if response.length:  # http.client mistakes a lost connection for the end
                 raise http.client.IncompleteRead(b"", response.length)
         except (OSError, http.client.HTTPException) as error:
-            away = f"the server at {self.endpoint.address} broke off its answer: {_reason(error)}"
-            raise ServerAway(away) from error
+            broke = f"the answer of the server at {self.endpoint.address} broke off"
+            raise ServerAway(f"{broke}: {_reason(error)}") from error
         finally:
             self.close()
 
     def _patiently(self, ask: Callable[[], Reply]) -> Reply:
-        """Ask until there is a good answer."""
+        """Repeat the request until there is a good answer."""
         began = time.monotonic()
         delay = FIRST_DELAY_SECONDS
-        told = self._was_asked = False
+        has_told = self._was_asked = False
         while True:
             reused = self._http is not None
             try:
@@ -191,7 +192,7 @@ class Connection:
                 self._is_there |= self._http is not None and self._http.reached
                 self.close()
                 if reused:
-                    continue  # the server had closed an idle connection: a new one tells
+                    continue  # the server may have closed an idle connection: try a new one
                 self._give_up_at_once(error)
                 reason, pause = _reason(error), delay
             else:
@@ -203,9 +204,9 @@ class Connection:
             waited = time.monotonic() - began
             if waited + pause > self._patience():
                 raise self._away(reason)
-            if waited > NOTICEABLE_SECONDS and not told:
+            if waited > NOTICEABLE_SECONDS and not has_told:
                 self.tell(f"waiting for the server: {reason}")
-                told = True
+                has_told = True
             time.sleep(pause)
             delay = min(2 * delay, LONGEST_DELAY_SECONDS)
             self._look_again()
@@ -221,7 +222,7 @@ class Connection:
         return ServerAway(words, self._was_asked)
 
     def _give_up_at_once(self, error: Exception) -> None:
-        """Raises ServerAway if asking again would change nothing."""
+        """Raises ServerAway if repeating the request is useless."""
         if self.find is not None:
             return
         if isinstance(error, ssl.SSLCertVerificationError):
@@ -235,7 +236,7 @@ class Connection:
             raise self._not_covey() from error
 
     def _problem(self, reply: Reply) -> str:
-        """Why the server cannot answer now. Raises if asking again would change nothing."""
+        """Why the server cannot answer now. Raises if repeating the request is useless."""
         document = _document(reply)
         if document is not None:
             self._has_answered = True
@@ -264,7 +265,7 @@ class Connection:
         body: bytes | None = None,
         wait_seconds: float = 0.0,
     ) -> Reply:
-        """Ask once. Raises OSError or HTTPException if no answer comes."""
+        """Send the request once. Raises OSError or HTTPException if no answer comes."""
         return self._read(self._send(method, target, body, wait_seconds, {}))
 
     def _send(
@@ -278,13 +279,13 @@ class Connection:
         timeout = self.timeout_seconds + wait_seconds
         if self._http is None:
             first = timeout if self._has_answered else min(timeout, self._patience())
-            self._http = _line(self.endpoint, first)
+            self._http = _server_connection(self.endpoint, first)
             try:
                 self._http.connect()
                 self._http.wait_for(timeout)
-            except ssl.SSLError:  # of which some are ValueErrors
+            except ssl.SSLError:  # some of these are ValueErrors, too
                 raise
-            except ValueError as error:  # HTTPS_PROXY, say
+            except ValueError as error:  # for example in HTTPS_PROXY
                 raise BadConfig(str(error)) from error
         elif self._http.sock is not None:
             self._http.sock.settimeout(timeout)
@@ -295,14 +296,14 @@ class Connection:
             **more,
         }
         if body is not None:
-            kind_of_body = "application/octet-stream" if method == "PUT" else "application/json"
-            headers["Content-Type"] = kind_of_body
+            content_type = "application/octet-stream" if method == "PUT" else "application/json"
+            headers["Content-Type"] = content_type
         self._was_asked = True
         self._http.request(method, target, body, headers)
         return self._http.getresponse()
 
     def _read(self, response: http.client.HTTPResponse) -> Reply:
-        """Raises HTTPException for what is no answer of ours."""
+        """Read the whole answer. Raises HTTPException if it is not from a covey server."""
         try:
             content = read_body(response, MOST_BYTES)
         except ValueError as error:
@@ -324,11 +325,11 @@ def _decoded(body: bytes, kind: type[T]) -> T:
 
 
 def _target(path: str, query: dict[str, Any] | None) -> str:
-    """A list is a name given several times."""
+    """Path and query. A list becomes a parameter that is repeated."""
     return path + ("?" + urlencode(query, doseq=True) if query else "")
 
 
-def _line(endpoint: Endpoint, timeout: float) -> ServerConnection:
+def _server_connection(endpoint: Endpoint, timeout: float) -> ServerConnection:
     try:
         return ServerConnection(endpoint.address, endpoint.ca, timeout)
     except ValueError as error:
@@ -336,29 +337,29 @@ def _line(endpoint: Endpoint, timeout: float) -> ServerConnection:
 
 
 def _distrust(endpoint: Endpoint, error: ssl.SSLCertVerificationError) -> str:
-    said = error.verify_message.rstrip(".")
+    reason = error.verify_message.rstrip(".")
     if error.verify_code in OTHER_NAME:
         return (
-            f"the certificate of the server at {endpoint.address} is for other names: {said}. "
+            f"the certificate of the server at {endpoint.address} is for other names: {reason}. "
             "Use one of those, or have this one added with serve.names."
         )
     if error.verify_code in OTHER_TIME:
         return (
-            f"the certificate of the server at {endpoint.address} is not valid now: {said}. Is "
+            f"the certificate of the server at {endpoint.address} is not valid now: {reason}. Is "
             "the clock of this machine right?"
         )
     trusted = "the given authority" if endpoint.ca else "any authority that this system trusts"
     return (
         f"the certificate of the server at {endpoint.address} is not confirmed by {trusted}: "
-        f"{said}. Name the right authority with --ca or COVEY_CA (the server keeps its own in "
-        f"tls/ca.pem)."
+        f"{reason}. Name the right authority with --ca or COVEY_CA (the server keeps its own in "
+        "tls/ca.pem)."
     )
 
 
 def _speaks_tls(endpoint: Endpoint, error: Exception) -> bool:
-    """Whether that is why a plain connection was ended without a word. Nothing is told to whoever
-    answers, so it does not matter who that is."""
-    if not endpoint.address.startswith("http://") or not isinstance(error, _WITHOUT_A_WORD):
+    """Whether a plain connection failed because the server speaks TLS. The certificate is not
+    checked: nothing secret is sent."""
+    if not endpoint.address.startswith("http://") or not isinstance(error, _NO_ANSWER):
         return False
     url = split(endpoint.address)
     context = ssl.create_default_context()
@@ -380,27 +381,27 @@ def _reason(error: Exception) -> str:
 
 
 def _document(reply: Reply) -> ProblemDocument | None:
-    """What a covey server says about a problem; None if somebody else answered."""
+    """A covey server's description of a problem; None if something else answered."""
     try:
         return msgspec.json.decode(reply.body, type=ProblemDocument)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
-def _problem(status: int, told: ProblemDocument) -> str:
-    """Why the server cannot answer now. Raises if asking again would change nothing."""
+def _problem(status: int, document: ProblemDocument) -> str:
+    """Why the server cannot answer now. Raises if repeating the request is useless."""
     if status == 503:
-        return told.detail or told.title
+        return document.detail or document.title
     if status == 404:
-        raise NotFound(told.detail or told.title)
+        raise NotFound(document.detail or document.title)
     if status == 401:
-        raise Refused(401, told.title, "the server does not accept this token")
-    raise Refused(status, told.title, told.detail)
+        raise Refused(401, document.title, "the server does not accept this token")
+    raise Refused(status, document.title, document.detail)
 
 
 def _unexplained(reply: Reply) -> str:
-    """What a proxy, a portal, or a server that ends while it is asked has answered. A page of HTML
-    is not shown."""
+    """The answer of a proxy, a portal, or a server that is just ending. A page of HTML is not
+    shown."""
     title = http.client.responses.get(reply.status, "unknown answer")
     text = reply.body[:200].decode("utf-8", "replace").strip()
     shown = "" if not text or text.startswith("<") else f": {text}"
@@ -412,7 +413,7 @@ def _unexplained(reply: Reply) -> str:
 
 def _retry_after(reply: Reply, delay: float) -> float:
     try:
-        asked = float(reply.retry_after)
+        seconds = float(reply.retry_after)
     except ValueError:
         return delay
-    return min(max(asked, delay), 30.0)
+    return min(max(seconds, delay), 30.0)

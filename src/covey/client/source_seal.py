@@ -1,10 +1,9 @@
-"""Proof that a person of this machine named these paths.
+"""Proof that a person on this machine submitted these paths.
 
-Inputs of a bag can be sent once more from the paths that its record names (`covey retry
---refresh`). The record is the server's. Without proof, whoever rules a server could have any file
-sent to it that a person can read. So the client seals the paths with a key of its own, which never
-leaves the person's configuration directory. To a server elsewhere, only what was sealed is sent
-again.
+`covey retry --refresh` sends the input files of a bag again, from the paths in the server's record.
+Without a proof, whoever controls a server could ask for any file that the person can read. So the
+client seals the paths with a key that never leaves the person's configuration directory. A remote
+server gets only files whose paths are sealed.
 """
 
 import contextlib
@@ -34,33 +33,33 @@ def seal(
     keys: Iterable[str],
     place: Path | None = None,
 ) -> str:
-    """Of where the inputs of a bag came from; `keys` are those of the files of single tasks. Empty
-    if there is nothing to seal, or no place for a key: then nothing can be sent again."""
+    """The seal of the paths of a bag's inputs. `keys` are the keys of files of single tasks. Empty
+    if there are no paths, or no key can be kept: then nothing can be sent again."""
     if not sources and not task_inputs:
         return ""
     key = _own_key(place or default_place())
     paths = [
-        [[one.path, one.to, one.copy, one.script] for one in sources],
-        [[one.source, one.path, one.copy, one.base] for one in task_inputs],
+        [[source.path, source.to, source.copy, source.script] for source in sources],
+        [[entry.source, entry.path, entry.copy, entry.base] for entry in task_inputs],
         sorted(keys),
     ]
     return hmac.new(key, msgspec.json.encode(paths), hashlib.sha256).hexdigest() if key else ""
 
 
 def is_sealed(
-    found: str,
+    candidate: str,
     sources: Sequence[InputSource],
     task_inputs: Sequence[TaskInput],
     keys: Iterable[str],
     place: Path | None = None,
 ) -> bool:
-    """Whether this seal is ours, and of these paths."""
+    """Whether this is our seal of these paths."""
     expected = seal(sources, task_inputs, keys, place)
-    return bool(expected) and hmac.compare_digest(expected.encode(), found.encode())
+    return bool(expected) and hmac.compare_digest(expected.encode(), candidate.encode())
 
 
 def _own_key(place: Path) -> bytes:
-    """Made when it is first needed; empty if there is no place for it."""
+    """The person's key, made when it is first needed; empty if it cannot be kept."""
     with contextlib.suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)
         _make(place)
@@ -72,7 +71,7 @@ def _own_key(place: Path) -> bytes:
 
 
 def _make(place: Path) -> None:
-    """Of several that do so at once, one makes the key of all."""
+    """Make the key. If several processes do so at once, all use the key of the first."""
     if place.exists():
         return
     handle, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}-")

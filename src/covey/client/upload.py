@@ -1,8 +1,8 @@
-"""Files on their way to a server: each once, however many name it, and only if it is not there.
+"""Uploads files to a server: each file once, and only if the server does not have it.
 
-Several threads send, each over a connection of its own. A piece that was lost is sent again, and
-the server says where to go on: so neither a break, nor a restart of the server, nor a second
-`covey submit` sends anything twice.
+Several threads send, each over its own connection. A lost piece is sent again, and the server says
+where to go on. So nothing is sent twice after a broken connection, a restart of the server, or a
+second `covey submit`.
 """
 
 import hashlib
@@ -22,27 +22,27 @@ from covey.wire import Stored
 PIECE_BYTES = 4 << 20
 THREADS = 4
 ASKED_AT_ONCE = 10_000
-MOST_STANDSTILLS = 10  # answers in a row after which there is no more than before
+MOST_STANDSTILLS = 10  # answers in a row without progress
 MOST_DAMAGED = 2
-UNPROCESSABLE = 422  # all of it arrived, and it was something else
+UNPROCESSABLE = 422  # HTTP status: the whole file arrived, with another digest
 
 
 class Readable(Protocol):
-    """What can be read as a file can, by several threads."""
+    """Something that several threads can read like a file."""
 
     def read(self, start: int, count: int) -> bytes: ...
 
 
 Source = Path | bytes | Readable
-Progress = Callable[[int, int], None]  # bytes there, bytes in all
+Progress = Callable[[int, int], None]  # bytes sent, bytes in all
 
 
 def _ignore(done: int, total: int) -> None:
-    """Nobody looks."""
+    """Show nothing."""
 
 
 class Upload:
-    """Name the files with `add`, then `send` them. Not for several threads."""
+    """Name the files with `add`, then `send` them. Must not be used by several threads."""
 
     def __init__(
         self, client: Client, progress: Progress = _ignore, digests: Digests | None = None
@@ -54,27 +54,28 @@ class Upload:
         self._sizes: dict[str, int] = {}
 
     def add(self, source: Path | bytes) -> Blob:
-        """What the server will know this file as. Raises BadFile if it cannot be read."""
+        """The digest and size of the file, by which the server knows it. Raises BadFile if it
+        cannot be read."""
         blob = describe(source, self._digests)
         self.add_known(blob, source)
         return blob
 
     def add_known(self, blob: Blob, source: Source) -> None:
-        """One that was looked at before."""
+        """Add a file whose blob is known already."""
         self._sources.setdefault(blob.digest, source)
         self._sizes[blob.digest] = blob.size
 
     def missing(self) -> list[Blob]:
-        """Those that the server does not have."""
+        """The files that the server does not have."""
         digests = list(self._sources)
-        found: list[str] = []
+        missing: list[str] = []
         for start in range(0, len(digests), ASKED_AT_ONCE):
-            found += self._client.missing(digests[start : start + ASKED_AT_ONCE])
-        return [Blob(digest, self._sizes[digest]) for digest in found]
+            missing += self._client.missing(digests[start : start + ASKED_AT_ONCE])
+        return [Blob(digest, self._sizes[digest]) for digest in missing]
 
     def send(self) -> int:
-        """How many bytes were missing. All files are durable there when this returns. Raises
-        BadFile for one that changed, and whatever the client raises."""
+        """Send the missing files, and return their bytes. All files are durable at the server when
+        this returns. Raises BadFile for a file that changed, and the errors of the client."""
         self._digests.save()
         missing = self.missing()
         _Sending(self._client, missing, self._sources, self._progress).run()
@@ -84,12 +85,12 @@ class Upload:
 def describe(source: Path | bytes, digests: Digests) -> Blob:
     if isinstance(source, bytes):
         return Blob(hashlib.sha256(source).hexdigest(), len(source))
-    found = look(source)
-    return Blob(digests.of(source, found), found.st_size, bool(found.st_mode & 0o111))
+    state = look(source)
+    return Blob(digests.of(source, state), state.st_size, bool(state.st_mode & 0o111))
 
 
 class _Sending:
-    """One run of the threads."""
+    """One run of the sending threads."""
 
     def __init__(
         self, client: Client, blobs: list[Blob], sources: dict[str, Source], progress: Progress
@@ -173,7 +174,7 @@ class _Sending:
             self._note(blob, stored.size)
             standstills = standstills + 1 if stored.size <= start else 0
             if standstills > MOST_STANDSTILLS:
-                raise ServerAway(f"the server takes no more than {start:,} bytes of a file")
+                raise ServerAway(f"the server accepts no more of a file after {start:,} bytes")
 
     def _note(self, blob: Blob, there: int) -> None:
         with self._guard:
@@ -183,7 +184,7 @@ class _Sending:
 
 
 class _Opened:
-    """A file, or what is as good as one. Raises BadFile if there is less than there was."""
+    """An open source. Raises BadFile if a file cannot be read, or has become shorter."""
 
     def __init__(self, source: Source) -> None:
         self._source = source

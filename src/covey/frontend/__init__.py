@@ -1,3 +1,2 @@
-"""What the command line and `import covey` share: finding bags, sending files, and how numbers,
-tables and progress look to a person. No command is in here, and nothing that only one of the two
-uses."""
+"""What the command line and `import covey` share: finding bags, sending files, and the look of
+numbers, tables and progress. No command is here, and nothing that only one of the two uses."""

@@ -1,5 +1,5 @@
-"""How much memory or time tasks get when they run again: so many times as much (`x2`, `+50%`), or
-an amount (`2GB`, `90m`)."""
+"""How much memory or time tasks get when they run again: a factor (`x2`, `+50%`), or an amount
+(`2GB`, `90m`)."""
 
 import math
 import re
@@ -15,14 +15,12 @@ _TIME = Time(0.001)
 
 
 class More(NamedTuple):
-    """So many times as much or, if it is not 0, this amount: megabytes, or seconds."""
-
     times: float = 1.0
-    amount: float = 0.0
+    amount: float = 0.0  # megabytes or seconds; 0: multiply by `times` instead
 
 
 def read_memory(text: str) -> More:
-    """Raises ValueError, with words."""
+    """Raises ValueError, with a message for people."""
     times = _times(text)
     if times is not None:
         return More(times)
@@ -33,7 +31,8 @@ def read_memory(text: str) -> More:
 
 
 def read_time(text: str) -> More:
-    """Raises ValueError, with words. A number needs its unit: nobody knows whether 2 means x2."""
+    """A number without a unit is refused, because 2 might mean x2. Raises ValueError, with a
+    message for people."""
     times = _times(text)
     if times is not None:
         return More(times)
@@ -46,7 +45,7 @@ def read_time(text: str) -> More:
 
 
 def _times(text: str) -> float | None:
-    """1.5 for +50%, 2 for x2; None if it is written otherwise, or out of range."""
+    """1.5 for +50%, 2 for x2; None if the text is not such a factor, or it is out of range."""
     match = _FACTOR.fullmatch(text.strip())
     if match is None:
         return None

@@ -1,6 +1,7 @@
-"""Where a command finds the bags: a server, the one of this directory, or the record itself.
+"""Where a command finds the bags: at a remote server, at this directory's own server, or in the
+record.
 
-Reading needs no server. Changing something does, and starts the directory's own if none runs.
+Reading needs no server. A change needs one: the directory's own server is started if none runs.
 """
 
 import os
@@ -38,7 +39,7 @@ EVERYTHING = ResultQuery()
 
 
 class BagSource(Protocol):
-    """What a server and the record both answer."""
+    """The questions that both a server and the record answer."""
 
     def bags(self) -> list[BagView]: ...
 
@@ -66,7 +67,8 @@ class BagSource(Protocol):
 
 
 def reader(config: Config) -> BagSource:
-    """Whoever can answer, without starting anything. Raises NotFound where nothing is kept."""
+    """The running server, else the record. Starts nothing. Raises NotFound if there is no
+    record."""
     client = running_client(config)
     if client is not None:
         return client
@@ -85,14 +87,14 @@ def no_bags(place: str = "") -> str:
 
 
 def running_client(config: Config) -> Client | None:
-    """The server that was named, or the directory's own if it runs."""
+    """The remote server of the settings, or the directory's own server if it runs."""
     if config.server:
         return remote_client(config)
     return embedded.attach(config.directory, say)
 
 
 def client(config: Config, options: Sequence[str] = ()) -> Client:
-    """A server, started if need be."""
+    """The remote server of the settings, or the directory's own server. Starts it if necessary."""
     if config.server:
         return remote_client(config)
     return embedded.attach_or_start(config.directory, options, say)
@@ -116,40 +118,41 @@ def remote_client(config: Config) -> Client:
     except OSError as error:
         raise BadConfig(f"token_file {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise BadConfig(f"token_file {path}: this is not a token") from error
+        raise BadConfig(f"token_file {path} does not contain a token") from error
     if not token:
-        raise BadConfig(f"token_file {path}: it is empty")
+        raise BadConfig(f"token_file {path} is empty")
     return Client(config.server, token, authority(config.ca), tell=say, known=False)
 
 
 def _check_private(path: Path) -> None:
-    """Raises BadConfig if others may read the file: whoever has the token is its owner to the
-    server. What is no plain file (a pipe, as in `<(…)`) has no mode to mind."""
-    found = path.stat()
-    if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077:
+    """Raises BadConfig if other users may read the file: the token would let them act as its owner.
+    The mode of a pipe, as in `<(…)`, does not matter."""
+    mode = path.stat().st_mode
+    if stat.S_ISREG(mode) and mode & 0o077:
         raise BadConfig(
-            f"token_file {path}: other users may read it (mode {found.st_mode & 0o777:04o}). "
+            f"token_file {path}: other users may read it (mode {mode & 0o777:04o}). "
             f"Make it private: chmod 600 {shlex.quote(str(path))}"
         )
 
 
 def check_stranger(config: Config) -> None:
-    """Before anything is sent. Raises BadConfig."""
+    """Raises BadConfig if the settings name a server that must not get our token. Call this before
+    anything is sent."""
     if config.stranger:
         raise BadConfig(config.stranger)
 
 
 def authority(name: str) -> str:
-    """Whom to trust, as PEM."""
+    """The certificate authority to trust, as PEM; empty without a name. Raises BadConfig."""
     path = Path(os.path.expanduser(name))
     try:
-        found = path.read_text("ascii") if name else ""
-        context_for(found)
+        pem = path.read_text("ascii") if name else ""
+        context_for(pem)
     except OSError as error:
         raise BadConfig(f"ca {path}: {error.strerror}") from error
     except ValueError as error:
-        raise BadConfig(f"ca {path}: this is not a PEM certificate") from error
-    return found
+        raise BadConfig(f"ca {path} is not a PEM certificate") from error
+    return pem
 
 
 def find_bag(source: BagSource, reference: str) -> BagView:
@@ -160,40 +163,40 @@ def find_bag(source: BagSource, reference: str) -> BagView:
     try:
         number = int(reference)
     except ValueError:
-        number = _called(source.bags(), reference).id  # lists show less
-    found = source.bag(number)
-    if found is None:
+        number = _called(source.bags(), reference).id
+    bag = source.bag(number)  # has more fields than the bags of a list
+    if bag is None:
         raise NotFound(f"there is no bag {number}; 'covey bags' lists them")
-    return found
+    return bag
 
 
 def find_bags(source: BagSource, references: Sequence[str]) -> list[BagView]:
-    """Each once; the latest one if none is named. Raises NotFound before anything is done."""
-    found = [find_bag(source, reference) for reference in references or ("latest",)]
-    return list({bag.id: bag for bag in found}.values())
+    """Each bag once; the latest bag if none is named. Raises NotFound."""
+    bags = [find_bag(source, reference) for reference in references or ("latest",)]
+    return list({bag.id: bag for bag in bags}.values())
 
 
 def _called(bags: Sequence[BagView], reference: str) -> BagView:
-    """The one that has this name; if none has, the one with this label."""
-    found = [bag for bag in bags if bag.name == reference]
-    if not found:
-        found = [bag for bag in bags if has_label(bag, reference)]
-    if not found:
+    """The bag with this name; if there is none, the bag with this label. Raises NotFound."""
+    matching = [bag for bag in bags if bag.name == reference]
+    if not matching:
+        matching = [bag for bag in bags if has_label(bag, reference)]
+    if not matching:
         close = get_close_matches(reference, [bag.name for bag in bags if bag.name], 1)
         hint = f"; did you mean '{close[0]}'?" if close else "; 'covey bags' lists them"
         raise NotFound(f"there is no bag '{reference}' (by number, name or label){hint}")
-    if len(found) > 1:
-        numbers = [str(bag.id) for bag in found]
+    if len(matching) > 1:
+        numbers = [str(bag.id) for bag in matching]
         more = f" and {len(numbers) - FEW} more" if len(numbers) > FEW else ""
         raise NotFound(
-            f"'{reference}' could be bag {', '.join(numbers[:FEW])}{more}: say which number "
+            f"'{reference}' could be bag {', '.join(numbers[:FEW])}{more}: use the number of one "
             f"(the newest is {numbers[0]})"
         )
-    return found[0]
+    return matching[0]
 
 
 def has_label(bag: BagView, text: str) -> bool:
-    """Whether a label is `name=value`, or has this name or this value."""
+    """Whether the bag has the label `name=value`, or a label with this name or this value."""
     name, equals, value = text.partition("=")
     if equals:
         return bag.labels.get(name) == value
@@ -210,7 +213,7 @@ def _latest(source: BagSource) -> BagView:
 def all_results(
     source: BagSource, bag: int, query: ResultQuery = EVERYTHING, *, limit: int | None = None
 ) -> Iterator[ResultRow]:
-    """What the query asks for from its place on, a page at a time; its own limit is not used."""
+    """All results of the query, read page by page. `limit` replaces the query's own limit."""
     left = limit
     while left is None or left > 0:
         size = PAGE if left is None else min(PAGE, left)

@@ -1,9 +1,9 @@
-"""The columns of a bag's results as people choose and see them.
+"""The columns of a bag's results, as people choose and see them.
 
-Names and values are those of the files that the record exports (`covey.store.results.columns`; a
-test holds the two together): the task, its parameters, how it ended and what it used, the values
-that it reported, and last the last line that it printed. A name that has been taken is prefixed:
-ours with `covey_`, a reported value's with `result_`.
+Names and values are the same as in exported files (`covey.store.results.columns`; a test compares
+the two). The order is: the task, its parameters, how it ended and what it used, the values that it
+reported, and the last line that it printed. If two columns have the same name, ours gets the prefix
+`covey_`, and a reported value gets `result_`.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,15 +22,15 @@ from covey.wire import BagView, ResultRow
 
 
 class Field(NamedTuple):
-    """A column: what a file holds, and what a person reads."""
+    """A column: its value in a file, and its cell in a table for people."""
 
     name: str
     value: Callable[[ResultRow], object]
     cell: Callable[[ResultRow], str]
     right: bool = False  # numbers align on the right
-    kind: str = ""  # of its values (see the export to Parquet), where it is known
-    own: str = ""  # which of ours it is, if it is one
-    written: Callable[[ResultRow], object] | None = None  # in CSV, if not its value
+    kind: str = ""  # type of its values in Parquet; empty if unknown
+    own: str = ""  # covey's own name of it; empty for parameters and reported values
+    written: Callable[[ResultRow], object] | None = None  # the value in CSV, if it differs
 
 
 def _own(
@@ -46,7 +46,7 @@ def _own(
 
 
 def _exit_cell(row: ResultRow) -> str:
-    """The exit status, or the signal, which has no column of its own on the screen."""
+    """The exit status, or the signal: the signal has no column of its own on the screen."""
     if row.signal:
         return signal_name(row.signal)
     return "" if row.exit_code < 0 else str(row.exit_code)
@@ -83,14 +83,14 @@ BEHIND_REPORTED = (
     _own("files", "whole", lambda row: row.files),
     _own("output", "text", lambda row: row.output),
 )
-TIMES = ("started", "ended")  # seconds since 1970; moments in frames and on the screen
-ELASTIC = {"cause": 40, "output": 16}  # may be cut where a terminal ends, but so much is useful
-UNSEEN = {"signal", "started", "ended"}  # on the screen, unless asked for
-TITLES = {"seconds": "time", "cpu_seconds": "cpu", "memory_kb": "memory"}  # units are in the cells
+TIMES = ("started", "ended")  # seconds since 1970; shown as dates in frames and on the screen
+ELASTIC = {"cause": 40, "output": 16}  # a terminal may cut these columns, but not below this width
+UNSEEN = {"signal", "started", "ended"}  # not on the screen, unless somebody asks for them
+TITLES = {"seconds": "time", "cpu_seconds": "cpu", "memory_kb": "memory"}  # cells have the units
 
 
 def fields(bag: BagView) -> list[Field]:
-    """Every column of a bag, in order; no two have the same name."""
+    """Every column of a bag, in order. No two have the same name."""
     taken = set(bag.names)
     task = _free(TASK, "covey_", taken)
     before = [_free(field, "covey_", taken) for field in BEFORE_REPORTED]
@@ -132,40 +132,39 @@ def _reported(name: str) -> Field:
 
 
 def with_names(bag: BagView, rows: Sequence[ResultRow]) -> BagView:
-    """Also with the names of values that were reported since the bag was looked at. Those of calls
-    are pickled: nobody can read them in a table."""
+    """The bag, with the names of all values that these rows report. Values of calls are left out,
+    because they are pickled."""
     if bag.calls:
         return bag
-    known = dict.fromkeys(bag.result_names)
+    names = dict.fromkeys(bag.result_names)
     for row in rows:
-        known.update(dict.fromkeys(row.result))
-    return structs.replace(bag, result_names=list(known))
+        names.update(dict.fromkeys(row.result))
+    return structs.replace(bag, result_names=list(names))
 
 
 def choose(bag: BagView, wanted: str) -> list[Field]:
-    """Those named in a list such as `seed,energy`. Raises UsageError for one that is not there."""
-    known = {field.name: field for field in fields(bag)}
+    """The columns of a list such as `seed,energy`. Raises UsageError for an unknown column."""
+    every = {field.name: field for field in fields(bag)}
     chosen: list[Field] = []
     headings = {heading: name for name, heading in TITLES.items()}
     for name in (part.strip() for part in wanted.split(",")):
-        name = name if name in known else headings.get(name, name)
-        if name not in known:
-            close = get_close_matches(name, known, 1)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+        name = name if name in every else headings.get(name, name)
+        if name not in every:
+            close = get_close_matches(name, every, 1)
+            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(every)}"
             raise click.UsageError(f"bag {bag.id} has no column {name!r}; {hint}")
-        chosen.append(known[name])
+        chosen.append(every[name])
     return chosen
 
 
 def seen(bag: BagView) -> list[Field]:
-    """What a person wants to see without asking: no column that says nothing, and what may be
-    long comes last."""
+    """The columns that a table shows by default: none that is always empty, and long ones last."""
     unseen = set(UNSEEN)
     if not bag.failed and not bag.ignored_results:
         unseen.add("cause")
     if not bag.outputs:
         unseen.add("files")
-    if bag.result_names:  # what was printed last is most often where these come from
+    if bag.result_names:  # the last line that a task printed usually has the same values
         unseen.add("output")
     every = [field for field in fields(bag) if field.own not in unseen]
     last = [field for own in ELASTIC for field in every if field.own == own]

@@ -1,4 +1,4 @@
-"""The files of failed tasks alone, for `covey pull --failed` and Python."""
+"""The files of failed tasks only, for `covey pull --failed` and Python."""
 
 from collections.abc import Iterator
 
@@ -8,9 +8,9 @@ from covey.wire import BagView, ResultQuery, ReturnedFile
 
 
 class OfFailed:
-    """A server that has no other tasks than those that failed."""
+    """Stands for a client in `download.pull`, and lists only the files of failed tasks."""
 
-    def __init__(self, client: "Client", bag: BagView) -> None:
+    def __init__(self, client: Client, bag: BagView) -> None:
         self._client = client
         rows = bag_places.all_results(client, bag.id, ResultQuery(failed_only=True))
         self._tasks = {row.task for row in rows}

@@ -1,4 +1,4 @@
-"""How numbers, times and tasks look to people: short, and the same everywhere."""
+"""Numbers, times and tasks as text for people: short, and the same everywhere."""
 
 import shlex
 import time
@@ -17,7 +17,7 @@ LONGEST_DAYS = 99
 
 
 class HasNeed(Protocol):
-    """What a task needs, in whatever view it is."""
+    """Any record with the resources that a task needs."""
 
     @property
     def cores(self) -> int: ...
@@ -32,7 +32,7 @@ class HasNeed(Protocol):
 
 
 def duration(seconds: float) -> str:
-    """53 ms, 1.2 s, 3 m 05 s, 2 h 10 m, 4 d 3 h: never negative, never absurd."""
+    """53 ms, 1.2 s, 3 m 05 s, 2 h 10 m, 4 d 3 h. Never negative, and never more than >99 d."""
     seconds = max(0.0, seconds)
     if seconds < 0.0995:
         return f"{1000 * seconds:.0f} ms"
@@ -51,13 +51,13 @@ def duration(seconds: float) -> str:
 
 
 def span(low: float, high: float) -> str:
-    """From … to, in one unit: 20–35 s, 4–6 min, 1.5–3 h; one number if they look alike."""
+    """A range in one unit: 20–35 s, 4–6 min, 1.5–3 h. One number if both ends look the same."""
     low, high = max(0.0, low), max(0.0, low, high)
     if high > LONGEST_DAYS * DAY:
         return duration(low) if low > LONGEST_DAYS * DAY else f">{_rounded(low / DAY)} d"
     units = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (1, "s"))
     unit, name = next((pair for pair in units if high >= pair[0] * 1.5), units[-1])
-    if unit == 1:  # less than a second is not worth a word
+    if unit == 1:  # less than a second is shown as 1 s
         first, last = str(max(1, round(low))), str(max(1, round(high)))
     else:
         first, last = _rounded(low / unit), _rounded(high / unit)
@@ -67,7 +67,7 @@ def span(low: float, high: float) -> str:
 
 
 def _rounded(number: float) -> str:
-    """Two digits say enough of an estimate."""
+    """Two digits are enough for an estimate."""
     if number >= 9.5:
         return str(round(number))
     return f"{round(number * 2) / 2:g}"
@@ -106,7 +106,7 @@ def memory(kilobytes: int) -> str:
 
 
 def size(number: int) -> str:
-    """Of a file."""
+    """The size of a file."""
     return count(number, "byte") if number < 1024 else memory(number // 1024)
 
 
@@ -114,36 +114,36 @@ def megabytes(number: int) -> str:
     return memory(number * 1024)
 
 
-def need(one: HasNeed) -> str:
+def need(task: HasNeed) -> str:
     """What a task needs: 2 cores, 4 GB memory, at most 2 h 00 m."""
-    return need_range([one])
+    return need_range([task])
 
 
 def need_range(needs: Sequence[HasNeed]) -> str:
-    """The same of several, from the least to the most of each: 1 to 8 cores, 2 to 64 GB memory."""
+    """What several tasks need, as ranges: 1 to 8 cores, 2 to 64 GB memory."""
 
     def between(amounts: list[float], form: Callable[[float], str]) -> str:
         low, high = form(min(filter(None, amounts))), form(max(amounts))
         return high if low == high else f"{low} to {high}"
 
-    cores, gpus = [one.cores for one in needs], [one.gpus for one in needs]
+    cores, gpus = [task.cores for task in needs], [task.gpus for task in needs]
     parts = [between([*cores], lambda n: f"{n:g}") + (" core" if max(cores) == 1 else " cores")]
     for amounts, what in (
-        ([one.memory_mb for one in needs], "memory"),
-        ([one.disk_mb for one in needs], "disk"),
+        ([task.memory_mb for task in needs], "memory"),
+        ([task.disk_mb for task in needs], "disk"),
     ):
         if any(amounts):
             parts.append(f"{between([*amounts], lambda n: megabytes(int(n)))} {what}")
     if any(gpus):
         parts.append(between([*gpus], lambda n: f"{n:g}") + (" GPU" if max(gpus) == 1 else " GPUs"))
-    times = [one.limit_seconds for one in needs]
+    times = [task.limit_seconds for task in needs]
     if any(times):
         parts.append(f"at most {between(times, duration)}")
     return ", ".join(parts)
 
 
 def command(argv: Sequence[str]) -> str:
-    """As one would type it; the braces of placeholders need no quotes."""
+    """The command as a person would type it, without quotes around {NAME}."""
     return " ".join(word if _plain(word) else shlex.quote(word) for word in argv)
 
 
@@ -165,7 +165,7 @@ def state(row: ResultRow) -> str:
 
 
 def ending(row: ResultRow) -> str:
-    """How an attempt ended, in two words: exit 1, SIGKILL, timeout."""
+    """How an attempt ended, in one or two words: exit 1, SIGKILL, timeout."""
     if row.outcome in ("ok", "failed"):
         if row.signal:
             return signal_name(row.signal)
@@ -176,7 +176,7 @@ def ending(row: ResultRow) -> str:
 
 
 def explained(row: ResultRow) -> str:
-    """How an attempt ended, with what the pilot says about it beyond the bare exit status."""
+    """How an attempt ended, in the pilot's words if the exit status does not say it."""
     exited = row.outcome in ("ok", "failed") and not row.signal
     return ending(row) if exited or not row.message else row.message
 
@@ -186,14 +186,14 @@ def overtimes(number: int, growth: float) -> str:
 
 
 def assignments(names: Sequence[str], values: Sequence[Scalar]) -> str:
-    """On one line, whatever the values are."""
-    told = (f"{name}={value}" for name, value in zip(names, values, strict=True))
-    return clean(", ".join(told))
+    """NAME=VALUE, NAME=VALUE on one line, even if values have newlines."""
+    pairs = (f"{name}={value}" for name, value in zip(names, values, strict=True))
+    return clean(", ".join(pairs))
 
 
 def task_title(names: Sequence[str], task: int, values: Sequence[Scalar]) -> str:
-    told = assignments(names, values)
-    return f"task {task} ({told})" if told else f"task {task}"
+    shown = assignments(names, values)
+    return f"task {task} ({shown})" if shown else f"task {task}"
 
 
 def straggler(names: Sequence[str], late: Straggler) -> str:
@@ -204,14 +204,14 @@ def straggler(names: Sequence[str], late: Straggler) -> str:
 
 
 def status(bag: BagView) -> str:
-    """In capitals where somebody has to do something."""
+    """The status of a bag, in capitals if somebody has to do something."""
     if bag.quarantined:
         return "QUARANTINED"
     return bag.status.upper() if bag.status == "paused" else bag.status
 
 
 def paused(bag: BagView) -> list[str]:
-    """Loudly: why nothing new runs, what to look at, and how to go on."""
+    """Lines about a paused bag: the reason, what to look at, and how to go on."""
     if bag.quarantined:
         return [
             f"bag {bag.id} is {status(bag)}: {bag.reason.partition(': ')[2]}",
@@ -226,7 +226,7 @@ def paused(bag: BagView) -> list[str]:
 
 
 def ignored_results(bag: BagView) -> list[str]:
-    """Values that tasks reported and that are not in the table, with the way to find the tasks."""
+    """Lines about reported values that are not in the table, and how to find their tasks."""
     return [
         f"values that tasks of bag {bag.id} reported were ignored: {why}. Write large values to a "
         f"file and return it (--output). Which tasks: covey results {bag.id} --where "
@@ -236,20 +236,21 @@ def ignored_results(bag: BagView) -> list[str]:
 
 
 def unkept(bag: BagView) -> str:
-    """Which files of tasks are not kept, and the option that keeps them; empty if all are."""
-    found = bag.unkept
-    if not found.files:
+    """The files of tasks that are not kept, and the option that keeps them; empty if there are
+    none."""
+    lost = bag.unkept
+    if not lost.files:
         return ""
-    many = f"{count(found.files, 'file')} of {count(found.tasks, 'task')}"
-    named = f" ({some(found.names, found.files)})" if found.names else ""
+    many = f"{count(lost.files, 'file')} of {count(lost.tasks, 'task')}"
+    names = f" ({some(lost.names, lost.files)})" if lost.names else ""
     return (
-        f"NOT KEPT: {many}{named}, {size(found.bytes)} in all: no output pattern names them; "
+        f"NOT KEPT: {many}{names}, {size(lost.bytes)} in all: no output pattern names them; "
         "submit with --output '*' to keep all files"
     )
 
 
 def output_warnings(bag: BagView) -> list[str]:
-    """What is said of a bag whose files are not kept, or that has no output at all."""
+    """Warnings about a bag with files that are not kept, or without any output."""
     if bag.unkept.files:
         return [unkept(bag)]
     if not bag.silent:
@@ -261,7 +262,7 @@ def output_warnings(bag: BagView) -> list[str]:
 
 
 def some(words: Sequence[str], number: int) -> str:
-    """The first few of so many: n1, n2 and 7 more."""
+    """The first words of `number`: n1, n2 and 7 more."""
     more = number - len(words)
     return ", ".join(words) + (f" and {more:,} more" if more > 0 else "")
 
@@ -282,15 +283,7 @@ def plain_value(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def last_line(text: str) -> str:
-    """The last line that says something."""
-    for line in reversed(text.splitlines()):
-        if line.strip():
-            return line.strip()
-    return ""
-
-
 def site_jobs(running: int, suspended: int, waiting: int) -> str:
-    """Jobs of a site; `suspended` ones are among those that run."""
+    """Counts of a site's jobs. `running` includes those that are `suspended`."""
     still = f" ({suspended:,} of them suspended by the site)" if suspended else ""
     return f"{running:,} running{still}, {waiting:,} waiting"

@@ -1,8 +1,8 @@
-"""Whether the input files of a bag have changed on this machine since they were sent, and what to
-send in their place: for `covey retry` and Python's `bag.retry`.
+"""Compares the input files of a bag with the files on this machine, and sends those that have
+changed: for `covey retry` and Python's `bag.retry`.
 
-`--refresh` sends what submitting the bag now would send. But a path that leads to no file any more
-keeps the files that were sent from there.
+`--refresh` sends the files that submitting the bag now would send. If a path has no file any more,
+tasks still get the files that were sent from there.
 """
 
 import os
@@ -16,7 +16,7 @@ from covey.client.client import Client
 from covey.client.digests import Digests
 from covey.client.source_seal import is_sealed, seal
 from covey.client.upload import describe
-from covey.core.errors import BadFile, NotFound
+from covey.core.errors import BadFile
 from covey.core.record.model import Blob, InputChanges, Placed
 from covey.frontend import formats
 from covey.frontend.submitting import upload_known
@@ -28,18 +28,17 @@ NOTHING = InputChanges()
 
 
 class Compared(NamedTuple):
-    """The inputs of a bag, and how the files on this machine differ from them. `sources` has the
-    files that the server needs for the `changes`."""
+    """The inputs of a bag, and how the files on this machine differ from them."""
 
     bag: int
     view: InputsView
     changes: InputChanges
-    sources: dict[Blob, Path | bytes]
-    changed: list[str]  # files, as people name them
+    sources: dict[Blob, Path | bytes]  # the files that the server needs for `changes`
+    changed: list[str]  # names of files, for people
     added: list[str]
     removed: list[str]
     missing: list[str]
-    any_here: bool  # at least one of the paths that the inputs came from leads to a file
+    any_here: bool  # whether at least one of the paths of the inputs has a file
 
     @property
     def differs(self) -> bool:
@@ -52,32 +51,31 @@ class Compared(NamedTuple):
 
 
 def compare(client: Client, bag: BagView, *, remote: bool) -> Compared:
-    """Raises BadFile, with the reason, if its inputs have nothing to do with files of this machine.
-    To a server elsewhere (`remote`) only files are sent whose paths we have sealed."""
+    """Raises BadFile, with the reason, if the inputs cannot be compared with files of this machine.
+    A `remote` server gets only files whose paths we have sealed."""
     if bag.calls:
-        raise BadFile(f"bag {bag.id} is of functions; submit it again with the new files")
-    try:
-        view = client.inputs(bag.id)
-    except NotFound:
-        raise BadFile("this server is of an earlier version, and takes no changed files") from None
+        raise BadFile(
+            f"the tasks of bag {bag.id} are functions; submit it again with the new files"
+        )
+    view = client.inputs(bag.id)
     if not (view.inputs or view.task_inputs):
         raise BadFile(f"bag {bag.id} has no input files: its tasks read files where they are")
     if not view.sources and not any(entry.base for entry in view.task_inputs):
-        raise BadFile(f"it is not known where the input files of bag {bag.id} came from")
+        raise BadFile(f"the record does not say where the input files of bag {bag.id} came from")
     paths = (view.sources, view.task_inputs, view.manifest)
     if remote and not is_sealed(view.seal, *paths):
         raise BadFile(
-            f"bag {bag.id} was not submitted by you on this machine (but on {view.host}), so no "
+            f"you did not submit bag {bag.id} on this machine (it came from {view.host}), so no "
             "files are sent from here"
         )
     sent = {placed.path: placed for placed in view.inputs}
     more_keys = bag.open or bag.total > MOST_CHECKED
     local = look(view.sources, view.task_inputs, sent, view.manifest, more_keys)
-    return _Comparing(bag.id, view, sent, local).done()
+    return _Comparison(bag.id, view, sent, local).result()
 
 
-class _Comparing:
-    """The work on one bag."""
+class _Comparison:
+    """The comparison of one bag's inputs, while it is made."""
 
     def __init__(
         self, bag: int, view: InputsView, sent: dict[str, Placed], local: LocalInputs
@@ -89,7 +87,7 @@ class _Comparing:
         self._changed: list[str] = []
         self._added: list[str] = []
 
-    def done(self) -> Compared:
+    def result(self) -> Compared:
         view, inputs, manifest = self._view, self._inputs(), self._manifest()
         self._digests.save()
         new_keys = manifest.keys() - view.manifest.keys()
@@ -114,25 +112,25 @@ class _Comparing:
         )
 
     def _inputs(self) -> tuple[Placed, ...]:
-        found = []
+        changed = []
         for place, (file, copy) in self._local.files.items():
-            known = self._sent.get(place)
-            if known is None or known.blob is not None:  # else a URL has taken its place
-                blob = self._other(file, place, None if known is None else known.blob)
+            sent = self._sent.get(place)
+            if sent is None or sent.blob is not None:  # without a blob, the input is a URL
+                blob = self._new_blob(file, place, None if sent is None else sent.blob)
                 if blob is not None:
-                    found.append(Placed(path=place, blob=blob, copy=copy))
-        return tuple(found)
+                    changed.append(Placed(path=place, blob=blob, copy=copy))
+        return tuple(changed)
 
     def _manifest(self) -> dict[str, Blob]:
-        found = {}
+        changed = {}
         for key, file in self._local.own.items():
-            blob = self._other(file, key, self._view.manifest.get(key))
+            blob = self._new_blob(file, key, self._view.manifest.get(key))
             if blob is not None:
-                found[key] = blob
-        return found
+                changed[key] = blob
+        return changed
 
-    def _other(self, file: Found, place: str, sent: Blob | None) -> Blob | None:
-        """The file as it is now, if it is another one than was sent."""
+    def _new_blob(self, file: Found, place: str, sent: Blob | None) -> Blob | None:
+        """The blob of the file as it is now; None if it is the one that was sent."""
         source = file.data or Path(file.path)
         name = "the script" if place == SCRIPT else shown(file.path)
         try:
@@ -149,27 +147,27 @@ class _Comparing:
 
 
 def shown(path: str) -> str:
-    """As a person here would name this file."""
+    """The path as a person in this directory would write it."""
     relative = os.path.relpath(path)
     return path if relative.startswith("../") else relative
 
 
-def check_here(found: Compared) -> None:
-    """Raises BadFile if there is nothing that could be sent in place of what was sent."""
-    if not found.any_here:
+def check_here(compared: Compared) -> None:
+    """Raises BadFile if none of the input files is on this machine."""
+    if not compared.any_here:
         raise BadFile(
-            f"none of the input files of bag {found.bag} is here: it was submitted on "
-            f"{found.view.host}, with {listed(found.missing)}"
+            f"none of the input files of bag {compared.bag} is here: it was submitted on "
+            f"{compared.view.host}, with {listed(compared.missing)}"
         )
 
 
-def differences(found: Compared) -> str:
-    """fit.py has changed; a.csv and b.csv are new"""
+def differences(compared: Compared) -> str:
+    """Such as: fit.py has changed; a.csv, b.csv are new."""
     parts = []
     for names, one, several in (
-        (found.changed, "has changed", "have changed"),
-        (found.added, "is new", "are new"),
-        (found.removed, "is gone", "are gone"),
+        (compared.changed, "has changed", "have changed"),
+        (compared.added, "is new", "are new"),
+        (compared.removed, "is gone", "are gone"),
     ):
         if names:
             parts.append(f"{listed(names)} {one if len(names) == 1 else several}")
@@ -180,81 +178,86 @@ def listed(names: list[str]) -> str:
     return formats.some(names[:FEW], len(names))
 
 
-def notes(found: Compared, how: str) -> list[str]:
-    """What to say when tasks run again with the old files. `how` is the option that sends the new
-    files."""
-    if not found.any_here and found.elsewhere:
-        return []  # nobody expects the files here
+def notes(compared: Compared, how: str) -> list[str]:
+    """What to tell a person when tasks run again with the old files. `how` is the command that
+    sends the new files."""
+    if not compared.any_here and compared.elsewhere:
+        return []  # the person does not expect the files to be here
     lines = []
-    if found.differs:
-        number = found.view.version
-        since = f"bag {found.bag} was submitted" if number == 1 else f"version {number} was sent"
-        where = f" on {found.view.host}" if found.elsewhere else ""
+    if compared.differs:
+        number = compared.view.version
+        first = f"bag {compared.bag} was submitted"
+        since = first if number == 1 else f"version {number} was sent"
+        where = f" on {compared.view.host}" if compared.elsewhere else ""
         lines.append(
-            f"since {since}{where}, {differences(found)}. The tasks run with the files that were "
-            f"sent then. To run them with the files as they are now: {how}"
+            f"since {since}{where}, {differences(compared)}. The tasks run with the files that "
+            f"were sent then. To run them with the files as they are now: {how}"
         )
-    if found.missing:
-        lines.append(gone(found))
+    if compared.missing:
+        lines.append(gone(compared))
     return lines
 
 
-def gone(found: Compared) -> str:
+def gone(compared: Compared) -> str:
     they = "is not here any more: the tasks get it as it was sent"
-    if len(found.missing) > 1:
+    if len(compared.missing) > 1:
         they = "are not here any more: the tasks get them as they were sent"
-    return f"{listed(found.missing)} {they}"
+    return f"{listed(compared.missing)} {they}"
 
 
 class RetryFiles:
-    """The input files of a bag whose tasks run again, as `covey retry` deals with them."""
+    """The input files of a bag whose tasks run again."""
 
     def __init__(self, client: Client, bag: BagView, remote: bool, refresh: bool) -> None:
-        """Raises BadFile if they cannot be refreshed, and should be."""
+        """Raises BadFile if `refresh` is asked for and the files cannot be refreshed."""
         self._client = client
         self._refresh = refresh
-        self._found: Compared | None = None
+        self._compared: Compared | None = None
         try:
-            self._found = compare(client, bag, remote=remote)
+            self._compared = compare(client, bag, remote=remote)
         except BadFile:
             if refresh:
                 raise
-        if refresh and self._found is not None:
-            check_here(self._found)
+        if refresh and self._compared is not None:
+            check_here(self._compared)
 
     @property
     def _sent(self) -> bool:
-        return self._refresh and self._found is not None and self._found.differs
+        return self._refresh and self._compared is not None and self._compared.differs
 
     def send(self) -> InputChanges | None:
-        """Those that have changed, if they are to be sent: they are at the server then."""
-        if not self._sent or self._found is None:
+        """Upload the changed files and return the changes; None if there is nothing to send."""
+        if not self._sent or self._compared is None:
             return None
-        upload_known(self._client, self._found.sources)
-        return self._found.changes
+        upload_known(self._client, self._compared.sources)
+        return self._compared.changes
 
     def notes(self, how: str) -> list[str]:
-        """What a person should know afterwards; `how` they have changed files sent."""
-        if self._found is None:
+        """What to tell a person afterwards. `how` is the command that sends changed files."""
+        if self._compared is None:
             return []
         if self._refresh:
-            return [gone(self._found)] if self._found.missing else []
-        return notes(self._found, how)
+            return [gone(self._compared)] if self._compared.missing else []
+        return notes(self._compared, how)
 
     def words(self) -> str:
-        """What is said of them together with the tasks that run again."""
-        if not self._refresh or self._found is None:
+        """The end of the sentence about the tasks that run again."""
+        if not self._refresh or self._compared is None:
             return ""
-        if not self._found.differs:
+        if not self._compared.differs:
             return "; its input files have not changed"
-        version = self._found.view.version + 1
-        return f" with version {version} of its inputs: {differences(self._found)}"
+        version = self._compared.view.version + 1
+        return f" with version {version} of its inputs: {differences(self._compared)}"
 
     def fields(self) -> dict[str, object]:
-        """The same, for programs."""
-        if self._found is None:
+        """The changed files and the version of the inputs, for JSON."""
+        if self._compared is None:
             return {}
         return {
-            "changed_inputs": [*self._found.changed, *self._found.added, *self._found.removed],
-            "inputs_version": self._found.view.version + int(self._sent),
+            "changed_inputs": [
+                *self._compared.changed,
+                *self._compared.added,
+                *self._compared.removed,
+            ],
+            "inputs_version": self._compared.view.version + int(self._sent),
         }

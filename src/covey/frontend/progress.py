@@ -1,8 +1,8 @@
-"""How far a bag is: the arithmetic (`ProgressMeter`), and the two ways to show it.
+"""The progress of a bag: the arithmetic (`ProgressMeter`), and two ways to show it.
 
-On a terminal a few lines are redrawn; into a pipe, a file or the log of a CI service goes a line
-now and then. What is left is the server's estimate, a range, as soon as it has one. Until then it
-is ours: it weighs recent minutes most, is silent until it knows something, and is never absurd.
+On a terminal, a few lines are redrawn. A pipe, a file or the log of a CI service gets a line every
+LINE_SECONDS. The remaining time is a range that the server estimates. Until the server has an
+estimate, the meter computes one from the recent rate.
 """
 
 import math
@@ -17,8 +17,8 @@ from covey.frontend.terminal import clean
 from covey.wire import BagView
 
 MEMORY_SECONDS = 15.0
-MEMORY_SHARE = 1 / 3  # of the time watched: a long run is judged over a longer while
-KNOWN_SECONDS = 1.0
+MEMORY_SHARE = 1 / 3  # of the time so far: the rate of a long run is a mean over a longer time
+KNOWN_SECONDS = 1.0  # the rate is unknown before
 LINE_SECONDS = 10.0
 BAR_WIDTH = 24
 STRAGGLERS = 2
@@ -28,8 +28,8 @@ RED, GREEN, RESET = "\x1b[31m", "\x1b[32m", "\x1b[0m"
 
 
 class ProgressMeter:
-    """An exponentially weighted rate: sums of ends and of seconds fade alike, so it is right
-    from the first sample on."""
+    """An exponentially weighted rate of ends. The counts of ends and of seconds fade in the same
+    way, so the rate is right from the first sample on."""
 
     def __init__(self) -> None:
         self._ends = 0.0
@@ -45,7 +45,7 @@ class ProgressMeter:
         passed = now - then
         if passed <= 0:
             return
-        if ended < before:  # failed tasks run again
+        if ended < before:  # failed tasks are run again
             self._last = (now, ended)
             return
         memory = max(MEMORY_SECONDS, (now - self._began) * MEMORY_SHARE)
@@ -56,7 +56,7 @@ class ProgressMeter:
 
     @property
     def rate(self) -> float:
-        """Ends a second; 0 while it is not known."""
+        """Ends per second; 0 while it is unknown."""
         if self._seconds < KNOWN_SECONDS:
             return 0.0
         return self._ends / self._seconds
@@ -69,7 +69,7 @@ class ProgressMeter:
 
 
 class Progress(Protocol):
-    """Shows a bag as it goes; `close` leaves no trace of it on the terminal."""
+    """Shows the progress of a bag. `close` removes what was drawn on the terminal."""
 
     poll_seconds: float
     wait_seconds: float
@@ -116,16 +116,16 @@ def eta(meter: ProgressMeter, left: int) -> str:
 
 
 def remarks(bag: BagView) -> dict[str, str]:
-    """What is unusual: why nothing can run, files that are not kept, and slow tasks. Equal keys
-    are the same thing, in other words."""
+    """What is unusual: why nothing can run, files that are not kept, and slow tasks. The key names
+    the fact; the text about the same fact may change."""
     if bag.over or bag.status == "paused":
         return {}
-    told = {bag.reason: _waiting(bag.reason)} if bag.reason else {}
+    texts = {bag.reason: _waiting(bag.reason)} if bag.reason else {}
     if bag.unkept.files:
-        told["unkept"] = f"{formats.unkept(bag)} (stop this bag: covey cancel {bag.id})"
+        texts["unkept"] = f"{formats.unkept(bag)} (stop this bag: covey cancel {bag.id})"
     for late in bag.stragglers[:STRAGGLERS]:
-        told[f"task {late.task}"] = f"slow: {formats.straggler(bag.names, late)}"
-    return told
+        texts[f"task {late.task}"] = f"slow: {formats.straggler(bag.names, late)}"
+    return texts
 
 
 def _waiting(reason: str) -> str:
@@ -133,7 +133,7 @@ def _waiting(reason: str) -> str:
 
 
 def percent(ended: int, total: int) -> int:
-    """100 only when nothing is left."""
+    """100 only if all tasks have ended."""
     return 100 if ended >= total else min(99, 100 * ended // max(1, total))
 
 
@@ -144,9 +144,8 @@ def bar(ended: int, total: int, width: int, ascii_only: bool = False) -> str:
 
 
 class Redrawn:
-    """A few lines of a terminal, drawn again and again in place: the bar, and under it what is
-    unusual. The cursor is never hidden, so Ctrl-Z and kill leave nothing to put
-    right."""
+    """A few lines of a terminal, redrawn in place: the bar, and the remarks below it. The cursor is
+    never hidden, so the terminal is still usable after Ctrl-Z or kill."""
 
     poll_seconds = 0.1
     wait_seconds = 1.0
@@ -161,12 +160,12 @@ class Redrawn:
     def show(self, bag: BagView) -> None:
         self.meter.update(time.monotonic(), bag.done + bag.failed)
         width = self._columns() - 1
-        told = [fit(clean(f"  {text}"), width) for text in remarks(bag).values()]
-        lines = [self._line(bag, width), *told]
+        below = [fit(clean(f"  {text}"), width) for text in remarks(bag).values()]
+        lines = [self._line(bag, width), *below]
         if lines != self._drawn:
             drawn = "\n".join(line + ERASE for line in lines)
-            below = ERASE_BELOW if len(self._drawn) > len(lines) else ""
-            self.stream.write(f"{self._to_start()}{drawn}{below}")
+            erase = ERASE_BELOW if len(self._drawn) > len(lines) else ""
+            self.stream.write(f"{self._to_start()}{drawn}{erase}")
             self.stream.flush()
             self._drawn = lines
 
@@ -177,7 +176,7 @@ class Redrawn:
             self._drawn = []
 
     def _to_start(self) -> str:
-        """Back to the first of the lines that were drawn."""
+        """What moves the cursor back to the first line that was drawn."""
         up = len(self._drawn) - 1
         return f"\r\x1b[{up}A" if up > 0 else "\r"
 
@@ -188,7 +187,8 @@ class Redrawn:
             return 80
 
     def _line(self, bag: BagView, width: int) -> str:
-        """Facts before the bar, the bar before the name: what does not fit is left out."""
+        """The name, the bar and the facts. On a narrow terminal, first the name is left out, then
+        the bar."""
         ended = bag.done + bag.failed
         facts = "  ".join(describe(bag, self.meter))
         if self._ascii:
@@ -210,8 +210,7 @@ class Redrawn:
 
 
 class ProgressLines:
-    """A line at the start and now and then, and one for each thing that is unusual: for files,
-    pipes and CI services."""
+    """For files, pipes and CI services: a line every LINE_SECONDS, and a line for each remark."""
 
     poll_seconds = 0.25
     wait_seconds = LINE_SECONDS
@@ -220,7 +219,7 @@ class ProgressLines:
         self.stream = stream
         self.meter = ProgressMeter()
         self._next = -math.inf
-        self._told: set[str] = set()
+        self._printed: set[str] = set()  # keys of remarks
 
     def show(self, bag: BagView) -> None:
         now = time.monotonic()
@@ -229,28 +228,28 @@ class ProgressLines:
             self._print(f"{formats.title(bag)}: {', '.join(describe(bag, self.meter))}")
             self._next = now + LINE_SECONDS
         for key, text in remarks(bag).items():
-            if key not in self._told:
-                self._told.add(key)
+            if key not in self._printed:
+                self._printed.add(key)
                 self._print(f"{formats.title(bag)}: {text}")
 
     def close(self) -> None:
-        """Nothing to put back."""
+        """Nothing was drawn."""
 
     def _print(self, line: str) -> None:
         print(clean(line), file=self.stream, flush=True)
 
 
 class Silent:
-    """For those who asked for JSON."""
+    """Shows nothing, for --json."""
 
     poll_seconds = 0.25
     wait_seconds = LINE_SECONDS
 
     def show(self, bag: BagView) -> None:
-        """Nothing."""
+        """Show nothing."""
 
     def close(self) -> None:
-        """Nothing to put back."""
+        """Nothing was drawn."""
 
 
 def for_stream(stream: TextIO | None = None) -> Progress:
@@ -261,7 +260,7 @@ def for_stream(stream: TextIO | None = None) -> Progress:
     return Redrawn(stream, colour=not os.environ.get("NO_COLOR"))
 
 
-def summary(bag: "BagView") -> str:
+def summary(bag: BagView) -> str:
     parts = [f"{formats.count(bag.done, 'task')} done"]
     if bag.failed:
         parts.append(f"{bag.failed:,} failed")

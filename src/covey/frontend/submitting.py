@@ -1,4 +1,4 @@
-"""From gathered files to a submitted bag: upload what the server lacks, then submit."""
+"""From gathered files to a submitted bag: upload the files that the server lacks, then submit."""
 
 import sys
 import time
@@ -27,8 +27,8 @@ LINE_SECONDS = 0.1
 def send(
     config: "Config", gathered: Gathered, slots: int | None, key: str | None = None
 ) -> tuple[Client, Submitted]:
-    """Submit to a server that runs, or to a new one; also if it ends at this very moment. The key
-    makes all tries one submission."""
+    """Submit to the running server, or start one. If the server ends meanwhile, submit again to a
+    new server: both requests have the same key, so there is only one bag."""
     key = submission_key(key)
     options = server_options(slots)
     running = bag_places.running_client(config)
@@ -50,7 +50,7 @@ def _submit(client: Client, gathered: Gathered, key: str) -> Submitted:
 
 
 def upload(client: Client, files: Iterable[Found]) -> dict[Found, Blob]:
-    """What the server knows the files as, once it has them all."""
+    """Upload the files that the server lacks. Returns the blob of each file."""
     line = _Line()
     sending = Upload(client, line.progress)
     blobs = add_all(sending, files)
@@ -60,7 +60,7 @@ def upload(client: Client, files: Iterable[Found]) -> dict[Found, Blob]:
 
 
 def upload_known(client: Client, files: Mapping[Blob, Path | bytes]) -> None:
-    """The same for files that were looked at before."""
+    """Upload files whose digests are known already."""
     line = _Line()
     sending = Upload(client, line.progress)
     for blob, source in files.items():
@@ -73,7 +73,7 @@ def _send(sending: Upload, line: "_Line") -> None:
     sent = sending.send()
     line.clear()
     if sent:
-        say(f"uploaded {size(sent)}")
+        say(f"uploaded {formats.size(sent)}")
 
 
 def add_all(sending: Upload, files: Iterable[Found]) -> dict[Found, Blob]:
@@ -81,7 +81,7 @@ def add_all(sending: Upload, files: Iterable[Found]) -> dict[Found, Blob]:
 
 
 class _Line:
-    """How far it is, on one line of a terminal; nothing elsewhere."""
+    """The progress of an upload on one line, if standard error is a terminal."""
 
     def __init__(self) -> None:
         self._shown = False
@@ -92,8 +92,7 @@ class _Line:
         now = time.monotonic()
         if self._terminal and now - self._last > LINE_SECONDS:
             self._last, self._shown = now, True
-            told = f"covey: uploading {size(done)} of {size(total)}"
-            terminal.redraw(told)
+            terminal.redraw(f"covey: uploading {formats.size(done)} of {formats.size(total)}")
 
     def clear(self) -> None:
         if self._shown:
@@ -107,11 +106,5 @@ def server_options(slots: int | None) -> Sequence[str]:
 def _tell_slots(client: Client, slots: int) -> None:
     have = client.server().slots
     if have != slots:
-        slots_there = formats.count(have, "slot")
-        say(
-            f"note: the server runs already, with {slots_there}; for --slots, 'covey stop' it first"
-        )
-
-
-def size(count: int) -> str:
-    return f"{count} B" if count < 1024 else formats.memory(count // 1024)
+        now = formats.count(have, "slot")
+        say(f"note: the server runs already, with {now}; for --slots, 'covey stop' it first")

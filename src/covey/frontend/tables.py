@@ -1,4 +1,4 @@
-"""Tables of text: columns as wide as they need, the last one cut to the terminal."""
+"""Tables of text. Columns are as wide as necessary; lines are cut at the width of the terminal."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ class Column(NamedTuple):
 
 
 def width_of(text: str) -> int:
-    """Columns that the text takes on a terminal."""
+    """The number of columns that the text takes on a terminal."""
     if text.isascii():
         return len(text)
     return sum(
@@ -39,7 +39,7 @@ def fit(text: str, width: int) -> str:
 
 
 def terminal_width() -> int | None:
-    """None when nobody looks: then nothing is cut."""
+    """None if standard output is not a terminal: then nothing is cut."""
     if not sys.stdout.isatty():
         return None
     try:
@@ -49,7 +49,7 @@ def terminal_width() -> int | None:
 
 
 class TextTable:
-    """Rows arrive in pages; the first page decides the widths."""
+    """A table whose rows come in pages. The first page decides the widths of columns."""
 
     def __init__(self, columns: Sequence[Column], width: int | None = None) -> None:
         self.columns = columns
@@ -57,7 +57,7 @@ class TextTable:
         self._widths: list[int] = []
 
     def lines(self, rows: Sequence[Sequence[str]]) -> list[str]:
-        """A page of lines; the first page begins with the titles."""
+        """The lines of one page. The first page begins with the titles."""
         cleaned = [[clean(cell) for cell in row] for row in rows]
         if not self._widths:
             titles = [clean(column.title) for column in self.columns]

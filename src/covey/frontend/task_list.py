@@ -9,13 +9,11 @@ from covey.frontend import bag_places, formats
 from covey.wire import BagView, ResultQuery, ResultRow, RunningRow
 
 STATES = ("waiting", "sent", "running", "done", "failed")
-
-
 MOST_RUNNING = 100_000
 
 
 class TaskLine(NamedTuple):
-    """A task as it stands; a waiting one has nothing but its number."""
+    """The state of a task. A waiting task has only its number."""
 
     task: int
     state: str
@@ -27,7 +25,7 @@ class TaskLine(NamedTuple):
 
 
 def select(source: bag_places.BagSource, bag: BagView, state: str | None) -> Iterator[TaskLine]:
-    """In the order of their numbers; the running ones first where only those are asked for."""
+    """The tasks in this state, or all tasks, in the order of their numbers."""
     if state == "failed":
         rows = bag_places.all_results(source, bag.id, ResultQuery(failed_only=True))
         return (_ended(row) for row in rows)
@@ -35,7 +33,7 @@ def select(source: bag_places.BagSource, bag: BagView, state: str | None) -> Ite
         rows = bag_places.all_results(source, bag.id)
         return (_ended(row) for row in rows if formats.state(row) == state)
     running: dict[int, RunningRow] = {}
-    for row in _running(source, bag):  # of several attempts of a task, one that has a slot
+    for row in _running(source, bag):  # if a task has several attempts, take one that has a slot
         if row.task not in running or row.state == "running":
             running[row.task] = row
     if state in ("running", "sent"):
@@ -48,7 +46,7 @@ def select(source: bag_places.BagSource, bag: BagView, state: str | None) -> Ite
 def _waiting(
     source: bag_places.BagSource, bag: BagView, running: dict[int, RunningRow]
 ) -> Iterator[TaskLine]:
-    """Results are not looked at: there may be millions of them before the first one."""
+    """The waiting tasks. Results are not read: there may be millions of them."""
     after = -1
     while not bag.over:
         page = source.unfinished(bag.id, after, bag_places.PAGE)
@@ -67,7 +65,7 @@ def _running(source: bag_places.BagSource, bag: BagView) -> list[RunningRow]:
 def _every(
     source: bag_places.BagSource, bag: BagView, running: dict[int, RunningRow]
 ) -> Iterator[TaskLine]:
-    """All numbers; those between the results are running, sent or waiting."""
+    """All tasks. A number without a result is running, sent or waiting."""
     expected = 0
     for row in bag_places.all_results(source, bag.id):
         yield from _missing(bag, range(expected, row.task), running)

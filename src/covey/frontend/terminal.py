@@ -1,13 +1,13 @@
 """Everything that a command prints goes through here.
 
-Names of bags and hosts, tags, messages and what tasks printed were written by others. Printed as
-it is, such text can move the cursor, change the window's title, or write letters from right to
-left, so that a person reads what covey never said. So control characters, and characters that
-cannot be seen, become a dot (·). The few sequences that covey itself sends to a terminal are made
-here and in `progress`, and tests/tidy/test_printing.py refuses other ways to print.
+Other people write the names of bags and hosts, tags, messages and the output of tasks. Such text
+could move the cursor, change the window's title, or write from right to left, and so show words
+that covey never printed. So control characters and invisible characters become a dot (·). Only this
+module and `progress` send control sequences to a terminal; tests/tidy/test_printing.py refuses
+other ways to print.
 
-What is for programs keeps its meaning: JSON has such characters as \\uXXXX, and the output of
-tasks, CSV and formatted files are left alone unless they go to a terminal.
+Output for programs keeps its meaning: JSON has such characters as \\uXXXX. The output of tasks, CSV
+and formatted files are changed only on a terminal.
 """
 
 import re
@@ -20,9 +20,9 @@ import click
 DOT = "·"
 ERASE = "\x1b[K"  # the rest of the line
 _KEPT = "\n\t"
-# Colours and the like, in what tasks print; anything else that begins with ESC becomes a dot.
+# Colours and similar sequences in the output of tasks. In all others, ESC becomes a dot.
 _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-# What JSON writes as it is, though a terminal might act on it.
+# Characters that JSON does not escape, though a terminal might act on them.
 _IN_JSON = {
     code: f"\\u{code:04x}"
     for code in (*range(0x7F, 0xA0), 0x061C, *range(0x200B, 0x2010), *range(0x2028, 0x202F))
@@ -32,40 +32,40 @@ _IN_JSON = {
 
 
 def clean(text: str) -> str:
-    """On one line, and without what could move the cursor or cannot be seen."""
+    """The text on one line, with a dot for each control character or invisible character."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else DOT for char in text)
 
 
 def clean_lines(lines: Iterable[str]) -> str:
-    """As text to print; what is on several lines stays so."""
+    """The lines as one clean text. Newlines are kept."""
     return "\n".join(map(clean, "\n".join(lines).split("\n")))
 
 
 def clean_text(text: str, kept: str = _KEPT) -> str:
-    """The same for a whole text: these characters are kept, too."""
+    """The text with a dot for each control character or invisible character, except `kept`."""
     return "".join(char if char.isprintable() or char in kept else DOT for char in text)
 
 
 def clean_output(text: str) -> str:
-    """What a task printed, for a terminal: without its colours. A carriage return stays: it can
-    only rewrite the line that the task itself writes."""
+    """The output of a task for a terminal, without colours. Carriage returns are kept, because they
+    can only rewrite the task's own line."""
     return clean_text(_SEQUENCE.sub("", text), _KEPT + "\r")
 
 
 def clean_json(text: str) -> str:
-    """The same JSON, with what could not be seen written as \\uXXXX."""
+    """The same JSON, with invisible characters written as \\uXXXX."""
     return text if text.isascii() and "\x7f" not in text else text.translate(_IN_JSON)
 
 
 def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
-    """Print something for a person."""
+    """Print text for a person."""
     click.echo(clean_text(str(text)), err=err, nl=nl, color=False)
 
 
 def echo_prefixed(prefix: str, colour: str, line: str, raw: bool = False) -> None:
-    """A line that a task printed, behind a prefix in a colour (unless that is empty)."""
+    """Print a line of a task's output after a prefix. An empty `colour` means none."""
     start = click.style(prefix, fg=colour) if colour else prefix
     shown = line if raw or not sys.stdout.isatty() else clean_output(line)
     _write(f"{start} {shown}\n")
@@ -76,17 +76,17 @@ def echo_json(text: str) -> None:
 
 
 def echo_file(text: str) -> None:
-    """Print what may be meant for a file: as it is, unless a person looks."""
+    """Print the content of a file: unchanged, except on a terminal."""
     _write(clean_text(text) if sys.stdout.isatty() else text)
 
 
 def echo_output(text: str, raw: bool = False) -> None:
-    """Print what a task printed: as it is, unless a person looks and has not asked for that."""
+    """Print the output of a task: unchanged, except on a terminal without `raw`."""
     _write(text if raw or not sys.stdout.isatty() else clean_output(text))
 
 
 def redraw(text: str) -> None:
-    """Replace the line on standard error that was drawn last."""
+    """Replace the last line on standard error."""
     click.echo(f"\r{clean(text)}{ERASE}", err=True, nl=False, color=True)
 
 
@@ -96,12 +96,12 @@ def binary_output() -> IO[bytes]:
 
 
 def _write(text: str) -> None:
-    """In bytes, of which click leaves nothing out."""
+    """Write bytes, because click removes colours from text."""
     click.echo(text.encode("utf-8", "backslashreplace"), nl=False)
 
 
 class _Cleaned:
-    """A file of whole lines in UTF-8, for a person who looks at it."""
+    """A binary file that cleans the lines written to it, for a terminal."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -119,7 +119,8 @@ class _Cleaned:
 
 
 def show_page(text: str) -> None:
-    """A long text of our own, such as a page of the documentation: in a pager on a terminal."""
+    """Print a long text of our own, such as a page of the documentation. A terminal shows it in a
+    pager."""
     if sys.stdout.isatty():
         click.echo_via_pager(text)
     else:
@@ -127,5 +128,5 @@ def show_page(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """A line for the person, out of the way of what the command prints."""
+    """Print a note for the person on standard error."""
     echo(f"covey: {text}", err=True)

@@ -1,1 +1,2 @@
-"""Experiments: policies tried out in simulated worlds before anything real is run."""
+"""Experiments: policies in simulated worlds, before anything real is run. What a test of covey
+itself needs is in `covey.sim`."""

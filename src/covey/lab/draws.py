@@ -1,10 +1,10 @@
-"""Numbers that differ: how a world file says how long, how fast, how much.
+"""Random numbers in a world file: times, speeds, amounts.
 
-90, 90s, 1.5m         always the same
-10m..15m              anything between the two, equally likely
-loguniform 5s..3h     likewise, of their logarithms: each order of magnitude is equally likely
-exponential 1h        with this mean
-lognormal 10m 0.5     with this median, and this deviation of the logarithm
+90, 90s, 1.5m         always this value
+10m..15m              uniform between the two
+loguniform 5s..3h     the logarithm is uniform: each order of magnitude is equally likely
+exponential 1h        exponential, with this mean
+lognormal 10m 0.5     lognormal, with this median and this deviation of the logarithm
 """
 
 import math
@@ -39,30 +39,33 @@ def constant(value: float) -> Draw:
     return Draw("constant", value)
 
 
-def seconds(given: object) -> float:
-    """Of 90, 90s, 1.5m, 1h30m, 1d. Raises ValueError with words."""
-    if isinstance(given, int | float) and not isinstance(given, bool) and given >= 0:
-        return float(given)
-    found = time_spans.parse_seconds(given) if isinstance(given, str) else None
-    if found is None:
-        raise ValueError(f"{given!r} is no number or time such as 90, {time_spans.EXAMPLES}")
-    return found
+def seconds(value: object) -> float:
+    """The seconds of 90, 90s, 1.5m, 1h30m, 1d. Raises ValueError, with a message for people."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        return float(value)
+    parsed = time_spans.parse_seconds(value) if isinstance(value, str) else None
+    if parsed is None:
+        raise ValueError(f"{value!r} is not a number or a time such as 90, {time_spans.EXAMPLES}")
+    return parsed
 
 
-def draw(given: object) -> Draw:
-    """What a world file says. Raises ValueError with words."""
-    if not isinstance(given, str):
-        return constant(seconds(given))
-    text = given.strip()
+def draw(value: object) -> Draw:
+    """The draw that a value of a world file describes. Raises ValueError, with a message for
+    people."""
+    if not isinstance(value, str):
+        return constant(seconds(value))
+    text = value.strip()
     low, dots, high = text.partition("..")
     if dots:
         logarithmic = low.startswith("loguniform ")
         low = low.removeprefix("loguniform ") if logarithmic else low
         kind = "loguniform" if logarithmic else "uniform"
-        found = Draw(kind, seconds(low), seconds(high))
-        if found.second < found.first or (logarithmic and not found.first):
-            raise ValueError(f"{given!r}: the first must be smaller, and of a loguniform above 0")
-        return found
+        between = Draw(kind, seconds(low), seconds(high))
+        if between.second < between.first or (logarithmic and not between.first):
+            raise ValueError(
+                f"{value!r}: the first number must be smaller; for loguniform it must be above 0"
+            )
+        return between
     kind, *words = text.split()
     if kind == "exponential" and len(words) == 1:
         return Draw(kind, seconds(words[0]))
@@ -71,5 +74,6 @@ def draw(given: object) -> Draw:
     if time_spans.parse_seconds(text) is not None:
         return constant(seconds(text))
     raise ValueError(
-        f"{given!r} is none of: 10m, 10m..15m, loguniform 5s..3h, exponential 1h, lognormal 10m 0.5"
+        f"{value!r}: write a number or time such as 10m, 10m..15m, loguniform 5s..3h, "
+        "exponential 1h or lognormal 10m 0.5"
     )

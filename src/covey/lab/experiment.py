@@ -1,4 +1,4 @@
-"""A world file run with several seeds, and what came out, for people and for programs."""
+"""Runs a world file with several seeds, and makes tables of the results."""
 
 from collections.abc import Callable, Iterator
 from statistics import fmean, stdev
@@ -13,15 +13,15 @@ from covey.lab.worldfile import BagPart, Variant, WorldFile
 
 
 class Numbers(Struct, frozen=True, kw_only=True):
-    """Of one bag in one run. Times in seconds, the rest in percent of its tasks."""
+    """The figures of one bag in one run: times in seconds, the rest in percent of its tasks."""
 
     seed: int
     turnaround: float
-    tail: float  # the time of the last tenth of its tasks
-    replicas: float  # attempts while another was still expected
-    waste: float  # attempts that were stopped or came too late since another had the result
-    discarded: float  # the part of it that ran to its end
-    repeats: float  # attempts after a deadline
+    tail: float  # the time of the last tenth of the tasks
+    replicas: float  # attempts that were sent while another attempt was still expected
+    waste: float  # attempts that were stopped, or ended too late: another had the result
+    discarded: float  # the part of the waste that ran to its end
+    repeats: float  # attempts that were sent after a deadline
     lost: float
     failed: float
     given_up: int  # tasks without a result
@@ -29,7 +29,7 @@ class Numbers(Struct, frozen=True, kw_only=True):
 
 
 class ResultRow(Struct, frozen=True, kw_only=True):
-    """One bag under one policy."""
+    """The figures of one bag under one policy."""
 
     name: str
     about: str = ""
@@ -37,11 +37,11 @@ class ResultRow(Struct, frozen=True, kw_only=True):
     runs: tuple[Numbers, ...] = ()
 
     def mean(self, what: str) -> float:
-        return fmean(getattr(one, what) for one in self.runs)
+        return fmean(getattr(numbers, what) for numbers in self.runs)
 
     def spread(self, what: str) -> float:
         """The deviation between seeds."""
-        values = [getattr(one, what) for one in self.runs]
+        values = [getattr(numbers, what) for numbers in self.runs]
         return stdev(values) if len(values) > 1 else 0.0
 
 
@@ -65,8 +65,8 @@ class Progress(Struct, frozen=True, kw_only=True):
 def run(
     name: str, file: WorldFile, seeds: int, tell: Callable[[Progress], None] = lambda _: None
 ) -> Result:
-    """All of it, one run after the other."""
-    found: dict[tuple[int, int], list[Numbers]] = {}
+    """Run all variants with all seeds, one run after the other."""
+    figures: dict[tuple[int, int], list[Numbers]] = {}  # by variant and bag
     variants = file.variants or (None,)
     count = 0
     for place, variant in enumerate(variants):
@@ -77,9 +77,9 @@ def run(
             tell(now)
             accounts = world.run(file, variant, seed, _telling(tell, now))
             for nth, account in enumerate(accounts):
-                found.setdefault((place, nth), []).append(_numbers(account, seed))
+                figures.setdefault((place, nth), []).append(_numbers(account, seed))
     rows = [
-        _row(file, variant, bag, tuple(found[place, nth]))
+        _row(file, variant, bag, tuple(figures[place, nth]))
         for place, variant in enumerate(variants)
         for nth, bag in enumerate(file.bags)
         if bag.shown
@@ -101,7 +101,7 @@ def _row(
 ) -> ResultRow:
     if variant is None:
         return ResultRow(name=bag.name, paper=bag.paper, runs=runs)
-    several = sum(one.shown for one in file.bags) > 1
+    several = sum(part.shown for part in file.bags) > 1
     name = f"{variant.name}/{bag.name}" if several else variant.name
     return ResultRow(
         name=name, about=variant.about, paper={**bag.paper, **variant.paper}, runs=runs
@@ -136,7 +136,7 @@ class ResultTable(Struct, frozen=True):
 
 
 def table(result: Result) -> ResultTable:
-    """Ours, mean and deviation between seeds, each beside the paper's where it has one."""
+    """Our figures (mean and deviation between seeds), each next to the paper's figure, if any."""
     hours = max(row.mean("turnaround") for row in result.rows) >= 2 * 3600
     unit, per = ("h", 3600.0) if hours else ("min", 60.0)
     papers = {name for row in result.rows for name in row.paper}
@@ -152,7 +152,7 @@ def table(result: Result) -> ResultTable:
         for name in (*TIMES, *SHARES):
             cells.append(_cell(row, name, per if name in TIMES else 1.0))
             if name in papers:
-                cells.append(_theirs(row.paper.get(name), name, per))
+                cells.append(_paper_cell(row.paper.get(name), name, per))
         cells += [str(row.paper.get("says", ""))] if says else []
         rows.append(cells)
     return ResultTable(titles, rows)
@@ -164,32 +164,32 @@ def _cell(row: ResultRow, name: str, per: float) -> str:
     return f"{mean:.{digits}f} ± {spread:.{digits}f}"
 
 
-def _theirs(given: float | str | None, name: str, per: float) -> str:
-    if given is None:
+def _paper_cell(figure: float | str | None, name: str, per: float) -> str:
+    if figure is None:
         return "–"
-    value = seconds(given) / per if name in TIMES else float(given)
+    value = seconds(figure) / per if name in TIMES else float(figure)
     return f"{value:.3g}"
 
 
 def troubles(result: Result) -> Iterator[str]:
-    """What did not end as it should."""
+    """A line for each bag that did not finish, or has tasks without a result."""
     for row in result.rows:
-        for one in row.runs:
-            if one.stopped:
-                yield f"{row.name}, seed {one.seed}: {one.stopped}"
-            elif one.given_up:
-                yield f"{row.name}, seed {one.seed}: {one.given_up} tasks were given up"
+        for numbers in row.runs:
+            if numbers.stopped:
+                yield f"{row.name}, seed {numbers.seed}: {numbers.stopped}"
+            elif numbers.given_up:
+                yield f"{row.name}, seed {numbers.seed}: {numbers.given_up} tasks were given up"
 
 
 def markdown(result: Result) -> str:
-    found = table(result)
+    shown = table(result)
     lines = [
-        "| " + " | ".join(found.titles) + " |",
-        "|" + "---|" + "---:|" * (len(found.titles) - 1),
-        *("| " + " | ".join(cells) + " |" for cells in found.rows),
+        "| " + " | ".join(shown.titles) + " |",
+        "|" + "---|" + "---:|" * (len(shown.titles) - 1),
+        *("| " + " | ".join(cells) + " |" for cells in shown.rows),
     ]
     notes = [f"{row.name}: {row.about}." for row in result.rows if row.about]
     seeds = f"Means and deviations of {result.seeds} seeds."
     head = [f"# {result.title or result.name}", "", result.about, ""]
-    tail = ["", " ".join([*notes, seeds]), *(f"- {one}" for one in troubles(result)), ""]
+    tail = ["", " ".join([*notes, seeds]), *(f"- {line}" for line in troubles(result)), ""]
     return "\n".join([*head, *lines, *tail])

@@ -1,11 +1,12 @@
-"""Sites of a world: their queues, their hosts, and how long a pilot lives on one.
+"""The sites of a world: their queues, their hosts, and how long pilots live.
 
-A site keeps so many pilots, running or waiting in its queue. One that vanishes is replaced at once
-by one that waits again, and then comes to any host that is free.
+A site keeps a number of pilots, running or waiting in its queue. A pilot that vanishes is replaced
+at once by a new one, which waits in the queue and then starts on any free host.
 
-Where hosts differ, each has its own rate of preemption and of failures (gamma, shape 2). Who lives
-short is seldom there: the site starts in the steady state, with hosts drawn by weight 1/rate, and
-the rates are scaled so that these lose as many tasks as the file says.
+If hosts differ, each has its own rate of preemption and of failures (gamma, shape 2). A host with a
+high rate of preemption rarely has a pilot. So the site starts in the steady state: the first hosts
+are drawn with weight 1/rate, and the rates are scaled so that these hosts lose as many tasks as the
+file says.
 """
 
 import math
@@ -16,7 +17,7 @@ from covey.lab.pilot import LabPilot, Machine
 from covey.lab.server import LabServer
 from covey.lab.worldfile import SitePart
 
-SAMPLE = 1000  # draws for a mean
+SAMPLE = 1000  # draws from which a mean is computed
 
 
 class LabSite:
@@ -25,25 +26,25 @@ class LabSite:
         self._server = server
         self._clock = server.clock
         self._random = Random(f"{seed}/{part.name}")
-        self._jobs = 0
+        self._jobs = 0  # pilots that run or wait
         self._target = 0
         self._started = 0
-        self._chosen = 0  # that are there at the start
+        self._initial = 0  # pilots that run from the start
         self._here: dict[LabPilot, None] = {}
         self._free = self._machines(seed)
 
     def open(self) -> None:
-        """In the steady state: some run, and some wait."""
+        """Start in the steady state: some pilots run, and some wait."""
         steps = self.part.availability
         first = steps[0][1] if steps and steps[0][0] <= 0 else 1.0
         self._target = self._share(first)
         here = self._free[-self.part.pilots :]
         rate = sum(machine.rate for machine in here) / len(here)
         waits = [self.part.wait.draw(self._random) for _ in range(SAMPLE)]
-        self._chosen = round(self._target / (1.0 + rate * sum(waits) / SAMPLE))
+        self._initial = round(self._target / (1.0 + rate * sum(waits) / SAMPLE))
         for number in range(self._target):
             self._jobs += 1
-            if number < self._chosen:
+            if number < self._initial:
                 self._begin()
             else:
                 self._clock.after(self.part.wait.draw(self._random), self._begin)
@@ -68,8 +69,8 @@ class LabSite:
         if self._jobs > self._target:
             self._jobs -= 1
             return
-        chosen = self._started < self._chosen
-        place = -1 if chosen else int(self._random.random() * len(self._free))
+        is_initial = self._started < self._initial
+        place = -1 if is_initial else int(self._random.random() * len(self._free))
         machine = self._free.pop(place)
         self._started += 1
         key = f"{self.part.name}-{self._started:08}"
@@ -79,7 +80,7 @@ class LabSite:
             self._clock.after(self._random.expovariate(machine.rate), partial(self._vanish, pilot))
 
     def _vanish(self, pilot: LabPilot) -> None:
-        """Preempted: it and all that it runs are gone, without a word."""
+        """Preempt the pilot: it and its tasks are gone, without a message to the server."""
         if pilot not in self._here:
             return
         del self._here[pilot]
@@ -92,12 +93,12 @@ class LabSite:
     # -- hosts ---------------------------------------------------------------------------------
 
     def _machines(self, seed: int) -> list[Machine]:
-        """Those that run at the start stand last."""
+        """All hosts; those with a pilot at the start come last."""
         part, random = self.part, Random(f"{seed}/{self.part.name}/hosts")
         count = max(part.hosts, part.pilots)
         rates = [_own(random, part.differ) for _ in range(count)]
         flaws = [_own(random, part.differ) for _ in range(count)]
-        # A random number to the power of the rate: by weight 1/rate (Efraimidis, Spirakis).
+        # Sorting by (random number ** rate) draws with weight 1/rate (Efraimidis, Spirakis).
         order = sorted(range(count), key=lambda k: random.random() ** rates[k])
         here = [rates[k] for k in order[-part.pilots :]]
         rate = _scale(here, part.preempted, part.preempted_over)
@@ -122,7 +123,8 @@ def _own(random: Random, differ: bool) -> float:
 
 
 def _scale(rates: list[float], lost: float, seconds: float) -> float:
-    """So many times these rates, a pilot does not outlive this part of tasks of that length."""
+    """The factor for these rates with which pilots lose the share `lost` of tasks that take
+    `seconds`."""
     if not lost:
         return 0.0
     low, high = 0.0, 1.0 / seconds

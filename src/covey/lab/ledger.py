@@ -1,4 +1,4 @@
-"""What a bag cost, counted from what core wrote down."""
+"""The costs of a bag, counted from the ends that core records."""
 
 from covey.core.record.model import EndRecord, Verdict
 from covey.pilot.protocol.messages import CANCELLED, LOST, OK
@@ -7,7 +7,7 @@ TAIL_SHARE = 0.9  # the tail is the time of the last tenth
 
 
 class Account:
-    """Of one bag in one run. Attempts are counted by how they ended."""
+    """The account of one bag in one run. Attempts are counted by how they ended."""
 
     def __init__(self, name: str, tasks: int, created: float) -> None:
         self.name = name
@@ -15,18 +15,18 @@ class Account:
         self.created = created
         self.attempts = 0
         self.replicas = 0  # sent while another attempt was still expected
-        self.repeats = 0  # sent because another was past its deadline
+        self.repeats = 0  # sent because another attempt was past its deadline
         self.done = 0
         self.failures = 0
         self.lost = 0
-        self.discarded = 0  # ended well, too late
+        self.discarded = 0  # successful, but too late
         self.cancelled = 0
         self.given_up = 0
-        self.waste_seconds = 0.0  # of work that is in no result
-        self.work_seconds = 0.0  # that is
+        self.waste_seconds = 0.0  # work that led to no result
+        self.work_seconds = 0.0  # work that led to a result
         self.most_done_at = 0.0
         self.over_at = 0.0
-        self.stopped = ""  # why it did not finish
+        self.stopped = ""  # why the bag did not finish
 
     def sent(self, *, replica: bool, repeat: bool) -> None:
         self.attempts += 1
@@ -64,5 +64,5 @@ class Account:
         return self.over_at - (self.most_done_at or self.created)
 
     def percent(self, count: int) -> float:
-        """Of the number of tasks, as in GridBot's tables."""
+        """In percent of the number of tasks, as in GridBot's tables."""
         return 100.0 * count / self.tasks

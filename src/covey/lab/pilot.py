@@ -1,10 +1,10 @@
-"""A pilot of the lab: as lean as can be, so that a day of a thousand hosts takes seconds.
+"""A pilot of the lab. It is as simple as possible, so that a day of a thousand hosts takes seconds.
 
 It keeps the rules of `covey.pilot.protocol.messages`, on a network that loses nothing and keeps the
-order: it enrols, sends what has ended at once, and has a sync parked while it has room. Whether it
-has one parked while it is busy, too, the world says (`connected`): if not, it hears of
-cancellations only when it next speaks, as BOINC's clients do. Tasks are long here, so it prefetches
-nothing.
+order: it enrols, reports ends at once, and has a sync parked while it has a free slot. With
+`connected` in the world file, it has a sync parked while it is busy, too. Without, it hears of
+cancellations only with its next report, as BOINC's clients do. Tasks are long here, so it
+prefetches nothing.
 """
 
 from collections import deque
@@ -36,8 +36,8 @@ from covey.pilot.protocol.messages import (
 class Machine(Struct, frozen=True, kw_only=True):
     name: str
     speed: float
-    rate: float  # of preemption, a second
-    failed: float  # part of its tasks
+    rate: float  # of preemption, per second
+    failed: float  # share of its tasks that fail
     black_hole: bool
     latency: float
 
@@ -58,11 +58,11 @@ class LabPilot:
         self._received = 0
         self._open: dict[RequestId, None] = {}  # requests without an answer
         self._waiting: deque[Task] = deque()
-        self._running: dict[int, tuple[Task, float]] = {}  # by sequence: since when
+        self._running: dict[int, tuple[Task, float]] = {}  # by sequence: the task, and its start
         enrol = Enrol(key, machine.name, site.slots, site.name)
         self._clock.after(machine.latency, partial(self._enrol, enrol))
 
-    # -- talking -------------------------------------------------------------------------------
+    # -- messages ------------------------------------------------------------------------------
 
     def _enrol(self, enrol: Enrol) -> None:
         if self.alive:
@@ -73,7 +73,7 @@ class LabPilot:
     def heard(self, request: RequestId, message: object) -> None:
         """The answer to one of its requests."""
         if not self.alive:
-            return  # what is sent to it now is lost with it
+            return  # the message is lost with the pilot
         del self._open[request]
         if isinstance(message, Enrolled):
             self._id, self._epoch = message.pilot, message.epoch
@@ -83,7 +83,7 @@ class LabPilot:
         self._ask()
 
     def _ask(self) -> None:
-        """Park a sync, if there is room or word may come."""
+        """Park a sync if there is a free slot, or if busy pilots stay connected."""
         busy = len(self._running) + len(self._waiting) >= self._site.slots
         if not self._open and (self._server.part.connected or not busy):
             self._send([])
@@ -100,7 +100,7 @@ class LabPilot:
         if self.alive:
             self._server.handle(event)
 
-    # -- working -------------------------------------------------------------------------------
+    # -- tasks ---------------------------------------------------------------------------------
 
     def _take(self, answer: Answer) -> None:
         for held in answer.recalls:
@@ -150,11 +150,11 @@ class LabPilot:
         end = End(self._epoch, task.sequence, task.bag, task.task, outcome, code)
         self._send([end._replace(wall_seconds=seconds, cpu_seconds=seconds)])
 
-    # -- vanishing -----------------------------------------------------------------------------
+    # -- the end -------------------------------------------------------------------------------
 
     def vanish(self) -> None:
-        """Killed. Its connections close; that it is gone for good shows later: when its lease is
-        over. (The lab says so then; a real pilot says every few seconds that it is there.)"""
+        """The pilot is killed, and its connections close. The server gives it up when its lease is
+        over. Here the lab reports that; a real server notices that the pilot is silent."""
         self.alive = False
         if self._id:
             for request in self._open:

@@ -1,4 +1,4 @@
-"""The server of a world: core itself, with nothing around it. What it writes is durable at once."""
+"""The server of a world: core itself, with nothing around it. Its writes are durable at once."""
 
 from random import Random
 from typing import Protocol
@@ -66,7 +66,8 @@ class LabServer:
         return request
 
     def task_seconds(self, bag: int, task: int) -> float:
-        """At speed 1: the same whatever is decided, so that policies are compared on equal bags."""
+        """The time of a task at speed 1. It does not depend on any decision, so that policies are
+        compared with equal bags."""
         return self._times[bag][task]
 
     def submit(self, part: BagPart, policy: PolicySpec) -> Account:
@@ -133,9 +134,9 @@ class LabServer:
         self._callers.pop(reply.request).heard(reply.request, message)
 
     def _note_sent(self, bag: BagId, task: int) -> None:
-        """A replica is an attempt while another may still end in time."""
+        """Count an attempt. It is a replica if another attempt may still end in time."""
         attempts = self._core.state.bags[bag].live[task]
-        in_time = sum(not one.expired for one in attempts)
+        in_time = sum(not attempt.expired for attempt in attempts)
         self.accounts[bag].sent(replica=in_time > 1, repeat=len(attempts) > in_time)
 
     def _refused(self, refusal: Refuse) -> None:

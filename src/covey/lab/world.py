@@ -1,4 +1,4 @@
-"""One run: a world file, one variant, one seed. Equal ones have equal results."""
+"""One run of a world file, with one variant and one seed. Equal runs have equal results."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +9,7 @@ from covey.lab.server import LabServer
 from covey.lab.worldfile import BagPart, Variant, WorldFile, policy_of
 from covey.sim.clock import START, Timeline
 
-STEPS = 20_000  # between two words of progress
+STEPS = 20_000  # between two reports of progress
 
 
 def run(
@@ -18,7 +18,8 @@ def run(
     seed: int,
     progress: Callable[[float, int, int], None] | None = None,
 ) -> list[Account]:
-    """The bags' accounts, in the file's order. `progress` hears the time, tasks done, and all."""
+    """The accounts of the bags, in the file's order. `progress` is called with the time, the number
+    of tasks done, and the number of all tasks."""
     clock = Timeline()
     server = LabServer(world.server, clock, seed)
     accounts: dict[str, Account] = {}
@@ -36,24 +37,26 @@ def run(
     while _goes_on(world, accounts) and clock.time < START + world.limit:
         clock.step()
         steps += 1
-        for bag in [one for one in waiting if one.after in accounts]:
+        for bag in [bag for bag in waiting if bag.after in accounts]:
             if accounts[bag.after].over_at:
                 waiting.remove(bag)
                 submit(bag)
         if progress is not None and steps % STEPS == 0:
-            done = sum(one.done for one in accounts.values())
+            done = sum(account.done for account in accounts.values())
             progress(clock.time - START, done, total)
     for bag in world.bags:
         if bag.name not in accounts:
             accounts[bag.name] = Account(bag.name, bag.tasks, clock.time)
         account = accounts[bag.name]
         if not account.over_at:
-            account.stopped = account.stopped or "not over in the time that the file gives it"
+            account.stopped = account.stopped or "not over within the limit of the file"
             account.over_at = clock.time
     return [accounts[bag.name] for bag in world.bags]
 
 
 def _goes_on(world: WorldFile, accounts: dict[str, Account]) -> bool:
-    if any(one.stopped for one in accounts.values()):
+    if any(account.stopped for account in accounts.values()):
         return False
-    return len(accounts) < len(world.bags) or not all(one.over_at for one in accounts.values())
+    if len(accounts) < len(world.bags):
+        return True
+    return not all(account.over_at for account in accounts.values())

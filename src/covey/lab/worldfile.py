@@ -1,6 +1,6 @@
-"""World files: what there is, what goes wrong there, and what is to be run (docs/lab.md).
+"""World files: sites, what goes wrong there, and the bags to run (docs/lab.md).
 
-Everything is checked before anything runs; the words of a complaint name the place.
+Everything is checked before anything runs. A message names the place of the mistake.
 """
 
 import re
@@ -28,31 +28,31 @@ class Seconds(float):
 
 
 class ServerPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How word travels between pilots and the server."""
+    """The server, and its connections to pilots."""
 
     latency: Draw = constant(0.1)  # there and back; drawn once for each pilot
-    lease: Seconds = Seconds(60.0)  # from when a pilot vanishes until it is given up
+    lease: Seconds = Seconds(60.0)  # from the end of a pilot until the server gives it up
     connected: bool = True  # whether busy pilots hear of cancellations at once
-    tick: Seconds = Seconds(1.0)  # how often core looks at what time brings
+    tick: Seconds = Seconds(1.0)  # how often core handles what depends on time
     cycle: Seconds = Seconds(1.0)  # how often replicas are drawn
 
 
 class SitePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
-    pilots: int  # that run, or wait in its queue
-    hosts: int = 0  # machines that they may come to; 0: as many as pilots
+    pilots: int  # running, or waiting in its queue
+    hosts: int = 0  # machines for pilots; 0: as many as pilots
     slots: int = 1
     speed: Draw = constant(1.0)
     wait: Draw = constant(0.0)  # in the site's queue
-    preempted: float = 0.0  # part of the tasks that a pilot does not outlive …
-    preempted_over: Seconds = Seconds(0.0)  # … if they take so long
-    failed: float = 0.0  # part of the tasks that fail
-    differ: bool = False  # hosts have their own rates of both
-    black_holes: float = 0.0  # part of the hosts on which every task fails …
-    black_hole_time: Draw = constant(1.0)  # … so quickly
-    stragglers: float = 0.0  # part of the tasks that take longer …
-    slowdown: Draw = constant(3.0)  # … so many times as long
-    availability: tuple[tuple[Seconds, float], ...] = ()  # from when on, what part of the pilots
+    preempted: float = 0.0  # share of tasks that are lost because their pilot is preempted …
+    preempted_over: Seconds = Seconds(0.0)  # … if tasks take this long
+    failed: float = 0.0  # share of tasks that fail
+    differ: bool = False  # whether each host has its own rates of preemption and failures
+    black_holes: float = 0.0  # share of hosts on which every task fails …
+    black_hole_time: Draw = constant(1.0)  # … after this time
+    stragglers: float = 0.0  # share of tasks that take longer …
+    slowdown: Draw = constant(3.0)  # … by this factor
+    availability: tuple[tuple[Seconds, float], ...] = ()  # time, share of pilots from then on
 
 
 class BagPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,8 +61,8 @@ class BagPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     time: Draw  # of a task, at speed 1
     policy: dict[str, Any] = {}
     retries: int = 100
-    at: Seconds = Seconds(0.0)  # when it is submitted …
-    after: str = ""  # … or after the end of which other
+    at: Seconds = Seconds(0.0)  # time of submission …
+    after: str = ""  # … or the bag after whose end it is submitted
     shown: bool = True  # in the tables
     paper: dict[str, float | str] = {}  # what somebody else measured
 
@@ -72,7 +72,7 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     name: str
     about: str = ""
-    policy: dict[str, Any] = {}  # on top of that of every bag
+    policy: dict[str, Any] = {}  # overrides keys of every bag's policy
     paper: dict[str, float | str] = {}
 
 
@@ -88,8 +88,11 @@ class WorldFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def policy_of(bag: BagPart, variant: Variant | None) -> PolicySpec:
-    given = {**bag.policy, **(variant.policy if variant is not None else {})}
-    return msgspec.convert(given, PolicySpec)
+    return msgspec.convert(_policy_keys(bag, variant), PolicySpec)
+
+
+def _policy_keys(bag: BagPart, variant: Variant | None) -> dict[str, Any]:
+    return {**bag.policy, **(variant.policy if variant is not None else {})}
 
 
 # -- reading ---------------------------------------------------------------------------------
@@ -98,45 +101,45 @@ def policy_of(bag: BagPart, variant: Variant | None) -> PolicySpec:
 def built_in() -> dict[str, str]:
     """The worlds that come with covey: their names and their texts."""
     folder = resources.files("covey.lab") / "worlds"
-    found = {
-        one.name.removesuffix(".toml"): one.read_text(encoding="utf-8")
-        for one in folder.iterdir()
-        if one.name.endswith(".toml")
+    texts = {
+        file.name.removesuffix(".toml"): file.read_text(encoding="utf-8")
+        for file in folder.iterdir()
+        if file.name.endswith(".toml")
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(texts.items()))
 
 
 def find(name: str) -> WorldFile:
-    """By its name, or from a file. Raises BadConfig with words."""
-    known = built_in()
-    if name in known:
-        return parse(known[name], name)
+    """The world of this name, or of this file. Raises BadConfig."""
+    worlds = built_in()
+    if name in worlds:
+        return parse(worlds[name], name)
     path = Path(name)
     if not path.is_file():
-        close = get_close_matches(name, known, 1)
-        hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}"
+        close = get_close_matches(name, worlds, 1)
+        hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(worlds)}"
         raise BadConfig(f"{name}: no such world, and no such file{hint}")
     return parse(path.read_text(encoding="utf-8"), name)
 
 
 def parse(text: str, where: str) -> WorldFile:
-    """Raises BadConfig, with words that name the place in the file."""
+    """Raises BadConfig. Its message names the place in the file."""
     try:
-        found = msgspec.convert(tomllib.loads(text), WorldFile, dec_hook=_converted)
+        world = msgspec.convert(tomllib.loads(text), WorldFile, dec_hook=_converted)
     except tomllib.TOMLDecodeError as error:
-        raise BadConfig(f"{where}: this is no TOML: {error}") from None
+        raise BadConfig(f"{where} is not a TOML file: {error}") from None
     except msgspec.ValidationError as error:
         raise BadConfig(f"{where}: {_plain(str(error))}") from None
-    for complaint in _complaints(found):
+    for complaint in _complaints(world):
         raise BadConfig(f"{where}: {complaint}")
-    return found
+    return world
 
 
-def _converted(kind: type, given: object) -> object:
+def _converted(kind: type, value: object) -> object:
     if kind is Draw:
-        return draw(given)
+        return draw(value)
     if kind is Seconds:
-        return Seconds(seconds(given))
+        return Seconds(seconds(value))
     raise NotImplementedError(kind)
 
 
@@ -150,22 +153,18 @@ _KEYS: dict[str, type[Struct]] = {
 
 
 def _plain(words: str) -> str:
-    """msgspec's complaint in the words of this file."""
-    found = _UNKNOWN.fullmatch(words)
-    if found is None:
+    """msgspec's message in the words of world files."""
+    unknown = _UNKNOWN.fullmatch(words)
+    if unknown is None:
         return words.replace("`$.", "`").replace("`$`", "the file")
-    key, place = found[1], found[2] or ""
-    table = _KEYS.get(place.partition("[")[0], WorldFile)
-    return f"there is no key {key!r}{f' in {place}' if place else ''}{_hint(key, _names(table))}"
+    key, place = unknown[1], unknown[2] or ""
+    keys = _KEYS.get(place.partition("[")[0], WorldFile).__struct_fields__
+    return f"there is no key {key!r}{f' in {place}' if place else ''}{_hint(key, keys)}"
 
 
-def _names(table: type[Struct]) -> tuple[str, ...]:
-    return table.__struct_fields__
-
-
-def _hint(key: str, known: Sequence[str]) -> str:
-    close = get_close_matches(key, known, 1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
+def _hint(key: str, keys: Sequence[str]) -> str:
+    close = get_close_matches(key, keys, 1)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(keys)}"
 
 
 # -- checking ----------------------------------------------------------------------------------
@@ -176,7 +175,7 @@ def _complaints(world: WorldFile) -> Iterator[str]:
         names = [part.name for part in parts]
         for place, name in enumerate(names):
             if not name or name in names[:place]:
-                yield f"{kind}[{place}]: each needs a name of its own, not {name!r}"
+                yield f"{kind}[{place}]: the name {name!r} is empty or taken; give it its own name"
     if not world.sites or not world.bags:
         yield "at least one site and one bag are needed"
     if world.seeds < 1:
@@ -186,9 +185,9 @@ def _complaints(world: WorldFile) -> Iterator[str]:
     for site in world.sites:
         for words in _about_site(site):
             yield f"site {site.name}: {words}"
-    known = [bag.name for bag in world.bags]
+    bag_names = [bag.name for bag in world.bags]
     for place, bag in enumerate(world.bags):
-        for words in _about_bag(bag, known[:place], world.variants):
+        for words in _about_bag(bag, bag_names[:place], world.variants):
             yield f"bag {bag.name}: {words}"
 
 
@@ -199,14 +198,14 @@ def _about_site(site: SitePart) -> Iterator[str]:
         yield f"{site.pilots} pilots need as many hosts, not {site.hosts}"
     for name in ("preempted", "failed", "black_holes", "stragglers"):
         if not 0.0 <= getattr(site, name) <= 1.0:
-            yield f"{name} is a part of all: from 0 to 1, not {getattr(site, name)}"
+            yield f"{name} is a share: from 0 to 1, not {getattr(site, name)}"
     if site.preempted >= 1.0 or (site.preempted > 0) != (site.preempted_over > 0):
         yield "preempted (below 1) and preempted_over belong together: 0.2 of tasks of 40m"
     if min(site.speed.first, site.slowdown.first) <= 0:
         yield "speed and slowdown must be above 0"
     times = [time for time, _ in site.availability]
     if times != sorted(times) or any(not 0 <= part <= 1 for _, part in site.availability):
-        yield "availability is a list of [time, part of the pilots], the earliest first"
+        yield "availability is a list of [time, share of the pilots], the earliest first"
 
 
 def _about_bag(bag: BagPart, before: list[str], variants: Sequence[Variant]) -> Iterator[str]:
@@ -215,12 +214,11 @@ def _about_bag(bag: BagPart, before: list[str], variants: Sequence[Variant]) -> 
     if not 0 <= bag.retries <= 1000:
         yield "retries must be from 0 to 1000"
     if bag.after and (bag.after not in before or bag.at):
-        yield f"after names a bag that stands before it (and then at is not said): {bag.after!r}"
+        yield f"after = {bag.after!r} must be a bag before this one in the file, without at"
     for variant in variants or (None,):
-        given = {**bag.policy, **(variant.policy if variant is not None else {})}
         place = f"variant {variant.name}: " if variant is not None else ""
         fields = PolicySpec.__struct_fields__
-        for key in given:
+        for key in _policy_keys(bag, variant):
             if key not in fields:
                 yield f"{place}there is no key {key!r} in a policy{_hint(key, fields)}"
         try:

@@ -1,4 +1,5 @@
-"""covey for people who write Python: connections, bags, tasks and results.
+"""The Python library: connections, bags, tasks and results.
 
-Users import all of it from `covey`, which loads a module here when one of its names is first used.
+Users import all names from `covey`. It loads a module of this package when one of its names is
+first used.
 """

@@ -1,7 +1,7 @@
-"""The same for asyncio: `bag.aio` and `connection.aio` have the methods, to be awaited.
+"""The library for asyncio: `bag.aio` and `connection.aio` have the same methods as coroutines.
 
-Each call runs in a thread, over that thread's own line. Waiting is cut into short pieces, so that
-a cancelled `await` holds no thread for long; the bag goes on, as ever.
+Each call runs in a thread that has its own connection to the server. Long waits are cut into short
+pieces, so that a cancelled `await` does not occupy a thread for long. The bag itself goes on.
 """
 
 import asyncio
@@ -49,13 +49,13 @@ class AsyncConnection:
 
 
 class AsyncBag:
-    """`bag.aio`; `async for result in bag.aio` gives results as they come."""
+    """`bag.aio`. `async for result in bag.aio` yields results as they come."""
 
     def __init__(self, bag: Bag) -> None:
         self.bag = bag
 
     async def wait(self, timeout: float | None = None) -> Bag:  # noqa: ASYNC109
-        """As Bag.wait, and shows nothing."""
+        """As Bag.wait, without progress."""
         until = math.inf if timeout is None else time.monotonic() + timeout
         seen = -1
         while True:

@@ -1,7 +1,8 @@
-"""A bag in a person's hands: what it is, how far it is, what came of it, what to do about it.
+"""A bag: its progress, its results, and how to change it.
 
-The object holds the number and what was known last; every question is asked anew. Waiting outlives
-a restart of the server, and an interrupt ends the waiting, never the bag.
+The object holds the bag's number and its last known state. Every method asks the server, or the
+record, again. Waiting goes on when the server restarts. An interrupt ends the waiting, never the
+bag.
 """
 
 import math
@@ -47,11 +48,11 @@ if TYPE_CHECKING:
 
 FOLLOW_SECONDS = 5.0
 BAD_REQUEST = 400
-PATIENT_SHARE = 0.1  # of the time waited so far: a short bag is looked at more often
+PATIENT_SHARE = 0.1  # of the time so far: at first the bag is polled more often
 
 
 class Progress(NamedTuple):
-    """How far a bag is. `estimate` says when it will be over, in seconds from now."""
+    """The progress of a bag. `estimate` is the remaining time in seconds."""
 
     status: str  # running, paused, finished, cancelled
     total: int
@@ -74,12 +75,12 @@ class Progress(NamedTuple):
 
     @property
     def fraction(self) -> float:
-        """Of the tasks, how many have ended: 0 to 1."""
+        """The share of tasks that have ended, from 0 to 1."""
         return (self.done + self.failed) / self.total if self.total else float(self.over)
 
 
 class Bag:
-    """Made by `submit`, `Connection.bag` and `Connection.bags`. `known` is how it was seen last."""
+    """Made by `submit`, `Connection.bag` and `Connection.bags`. `known` is its last known state."""
 
     def __init__(self, connection: "Connection", known: BagView) -> None:
         self.connection = connection
@@ -105,26 +106,26 @@ class Bag:
     def __repr__(self) -> str:
         view = self.known
         failed = f", {view.failed:,} failed" if view.failed else ""
-        told = f"{view.status}, {view.done:,} of {view.total:,} done{failed}"
+        state = f"{view.status}, {view.done:,} of {view.total:,} done{failed}"
         ignored = "".join(f"; values ignored: {why}" for why in view.ignored_results)
-        return f"<covey.Bag {view.id} {view.name!r}: {told}{ignored}>"
+        return f"<covey.Bag {view.id} {view.name!r}: {state}{ignored}>"
 
     def _repr_html_(self) -> str | None:
-        """For notebooks. None in a cell that shows the bar of `wait`: there is no second one."""
+        """For notebooks. None in a cell where `wait` already shows the progress of this bag."""
         if showing.is_of_this_cell(self._shown):
             return None
-        with suppress(CoveyError):  # then as it was seen last
+        with suppress(CoveyError):  # else show the last known state
             self.view()
         return showing.bag_html(self.known)
 
     @cached_property
     def aio(self) -> "AsyncBag":
-        """The same, to be awaited: `await bag.aio.wait()`."""
+        """The same methods for asyncio: `await bag.aio.wait()`."""
         from covey.python.aio import AsyncBag
 
         return AsyncBag(self)
 
-    # -- how far it is ---------------------------------------------------------------------
+    # -- progress --------------------------------------------------------------------------
 
     def view(self) -> BagView:
         """The present state of the bag. Raises NotFound if it was purged."""
@@ -149,8 +150,8 @@ class Bag:
         A terminal and a notebook show a progress bar; `progress=True` reports progress elsewhere
         too, `progress=False` never. Ctrl-C ends the waiting; the bag goes on.
 
-        Warns (a UserWarning) of files that tasks left and that no output pattern names, and of a
-        bag of which nothing came back.
+        Warns (a UserWarning) of files that are not kept because no output pattern names them, and
+        of a bag without any output.
 
         Raises StillRunning (a TimeoutError) after `timeout` seconds, BagPaused if it is paused.
         An open bag is over when it is closed and all its tasks have ended.
@@ -181,14 +182,13 @@ class Bag:
             shown.close()
 
     def poll(self, seen: int = -1, wait_seconds: float = 0.0) -> BagView:
-        """The state of the bag, as soon as done + failed is not `seen`, or the bag is over, or "
-        "after
-        this time. A server that died is started again."""
+        """The state of the bag, as soon as done + failed is not `seen` or the bag is over, or after
+        `wait_seconds`. A server that died is started again."""
         client = self.connection.client()
         return self._seen(client.bag(self.id, wait_seconds=wait_seconds, seen=seen))
 
     def check_waiting(self, view: BagView, timeout: float | None, late: bool) -> None:
-        """Raises if there is no use in waiting on."""
+        """Raises BagPaused if the bag is paused, StillRunning if the time is up (`late`)."""
         if view.status == "paused":
             reason = f": {view.reason}" if view.reason else ""
             raise BagPaused(
@@ -212,10 +212,10 @@ class Bag:
         return view
 
     def _say_interrupted(self) -> None:
-        self.connection.close()  # an answer may be half read
+        self.connection.close()  # half of an answer may have been read
         say(f"bag {self.id} keeps running; bag.wait() follows it again, bag.cancel() stops it")
 
-    # -- what came of it -------------------------------------------------------------------
+    # -- results ---------------------------------------------------------------------------
 
     def results(
         self,
@@ -225,10 +225,10 @@ class Bag:
         failed: bool = False,
         limit: int | None = None,
     ) -> Results:
-        """What has ended so far, in the order of tasks: a sequence of records; `.frame()` for
-        pandas. `where` is a test such as `"alpha >= 0.5"`, or several that all must hold, in a
-        list; `sort` names a column (`"-energy"`: the largest first). Raises InvalidQuery for a
-        question that makes no sense."""
+        """The results so far, in the order of tasks: a sequence of records; `.frame()` for pandas.
+        `where` is a test such as `"alpha >= 0.5"`, or a list of tests that all must hold. `sort`
+        names a column (`"-energy"`: the largest first). Raises InvalidQuery for a wrong test or an
+        unknown column."""
         tests = (where,) if isinstance(where, str) else tuple(where)
         query = ResultQuery(failed_only=failed, where=tests, sort=sort)
         source = self.connection.reader()
@@ -240,8 +240,8 @@ class Bag:
         return self.follow()
 
     def follow(self) -> Iterator[Result]:
-        """Results as they come, in the order in which tasks end, until the bag is over. A failed
-        task that runs again comes again. Raises BagPaused when nothing more comes."""
+        """Yield results in the order in which tasks end, until the bag is over. If a task runs
+        again, it is yielded again. Raises BagPaused when the bag is paused."""
         query = ResultQuery(by_row=True, limit=bag_places.PAGE)
         try:
             while True:
@@ -260,7 +260,7 @@ class Bag:
     def next_page(
         self, query: ResultQuery, wait_seconds: float = FOLLOW_SECONDS
     ) -> tuple[BagView, Sequence[ResultRow]]:
-        """The bag before, and the results behind the query's place; they are waited for, unless
+        """The state of the bag, and the results after the query's place. Waits for results, unless
         none can come."""
         view = self.poll()
         ends = view.over or view.status == "paused"
@@ -284,14 +284,14 @@ class Bag:
         layout: str = TEMPLATE,
         failed: bool = False,
     ) -> Pulled:
-        """Get the files that tasks returned so far, into `folder` (`bag-3`, say), each task's
-        in a folder of its own; `layout` names it, such as `"{alpha}/{seed}"`. What is there
-        already is left alone. `failed`: only those of failed tasks."""
+        """Get the files that tasks returned so far into `folder` (default: `bag-3` for bag 3). Each
+        task has a folder there, named by `layout`, such as `"{alpha}/{seed}"`. Files that exist
+        already are not changed. With `failed`, get only the files of failed tasks."""
         client = self.connection.client()
         source = OfFailed(client, self.view()) if failed else client
         return pull(source, self.id, Path(folder or f"bag-{self.id}"), layout)
 
-    # -- what to do about it -----------------------------------------------------------------
+    # -- changes -----------------------------------------------------------------------------
 
     def retry(
         self,
@@ -303,14 +303,14 @@ class Bag:
         done: bool = False,
         refresh: bool = False,
     ) -> int:
-        """Run failed tasks again: all, or those with some `causes` (the first words are enough) or
-        some `tasks`; with more memory or time: `"x2"`, `"+50%"` or 1.5, or with an amount:
-        `"2GB"`, `"90m"`. With `done`, tasks that are done run again, too, and their new results
-        replace the old ones. Returns how many run again.
+        """Run failed tasks again: all, or those with some `causes` (the first words are enough), or
+        some `tasks`. `memory` and `time` give them more (`"x2"`, `"+50%"` or 1.5), or an amount
+        (`"2GB"`, `"90m"`). With `done`, tasks that are done run again, too, and their new results
+        replace the old ones. Returns the number of tasks that run again.
 
-        Tasks get the input files as they were sent with the bag; if some have changed here since,
-        there is a UserWarning. With `refresh`, the changed files are sent, and these tasks, and all
-        that start later, run with them. Raises BadFile if there is nothing to send.
+        Tasks get the input files as they were sent with the bag. A UserWarning says if some have
+        changed here since. With `refresh`, the changed files are sent; these tasks, and all that
+        start later, run with them. Raises BadFile if there is nothing to send.
         """
         named = (causes,) if isinstance(causes, str) else tuple(causes)
         more_memory, more_time = _more("memory", memory), _more("time", time)
@@ -335,7 +335,7 @@ class Bag:
         return count
 
     def _files(self, client: Client, refresh: bool) -> "RetryFiles | None":
-        """Of tasks that are to run again, if there are any."""
+        """The input files of tasks that run again; None if no task has ended."""
         view = self.view()
         if not (view.failed or view.done):
             return None
@@ -344,8 +344,8 @@ class Bag:
         return RetryFiles(client, view, self.connection.is_remote, refresh)
 
     def cancel(self) -> int:
-        """Stop the bag for good; results stay. Returns how many tasks were stopped or will not "
-        "run."""
+        """Stop the bag for good; results stay. Returns how many tasks were stopped or will not
+        run."""
         return 0 if self.view().over else self.connection.client().cancel(self.id)
 
     def pause(self, reason: str = "") -> None:
@@ -354,7 +354,7 @@ class Bag:
             self.connection.client().pause(self.id, reason)
 
     def resume(self) -> None:
-        """Go on, if it is paused."""
+        """Continue the bag if it is paused."""
         if self.view().status == "paused":
             self.connection.client().resume(self.id)
 
@@ -367,28 +367,28 @@ class Bag:
     ) -> int:
         """Add tasks to an open bag, with the same parameters as its first tasks. Returns how many
         tasks the bag has now. Raises InvalidBag."""
-        given = {"parameters": parameters, "zip": zip, "rows": rows}
-        sheet = read_keywords(in_order(given, self.known.names), None, "append()")
+        keywords = {"parameters": parameters, "zip": zip, "rows": rows}
+        sheet = read_keywords(in_order(keywords, self.known.names), None, "append()")
         if not sheet.tree:
             raise InvalidBag("append(): say which tasks: parameters={…} or rows=…")
         segment, file = read_segment(sheet)
         client = self.connection.client()
         if file is not None:
-            sending = Upload(client)
-            blob = sending.add(Path(found_rows(file.path).path))
-            sending.send()
+            upload = Upload(client)
+            blob = upload.add(Path(found_rows(file.path).path))
+            upload.send()
             segment = msgspec.structs.replace(segment, rows=empty_rows(blob, file.form))
         with _misuse(InvalidBag):
             return client.append(self.id, segment, secrets.token_hex(16)).total
 
     def close(self) -> None:
-        """No more tasks will follow, so that an open bag can finish."""
+        """Close an open bag: no more tasks will follow, so the bag can finish."""
         self.connection.client().close_bag(self.id)
 
 
 @contextmanager
 def _misuse(kind: type[CoveyError]) -> Iterator[None]:
-    """What the server finds wrong with a question is of the kind that we would raise."""
+    """Raise `kind` if the server refuses a request as wrong."""
     try:
         yield
     except Refused as error:
@@ -398,17 +398,17 @@ def _misuse(kind: type[CoveyError]) -> Iterator[None]:
 
 
 def warn_of_lost_output(view: BagView) -> None:
-    """Warn of files that are not kept. The line that is shown is that of the caller's caller."""
+    """Warn of files that are not kept. The warning names the line of the caller's caller."""
     for line in formats.output_warnings(view):
         warnings.warn(f"bag {view.id}: {line}", stacklevel=3)
 
 
-def _more(name: str, asked: str | float) -> More:
-    if not isinstance(asked, str):
-        return More(float(asked))
+def _more(name: str, value: str | float) -> More:
+    if not isinstance(value, str):
+        return More(float(value))
     try:
-        return read_memory(asked) if name == "memory" else read_time(asked)
+        return read_memory(value) if name == "memory" else read_time(value)
     except ValueError:
         amount = "2GB" if name == "memory" else "2h"
-        told = f"expected how much more: 'x2' or '+50%', or an amount such as '{amount}'"
-        raise InvalidQuery(f"{name}: {told}; not {asked!r}") from None
+        expected = f"expected how much more: 'x2' or '+50%', or an amount such as '{amount}'"
+        raise InvalidQuery(f"{name}: {expected}; not {value!r}") from None

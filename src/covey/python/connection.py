@@ -1,9 +1,8 @@
-"""A connection: where bags are, and the way to them.
+"""A connection to the bags of a server, or of this directory.
 
-The same settings as for the command line say where: a server, or this directory's own. Reading
-needs no server. Changing something does, and waiting too: the directory's own is started if none
-runs, and started again if it dies meanwhile. A connection may be used by several threads: each
-talks over a line of its own.
+The settings are the same as for the command line. Reading needs no server. Changing something, and
+waiting, need one: the directory's own server is started if none runs, and started again if it dies.
+Several threads may use one connection: each thread has its own client.
 """
 
 import inspect
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
     from covey.python.aio import AsyncConnection
 
 BEGIN = "-----BEGIN"
-
-
 PATIENCE_SECONDS = 30.0
 
 
@@ -60,15 +57,14 @@ def connect(
     slots: int | None = None,
     patience_seconds: float | None = None,
 ) -> "Connection":
-    """A connection to your bags. It is configured like the command line: by what is given here, "
-    "else
-    COVEY_…, `covey.toml`, the user's own settings, and the embedded server of this directory.
+    """A connection to your bags. A setting comes from the arguments, else from COVEY_… variables,
+    `covey.toml`, or the user's own settings. By default, it uses this directory's embedded server.
 
     `dir` is where an embedded server keeps its record; it is started when it is first needed,
-    with this many `slots`. `server` names another server, `token` (or `token_file`) is shown to it,
-    and `ca` (a PEM file, or its text) is the certificate authority that must have signed its
-    certificate. covey waits up to `patience_seconds` for a server that does not answer: by default
-    30 seconds, but only 2 for the first answer.
+    with this many `slots`. `server` is the address of another server. It needs a `token` (or a
+    `token_file`). `ca` (a PEM file, or its text) is the certificate authority that must have signed
+    its certificate. covey waits up to `patience_seconds` for a server that does not answer: by
+    default 30 seconds, but only 2 for the first answer.
 
     Raises BadConfig for an invalid setting. With `server`, it connects at once and may raise
     ServerAway or Refused.
@@ -76,26 +72,26 @@ def connect(
     if dir is not None and server:
         raise BadConfig("connect(): dir is for the server of a directory; leave out dir or server")
     if dir is not None:
-        server = ""  # not the one that is configured
+        server = ""  # ignore a server in the settings
     flags: dict[str, object] = {
         "dir": None if dir is None else os.fspath(dir),
         "server": server,
         "token_file": None if token_file is None else os.fspath(token_file),
         "local.slots": slots,
     }
-    given = "" if ca is None else os.fspath(ca)
-    is_text = given.lstrip().startswith(BEGIN)
-    if given and not is_text:
-        flags["ca"] = given
+    ca_given = "" if ca is None else os.fspath(ca)
+    is_text = ca_given.lstrip().startswith(BEGIN)
+    if ca_given and not is_text:
+        flags["ca"] = ca_given
     elif is_text:
-        flags["ca"] = ""  # not the one that is configured
+        flags["ca"] = ""  # ignore a file in the settings
     settled = load(flags, has_token=token is not None)
     config = settled.config
     if settled.above:
         say(f"using {settled.above} from a parent directory")
     if config.server:
         connection = Connection(
-            config, _endpoint(config, token, given if is_text else ""), patience_seconds
+            config, _endpoint(config, token, ca_given if is_text else ""), patience_seconds
         )
         connection.server()
         connection._answered = True
@@ -115,14 +111,11 @@ def _endpoint(config: Config, token: str | None, ca: str) -> Endpoint:
     try:
         context_for(ca)
     except ValueError as error:
-        raise BadConfig("ca: this is not a PEM certificate") from error
+        raise BadConfig("ca is not a PEM certificate") from error
     if token is None:
-        found = bag_places.remote_client(config).connection.endpoint
-    else:
-        found = Endpoint(
-            config.server, token.strip(), "" if ca else bag_places.authority(config.ca)
-        )
-    return found._replace(ca=ca) if ca else found
+        endpoint = bag_places.remote_client(config).connection.endpoint
+        return endpoint._replace(ca=ca) if ca else endpoint
+    return Endpoint(config.server, token.strip(), ca or bag_places.authority(config.ca))
 
 
 def submit(command: Words | None = None, **keywords: Unpack[BagKeywords]) -> Bag:
@@ -134,12 +127,14 @@ class Connection:
     """Made by `connect`. Any call may raise ServerAway or Refused."""
 
     def __init__(
-        self, config: Config, named: Endpoint | None, patience_seconds: float | None
+        self, config: Config, endpoint: Endpoint | None, patience_seconds: float | None
     ) -> None:
         self.config = config
         self.patience_seconds = PATIENCE_SECONDS if patience_seconds is None else patience_seconds
-        self._answered = patience_seconds is not None  # else the first answer must come soon
-        self._named = named  # None: the directory's own
+        self._answered = (
+            patience_seconds is not None
+        )  # if False, wait only 2 s for the first answer
+        self._endpoint = endpoint  # None: the directory's own server
         self._mine = threading.local()
 
     def __repr__(self) -> str:
@@ -147,7 +142,7 @@ class Connection:
 
     @property
     def place(self) -> str:
-        """The address of the server, or the directory of an embedded one."""
+        """The address of the server, or the directory of an embedded server."""
         return self.config.server or str(self.config.directory)
 
     def __enter__(self) -> "Connection":
@@ -162,7 +157,7 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Hang up. Bags go on; the connection may be used again."""
+        """Close the connection to the server. Bags go on. The connection may be used again."""
         client: Client | None = getattr(self._mine, "client", None)
         self._mine.client = None
         if client is not None:
@@ -170,7 +165,7 @@ class Connection:
 
     @cached_property
     def aio(self) -> "AsyncConnection":
-        """The same, to be awaited: `bag = await connection.aio.submit(…)`."""
+        """The same methods for asyncio: `bag = await connection.aio.submit(…)`."""
         from covey.python.aio import AsyncConnection
 
         return AsyncConnection(self)
@@ -213,13 +208,13 @@ class Connection:
         where: str | Sequence[str] = (),
         **unknown: Never,
     ) -> Bag:
-        """Submit a bag, and return at once: it is durable then, and runs.
+        """Submit a bag and return at once. The bag is durable then, and its tasks run.
 
-        The keywords are the keys of a bag file and mean the same (docs/bagfile.md); `file` names
-        one, and keywords override what it says. `parameters` are combined, or side by side
-        with `zip`; a value is text as in a bag file (`"1..100"`), a list, a `range`, an array.
-        `rows` is a file, a data frame or a list of dictionaries. Text in a list means itself.
-        `resources` are the same for all tasks, or a parameter of each task says them:
+        The keywords are the keys of a bag file and mean the same (docs/bagfile.md). `file` names a
+        bag file; keywords override its keys. `parameters` are combined, or side by side with `zip`.
+        A value is text as in a bag file (`"1..100"`), a list, a `range` or an array. Text in a list
+        is taken as it is. `rows` is a file, a data frame or a list of dictionaries.
+        `resources` are the same for all tasks, or come from a parameter of each task:
         `{"cores": 2, "memory": "{mem} GB"}`.
         `policy` is the name of a preset (`"fast-tail"`), or a dictionary with the keys of
         `[policy]`: `{"rank": "Host.Cpu_MHz", "deadline": "30m"}` (docs/policies.md).
@@ -227,19 +222,21 @@ class Connection:
             bag = covey.submit("python3 fit.py {seed} {alpha}", inputs="fit.py",
                                parameters={"seed": range(100), "alpha": [0.1, 0.5]})
 
-        To try a few tasks, `first=3` submits the first three only, and `where` those whose
-        parameters meet a comparison such as `"alpha < 0.3"`, or all of several, in a list, as in
+        To try a few tasks, `first=3` submits only the first three. `where` submits only the tasks
+        whose parameters meet a comparison such as `"alpha < 0.3"`, or a list of comparisons, as in
         `bag.results(where=…)`. Their numbers begin at 0, as in any bag.
 
-        A submission with the `key` of an earlier one is that one, and makes no second bag. Raises
-        InvalidBag with everything that is wrong; Unconfirmed, which has the key, if the server did
-        not answer and the bag may exist all the same.
+        A submission with the `key` of an earlier one does not make a second bag. Raises InvalidBag
+        with all mistakes. Raises Unconfirmed, which has the key, if the server did not answer, so
+        that the bag may or may not exist.
         """
         if unknown:
             raise TypeError(unknown_keyword(next(iter(unknown))))
         apart = ("self", "file", "key", "first", "where", "unknown")
-        given = {name: value for name, value in locals().items() if name not in (*apart, "apart")}
-        sheet = read_keywords(given, file)
+        keywords = {
+            name: value for name, value in locals().items() if name not in (*apart, "apart")
+        }
+        sheet = read_keywords(keywords, file)
         draft = read_draft(sheet, os.environ, say, self.config.run.retries)
         draft = select(draft, first, (where,) if isinstance(where, str) else where)
         if draft.taken is not None:
@@ -247,13 +244,13 @@ class Connection:
         return self._bag(self._send(gather(draft, say), key).bag)
 
     def _send(self, gathered: Gathered, key: str | None) -> Submitted:
-        """To a server that runs, or a new one; also if it ends at this very moment. The key makes
-        all tries one submission."""
+        """Submit the bag. If the directory's own server ends meanwhile, submit again to a new one:
+        both requests have the same key, so there is only one bag."""
         key = submission_key(key)
         try:
             return _submit(self.client(), gathered, key)
         except ServerAway:
-            if self._named is not None or embedded.is_held(self.config.directory):
+            if self._is_there():
                 raise
         return _submit(self.client(), gathered, key)
 
@@ -276,40 +273,40 @@ class Connection:
             views = []
         return Listing([Bag(self, view) for view in views], _BAGS)
 
-    # -- who runs them -----------------------------------------------------------------------
+    # -- pilots, hosts, the server -----------------------------------------------------------
 
     def pilots(self, *, everyone: bool = False) -> Listing[PilotView]:
-        """The connected pilots, newest first; `everyone`: also those that have left."""
+        """The connected pilots, newest first. With `everyone`, also those that have left."""
         try:
             source = self.reader()
         except NotFound:
             return Listing([], _PILOTS)
         if isinstance(source, Client):
-            found = source.pilots(everyone=everyone)
+            views = source.pilots(everyone=everyone)
         else:
-            found = source.pilots() if everyone else []
-        return Listing(found, _PILOTS)
+            views = source.pilots() if everyone else []
+        return Listing(views, _PILOTS)
 
     def hosts(self) -> Listing[HostView]:
-        """The machines that ran tasks; the one that was seen last comes first."""
+        """The machines that ran tasks. The host that was seen last comes first."""
         try:
             return Listing(self.reader().hosts(), _HOSTS)
         except NotFound:
             return Listing([], _HOSTS)
 
     def server(self) -> ServerView:
-        """What the server reports about itself; an embedded one is started if necessary."""
+        """What the server reports about itself. An embedded server is started if necessary."""
         return self.client().server()
 
-    # -- the way there -----------------------------------------------------------------------
+    # -- clients -----------------------------------------------------------------------------
 
     def client(self) -> Client:
-        """The calling thread's line to a server, which is started if need be."""
-        known: Client | None = getattr(self._mine, "client", None)
-        if known is not None and self._mine.process == os.getpid() and self._is_there():
-            return known
-        if self._named is not None:
-            client = Client(*self._named, tell=say, known=self._answered)
+        """The calling thread's client. The server is started if necessary."""
+        mine: Client | None = getattr(self._mine, "client", None)
+        if mine is not None and self._mine.process == os.getpid() and self._is_there():
+            return mine
+        if self._endpoint is not None:
+            client = Client(*self._endpoint, tell=say, known=self._answered)
         else:
             slots = self.config.local.slots
             options = ("--slots", str(slots)) if slots else ()
@@ -319,7 +316,8 @@ class Connection:
         return client
 
     def reader(self) -> bag_places.BagSource:
-        """Whoever can answer, without starting anything. Raises NotFound where nothing is kept."""
+        """The running server, else the record. Starts nothing. Raises NotFound if there is no
+        record."""
         if self._is_there():
             return self.client()
         from covey.wiring import open_reader
@@ -332,18 +330,18 @@ class Connection:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the server was named, and is not this directory's own."""
-        return self._named is not None
+        """Whether the server is another one than this directory's own."""
+        return self._endpoint is not None
 
     def _is_there(self) -> bool:
-        return self._named is not None or embedded.is_held(self.config.directory)
+        return self.is_remote or embedded.is_held(self.config.directory)
 
 
 def _submit(client: Client, gathered: Gathered, key: str) -> Submitted:
-    sending = Upload(client)
-    blobs = add_all(sending, gathered.uploads)
+    upload = Upload(client)
+    blobs = add_all(upload, gathered.uploads)
     if blobs:
-        sending.send()
+        upload.send()
     spec = with_seal(gathered.complete(blobs))
     return client.submit(msgspec.structs.replace(spec, key=key, owner=user()))
 
@@ -353,21 +351,21 @@ def _bag_cells(bag: Bag) -> Iterable[object]:
     return view.id, view.name, view.status, view.total, view.done, view.failed, view.running
 
 
-def _pilot_cells(one: PilotView) -> Iterable[object]:
-    return one.id, one.host, one.site, one.status, one.slots, one.running
+def _pilot_cells(pilot: PilotView) -> Iterable[object]:
+    return pilot.id, pilot.host, pilot.site, pilot.status, pilot.slots, pilot.running
 
 
-def _host_cells(one: HostView) -> Iterable[object]:
-    return one.host, one.site, one.slots, one.running, one.done, one.failed
+def _host_cells(host: HostView) -> Iterable[object]:
+    return host.host, host.site, host.slots, host.running, host.done, host.failed
 
 
 _BAGS = (("bag", "name", "status", "tasks", "done", "failed", "running"), _bag_cells)
 _PILOTS = (("pilot", "host", "site", "status", "slots", "running"), _pilot_cells)
 _HOSTS = (("host", "site", "slots", "running", "done", "failed"), _host_cells)
 
-# For `help` and for editors: the keywords, and what they mean.
+# `help` and editors show the keywords of `submit`, and what they mean.
 submit.__doc__ = Connection.submit.__doc__
-_known = inspect.signature(Connection.submit)
-submit.__signature__ = _known.replace(  # type: ignore[attr-defined]
-    parameters=list(_known.parameters.values())[1:]
+_signature = inspect.signature(Connection.submit)
+submit.__signature__ = _signature.replace(  # type: ignore[attr-defined]
+    parameters=list(_signature.parameters.values())[1:]
 )

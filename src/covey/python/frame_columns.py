@@ -1,7 +1,7 @@
-"""Columns of a data frame: one type for each, by what its values are.
+"""Columns of a data frame. Each has one type, which depends on its values.
 
-Truth values, whole numbers, numbers and dates keep their type where some are missing. A column of
-numbers and words is text, as it was written.
+Truth values, whole numbers, numbers and dates keep their type if some values are missing. A column
+with both numbers and words is text, as it was written.
 """
 
 import re
@@ -17,10 +17,10 @@ _FLAGS = {"true": True, "false": False}
 
 
 def typed(pd: Any, values: Sequence[Any], written: Sequence[Any] = ()) -> Any:
-    """The values as one column; `written` is how they were spelled, if that may differ."""
-    known = [value for value in values if value is not None and value != ""]
-    kinds = {type(value) for value in known}
-    if not known:
+    """The values as one column. `written` has the text of each value, if that may differ."""
+    present = [value for value in values if value is not None and value != ""]
+    kinds = {type(value) for value in present}
+    if not present:
         return list(values)
     missing = [None if value == "" else value for value in values]
     if kinds == {bool}:
@@ -28,7 +28,7 @@ def typed(pd: Any, values: Sequence[Any], written: Sequence[Any] = ()) -> Any:
     if kinds <= {int, float}:
         return _numbers(pd, missing, kinds)
     if kinds == {str}:
-        return _texts(pd, values, missing, known)
+        return _texts(pd, values, missing, present)
     if str in kinds and kinds <= {int, float, str}:
         return [None if value is None else str(value) for value in written or values]
     return list(values)
@@ -41,12 +41,12 @@ def _numbers(pd: Any, values: list[Any], kinds: set[type]) -> Any:
     return pd.array(values, dtype="Int64") if None in values and whole else values
 
 
-def _texts(pd: Any, values: Sequence[Any], missing: list[Any], known: list[str]) -> Any:
-    if all(value in _FLAGS for value in known):
+def _texts(pd: Any, values: Sequence[Any], missing: list[Any], present: list[str]) -> Any:
+    if all(value in _FLAGS for value in present):
         flags = [None if value is None else _FLAGS[value] for value in missing]
         return pd.array(flags, dtype="boolean") if None in flags else flags
-    if all(_DATE.fullmatch(value) for value in known):
-        zones = {"Z" in value or (len(value) > 10 and value[-6:-5] in "+-") for value in known}
+    if all(_DATE.fullmatch(value) for value in present):
+        zones = {"Z" in value or (len(value) > 10 and value[-6:-5] in "+-") for value in present}
         try:
             return pd.to_datetime(missing, format="ISO8601", utc=True if zones == {True} else None)
         except (ValueError, OverflowError):  # such as the 30th of February

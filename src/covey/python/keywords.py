@@ -1,8 +1,8 @@
-"""From keyword arguments to a bag: the words of a bag file, as Python values.
+"""From keyword arguments to a bag: the keys of a bag file, as Python values.
 
-Everything that `submit` is told becomes the tree that a bag file would be, so that the same rules
-read and check it, with the same words. With a bag file too, keywords come before what it says, as
-the options of `covey run` do: an entry of a table takes its place, inputs and outputs are added.
+The keywords of `submit` become the same tree as a bag file, so that the same rules read and check
+both, with the same messages. If a bag file is given as well, keywords replace its keys, as the
+options of `covey run` do: entries of tables are replaced one by one, inputs and outputs are added.
 """
 
 import os
@@ -22,13 +22,13 @@ Table: TypeAlias = Mapping[str, object]
 
 MOST_ROWS = 100_000
 TABLES = ("parameters", "environment", "labels", "resources", "retries", "validate", "policy")
-ADDED = ("inputs", "outputs", "optional_outputs")  # to those of a file
-TEXTS = ("command", "args")  # whose words may be numbers and paths
+ADDED = ("inputs", "outputs", "optional_outputs")  # added to those of the bag file
+TEXTS = ("command", "args")  # lists whose items may be numbers and paths
 
 
 class BagKeywords(TypedDict, total=False):
-    """What `submit` understands beside the command: `file`, `key`, `first` and `where`, and the
-    keys of a bag file."""
+    """The keywords of `submit` beside the command: `file`, `key`, `first` and `where`, and the keys
+    of a bag file."""
 
     file: Name | None
     script: str | None
@@ -63,7 +63,7 @@ class BagKeywords(TypedDict, total=False):
 
 
 def unknown_keyword(name: str) -> str:
-    """What submit() says of a keyword that it does not have."""
+    """The error message of submit() for a keyword that it does not have."""
     table, key = BAG.place_of(name)
     if table:
         hint = f"; write: {table}={{'{key}': …}}"
@@ -73,13 +73,16 @@ def unknown_keyword(name: str) -> str:
 
 
 def read_keywords(
-    given: Mapping[str, object], file: str | os.PathLike[str] | None = None, told: str = "submit()"
+    keywords: Mapping[str, object],
+    file: str | os.PathLike[str] | None = None,
+    call: str = "submit()",
 ) -> Sheet:
-    """What is not None among them. Raises InvalidBag for what has no meaning at all."""
-    sheet = Sheet(told) if file is None else read_sheet(file)
-    wanted = {name: plain(value) for name, value in given.items() if value is not None}
+    """The sheet with all keywords that are not None. `call` is the function's name, for messages.
+    Raises InvalidBag for a value that cannot be read."""
+    sheet = Sheet(call) if file is None else read_sheet(file)
+    wanted = {name: plain(value) for name, value in keywords.items() if value is not None}
     for name in ("script", *TEXTS):
-        _refuse_functions(name, wanted.get(name), told)
+        _refuse_functions(name, wanted.get(name), call)
     if wanted.keys() & {"command", "script"}:
         for name in ("command", "script", "args"):
             sheet.drop(name)
@@ -90,35 +93,35 @@ def read_keywords(
             wanted["zip"] = own
     listed = wanted.get("rows")
     if isinstance(listed, list):
-        _take_rows(wanted, listed, told)
+        _take_rows(wanted, listed, call)
     if isinstance(wanted.get("retries"), int):
         wanted["retries"] = {"count": wanted["retries"]}
     if isinstance(wanted.get("policy"), str):
         wanted["policy"] = {"preset": wanted["policy"]}
     for name, value in wanted.items():
-        _say(sheet, name, _words(value) if name in TEXTS else value, told)
+        _say(sheet, name, _words(value) if name in TEXTS else value, call)
     return sheet
 
 
-def _say(sheet: Sheet, name: str, value: Any, told: str) -> None:
+def _say(sheet: Sheet, name: str, value: Any, call: str) -> None:
     if name in TABLES and not isinstance(value, dict):
-        sheet.set((name,), {}, told, named=False)
+        sheet.set((name,), {}, call, named=False)
         sheet.complain((name,), f"expected a dictionary of names and values, not {value!r:.60}")
     elif name in TABLES:
         for inner, leaf in value.items():
-            sheet.set((name, inner), leaf, told, named=False)
+            sheet.set((name, inner), leaf, call, named=False)
     elif name in ADDED:
-        for one in value if isinstance(value, list) else [value]:
-            sheet.add((name,), one, told, named=False)
+        for item in value if isinstance(value, list) else [value]:
+            sheet.add((name,), item, call, named=False)
     else:
-        sheet.set((name,), value, told, named=False)
+        sheet.set((name,), value, call, named=False)
 
 
-def _refuse_functions(name: str, value: Any, told: str) -> None:
-    for one in value if isinstance(value, list) else [value]:
-        if callable(one):
+def _refuse_functions(name: str, value: Any, call: str) -> None:
+    for item in value if isinstance(value, list) else [value]:
+        if callable(item):
             raise InvalidBag(
-                f"{told}: {name}: {one!r:.60} is a function; a bag runs programs. For functions "
+                f"{call}: {name}: {item!r:.60} is a function; a bag runs programs. For functions "
                 "there are covey.Executor and @covey.task"
             )
 
@@ -129,37 +132,37 @@ def _words(value: Any) -> Any:
     return [word if isinstance(word, str) else str(word) for word in value]
 
 
-def _take_rows(wanted: dict[str, Any], rows: list[Any], told: str) -> None:
-    """Rows that are here, not in a file, are parameters side by side; they come first."""
+def _take_rows(wanted: dict[str, Any], rows: list[Any], call: str) -> None:
+    """Turn a list of rows into parameters side by side. They come before other parameters."""
     if len(rows) > MOST_ROWS:
         raise InvalidBag(
-            f"{told}: rows: {len(rows):,} are too many to name here ({MOST_ROWS:,}); write them "
-            "to a file, and give its name: rows='cases.csv' or rows='cases.jsonl'"
+            f"{call}: rows: a list may have at most {MOST_ROWS:,} rows, not {len(rows):,}; write "
+            "them to a file, and give its name: rows='cases.csv' or rows='cases.jsonl'"
         )
     if not rows or not all(isinstance(row, dict) for row in rows):
         raise InvalidBag(
-            f"{told}: rows: expected the name of a file, a data frame, or a list of dictionaries "
+            f"{call}: rows: expected the name of a file, a data frame, or a list of dictionaries "
             "with the same keys, at least one"
         )
     names = list(rows[0])
     for number, row in enumerate(rows):
         if row.keys() != rows[0].keys():
             raise InvalidBag(
-                f"{told}: rows: row {number} has {', '.join(map(str, row)) or 'nothing'}, "
+                f"{call}: rows: row {number} has {', '.join(map(str, row)) or 'nothing'}, "
                 f"the first one {', '.join(map(str, names))}"
             )
     columns = {name: [_cell(row[name]) for row in rows] for name in names}
     wanted["parameters"] = {**columns, **wanted.get("parameters", {})}
     del wanted["rows"]
     if len(names) > 1:
-        asked = wanted.get("zip") or []
-        groups = [asked] if asked and all(isinstance(one, str) for one in asked) else asked
+        zipped = wanted.get("zip") or []
+        groups = [zipped] if zipped and all(isinstance(name, str) for name in zipped) else zipped
         wanted["zip"] = [names, *groups]
 
 
 def _cell(value: Any) -> Any:
-    """A value of a row as files of rows have it: nothing is the empty text, a truth value and a
-    moment are text."""
+    """A value as in a file of rows: a missing value is empty text, truth values and dates are
+    text."""
     if value is None or value != value or type(value).__name__ in ("NAType", "NaTType"):
         return ""
     if isinstance(value, bool):
@@ -172,8 +175,8 @@ def _cell(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """What TOML would hold. Arrays, series, ranges, paths and the numbers of other libraries have a
-    plain form; what has none is left for the rules to refuse."""
+    """The value as TOML would have it. Arrays, series, ranges, paths and numbers of other libraries
+    are converted. Other values stay as they are, and are refused later."""
     if isinstance(value, bool | str | int | float):
         return value if type(value) in (bool, str, int, float) else _bare(value)
     if isinstance(value, os.PathLike):
@@ -192,30 +195,31 @@ def plain(value: Any) -> Any:
 
 
 def _bare(value: Any) -> Any:
-    """Of an enum's member, or of a number of numpy's, what it is equal to."""
+    """The plain value of an enum's member, or of a number of numpy."""
     kind = next(kind for kind in (bool, str, int, float) if isinstance(value, kind))
     return kind.__str__(value) if kind is str else kind(value)
 
 
 def _span(numbers: range) -> Any:
-    """A range stays one: it costs nothing, however long."""
+    """A range as a table, not as a list, so that its length does not matter."""
     if len(numbers) < 2:
         return list(numbers)
     return {"from": numbers[0], "to": numbers[-1], "step": numbers.step}
 
 
-def in_order(given: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
-    """Parameters and rows with their names in the order of these; others come last."""
+def in_order(keywords: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
+    """The keywords, with parameters and columns of rows in the order of `names`; others come
+    last."""
 
-    def sort(named: Any) -> Any:
-        if not isinstance(named, Mapping):
-            return named
-        known = {name: named[name] for name in names if name in named}
-        return {**known, **named}
+    def sort(table: Any) -> Any:
+        if not isinstance(table, Mapping):
+            return table
+        first = {name: table[name] for name in names if name in table}
+        return {**first, **table}
 
-    found = {name: plain(value) for name, value in given.items() if value is not None}
-    if isinstance(found.get("rows"), list):
-        found["rows"] = [sort(row) for row in found["rows"]]
-    if "parameters" in found:
-        found["parameters"] = sort(found["parameters"])
-    return found
+    values = {name: plain(value) for name, value in keywords.items() if value is not None}
+    if isinstance(values.get("rows"), list):
+        values["rows"] = [sort(row) for row in values["rows"]]
+    if "parameters" in values:
+        values["parameters"] = sort(values["parameters"])
+    return values

@@ -1,4 +1,4 @@
-"""Lists that a person looks at: a table in a notebook, a few lines in a terminal."""
+"""Lists that print as a table: HTML in a notebook, text in a terminal."""
 
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
@@ -15,16 +15,16 @@ CELL = "text-align:left;padding:2px 8px"
 
 
 class Listing(Sequence[T]):
-    """A list; `how` says what its columns are, and the cells of an element."""
+    """A list. `layout` has the titles of its columns, and a function for the cells of an item."""
 
     def __init__(
-        self, found: Sequence[T], how: tuple[Sequence[str], Callable[[T], Iterable[object]]]
+        self, items: Sequence[T], layout: tuple[Sequence[str], Callable[[T], Iterable[object]]]
     ) -> None:
-        self._found = list(found)
-        self._titles, self._cells = how
+        self._items = list(items)
+        self._titles, self._cells = layout
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._items)
 
     @overload
     def __getitem__(self, index: int) -> T: ...
@@ -34,13 +34,13 @@ class Listing(Sequence[T]):
 
     def __getitem__(self, index: int | slice) -> "T | Listing[T]":
         if isinstance(index, slice):
-            return Listing(self._found[index], (self._titles, self._cells))
-        return self._found[index]
+            return Listing(self._items[index], (self._titles, self._cells))
+        return self._items[index]
 
     def __eq__(self, other: object) -> bool:
         return list(self) == list(other) if isinstance(other, Listing | list) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]  # as of a list
+    __hash__ = None  # type: ignore[assignment]  # a list has no hash either
 
     def __repr__(self) -> str:
         return text_table(self._titles, self._shown(), len(self))
@@ -50,8 +50,8 @@ class Listing(Sequence[T]):
 
     def _shown(self) -> list[list[str]]:
         return [
-            [fit(formats.plain_value(cell), CELL_WIDTH) for cell in self._cells(one)]
-            for one in self._found[:MOST_SHOWN]
+            [fit(formats.plain_value(cell), CELL_WIDTH) for cell in self._cells(item)]
+            for item in self._items[:MOST_SHOWN]
         ]
 
 
@@ -63,7 +63,7 @@ def text_table(titles: Sequence[str], rows: Sequence[Sequence[str]], total: int)
 
 
 def html_table(titles: Sequence[str], rows: Sequence[Sequence[str]], total: int) -> str:
-    """Nothing in it is believed: what tasks print may be anything."""
+    """All cells are escaped, because tasks may print anything."""
     if not rows:
         return "<i>none</i>"
     head = "".join(f"<th style='{CELL}'>{escape(title)}</th>" for title in titles)

@@ -1,4 +1,4 @@
-"""The results of a bag, as records by column, and as a data frame where pandas is.
+"""The results of a bag, as records, and as a data frame if pandas is installed.
 
 The columns are those of `covey results` and of its files: the task, its parameters, how it ended
 and what it used, the values that it reported, the last line that it printed.
@@ -23,10 +23,11 @@ LOG_LINES = 5
 
 
 class Result(Mapping[str, Any]):
-    """How one task ended: `result["energy"]` is a column, `result.reported` what it reported."""
+    """The result of one task: `result["energy"]` is a column, `result.reported` has the values that
+    the task reported."""
 
     def __init__(self, bag: BagView, row: ResultRow, fields: Mapping[str, table.Field]) -> None:
-        self.row = row  # all that is recorded of it
+        self.row = row  # everything in the record
         self._names = bag.names
         self._fields = fields
 
@@ -62,12 +63,12 @@ class Result(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         title = formats.task_title(self._names, self.row.task, self.row.values)
-        told = ", ".join(f"{name}={value!r}" for name, value in self.row.result.items())
-        return f"<Result of {title}: {formats.explained(self.row)}{told and '; ' + told}>"
+        values = ", ".join(f"{name}={value!r}" for name, value in self.row.result.items())
+        return f"<Result of {title}: {formats.explained(self.row)}{values and '; ' + values}>"
 
 
 class Results(Sequence[Result]):
-    """The results that were there when they were asked for."""
+    """The results of a bag at the time of the question."""
 
     def __init__(self, bag: BagView, rows: Sequence[ResultRow]) -> None:
         self._bag = table.with_names(bag, rows)
@@ -97,19 +98,19 @@ class Results(Sequence[Result]):
         return [dict(result) for result in self]
 
     def column(self, name: str) -> list[Any]:
-        """The values of one column. Raises KeyError if there is none of that name."""
+        """The values of one column. Raises KeyError if there is no such column."""
         field = _field(self._fields, name)
         return [field.value(row) for row in self._rows]
 
     def frame(self) -> "pd.DataFrame":
-        """A data frame of pandas, with a row for each result; each column has one type. Raises
-        CoveyError without pandas."""
+        """A pandas data frame with a row for each result. Each column has one type. Raises
+        CoveyError if pandas is not installed."""
         try:
             import pandas as pd
         except ImportError:
             raise CoveyError(
-                "pandas is not installed here: pip install pandas. Without it there are "
-                "results.records() and results.column(NAME)"
+                "pandas is not installed here: pip install pandas. Without pandas, use "
+                "results.records() or results.column(NAME)"
             ) from None
         series = {name: self._series(pd, field) for name, field in self._fields.items()}
         return pd.DataFrame(series)
@@ -173,7 +174,7 @@ class Failures(Sequence[FailureGroup]):
     def __repr__(self) -> str:
         if not self._groups:
             return f"bag {self._bag.id} has no failed tasks"
-        return "\n".join(line for group in self._groups for line in _told(group))
+        return "\n".join(line for group in self._groups for line in _group_lines(group))
 
     def _repr_html_(self) -> str:
         titles = ["tasks", "cause", "hosts", "for example", "it printed last"]
@@ -190,7 +191,7 @@ class Failures(Sequence[FailureGroup]):
         return html_table(titles, cells, len(self))
 
 
-def _told(group: FailureGroup) -> list[str]:
+def _group_lines(group: FailureGroup) -> list[str]:
     hosts = formats.some(group.hosts, group.host_count) or "no host"
     return [
         f"{formats.count(group.count, 'task')}: {group.cause}",

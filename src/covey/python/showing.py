@@ -1,7 +1,6 @@
-"""How far a bag is, for whoever waits: a bar in a terminal, a bar in a notebook, else nothing.
+"""The progress of a bag during `bag.wait`: a bar in a terminal or in a notebook, else nothing.
 
-In a notebook one piece of HTML is replaced again and again; that needs IPython, which is there
-then, and no widgets.
+In a notebook, one piece of HTML is replaced again and again. That needs IPython but no widgets.
 """
 
 import sys
@@ -29,8 +28,8 @@ FAILED = "#b8352b"
 
 
 class Shown(Protocol):
-    """Shows a bag as it goes; `close` takes back what is only for meanwhile, `end` has the last
-    words."""
+    """Shows the progress of a bag. `close` removes a bar from the terminal, `end` prints the
+    summary."""
 
     poll_seconds: float
     wait_seconds: float
@@ -44,7 +43,7 @@ class Shown(Protocol):
 
 class Quiet(Silent):
     def end(self, bag: BagView) -> None:
-        """Nothing."""
+        """Print nothing."""
 
 
 class OnStream:
@@ -70,15 +69,15 @@ class OnStream:
 
 
 class InNotebook:
-    """One output of a cell; `display` is IPython's, and gives a handle to replace it by. It is used
-    for all waiting of one bag in one cell, so that there is one bar, however often that is."""
+    """One output of a cell. `display` is IPython's function; it returns a handle that can replace
+    the output. All waits for one bag in one cell share the output, so there is only one bar."""
 
     poll_seconds = 0.25
     wait_seconds = 1.0
 
     def __init__(self, display: Any, cell: int) -> None:
         self._display = display
-        self.cell = cell  # its execution count
+        self.cell = cell  # the cell's execution count
         self._handle: Any = None
         self._last: dict[str, str] = {}
         self._meter = ProgressMeter()
@@ -91,7 +90,7 @@ class InNotebook:
         self._draw(bag_html(bag, self._meter), summary(bag))
 
     def close(self) -> None:
-        """It stays: the cell shows where the bag was."""
+        """The bar stays in the cell."""
 
     def _draw(self, html: str, text: str) -> None:
         data = {"text/html": html, "text/plain": text}
@@ -105,8 +104,8 @@ class InNotebook:
 
 
 def choose(wanted: bool | None, before: Shown | None = None) -> Shown:
-    """For a person who looks; `wanted`: always, as lines in a pipe, or never. `before` is what
-    showed the same bag the last time."""
+    """How to show progress. `wanted` True: always, in a pipe as lines; False: never; None: only in
+    a terminal or a notebook. `before` is what showed the same bag the last time."""
     if wanted is False:
         return Quiet()
     shell = _notebook()
@@ -122,7 +121,7 @@ def choose(wanted: bool | None, before: Shown | None = None) -> Shown:
 
 
 def is_of_this_cell(shown: Shown | None) -> bool:
-    """Whether it is a bar in the cell of a notebook that runs now."""
+    """Whether `shown` is a bar in the notebook cell that runs now."""
     shell = _notebook()
     if shell is None or not isinstance(shown, InNotebook):
         return False
@@ -134,7 +133,7 @@ def _cell(shell: Any) -> int:
 
 
 def _notebook() -> Any:
-    """IPython's shell in a notebook: in a terminal, IPython has no kernel."""
+    """IPython's shell if this is a notebook; None in a terminal, where IPython has no kernel."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return shell if getattr(shell, "kernel", None) is not None else None

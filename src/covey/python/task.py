@@ -1,4 +1,4 @@
-"""The tasks of a bag. Nothing of a task is kept here: each question is asked when it is put."""
+"""The tasks of a bag. A task keeps only its number: every method asks the server, or the record."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
@@ -16,7 +16,7 @@ OUT, ERR = 1, 2
 
 
 class Logs(NamedTuple):
-    """What a task printed; `outcome` is `running` while it still may print more."""
+    """What a task printed. `outcome` is `running` while the task may print more."""
 
     stdout: str
     stderr: str
@@ -45,8 +45,8 @@ class Task:
         return hash((self.bag, self.number))
 
     def state(self) -> str:
-        """waiting, sent (it waits at a pilot for a free slot), running, done, failed; or `not run`
-        in a bag that was cancelled."""
+        """waiting, sent (waiting at a pilot for a free slot), running, done or failed; `not run` if
+        the bag was cancelled before."""
         result = self.result()
         if result is not None:
             return "done" if result.ok else "failed"
@@ -60,28 +60,28 @@ class Task:
         return "not run" if view.over else "waiting"
 
     def result(self) -> Result | None:
-        """How it ended; None until then."""
+        """The result of the task; None until it has ended."""
         counted = [row for row in self.attempts() if row.counted]
         return Results(self.bag.known, counted)[-1] if counted else None
 
     def value(self, trust: str = "data") -> Any:
-        """What a function returned, if the bag is one of calls (of an Executor, of `@covey.task`);
-        what it raised is raised. For calls that were sent in chunks, a list of values. Raises
-        NotFound if it has not ended.
+        """The value that a function returned, if the tasks of the bag are calls (of an Executor or
+        of `@covey.task`). If the function raised an error, it is raised here. Calls that were sent
+        in chunks have a list of values. Raises NotFound if the task has not ended.
 
-        Plain data comes back: numbers, text, bytes, dates, and lists, tuples, dictionaries and
-        sets of these. For other objects say `trust="objects"`. Unpickling them can run code here,
-        so do that only if you would run programs of the bag's owner and of every host that ran
-        its tasks."""
+        By default, only plain data is accepted: numbers, text, bytes, dates, and lists, tuples,
+        dictionaries and sets of these. For other objects use `trust="objects"`. Unpickling them can
+        run code here, so do that only if you would run programs of the bag's owner and of every
+        host that ran its tasks."""
         if not self.bag.known.calls:
             raise CoveyError(
                 f"bag {self.bag.id} runs programs, not functions: the results of its tasks are "
-                f"in task.result(), task.logs() and bag.pull()"
+                "in task.result(), task.logs() and bag.pull()"
             )
         result = self.result()
         if result is None:
             raise self._not_there("has not ended yet")
-        from covey.executor import answers  # with cloudpickle
+        from covey.executor import answers  # imports cloudpickle
 
         return answers.value(result.row, self.bag.id, self.bag.connection.client, trust)
 
@@ -90,7 +90,7 @@ class Task:
         return self.bag.connection.reader().attempts(self.bag.id, self.number)
 
     def logs(self) -> Logs:
-        """What it printed, or has printed so far. Raises NotFound if it has not begun."""
+        """What the task printed so far. Raises NotFound if it has not begun."""
         source = self.bag.connection.reader()
         view = self.bag.view()
         output = source.output(view.id, self.number)
@@ -128,10 +128,10 @@ class Tasks:
     def __getitem__(self, number: slice) -> list[Task]: ...
 
     def __getitem__(self, number: SupportsIndex | slice) -> Task | list[Task]:
-        """Raises IndexError beyond the last one."""
+        """Raises IndexError if there is no such task."""
         numbers = range(len(self))
         if isinstance(number, slice):
-            return [Task(self._bag, one) for one in numbers[number]]
+            return [Task(self._bag, index) for index in numbers[number]]
         try:
             return Task(self._bag, numbers[number])
         except IndexError:
@@ -142,11 +142,11 @@ class Tasks:
         return (Task(self._bag, number) for number in range(len(self)))
 
     def where(self, state: str) -> list[Task]:
-        """Those that are waiting, sent, running, done or failed."""
+        """The tasks in this state: waiting, sent, running, done or failed."""
         if state not in task_list.STATES:
             raise ValueError(f"a task is {', '.join(task_list.STATES)}; not {state!r}")
-        found = task_list.select(self._bag.connection.reader(), self._bag.view(), state)
-        return [Task(self._bag, line.task) for line in found]
+        lines = task_list.select(self._bag.connection.reader(), self._bag.view(), state)
+        return [Task(self._bag, line.task) for line in lines]
 
     def __repr__(self) -> str:
         return f"<{len(self):,} tasks of bag {self._bag.id}>"

@@ -7,7 +7,6 @@ from typing import Any
 from click.testing import Result
 
 from covey.client.client import Client
-from covey.core.errors import NotFound
 from covey.core.explain import catalogue
 from covey.core.explain.answers import Listed, PolicyReport, ShownPolicy
 from covey.core.record.model import PolicySpec
@@ -58,7 +57,16 @@ class FakeSource(Client):
         self.report = PolicyReport(faults=[], notes=[], hosts=2, meeting=1)
         self.listed: list[Listed] = []
         self.explanation: Explanation | None = None
-        self.named_inputs: InputsView | None = None
+        self.named_inputs = InputsView(
+            version=1,
+            versions=[],
+            host="",
+            seal="",
+            sources=[],
+            inputs=[],
+            task_inputs=[],
+            manifest={},
+        )
         self.sent: dict[str, bytes] = {}  # files, by their digests
 
     def bags(self) -> list[BagView]:
@@ -171,8 +179,6 @@ class FakeSource(Client):
         return 0 if "nothing" in causes else 2
 
     def inputs(self, bag: Any) -> InputsView:
-        if self.named_inputs is None:
-            raise NotFound("there is no such address here")
         return self.named_inputs
 
     def missing(self, digests: Any) -> list[str]:

@@ -46,7 +46,7 @@ def test_a_bag_is_found_by_number_name_or_label(
 @pytest.mark.parametrize(
     ("reference", "words"),
     [
-        ("twice", "'twice' could be bag 8, 7: say which number"),
+        ("twice", "'twice' could be bag 8, 7: use the number of one"),
         ("project", "could be bag 9, 8"),
         ("frist", "did you mean 'first'?"),
         ("zzz", "'covey bags' lists them"),
@@ -126,7 +126,8 @@ def test_a_shell_is_offered_bags_columns_and_presets(bags: FakeSource) -> None:
     assert offered(completion.bag_names, "9") == ["9"]
     assert offered(completion.column_names, "sta") == ["state", "started"]
     assert offered(completion.column_names, "host,cpu") == ["host,cpu_seconds"]
-    assert [item.value for item in completion.preset_names("fast")] == ["fast-tail"]
+    assert offered(completion.preset_names, "fast") == ["fast-tail"]
+    assert offered(completion.topics, "pi") == ["pilots"]
 
 
 def test_a_shell_is_offered_nothing_where_something_is_wrong(

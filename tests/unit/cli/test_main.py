@@ -92,7 +92,7 @@ def test_version(tmp_path: Path) -> None:
         (["run", "-p", "x=1..y", "--", "true"], 2, "-p x=1..y"),
         (["run", "-p", "x=1..2", "-p", "x=3", "--", "true"], 2, "given twice"),
         (["run", "--zip", "-p", "x=1..2", "-p", "y=3", "--", "true"], 2, "equal lengths"),
-        (["run", "--limit", "soon", "--", "true"], 2, "90s, 5m"),
+        (["run", "--time", "soon", "--", "true"], 2, "90s, 5m"),
         (["run", "--env", "NO_SUCH", "--", "true"], 2, "--env NO_SUCH=VALUE"),
         (["run", "--chdir", "nowhere", "--", "true"], 2, "no such directory"),
         (["run", "no-such-program"], 2, "no command 'no-such-program'"),

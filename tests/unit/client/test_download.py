@@ -143,7 +143,7 @@ def test_a_collision_names_the_tasks(tmp_path: Path) -> None:
     source.add(3, "log", b"", 1, 1)
     source.add(3, "out", b"", 1, 1)
     source.add(5, "out", b"", 1, 2)
-    with pytest.raises(InvalidQuery, match=r"tasks 3 and 5 would both be 1/out\. Put \{task\}"):
+    with pytest.raises(InvalidQuery, match=r"tasks 3 and 5 would both write 1/out\. Put \{task\}"):
         pull(source, 7, tmp_path, "{alpha}")
     assert pull(source, 7, tmp_path, "{alpha}/{seed}").refused == 0
 
@@ -235,7 +235,7 @@ def test_damage_is_not_laid_out(tmp_path: Path) -> None:
     del source.contents[source.listed[2].digest]
     found = pull(source, 7, tmp_path)
     assert (found.files, found.refused) == (1, 2)
-    assert "not what the task returned" in found.reasons[0]
+    assert "not the one that the task returned" in found.reasons[0]
     assert "not on this server" in found.reasons[1]
     assert tree(tmp_path) == {"1/whole": b"whole"}
 

@@ -75,8 +75,6 @@ def test_small_words() -> None:
     assert (
         formats.command(["sh", "-c", "echo {x} | wc", "{x}", ""]) == "sh -c 'echo {x} | wc' {x} ''"
     )
-    assert formats.last_line("a\nb \n\n") == "b"
-    assert formats.last_line("\n") == ""
 
 
 def test_endings() -> None:

@@ -128,7 +128,7 @@ def test_hosts_have_a_history_in_the_next_bag() -> None:
 
 def test_what_cannot_end_is_given_up() -> None:
     found = lived(top='limit = "1h"', bag='policy = { requirements = "false" }')
-    assert found.stopped == "not over in the time that the file gives it"
+    assert found.stopped == "not over within the limit of the file"
 
 
 def test_an_experiment_is_a_table_and_json() -> None:

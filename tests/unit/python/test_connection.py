@@ -100,7 +100,7 @@ def test_what_is_missing_or_wrong_is_said_with_what_to_do(server: FakeServer, he
         covey.connect(server=server.address)
     with pytest.raises(BadConfig, match=r"name it with connect\(server='https://…'\)"):
         covey.connect(token="x")
-    with pytest.raises(BadConfig, match="this is not a PEM certificate"):
+    with pytest.raises(BadConfig, match="is not a PEM certificate"):
         covey.connect(server=server.address, token="x", ca="-----BEGIN CERTIFICATE-----\nx")
     with pytest.raises(BadConfig, match=r"ca .*ca\.pem: No such file"):
         covey.connect(server=server.address, token="x", ca=here / "ca.pem")

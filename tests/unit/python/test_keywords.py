@@ -133,7 +133,7 @@ def test_rows_and_other_parameters_side_by_side_keep_to_themselves() -> None:
         ([1, 2], "submit(): rows: expected the name of a file"),
         ([{"x": 1}, {"y": 1}], "submit(): rows: row 1 has y, the first one x"),
         ([{"x": [1]}], "submit(): parameters.x: a value is text or a number, not a list"),
-        ([{"x": 1}] * 100_001, "100,001 are too many to name here"),
+        ([{"x": 1}] * 100_001, "at most 100,000 rows, not 100,001"),
         ("cases.csv", "submit(): rows: there is no file cases.csv"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`covey append` and `covey close`: tasks for a bag that is open."""
+"""`covey append` and `covey close`: add tasks to an open bag, and close it."""
 
 import secrets
 from typing import Any
@@ -40,11 +40,11 @@ def append(bag: str, as_json: bool, **options: Any) -> None:
         file = found_rows(rows.path)
         blob = upload(client, [file])[file]
         segment = msgspec.structs.replace(segment, rows=empty_rows(blob, rows.form))
-    done = client.append(number, segment, secrets.token_hex(16))
+    answer = client.append(number, segment, secrets.token_hex(16))
     if as_json:
-        print_json(done)
+        print_json(answer)
     else:
-        say(f"bag {number} has {count(done.total, 'task')} now; it is still open")
+        say(f"bag {number} has {count(answer.total, 'task')} now; it is still open")
 
 
 @click.command(cls=Command)
@@ -58,9 +58,9 @@ def close(bag: str, as_json: bool) -> None:
     covey close 3 --json
     """
     client = bag_places.client(settings())
-    found = bag_places.find_bag(client, bag)
-    client.close_bag(found.id)
+    view = bag_places.find_bag(client, bag)
+    client.close_bag(view.id)
     if as_json:
-        print_json({"bag": found.id, "closed": True})
+        print_json({"bag": view.id, "closed": True})
     else:
-        say(f"bag {found.id} is closed, with {count(found.total, 'task')}")
+        say(f"bag {view.id} is closed, with {count(view.total, 'task')}")

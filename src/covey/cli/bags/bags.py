@@ -1,4 +1,4 @@
-"""`covey bags` and `covey show`."""
+"""`covey bags`, `covey show` and `covey status`."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -13,7 +13,7 @@ from covey.frontend.tables import Column, render
 from covey.frontend.terminal import clean_lines, echo, say
 from covey.wire import BagView, ClassView
 
-MOST_CLASSES = 12  # that are shown one by one
+MOST_CLASSES = 12  # more classes are shown as one range
 STATES = ("running", "paused", "finished", "cancelled")
 COLUMNS = (
     Column("bag", right=True),
@@ -60,7 +60,7 @@ def bags(
         every = bag_places.reader(config).bags()
     except NotFound:
         every = []
-    found = [
+    chosen = [
         bag
         for bag in every
         if (name is None or fnmatchcase(bag.name, name))
@@ -69,18 +69,18 @@ def bags(
         and owner in (None, bag.owner)
     ][:limit]
     if as_json:
-        print_json(found)
-    elif found:
+        print_json(chosen)
+    elif chosen:
         optional = {
-            "labels": any(bag.labels for bag in found),
-            "owner": _several_owners(found),
-            "sent": any(bag.sent for bag in found),
+            "labels": any(bag.labels for bag in chosen),
+            "owner": _several_owners(chosen),
+            "sent": any(bag.sent for bag in chosen),
         }
-        shown = [place for place, one in enumerate(COLUMNS) if optional.get(one.title, True)]
-        rows = [_row(bag) for bag in found]
+        shown = [place for place, column in enumerate(COLUMNS) if optional.get(column.title, True)]
+        rows = [_row(bag) for bag in chosen]
         columns = [COLUMNS[place] for place in shown]
         echo(render(columns, [[row[place] for place in shown] for row in rows]))
-        _say_paused(found)
+        _say_paused(chosen)
     elif every:
         say(f"none of the {formats.count(len(every), 'bag')} matches")
     else:
@@ -108,8 +108,8 @@ def _several_owners(bags: Sequence[BagView]) -> bool:
     return len({bag.owner for bag in bags}) > 1
 
 
-def _say_paused(found: list[BagView]) -> None:
-    for bag in found:
+def _say_paused(bags: list[BagView]) -> None:
+    for bag in bags:
         if bag.status == "paused":
             for line in formats.paused(bag):
                 say(line)
@@ -125,18 +125,18 @@ def show(bag: str, as_json: bool) -> None:
     covey show
     covey show 3 --json
     """
-    found = bag_places.find_bag(bag_places.reader(settings()), bag)
+    view = bag_places.find_bag(bag_places.reader(settings()), bag)
     if as_json:
-        print_json(found)
+        print_json(view)
         return
-    facts = _facts(found)
+    facts = _facts(view)
     width = max(len(name) for name, _ in facts)
     echo(clean_lines(f"{name:<{width}}  {fact}" for name, fact in facts))
-    _say_paused([found])
-    for line in formats.ignored_results(found):
+    _say_paused([view])
+    for line in formats.ignored_results(view):
         say(line)
-    if found.failed and found.status != "paused":
-        say(f"see: covey failures {found.id}   again: covey retry {found.id} --failed")
+    if view.failed and view.status != "paused":
+        say(f"see: covey failures {view.id}   again: covey retry {view.id} --failed")
 
 
 def _facts(bag: BagView) -> list[tuple[str, str]]:
@@ -153,7 +153,11 @@ def _facts(bag: BagView) -> list[tuple[str, str]]:
 
 
 def _overtimes(bag: BagView) -> str:
-    if not bag.overtimes or not bag.idempotent or not any(one.limit_seconds for one in bag.classes):
+    if (
+        not bag.overtimes
+        or not bag.idempotent
+        or not any(view.limit_seconds for view in bag.classes)
+    ):
         return ""
     return f"; {formats.overtimes(bag.overtimes, bag.grow_time)}"
 
@@ -179,18 +183,18 @@ def _what(bag: BagView) -> list[tuple[str, str]]:
 
 
 def _inputs(bag: BagView) -> list[tuple[str, str]]:
-    """Where its input files came from, and since when it has others."""
-    found = bag.inputs
+    """The origin of the input files, and each later version of them."""
+    inputs = bag.inputs
     facts = []
-    if found.count:
-        paths = formats.some(found.paths, found.count)
-        facts.append(("inputs", f"{paths} (on {found.host})"))
-    for one in found.versions:
+    if inputs.count:
+        paths = formats.some(inputs.paths, inputs.count)
+        facts.append(("inputs", f"{paths} (on {inputs.host})"))
+    for version in inputs.versions:
         from covey.bagfile.draft import SCRIPT
 
-        names = ["the script" if name == SCRIPT else name for name in one.names]
-        told = formats.some(names, one.files)
-        facts.append(("inputs", f"version {one.version} since {_when(one.at)}: {told}"))
+        names = ["the script" if name == SCRIPT else name for name in version.names]
+        changed = formats.some(names, version.files)
+        facts.append(("inputs", f"version {version.version} since {_when(version.at)}: {changed}"))
     return facts
 
 
@@ -230,24 +234,24 @@ def _times(bag: BagView) -> list[tuple[str, str]]:
 
 
 def _classes(bag: BagView) -> list[tuple[str, str]]:
-    """What the tasks need. Several classes are numbered; of many, what they have at least and at
-    most."""
+    """What the tasks need. Several classes are numbered. Of many classes, only the smallest and the
+    largest amounts are shown."""
     if len(bag.classes) > MOST_CLASSES:
-        told = f"{formats.need_range(bag.classes)} ({len(bag.classes):,} combinations)"
-        return [("each task", told)]
+        amounts = f"{formats.need_range(bag.classes)} ({len(bag.classes):,} combinations)"
+        return [("each task", amounts)]
     several = len(bag.classes) > 1
     return [
-        (f"class {index}" if several else "each task", _class(one))
-        for index, one in enumerate(bag.classes)
+        (f"class {index}" if several else "each task", _class(view))
+        for index, view in enumerate(bag.classes)
     ]
 
 
-def _class(one: ClassView) -> str:
-    told = formats.need(one)
-    if one.mean_seconds is not None:
-        many = f"{one.ended:,}" if one.ended is not None else "the latest"
-        told += f"; {many} took {formats.duration(one.mean_seconds)} on average"
-    return told
+def _class(view: ClassView) -> str:
+    text = formats.need(view)
+    if view.mean_seconds is not None:
+        many = f"{view.ended:,}" if view.ended is not None else "the latest"
+        text += f"; {many} took {formats.duration(view.mean_seconds)} on average"
+    return text
 
 
 def _waiting(bag: BagView) -> int:
@@ -271,9 +275,9 @@ def status(bag: str, as_json: bool) -> None:
     covey status
     until [ "$(covey status 3)" != running ]; do sleep 60; done
     """
-    found = bag_places.find_bag(bag_places.reader(settings()), bag)
-    word = "failed" if found.status == "finished" and found.failed else found.status
+    view = bag_places.find_bag(bag_places.reader(settings()), bag)
+    word = "failed" if view.status == "finished" and view.failed else view.status
     if as_json:
-        print_json({"bag": found.id, "status": word, "done": found.done, "failed": found.failed})
+        print_json({"bag": view.id, "status": word, "done": view.done, "failed": view.failed})
     else:
         echo(word)

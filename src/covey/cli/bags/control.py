@@ -1,7 +1,7 @@
-"""`covey cancel`, `pause`, `resume` and `retry`: what a person can still say to a bag."""
+"""`covey cancel`, `pause`, `resume` and `retry`: commands that change a bag after submission."""
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -38,15 +38,15 @@ def cancel(bags: tuple[str, ...], as_json: bool) -> None:
     """
     config = settings()
     answers = []
-    for found in bag_places.find_bags(bag_places.reader(config), bags):
-        count = 0 if found.over else bag_places.client(config).cancel(found.id)
-        answers.append({"bag": found.id, "count": count})
+    for view in bag_places.find_bags(bag_places.reader(config), bags):
+        count = 0 if view.over else bag_places.client(config).cancel(view.id)
+        answers.append({"bag": view.id, "count": count})
         if as_json:
             continue
-        if found.over:
-            say(f"bag {found.id} is {found.status} already; nothing to cancel")
+        if view.over:
+            say(f"bag {view.id} is {view.status} already; nothing to cancel")
         else:
-            echo(f"bag {found.id} cancelled: {formats.count(count, 'task')} stopped or not run")
+            echo(f"bag {view.id} cancelled: {formats.count(count, 'task')} stopped or not run")
     if as_json:
         print_json(one_or_all(bags, answers))
 
@@ -64,18 +64,18 @@ def pause(bags: tuple[str, ...], reason: str, as_json: bool) -> None:
     """
     config = settings()
     answers = []
-    for found in bag_places.find_bags(bag_places.reader(config), bags):
-        if found.status == "running":
-            bag_places.client(config).pause(found.id, reason)
-        answers.append({"bag": found.id, "paused": not found.over})
+    for view in bag_places.find_bags(bag_places.reader(config), bags):
+        if view.status == "running":
+            bag_places.client(config).pause(view.id, reason)
+        answers.append({"bag": view.id, "paused": not view.over})
         if as_json:
             continue
-        if found.over:
-            say(f"bag {found.id} is {found.status} already; nothing to pause")
-        elif found.status == "paused":
-            say(f"bag {found.id} is paused already; go on with: covey resume {found.id}")
+        if view.over:
+            say(f"bag {view.id} is {view.status} already; nothing to pause")
+        elif view.status == "paused":
+            say(f"bag {view.id} is paused already; go on with: covey resume {view.id}")
         else:
-            echo(f"bag {found.id} paused; go on with: covey resume {found.id}")
+            echo(f"bag {view.id} paused; go on with: covey resume {view.id}")
     if as_json:
         print_json(one_or_all(bags, answers))
 
@@ -95,17 +95,17 @@ def resume(bags: tuple[str, ...], watch: bool, as_json: bool) -> None:
         raise click.UsageError("--watch can follow only one bag: name one")
     config = settings()
     answers = []
-    for found in bag_places.find_bags(bag_places.reader(config), bags):
-        paused = found.status == "paused"
+    for view in bag_places.find_bags(bag_places.reader(config), bags):
+        paused = view.status == "paused"
         if paused:
-            bag_places.client(config).resume(found.id)
-        answers.append({"bag": found.id, "resumed": paused})
+            bag_places.client(config).resume(view.id)
+        answers.append({"bag": view.id, "resumed": paused})
         if as_json:
             continue
         if paused:
-            echo(f"bag {found.id} goes on")
+            echo(f"bag {view.id} goes on")
         else:
-            say(f"bag {found.id} is not paused but {found.status}; nothing to resume")
+            say(f"bag {view.id} is not paused but {view.status}; nothing to resume")
     if as_json and not (watch and answers[0]["resumed"]):
         print_json(one_or_all(bags, answers))
     if watch and answers[0]["resumed"]:
@@ -129,16 +129,18 @@ def _more(ctx: click.Context, param: click.Parameter, text: str | None) -> More:
 
 
 def _tasks(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> list[int]:
-    """Task numbers, and ranges of them: 7 9-12."""
-    found: list[int] = []
+    """Task numbers and ranges of them, such as 7 9-12."""
+    tasks: list[int] = []
     for word in words:
         match = _RANGE.fullmatch(word)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-        if not first <= last < first + MOST_NAMED - len(found):
-            told = "write task numbers such as 7, or ranges such as 9-12"
-            raise click.BadParameter(f"{word!r}: {told}, of at most {MOST_NAMED:,}", ctx, param)
-        found += range(first, last + 1)
-    return found
+        if not first <= last < first + MOST_NAMED - len(tasks):
+            advice = (
+                f"write numbers such as 7, or ranges such as 9-12, of at most {MOST_NAMED:,} tasks"
+            )
+            raise click.BadParameter(f"{word!r}: {advice}", ctx, param)
+        tasks += range(first, last + 1)
+    return tasks
 
 
 @click.command(cls=Command)
@@ -221,34 +223,34 @@ def retry(
             f"which tasks? To run all failed ones again: covey retry{which} --failed"
         )
     config = settings()
-    found = bag_places.find_bag(bag_places.reader(config), bag)
-    if not (found.failed or (done and found.done)):
-        _say_retried(found, 0, bool(chosen), done, as_json)
+    view = bag_places.find_bag(bag_places.reader(config), bag)
+    if not (view.failed or (done and view.done)):
+        _say_retried(view, 0, bool(chosen), done, as_json)
         return
     client = bag_places.client(config)
-    memory_mb, limit_seconds = int(memory.amount), time.amount
-    more: dict[str, Any] = {"memory_mb": memory_mb, "limit_seconds": limit_seconds, "done": done}
     from covey.frontend.input_changes import RetryFiles
 
-    files = RetryFiles(client, found, bool(config.server), refresh)
-    more["changes"] = files.send()
+    files = RetryFiles(client, view, bool(config.server), refresh)
     count = client.retry(
-        found.id,
+        view.id,
         causes=causes,
         tasks=chosen or None,
         memory=memory.times,
         time=time.times,
-        **{name: value for name, value in more.items() if value},
+        memory_mb=int(memory.amount),
+        limit_seconds=time.amount,
+        done=done,
+        changes=files.send(),
     )
     if not (watch and as_json and count):
-        _say_retried(found, count, bool(causes or chosen), done, as_json, files)
-    how = f"covey retry {found.id} --failed --refresh"
+        _say_retried(view, count, bool(causes or chosen), done, as_json, files)
+    how = f"covey retry {view.id} --failed --refresh"
     for note in files.notes(how) if count else ():
         say(f"note: {note}")
     if watch and count:
         from covey.cli.bags.watch import follow
 
-        leave(follow(client, found.id, as_json=as_json))
+        leave(follow(client, view.id, as_json=as_json))
 
 
 def _say_retried(

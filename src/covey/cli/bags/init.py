@@ -1,4 +1,4 @@
-"""`covey init` and `covey schema`: a bag file to begin with, and what editors know of them."""
+"""`covey init` and `covey schema`: an example of a bag file, and the JSON Schema of bag files."""
 
 import os
 from pathlib import Path
@@ -26,8 +26,8 @@ def init(file: str, as_json: bool) -> None:
     if os.path.basename(file) == "covey.toml":
         raise click.UsageError("covey.toml is the file for settings; name another one")
     try:
-        with Path(file).open("x", encoding="utf-8") as written:
-            written.write(example(file))
+        with Path(file).open("x", encoding="utf-8") as new:
+            new.write(example(file))
     except FileExistsError:
         raise click.UsageError(f"{file} exists already; name another file") from None
     except OSError as error:
@@ -48,6 +48,6 @@ def schema(as_json: bool) -> None:
     """
     import json
 
-    from covey.bagfile import schema as made
+    from covey.bagfile import schema as make_schema
 
-    echo(json.dumps(made(), indent=2, ensure_ascii=False))
+    echo(json.dumps(make_schema(), indent=2, ensure_ascii=False))

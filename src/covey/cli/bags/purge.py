@@ -1,6 +1,6 @@
-"""`covey purge`: remove for good what is kept of bags that are over.
+"""`covey purge`: remove data of finished bags for good.
 
-Nothing goes that was not shown and agreed to.
+Nothing is removed before it was shown and the person agreed.
 """
 
 import sys
@@ -89,7 +89,7 @@ def purge(
 def _choose(
     source: bag_places.BagSource, references: Sequence[str], older_than: float | None
 ) -> list[BagView]:
-    """Raises CoveyError for a bag that was named and still runs."""
+    """The bags to purge. Raises CoveyError if a named bag is not over."""
     named = [bag_places.find_bag(source, reference) for reference in references]
     running = [bag for bag in named if not bag.over]
     if running:
@@ -121,7 +121,7 @@ def _show(chosen: Sequence[BagView], what: str) -> None:
 
 
 def _agreed(count: int) -> bool:
-    """Raises UsageError where nobody can be asked."""
+    """Ask the person. Raises UsageError if standard input is not a terminal."""
     if not _can_ask():
         raise click.UsageError("this cannot be undone; to go on without being asked: --yes")
     return click.confirm(f"Remove this from {formats.count(count, 'bag')} for good?", err=True)

@@ -1,7 +1,7 @@
-"""From options to a bag: what `covey run` and `covey submit` understand.
+"""From options to a bag: the command line of `covey run` and `covey submit`.
 
-Every option is a key of a bag file, so both are read and checked by one set of rules, in
-`covey.bagfile`; an option takes the place of what the file says.
+Every option is a key of a bag file. So `covey.bagfile` reads and checks options and bag files by
+the same rules. An option replaces the value in the file.
 """
 
 import os
@@ -27,7 +27,7 @@ GROUPS = (TASKS, FILES, NEEDS, FAILURES, POLICY, BAG)
 
 
 class Option(click.Option):
-    """With the heading under which help lists it."""
+    """An option, with the heading under which help lists it."""
 
     def __init__(self, *args: Any, group: str = BAG, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -35,7 +35,7 @@ class Option(click.Option):
 
 
 class Number(click.types.IntParamType):
-    """A whole number, or text with {NAME}s that becomes one with the values of a task."""
+    """A whole number, or text with {NAME} that becomes a number for each task."""
 
     def convert(self, value: Any, param: Any, ctx: click.Context | None) -> Any:
         if isinstance(value, str) and "{" in value:
@@ -47,17 +47,17 @@ NUMBER = Number()
 
 
 class Choice(NamedTuple):
-    """An option, and the key of a bag file that it sets; none: it means more than that."""
+    """An option, and the key of a bag file that it sets."""
 
     flags: tuple[str, ...]
     group: str
-    key: tuple[str, ...]
+    key: tuple[str, ...]  # empty if the option does more than set one key
     rest: dict[str, Any]
 
     @property
     def name(self) -> str:
-        named = [flag for flag in self.flags if not flag.startswith("-")]
-        return named[0] if named else self.flags[-1].lstrip("-").replace("-", "_")
+        names = [flag for flag in self.flags if not flag.startswith("-")]
+        return names[0] if names else self.flags[-1].lstrip("-").replace("-", "_")
 
     def decorate(self, function: F) -> F:
         return click.option(*self.flags, cls=Option, group=self.group, **self.rest)(function)
@@ -158,7 +158,6 @@ OPTIONS: list[Choice] = [
         help="A task that runs longer is stopped, and run again with three times the time, up to "
         "--overtimes times; then it has failed: 90, 90s, 5m, 2h.",
     ),
-    _option(NEEDS, "", "--limit", "old_limit", metavar="TIME", hidden=True),
     _flag(NEEDS, "resources.pin", "--pin", help="Bind each task to cores of its own."),
     _option(
         FAILURES, "retries.count", "--retries", type=int, metavar="N",
@@ -227,13 +226,14 @@ OPTIONS: list[Choice] = [
 
 
 class SubmissionCommand(Command):
-    """Help in groups, and `covey run FILE.toml --more-options`: everything behind the first word
-    belongs to the command, unless that word is a bag file."""
+    """A command whose help has groups. All words after the first belong to the task's command,
+    unless the first word is a bag file: `covey run FILE.toml --more-options`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, args if ctx.resilient_parsing else self._filed(ctx, args))
+        return super().parse_args(ctx, args if ctx.resilient_parsing else self._with_f(ctx, args))
 
-    def _filed(self, ctx: click.Context, args: list[str]) -> list[str]:
+    def _with_f(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The arguments with -f before the bag file, if the first word is one."""
         words = self.make_parser(ctx).parse_args(args=list(args))[0].get("command") or ()
         if not isinstance(words, tuple) or not words or not words[0].endswith(".toml"):
             return args
@@ -258,7 +258,7 @@ class SubmissionCommand(Command):
 
 
 def submission_options(function: F) -> F:
-    """The command line of a submission; the function gets all of it as keywords."""
+    """Add all options of a submission. The function gets them as keywords."""
     function = click.argument(
         "command", nargs=-1, type=FILE_NAME, metavar="[FILE.toml | COMMAND...]"
     )(function)
@@ -268,14 +268,14 @@ def submission_options(function: F) -> F:
 
 
 def parameter_options(function: F) -> F:
-    """Those that only say which tasks there are."""
+    """Add only the options that say which tasks there are."""
     for choice in reversed(PARAMETER_OPTIONS):
         function = choice.decorate(function)
     return function
 
 
 def build(options: dict[str, Any], default_retries: int) -> "Gathered":
-    """Raises InvalidBag, with everything that is wrong, unless this can be run."""
+    """The bag that the options describe. Raises InvalidBag, with all mistakes."""
     from covey.bagfile import Sheet, gather, read_draft, read_sheet, select
 
     if not options.get("file") and not options.get("command"):
@@ -289,11 +289,8 @@ def build(options: dict[str, Any], default_retries: int) -> "Gathered":
 
 
 def apply_options(sheet: "Sheet", options: dict[str, Any]) -> None:
-    """What the options say, in the words of a bag file. Raises UsageError for one that has no
-    meaning at all."""
-    if options.get("old_limit"):
-        say("note: --limit is called --time now, as in bag files and 'covey retry'")
-        sheet.set(("resources", "time"), options["old_limit"], f"--limit {options['old_limit']}")
+    """Set the keys of the sheet as the options say. Raises UsageError for an option that cannot be
+    read."""
     _apply_parameters(sheet, options)
     _apply_policy(sheet, options.get("policy", ()))
     for choice in OPTIONS:
@@ -302,8 +299,8 @@ def apply_options(sheet: "Sheet", options: dict[str, Any]) -> None:
             continue
         flag = next(flag for flag in choice.flags if flag.startswith("--"))
         if choice.rest.get("multiple"):
-            for one in value:
-                sheet.add(choice.key, one, f"{flag} {one}")
+            for item in value:
+                sheet.add(choice.key, item, f"{flag} {item}")
         else:
             sheet.set(choice.key, value, flag if value is True else f"{flag} {value}")
     if options.get("not_idempotent"):
@@ -329,8 +326,8 @@ def _apply_parameters(sheet: "Sheet", options: dict[str, Any]) -> None:
         name, equals, values = text.partition("=")
         name = name.strip()
         if not name or not equals:
-            told = f"write it like -p {name or 'NAME'}=1..10 or -p NAME=a,b,c"
-            raise click.UsageError(f"-p {text}: {told}")
+            advice = f"write it like -p {name or 'NAME'}=1..10 or -p NAME=a,b,c"
+            raise click.UsageError(f"-p {text}: {advice}")
         if name in seen:
             raise click.UsageError(f"-p {text}: parameter {name} is given twice")
         seen.add(name)
@@ -351,11 +348,11 @@ def _apply_parameters(sheet: "Sheet", options: dict[str, Any]) -> None:
         sheet.set(("rows",), rows, f"--lines {options['lines']}")
 
 
-def _apply_policy(sheet: "Sheet", given: Sequence[str]) -> None:
+def _apply_policy(sheet: "Sheet", texts: Sequence[str]) -> None:
     from covey.bagfile.policy import said
 
     seen = set()
-    for text in given:
+    for text in texts:
         name, equals, value = text.partition("=")
         name = name.strip() if equals else "preset"
         if name in seen:

@@ -1,4 +1,4 @@
-"""`covey tasks`: each task of a bag, and how it stands."""
+"""`covey tasks`: the tasks of a bag, with their states."""
 
 from itertools import islice
 
@@ -40,16 +40,16 @@ def tasks(bag: str, state: str | None, limit: int, as_json: bool) -> None:
     covey tasks 3 --state running --json
     """
     source = bag_places.reader(settings())
-    found = bag_places.find_bag(source, bag)
-    lines = list(islice(select(source, found, state), limit + 1))
+    view = bag_places.find_bag(source, bag)
+    lines = list(islice(select(source, view, state), limit + 1))
     more, lines = len(lines) > limit, lines[:limit]
     if as_json:
-        print_json([_fields(found, line) for line in lines])
+        print_json([_fields(view, line) for line in lines])
         return
     if lines:
-        echo(render(_columns(found), [_row(found, line) for line in lines]))
+        echo(render(_columns(view), [_row(view, line) for line in lines]))
     else:
-        say(f"bag {found.id} has no {state or ''} tasks".replace("  ", " "))
+        say(f"bag {view.id} has no {state or ''} tasks".replace("  ", " "))
     if more:
         say(f"there are more; see them with --limit {limit * 10}")
 
@@ -73,11 +73,13 @@ def _row(bag: BagView, line: TaskLine) -> list[str]:
 
 
 def _fields(bag: BagView, line: TaskLine) -> dict[str, object]:
-    known = line.values is not None
+    has_values = line.values is not None
     return {
         "task": line.task,
         "state": line.state,
-        "values": dict(zip(bag.names, line.values or [], strict=known)) if known else None,
+        "values": dict(zip(bag.names, line.values or [], strict=has_values))
+        if has_values
+        else None,
         "host": line.host,
         "ending": line.ending,
         "seconds": line.seconds,

@@ -1,4 +1,4 @@
-"""`covey watch`, and what `covey run` shows until a bag is over."""
+"""`covey watch`; `covey run` uses it, too, to show a bag until it is over."""
 
 import sys
 import time
@@ -41,15 +41,15 @@ def watch(bag: str, as_json: bool) -> None:
     """
     config = settings()
     source = bag_places.reader(config)
-    found = bag_places.find_bag(source, bag)
-    if found.over or found.status == "paused":
-        leave(finish(source, found, as_json))
-    leave(follow(bag_places.client(config), found.id, as_json=as_json, stream=as_json))
+    view = bag_places.find_bag(source, bag)
+    if view.over or view.status == "paused":
+        leave(finish(source, view, as_json))
+    leave(follow(bag_places.client(config), view.id, as_json=as_json, stream=as_json))
 
 
 def follow(client: "Client", bag: int, *, as_json: bool = False, stream: bool = False) -> int:
-    """Show a bag until it is over or paused; the exit status. With `stream`, every change is
-    printed."""
+    """Show a bag until it is over or paused, and return the exit status. With `stream`, print every
+    change."""
     shown: progress.Progress = progress.Silent() if as_json else progress.for_stream()
     try:
         view = _until_end(client, bag, shown, stream)
@@ -80,7 +80,7 @@ def _until_end(client: "Client", bag: int, shown: progress.Progress, stream: boo
 
 
 def finish(source: bag_places.BagSource, bag: "BagView", as_json: bool) -> int:
-    """The last words about a bag; the exit status."""
+    """Print the summary of a bag, and return the exit status."""
     if as_json:
         print_json(bag)
     else:

@@ -1,1 +1,1 @@
-"""Commands to try things out: policies, ClassAd expressions, simulated worlds."""
+"""Commands about policies, ClassAd expressions and simulated worlds."""

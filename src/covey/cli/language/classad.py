@@ -1,12 +1,12 @@
-"""`covey classad`: try, check and format the expressions that policies are made of."""
+"""`covey classad`: try, check and format ClassAd expressions, the language of policies."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from covey.cli.shared.commands import FILE_NAME, Command, json_option, leave, print_json
+from covey.cli.shared.standard_input import read_text
 from covey.frontend import terminal
 from covey.frontend.terminal import echo, say
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class NotUnderstood(click.UsageError):
-    """What was given is no ClassAd; the message has a caret below the place."""
+    """The text is not a ClassAd. The message has a caret below the mistake."""
 
     def __init__(self, where: str, problem: Exception) -> None:
         super().__init__(f"{where}: {problem}")
@@ -83,8 +83,8 @@ def evaluate(
     from covey.cli.shared.classad_findings import asked_for, findings
 
     ad = _ad(ad_file)
-    for one in assigned:
-        _assign(ad, one)
+    for assignment in assigned:
+        _assign(ad, assignment)
     target = None if target_file is None else _ad(target_file)
     try:
         parsed = parse(expression)
@@ -94,18 +94,18 @@ def evaluate(
     value = parsed.evaluate(ad, target, context)
     used = asked_for(parsed, ad, target, _context) if explain or as_json else []
     if as_json:
-        told: dict[str, Any] = {"value": _json(value), "type": kind(value)}
-        told["used"] = {name: _json(found) for name, found in used}
+        answer: dict[str, Any] = {"value": _json(value), "type": kind(value)}
+        answer["used"] = {name: _json(part) for name, part in used}
         if context.reason:
-            told["reason"] = context.reason
-        print_json(told)
+            answer["reason"] = context.reason
+        print_json(answer)
     else:
         echo(unparse(value))
-        for name, found in used if explain else ():
-            echo(f"  {name} = {unparse(found)}")
+        for name, part in used if explain else ():
+            echo(f"  {name} = {unparse(part)}")
     if value is ERROR:
         if not as_json:
-            reasons = [one.show(expression) for one in findings(expression, False, [])]
+            reasons = [finding.show(expression) for finding in findings(expression, False, [])]
             for reason in reasons or filter(None, [context.reason]):
                 say(reason)
         leave(1)
@@ -143,17 +143,17 @@ def check(
 
     if (expression is None) == (file is None):
         raise click.UsageError("give an EXPRESSION, or an ad with --file")
-    known = [_ad(one) for one in (ad_file, target_file) if one is not None]
-    text = expression if expression is not None else _read(str(file))
-    found = findings(text, file is not None, known)
+    ads = [_ad(name) for name in (ad_file, target_file) if name is not None]
+    text = expression if expression is not None else read_text(str(file))
+    mistakes = findings(text, file is not None, ads)
     if as_json:
-        print_json([one._asdict() for one in found])
+        print_json([mistake._asdict() for mistake in mistakes])
     else:
-        for one in found:
-            echo(one.show(text))
-        if not found:
+        for mistake in mistakes:
+            echo(mistake.show(text))
+        if not mistakes:
             say("no mistakes found")
-    leave(1 if found else 0)
+    leave(1 if mistakes else 0)
 
 
 @classad.command(cls=Command, short_help="Format ads.")
@@ -205,7 +205,7 @@ def fmt(files: tuple[str, ...], expression: str | None, only_check: bool, as_jso
 
 
 def _json(value: Any) -> Any:
-    """In HTCondor's form, as it is."""
+    """The value as JSON, in HTCondor's form."""
     import msgspec
 
     from covey.classad import to_json
@@ -214,10 +214,10 @@ def _json(value: Any) -> Any:
 
 
 def _format(name: str, only_check: bool) -> bool:
-    """Whether there was something to change."""
+    """Format the file. Returns whether its text changes."""
     from covey.cli.shared.classad_findings import has_comments, laid_out
 
-    text = _read(name)
+    text = read_text(name)
     try:
         after = laid_out(text)
     except ValueError as problem:
@@ -238,34 +238,25 @@ def _ad(name: str | None) -> "Ad":
     if name is None:
         return Ad()
     try:
-        return parse_ad(_read(name))
+        return parse_ad(read_text(name))
     except ValueError as problem:
         raise NotUnderstood(name, problem) from None
 
 
-def _assign(ad: "Ad", given: str) -> None:
+def _assign(ad: "Ad", assignment: str) -> None:
     from covey.classad import parse
 
-    name, equals, text = given.partition("=")
+    name, equals, text = assignment.partition("=")
     if not equals or not name.strip():
-        raise click.UsageError(f"--set {given}: write NAME=EXPR")
+        raise click.UsageError(f"--set {assignment}: write NAME=EXPR")
     try:
         ad[name.strip()] = parse(text)
     except ValueError as problem:
         raise NotUnderstood(f"--set {name.strip()}", problem) from None
 
 
-def _read(name: str) -> str:
-    try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise click.UsageError(f"{name}: this is not text in UTF-8") from None
-    except OSError as error:
-        raise click.UsageError(f"{name}: {error.strerror}") from None
-
-
 def _context() -> "Context":
-    """The clock and chance of this machine."""
+    """A context with the present time and random numbers."""
     import random
     import time
 

@@ -1,4 +1,4 @@
-"""`covey lab`: try policies in simulated worlds, with the very core that decides in a server."""
+"""`covey lab`: try policies in simulated worlds. The same core decides there as in a server."""
 
 import sys
 from pathlib import Path
@@ -55,13 +55,13 @@ def show(name: str, as_json: bool) -> None:
     """
     from covey.lab.worldfile import built_in
 
-    known = built_in()
-    if name not in known:
-        raise click.UsageError(f"there is no world {name!r}; there are {', '.join(known)}")
+    worlds = built_in()
+    if name not in worlds:
+        raise click.UsageError(f"there is no world {name!r}; there are {', '.join(worlds)}")
     if as_json:
-        print_json({"name": name, "text": known[name]})
+        print_json({"name": name, "text": worlds[name]})
     else:
-        echo(known[name], nl=False)
+        echo(worlds[name], nl=False)
 
 
 @lab.command("run", cls=Command, short_help="Run a world and print the results.")
@@ -109,12 +109,12 @@ def run(world: str, seeds: int | None, out: str | None, as_json: bool) -> None:
 def _print(result: "Result") -> None:
     from covey.lab.experiment import table
 
-    found = table(result)
-    columns = [Column(title, right=k > 0) for k, title in enumerate(found.titles)]
-    if found.titles[-1] == "the paper says":
-        columns[-1] = Column(found.titles[-1])
+    shown = table(result)
+    columns = [Column(title, right=k > 0) for k, title in enumerate(shown.titles)]
+    if shown.titles[-1] == "the paper says":
+        columns[-1] = Column(shown.titles[-1])
     echo(result.title)
-    echo(render(columns, found.rows))
+    echo(render(columns, shown.rows))
 
 
 def _write(folder: Path, result: "Result") -> None:
@@ -128,7 +128,7 @@ def _write(folder: Path, result: "Result") -> None:
 
 
 class ProgressLine:
-    """One line of progress, where somebody looks at a terminal."""
+    """One line of progress, if standard error is a terminal."""
 
     def __init__(self) -> None:
         self._shown = sys.stderr.isatty()

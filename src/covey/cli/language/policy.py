@@ -1,4 +1,4 @@
-"""`covey policy`: see, check and change what decides for a bag."""
+"""`covey policy`: show, check and change the policy of a bag."""
 
 from typing import TYPE_CHECKING
 
@@ -55,20 +55,24 @@ def attributes(as_json: bool) -> None:
     if client is None:
         from covey.core.explain.catalogue import attributes_of
 
-        found = attributes_of(None, 0.0, None)
+        listing = attributes_of(None, 0.0, None)
     else:
-        found = client.attributes()
+        listing = client.attributes()
     if as_json:
-        print_json(found)
+        print_json(listing)
         return
     columns = (Column("attribute"), Column("now"), Column("meaning"))
-    rows = [[f"{one.role}.{one.name}", one.example, one.text] for one in found]
+    rows = [[f"{listed.role}.{listed.name}", listed.example, listed.text] for listed in listing]
     echo(render(columns, rows))
-    _say_examples(found, client is None)
+    _say_examples(listing, client is None)
 
 
-def _say_examples(found: list["Listed"], alone: bool) -> None:
-    of = {one.role: one.of for one in found if one.of and one.role in ("Host", "Job")}
+def _say_examples(attributes: list["Listed"], alone: bool) -> None:
+    of = {
+        attribute.role: attribute.of
+        for attribute in attributes
+        if attribute.of and attribute.role in ("Host", "Job")
+    }
     if alone:
         say("values, and the tags of hosts, are shown while a server runs here")
         return
@@ -77,12 +81,12 @@ def _say_examples(found: list["Listed"], alone: bool) -> None:
             "no host is connected, so attributes of hosts have no values; start a pilot: covey "
             "pilot-command"
         )
-    told = ", ".join(of.values())
-    if told:
-        say(f"values are those of {told}; a Job has its parameters, too: Job.alpha")
+    examples = ", ".join(of.values())
+    if examples:
+        say(f"values are those of {examples}; a Job has its parameters, too: Job.alpha")
 
 
-# -- one bag's -----------------------------------------------------------------------------------
+# -- the policy of one bag -----------------------------------------------------------------------
 
 
 @policy.command(cls=Command, short_help="Show the policy of a bag, or a preset.")
@@ -107,53 +111,53 @@ def show(bag: str, preset: str | None, as_json: bool) -> None:
     from covey.core.record.model import PolicySpec
 
     if preset is not None:
-        found = catalogue.view(PolicySpec(preset=preset))
+        shown = catalogue.view(PolicySpec(preset=preset))
         title = "preset"
     else:
         source = bag_places.reader(settings())
-        seen = bag_places.find_bag(source, bag)
-        found = _view(source, seen.id)
-        title = f"bag {seen.id} {seen.name}".rstrip() + ": preset"
+        view = bag_places.find_bag(source, bag)
+        shown = _view(source, view.id)
+        title = f"bag {view.id} {view.name}".rstrip() + ": preset"
     if as_json:
-        print_json(found)
+        print_json(shown)
     else:
-        echo("\n".join(_shown(title, found)))
+        echo("\n".join(_shown(title, shown)))
 
 
 def _view(source: bag_places.BagSource, bag: int) -> "ShownPolicy":
     from covey.core.explain import catalogue
     from covey.core.explain.answers import ShownPolicy
 
-    found = source.policy(bag)
-    if found is None:
+    policy = source.policy(bag)
+    if policy is None:
         raise NotFound(f"there is no bag {bag}; 'covey bags' lists them")
-    return found if isinstance(found, ShownPolicy) else catalogue.view(found, bag)
+    return policy if isinstance(policy, ShownPolicy) else catalogue.view(policy, bag)
 
 
 def _shown(title: str, view: "ShownPolicy") -> list[str]:
     from covey.core.match.policies import KEYS
 
     lines = [f"{title} {view.preset}", f"  {view.description}"]
-    for one in view.expressions:
-        origins = ", and ".join(_origin(text) for text in one.origins)
+    for expression in view.expressions:
+        origins = ", and ".join(_origin(text) for text in expression.origins)
         lines += [
             "",
-            f"{KEYS[one.name]} ({origins})",
-            *(f"  {line}" for line in one.text.splitlines()),
+            f"{KEYS[expression.name]} ({origins})",
+            *(f"  {line}" for line in expression.text.splitlines()),
         ]
     sticks = "a bag in its tail stays there" if view.sticky_tail else "a tail may end again"
     lines += ["", f"sticky_tail: {'true' if view.sticky_tail else 'false'} ({sticks})"]
     if view.policy.failover_sites:
         sites = ", ".join(view.policy.failover_sites)
         lines.append(f"failover_sites: {sites} (for tasks that failed elsewhere)")
-    there = {KEYS[one.name] for one in view.expressions}
-    unsaid = {
+    keys = {KEYS[expression.name] for expression in view.expressions}
+    unset = {
         "requirements": "any host may run its tasks",
         "rank": "older bags come first",
         "concurrency": "each pilot decides how many tasks are sent ahead",
         "deadline": "an attempt may take any time while its pilot is in contact",
     }
-    lines += [f"{name}: not set, so {text}" for name, text in unsaid.items() if name not in there]
+    lines += [f"{name}: not set, so {text}" for name, text in unset.items() if name not in keys]
     return lines
 
 
@@ -181,7 +185,8 @@ def presets(as_json: bool) -> None:
         print_json([catalogue.view(PolicySpec(preset=name)) for name in PRESETS])
         return
     rows = [
-        [name + " (default)" * (name == DEFAULT_PRESET), one.text] for name, one in PRESETS.items()
+        [name + " (default)" * (name == DEFAULT_PRESET), preset.text]
+        for name, preset in PRESETS.items()
     ]
     echo(render((Column("preset"), Column("what it is for")), rows))
 
@@ -232,27 +237,27 @@ def set_(words: tuple[str, ...], file: str | None, as_json: bool) -> None:
     before = _view(client, bag.id)
     after = changed(before.policy if read is None else read, pairs)
     report = client.check_policy(after, bag.id)
-    if any(one.kind in FATAL for one in report.faults):
+    if any(fault.kind in FATAL for fault in report.faults):
         _tell(report, as_json)
         leave(1)
     client.set_policy(bag.id, after)
-    found = _view(client, bag.id)
+    now = _view(client, bag.id)
     if as_json:
-        print_json({"bag": bag.id, "before": before, "after": found, "check": report})
+        print_json({"bag": bag.id, "before": before, "after": now, "check": report})
         return
-    told = list(_changes(before, found))
-    echo("\n".join([f"bag {bag.id}:" + " nothing changed" * (not told), *told]))
+    changes = _changes(before, now)
+    echo("\n".join([f"bag {bag.id}:" + " nothing changed" * (not changes), *changes]))
     if report.faults:
         say("this policy is set, but it has problems:")
-        for line in _told(report):
+        for line in _fault_lines(report):
             echo(line, err=True)
 
 
 def _changes(before: "ShownPolicy", after: "ShownPolicy") -> list[str]:
     from covey.core.match.policies import KEYS
 
-    old = {KEYS[one.name]: one.text for one in before.expressions}
-    new = {KEYS[one.name]: one.text for one in after.expressions}
+    old = {KEYS[expression.name]: expression.text for expression in before.expressions}
+    new = {KEYS[expression.name]: expression.text for expression in after.expressions}
     for view, texts in ((before, old), (after, new)):
         texts["sticky_tail"] = "true" if view.sticky_tail else "false"
         texts["failover_sites"] = ", ".join(view.policy.failover_sites)
@@ -304,10 +309,10 @@ def _check_bag(client: Client | None, reference: str, pairs: list[str]) -> "Poli
 
     source = client or bag_places.reader(settings())
     bag = bag_places.find_bag(source, reference)
-    asked = changed(_view(source, bag.id).policy, pairs)
+    policy = changed(_view(source, bag.id).policy, pairs)
     if client is None:
-        return examine(None, 0.0, asked)
-    return client.check_policy(asked, bag.id)
+        return examine(None, 0.0, policy)
+    return client.check_policy(policy, bag.id)
 
 
 def _check_words(
@@ -317,30 +322,30 @@ def _check_words(
     from covey.core.explain.policy_check import examine
     from covey.core.record.model import PolicySpec
 
-    asked = changed(read or PolicySpec(), pairs)
+    policy = changed(read or PolicySpec(), pairs)
     if client is None:
-        return examine(None, 0.0, asked)
+        return examine(None, 0.0, policy)
     bag = None if named is None else bag_places.find_bag(client, named).id
-    return client.check_policy(asked, bag)
+    return client.check_policy(policy, bag)
 
 
 def _tell(report: "PolicyReport", as_json: bool) -> None:
     if as_json:
         print_json(report)
         return
-    for line in _told(report):
+    for line in _fault_lines(report):
         echo(line)
     for note in report.notes:
         say(note)
     if not report.faults:
-        there = f"; {report.meeting:,} of {report.hosts:,} hosts meet it" if report.hosts else ""
-        say(f"no {'other ' * bool(report.notes)}mistakes found{there}")
+        hosts = f"; {report.meeting:,} of {report.hosts:,} hosts meet it" if report.hosts else ""
+        say(f"no {'other ' * bool(report.notes)}mistakes found{hosts}")
 
 
-def _told(report: "PolicyReport") -> list[str]:
-    lines = [_fault(one) for one in report.faults]
-    if any(one.kind == "never" for one in report.faults) and report.parts:
-        rows = [[f"{one.hosts:,} of {report.hosts:,}", one.text] for one in report.parts]
+def _fault_lines(report: "PolicyReport") -> list[str]:
+    lines = [_fault(fault) for fault in report.faults]
+    if any(fault.kind == "never" for fault in report.faults) and report.parts:
+        rows = [[f"{part.hosts:,} of {report.hosts:,}", part.text] for part in report.parts]
         lines.append(render((Column("hosts", right=True), Column("where this holds")), rows))
         for group in report.apart:
             if len(group) > 1:

@@ -1,4 +1,4 @@
-"""`covey hosts`: the machines that ran tasks, what they did, and what is known of them."""
+"""`covey hosts`: the machines that ran tasks, what they did, and their tags."""
 
 import time
 
@@ -40,10 +40,10 @@ def hosts(all_tags: bool, tests: list[tuple[str, str]], as_json: bool) -> None:
     covey hosts --tags --where site=local
     covey hosts --where 'GPU=*A100*' --json
     """
-    found = bag_places.reader(settings()).hosts()
+    every = bag_places.reader(settings()).hosts()
     shown = [
         host
-        for host in found
+        for host in every
         if tag_columns.matches({"host": host.host, "site": host.site, **host.tags}, tests)
     ]
     if as_json:
@@ -53,10 +53,10 @@ def hosts(all_tags: bool, tests: list[tuple[str, str]], as_json: bool) -> None:
         columns: tuple[Column, ...] = COLUMNS
         if any(host.shortage for host in shown):
             columns = (*COLUMNS, Column("waits for"))
-            rows = [[*row, waits_for(one.shortage)] for row, one in zip(rows, shown, strict=True)]
+            rows = [[*row, waits_for(host.shortage)] for row, host in zip(rows, shown, strict=True)]
         echo(tag_columns.table(columns, rows, [host.tags for host in shown], all_tags))
-    elif found:
-        say(f"no hosts match; without --where there are {len(found):,}")
+    elif every:
+        say(f"no hosts match; without --where there are {len(every):,}")
     else:
         say("no hosts yet; they come with the first tasks: covey run -- COMMAND")
 
@@ -77,7 +77,7 @@ def _row(host: HostView) -> list[str]:
 
 
 def _bans(host: HostView) -> str:
-    """Whose tasks do not go there, and for how long yet."""
+    """The owners whose tasks do not go to this host, and for how much longer."""
     now = time.time()
     left = {owner: until - now for owner, until in host.banned.items() if until > now}
-    return ", ".join(f"{owner or 'all'} {formats.duration(one)}" for owner, one in left.items())
+    return ", ".join(f"{owner or 'all'} {formats.duration(span)}" for owner, span in left.items())

@@ -1,7 +1,7 @@
-"""`covey pilot-command`: one line, or one file, that brings a pilot to a host with only Python.
+"""`covey pilot-command`: one line, or one file, that starts a pilot on a host that has only Python.
 
-The line holds an invitation and the fingerprint of the server's key: whoever answers in the
-server's place is not believed. It holds no secret that could be used a second time.
+The line holds an invitation and the fingerprint of the server's key, so nobody else can answer in
+the server's place. The invitation works only once.
 """
 
 import base64
@@ -43,9 +43,9 @@ PLAIN = (
 
 
 class ServerIdentity(NamedTuple):
-    """What the server shows: its key and its certificate, as others name them."""
+    """How programs name the server's key and certificate."""
 
-    pin: str  # as curl does
+    pin: str  # digest of the public key, as curl writes it
     fingerprint: str  # SHA-256 of the certificate
 
 
@@ -135,7 +135,7 @@ def pilot_command(
     if expires <= 0 or life <= 0:
         raise click.UsageError("--expires and --life must be longer than zero: 1h, 7d")
     config = settings()
-    if not owner:  # of another server, whoever its token says we are
+    if not owner:  # another server knows from our token who we are
         owner = "*" if shared else "" if config.server else user()
     client = bag_places.client(config)
     order = {
@@ -145,53 +145,54 @@ def pilot_command(
     }  # fmt: skip
     sent = msgspec.json.encode(order)
     answer = client.connection.request("POST", API + "/invitations", None, sent)
-    found = msgspec.json.decode(answer, type=Invitation)
+    invitation = msgspec.json.decode(answer, type=Invitation)
     if path is not None:
-        _write_file(client, found, path, as_json)
+        _write_file(client, invitation, path, as_json)
         return
-    line = python_line(found) if python else curl_line(found)
+    line = python_line(invitation) if python else curl_line(invitation)
     if as_json:
-        print_json({"command": line, "expires": found.expires, "owner": found.owner})
+        print_json({"command": line, "expires": invitation.expires, "owner": invitation.owner})
         return
     echo(line)
     say(f"paste it on the other machine within {formats.duration(expires)}; it works once")
-    _warn_of_loopback(found)
+    _warn_of_loopback(invitation)
 
 
-def curl_line(found: Invitation) -> str:
+def curl_line(invitation: Invitation) -> str:
     words = ["curl", "-sS"]
-    if found.ca:
-        words += ["--insecure", "--pinnedpubkey", "sha256//" + shown(found).pin]
-    words.append(found.address.rstrip("/") + found.path)
+    if invitation.ca:
+        words += ["--insecure", "--pinnedpubkey", "sha256//" + server_identity(invitation).pin]
+    words.append(invitation.address.rstrip("/") + invitation.path)
     return f"{shlex.join(words)} | python3 -"
 
 
-def python_line(found: Invitation) -> str:
-    parts = split(found.address)
-    path = parts.path.rstrip("/") + found.path
+def python_line(invitation: Invitation) -> str:
+    parts = split(invitation.address)
+    path = parts.path.rstrip("/") + invitation.path
     where = {"host": parts.hostname, "port": parts.port, "path": path}
     if parts.scheme == "http":
         text = PLAIN.format(**where)
-    elif found.ca:
-        check = CHECK.format(fingerprint=shown(found).fingerprint)
+    elif invitation.ca:
+        check = CHECK.format(fingerprint=server_identity(invitation).fingerprint)
         text = PYTHON.format(context="_create_unverified_context", check=check, **where)
     else:
         text = PYTHON.format(context="create_default_context", check="", **where)
     return f"python3 -c {shlex.quote(text)}"
 
 
-def shown(found: Invitation) -> ServerIdentity:
-    """By whoever answers there and can prove that it is the server."""
+def server_identity(invitation: Invitation) -> ServerIdentity:
+    """Connect to the server and read its certificate. The server must prove that it is the one that
+    made the invitation. Raises CoveyError."""
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     try:
-        with open_socket(split(found.address), found.ca, CONNECT_SECONDS) as connection:
+        with open_socket(split(invitation.address), invitation.ca, CONNECT_SECONDS) as connection:
             assert isinstance(connection, ssl.SSLSocket)
             certificate = connection.getpeercert(True) or b""
     except (OSError, ValueError) as error:
         raise CoveyError(
-            f"the server cannot be reached at its address for others, {found.address}: {error}. "
+            f"the server cannot be reached at its public address, {invitation.address}: {error}. "
             "Set the right address with serve.public, or use --file."
         ) from error
     key = x509.load_der_x509_certificate(certificate).public_key()
@@ -200,25 +201,25 @@ def shown(found: Invitation) -> ServerIdentity:
     return ServerIdentity(pin, hashlib.sha256(certificate).hexdigest())
 
 
-def _write_file(client: Client, found: Invitation, path: str, as_json: bool) -> None:
+def _write_file(client: Client, invitation: Invitation, path: str, as_json: bool) -> None:
     target = Path(path)
-    content = b"".join(client.connection.stream(found.path))
+    content = b"".join(client.connection.stream(invitation.path))
     try:
         replace(target, content, PRIVATE_PROGRAM)
     except OSError as error:
         raise CoveyError(f"{target}: {error.strerror}") from error
     if as_json:
-        print_json({"file": str(target), "expires": found.expires, "owner": found.owner})
+        print_json({"file": str(target), "expires": invitation.expires, "owner": invitation.owner})
         return
     say(
         f"{target} is one pilot, with its secret inside: copy it to the host, run it there, and "
         "show it to nobody"
     )
-    _warn_of_loopback(found)
+    _warn_of_loopback(invitation)
 
 
-def _warn_of_loopback(found: Invitation) -> None:
-    if found.address.startswith("http:"):
+def _warn_of_loopback(invitation: Invitation) -> None:
+    if invitation.address.startswith("http:"):
         say(
             "it works on this machine only, because the server listens only here; see "
             "serve.listen in: covey help server"

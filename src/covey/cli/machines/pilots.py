@@ -1,4 +1,4 @@
-"""`covey pilots`: who runs the tasks."""
+"""`covey pilots` and `covey dismiss`: the processes that run the tasks."""
 
 import click
 
@@ -40,8 +40,8 @@ def pilots(everyone: bool, all_tags: bool, tests: list[tuple[str, str]], as_json
     """
     config = settings()
     source = bag_places.reader(config)
-    found = source.pilots(everyone=everyone) if isinstance(source, Client) else source.pilots()
-    here = [pilot for pilot in found if everyone or pilot.status in HERE]
+    every = source.pilots(everyone=everyone) if isinstance(source, Client) else source.pilots()
+    here = [pilot for pilot in every if everyone or pilot.status in HERE]
     shown = [
         pilot
         for pilot in here
@@ -54,12 +54,14 @@ def pilots(everyone: bool, all_tags: bool, tests: list[tuple[str, str]], as_json
         columns = (*COLUMNS, Column("why it ended")) if everyone else COLUMNS
         if any(pilot.shortage for pilot in shown):
             columns = (*columns, Column("waits for"))
-            rows = [[*row, waits_for(one.shortage)] for row, one in zip(rows, shown, strict=True)]
+            rows = [
+                [*row, waits_for(pilot.shortage)] for row, pilot in zip(rows, shown, strict=True)
+            ]
         echo(tag_columns.table(columns, rows, [pilot.tags for pilot in shown], all_tags))
     elif here:
         say(f"no pilots match; without --where there are {len(here):,}")
     else:
-        gone = f"; {len(found):,} have left: covey pilots --all" if found else ""
+        gone = f"; {len(every):,} have left: covey pilots --all" if every else ""
         start = "; start one with: covey pilot-command" if config.server else ""
         say(f"no pilots now{gone or start}")
 
@@ -70,7 +72,7 @@ def waits_for(shortage: str) -> str:
 
 
 def _row(pilot: PilotView, everyone: bool) -> list[str]:
-    found = [
+    cells = [
         str(pilot.id),
         pilot.host,
         pilot.status,
@@ -83,7 +85,7 @@ def _row(pilot: PilotView, everyone: bool) -> list[str]:
         formats.ago(pilot.enrolled),
         formats.ago(pilot.heard),
     ]
-    return [*found, pilot.reason] if everyone else found
+    return [*cells, pilot.reason] if everyone else cells
 
 
 @click.command(cls=Command)

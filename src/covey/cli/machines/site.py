@@ -1,4 +1,4 @@
-"""`covey site`: where pilots are started; seen, added, changed, paused, drained and removed."""
+"""`covey site`: list, show, add, change, pause, drain and remove sites."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
@@ -49,7 +49,7 @@ def site() -> None:
 site.add_command(test)
 
 
-# -- seeing --------------------------------------------------------------------------------------
+# -- looking at sites ----------------------------------------------------------------------------
 
 
 @site.command("list", cls=Command)
@@ -63,12 +63,12 @@ def list_(as_json: bool) -> None:
     """
     config = settings()
     client = bag_places.running_client(config)
-    found = client.sites() if client is not None else _of_file(config)
+    views = client.sites() if client is not None else _of_file(config)
     if as_json:
-        print_json(found)
+        print_json(views)
         return
-    if found:
-        echo(render(COLUMNS, [_row(one) for one in found]))
+    if views:
+        echo(render(COLUMNS, [_row(view) for view in views]))
     else:
         say("no sites: add one in covey.toml ([sites.NAME]), or with: covey site add")
     if client is None:
@@ -105,29 +105,29 @@ def _of_file(config: "Config") -> list["SiteView"]:
     ]
 
 
-def _row(one: "SiteView") -> list[str]:
+def _row(view: "SiteView") -> list[str]:
     return [
-        one.name,
-        one.driver,
-        _status(one),
-        str(one.pilots),
-        str(one.slots),
-        str(one.busy),
-        str(one.waiting),
-        str(one.running_limit or "any"),
-        one.origin,
-        (one.trouble or _suspended(one)) if one.status == "on" else "",
+        view.name,
+        view.driver,
+        _status(view),
+        str(view.pilots),
+        str(view.slots),
+        str(view.busy),
+        str(view.waiting),
+        str(view.running_limit or "any"),
+        view.origin,
+        (view.trouble or _suspended(view)) if view.status == "on" else "",
     ]
 
 
-def _suspended(one: "SiteView") -> str:
-    return f"{formats.count(one.suspended, 'job')} suspended by the site" if one.suspended else ""
+def _suspended(view: "SiteView") -> str:
+    return f"{formats.count(view.suspended, 'job')} suspended by the site" if view.suspended else ""
 
 
-def _status(one: "SiteView") -> str:
-    if one.status != "on":
-        return one.status
-    return "rests" if one.rests_until else "trouble" if one.trouble else "on"
+def _status(view: "SiteView") -> str:
+    if view.status != "on":
+        return view.status
+    return "rests" if view.rests_until else "trouble" if view.trouble else "on"
 
 
 @site.command(cls=Command)
@@ -143,16 +143,16 @@ def show(name: str, as_json: bool) -> None:
     config = settings()
     client = bag_places.running_client(config)
     if client is not None:
-        found = client.site(name)
+        view = client.site(name)
     else:
-        there = {one.name: one for one in _of_file(config)}
-        if name not in there:
+        views = {site_view.name: site_view for site_view in _of_file(config)}
+        if name not in views:
             raise NotFound(f"covey.toml has no site {name}, and no server runs here")
-        found = there[name]
+        view = views[name]
     if as_json:
-        print_json(found)
+        print_json(view)
     else:
-        echo("\n".join(_shown(found)))
+        echo("\n".join(_shown(view)))
 
 
 @site.command(cls=Command)
@@ -168,52 +168,52 @@ def drivers(name: str | None, as_json: bool) -> None:
     from covey.cli.server.settings import spell
     from covey.wiring import drivers as installed
 
-    found = [one for one in installed() if name in (None, one.name)]
-    if name is not None and not found:
+    views = [view for view in installed() if name in (None, view.name)]
+    if name is not None and not views:
         raise NotFound(f"there is no driver {name}; 'covey site drivers' lists them")
     if as_json:
-        print_json(found if name is None else found[0])
+        print_json(views if name is None else views[0])
     elif name is None:
         columns = (Column("driver"), Column("from"), Column("options"))
-        echo(render(columns, [[one.name, one.package, _told(one)] for one in found]))
+        echo(render(columns, [[view.name, view.package, _driver_options(view)] for view in views]))
     else:
         columns = (Column("option"), Column("default"), Column("meaning"))
-        rows = [[one.name, spell(one.default), one.text] for one in found[0].options]
-        echo(render(columns, rows) if rows else _told(found[0]))
+        rows = [[option.name, spell(option.default), option.text] for option in views[0].options]
+        echo(render(columns, rows) if rows else _driver_options(views[0]))
 
 
-def _told(one: "DriverView") -> str:
-    if one.problem:
-        return f"cannot be used: {one.problem}"
-    return ", ".join(option.name for option in one.options) or "none"
+def _driver_options(view: "DriverView") -> str:
+    if view.problem:
+        return f"cannot be used: {view.problem}"
+    return ", ".join(option.name for option in view.options) or "none"
 
 
-def _shown(one: "SiteView") -> Iterator[str]:
+def _shown(view: "SiteView") -> Iterator[str]:
     from covey.cli.shared.site_words import written
     from covey.config_sites import LOCAL, table_of
 
     facts = [
-        ("site", f"{one.name} ({one.driver}), from {one.origin}"),
-        ("status", _status(one) + (f": {one.trouble}" if one.trouble else "")),
+        ("site", f"{view.name} ({view.driver}), from {view.origin}"),
+        ("status", _status(view) + (f": {view.trouble}" if view.trouble else "")),
         (
             "pilots",
-            f"{one.pilots:,} with {formats.count(one.slots, 'slot')}, {one.busy:,} of them busy",
+            f"{view.pilots:,} with {formats.count(view.slots, 'slot')}, {view.busy:,} of them busy",
         ),
-        ("jobs", formats.site_jobs(one.running, one.suspended, one.waiting)),
-        ("users", ", ".join(one.users) or "everybody"),
+        ("jobs", formats.site_jobs(view.running, view.suspended, view.waiting)),
+        ("users", ", ".join(view.users) or "everybody"),
     ]
-    if one.price:
-        facts.append(("price", f"{one.price:g} per slot and hour"))
-    if one.failover:
+    if view.price:
+        facts.append(("price", f"{view.price:g} per slot and hour"))
+    if view.failover:
         facts.append(("for", "tasks that failed elsewhere"))
     for name, fact in facts:
         yield f"{name:<8}{fact}"
-    if one.spec is not None and one.name != LOCAL:
+    if view.spec is not None and view.name != LOCAL:
         yield ""
-        yield from written(one.name, table_of(one.spec))
+        yield from written(view.name, table_of(view.spec))
 
 
-# -- changing ------------------------------------------------------------------------------------
+# -- changing sites ------------------------------------------------------------------------------
 
 words_argument = click.argument("words", nargs=-1, metavar="[KEY=VALUE]…")
 file_option = click.option(
@@ -246,9 +246,9 @@ def add(name: str, words: tuple[str, ...], file: str | None, as_json: bool) -> N
         )
     table = changed({} if file is None else from_file(file, name), words)
     client = bag_places.client(settings())
-    for one in client.sites():
-        if one.name == name and one.status != "removed":
-            raise click.ClickException(f"there is a site {name}{_where_to_change(one)}")
+    for view in client.sites():
+        if view.name == name and view.status != "removed":
+            raise click.ClickException(f"there is a site {name}{_where_to_change(view)}")
     client.save_site(name, table)
     if as_json:
         print_json(client.site(name))
@@ -256,9 +256,9 @@ def add(name: str, words: tuple[str, ...], file: str | None, as_json: bool) -> N
         say(f"site {name} is added; try it: covey site test {name}")
 
 
-def _where_to_change(one: "SiteView") -> str:
-    if one.origin == "added":
-        return f"; change it with: covey site edit {one.name}"
+def _where_to_change(view: "SiteView") -> str:
+    if view.origin == "added":
+        return f"; change it with: covey site edit {view.name}"
     return ", which is in covey.toml: change it there"
 
 
@@ -286,22 +286,22 @@ def edit(name: str, words: tuple[str, ...], file: str | None, as_json: bool) -> 
         raise click.ClickException("only admins can see and change the settings of a site")
     before = table_of(spec)
     client.save_site(name, changed(before if file is None else from_file(file, name), words))
-    found = client.site(name)
+    view = client.site(name)
     if as_json:
-        print_json(found)
+        print_json(view)
         return
-    after = written(name, table_of(found.spec) if found.spec is not None else {})
+    after = written(name, table_of(view.spec) if view.spec is not None else {})
     old = written(name, before)
-    told = [f"- {line}" for line in old if line not in after]
-    told += [f"+ {line}" for line in after if line not in old]
-    echo("\n".join([f"site {name}:" + " nothing changed" * (not told), *told]))
+    changes = [f"- {line}" for line in old if line not in after]
+    changes += [f"+ {line}" for line in after if line not in old]
+    echo("\n".join([f"site {name}:" + " nothing changed" * (not changes), *changes]))
 
 
 names_argument = click.argument("names", metavar="NAME...", nargs=-1, required=True)
 
 
-def _tell(names: tuple[str, ...], word: Literal["pause", "resume", "drain"], as_json: bool) -> bool:
-    """Whether a person is to be told."""
+def _set(names: tuple[str, ...], word: Literal["pause", "resume", "drain"], as_json: bool) -> bool:
+    """Pause, resume or drain sites. Returns whether to print a sentence for a person."""
     client = bag_places.client(settings())
     count = sum(client.set_site(name, word) for name in names)
     if as_json:
@@ -318,7 +318,7 @@ def pause(names: tuple[str, ...], as_json: bool) -> None:
     \b
     covey site pause cluster
     """
-    if _tell(names, "pause", as_json):
+    if _set(names, "pause", as_json):
         say(f"paused: {', '.join(names)}; go on with: covey site resume {' '.join(names)}")
 
 
@@ -332,7 +332,7 @@ def resume(names: tuple[str, ...], as_json: bool) -> None:
     \b
     covey site resume cluster
     """
-    if _tell(names, "resume", as_json):
+    if _set(names, "resume", as_json):
         say(f"resumed: {', '.join(names)}")
 
 
@@ -345,7 +345,7 @@ def drain(names: tuple[str, ...], as_json: bool) -> None:
     \b
     covey site drain cluster
     """
-    if _tell(names, "drain", as_json):
+    if _set(names, "drain", as_json):
         say(f"drained: {', '.join(names)}; 'covey site list' shows what is left there")
 
 
@@ -364,6 +364,6 @@ def remove(names: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         print_json({"count": count})
     else:
-        left = sum(one.name in names for one in client.sites())
+        left = sum(view.name in names for view in client.sites())
         more = f"; pilots are still ending at {formats.count(left, 'site')}" if left else ""
         say(f"removed: {', '.join(names)}{more}")

@@ -1,7 +1,8 @@
-"""`covey site test`: one pilot, step by step; where it fails, and what to do about that.
+"""`covey site test`: start one pilot, report each step, and say what to do if a step fails.
 
-The pilot is like any other: it may run a task that waits. When the test is over it is taken back,
-or goes home; whatever happens to this command, the server takes a trial back that waits for a day.
+The pilot is like any other: it may run a waiting task. When the test is over, the pilot is
+cancelled or told to end. If this command is killed, the server cancels a pilot that has waited for
+a day.
 """
 
 import os
@@ -17,6 +18,7 @@ import click
 from covey.cli.bags.purge import seconds_option
 from covey.cli.shared.commands import Command, json_option, leave, print_json, settings
 from covey.config_sites import LOCAL
+from covey.core.values.causes import last_line
 from covey.frontend import bag_places, formats
 from covey.frontend.terminal import echo, say
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from covey.wire import TrialStep, TrialView
 
 POLL_SECONDS = 2.0
-REMIND_SECONDS = 30.0  # of waiting
+REMIND_SECONDS = 30.0  # how often to say that the test still waits
 ENROLLED = "enrolled"
 READY = "ready"
 LEFT = "left"
@@ -49,7 +51,7 @@ _NO_SETTINGS = re.compile(
     r"lsf\.conf",
     re.IGNORECASE,
 )
-# What batch systems say when they could never have a host like that.
+# What batch systems say when none of their hosts is large enough.
 _TOO_MUCH = re.compile(
     r"node configuration is not available|memory specification|exceeds? (the )?"
     r"(queue|resource|max|limit|partition)|job violates|no suitable|more processors requested|"
@@ -94,16 +96,16 @@ def test(name: str, timeout: float, as_json: bool) -> None:
     finally:  # also with Ctrl-C
         client.end_trial(name, trial.job)
     good = _ready(trial) is not None
-    told = [] if good else list(advice(trial, client.site(name).spec))
+    hints = [] if good else list(advice(trial, client.site(name).spec))
     if as_json:
         last = trial.steps[-1]
-        reached = {"works": good, "step": READY if good else last.kind, "advice": told}
+        reached = {"works": good, "step": READY if good else last.kind, "advice": hints}
         print_json({**reached, "reason": "" if good else _reason(trial), "trial": trial})
     elif good:
         _say_good(trial)
     else:
         say(f"site {name} does not work yet: {_reason(trial)}")
-        for line in told:
+        for line in hints:
             echo(f"  - {line}", err=True)
     leave(0 if good else 1)
 
@@ -114,17 +116,17 @@ def _warn(trial: "TrialView") -> None:
 
 
 def _follow(client: "Client", trial: "TrialView", timeout: float, as_json: bool) -> "TrialView":
-    """Until its pilot speaks, nothing more can come of it, or there is no more time."""
+    """Report the steps until the pilot is ready, the trial is over, or the time is up."""
     began = trial.steps[0].at
-    shown, told, until = 0, "", time.monotonic() + timeout
+    shown, trouble, until = 0, "", time.monotonic() + timeout
     remind = time.monotonic() + REMIND_SECONDS
     while True:
         if not as_json:
             for step in trial.steps[shown:]:
                 echo(_line(step, began))
-            if trial.trouble not in ("", told) and not trial.over and not _ready(trial):
+            if trial.trouble not in ("", trouble) and not trial.over and not _ready(trial):
                 echo(f"{'':>9}  the site: {trial.trouble}")
-            told = trial.trouble
+            trouble = trial.trouble
             if time.monotonic() > remind and not trial.over:
                 remind = time.monotonic() + REMIND_SECONDS
                 left = formats.duration(until - time.monotonic())
@@ -145,8 +147,8 @@ def _line(step: "TrialStep", began: float) -> str:
 
 
 def _ready(trial: "TrialView") -> "TrialStep | None":
-    """The step that shows that the site works: its pilot asks for work. A pilot that only enrols
-    may say goodbye at once, because the site's check has failed."""
+    """The step in which the pilot asks for work: the site works. Enrolling is not enough, because
+    the pilot leaves again if the site's check fails."""
     return next((step for step in trial.steps if step.kind == READY), None)
 
 
@@ -180,11 +182,11 @@ def _reason(trial: "TrialView") -> str:
     return stuck.get(last.kind, "its pilot has not called the server")
 
 
-# -- what to do ----------------------------------------------------------------------------------
+# -- advice --------------------------------------------------------------------------------------
 
 
 def advice(trial: "TrialView", spec: "SiteSpec | None") -> Iterator[str]:
-    """Of a trial that did not get as far as a pilot that speaks."""
+    """What to do about a trial whose pilot did not become ready."""
     kinds, reason = [step.kind for step in trial.steps], _reason(trial)
     if LEFT in kinds:
         yield f"what is checked there (check, setup): covey site show {trial.site}"
@@ -202,9 +204,8 @@ def advice(trial: "TrialView", spec: "SiteSpec | None") -> Iterator[str]:
         handle = next((step.text for step in trial.steps if step.kind == "submitted"), "")
         yield (
             f"it waits in the site's own queue{f' as {handle}' if handle else ''}: ask that "
-            f"queue for the reason. Perhaps the site is busy, or never has what is asked for "
-            f"(slots, memory, wall, "
-            "options)"
+            "queue for the reason. Perhaps the site is busy, or never has what is asked for "
+            "(slots, memory, wall, options)"
         )
         yield f"to wait for longer: covey site test {trial.site} --timeout 2h"
 
@@ -244,7 +245,7 @@ def _of_submission(trial: "TrialView", reason: str) -> Iterator[str]:
 
 
 def _way(trial: "TrialView") -> str:
-    """From its pilot to the server."""
+    """Advice about the network between the pilot and the server."""
     if _is_loopback(trial.address):
         return (
             f"pilots are told to call {trial.address}, which on every machine means that machine "
@@ -258,7 +259,7 @@ def _way(trial: "TrialView") -> str:
 
 
 def _printed(trial: "TrialView", spec: "SiteSpec | None") -> str:
-    """By the pilot: where that is; what it is, if that is here."""
+    """Where to find what the pilot printed; if that is on this machine, its last line."""
     folder = (spec.directory if spec is not None else "") or f"~/.covey/sites/{trial.site}"
     name = f"log/covey-*-{trial.job}.*"
     handles = [step.text for step in trial.steps if step.kind == "submitted"]
@@ -266,7 +267,7 @@ def _printed(trial: "TrialView", spec: "SiteSpec | None") -> str:
         name = f"log/{(handles or ['*'])[-1]}.OU"  # PBS Professional and OpenPBS choose it
     if spec is not None and not spec.host:
         for path in sorted(Path(os.path.expanduser(folder)).glob(name)):
-            last = formats.last_line(path.read_text(errors="replace"))
+            last = last_line(path.read_text(errors="replace"))
             if last:
                 return f"the last line that the pilot printed: {last} ({path})"
     return f"what the pilot printed is there in {folder}/{name}"

@@ -1,4 +1,4 @@
-"""`covey explain`: why a bag waits, why a task is where it is, why a site gets no pilots."""
+"""`covey explain`: why a bag waits, why a task runs where it runs, why a site gets no pilots."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -55,28 +55,32 @@ def explain(ctx: click.Context, bag: str, of: str | None, as_json: bool) -> None
     number = -1 if task is None else task
     seen = bag_places.find_bag(client or bag_places.reader(config), bag)
     if client is not None:
-        found = client.explain(seen.id, number)
+        explanation = client.explain(seen.id, number)
     else:
         from covey.wiring import recount
 
-        told = recount(config.directory, seen.id, number)
-        if told is None:
+        recounted = recount(config.directory, seen.id, number)
+        if recounted is None:
             raise NotFound(f"there is no bag {seen.id}; 'covey bags' lists them")
-        found = told
+        explanation = recounted
     if as_json:
-        print_json(found)
+        print_json(explanation)
     else:
-        echo(clean_lines(_lines(found, task)))
+        echo(clean_lines(_lines(explanation, task)))
 
 
-def _lines(found: "Explanation", task: int | None) -> Iterator[str]:
-    title = f"bag {found.bag} {found.name}".rstrip()
+def _lines(explanation: "Explanation", task: int | None) -> Iterator[str]:
+    title = f"bag {explanation.bag} {explanation.name}".rstrip()
     if task is not None:
-        values = found.task.values if found.task is not None else {}
-        told = ", ".join(f"{name}={value}" for name, value in values.items())
-        title += f", task {task}" + (f" ({told})" if told else "")
-    yield f"{title}: {found.summary}"
-    facts = [*_of_task(found), *_of_bag(found), *_waste(found.waste, task is None)]
+        values = explanation.task.values if explanation.task is not None else {}
+        shown = ", ".join(f"{name}={value}" for name, value in values.items())
+        title += f", task {task}" + (f" ({shown})" if shown else "")
+    yield f"{title}: {explanation.summary}"
+    facts = [
+        *_of_task(explanation),
+        *_of_bag(explanation),
+        *_waste(explanation.waste, task is None),
+    ]
     yield from _table(facts)
 
 
@@ -90,11 +94,11 @@ def _table(facts: list[tuple[str, str]]) -> Iterator[str]:
         before = name
 
 
-def _of_bag(found: "Explanation") -> Iterator[tuple[str, str]]:
-    answer = found.answer
+def _of_bag(explanation: "Explanation") -> Iterator[tuple[str, str]]:
+    answer = explanation.answer
     if answer is None:
         return
-    if found.task is None:
+    if explanation.task is None:
         yield "tasks", _counts(answer)
     for reason in answer.reasons:
         yield "why", _reason(reason)
@@ -110,7 +114,7 @@ def _of_bag(found: "Explanation") -> Iterator[tuple[str, str]]:
         yield "close", _near(near)
     for rival in answer.first:
         yield "first", f"{_rival(rival)}, on {answer.first_on}"
-    if found.task is None:
+    if explanation.task is None:
         yield "tail", "it is in its tail" if answer.tail else "it is not in its tail"
         yield from _replicas(answer.replication, answer.replicas)
 
@@ -152,15 +156,15 @@ def _replicas(replication: "Replication", sent: int = 0) -> Iterator[tuple[str, 
     already = f"; {sent:,} sent so far" if sent else ""
     yield "replicas", replication.text + already
     if replication.values:
-        told = ", ".join(f"{name} is {value}" for name, value in replication.values.items())
-        yield "replicas", f"where it is not true: {told}"
+        values = ", ".join(f"{name} is {value}" for name, value in replication.values.items())
+        yield "replicas", f"where it is not true: {values}"
 
 
-def _of_task(found: "Explanation") -> Iterator[tuple[str, str]]:
-    task = found.task
-    sent = [*found.attempts, *(task.running if task is not None else ())]
+def _of_task(explanation: "Explanation") -> Iterator[tuple[str, str]]:
+    task = explanation.task
+    sent = [*explanation.attempts, *(task.running if task is not None else ())]
     several = any(attempt.inputs_version > 1 for attempt in sent)
-    for attempt in found.attempts[-MOST_ATTEMPTS:]:
+    for attempt in explanation.attempts[-MOST_ATTEMPTS:]:
         yield "ended", _ended(attempt) + _inputs(attempt, several)
     if task is None:
         return
@@ -190,7 +194,7 @@ def _running(running: "RunningAttempt") -> str:
 
 
 def _inputs(attempt: "ResultRow | RunningAttempt", several: bool) -> str:
-    """With which of several versions of the bag's input files it ran."""
+    """The version of the bag's input files that the attempt got, if there are several."""
     return f", with version {attempt.inputs_version} of the inputs" if several else ""
 
 
@@ -212,12 +216,12 @@ def _waste(waste: "WasteView", whole: bool) -> Iterator[tuple[str, str]]:
         (waste.discarded, waste.discarded_seconds, "succeeded too late"),
         (waste.lost, waste.lost_seconds, "lost with their host, or never started there"),
     ]
-    told = [
+    texts = [
         f"{formats.count(count, 'attempt')} {words} ({formats.duration(seconds)})"
         for count, seconds, words in parts
         if count
     ]
-    yield "waste", "; ".join(told) or "none so far"
+    yield "waste", "; ".join(texts) or "none so far"
 
 
 # -- sites -----------------------------------------------------------------------------------------
@@ -227,28 +231,27 @@ def explain_site(config: "Config", name: str, as_json: bool) -> None:
     client = bag_places.running_client(config)
     if client is None:
         raise NotFound("no server runs here, so no site gets pilots; 'covey run' starts a server")
-    found = client.explain_site(name)
+    explanation = client.explain_site(name)
     if as_json:
-        print_json(found)
+        print_json(explanation)
     else:
-        echo(clean_lines(_site_lines(found)))
+        echo(clean_lines(_site_lines(explanation)))
 
 
-def _site_lines(found: "SiteExplanation") -> Iterator[str]:
-    yield f"site {found.name}: {found.summary}"
-    answer = found.answer
+def _site_lines(explanation: "SiteExplanation") -> Iterator[str]:
+    yield f"site {explanation.name}: {explanation.summary}"
+    answer = explanation.answer
     facts = [("why", _reason(reason)) for reason in answer.reasons]
     many, more = formats.count(answer.pilots, "pilot"), formats.count(answer.slots, "slot")
     facts.append(("pilots", f"{many} with {more}, {answer.busy:,} busy"))
     facts.append(("jobs", formats.site_jobs(answer.running, answer.suspended, answer.waiting)))
     facts += [("limits", _limit(limit)) for limit in answer.limits]
     facts.append(("room", f"for {formats.count(answer.room, 'pilot')} now"))
-    for one in answer.wanting[:MOST_WANTING]:
-        named = f"bag {one.bag} {one.name}".rstrip()
-        missing = f", {one.missing:,} of them with no slot expected" if one.missing else ""
-        facts.append(
-            ("demand", f"{formats.count(one.tasks, 'task')} of {named}{missing}: {one.text}")
-        )
+    for demand in answer.wanting[:MOST_WANTING]:
+        bag = f"bag {demand.bag} {demand.name}".rstrip()
+        missing = f", {demand.missing:,} of them with no slot expected" if demand.missing else ""
+        tasks = formats.count(demand.tasks, "task")
+        facts.append(("demand", f"{tasks} of {bag}{missing}: {demand.text}"))
     if len(answer.wanting) > MOST_WANTING:
         facts.append(("demand", f"… and {len(answer.wanting) - MOST_WANTING:,} more (--json)"))
     yield from _table(facts)

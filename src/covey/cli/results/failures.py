@@ -1,7 +1,7 @@
-"""`covey failures`: the failed tasks of a bag, those that failed in the same way together.
+"""`covey failures`: the failed tasks of a bag, grouped by cause.
 
-Also what `covey run` and `covey watch` say at the end, so that a thousand failures are a few lines,
-each with the command that deals with it.
+`covey run` and `covey watch` print the most frequent causes at the end, so that a thousand failures
+are a few lines, with the command to run next.
 """
 
 import shlex
@@ -16,12 +16,12 @@ from covey.frontend.tables import fit, terminal_width
 from covey.frontend.terminal import clean, echo, say
 from covey.wire import BagView, FailureGroup, ResultRow
 
-TOLD = 3  # groups at the end of `covey run`
+MOST_GROUPS = 3  # at the end of `covey run`
 HOSTS = 3
 LOG_LINES = 5
 SHORTEST_CAUSE = 40
 NO_FILE = ("No such file or directory", "can't open file", "cannot open")
-MORE = {"memory": "--memory x2", "timeout": "--time x2"}  # by outcome: what may help
+MORE = {"memory": "--memory x2", "timeout": "--time x2"}  # the option that may help, by outcome
 
 
 @click.command(cls=Command)
@@ -43,23 +43,23 @@ def failures(bag: str, limit: int, as_json: bool) -> None:
     covey retry 3 --cause 'exit 1: ValueError'
     """
     source = bag_places.reader(settings())
-    found = bag_places.find_bag(source, bag)
-    groups = source.failures(found.id, limit + 1) if found.failed else []
+    view = bag_places.find_bag(source, bag)
+    groups = source.failures(view.id, limit + 1) if view.failed else []
     more, groups = len(groups) > limit, groups[:limit]
     if as_json:
         print_json(groups)
         return
     if not groups:
-        say(f"bag {found.id} has no failed tasks")
+        say(f"bag {view.id} has no failed tasks")
         return
-    echo(_headline(found))
+    echo(_headline(view))
     for group in groups:
-        echo("\n" + "\n".join(_block(source, found, group, groups)))
+        echo("\n" + "\n".join(_block(source, view, group, groups)))
     echo("")
     if more:
         say(f"there are more causes; see them with --limit {limit * 10}")
-    _say_remedies(found, groups)
-    say(f"all of them again: covey retry {found.id} --failed")
+    _say_remedies(view, groups)
+    say(f"all of them again: covey retry {view.id} --failed")
 
 
 def _headline(bag: BagView) -> str:
@@ -101,7 +101,7 @@ def _title(bag: BagView, group: FailureGroup, example: ResultRow | None) -> str:
 
 
 def _words(bag: BagView, group: FailureGroup, example: ResultRow | None) -> str:
-    """The cause as the example has it: with its numbers and paths, which a cause leaves out."""
+    """The cause in the words of the example, with the numbers and paths that a cause leaves out."""
     how, _, masked = group.cause.partition(": ")
     message = example.message if example is not None else ""
     if message and group.outcome in MORE:
@@ -119,7 +119,7 @@ def _again(bag: BagView, group: FailureGroup, groups: Sequence[FailureGroup]) ->
 
 
 def quoted(text: str) -> str:
-    """For a shell, in the quotes that are easiest to read."""
+    """The text quoted for a shell, in the quotes that are easiest to read."""
     if not text.isprintable():
         return f"$'{''.join(map(_escaped, text))}'"
     if "'" in text and not any(char in text for char in '"$`\\!'):
@@ -136,7 +136,7 @@ def _escaped(char: str) -> str:
 
 
 def short_cause(cause: str, causes: Sequence[str]) -> str:
-    """As much of its beginning as tells it from the others."""
+    """The shortest beginning that no other cause has."""
     for length in range(SHORTEST_CAUSE, len(cause)):
         start = cause[:length]
         if not cause[length].isalnum() and not any(
@@ -147,13 +147,13 @@ def short_cause(cause: str, causes: Sequence[str]) -> str:
 
 
 def tell(source: bag_places.BagSource, bag: BagView) -> None:
-    """The most frequent causes in a line or two each, and what to do next."""
-    groups = source.failures(bag.id, TOLD + 1)
-    shown, width = groups[:TOLD], max(terminal_width() or 400, 60)
+    """Print the most frequent causes, one or two lines each, and what to do next."""
+    groups = source.failures(bag.id, MOST_GROUPS + 1)
+    shown, width = groups[:MOST_GROUPS], max(terminal_width() or 400, 60)
     for group in shown:
         for line in _short(source, bag, group):
             echo(fit(line, width), err=True)
-    if len(groups) > TOLD:
+    if len(groups) > MOST_GROUPS:
         rest = bag.failed - sum(group.count for group in shown)
         echo(f"  … and {rest:,} more, with other causes", err=True)
     _say_remedies(bag, groups)
@@ -165,14 +165,14 @@ def _short(source: bag_places.BagSource, bag: BagView, group: FailureGroup) -> l
     title, words = _title(bag, group, example), _words(bag, group, example)
     who = title if group.count == 1 else f"{group.count:,} tasks, such as {title}"
     lines = [f"  {clean(who)} on {_hosts(group)}: {clean(words)}"]
-    said = formats.last_line(group.log)
-    if said and " ".join(said.split()) not in words:
-        lines.append(f"    | {clean(said)}")
+    printed = last_line(group.log)
+    if printed and " ".join(printed.split()) not in words:
+        lines.append(f"    | {clean(printed)}")
     return lines
 
 
 def _files_hint() -> str:
-    if settings().server:  # its hosts do not have this directory
+    if settings().server:  # the hosts of that server do not have this directory
         return "'covey run --input FILE' brings a file along"
     return "'covey run --chdir .' runs them here"
 

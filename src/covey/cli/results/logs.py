@@ -1,4 +1,4 @@
-"""`covey logs`: what tasks printed, or print now."""
+"""`covey logs`: what tasks printed, or print now (see `tail`)."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -74,13 +74,13 @@ def logs(
     wanted = WantedTasks(only, tail, failed, causes, raw)
     config = settings()
     source = bag_places.reader(config)
-    found = bag_places.find_bag(source, bag)
-    if follow and not found.over:
-        _follow(bag_places.client(config), found, task, wanted, as_json)
+    view = bag_places.find_bag(source, bag)
+    if follow and not view.over:
+        _follow(bag_places.client(config), view, task, wanted, as_json)
     elif task is not None:
-        _one(source, found, task, wanted, as_json)
+        _one(source, view, task, wanted, as_json)
     else:
-        _several(source, found, wanted, limit, as_json)
+        _several(source, view, wanted, limit, as_json)
 
 
 def _follow(

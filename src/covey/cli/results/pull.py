@@ -1,4 +1,4 @@
-"""`covey pull`: the files that tasks returned, laid out in folders."""
+"""`covey pull`: download the files that tasks returned into one folder per task."""
 
 import sys
 import time
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from covey.client.download import Pulled
 
 LAYOUT = "{task}"
-TOLD = 5
+MOST_REASONS = 5
 DRAW_SECONDS = 0.2
 LINE_SECONDS = 10.0
 
@@ -60,13 +60,13 @@ def pull(bag: str, folder: str | None, layout: str, failed: bool, as_json: bool)
     from covey.client import download
 
     config = settings()
-    found = bag_places.find_bag(bag_places.reader(config), bag)
+    view = bag_places.find_bag(bag_places.reader(config), bag)
     client = bag_places.client(config)
-    place = Path(folder or f"bag-{found.id}")
-    source = OfFailed(client, found) if failed else client
+    place = Path(folder or f"bag-{view.id}")
+    source = OfFailed(client, view) if failed else client
     shown = PullProgress(quiet=as_json)
     try:
-        pulled = download.pull(source, found.id, place, layout, shown.show)
+        pulled = download.pull(source, view.id, place, layout, shown.show)
     except KeyboardInterrupt:
         shown.close()
         say("interrupted; the same command continues from here")
@@ -76,12 +76,13 @@ def pull(bag: str, folder: str | None, layout: str, failed: bool, as_json: bool)
     if as_json:
         print_json(pulled)
     else:
-        _tell(found, place, pulled)
+        _tell(view, place, pulled)
     leave(1 if pulled.refused else 0)
 
 
 class PullProgress:
-    """How far it is: a line of a terminal drawn again and again, else a line now and then."""
+    """Shows how many files were fetched: on a terminal as one line that is redrawn, otherwise as a
+    new line every LINE_SECONDS."""
 
     def __init__(self, quiet: bool) -> None:
         self._terminal = sys.stderr.isatty()
@@ -108,14 +109,14 @@ class PullProgress:
 
 
 def summary(pulled: "Pulled") -> str:
-    told = formats.count(pulled.files, "file")
+    text = formats.count(pulled.files, "file")
     if pulled.bytes:
-        told += f" ({formats.size(pulled.bytes)})"
+        text += f" ({formats.size(pulled.bytes)})"
     if pulled.kept:
-        told += f", {pulled.kept:,} existed already"
+        text += f", {pulled.kept:,} existed already"
     if pulled.refused:
-        told += f", {pulled.refused:,} missing"
-    return told
+        text += f", {pulled.refused:,} missing"
+    return text
 
 
 def _tell(bag: BagView, place: Path, pulled: "Pulled") -> None:
@@ -123,11 +124,11 @@ def _tell(bag: BagView, place: Path, pulled: "Pulled") -> None:
         say(_why_none(bag))
         return
     echo(f"bag {bag.id}: {summary(pulled)}, in {place}")
-    told = pulled.reasons[:TOLD]
-    for line in told:
-        echo(f"  missing: {clean(line)}", err=True)
-    if pulled.refused > len(told):
-        echo(f"  … and {pulled.refused - len(told):,} more", err=True)
+    reasons = pulled.reasons[:MOST_REASONS]
+    for reason in reasons:
+        echo(f"  missing: {clean(reason)}", err=True)
+    if pulled.refused > len(reasons):
+        echo(f"  … and {pulled.refused - len(reasons):,} more", err=True)
     left = bag.total - bag.done - bag.failed
     if left and not bag.over:
         say(f"{left:,} of {bag.total:,} tasks have not ended yet; pull again later")

@@ -1,7 +1,6 @@
-"""`covey results`: a bag as one table, streamed a page at a time, however long it is.
+"""`covey results`: the results of a bag as one table of any length, read page by page.
 
-Whole files in CSV and JSON Lines come ready-made from the record, as bytes; everything else is made
-here from rows.
+The record itself makes whole files in CSV and JSON Lines. Everything else is made here from rows.
 """
 
 import os
@@ -49,7 +48,7 @@ DISPENSABLE = ("cpu_seconds", "memory_kb", "host", "exit")
 
 
 class Request(NamedTuple):
-    """What was asked for, beyond which bag."""
+    """The options of the command, except the bag."""
 
     form: str
     query: ResultQuery
@@ -132,10 +131,10 @@ def results(
     request = Request(form, query, limit, page, wanted, None if path == "-" else path)
     _check(request, follow)
     source = bag_places.reader(settings())
-    found = bag_places.find_bag(source, bag)
+    view = bag_places.find_bag(source, bag)
     if follow:
-        leave(_follow(source, found, request))
-    _print(source, found, request)
+        leave(_follow(source, view, request))
+    _print(source, view, request)
 
 
 def _form_of(path: str | None) -> str:
@@ -151,7 +150,7 @@ def _form_of(path: str | None) -> str:
 
 
 def _is_special(path: str) -> bool:
-    """As /dev/stdout is: what is written to it cannot be put there as a whole."""
+    """Whether the path is not a plain file, such as /dev/stdout: it cannot be replaced then."""
     return os.path.exists(path) and not os.path.isfile(path)
 
 
@@ -184,7 +183,7 @@ def _print(source: bag_places.BagSource, bag: BagView, request: Request) -> None
 
 
 def _write(source: bag_places.BagSource, bag: BagView, request: Request) -> int:
-    """How many results were written."""
+    """Write the results, and return their number."""
     if request.form == "table":
         return _write_table(source, bag, request)
     if request.form in READY_MADE and not (request.wanted or request.limit):
@@ -209,7 +208,8 @@ def _chosen(bag: BagView, request: Request) -> list[Field]:
 
 @contextmanager
 def _destination(path: str | None, *, whole: bool = True) -> Iterator[IO[bytes]]:
-    """A file that is to be `whole` appears when it is, so that nobody takes a torn one for it."""
+    """The file to write to; standard output if `path` is None. With `whole`, the file appears only
+    when it is complete, so that nobody reads half a file."""
     if path is None:
         yield terminal.binary_output()
     elif not whole or _is_special(path):
@@ -231,14 +231,15 @@ def _destination(path: str | None, *, whole: bool = True) -> Iterator[IO[bytes]]
 
 
 def _write_table(source: bag_places.BagSource, bag: BagView, request: Request) -> int:
-    """All of it into a pipe or a file; on a terminal, a screenful, and what is left."""
+    """Write the whole table to a pipe or a file. On a terminal, write one screenful, and say how
+    many results are left."""
     seen = request.path is None and _is_seen()
     size = request.limit
     if size is None and (seen or request.page):
         size = _screenful() if seen else PIPE_PAGE
     first = ((request.page or 1) - 1) * (size or 0)
     query = request.query
-    if first:  # only a sorted question knows an offset
+    if first:  # only a sorted query may have an offset
         query = ResultQuery(
             failed_only=query.failed_only,
             where=query.where,
@@ -261,7 +262,7 @@ def _write_table(source: bag_places.BagSource, bag: BagView, request: Request) -
 
 
 def _fitting(chosen: list[Field], page: Sequence[ResultRow], width: int) -> list[Field]:
-    """On a narrow terminal, what a task reported goes before what it used."""
+    """The columns that fit. On a narrow terminal, the resources that a task used are left out."""
     for name in DISPENSABLE:
         if writers.width(chosen, page) <= width:
             break
@@ -274,17 +275,17 @@ def _is_seen() -> bool:
 
 
 def _screenful() -> int:
-    """What fits under the titles, with room for our words and the next prompt."""
+    """The rows that fit under the titles, with room for our notes and the next prompt."""
     return max(SMALLEST_SCREEN, shutil.get_terminal_size().lines - 4)
 
 
 def _say_rest(bag: BagView, request: Request, first: int, count: int, left: bool) -> None:
-    """What is not there, where a person may wonder."""
+    """Say which results are not shown, and why."""
     ended = bag.failed if request.query.failed_only else bag.done + bag.failed
     if left and request.limit is None:
-        known = "" if request.query.where else f" of {ended:,}"
+        of_all = "" if request.query.where else f" of {ended:,}"
         page = f"--page {(request.page or 1) + 1}"
-        say(f"{first + 1:,} to {first + count:,}{known}; next: {page}   all: -o FILE.csv")
+        say(f"{first + 1:,} to {first + count:,}{of_all}; next: {page}   all: -o FILE.csv")
     elif not count:
         say(_why_none(bag, request, first, ended))
     elif not bag.over and not request.narrowed:
@@ -294,8 +295,8 @@ def _say_rest(bag: BagView, request: Request, first: int, count: int, left: bool
 def _why_none(bag: BagView, request: Request, first: int, ended: int) -> str:
     if request.page and first:
         pages = -(-ended // (first // (request.page - 1)))
-        known = "" if request.query.where or not ended else f"; the last one is --page {pages:,}"
-        return f"there is no page {request.page:,} of these results{known}"
+        last = "" if request.query.where or not ended else f"; the last one is --page {pages:,}"
+        return f"there is no page {request.page:,} of these results{last}"
     if request.query.where:
         return f"no results of bag {bag.id} match: {', '.join(request.query.where)}"
     if request.query.failed_only:
@@ -305,16 +306,16 @@ def _why_none(bag: BagView, request: Request, first: int, ended: int) -> str:
     return f"bag {bag.id} has no results yet"
 
 
-# -- as they come -------------------------------------------------------------------------------
+# -- --follow -----------------------------------------------------------------------------------
 
 
 def _follow(source: bag_places.BagSource, bag: BagView, request: Request) -> int:
-    """Rows in the order in which they ended; the exit status."""
+    """Write rows in the order in which their attempts ended, and return the exit status."""
     with _destination(request.path, whole=False) as file:
         stream: writers.Stream | None = None
         try:
             for page in _pages(source, bag, request.query):
-                if stream is None:  # now it is known what tasks report
+                if stream is None:  # the first rows show which values tasks report
                     view = columns.with_names(source.bag(bag.id) or bag, page)
                     width = terminal_width() if request.path is None else None
                     stream = writers.Stream(request.form, _chosen(view, request), width)

@@ -1,8 +1,8 @@
 """`covey logs -f`: what tasks print, while they print it.
 
-Live pieces are best effort and say where in their stream they belong; the whole comes with the
-record of the end. So we remember how far each stream was printed, skip what was printed before, and
-say what was not seen.
+Live pieces of output may get lost. Each piece has its position in its stream. When an attempt ends,
+the record has the whole output. So we remember how far each stream was printed, print only what is
+new, and say how many bytes are missing.
 """
 
 import os
@@ -20,25 +20,25 @@ from covey.pilot.protocol.messages import Piece
 from covey.wire import BagView, Output, ResultQuery, ResultRow
 
 WAIT_SECONDS = 1.0
-LONGEST_LINE = 1 << 16  # letters; a longer one of many tasks' is printed in parts
+LONGEST_LINE = 1 << 16  # characters; with many tasks, a longer line is printed in parts
 STREAMS = {1: "stdout", 2: "stderr"}
 PALETTE = ("cyan", "yellow", "green", "magenta", "blue", "bright_red")
 _CUT = re.compile(r"\n\[\.\.\. ([0-9]{1,18}) bytes left out \.\.\.\]\n")
-_REPLACED = "\ufffd"  # stands for a byte that was no text
+_REPLACED = "\ufffd"  # stands for one byte that is not valid UTF-8
 
 
 class WantedTasks(NamedTuple):
-    """What of it all is asked for."""
+    """Which tasks, and which of their output, to show."""
 
     only: str | None = None  # stdout or stderr
-    tail: int | None = None  # lines, of what was printed before we came
+    tail: int | None = None  # last lines of earlier output
     failed: bool = False
     causes: tuple[str, ...] = ()
-    raw: bool = False  # as it was printed, on a terminal, too
+    raw: bool = False  # keep control characters, also on a terminal
 
     @property
     def ends_only(self) -> bool:
-        """It is known at the end whether a task is wanted."""
+        """Whether only the end of a task decides if it is shown."""
         return self.failed or bool(self.causes)
 
     def takes(self, row: ResultRow) -> bool:
@@ -48,7 +48,7 @@ class WantedTasks(NamedTuple):
 
 
 class TailPart(NamedTuple):
-    """Text from byte `start` of its stream on."""
+    """Text of a stream, and the byte of the stream at which the text starts."""
 
     start: int
     text: str
@@ -63,29 +63,30 @@ def _size(text: str) -> int:
 
 
 class SeenTask:
-    """How far every stream was printed."""
+    """Remembers how far each stream was printed."""
 
     def __init__(self) -> None:
         self._ends: dict[tuple[str, int], int] = {}
 
     def fresh(self, attempt: str, stream: int, part: TailPart) -> str:
-        """What of it is new, with a word about what was missed in between."""
-        known = self._ends.get((attempt, stream))
-        if known is not None and part.end <= known:
+        """The part's text that was not printed before, with a note about missing bytes."""
+        printed = self._ends.get((attempt, stream))
+        if printed is not None and part.end <= printed:
             return ""
         self._ends[attempt, stream] = part.end
-        if known is None or known == part.start:
+        if printed is None or printed == part.start:
             return part.text
-        if known < part.start:
-            return f"\n[... {part.start - known:,} bytes not seen ...]\n{part.text}"
-        skipped = part.text.encode("utf-8", "replace")[known - part.start :]
-        return skipped.decode("utf-8", "replace")
+        if printed < part.start:
+            return f"\n[... {part.start - printed:,} bytes not seen ...]\n{part.text}"
+        rest = part.text.encode("utf-8", "replace")[printed - part.start :]
+        return rest.decode("utf-8", "replace")
 
 
 def parts_of(text: str, total: int) -> list[TailPart]:
-    """What is kept of a stream of so many bytes: all of it, or its head and its tail."""
+    """The parts of a stream of `total` bytes that the record keeps: everything, or head and
+    tail."""
     kept = _size(text)
-    for cut in _CUT.finditer(text):  # a task may have printed what looks like one
+    for cut in _CUT.finditer(text):  # the task itself may have printed a line like this
         if kept - len(cut[0]) + int(cut[1]) == total:
             head, tail = text[: cut.start()], text[cut.end() :]
             return [TailPart(0, head), TailPart(total - _size(tail), tail)]
@@ -105,7 +106,7 @@ class Sink:
         self._print(piece.task, attempt, piece.stream, TailPart(piece.start, piece.text))
 
     def rest(self, row: ResultRow, output: Output, only: str | None) -> None:
-        """What the record has, and was not printed before."""
+        """Print the output that the record has and that was not printed before."""
         for stream, text, total in (
             (1, output.stdout, row.stdout_bytes),
             (2, output.stderr, row.stderr_bytes),
@@ -115,7 +116,7 @@ class Sink:
                     self._print(row.task, row.attempt, stream, part)
 
     def end(self, task: int, attempt: str) -> None:
-        """Nothing more comes of this attempt."""
+        """Called when the attempt has no more output."""
 
     def _print(self, task: int, attempt: str, stream: int, part: TailPart) -> None:
         text = self._seen.fresh(attempt, stream, part)
@@ -129,12 +130,11 @@ class Sink:
         sys.stdout.flush()
 
     def write(self, task: int, attempt: str, stream: int, text: str) -> None:
-        """Of one task."""
         terminal.echo_output(text, self._raw)
 
 
 class Prefixed(Sink):
-    """Of many tasks: whole lines, each with its task's number."""
+    """Prints the output of many tasks: whole lines, each with the number of its task."""
 
     def __init__(self, as_json: bool, raw: bool, total: int) -> None:
         super().__init__(as_json, raw)
@@ -169,7 +169,7 @@ class Prefixed(Sink):
 def follow_task(
     client: Client, bag: BagView, task: int, wanted: WantedTasks, as_json: bool
 ) -> None:
-    """Until the task has its result, or will have none."""
+    """Print the output of one task until the task has ended, or the bag is over."""
     sink = Sink(as_json, wanted.raw)
     ended: set[str] = set()
     live = _live(client, bag.id, task, wanted)
@@ -196,7 +196,7 @@ def _say_ended(bag: BagView, row: ResultRow) -> None:
 
 
 def follow_bag(client: Client, bag: BagView, wanted: WantedTasks, as_json: bool) -> None:
-    """Every task, from now until the bag is over."""
+    """Print the output of all tasks, from now until the bag is over."""
     sink = Prefixed(as_json, wanted.raw, bag.total)
     live = _live(client, bag.id, -1, wanted)
     query = ResultQuery(by_row=True, after=_last_row(client, bag), failed_only=wanted.ends_only)
@@ -227,14 +227,14 @@ def _end(client: Client, bag: BagView, row: ResultRow, sink: Sink, wanted: Wante
 
 
 def _live(client: Client, bag: int, task: int, wanted: WantedTasks) -> Iterator[Sequence[Piece]]:
-    """News, again and again; of the first, what was there before us, only the tail if asked."""
+    """New pieces of output, for ever. With --tail, the first pieces have only their last lines."""
     after, tail = 0, wanted.tail
     while True:
-        found = client.live_output(bag, task, after, wait_seconds=WAIT_SECONDS)
-        after = found.next
+        answer = client.live_output(bag, task, after, wait_seconds=WAIT_SECONDS)
+        after = answer.next
         pieces: Sequence[Piece] = [
             piece
-            for piece in found.pieces
+            for piece in answer.pieces
             if wanted.only in (None, STREAMS.get(piece.stream)) and not wanted.ends_only
         ]
         if tail is not None and pieces:
@@ -243,7 +243,7 @@ def _live(client: Client, bag: int, task: int, wanted: WantedTasks) -> Iterator[
 
 
 def last_lines(pieces: Sequence[Piece], number: int) -> list[Piece]:
-    """The last lines of each stream."""
+    """The last `number` lines of each stream."""
     left: dict[tuple[int, int, int], int] = {}
     kept: list[Piece] = []
     for piece in reversed(pieces):
@@ -258,7 +258,7 @@ def last_lines(pieces: Sequence[Piece], number: int) -> list[Piece]:
 
 
 def _last_row(client: Client, bag: BagView) -> int:
-    """The row of the bag's last result now; -1 if it has none."""
+    """The number of the bag's last result row; -1 if there is none."""
 
     def behind(row: int) -> bool:
         return bool(client.results(bag.id, ResultQuery(by_row=True, after=row, limit=1)))
@@ -268,7 +268,7 @@ def _last_row(client: Client, bag: BagView) -> int:
         return low
     while behind(high):
         low, high = high, high * 4
-    while high - low > 1:  # something is behind low, nothing behind high
+    while high - low > 1:  # there are rows after low, and none after high
         middle = (low + high) // 2
         low, high = (middle, high) if behind(middle) else (low, middle)
     return high

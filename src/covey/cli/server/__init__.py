@@ -1,1 +1,1 @@
-"""Commands for who runs a server: serve, tokens, settings, doctor."""
+"""Commands for people who run a server: serve, stop, token, config, doctor."""

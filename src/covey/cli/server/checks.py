@@ -1,4 +1,4 @@
-"""What `covey doctor` looks at. A check never raises: what it finds is its result."""
+"""The checks of `covey doctor`. An error inside a check is reported as a failed check."""
 
 import json
 import os
@@ -17,14 +17,15 @@ from covey import __version__, config
 from covey.client import embedded
 from covey.client.client import Client
 from covey.core.errors import CoveyError
+from covey.core.values.causes import last_line
 from covey.frontend import formats
 from covey.wire import Refused
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 LITTLE_DISK_BYTES = 1 << 30
-EARLIEST = 1_700_000_000.0  # a clock before this is wrong
+EARLIEST = 1_700_000_000.0  # a clock that shows an earlier time is wrong
 SLOW_SECONDS = 20
-SOON_SECONDS = 7 * 86_400.0  # a certificate that expires so soon should have been renewed
+SOON_SECONDS = 7 * 86_400.0  # renew a certificate that expires within this time
 OFTEN_REFUSED = 100  # times in ten minutes
 REFUSED_FOR = {
     "unauthorized": "no valid token, secret or credential",
@@ -83,14 +84,14 @@ def check_version(_: config.Config) -> Check:
 
 
 def check_settings(settled: config.Settled) -> Check:
-    given = {key: origin for key, origin in settled.origins.items() if origin != "default"}
-    told = ", ".join(f"{key} ({origin})" for key, origin in given.items()) or "all are defaults"
+    changed = {key: origin for key, origin in settled.origins.items() if origin != "default"}
+    text = ", ".join(f"{key} ({origin})" for key, origin in changed.items()) or "all are defaults"
     unknown = config.unknown_variables(os.environ)
-    return Check("settings", WARN if unknown else OK, "; ".join([told, *unknown]))
+    return Check("settings", WARN if unknown else OK, "; ".join([text, *unknown]))
 
 
 def _nearest(directory: Path) -> Path:
-    """The directory, or the first above it that exists."""
+    """The directory, or the nearest parent that exists."""
     while not directory.exists():
         directory = directory.parent
     return directory
@@ -118,36 +119,36 @@ def check_file_system(tree: config.Config) -> Check:
 
 def check_disk(tree: config.Config) -> Check:
     free = shutil.disk_usage(_nearest(tree.directory)).free
-    told = f"{free / (1 << 30):.1f} GB free"
+    text = f"{free / (1 << 30):.1f} GB free"
     if free < LITTLE_DISK_BYTES:
-        return Check("free disk", WARN, f"{told}: results may not fit; make room, or use --dir")
-    return Check("free disk", OK, told)
+        return Check("free disk", WARN, f"{text}: results may not fit; make room, or use --dir")
+    return Check("free disk", OK, text)
 
 
 def check_record(tree: config.Config) -> Check:
-    """Whether the record is sound, page by page."""
+    """Whether the record is damaged. Every page of it is read."""
     from covey import wiring
 
     if tree.server:
         return Check("record", OK, "kept by the server; run 'covey doctor' on its machine")
-    found = wiring.check_record(tree.directory)
-    if found is None:
+    integrity = wiring.check_record(tree.directory)
+    if integrity is None:
         return Check("record", OK, "none yet")
-    if found.problem:
-        return Check("record", FAIL, f"{found.problem.rstrip('.')}. {DAMAGED}")
-    told = f"{formats.size(found.size)}, schema {found.version}"
-    if found.old:
+    if integrity.problem:
+        return Check("record", FAIL, f"{integrity.problem.rstrip('.')}. {DAMAGED}")
+    text = f"{formats.size(integrity.size)}, schema {integrity.version}"
+    if integrity.old:
         words = "written by an earlier version; the next covey command converts it"
-        return Check("record", WARN, f"{told}: {words}")
-    if not found.complete:
+        return Check("record", WARN, f"{text}: {words}")
+    if not integrity.complete:
         return Check(
-            "record", WARN, f"{told}: no damage found, but not everything could be checked"
+            "record", WARN, f"{text}: no damage found, but not everything could be checked"
         )
-    return Check("record", OK, f"{told}: no damage found")
+    return Check("record", OK, f"{text}: no damage found")
 
 
 def _client(tree: config.Config) -> Client | None:
-    """Of the server that runs, if one does."""
+    """A client of the running server; None if no server runs."""
     from covey.frontend.bag_places import remote_client
 
     client = remote_client(tree) if tree.server else embedded.attach(tree.directory)
@@ -168,10 +169,10 @@ def check_server(tree: config.Config) -> Check:
 
 
 def _held_by(directory: Path) -> str:
-    """The holder of the lock writes about itself in it."""
+    """The message about the process that holds the lock. The lock file names that process."""
     try:
-        told = json.loads((directory / "lock").read_text())
-        who = f"process {told['pid']} on {told['host']}"
+        holder = json.loads((directory / "lock").read_text())
+        who = f"process {holder['pid']} on {holder['host']}"
     except (ValueError, KeyError):
         who = "another process"
     return (
@@ -180,52 +181,52 @@ def _held_by(directory: Path) -> str:
     )
 
 
-def _server_says(client: Client, where: str, other: str) -> Check:
-    """`other`: what to do about another version."""
+def _server_says(client: Client, where: str, if_other: str) -> Check:
+    """What the server says about itself. `if_other` is the advice if it has another version."""
     view = client.server()
-    told = (
+    text = (
         f"{where}: process {view.pid}, covey {view.version}, {view.state}, "
         f"{formats.count(view.pilots, 'pilot')} with {formats.count(view.slots, 'slot')}"
     )
     if view.disk_free_bytes:
-        told += f", {formats.size(view.disk_free_bytes)} free"
+        text += f", {formats.size(view.disk_free_bytes)} free"
     if view.certificate_expires:
-        told += f", certificate valid until {formats.clock(view.certificate_expires)}"
+        text += f", certificate valid until {formats.clock(view.certificate_expires)}"
         if view.certificate_expires < time.time() + SOON_SECONDS:
-            return Check("server", WARN, f"{told}: renew it (covey help server)")
+            return Check("server", WARN, f"{text}: renew it (covey help server)")
     if 0 < view.disk_free_bytes < LITTLE_DISK_BYTES:
-        return Check("server", WARN, f"{told}: make room there, or covey purge old bags")
+        return Check("server", WARN, f"{text}: make room there, or covey purge old bags")
     if view.version != __version__:
-        return Check("server", WARN, f"{told}; this is covey {__version__}: {other}")
-    return Check("server", OK if view.state == "ready" else WARN, told)
+        return Check("server", WARN, f"{text}; this is covey {__version__}: {if_other}")
+    return Check("server", OK if view.state == "ready" else WARN, text)
 
 
 def check_bags(tree: config.Config) -> Check:
-    """Whether any bag is quarantined: paused because the server cannot handle it."""
+    """Whether a bag is quarantined: paused because the server cannot handle it."""
     client = _client(tree)
     if client is None:
         return Check("bags", OK, "no server is running")
     view = client.server()
-    told = f"{formats.count(view.bags, 'bag')} not finished"
+    text = f"{formats.count(view.bags, 'bag')} not finished"
     if view.overruns:
-        told += f"; policies had to wait for their turn {formats.count(view.overruns, 'time')}"
+        text += f"; policies had to wait for their turn {formats.count(view.overruns, 'time')}"
     if not view.quarantined:
-        return Check("bags", OK, told)
-    told += f"; {view.quarantined} of them quarantined: 'covey bags' shows the reasons"
-    return Check("bags", WARN, told)
+        return Check("bags", OK, text)
+    text += f"; {view.quarantined} of them quarantined: 'covey bags' shows the reasons"
+    return Check("bags", WARN, text)
 
 
 def check_refusals(tree: config.Config) -> Check:
-    """Whether strangers try a lot, or one owner asks for more than its share."""
+    """Whether the server refuses many requests: of strangers, or of an owner over its share."""
     try:
         client = _client(tree)
         if client is None:
             return Check("refusals", OK, "no server runs")
-        often = [one for one in client.server().refused if one.count >= OFTEN_REFUSED]
+        often = [refused for refused in client.server().refused if refused.count >= OFTEN_REFUSED]
     except CoveyError:
         return Check("refusals", WARN, "unknown: the server does not answer")
-    told = "; ".join(_refused_words(one) for one in often)
-    return Check("refusals", WARN if often else OK, told or "few in the last ten minutes")
+    text = "; ".join(map(_refused_words, often))
+    return Check("refusals", WARN if often else OK, text or "few in the last ten minutes")
 
 
 def _refused_words(refused: Refused) -> str:
@@ -241,35 +242,35 @@ def _refused_words(refused: Refused) -> str:
 
 
 def check_sites(tree: config.Config) -> Check:
-    """Those of covey.toml, as far as words can tell; `covey site test` tries one."""
+    """The settings of the sites of covey.toml. No pilot is started; `covey site test` does that."""
     from covey import wiring
 
     for spec in tree.sites:
         wiring.check_site(spec)
-    told = ", ".join(f"{spec.name} ({spec.driver})" for spec in tree.sites)
+    text = ", ".join(f"{spec.name} ({spec.driver})" for spec in tree.sites)
     far = [spec.name for spec in tree.sites if spec.host or spec.driver == "ssh"]
     if far and not tree.serve.public and tree.serve.listen in LOOPBACK:
         words = f"pilots at {', '.join(far)} cannot call a server on {tree.serve.listen}"
-        return Check("sites", WARN, f"{told}; {words}: set serve.listen, or serve.public")
-    return Check("sites", OK, told or "only this machine; to add others: covey help sites")
+        return Check("sites", WARN, f"{text}; {words}: set serve.listen, or serve.public")
+    return Check("sites", OK, text or "only this machine; to add others: covey help sites")
 
 
 def check_cores(tree: config.Config) -> Check:
     usable, there = len(os.sched_getaffinity(0)), os.cpu_count() or 1
-    told = f"{usable} usable of {there}; {formats.count(tree.local_slots, 'slot')} per local pilot"
+    text = f"{usable} usable of {there}; {formats.count(tree.local_slots, 'slot')} per local pilot"
     if tree.local_slots > usable:
-        return Check("cores", WARN, f"{told}: more slots than cores")
-    return Check("cores", OK, told)
+        return Check("cores", WARN, f"{text}: more slots than cores")
+    return Check("cores", OK, text)
 
 
 def check_memory_limits(_: config.Config) -> Check:
-    """With the pilot's own code, so that the answer is that of a pilot started here."""
+    """How memory limits are enforced. The pilot's own code answers, so pilots here do the same."""
     from covey.pilot.walls import resource_limits
 
     group = resource_limits.make_group(f"covey-doctor-{os.getpid()}")
     if group is None:
-        told = "by watching each task's processes; control groups cannot be made here"
-        return Check("memory limits", OK, told)
+        text = "by watching each task's processes; control groups cannot be made here"
+        return Check("memory limits", OK, text)
     group.remove()
     return Check("memory limits", OK, "by the kernel, with control groups")
 
@@ -277,13 +278,13 @@ def check_memory_limits(_: config.Config) -> Check:
 def check_gpus(tree: config.Config) -> Check:
     from covey.pilot.host import host_facts
 
-    found = host_facts.gpus(tree.local.gpus, os.environ)
-    told = f"{len(found)} seen: {', '.join(found)}" if found else "none found"
-    return Check("gpus", OK, told)
+    gpus = host_facts.gpus(tree.local.gpus, os.environ)
+    text = f"{len(gpus)} seen: {', '.join(gpus)}" if gpus else "none found"
+    return Check("gpus", OK, text)
 
 
 def check_cache(tree: config.Config) -> Check:
-    """What local pilots keep of input files."""
+    """The input files that local pilots keep."""
     from covey import wiring
 
     place, most = tree.directory / wiring.CACHE, formats.megabytes(tree.local.cache_mb)
@@ -312,28 +313,28 @@ def check_proc(_: config.Config) -> Check:
 
 
 def check_pilot(_: config.Config) -> Check:
-    """Pilots run under whatever `python3` their host has: start one, as far as its help."""
+    """Whether the pilot file starts with this machine's `python3`. Only its help is printed."""
     from covey import wiring
 
-    found = shutil.which("python3")
-    if found is None:
+    python = shutil.which("python3")
+    if python is None:
         return Check("pilot", WARN, "no python3 on PATH; pilots need one: install Python 3")
     with tempfile.TemporaryDirectory(prefix="covey-doctor-") as folder:
         pilot = Path(folder) / "pilot.pyz"
         wiring.write_pilot_file(pilot)
-        version = _output([found, "-I", "-c", "import sys; print(sys.version.split()[0])"])
-        _output([found, str(pilot), "--help"])
-    return Check("pilot", OK, f"starts under {found}, Python {version}")
+        version = _output([python, "-I", "-c", "import sys; print(sys.version.split()[0])"])
+        _output([python, str(pilot), "--help"])
+    return Check("pilot", OK, f"starts under {python}, Python {version}")
 
 
 def _output(command: list[str]) -> str:
-    """Raises OSError, with the program's last words, unless it ends well."""
+    """What the command prints. Raises OSError with the last line of its errors if it fails."""
     try:
-        ran = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, text=True, timeout=SLOW_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         raise OSError(f"{command[0]} takes more than {SLOW_SECONDS} s to start") from None
-    if ran.returncode != 0:
-        raise OSError(f"{' '.join(command[:2])} does not work: {formats.last_line(ran.stderr)}")
-    return ran.stdout.strip()
+    if process.returncode != 0:
+        raise OSError(f"{' '.join(command[:2])} does not work: {last_line(process.stderr)}")
+    return process.stdout.strip()

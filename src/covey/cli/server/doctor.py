@@ -1,4 +1,4 @@
-"""`covey doctor`: the checks of `covey.cli.server.checks`, one line each."""
+"""`covey doctor`: run the checks of `covey.cli.server.checks`, and print a line for each."""
 
 import click
 
@@ -19,11 +19,11 @@ def doctor(as_json: bool) -> None:
     """
     from covey.cli.server import checks
 
-    found = checks.run_all(settle())
+    results = checks.run_all(settle())
     if as_json:
-        print_json(found)
+        print_json(results)
     else:
-        rows = [[check.verdict, check.name, check.told] for check in found]
+        rows = [[check.verdict, check.name, check.told] for check in results]
         columns = (Column(""), Column("check"), Column("finding"))
         echo(render(columns, rows).partition("\n")[2])
-    leave(1 if any(check.verdict == checks.FAIL for check in found) else 0)
+    leave(1 if any(check.verdict == checks.FAIL for check in results) else 0)

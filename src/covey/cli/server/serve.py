@@ -70,13 +70,12 @@ def serve(
 
 
 def _serve_in_background(directory: Path) -> None:
-    """With the same options; what it logs goes to a file."""
+    """Start a server with the options of this command. It logs into a file."""
     from covey.client import embedded
 
-    given = click.get_current_context().params
     options = [
         word
-        for name, value in given.items()
+        for name, value in click.get_current_context().params.items()
         if value is not None and not isinstance(value, bool)
         for word in (f"--{name.replace('_', '-')}", str(value))
     ]
@@ -121,8 +120,8 @@ def stop(drain: bool, as_json: bool) -> None:
     elif gone:
         echo(f"stopped the server (process {pid}) and {formats.count(sent_home, 'pilot')}")
         if running:
-            told = f"{formats.count(running, 'task')} that ran will start over"
-            say(f"{told}; 'covey stop --drain' lets them end first")
+            tasks = formats.count(running, "task")
+            say(f"{tasks} that ran will start over; 'covey stop --drain' lets them end first")
         if waiting:
             many = "keeps its place" if sum(waiting.values()) == 1 else "keep their places"
             pilots = formats.count(sum(waiting.values()), "pilot")
@@ -134,12 +133,12 @@ def stop(drain: bool, as_json: bool) -> None:
 
 
 def _end_orphans(directory: Path, as_json: bool) -> None:
-    """A server that was killed may have left pilots."""
+    """End the pilots that a killed server has left."""
     from covey import wiring
     from covey.client.embedded import is_held
     from covey.frontend import formats
 
-    # A server that holds the directory and does not answer sees to its pilots itself.
+    # A server that holds the directory ends its pilots itself, even if it does not answer now.
     ended, left = (0, 0) if is_held(directory) else wiring.end_orphans(directory, STOP_SECONDS)
     if as_json:
         facts = {"stopped": False, "pilots": ended - left, "waiting": 0, "interrupted": 0}
@@ -155,7 +154,7 @@ def _end_orphans(directory: Path, as_json: bool) -> None:
 
 
 def _wait_until_gone(directory: Path, drain: bool) -> bool:
-    """Draining takes as long as the tasks do."""
+    """Whether the server has ended. Without `drain`, wait for at most STOP_SECONDS."""
     from covey.client.embedded import is_held
 
     deadline = time.monotonic() + STOP_SECONDS

@@ -1,4 +1,4 @@
-"""`covey config`: the settings, and the page that describes them."""
+"""`covey config`, and the page docs/configuration.md, which is made from the settings."""
 
 import json
 from collections.abc import Iterator
@@ -85,23 +85,23 @@ def show(as_json: bool) -> None:
         (setting, configuration.value_of(settled.config, key), settled.origins[key])
         for key, setting in configuration.SETTINGS.items()
     ]
-    told = [(setting.key, value, origin, setting.text) for setting, value, origin in rows]
-    told += _of_sites(settled)
+    facts = [(setting.key, value, origin, setting.text) for setting, value, origin in rows]
+    facts += _of_sites(settled)
     if as_json:
         print_json(
             {
                 key: {"value": value, "origin": origin, "meaning": text}
-                for key, value, origin, text in told
+                for key, value, origin, text in facts
             }
         )
         return
     columns = (Column("setting"), Column("value"), Column("from"), Column("meaning"))
-    cells = [[key, spell(value), origin, text] for key, value, origin, text in told]
+    cells = [[key, spell(value), origin, text] for key, value, origin, text in facts]
     echo(render(columns, cells))
 
 
 def _of_sites(settled: configuration.Settled) -> Iterator[tuple[str, object, str, str]]:
-    """What each site says; the rest is as docs/configuration.md has it."""
+    """The keys that are set for each site. All others have the defaults of the documentation."""
     for spec in settled.config.sites:
         name = f"{configuration.SITES}.{spec.name}"
         for key, value in config_sites.table_of(spec).items():
@@ -109,16 +109,16 @@ def _of_sites(settled: configuration.Settled) -> Iterator[tuple[str, object, str
 
 
 def spell(value: object) -> str:
-    """As it is written in covey.toml."""
+    """The value as it is written in covey.toml."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
-        inner = ", ".join(f"{_bare(key)} = {spell(one)}" for key, one in value.items())
+        inner = ", ".join(f"{_bare(key)} = {spell(item)}" for key, item in value.items())
         return f"{{ {inner} }}" if inner else "{}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(spell, value))}]"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)  # TOML's strings are JSON's, and more
+        return json.dumps(value, ensure_ascii=False)  # every JSON string is a TOML string
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
@@ -129,7 +129,7 @@ def _bare(key: str) -> str:
 
 
 def page() -> str:
-    """docs/configuration.md."""
+    """The text of docs/configuration.md."""
     lines = [PAGE_HEAD]
     for section, heading in _headings().items():
         lines += [
@@ -146,14 +146,15 @@ def page() -> str:
                 )
         lines.append("")
     rows = []
-    for one in config_sites.KEYS.values():
-        default = "needed" if one.name == "driver" else f"`{spell(one.default)}`"
-        rows.append(f"| `{one.name}` | {default} | {one.text} |")
+    for key_of_site in config_sites.KEYS.values():
+        name, text = key_of_site.name, key_of_site.text
+        default = "needed" if name == "driver" else f"`{spell(key_of_site.default)}`"
+        rows.append(f"| `{name}` | {default} | {text} |")
     return "\n".join(lines) + "\n" + SITES_HEAD + "\n".join(rows) + "\n"
 
 
 def _headings() -> dict[str, str]:
-    """Sections in their order, with what they are about."""
+    """The heading of each section, in order."""
     hints = get_type_hints(configuration.Config)
     kinds = {name: hints[name] for name in configuration.SECTIONS}
     about = {name: f"[{name}]: {(kind.__doc__ or '').rstrip('.')}" for name, kind in kinds.items()}

@@ -1,6 +1,6 @@
-"""`covey token`: who may use this server, and as whom.
+"""`covey token`: who may use this server, and as which owner.
 
-A token is printed once, when it is made: the server keeps no more than its digest.
+A token is printed once, when it is made. The server keeps only its digest.
 """
 
 import click
@@ -60,7 +60,7 @@ def create(name: str, role: str, owner: str | None, expires: float | None, as_js
     config = settings()
     if expires == 0:
         raise click.BadParameter("a token must be valid for some time: 30d, 12h")
-    if owner is None:  # of another server, whoever its own token says we are
+    if owner is None:  # another server knows from our token who we are
         owner = "" if config.server else user()
     client = bag_places.client(config)
     made = client.create_token(name, role=role, owner=owner, seconds=expires or 0.0)
@@ -79,20 +79,20 @@ def list_(as_json: bool) -> None:
     \b
     covey token list
     """
-    found = bag_places.client(settings()).tokens()
+    tokens = bag_places.client(settings()).tokens()
     if as_json:
-        print_json(found)
-    elif found:
+        print_json(tokens)
+    elif tokens:
         rows = [
             [
-                str(one.id),
-                one.name,
-                one.role,
-                one.owner,
-                formats.ago(one.created),
-                formats.clock(one.expires) if one.expires else "never",
+                str(token_view.id),
+                token_view.name,
+                token_view.role,
+                token_view.owner,
+                formats.ago(token_view.created),
+                formats.clock(token_view.expires) if token_view.expires else "never",
             ]
-            for one in found
+            for token_view in tokens
         ]
         echo(render(COLUMNS, rows))
     else:
@@ -116,7 +116,7 @@ def revoke(number: int | None, owner: str | None, as_json: bool) -> None:
     if number is not None:
         revoked = [number] if client.revoke_token(number) else []
     else:
-        wanted = [one.id for one in client.tokens() if one.owner == owner]
+        wanted = [token_view.id for token_view in client.tokens() if token_view.owner == owner]
         revoked = [id_ for id_ in wanted if client.revoke_token(id_)]
     if as_json:
         print_json({"count": len(revoked)})

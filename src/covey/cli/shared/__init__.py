@@ -1,2 +1,2 @@
-"""What several commands share: common options, errors, completion, and how words on the command
-line are read. What Python shows as well is in `covey.frontend`."""
+"""What several commands share: common options, error messages, completion, reading of words on the
+command line. What `covey.python` needs as well is in `covey.frontend`."""

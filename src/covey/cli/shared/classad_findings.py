@@ -1,4 +1,4 @@
-"""What can be said about ClassAd text without evaluating it, and how an ad is laid out."""
+"""Mistakes in ClassAd text, found without evaluating it; and the layout of an ad."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +19,8 @@ from covey.classad.nodes import Node
 from covey.classad.values import Value
 
 INDENT = "    "
-NARROW = 96  # an ad within an ad that fits in so many columns stays on its line
-# A string that is not closed matches, too, so that it is read only once.
+NARROW = 96  # a nested ad stays on one line if the line has at most so many columns
+# A string without its closing quote matches too: the text is then read only once.
 _STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"?|\'(?:\\.|[^\'\\])*\'?|//|/\*', re.DOTALL)
 
 
@@ -31,22 +31,23 @@ class Finding(NamedTuple):
     suggestions: tuple[str, ...] = ()
 
     def show(self, text: str) -> str:
-        """For a person: where, what, and a caret below the place."""
+        """The message for a person, the line of text, and a caret below the mistake."""
         near = " or ".join(self.suggestions[:2])
         hint = f"; did you mean {near}?" if near else ""
-        told = f"line {self.line}, column {self.column}: {self.message}{hint}"
-        shown = text.split("\n")[self.line - 1]
-        return f"{told}\n  {shown}\n  {' ' * (self.column - 1)}^"
+        message = f"line {self.line}, column {self.column}: {self.message}{hint}"
+        line = text.split("\n")[self.line - 1]
+        return f"{message}\n  {line}\n  {' ' * (self.column - 1)}^"
 
 
-def findings(text: str, is_ad: bool, known: Sequence[Ad]) -> list[Finding]:
-    """In the order of the text. Names are looked at only where there are ads to have them."""
+def findings(text: str, is_ad: bool, ads: Sequence[Ad]) -> list[Finding]:
+    """All mistakes, in the order of the text. Names of attributes are checked against `ads`;
+    without any ads they are not checked."""
     try:
         tree: Node = parse_ad(text) if is_ad else parse(text).node
     except SyntaxProblem as problem:
         return [_at(text, problem.position, f"expected {problem.expected}")]
-    names = [name for ad in known for name in _paths(ad)]
-    return sorted(_at(text, *one) for one in check(tree, names or None))
+    names = [name for ad in ads for name in _paths(ad)]
+    return sorted(_at(text, *problem) for problem in check(tree, names or None))
 
 
 def _at(text: str, position: int, message: str, near: Sequence[str] = ()) -> Finding:
@@ -55,21 +56,18 @@ def _at(text: str, position: int, message: str, near: Sequence[str] = ()) -> Fin
     return Finding(line, column, message, tuple(near))
 
 
-def _paths(ad: Ad, before: str = "") -> Iterator[str]:
-    """Every attribute, at any depth, as a reference from outside spells it."""
+def _paths(ad: Ad, prefix: str = "") -> Iterator[str]:
+    """Every attribute, also of nested ads, as Outer.Inner."""
     for name, value in ad.items():
-        yield before + name
+        yield prefix + name
         if isinstance(value, Ad):
-            yield from _paths(value, f"{before}{name}.")
-
-
-# -- what was asked for --------------------------------------------------------------------------
+            yield from _paths(value, f"{prefix}{name}.")
 
 
 def asked_for(
     expression: Expression, ad: Ad, target: Ad | None, context: Callable[[], Context]
 ) -> list[tuple[str, Value]]:
-    """Each attribute the expression looks at, and its value, in order of their names."""
+    """Each attribute that the expression reads, with its value, sorted by name."""
     paths = sorted(dependencies(expression))
     return [(path, parse(path).evaluate(ad, target, context())) for path in paths]
 
@@ -78,11 +76,11 @@ def asked_for(
 
 
 def has_comments(text: str) -> bool:
-    return any(found.group()[0] == "/" for found in _STRING_OR_COMMENT.finditer(text))
+    return any(match.group()[0] == "/" for match in _STRING_OR_COMMENT.finditer(text))
 
 
 def laid_out(text: str) -> str:
-    """An ad with an attribute a line; ads within it, too, unless they are short."""
+    """An ad with one attribute per line. Short ads inside it stay on one line."""
     return _layout(parse_ad(text), 0) + "\n"
 
 
@@ -100,5 +98,5 @@ def _layout(ad: Ad, depth: int) -> str:
 
 
 def _spelled(name: str) -> str:
-    """Quoted where it would not be a name."""
+    """The attribute's name, in quotes if it is not a plain identifier."""
     return unparse(parse("'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"))

@@ -1,4 +1,5 @@
-"""What all commands share: their common options, `--json`, and the settings these lead to."""
+"""What all commands share: common options, `--json`, and the settings with these options
+applied."""
 
 import os
 import re
@@ -19,31 +20,36 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _verbose = False
-_FLAGS = "covey.flags"
-_ABOVE = "covey.above"
-_TOLD = "covey.told"  # unknown variables
-_RANGE = re.compile(r"\s*\[[^\]]*<=?x[^\]]*\]|\s*\[x>=?[^\]]*\]")  # click's way to say N >= 1
+# Keys of a click context's `meta`.
+_FLAGS = "covey.flags"  # common options, by name
+_SAID_PARENT = "covey.said_parent"  # the note about a parent's directory was printed
+_SAID_UNKNOWN = "covey.said_unknown"  # the notes about unknown variables were printed
+_RANGE = re.compile(r"\s*\[[^\]]*<=?x[^\]]*\]|\s*\[x>=?[^\]]*\]")  # [x>=1], as click writes it
 
 
-class PathName(click.ParamType[str]):
-    """Text for which a shell offers files or directories; what it must be is checked where it is
-    used."""
+class Completed(click.ParamType[str]):
+    """Text for which a shell offers words (see `completion`). The command itself checks the
+    text."""
 
     name = "text"
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, what: str) -> None:
+        self.what = what
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> "list[CompletionItem]":
-        from click.shell_completion import CompletionItem
+        from covey.cli.shared.completion import OFFERS
 
-        return [CompletionItem(incomplete, type=self.kind)]
+        return OFFERS[self.what](ctx, incomplete)
 
 
-FILE_NAME = PathName("file")
-DIR_NAME = PathName("dir")
+FILE_NAME = Completed("file")
+DIR_NAME = Completed("dir")
+BAG_NAME = Completed("bag")
+COLUMN_NAMES = Completed("columns")
+PRESET_NAME = Completed("preset")
+TOPIC = Completed("topic")
 
 
 def is_verbose() -> bool:
@@ -134,50 +140,6 @@ def json_option(function: F) -> F:
     return option(function)
 
 
-class BagName(click.ParamType[str]):
-    """A bag by its number, name or label; a shell offers what there is."""
-
-    name = "text"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem]":
-        from covey.cli.shared.completion import bag_names
-
-        return bag_names(ctx, incomplete)
-
-
-class ColumnNames(click.ParamType[str]):
-    """Columns of a bag's results, with commas between them."""
-
-    name = "text"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem]":
-        from covey.cli.shared.completion import column_names
-
-        return column_names(ctx, incomplete)
-
-
-class PresetName(click.ParamType[str]):
-    """A preset of policies, or anything else: that is checked where it is used."""
-
-    name = "text"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem]":
-        from covey.cli.shared.completion import preset_names
-
-        return preset_names(incomplete)
-
-
-BAG_NAME = BagName()
-COLUMN_NAMES = ColumnNames()
-PRESET_NAME = PresetName()
-
-
 def bag_argument(function: F) -> F:
     return click.argument("bag", required=False, default="latest", metavar="[BAG]", type=BAG_NAME)(
         function
@@ -185,7 +147,6 @@ def bag_argument(function: F) -> F:
 
 
 def bags_argument(function: F) -> F:
-    """Several of them."""
     return click.argument("bags", nargs=-1, metavar="[BAG]…", type=BAG_NAME)(function)
 
 
@@ -193,28 +154,27 @@ def settle(**flags: object) -> "Settled":
     """The settings, with the common flags and the command's own (`serve__port` is serve.port)."""
     from covey import config
 
-    given: dict[str, object] = {key.replace("__", "."): value for key, value in flags.items()}
-    context = click.get_current_context()
-    told = context.meta
-    given.update(told.get(_FLAGS, {}))
-    found = config.load(given)
-    if found.above and not told.get(_ABOVE):
-        told[_ABOVE] = True
-        say(f"using {found.above} from a parent directory (to use one here: --dir .covey)")
-    if not told.get(_TOLD):
-        told[_TOLD] = True
+    options: dict[str, object] = {key.replace("__", "."): value for key, value in flags.items()}
+    meta = click.get_current_context().meta
+    options.update(meta.get(_FLAGS, {}))
+    settled = config.load(options)
+    if settled.above and not meta.get(_SAID_PARENT):
+        meta[_SAID_PARENT] = True
+        say(f"using {settled.above} from a parent directory (to use one here: --dir .covey)")
+    if not meta.get(_SAID_UNKNOWN):
+        meta[_SAID_UNKNOWN] = True
         for text in config.unknown_variables(os.environ):
             say(text)
-    return found
+    return settled
 
 
 def settings_of(ctx: click.Context) -> "Config":
-    """The settings while a shell completes: options have not been called back."""
+    """The settings while a shell completes. Click has not called the options' callbacks then."""
     from covey import config
 
     names = ("dir", "server", "token_file", "ca")
-    given = {name: ctx.params.get(name) for name in names}
-    return config.load({**given, **ctx.meta.get(_FLAGS, {})}).config
+    options = {name: ctx.params.get(name) for name in names}
+    return config.load({**options, **ctx.meta.get(_FLAGS, {})}).config
 
 
 def settings(**flags: object) -> "Config":
@@ -222,7 +182,7 @@ def settings(**flags: object) -> "Config":
 
 
 def print_json(value: object) -> None:
-    """One value; indented when a person looks at it."""
+    """Print one value, indented if the output is a terminal."""
     import msgspec
 
     data = msgspec.json.encode(value)

@@ -1,24 +1,23 @@
 """What a shell offers for TAB: bags, presets and columns.
 
-Completion reads the record, or asks a server that runs already. It starts nothing, prints nothing,
-and offers nothing where something is wrong.
+Completion reads the record, or asks a server that runs already. It starts nothing and prints
+nothing. If something fails, it offers nothing.
 """
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from covey.frontend.bag_places import BagSource
 
 MOST = 200
 
 
-def bag_names(ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
-    """Numbers, with the names as help, and names."""
+def bag_names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """The numbers of bags, with their names as help; then the names."""
 
     def offers(source: "BagSource") -> Iterable[tuple[str, str]]:
         bags = source.bags()[:MOST]
@@ -29,8 +28,8 @@ def bag_names(ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
     return _offered(ctx, incomplete, offers)
 
 
-def column_names(ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
-    """Of the bag that the command line names; behind a comma, the next one."""
+def column_names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """The columns of the bag that the command line names. After a comma: the next column."""
     before, comma, _ = incomplete.rpartition(",")
 
     def offers(source: "BagSource") -> Iterable[tuple[str, str]]:
@@ -43,32 +42,52 @@ def column_names(ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
     return _offered(ctx, incomplete, offers)
 
 
-def preset_names(incomplete: str) -> "list[CompletionItem]":
-    from click.shell_completion import CompletionItem
-
+def preset_names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     from covey.core.match.policies import PRESETS
 
-    return [
-        CompletionItem(name, help=preset.text)
-        for name, preset in PRESETS.items()
-        if name.startswith(incomplete)
-    ]
+    return _items({name: preset.text for name, preset in PRESETS.items()}, incomplete)
+
+
+def topics(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    from covey.cli.help import TOPICS
+
+    return _items(TOPICS, incomplete)
+
+
+def files(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="file")]
+
+
+def directories(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="dir")]
+
+
+OFFERS: dict[str, Callable[[click.Context, str], list[CompletionItem]]] = {
+    "bag": bag_names,
+    "columns": column_names,
+    "preset": preset_names,
+    "topic": topics,
+    "file": files,
+    "dir": directories,
+}
 
 
 def _offered(
     ctx: click.Context, incomplete: str, offers: "Callable[[BagSource], Iterable[tuple[str, str]]]"
-) -> "list[CompletionItem]":
-    from click.shell_completion import CompletionItem
-
+) -> list[CompletionItem]:
     from covey.cli.shared.commands import settings_of
     from covey.frontend.bag_places import reader
 
     try:
-        found = dict(offers(reader(settings_of(ctx))))
-    except Exception:  # a shell that completes has no place for complaints
+        texts = dict(offers(reader(settings_of(ctx))))
+    except Exception:  # an error message would disturb the line that the person types
         return []
+    return _items({name: text for name, text in texts.items() if name.isprintable()}, incomplete)
+
+
+def _items(texts: dict[str, str], incomplete: str) -> list[CompletionItem]:
     return [
         CompletionItem(name, help=text)
-        for name, text in found.items()
-        if name.startswith(incomplete) and name.isprintable()
+        for name, text in texts.items()
+        if name.startswith(incomplete)
     ]

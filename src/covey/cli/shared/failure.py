@@ -1,4 +1,4 @@
-"""What a person reads when a command fails, and with which status it ends."""
+"""The message and the exit status of a command that fails."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ BAD_REQUEST = 400
 
 
 def explain(error: BaseException, verbose: bool) -> int:
-    """Say it on stderr and return the exit status."""
+    """Print the error on stderr and return the exit status."""
     if isinstance(error, ReaderLeft):
         return _reader_left()
     if isinstance(error, SystemExit):
@@ -39,7 +39,7 @@ def explain(error: BaseException, verbose: bool) -> int:
 
 
 def _is_misuse(error: BaseException) -> bool:
-    """What was asked for makes no sense, whether we found out or the server."""
+    """Whether the request itself was wrong, whoever noticed that: we or the server."""
     if isinstance(error, Refused):
         return error.status == BAD_REQUEST
     return isinstance(error, BadConfig | InvalidBag | InvalidQuery)
@@ -47,7 +47,7 @@ def _is_misuse(error: BaseException) -> bool:
 
 def _usage(error: click.UsageError) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        echo(error.format_message(), err=True)  # which is the help
+        echo(error.format_message(), err=True)  # the message is the help text
         return MISUSE
     echo(f"covey: {usage_words(error)}", err=True)
     if error.ctx is not None:
@@ -61,12 +61,12 @@ def _words(error: BaseException, verbose: bool) -> str:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror or error}"
-    told = f"{type(error).__name__}: {error}"
     hint = "" if verbose else "; run it again with --verbose to see where"
-    return f"this is a bug in covey: {told}{hint}"
+    return f"this is a bug in covey: {type(error).__name__}: {error}{hint}"
 
 
 def _reader_left() -> int:
-    """`covey results | head`: not a failure, and Python must not complain while it ends."""
+    """As in `covey results | head`. This is not a failure. Python must not print an error about
+    the closed pipe when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

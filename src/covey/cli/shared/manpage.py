@@ -52,7 +52,7 @@ def _command(command: click.Command, ctx: click.Context) -> Iterator[str]:
 
 
 def _prose(text: str) -> Iterator[str]:
-    """Paragraphs; those that click would not wrap, after a \\b, stay as they are."""
+    """The paragraphs of a help text. A paragraph after \\b is not wrapped, as in click."""
     for paragraph in text.split("\n\n"):
         lines = [line.strip() for line in paragraph.strip("\n").splitlines()]
         if lines[:1] == ["\b"]:
@@ -76,7 +76,7 @@ def _options(command: click.Command, ctx: click.Context) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Text that roff takes as it is."""
+    """Text without anything that roff would read as a command."""
     text = text.replace("\\", "\\e").replace("-", "\\-")
     return "\\&" + text if text.startswith((".", "'")) else text
 

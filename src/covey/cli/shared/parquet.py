@@ -1,8 +1,8 @@
-"""Results as a Parquet file, written a row group at a time.
+"""Results as a Parquet file, written one row group at a time.
 
-A column has the narrowest type that holds what was seen of it: truth values, whole numbers,
-numbers, else text. When a later row does not fit, the file is written again with the wider type,
-one group at a time; memory stays flat, and it happens at most a few times a column.
+A column has the narrowest type that holds all its values so far: truth values, whole numbers,
+numbers, else text. When a later value does not fit, the file is written again with the wider type,
+group by group. So memory use stays small. A column is widened at most a few times.
 """
 
 import os
@@ -23,7 +23,7 @@ BOOL, WHOLE, REAL, TEXT = "bool", "whole", "real", "text"
 
 
 def write(path: str, fields: Sequence[Field], rows: Iterator[ResultRow]) -> int:
-    """How many rows were written. The file is there when it is complete."""
+    """Write the file and return the number of rows. The file appears only when it is complete."""
     part = f"{path}.part"
     writer = _Writer(part, fields)
     count = 0
@@ -42,7 +42,7 @@ def write(path: str, fields: Sequence[Field], rows: Iterator[ResultRow]) -> int:
 
 
 def modules() -> tuple[Any, Any]:
-    """pyarrow and its Parquet part. Raises ClickException, with what to install."""
+    """pyarrow and pyarrow.parquet. Raises ClickException if they are not installed."""
     try:
         import pyarrow
         from pyarrow import parquet
@@ -58,7 +58,7 @@ class _Writer:
         self._arrow, self._parquet = modules()
         self._path = path
         self._names = [field.name for field in fields]
-        self._kinds = [field.kind for field in fields]  # empty: nothing seen yet
+        self._kinds = [field.kind for field in fields]  # "": no value so far
         self._file = self._open(path)
 
     def add(self, columns: list[list[object]]) -> None:
@@ -76,8 +76,8 @@ class _Writer:
 
     def _type(self, kind: str) -> Any:
         arrow = self._arrow
-        known = {BOOL: arrow.bool_(), WHOLE: arrow.int64(), REAL: arrow.float64()}
-        return known.get(kind, arrow.string())
+        types = {BOOL: arrow.bool_(), WHOLE: arrow.int64(), REAL: arrow.float64()}
+        return types.get(kind, arrow.string())
 
     def _schema(self) -> Any:
         kinds = zip(self._names, self._kinds, strict=True)
@@ -87,7 +87,7 @@ class _Writer:
         return self._parquet.ParquetWriter(path, self._schema(), compression="zstd")
 
     def _widen(self, kinds: list[str]) -> None:
-        """The same rows with wider types."""
+        """Write the same rows again with wider types."""
         self._file.close()
         self._kinds = kinds
         wider = f"{self._path}.wider"
@@ -101,11 +101,11 @@ class _Writer:
             ]
             file.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema()))
         written.close()
-        os.replace(wider, self._path)  # which the open file follows
+        os.replace(wider, self._path)  # the open file keeps writing to its new name
         self._file = file
 
     def _cast(self, column: Any, kind: Any) -> Any:
-        """Text is what Python would write, as it is of values that come later."""
+        """The column as this type. Values become text in the same way as values of later rows."""
         if column.type == kind:
             return column
         if kind == self._arrow.string():
@@ -117,14 +117,14 @@ class _Writer:
 
 
 def widest(kind: str, values: Sequence[object]) -> str:
-    """The narrowest kind that holds these values and all of `kind`."""
+    """The narrowest kind that holds these values and every value of `kind`."""
     for value in values:
         if value is None or kind == TEXT:
             continue
-        found = kind_of(value)
-        if not kind or found == kind:
-            kind = found
-        elif {kind, found} == {WHOLE, REAL}:
+        other = kind_of(value)
+        if not kind or other == kind:
+            kind = other
+        elif {kind, other} == {WHOLE, REAL}:
             kind = REAL
         else:
             kind = TEXT

@@ -1,21 +1,19 @@
-"""A policy as a person writes it: KEY=VALUE words, or a file."""
+"""Reading a policy from KEY=VALUE words, or from a file."""
 
-import sys
-import tomllib
 from collections.abc import Sequence
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 import click
 from msgspec.structs import fields, replace
 
+from covey.cli.shared.standard_input import read_toml
 from covey.core.match.policies import EXPRESSIONS
 from covey.core.record.model import PolicySpec
 
-KEYS = tuple(one.name for one in fields(PolicySpec))
-LISTS = tuple(one.name for one in fields(PolicySpec) if one.default == ())
-# Names of attributes are keys, too: Rank=… is rank=…
+KEYS = tuple(field.name for field in fields(PolicySpec))
+LISTS = tuple(field.name for field in fields(PolicySpec) if field.default == ())
+# The names of ClassAd attributes are keys, too: Rank=… means rank=…
 _NAMES = {
     **{key.lower(): key for key in KEYS},
     **{attribute.lower(): key for key, attribute in EXPRESSIONS.items()},
@@ -24,47 +22,39 @@ _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0
 
 
 def split(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The bag, if the first word is one, and the KEY=VALUE words."""
+    """The bag, if the first word names one, and the KEY=VALUE words."""
     if words and "=" not in words[0]:
         return words[0], list(words[1:])
     return None, list(words)
 
 
 def changed(policy: PolicySpec, words: Sequence[str]) -> PolicySpec:
-    """With these words; an empty value removes what was there. Raises UsageError."""
-    given: dict[str, Any] = {}
+    """The policy with these words applied. An empty value removes a key. Raises UsageError."""
+    changes: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")
         if not equals:
             raise click.UsageError(f"{word!r}: write KEY=VALUE, such as rank=Host.NumCpus")
         key = _key(name)
-        given[key] = _value(key, text.strip())
-    return replace(policy, **given)
+        changes[key] = _value(key, text.strip())
+    return replace(policy, **changes)
 
 
 def from_file(name: str) -> PolicySpec:
-    """A TOML file of these keys; of one with a table [policy], such as a bag file, that table.
-    Raises UsageError."""
-    try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-        found: dict[str, Any] = tomllib.loads(text)
-    except OSError as error:
-        raise click.UsageError(f"{name}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise click.UsageError(f"{name}: this is not text in UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
-        raise click.UsageError(f"{name}: {error}") from None
-    table = found.get("policy", found)
+    """The policy of a TOML file. The keys are at the top of the file, or in a table [policy], as in
+    bag files. Raises UsageError."""
+    content = read_toml(name)
+    table = content.get("policy", content)
     if not isinstance(table, dict):
         table = {"preset": table}  # policy = "fast-tail"
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for written, value in table.items():
         try:
             key = _key(written)
-            given[key] = _of_toml(key, value)
+            values[key] = _of_toml(key, value)
         except click.UsageError as error:
             raise click.UsageError(f"{name}: {error.message}") from None
-    return PolicySpec(**given)
+    return PolicySpec(**values)
 
 
 def _key(name: str) -> str:
@@ -89,10 +79,10 @@ def _value(key: str, text: str) -> Any:
 
 
 def _of_toml(key: str, value: Any) -> Any:
-    """Numbers and flags are expressions, too: max_replicas = 3."""
+    """The value of a key. Numbers and flags are expressions, too: max_replicas = 3."""
     if key in LISTS:
         parts = [value] if isinstance(value, str) else value
-        if not isinstance(parts, list) or not all(isinstance(one, str) for one in parts):
+        if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
             raise click.UsageError(f"{key} is a list of names")
         return tuple(parts)
     if key == "sticky_tail":

@@ -1,19 +1,18 @@
-"""A site as a person writes it: KEY=VALUE words, or a file; and as it stands in covey.toml."""
+"""Reading a site from KEY=VALUE words, or from a file; and writing it as in covey.toml."""
 
-import sys
 import tomllib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
 from covey.cli.server.settings import spell
+from covey.cli.shared.standard_input import read_toml
 from covey.config_sites import KEYS
 
 TABLES = ("options", "environment")
 LISTS = ("credentials", "users")
-# What is text whatever it looks like: python=3 is no number.
+# Keys whose value is always text: the 3 in python=3 is not a number.
 TEXTS = tuple(
     key.name
     for key in KEYS.values()
@@ -22,25 +21,25 @@ TEXTS = tuple(
 
 
 def changed(table: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
-    """With these words; an empty value removes what was there. What is wrong with keys and values
-    is for whoever reads the table. Raises UsageError."""
-    found = {key: dict(value) if key in TABLES else value for key, value in table.items()}
+    """The table with these words applied. An empty value removes a key. Whoever reads the table
+    checks its keys and values. Raises UsageError for a word that is not KEY=VALUE."""
+    result = {key: dict(value) if key in TABLES else value for key, value in table.items()}
     for word in words:
         name, equals, text = word.partition("=")
         if not equals:
             raise click.UsageError(f"{word!r}: write KEY=VALUE, such as wall=2h")
         key, dot, inner = name.strip().partition(".")
-        place = found.setdefault(key, {}) if dot and key in TABLES else found
+        place = result.setdefault(key, {}) if dot and key in TABLES else result
         if not dot and key in TABLES and text.strip():
-            raise click.UsageError(f"{word!r}: say which, such as {key}.NAME=VALUE")
-        key = inner if place is not found else name.strip()
+            raise click.UsageError(f"{word!r}: {key} is a table; write {key}.NAME=VALUE")
+        key = inner if place is not result else name.strip()
         if not text.strip():
             place.pop(key, None)
-        elif place is found:
+        elif place is result:
             place[key] = _value(key, text.strip())
         else:
             place[key] = text if name.startswith("environment.") else _plain(text.strip())
-    return found
+    return result
 
 
 def _value(key: str, text: str) -> Any:
@@ -50,7 +49,7 @@ def _value(key: str, text: str) -> Any:
 
 
 def _plain(text: str) -> Any:
-    """What TOML makes of it, as true, 4 or ["a", "b"]; a word that is no TOML is text."""
+    """A TOML value, such as true, 4 or ["a", "b"]. If the word is not TOML, it is text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -59,18 +58,10 @@ def _plain(text: str) -> Any:
 
 def from_file(name: str, site: str) -> dict[str, Any]:
     """The keys of a site in a TOML file, or its table [sites.NAME] there. Raises UsageError."""
-    try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-        found: dict[str, Any] = tomllib.loads(text)
-    except OSError as error:
-        raise click.UsageError(f"{name}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise click.UsageError(f"{name}: this is not text in UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
-        raise click.UsageError(f"{name}: {error}") from None
-    if "sites" not in found:
-        return found
-    tables = found["sites"]
+    content = read_toml(name)
+    if "sites" not in content:
+        return content
+    tables = content["sites"]
     if not isinstance(tables, dict) or not isinstance(tables.get(site), dict):
         raise click.UsageError(f"{name}: there is no table [sites.{site}]")
     table: dict[str, Any] = tables[site]
@@ -78,7 +69,7 @@ def from_file(name: str, site: str) -> dict[str, Any]:
 
 
 def written(name: str, table: Mapping[str, Any]) -> list[str]:
-    """As it would stand in covey.toml."""
+    """The lines that describe the site in covey.toml."""
     lines = [f"[sites.{name}]"]
     lines += [f"{key} = {spell(value)}" for key, value in table.items() if key not in TABLES]
     for key in TABLES:

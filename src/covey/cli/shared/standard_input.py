@@ -1,8 +1,9 @@
-"""Tasks from standard input: `--lines -`, `--rows -`, and `seq 9 | covey run -- ./f {}`.
+"""Files on the command line, where `-` is standard input.
 
-What comes in is copied into a temporary file, which is read like any file of rows and removed when
-the command ends. Standard input is read only if it is asked for, with `-` or with `{}`: a service
-that leaves it open must not block a command.
+Tasks come from standard input with `--lines -`, `--rows -`, and `seq 9 | covey run -- ./f {}`. It
+is copied into a temporary file. That file is read like any file of rows, and removed when the
+command ends. Standard input is read only if `-` or `{}` asks for it, because a service may leave it
+open, and reading would then block for ever.
 """
 
 import atexit
@@ -11,18 +12,20 @@ import os
 import shutil
 import sys
 import tempfile
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import click
 
 INPUT = "-"
-PLACE = "{}"  # of a line, as in xargs
+PLACE = "{}"  # stands for a line, as in xargs
 LINE = "{line}"
 
 
 def lines_of_input(options: dict[str, Any]) -> dict[str, Any]:
     """The options that change because `{}` in the command stands for a line of a file or of
-    standard input. Raises UsageError if a person is at the keyboard instead."""
+    standard input. If standard input is a terminal, `{}` belongs to the command."""
     command: tuple[str, ...] = options.get("command") or ()
     if not any(PLACE in word for word in command):
         return {}
@@ -35,7 +38,7 @@ def lines_of_input(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def spooled(name: str) -> str:
-    """The file of this name; for `-`, one that has what standard input has."""
+    """The file of this name; for `-`, a copy of standard input."""
     if name != INPUT:
         return name
     if _is_terminal():
@@ -50,9 +53,27 @@ def spooled(name: str) -> str:
 
 
 def form_of(path: str) -> str:
-    """JSON Lines begin with a brace; everything else is CSV, with names in its first row."""
+    """The form of the rows: JSON Lines begin with a brace, everything else is CSV."""
     with open(path, "rb") as file:
         return "jsonl" if file.read(1000).lstrip().startswith(b"{") else "csv"
+
+
+def read_toml(name: str) -> dict[str, Any]:
+    """The content of a TOML file; `-` is standard input. Raises UsageError."""
+    try:
+        return tomllib.loads(read_text(name))
+    except tomllib.TOMLDecodeError as error:
+        raise click.UsageError(f"{name}: {error}") from None
+
+
+def read_text(name: str) -> str:
+    """The text of a file; `-` is standard input. Raises UsageError."""
+    try:
+        return sys.stdin.read() if name == INPUT else Path(name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise click.UsageError(f"{name}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{name} is not a text file in UTF-8") from None
 
 
 def _is_terminal() -> bool:

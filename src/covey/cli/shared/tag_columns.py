@@ -1,4 +1,4 @@
-"""What hosts and pilots publish about themselves, as people ask for it and see it."""
+"""Tags of hosts and pilots: the options --tags and --where, and columns of tables."""
 
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -15,7 +15,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def tag_options(function: F) -> F:
-    """--tags and --where."""
+    """Add the options --tags and --where."""
     function = click.option("--tags", "all_tags", is_flag=True, help="Show all tags of each.")(
         function
     )
@@ -30,10 +30,10 @@ def tag_options(function: F) -> F:
 
 
 def _tests(
-    ctx: click.Context, param: click.Parameter, given: Sequence[str]
+    ctx: click.Context, param: click.Parameter, texts: Sequence[str]
 ) -> list[tuple[str, str]]:
     tests = []
-    for text in given:
+    for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise click.BadParameter(f"{text!r}: write NAME=VALUE, such as OS=*Linux*", ctx, param)
@@ -51,21 +51,21 @@ def table(
     tags: Sequence[Mapping[str, str]],
     all_tags: bool,
 ) -> str:
-    """A line each, and its tags: as a last column, cut where the terminal ends, or all of them
-    under it."""
+    """A table of hosts or pilots. The usual tags are the last column. With `all_tags`, all tags of
+    a row follow below its line."""
     if not all_tags:
         cells = [[*row, brief(own)] for row, own in zip(rows, tags, strict=True)]
         return render([*columns, Column("tags")], cells)
     titles, *lines = render(columns, rows).splitlines()
-    told = [titles]
+    result = [titles]
     for line, own in zip(lines, tags, strict=True):
         width = max(map(len, own), default=0)
-        told += [line, *(clean(f"    {name:<{width}}  {own[name]}") for name in sorted(own))]
-    return "\n".join(told)
+        result += [line, *(clean(f"    {name:<{width}}  {own[name]}") for name in sorted(own))]
+    return "\n".join(result)
 
 
 def brief(tags: Mapping[str, str]) -> str:
-    """What tasks have published, which has a colon in its name, then what is most often asked."""
+    """The tags that tasks have published (their names have a colon), then the usual tags."""
     published = sorted(name for name in tags if ":" in name)
     chosen = [*published, *(name for name in USUAL if tags.get(name))]
     return " ".join(f"{name}={tags[name]}" for name in chosen)

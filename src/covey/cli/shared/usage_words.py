@@ -1,4 +1,4 @@
-"""What click says of a wrong command line, in covey's own words."""
+"""Messages about a wrong command line, in covey's words instead of click's."""
 
 from difflib import get_close_matches
 
@@ -6,7 +6,7 @@ import click
 
 
 def usage_words(error: click.UsageError) -> str:
-    """One sentence: what is wrong, and what would be right if that is known."""
+    """One sentence: what is wrong and, if that is known, what would be right."""
     if isinstance(error, click.NoSuchOption):
         return _no_such_option(error)
     if isinstance(error, click.MissingParameter):
@@ -34,7 +34,8 @@ def _no_such_option(error: click.NoSuchOption) -> str:
 
 
 def _hint(written: str, options: list[str]) -> str:
-    """What may have been meant: another word for an option, a key of policies, or a misspelling."""
+    """The option that was probably meant: `written` may be another word for it, a key of policies,
+    or misspelled."""
     from covey.bagfile.sheet import MEANT
     from covey.core.match.policies import EXPRESSIONS
 
@@ -48,23 +49,23 @@ def _hint(written: str, options: list[str]) -> str:
 
 
 def _bad_value(error: click.BadParameter, param: click.Parameter) -> str:
-    given = error.message.partition(" is not ")[0]  # click begins with what was written, in quotes
+    value = error.message.partition(" is not ")[0]  # click's message begins with the quoted value
     kind = param.type
-    if not given.startswith("'"):
+    if not value.startswith("'"):
         return error.message
     if isinstance(kind, click.Choice):
-        return f"expected one of {', '.join(map(str, kind.choices))}; not {given}"
-    if isinstance(kind, click.types.IntParamType):  # an IntRange is one, too
+        return f"expected one of {', '.join(map(str, kind.choices))}; not {value}"
+    if isinstance(kind, click.types.IntParamType):  # also an IntRange
         least = getattr(kind, "min", None)
         from_ = "" if least is None else f" from {least}"
-        return f"expected a whole number{from_}, not {given}"
+        return f"expected a whole number{from_}, not {value}"
     if isinstance(kind, click.types.FloatParamType):
-        return f"expected a number, not {given}"
+        return f"expected a number, not {value}"
     return error.message
 
 
 def _name(param: click.Parameter | None) -> str:
-    """As a person writes it."""
+    """The name of the option or argument, as a person writes it."""
     if param is None:
         return "a word"
     if isinstance(param, click.Option):

@@ -1,6 +1,6 @@
 """Rows of results as text: a table for people, CSV and JSON for programs.
 
-A writer takes rows as they come and keeps none; what it writes is UTF-8 wherever it goes.
+A writer takes rows as they come and keeps none. It always writes UTF-8.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -51,7 +51,7 @@ class Stream:
         return [f"{text}\n".encode("utf-8", "replace") for text in texts]
 
     def _cell(self, value: object) -> str:
-        """As the record writes it: what has parts as JSON, true and false as text."""
+        """A cell as the record writes it: lists and tables as JSON, truth values as true, false."""
         if isinstance(value, bool | list | dict):
             return in_quotes(msgspec.json.encode(value).decode())
         if isinstance(value, str):
@@ -63,8 +63,8 @@ class Stream:
 
 
 def _object(chosen: Sequence[Field], row: ResultRow) -> bytes:
-    made = msgspec.json.encode({field.name: field.value(row) for field in chosen})
-    return clean_json(made.decode()).encode()
+    text = msgspec.json.encode({field.name: field.value(row) for field in chosen}).decode()
+    return clean_json(text).encode()
 
 
 def _pages(rows: Iterable[ResultRow]) -> Iterator[list[ResultRow]]:
@@ -74,7 +74,8 @@ def _pages(rows: Iterable[ResultRow]) -> Iterator[list[ResultRow]]:
 
 
 def width(chosen: Sequence[Field], page: Sequence[ResultRow]) -> int:
-    """Of the table with these rows; of columns that may be cut, only some."""
+    """The width of a table with these rows. A column that may be cut counts with its smallest
+    width."""
     total = len(GAP) * (len(chosen) - 1)
     for field, column in zip(chosen, columns.titles(chosen), strict=True):
         cells = [column.title, *(clean(field.cell(row)) for row in page)]
@@ -86,7 +87,7 @@ def width(chosen: Sequence[Field], page: Sequence[ResultRow]) -> int:
 def write_table(
     file: IO[bytes], chosen: Sequence[Field], rows: Iterable[ResultRow], width: int | None
 ) -> int:
-    """Without any rows there are not even titles."""
+    """Write a table. Without rows, write nothing."""
     return _write_pages(file, Stream("table", chosen, width), rows)
 
 
@@ -111,7 +112,7 @@ def _write_pages(file: IO[bytes], stream: Stream, rows: Iterable[ResultRow]) -> 
 
 
 def write_json(file: IO[bytes], chosen: Sequence[Field], rows: Iterator[ResultRow]) -> int:
-    """One JSON value, written as its rows come."""
+    """Write one JSON list, row by row."""
     count = 0
     for row in rows:
         file.write((b",\n" if count else b"[\n") + _object(chosen, row))
@@ -121,7 +122,8 @@ def write_json(file: IO[bytes], chosen: Sequence[Field], rows: Iterator[ResultRo
 
 
 def write_ready_made(file: IO[bytes], form: str, parts: Iterable[bytes]) -> int:
-    """What the record has made already. Rows are lines, but those in quotes of CSV."""
+    """Write text that the record has made already, and return the number of rows. A row is a line;
+    newlines inside the quotes of CSV do not count."""
     ends, quoted = 0, False
     for part in parts:
         file.write(part)

@@ -1,1 +1,1 @@
-"""Files known by the SHA-256 of their content, and who holds which of them."""
+"""Files by the SHA-256 of their content, and which owner holds which file."""

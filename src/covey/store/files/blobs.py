@@ -1,12 +1,12 @@
-"""Files known by the SHA-256 of their content.
+"""Files by the SHA-256 of their content.
 
-`<folder>/ab/cdef…` is a whole file: verified, durable, never changed. A file that still arrives, in
-pieces, is `<folder>/incoming/<digest>`, or `<folder>/incoming/<digest>.<sender>` where senders must
-not learn from each other. The rule: a file that is said to be complete has been synced with its
-name, and nothing that arrived is believed before the digest of the whole is right. So an upload may
-break off, be repeated, or come from several connections at once.
+`<folder>/ab/cdef…` is a complete file: verified, durable, never changed. A file that arrives in
+pieces is `<folder>/incoming/<digest>`, or `<folder>/incoming/<digest>.<sender>` if senders must not
+learn from each other. The rule: a file is called complete only when its content and its name are
+synced, and its digest is right. So an upload may break off, be repeated, or come over several
+connections at once.
 
-Whose a file is, is not known here: see `holdings`.
+This module does not know who owns a file: see `holdings`.
 """
 
 import contextlib
@@ -25,9 +25,9 @@ from covey.wire import Stored
 
 INCOMING = "incoming"
 READ_BYTES = 1 << 20
-SYNC_BYTES = 64 << 20  # so that the sync at the end has little left to do
-MOST_ARRIVING = 10_000  # of one sender
-RESERVE_BYTES = 64 << 20  # of the disk are left to the record, whoever sends what
+SYNC_BYTES = 64 << 20  # sync after so many bytes, so that the last sync is short
+MOST_ARRIVING = 10_000  # files of one sender
+RESERVE_BYTES = 64 << 20  # free disk space that is kept for the record
 
 Verified = Callable[[], Callable[[], object]]
 
@@ -35,44 +35,45 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Collected(NamedTuple):
-    """What was removed."""
+    """Counts of what was removed."""
 
     files: int
     bytes: int
 
 
 class _Arriving:
-    """The part of a file that is here, and the hash of it."""
+    """A file that is arriving: its bytes so far, and their hash."""
 
     def __init__(self, path: Path) -> None:
         self.lock = threading.Lock()
         self.path = path
         self.size = 0
         self.hash = hashlib.sha256()
-        self.named = False  # it has its name as a whole file, but perhaps not for good
+        self.named = False  # the file has its final name, but the name may not be durable
 
 
 class Blobs:
-    """For several threads. All calls may raise StoreFailed; then nothing has changed."""
+    """May be used by several threads. All methods may raise StoreFailed; then nothing has
+    changed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._guard = threading.Lock()
         self._arriving: dict[str, dict[str, _Arriving]] = {}  # by sender, and digest
-        self._unsynced: set[str] = set()  # whole files whose names are perhaps not durable
-        self._lasting: set[Path] = set()  # folders whose names are known to be durable
+        self._unsynced: set[str] = set()  # complete files whose names may not be durable
+        self._lasting: set[Path] = set()  # folders whose names are durable
         self._closing = ThreadPoolExecutor(1, "closing")
 
     # -- reading ---------------------------------------------------------------------------
 
     def has(self, digest: str) -> bool:
-        """Whether all of it is here for good."""
+        """Whether the complete file is here, durably."""
         place = self._place(digest)
         return digest not in self._unsynced and os.path.exists(place)
 
     def missing(self, digests: Iterable[str]) -> list[str]:
-        """Those of which not all is here. The others are as good as new: whoever asks is about
-        to use them, so they are not collected soon."""
+        """The digests whose files are not complete here. The other files are renewed: the caller is
+        about to use them, so `collect` must not remove them soon."""
         return [digest for digest in dict.fromkeys(digests) if not self.renew(digest)]
 
     def state(self, digest: str) -> Stored:
@@ -81,12 +82,12 @@ class Blobs:
         return self.partial(digest)
 
     def partial(self, digest: str, sender: str = "") -> Stored:
-        """How much of it has arrived from this sender, whether or not the whole is here."""
+        """How much has arrived from this sender, whether or not the complete file is here."""
         self._place(digest)
         return Stored(size=_size(self._incoming(digest, sender)), complete=False)
 
     def path(self, digest: str) -> Path:
-        """Raises NotFound unless it is complete."""
+        """Raises NotFound if the file is not complete."""
         if not self.has(digest):
             raise NotFound(f"file {digest} is not on this server")
         return Path(self._place(digest))
@@ -100,12 +101,12 @@ class Blobs:
                 yield data
 
     def renew(self, digest: str) -> bool:
-        """Whether all of it is here for good; then it is as good as new."""
+        """Whether the complete file is here. Its age starts again at 0 then."""
         place = self._place(digest)
         if digest in self._unsynced:
             return False
         try:
-            with self._guard:  # not while it is looked at as garbage
+            with self._guard:  # not while `collect` looks at it
                 os.utime(place)
         except FileNotFoundError:
             return False
@@ -122,13 +123,13 @@ class Blobs:
         sender: str = "",
         verified: Verified | None = None,
     ) -> Stored:
-        """Some of a file of `size` bytes. What is here already is not written again, and what
-        would leave a gap not at all: the answer says where to go on. Raises BadFile when the
-        whole is not what its digest says; it must then be sent again from the start.
+        """Take a piece of a file of `size` bytes. Bytes that are here already are not written
+        again; a piece that would leave a gap is not written. The answer says where to go on. Raises
+        BadFile if the complete file does not have this digest; send it again from the start then.
 
-        With a `sender` only what this sender sent counts, until it has sent all of the file;
-        `verified` is called when that is certain. What it returns is called, and waited for,
-        before the file has its name."""
+        With a `sender`, only the bytes of this sender count, until it has sent the complete file.
+        `verified` is called when the digest is right. It returns a function that is called before
+        the file gets its name."""
         self._place(digest)
         if offset < 0 or offset + len(data) > size:
             raise BadFile(
@@ -138,20 +139,20 @@ class Blobs:
             return self.state(digest)
         others = self._arriving.get(sender, {})
         if len(others) >= MOST_ARRIVING and digest not in others:
-            raise StoreFailed("too many files arrive at once; try again later")
-        with self._locked(digest, sender) as one, told_as_failure():
-            if one.named or (not sender and os.path.exists(self._place(digest))):
-                self._sync_name(digest)  # which could not be synced before, or just is elsewhere
+            raise StoreFailed("too many files are being uploaded at once; try again later")
+        with self._locked(digest, sender) as arriving, disk_errors_as_failure():
+            if arriving.named or (not sender and os.path.exists(self._place(digest))):
+                self._sync_name(digest)  # an earlier sync failed, or another thread is about to
                 self._forget(digest, sender)
                 return self.state(digest)
-            self._recall(one)
-            if one.size > size:
-                _discard(one)
-            if offset <= one.size:
-                self._append(one, data[one.size - offset :])
-            if one.size < size:
-                return Stored(size=one.size, complete=False)
-            self._complete(digest, sender, one, verified)
+            self._recall(arriving)
+            if arriving.size > size:
+                _discard(arriving)
+            if offset <= arriving.size:
+                self._append(arriving, data[arriving.size - offset :])
+            if arriving.size < size:
+                return Stored(size=arriving.size, complete=False)
+            self._complete(digest, sender, arriving, verified)
             return Stored(size=size, complete=True)
 
     def collect(
@@ -160,21 +161,21 @@ class Blobs:
         older_than_seconds: float,
         unfinished_seconds: float | None = None,
     ) -> Collected:
-        """Remove files that nobody uses (with what was derived from them) and broken uploads,
-        unless they are so young that their use may still be announced. `unfinished_seconds`: the
-        age at which uploads that were broken off are removed, if it is another."""
+        """Remove files that are not in `keep` (with what was derived from them), and broken
+        uploads. Files younger than `older_than_seconds` stay: a bag may be about to name them.
+        `unfinished_seconds` is the age for broken uploads, if it is another."""
         if unfinished_seconds is None:
             unfinished_seconds = older_than_seconds
         now = time.time()
         removed: list[int] = []
         for path, digest in self._whole():
             if digest not in keep:
-                with self._guard, told_as_failure():
+                with self._guard, disk_errors_as_failure():
                     removed += remove_older(path, now - older_than_seconds)
         for path in _listed(self.folder / INCOMING):
             digest, sender = path.name[:64], path.name[65:]
             if _DIGEST.fullmatch(digest):
-                with self._locked(digest, sender), told_as_failure():
+                with self._locked(digest, sender), disk_errors_as_failure():
                     removed += remove_older(path, now - unfinished_seconds)
                     if not path.exists():
                         self._forget(digest, sender)
@@ -183,7 +184,7 @@ class Blobs:
 
     def is_empty(self) -> bool:
         """Whether no file has ever been complete here."""
-        return not any(len(one.name) == 2 for one in _listed(self.folder))
+        return not any(len(path.name) == 2 for path in _listed(self.folder))
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -199,54 +200,54 @@ class Blobs:
         while True:
             with self._guard:
                 others = self._arriving.setdefault(sender, {})
-                one = others.setdefault(digest, _Arriving(self._incoming(digest, sender)))
-            with one.lock:
-                if self._arriving.get(sender, {}).get(digest) is not one:
-                    continue  # it was completed while we waited
-                yield one
+                arriving = others.setdefault(digest, _Arriving(self._incoming(digest, sender)))
+            with arriving.lock:
+                if self._arriving.get(sender, {}).get(digest) is not arriving:
+                    continue  # the file was completed while we waited
+                yield arriving
                 return
 
-    def _recall(self, one: _Arriving) -> None:
-        """An earlier server may have received some of it."""
-        if _size(one.path) == one.size:
+    def _recall(self, arriving: _Arriving) -> None:
+        """Read the bytes that an earlier server may have received."""
+        if _size(arriving.path) == arriving.size:
             return
-        one.size, one.hash = 0, hashlib.sha256()
-        with contextlib.suppress(FileNotFoundError), one.path.open("rb") as file:
+        arriving.size, arriving.hash = 0, hashlib.sha256()
+        with contextlib.suppress(FileNotFoundError), arriving.path.open("rb") as file:
             while data := file.read(READ_BYTES):
-                one.hash.update(data)
-                one.size += len(data)
+                arriving.hash.update(data)
+                arriving.size += len(data)
 
-    def _append(self, one: _Arriving, data: bytes) -> None:
+    def _append(self, arriving: _Arriving, data: bytes) -> None:
         self._check_space(len(data))
-        one.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(one.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        arriving.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(arriving.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             rest = memoryview(data)
             while rest:
-                written = os.pwrite(descriptor, rest, one.size + len(data) - len(rest))
+                written = os.pwrite(descriptor, rest, arriving.size + len(data) - len(rest))
                 rest = rest[written:]
-            if (one.size + len(data)) // SYNC_BYTES > one.size // SYNC_BYTES:
+            if (arriving.size + len(data)) // SYNC_BYTES > arriving.size // SYNC_BYTES:
                 os.fdatasync(descriptor)
         except OSError:
             with contextlib.suppress(OSError):
-                os.ftruncate(descriptor, one.size)
+                os.ftruncate(descriptor, arriving.size)
             raise
         finally:
             os.close(descriptor)
-        one.hash.update(data)
-        one.size += len(data)
+        arriving.hash.update(data)
+        arriving.size += len(data)
 
     def _check_space(self, count: int) -> None:
-        found = os.statvfs(_existing(self.folder))
-        reserve = min(RESERVE_BYTES, found.f_blocks * found.f_frsize // 20)
-        if count and found.f_bavail * found.f_frsize - count < reserve:
+        disk = os.statvfs(_existing(self.folder))
+        reserve = min(RESERVE_BYTES, disk.f_blocks * disk.f_frsize // 20)
+        if count and disk.f_bavail * disk.f_frsize - count < reserve:
             raise StoreFailed("the server's disk is full: no more files until there is space")
 
     def _complete(
-        self, digest: str, sender: str, one: _Arriving, verified: Verified | None
+        self, digest: str, sender: str, arriving: _Arriving, verified: Verified | None
     ) -> None:
-        if one.hash.hexdigest() != digest:
-            _discard(one)
+        if arriving.hash.hexdigest() != digest:
+            _discard(arriving)
             self._forget(digest, sender)
             raise BadFile(
                 f"a file arrived as {digest}, but has another digest: it was damaged, or "
@@ -255,9 +256,9 @@ class Blobs:
         settled = verified() if verified is not None else None
         place = Path(self._place(digest))
         try:
-            sync(one.path)
-        except OSError:  # what the kernel could not write it will not try to write again
-            _discard(one)
+            sync(arriving.path)
+        except OSError:  # the kernel does not try again to write these pages
+            _discard(arriving)
             raise
         if place.parent not in self._lasting:
             place.parent.mkdir(mode=0o700, exist_ok=True)
@@ -267,14 +268,15 @@ class Blobs:
             settled()
         if not self.has(digest):
             self._unsynced.add(digest)
-        one.named = True
-        self._replace(one.path, place)
+        arriving.named = True
+        self._replace(arriving.path, place)
         self._sync_name(digest)
         self._forget(digest, sender)
 
     def _replace(self, path: Path, place: Path) -> None:
-        """Also where an equal file is: to give back the space of that one takes a time from which
-        the sender could tell that it was there. So another thread does it."""
+        """Give the file its name, even if an equal file has it already. Freeing the space of the
+        old file takes time, from which the sender could learn that it was there. So another thread
+        does that."""
         try:
             old = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -292,17 +294,22 @@ class Blobs:
             del self._arriving[sender][digest]
 
     def _forget_unbegun(self) -> None:
-        """Uploads of which not a byte ever came."""
+        """Forget uploads of which no byte has arrived."""
         with self._guard:
             for sender, others in list(self._arriving.items()):
-                for digest, one in list(others.items()):
-                    if not one.size and not one.lock.locked() and not one.path.exists():
+                for digest, arriving in list(others.items()):
+                    if (
+                        not arriving.size
+                        and not arriving.lock.locked()
+                        and not arriving.path.exists()
+                    ):
                         del others[digest]
                 if not others:
                     del self._arriving[sender]
 
     def _whole(self) -> Iterator[tuple[Path, str]]:
-        """All files here but those that arrive, and the digest of the one that each belongs to."""
+        """All files except those that are arriving, each with its digest. A derived file has the
+        digest of its origin."""
         for folder in _listed(self.folder):
             for path in _listed(folder) if len(folder.name) == 2 else ():
                 digest = (folder.name + path.name)[:64]
@@ -311,7 +318,7 @@ class Blobs:
 
 
 def check_digest(digest: str) -> None:
-    """Raises BadFile."""
+    """Raises BadFile if this is not a digest."""
     if not _DIGEST.fullmatch(digest):
         raise BadFile(f"{digest[:80]!r} is not a SHA-256 digest in lower-case hexadecimal")
 
@@ -326,17 +333,17 @@ def sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def told_as_failure() -> Iterator[None]:
-    """What the disk refuses, in our words."""
+def disk_errors_as_failure() -> Iterator[None]:
+    """Turn errors of the disk into StoreFailed."""
     try:
         yield
     except OSError as error:
         raise StoreFailed(f"files cannot be written: {error.strerror or error}") from error
 
 
-def _discard(one: _Arriving) -> None:
-    one.path.unlink(missing_ok=True)
-    one.size, one.hash = 0, hashlib.sha256()
+def _discard(arriving: _Arriving) -> None:
+    arriving.path.unlink(missing_ok=True)
+    arriving.size, arriving.hash = 0, hashlib.sha256()
 
 
 def _size(path: Path) -> int:
@@ -347,8 +354,8 @@ def _size(path: Path) -> int:
 
 
 def _existing(path: Path) -> Path:
-    """The directory, or the one that it will be made in."""
-    return next(one for one in (path, *path.parents) if one.exists())
+    """The directory, or its nearest parent that exists."""
+    return next(folder for folder in (path, *path.parents) if folder.exists())
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -359,12 +366,12 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def remove_older(path: Path, before: float) -> list[int]:
-    """Its size, if it was removed."""
+    """Remove the file if it is older. Returns a list with its size, or an empty list."""
     try:
-        found = path.stat()
-        if found.st_mtime > before:
+        state = path.stat()
+        if state.st_mtime > before:
             return []
         path.unlink()
-    except FileNotFoundError:  # it was completed meanwhile
+    except FileNotFoundError:  # the file was completed meanwhile
         return []
-    return [found.st_size]
+    return [state.st_size]

@@ -1,8 +1,8 @@
-"""The table of who holds which file, in an SQLite file of its own beside the files.
+"""The table of owners and the files that they hold, in an SQLite file of its own beside the files.
 
-It is not part of the record: a row is made for every file that arrives, by several threads, and
-nothing waits for these but the sender of the file. What is added is made durable by a thread of its
-own, which commits all that waits at once; what is noted is not, and costs hardly anything.
+It is not part of the record: several threads add a row for every file that arrives, and only the
+sender of the file waits for that. A separate thread makes added rows durable; it commits all
+waiting rows at once. Rows that are only noted are not durable, and cost very little.
 """
 
 import hashlib
@@ -21,8 +21,8 @@ from typing import Any
 from covey.store import filesystem
 from covey.store.sqlite import connections
 
-RENEW_SECONDS = 600.0  # a use is written down if the last one was longer ago
-AT_ONCE = 10_000  # looked up before others have their turn
+RENEW_SECONDS = 600.0  # a use is written only if the last one was longer ago
+AT_ONCE = 10_000  # digests per query; between queries other threads have their turn
 
 _TABLE = """
     CREATE TABLE IF NOT EXISTS holders (
@@ -41,7 +41,8 @@ Row = tuple[str, str, float]
 
 
 class Holders:
-    """For several threads. All calls may raise StoreFailed, or StoreError for a damaged file."""
+    """May be used by several threads. All methods may raise StoreFailed, or StoreError if the file
+    is damaged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -52,24 +53,24 @@ class Holders:
         self._committing = ThreadPoolExecutor(1, "holders")
 
     def add(self, owner: str, digest: str) -> "Future[None]":
-        """The owner holds the file, durably when the future is done."""
+        """Add a file to the owner's. The row is durable when the future is done."""
         future: Future[None] = Future()
         self._queue.put(((key_of(owner), digest, time.time()), future))
         self._committing.submit(self._commit)
         return future
 
     def note(self, owner: str, digests: Iterable[str]) -> None:
-        """The same, of many, and not durably."""
+        """Add many files to the owner's. The rows are not durable."""
         key, now = key_of(owner), time.time()
         rows = ((key, digest, now) for digest in digests)
         self._use(lambda connection: connection.executemany(_ADD, rows), writes=True)
 
     def found(self, owner: str, digests: list[str], *, renew: bool) -> set[str]:
-        """Which of these the owner holds. With `renew` they are as if added just now."""
+        """The digests that the owner holds. With `renew`, their time of use becomes now."""
         held: set[str] = set()
         for start in range(0, len(digests), AT_ONCE):
-            given = key_of(owner), json.dumps(digests[start : start + AT_ONCE])
-            rows = self._use(partial(_find, given))
+            parameters = key_of(owner), json.dumps(digests[start : start + AT_ONCE])
+            rows = self._use(partial(_find, parameters))
             old = time.time() - RENEW_SECONDS
             if renew and (stale := [digest for digest, used in rows if used < old]):
                 self.note(owner, stale)
@@ -77,8 +78,8 @@ class Holders:
         return held
 
     def remove_unused(self, before: float, kept: dict[str, set[str]]) -> set[str]:
-        """Owners lose what they have not used since then, but for what is `kept`, by owner.
-        Returns all that somebody still holds."""
+        """Remove what owners have not used since `before`, except what is `kept`, by owner. Returns
+        the digests that somebody still holds."""
         keys = {key_of(owner): digests for owner, digests in kept.items()}
         held: set[str] = set()
         gone: list[tuple[str, str, float]] = []
@@ -89,13 +90,13 @@ class Holders:
                 held.add(digest)
             else:
                 gone.append((owner, digest, used))
-        # One that was used meanwhile stays.
+        # A row that was used meanwhile stays.
         query = "DELETE FROM holders WHERE owner = ? AND digest = ? AND used = ?"
         self._use(lambda connection: connection.executemany(query, gone), writes=True)
         return held
 
     def complete(self) -> bool:
-        """Whether it says everything; a new one does not."""
+        """Whether the table has all holders. A new table does not."""
         [(version,)] = self._use(lambda connection: connection.execute("PRAGMA user_version"))
         return bool(version)
 
@@ -103,7 +104,7 @@ class Holders:
         self._use(lambda connection: connection.execute("PRAGMA user_version = 1"))
 
     def close(self) -> None:
-        """What was added is committed first. It may be used again afterwards."""
+        """Commit what was added, and close. The table may be used again afterwards."""
         self._committing.submit(self._close_durable).result()
         with self._using:
             if self._quick is not None:
@@ -125,7 +126,7 @@ class Holders:
                     self._durable = self._connected("FULL")
                 with _transaction(self._durable) as connection:
                     connection.executemany(_ADD, [row for row, _ in batch])
-        except Exception as error:  # whoever waits must hear of it, whatever it was
+        except Exception as error:  # every waiting thread must get the error
             for _, future in batch:
                 future.set_exception(error)
         else:
@@ -159,8 +160,8 @@ class Holders:
         return connection
 
 
-def _find(given: tuple[str, str], connection: sqlite3.Connection) -> sqlite3.Cursor:
-    return connection.execute(_FOUND, given)
+def _find(parameters: tuple[str, str], connection: sqlite3.Connection) -> sqlite3.Cursor:
+    return connection.execute(_FOUND, parameters)
 
 
 @contextmanager
@@ -177,5 +178,5 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]
 
 @lru_cache(maxsize=10_000)
 def key_of(owner: str) -> str:
-    """What stands for an owner, whose name may be anything."""
+    """The key of an owner in the table. The name itself may have any characters."""
     return hashlib.sha256(owner.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -1,12 +1,12 @@
-"""Whose the files are: what an owner may name in a bag, and read.
+"""Who holds which file: an owner may name in bags, and read, only the files that they hold.
 
-The rule: to know a digest grants nothing. An owner holds a file that they sent here, all of it, or
-that a pilot sent for a task of theirs, or that the server's own token or an admin put into a bag of
-theirs. Nobody is told what others hold: a file that only others hold is missing, and must be sent
-as if it were not here. On the disk it is kept once.
+The rule: knowing a digest grants nothing. An owner holds a file if they sent the complete file
+here, if a pilot sent it for one of their tasks, or if the server's own token or an admin put it
+into one of their bags. Nobody learns what others hold: a file that only others hold is reported as
+missing, and must be sent again. The disk has it only once.
 
-An owner who does not use a file, in bags or otherwise, loses it after a while, whoever else holds
-it. What bags name is in the record too: from there it is learnt again when a server starts. In
+An owner who does not use a file, in bags or otherwise, loses it after a while, even if others hold
+it. The record has the files that bags name: they are restored from there when a server starts. In
 directories of versions that did not have holders, so is what tasks returned.
 """
 
@@ -24,24 +24,24 @@ HOLDERS = "holders.db"
 
 
 class Holdings:
-    """For several threads. An owner of None is the server itself, which holds all that is here.
-    All calls may raise BadFile, for what is no digest, and StoreFailed."""
+    """May be used by several threads. The owner None is the server itself, which holds every file.
+    All methods may raise StoreFailed, and BadFile for an invalid digest."""
 
     def __init__(self, blobs: Blobs) -> None:
         self.blobs = blobs
         self._holders = Holders(blobs.folder / HOLDERS)
-        self._known = blobs.is_empty()  # whether all holders are: then there is nothing to know
+        self._known = blobs.is_empty()  # whether all holders are known; without files, they are
 
-    # -- seeing ----------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------
 
     def missing(self, owner: str | None, digests: Iterable[str]) -> list[str]:
-        """Those that the owner does not hold. The others are as good as new: whoever asks is
-        about to use them, so they are not collected soon."""
+        """The digests that the owner does not hold. The other files are renewed: the caller is
+        about to use them, so `collect` must not remove them soon."""
         if owner is None:
             return self.blobs.missing(digests)
-        asked = list(dict.fromkeys(digests))
-        held = self._found(owner, asked, renew=True)
-        return [one for one in asked if one not in held or not self.blobs.renew(one)]
+        unique = list(dict.fromkeys(digests))
+        held = self._found(owner, unique, renew=True)
+        return [digest for digest in unique if digest not in held or not self.blobs.renew(digest)]
 
     def state(self, owner: str | None, digest: str) -> Stored:
         """How much of the file the owner has sent."""
@@ -50,20 +50,20 @@ class Holdings:
         return self.blobs.partial(digest, key_of(owner))
 
     def path(self, owner: str | None, digest: str) -> Path:
-        """Raises NotFound unless the owner holds it."""
+        """Raises NotFound if the owner does not hold the file."""
         if owner is None or self._holds(owner, digest):
             return self.blobs.path(digest)
         raise NotFound(
             f"you have no file {digest}: you did not send it here, and no task of yours returned it"
         )
 
-    # -- changing --------------------------------------------------------------------------
+    # -- writing ---------------------------------------------------------------------------
 
     def put_piece(
         self, owner: str | None, digest: str, offset: int, size: int, data: bytes
     ) -> Stored:
-        """Some of a file of `size` bytes; see `Blobs.put_piece`. Who has sent all of it holds
-        it. What the server itself sends is nobody's until it is granted."""
+        """Take a piece of a file of `size` bytes; see `Blobs.put_piece`. An owner who has sent the
+        complete file holds it. Nobody holds what the server itself sends, until it is granted."""
         if owner is None:
             return self.blobs.put_piece(digest, offset, size, data)
         if not self.missing(owner, [digest]):
@@ -75,14 +75,14 @@ class Holdings:
         return self.blobs.put_piece(digest, offset, size, data, key_of(owner), proved)
 
     def grant(self, owner: str, digests: list[str]) -> None:
-        """From now on the owner holds these files, which are here. That need not be durable: the
-        bag that names them is about to be, and says the same."""
+        """From now on the owner holds these files, which are here. This need not be durable: a bag
+        that names them is about to be recorded."""
         for digest in digests:
             check_digest(digest)
         self._holders.note(owner, digests)
 
     def restore(self, named: NamedFiles) -> None:
-        """At the start of a server: what the record says."""
+        """Restore the holders from the record, at the start of a server."""
         parts = [named.bags] if self._is_known() else [named.bags, named.returned]
         for part in parts:
             for owner, digests in part.items():
@@ -96,8 +96,8 @@ class Holdings:
         older_than_seconds: float,
         unfinished_seconds: float | None = None,
     ) -> Collected:
-        """Owners lose what they have not used for so long, and no bag or result of theirs names.
-        Files that nobody holds, and nothing names, are removed; for uploads that were broken off,
+        """Owners lose files that they have not used for so long, and that none of their bags or
+        results names. Files that nobody holds, and nothing names, are removed. For broken uploads,
         see `Blobs.collect`."""
         kept = {owner: named.of(owner) for owner in (*named.bags, *named.returned)}
         held = self._holders.remove_unused(time.time() - older_than_seconds, kept)

@@ -1,5 +1,5 @@
-"""Reading the record in plain dictionaries: everything is computed when asked, in the most direct
-way. Results are filtered and sorted as the rows that they are shown as.
+"""Reading the record in plain dictionaries. Every answer is computed in the most direct way.
+Results are filtered and sorted as `ResultRow`s.
 """
 
 from collections.abc import Collection, Iterator
@@ -53,7 +53,7 @@ from covey.wire import (
 class MemoryRow(Struct, eq=False):
     number: int
     end: EndRecord
-    last_line: str | None = None  # of its output, when that was purged
+    last_line: str | None = None  # of the output, if the output was purged
 
     def output(self) -> str:
         return rows.last_line(self.end.stdout) if self.last_line is None else self.last_line
@@ -64,10 +64,10 @@ class MemoryBag(Struct, eq=False):
     ended: float = 0.0
     done: int = 0
     failed: int = 0
-    stale: bool = False  # it is over, but got results since
+    stale: bool = False  # the bag is over, but got results since then
     keys: list[str] = field(default_factory=list)  # of appended segments
     reopenings: list[Reopening] = field(default_factory=list)
-    afresh: list[set[int]] = field(default_factory=list)  # by reopening: which tasks
+    afresh: list[set[int]] = field(default_factory=list)  # by reopening: tasks that started afresh
     result_names: dict[str, None] = field(default_factory=dict)
     chunks: dict[int, ChunkRecord] = field(default_factory=dict)
     rows: dict[int, list[MemoryRow]] = field(default_factory=dict)  # by task, oldest first
@@ -75,7 +75,8 @@ class MemoryBag(Struct, eq=False):
 
     @property
     def calls(self) -> bool:
-        """What calls are given and return is for programs; nobody can read it in a table."""
+        """Whether the tasks are calls. Their arguments and values are pickled: they are not shown
+        in tables."""
         return self.record.spec.calls
 
     def over(self) -> bool:
@@ -94,7 +95,7 @@ class MemoryBag(Struct, eq=False):
 
 
 class _Tables:
-    """Rows of files that are simply there."""
+    """The rows of files, from dictionaries."""
 
     def __init__(self, rows: dict[str, list[list[Scalar]]]) -> None:
         self._rows = rows
@@ -119,78 +120,78 @@ class MemoryReader:
         return [_view(self._bags[id_]) for id_ in sorted(self._bags, reverse=True)]
 
     def bag(self, bag: int) -> BagView | None:
-        found = self._bags.get(BagId(bag))
-        return None if found is None else _view(found)
+        memory_bag = self._bags.get(BagId(bag))
+        return None if memory_bag is None else _view(memory_bag)
 
     def results(self, bag: int, query: ResultQuery) -> list[ResultRow]:
-        found = self._bags.get(BagId(bag))
-        if found is None:
+        memory_bag = self._bags.get(BagId(bag))
+        if memory_bag is None:
             return []
-        asked = queries.understand(query, _table(found))
-        page = self._all(found, asked)[: asked.page]
+        asked = queries.understand(query, _table(memory_bag))
+        page = self._all(memory_bag, asked)[: asked.page]
         return [*map(_brief, page)] if query.brief else page
 
     def export(self, bag: int, query: ResultQuery, form: str) -> Iterator[bytes]:
-        found = self._bags.get(BagId(bag))
-        if found is None:
+        memory_bag = self._bags.get(BagId(bag))
+        if memory_bag is None:
             return
-        table = _table(found)
+        table = _table(memory_bag)
         asked = queries.understand(query, table)
-        sheet = export.ExportedTable(table, form, self._points(found).columns)
+        sheet = export.ExportedTable(table, form, self._points(memory_bag).columns)
         if head := sheet.head():
             yield head
-        wanted = self._all(found, asked)
+        wanted = self._all(memory_bag, asked)
         wanted = wanted[: query.limit] if query.limit > 0 else wanted
-        reports = {row.number: row.end.result for row in found.result.values()}
+        reports = {row.number: row.end.result for row in memory_bag.result.values()}
         for start in range(0, len(wanted), export.PAGE):
             part = wanted[start : start + export.PAGE]
             exported = [_exported(row, reports[row.row]) for row in part]
             yield sheet.page(list(zip(*exported, strict=True)))
 
     def failures(self, bag: int, limit: int = 100) -> list[FailureGroup]:
-        found = self._bags.get(BagId(bag))
-        if found is None:
+        memory_bag = self._bags.get(BagId(bag))
+        if memory_bag is None:
             return []
 
         def kind(end: EndRecord) -> tuple[str, str]:
             return end.cause, end.outcome
 
-        ends = [found.result[task].end for task in found.failures()]
+        ends = [memory_bag.result[task].end for task in memory_bag.failures()]
         groups = [_group(list(members)) for _, members in groupby(sorted(ends, key=kind), key=kind)]
         return sorted(groups, key=lambda group: (-group.count, group.example))[:limit]
 
     def failed_tasks(self, bag: int, causes: tuple[str, ...]) -> list[int]:
-        found = self._bags.get(BagId(bag), None)
-        tasks = [] if found is None else found.failures()
-        by_task = {task: found.result[task].end.cause for task in tasks} if found else {}
-        known = list(dict.fromkeys(by_task.values()))
-        wanted = [failures.meant(cause, known, bag) for cause in causes]
+        memory_bag = self._bags.get(BagId(bag))
+        tasks = [] if memory_bag is None else memory_bag.failures()
+        by_task = {task: memory_bag.result[task].end.cause for task in tasks} if memory_bag else {}
+        every_cause = list(dict.fromkeys(by_task.values()))
+        wanted = [failures.meant(cause, every_cause, bag) for cause in causes]
         return [task for task in tasks if by_task[task] in wanted]
 
     def waste(self, bag: int) -> WasteView:
-        found = self._bags.get(BagId(bag))
-        return WasteView() if found is None else _waste(found)
+        memory_bag = self._bags.get(BagId(bag))
+        return WasteView() if memory_bag is None else _waste(memory_bag)
 
     def policy(self, bag: int) -> PolicySpec | None:
-        found = self._bags.get(BagId(bag))
-        if found is None:
+        memory_bag = self._bags.get(BagId(bag))
+        if memory_bag is None:
             return None
-        changed = found.record.policy
-        return found.record.spec.policy if changed is None else changed
+        changed = memory_bag.record.policy
+        return memory_bag.record.spec.policy if changed is None else changed
 
     def inputs(self, bag: int) -> InputsView | None:
-        found = self._bags.get(BagId(bag))
-        if found is None:
+        memory_bag = self._bags.get(BagId(bag))
+        if memory_bag is None:
             return None
-        return inputs_view(found.record.spec, found.record.input_versions)
+        return inputs_view(memory_bag.record.spec, memory_bag.record.input_versions)
 
     def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[ReturnedFile]:
-        found = self._bags.get(BagId(bag))
-        if found is None:
+        memory_bag = self._bags.get(BagId(bag))
+        if memory_bag is None:
             return []
-        points = self._points(found)
+        points = self._points(memory_bag)
         page: list[ReturnedFile] = []
-        for row in sorted(found.result.values(), key=lambda row: row.number):
+        for row in sorted(memory_bag.result.values(), key=lambda row: row.number):
             if row.number <= after or not row.end.files:
                 continue
             if page and len(page) + len(row.end.files) > limit:
@@ -205,38 +206,38 @@ class MemoryReader:
         )
 
     def named_files(self) -> NamedFiles:
-        found = NamedFiles({}, {})
+        named = NamedFiles({}, {})
         for bag in self._bags.values():
             owner = bag.record.spec.owner
             if needed := {*_digests(bag), *_calls_to_make(bag)}:
-                found.bags.setdefault(owner, set()).update(needed)
+                named.bags.setdefault(owner, set()).update(needed)
             if returned := set(_returned(bag)):
-                found.returned.setdefault(owner, set()).update(returned)
-        return found
+                named.returned.setdefault(owner, set()).update(returned)
+        return named
 
     def host_owners(self) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {}
+        owners: dict[str, set[str]] = {}
         for pilot in self._pilots.values():
-            found.setdefault(pilot.host, set()).add(pilot.owner)
-        return found
+            owners.setdefault(pilot.host, set()).add(pilot.owner)
+        return owners
 
     def unfinished(self, bag: int, after: int = -1, limit: int = 1000) -> list[int]:
-        found = self._bags.get(BagId(bag))
-        if found is None:
+        memory_bag = self._bags.get(BagId(bag))
+        if memory_bag is None:
             return []
         left = (
             task
-            for task in range(max(0, after + 1), found.record.total)
-            if task not in found.result
+            for task in range(max(0, after + 1), memory_bag.record.total)
+            if task not in memory_bag.result
         )
         return list(islice(left, limit))
 
     def attempts(self, bag: int, task: int) -> list[ResultRow]:
-        found = self._bags.get(BagId(bag))
-        if found is None:
+        memory_bag = self._bags.get(BagId(bag))
+        if memory_bag is None:
             return []
-        points = self._points(found)
-        return [_result(found, row, points) for row in found.rows.get(task, ())]
+        points = self._points(memory_bag)
+        return [_result(memory_bag, row, points) for row in memory_bag.rows.get(task, ())]
 
     def job_ends(self, pilots: Collection[int]) -> dict[int, str]:
         last = {pilot.job: id_ for id_, pilot in sorted(self._pilots.items())}
@@ -244,10 +245,10 @@ class MemoryReader:
         return {id_: reason for id_, reason in ends if reason is not None}
 
     def output(self, bag: int, task: int) -> Output | None:
-        found = self._bags.get(BagId(bag))
-        if found is None or not found.rows.get(task):
+        memory_bag = self._bags.get(BagId(bag))
+        if memory_bag is None or not memory_bag.rows.get(task):
             return None
-        row = found.result.get(task) or found.rows[task][-1]
+        row = memory_bag.result.get(task) or memory_bag.rows[task][-1]
         end = row.end
         return Output(
             task=task,
@@ -262,42 +263,57 @@ class MemoryReader:
         return [self._pilot_view(self._pilots[id_]) for id_ in newest]
 
     def stop(self) -> None:
-        """What is in memory is read at once."""
+        """Nothing to interrupt: reading memory takes no time."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing to close."""
 
     def _pilot_view(self, pilot: PilotRecord) -> PilotView:
-        changed, reason = self._changed.get(pilot.id, 0.0), self._reasons.get(pilot.id, "")
-        return _pilot_view(pilot, changed, reason)
+        return PilotView(
+            id=pilot.id,
+            host=pilot.host,
+            site=pilot.site,
+            job=pilot.job,
+            slots=pilot.slots,
+            status=pilot.status,
+            running=0,
+            enrolled=pilot.enrolled,
+            heard=max(pilot.enrolled, self._changed.get(pilot.id, 0.0)),
+            tags=pilot.tags,
+            version=pilot.version,
+            memory_mb=pilot.memory_mb,
+            gpus=pilot.gpus,
+            owner=pilot.owner,
+            reason="" if pilot.status == "active" else self._reasons.get(pilot.id, ""),
+        )
 
     def _points(self, bag: MemoryBag) -> Points:
         return NO_PARAMETERS if bag.calls else Points(bag.segments(), self._tables)
 
     def _all(self, bag: MemoryBag, query: queries.Query) -> list[ResultRow]:
-        """What is asked for, from its place on, in order."""
+        """All results that the query asks for, from its place on, in order."""
         asked, points = query.asked, self._points(bag)
         results = [_result(bag, row, points) for row in bag.result.values()]
-        found = [
+        chosen = [
             row
             for row in results
             if not (query.failed_only and row.outcome == OK)
-            and all(_holds(one, row) for one in query.where)
+            and all(_holds(comparison, row) for comparison in query.where)
         ]
-        found.sort(key=lambda row: row.row if asked.by_row else row.task)
+        chosen.sort(key=lambda row: row.row if asked.by_row else row.task)
         if query.sort is not None:
-            found = _sorted(found, query.sort, query.descending)
+            chosen = _sorted(chosen, query.sort, query.descending)
         else:
-            found = [row for row in found if (row.row if asked.by_row else row.task) > asked.after]
-        return found[asked.offset :]
+            chosen = [r for r in chosen if (r.row if asked.by_row else r.task) > asked.after]
+        return chosen[asked.offset :]
 
 
-def _sorted(found: list[ResultRow], column: Column, descending: bool) -> list[ResultRow]:
-    """What has no value comes last; ties are in the order of tasks."""
-    found = sorted(found, key=lambda row: row.task)
-    keys = {row.row: columns.sort_value(column, row) for row in found}
-    some = [row for row in found if keys[row.row] is not None]
-    none = [row for row in found if keys[row.row] is None]
+def _sorted(results: list[ResultRow], column: Column, descending: bool) -> list[ResultRow]:
+    """Rows without a value come last. Equal values are in the order of tasks."""
+    results = sorted(results, key=lambda row: row.task)
+    keys = {row.row: columns.sort_value(column, row) for row in results}
+    some = [row for row in results if keys[row.row] is not None]
+    none = [row for row in results if keys[row.row] is None]
     some.sort(key=lambda row: queries.sort_key(keys[row.row]), reverse=descending)
     return some + none
 
@@ -325,7 +341,7 @@ def _result_names(bag: MemoryBag) -> list[str]:
 
 
 def _exported(row: ResultRow, report: str) -> tuple[object, ...]:
-    """What `export.NEEDED` names."""
+    """The values of a row, in the order of `export.NEEDED`."""
     return (
         row.task,
         rows.OUTCOME_CODES[row.outcome],
@@ -345,7 +361,7 @@ def _exported(row: ResultRow, report: str) -> tuple[object, ...]:
 
 
 def _group(ends: list[EndRecord]) -> FailureGroup:
-    """Of ends in the order of tasks."""
+    """The group of these failed ends, which are in the order of tasks."""
     hosts = list(dict.fromkeys(end.host for end in ends))
     first = ends[0]
     return FailureGroup(
@@ -467,7 +483,9 @@ def _result(bag: MemoryBag, row: MemoryRow, points: Points) -> ResultRow:
         cause=end.cause,
         result=rows.reported(end.result) or {} if end.result else {},
         files=len(end.files),
-        inputs_version=version_of([one.first for one in bag.record.input_versions], end.attempt),
+        inputs_version=version_of(
+            [version.first for version in bag.record.input_versions], end.attempt
+        ),
     )
 
 
@@ -487,12 +505,12 @@ def _brief(row: ResultRow) -> BriefRow:
 
 
 def _digests(bag: MemoryBag) -> Iterator[str]:
-    """Of the files that a bag names, but for those of large calls."""
+    """The digests of files that a bag names, except files of large calls."""
     spec = bag.record.spec
     yield from digests_in(spec)
     for version in bag.record.input_versions:
         yield from digests_in(version.changes)
-    yield from (one.rows.digest for one in bag.segments() if one.rows is not None)
+    yield from (segment.rows.digest for segment in bag.segments() if segment.rows is not None)
 
 
 def _returned(bag: MemoryBag) -> Iterator[str]:
@@ -501,11 +519,11 @@ def _returned(bag: MemoryBag) -> Iterator[str]:
 
 
 def _call_files(bag: MemoryBag) -> dict[int, str]:
-    """Of large calls, by task."""
+    """The digests of files of large calls, by task."""
     if not bag.calls:
         return {}
-    each = (blob for one in bag.segments() for blob in call_files.file_of_each(one))
-    return {task: blob.digest for task, blob in enumerate(each) if blob is not None}
+    blobs = (blob for segment in bag.segments() for blob in call_files.file_of_each(segment))
+    return {task: blob.digest for task, blob in enumerate(blobs) if blob is not None}
 
 
 def _calls_to_make(bag: MemoryBag) -> Iterator[str]:
@@ -515,23 +533,3 @@ def _calls_to_make(bag: MemoryBag) -> Iterator[str]:
         result = bag.result.get(task)
         if result is None or result.end.outcome != OK:
             yield digest
-
-
-def _pilot_view(pilot: PilotRecord, changed: float, reason: str) -> PilotView:
-    return PilotView(
-        id=pilot.id,
-        host=pilot.host,
-        site=pilot.site,
-        job=pilot.job,
-        slots=pilot.slots,
-        status=pilot.status,
-        running=0,
-        enrolled=pilot.enrolled,
-        heard=max(pilot.enrolled, changed),
-        tags=pilot.tags,
-        version=pilot.version,
-        memory_mb=pilot.memory_mb,
-        gpus=pilot.gpus,
-        owner=pilot.owner,
-        reason="" if pilot.status == "active" else reason,
-    )

@@ -1,9 +1,9 @@
-"""The record in plain dictionaries: for the simulator, where a server crashes and this stays, and
-for tests. The same sequence of calls always gives the same answers.
+"""The record in plain dictionaries, for the simulator and for tests. In the simulator it survives
+when the server crashes. The same sequence of calls always gives the same answers.
 
-It keeps every end in the order of recording, and per bag which end is each task's result. All
-else is computed from that when asked, in the most direct way; the contract suite holds it and
-SQLite to the same answers.
+It keeps every end in the order of recording, and for each bag the end that is the result of each
+task. Everything else is computed from that. The contract suite checks that it and SQLite give the
+same answers.
 """
 
 from typing import assert_never
@@ -69,7 +69,7 @@ class MemoryRecord(MemoryReader):
         self._jobs: dict[JobId, JobRecord] = {}
         self._sites: dict[str, str] = {}
         self._tokens: dict[int, TokenRecord] = {}
-        self._histories: dict[str, str] = {}  # as texts: who has one goes on writing in it
+        self._histories: dict[str, str] = {}  # by host; as text, because core changes its own copy
 
     def open(self) -> Snapshot:
         self._epoch += 1
@@ -84,8 +84,8 @@ class MemoryRecord(MemoryReader):
             next_bag=max([self._last_purged, *self._bags]) + 1,
             next_pilot=max(self._pilots, default=0) + 1,
             keys=self._keys(),
-            hosts={one.machine: one.host for one in self._hosts.values() if one.machine},
-            histories={name: rows.history_from(kept) for name, kept in self._histories.items()},
+            hosts={host.machine: host.host for host in self._hosts.values() if host.machine},
+            histories={name: rows.history_from(text) for name, text in self._histories.items()},
             tokens=tuple(self._tokens[id_] for id_ in sorted(self._tokens) if self._valid(id_)),
             next_token=max(self._tokens, default=0) + 1,
         )
@@ -160,7 +160,7 @@ class MemoryRecord(MemoryReader):
             case SaveJob(job):
                 self._jobs[job.id] = job
             case SaveSite(site):
-                self._sites[site.spec.name] = rows.site_text(site)
+                self._sites[site.spec.name] = rows.json_text(site)
             case ForgetSite(name):
                 self._sites.pop(name, None)
             case EndJob(id_, _, reason):
@@ -180,9 +180,9 @@ class MemoryRecord(MemoryReader):
     def _save_pilot(self, change: SavePilot | SavePilotStatus) -> None:
         if isinstance(change, SavePilot):
             pilot = change.pilot
-            known = self._pilots.get(pilot.id, pilot)
+            before = self._pilots.get(pilot.id, pilot)
             self._pilots[pilot.id] = pilot
-            self._synced(pilot.id, known.recorded)
+            self._synced(pilot.id, before.recorded)
         else:
             record = self._pilots[change.pilot]
             self._pilots[record.id] = msgspec.structs.replace(record, status=change.status)
@@ -203,7 +203,7 @@ class MemoryRecord(MemoryReader):
     def _purge(self, id_: BagId, what: str) -> None:
         bag = self._bags.get(id_)
         if bag is None:
-            return  # it was purged before
+            return  # the bag was purged before
         assert bag.over(), f"bag {id_} is not finished, and cannot be purged"
         assert what in ("logs", "files", "all"), what
         if what == "all":
@@ -224,15 +224,15 @@ class MemoryRecord(MemoryReader):
 
     def _save_history(self, change: SaveHistory) -> None:
         self._host(change.host, change.history.at)
-        if kept := rows.history_text(change.history):
-            self._histories[change.host] = kept
+        if text := rows.history_text(change.history):
+            self._histories[change.host] = text
         else:
             self._histories.pop(change.host, None)
 
     def _host(self, name: str, at: float) -> HostView:
-        known = self._hosts.get(name)
-        if known is None:
-            known = self._hosts[name] = HostView(
+        view = self._hosts.get(name)
+        if view is None:
+            view = self._hosts[name] = HostView(
                 host=name,
                 site="",
                 slots=0,
@@ -244,12 +244,12 @@ class MemoryRecord(MemoryReader):
                 failed=0,
                 tags={},
             )
-        return known
+        return view
 
     def _record(self, end: EndRecord) -> None:
         if end.only_of:
-            whose = self._bags.get(end.bag)
-            if whose is None or whose.record.spec.owner != end.only_of:
+            named = self._bags.get(end.bag)
+            if named is None or named.record.spec.owner != end.only_of:
                 return
         self._last_row += 1
         host = self._host(end.host, end.delivered)
@@ -283,7 +283,8 @@ def _append(bag: MemoryBag, change: AppendSegment) -> None:
 
 
 def _remove_lost(bag: MemoryBag, attempts: list[MemoryRow], end: EndRecord) -> bool:
-    """An attempt has one row: its real end replaces its loss, and its place if it counted."""
+    """Remove the row that says that this attempt was lost: an attempt has only one row. Returns
+    whether that row was the result of its task; then the real end takes its place."""
     for row in attempts:
         if row.end.attempt == end.attempt and row.end.outcome == LOST and end.attempt.epoch > 0:
             attempts.remove(row)
@@ -295,17 +296,17 @@ def _remove_lost(bag: MemoryBag, attempts: list[MemoryRow], end: EndRecord) -> b
 
 
 def _counts(bag: MemoryBag, end: EndRecord) -> bool:
-    known = bag.result.get(end.task)
+    result = bag.result.get(end.task)
     match end.verdict:
         case Verdict.COUNTS:
-            assert known is None, f"{end} counts, but so does {known}"
+            assert result is None, f"{end} counts, but so does {result}"
             return True
         case Verdict.REPLACES:
-            assert known is None or known.end.outcome != OK, f"{end} replaces {known}"
+            assert result is None or result.end.outcome != OK, f"{end} replaces {result}"
             return True
         case Verdict.LATE:
             leased = any(c.first <= end.task < c.stop for c in bag.chunks.values())
-            return leased and (known is None or known.end.outcome != OK)
+            return leased and (result is None or result.end.outcome != OK)
         case Verdict.WASTE:
             return False
 
@@ -358,14 +359,14 @@ def _in_open_chunk(bag: MemoryBag, task: int) -> bool:
 
 
 def _failures(bag: MemoryBag, outcomes: tuple[str, ...]) -> dict[int, int]:
-    """How often each unfinished task ended so since it was last reopened."""
+    """How often each unfinished task ended with these outcomes since it was last reopened."""
     counts = {}
     for task in sorted(bag.rows):
         if task in bag.result or not _in_open_chunk(bag, task):
             continue
         pairs = zip(bag.reopenings, bag.afresh, strict=True)
-        start = max((one.row for one, afresh in pairs if task in afresh), default=0)
-        found = [row for row in bag.rows[task] if row.number > start]
-        if count := sum(row.end.outcome in outcomes for row in found):
+        start = max((reopening.row for reopening, afresh in pairs if task in afresh), default=0)
+        ends = [row.end for row in bag.rows[task] if row.number > start]
+        if count := sum(end.outcome in outcomes for end in ends):
             counts[task] = count
     return counts

@@ -1,2 +1,2 @@
-"""The record in one SQLite file: its tables, how they are written, read, kept small and checked.
-Questions about results that are the same for every record are in `covey.store.results`."""
+"""The record in one SQLite file: its tables, writing, reading, upkeep and checks. What is the same
+for every kind of record, such as queries for results, is in `covey.store.results`."""

@@ -1,10 +1,11 @@
-"""Many rows in one step of SQLite.
+"""Inserts many rows in one step of SQLite.
 
-Python gives up its global lock around every step and must then win it back from the server's
-thread, which can take milliseconds. `executemany` steps once per row; a statement with many rows
-in it steps once. Statements come in few sizes, so that each is prepared once; what a size is too
-large for is filled up with rows of -1, which the statement leaves out. (Not of nulls: to bind
-one costs the sqlite3 module as much as a dozen numbers. It looks for somebody to adapt it.)
+Python releases its global lock around every step, and getting it back from the server's thread can
+take milliseconds. `executemany` makes a step for each row; a statement with many rows makes one
+step. Statements have few sizes, so that each is prepared only once. If there are fewer rows than
+the size, the rest is filled with rows of -1, which the statement leaves out. (Not with nulls:
+binding a null takes the sqlite3 module as long as a dozen numbers, because it looks for an
+adapter.)
 """
 
 import sqlite3
@@ -15,7 +16,8 @@ LARGEST = 512
 
 
 class Inserter:
-    """`head` … `tail`, for any number of rows. The first column is never negative."""
+    """The statement `head` … `tail`, for any number of rows. The first column of a row must not be
+    negative."""
 
     def __init__(
         self, connection: sqlite3.Connection, head: str, columns: int, tail: str = ""
@@ -23,15 +25,15 @@ class Inserter:
         self._connection = connection
         self._columns = columns
         most = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // columns
-        one = "(" + ", ".join("?" * columns) + ")"
+        row = "(" + ", ".join("?" * columns) + ")"
         self._sizes = [size for size in _sizes() if size <= most]
         self._statements = [
-            f"{head} SELECT * FROM (VALUES {', '.join([one] * size)}) WHERE column1 >= 0 {tail}"
+            f"{head} SELECT * FROM (VALUES {', '.join([row] * size)}) WHERE column1 >= 0 {tail}"
             for size in self._sizes
         ]
 
     def insert(self, values: list[Any]) -> None:
-        """All rows of `values`, one after another in one flat list."""
+        """Insert rows. `values` has all their values in one flat list."""
         largest = self._sizes[-1] * self._columns
         for start in range(0, len(values), largest):
             part = values[start : start + largest]
@@ -41,7 +43,7 @@ class Inserter:
 
 
 def _sizes() -> list[int]:
-    """1, 2, 3, 4, 6, 8, 12, …: at most a third is filled up."""
+    """1, 2, 3, 4, 6, 8, 12, …: at most a third of the rows are fillers."""
     doubling = [2**power for power in range(LARGEST.bit_length())]
     between = [size * 3 // 2 for size in doubling[1:-1]]
     return sorted(doubling + between)

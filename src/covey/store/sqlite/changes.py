@@ -1,7 +1,7 @@
-"""What each change does to the tables, inside a transaction that somebody else begins and ends.
+"""What each change does to the tables. The caller begins and ends the transaction.
 
-A closed chunk is a promise that all its tasks have results: recovery will not look at them again.
-So `finish` sees that the promise holds, at the end of the transaction that makes it.
+A closed chunk promises that all its tasks have results: recovery does not look at them again. So
+`finish` checks this promise at the end of the transaction that closes the chunk.
 """
 
 import sqlite3
@@ -87,7 +87,7 @@ _REOPEN_CHUNKS = f"""
 _UNCOUNT_FAILURES = f"""
     UPDATE ends INDEXED BY failures SET counted = 0
     WHERE bag = ?1 AND counted = 1 AND outcome <> 0 AND {_OF_THESE}"""
-FIRST_ROWS = 500  # of a purged bag, removed in the transaction of the order
+FIRST_ROWS = 500  # of a purged bag: removed in the transaction of the purge
 _REOPEN_CHUNKS_WITH = """
     UPDATE chunks SET closed = 0
     WHERE bag = ?1 AND closed = 1 AND EXISTS (
@@ -99,7 +99,7 @@ _OVER = (BagStatus.FINISHED, BagStatus.CANCELLED)
 
 
 class Changes:
-    """Carries changes out. After an error it is thrown away with the connection."""
+    """Carries out changes. After an error, throw it away together with the connection."""
 
     def __init__(self, connection: sqlite3.Connection, epoch: int) -> None:
         self._execute = connection.execute
@@ -107,7 +107,7 @@ class Changes:
         self._epoch = epoch
         self._ends = Ends(connection)
         self._closed: dict[tuple[BagId, int], None] = {}
-        self.removals: list[purge.Removal] = []  # whose first step is done in this transaction
+        self.removals: list[purge.Removal] = []  # their first steps were made in this transaction
 
     def orphans(self) -> list[purge.Removal]:
         return purge.orphans(self._connection, self._ends.next_row - 1)
@@ -132,7 +132,7 @@ class Changes:
                 self._save_bag_status(change)
             case SaveOutputSummary(bag, outputs):
                 self._execute(
-                    "UPDATE bags SET outputs = ? WHERE id = ?", (rows.outputs_text(outputs), bag)
+                    "UPDATE bags SET outputs = ? WHERE id = ?", (rows.json_text(outputs), bag)
                 )
             case AppendSegment(bag, segment, total, key):
                 self._append_segment(bag, segment, key)
@@ -167,7 +167,7 @@ class Changes:
             case SaveSite(site):
                 self._execute(
                     "INSERT OR REPLACE INTO sites (name, record) VALUES (?, ?)",
-                    (site.spec.name, rows.site_text(site)),
+                    (site.spec.name, rows.json_text(site)),
                 )
             case ForgetSite(name):
                 self._execute("DELETE FROM sites WHERE name = ?", (name,))
@@ -180,7 +180,7 @@ class Changes:
                 assert_never(change)
 
     def finish(self) -> None:
-        """All changes of the transaction have been made: make the sums come right."""
+        """Called after all changes of the transaction: updates totals, and checks closed chunks."""
         self._ends.finish()
         for bag in self._ends.touched:
             done, failed = snapshots.totals(self._connection, bag)
@@ -204,7 +204,7 @@ class Changes:
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 bag.id,
-                rows.spec_text(bag.spec),
+                rows.json_text(bag.spec),
                 bag.spec.key or None,
                 bag.total,
                 int(bag.open),
@@ -213,7 +213,7 @@ class Changes:
                 bag.created,
                 self._ends.next_row,
                 rows.policy_text(bag.policy),
-                rows.outputs_text(bag.outputs),
+                rows.json_text(bag.outputs),
             ),
         )
         for segment in bag.segments:
@@ -225,7 +225,7 @@ class Changes:
         self._execute(
             "INSERT INTO segments SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3 "
             "FROM segments WHERE bag = ?1",
-            (bag, rows.segment_text(segment), key or None),
+            (bag, rows.json_text(segment), key or None),
         )
 
     def _save_bag_status(self, change: SaveBagStatus) -> None:
@@ -251,7 +251,7 @@ class Changes:
     def _reopen_failed(self, change: ReopenFailed) -> None:
         bag, tasks = change.bag, change.tasks
         self._ends.flush()
-        listed = None if tasks is None else rows.list_text(tasks)
+        listed = None if tasks is None else rows.json_text(tasks)
         fresh = snapshots.failed(self._connection, bag) if tasks is None else tasks
         self._execute(_REOPEN_CHUNKS_WITH if change.done else _REOPEN_CHUNKS, (bag, listed))
         self._execute(_UNCOUNT_RESULTS if change.done else _UNCOUNT_FAILURES, (bag, listed))
@@ -277,9 +277,9 @@ class Changes:
 
     def _purge(self, bag: BagId, what: str) -> None:
         if bag not in self._ends.over:
-            there = self._execute("SELECT 1 FROM bags WHERE id = ?", (bag,)).fetchone()
-            assert not there, f"bag {bag} is not finished, and cannot be purged"
-            return  # it was purged before
+            row = self._execute("SELECT 1 FROM bags WHERE id = ?", (bag,)).fetchone()
+            assert not row, f"bag {bag} is not finished, and cannot be purged"
+            return  # the bag was purged before
         self._ends.flush()
         removal = purge.begin(self._connection, bag, what, self._ends.next_row - 1)
         removal.step(self._connection, FIRST_ROWS)
@@ -298,17 +298,17 @@ class Changes:
                 change.at,
                 change.site,
                 change.slots,
-                rows.tags_text(change.tags),
+                rows.json_text(change.tags),
                 change.machine,
             ),
         )
 
     def _save_history(self, change: SaveHistory) -> None:
-        """Often, and of hosts that have a row: then the gathered ends need not be written."""
+        """This happens often. If the host has a row, the gathered ends need not be written now."""
         host, history = self._ends.host(change.host), rows.history_text(change.history)
-        known = self._execute("UPDATE hosts SET history = ? WHERE id = ?", (history, host))
-        if known.rowcount == 0:
-            self._ends.finish()  # a gathered end may be the first that was heard of it
+        updated = self._execute("UPDATE hosts SET history = ? WHERE id = ?", (history, host))
+        if updated.rowcount == 0:
+            self._ends.finish()  # the first end of this host may be among the gathered ones
             self._execute(_SAVE_HISTORY, (host, change.host, change.history.at, history))
 
     def _save_token(self, token: TokenRecord) -> None:
@@ -338,7 +338,7 @@ class Changes:
                 pilot.slots,
                 pilot.site,
                 pilot.job,
-                rows.tags_text(pilot.tags),
+                rows.json_text(pilot.tags),
                 pilot.version,
                 pilot.enrolled,
                 pilot.memory_mb,

@@ -1,8 +1,8 @@
-"""How connections to the SQLite file are opened, and what their errors mean.
+"""Connections to the SQLite file, and what their errors mean.
 
-One connection writes. It commits with `synchronous=FULL`: what a commit returned for survives
-loss of power. Any number of connections read; they never write a page, and never hold a
-transaction open between calls, so the write-ahead log can always be emptied.
+One connection writes. It commits with `synchronous=FULL`: when a commit has returned, it survives a
+loss of power. Any number of connections read. They never write a page, and never keep a transaction
+open between calls, so that the write-ahead log can always be emptied.
 """
 
 import os
@@ -17,15 +17,15 @@ from covey.core.errors import StoreError, StoreFailed, TookTooLong
 BUSY_SECONDS = 10.0
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 CACHE_KB = 16_000
-WAL_PAGES = 1000  # written back to the file whenever the log has grown by so many
+WAL_PAGES = 1000  # the log is written back to the file whenever it has grown by so many pages
 WAL_KEPT_BYTES = 16 * 2**20
 
 
 @contextmanager
 def failing(path: Path, what: str) -> Iterator[None]:
-    """Turn the errors of SQLite and of the system into StoreFailed, which may heal, or into
-    StoreError, which will not; what was interrupted raises TookTooLong. A violated constraint is
-    our bug, and becomes an AssertionError."""
+    """Turn errors of SQLite and of the system into StoreFailed, which may be temporary, or into
+    StoreError, which is not. An interrupted query raises TookTooLong. A violated constraint is our
+    bug, and raises AssertionError."""
     try:
         yield
     except sqlite3.IntegrityError as error:
@@ -43,8 +43,8 @@ def failing(path: Path, what: str) -> Iterator[None]:
 
 
 def writing(path: Path) -> sqlite3.Connection:
-    """The one connection that writes; the file is made if there is none. See first whose file
-    it is, then `tune` it."""
+    """The one connection that writes. The file is made if there is none. Check that the file is a
+    record of ours (`schema.version`) before `tune`."""
     _make(path)
     return _connect(path, "rw")
 
@@ -63,8 +63,8 @@ def tune(connection: sqlite3.Connection, path: Path, *, wal: bool) -> None:
 
 
 def reading(path: Path) -> sqlite3.Connection:
-    """A connection for reading. It may write the log's index, or roll back what a killed writer
-    left; where it lacks the right to, it must do without."""
+    """A connection for reading. If it has the right to write, SQLite may write the log's index, or
+    roll back the transaction of a killed writer."""
     if not path.exists():
         raise StoreError(f"there is no record at {path}")
     connection = _connect(path, "rw" if os.access(path, os.W_OK) else "ro")
@@ -84,7 +84,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _make(path: Path) -> None:
-    """An empty file that only its owner may read, and a directory that remembers it."""
+    """Make an empty file that only its owner may read, and sync its directory."""
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:

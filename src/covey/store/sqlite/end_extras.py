@@ -1,8 +1,8 @@
 """What only some ends have: a cause, reported values, returned files.
 
-Causes are kept once per bag and counted by their number. The names of reported values are kept in
-the order in which they first came with a result that counted: they are columns. What is not a JSON
-object is no report, and is dropped here, so that whoever reads need not wonder.
+A cause is kept once per bag; rows have its number. The names of reported values are columns: they
+are kept in the order in which they first came with a result that counts. A report that is not a
+JSON object is dropped here, so that readers need not check it.
 """
 
 import sqlite3
@@ -13,13 +13,13 @@ from covey.store.results.columns import names_in
 from covey.store.sqlite import rows
 from covey.store.sqlite.bulk_insert import Inserter
 
-FILES_SHIFT = 24  # the id of a file: its row, shifted by this, plus its place
-_MOST_CAUSES = 10_000  # remembered; others are looked up
-_ENOUGH_BYTES = 4 * 2**20  # of gathered files, before they are written in any case
+FILES_SHIFT = 24  # the id of a file is its row, shifted by this, plus its place
+_MOST_CAUSES = 10_000  # in memory; others are looked up
+_ENOUGH_BYTES = 4 * 2**20  # gathered files are written when they have so many bytes
 
 
 class Extras:
-    """Of one connection. After an error it is thrown away with the connection."""
+    """The extras of one connection. After an error, throw it away together with the connection."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._execute = connection.execute
@@ -30,8 +30,8 @@ class Extras:
         self._into_files = Inserter(connection, "INSERT INTO files", 7)
 
     def keep(self, row: int, end: EndRecord, counted: int) -> tuple[int | None, str | None, int]:
-        """What belongs in the end's own row: the number of its cause, its report, and how many
-        files it returned."""
+        """Returns what belongs in the end's own row: the number of its cause, its report, and its
+        number of files."""
         cause = self._cause(end.bag, end.cause) if end.cause else None
         if end.files:
             self._gather(row, end.files)
@@ -49,19 +49,19 @@ class Extras:
         self._names.pop(bag, None)
 
     def _cause(self, bag: int, text: str) -> int:
-        known = self._causes.get((bag, text))
-        if known is not None:
-            return known
-        where = (bag, text)
-        found = self._execute("SELECT id FROM causes WHERE bag = ? AND text = ?", where).fetchone()
-        if found is None:
-            id_ = self._execute("INSERT INTO causes (bag, text) VALUES (?, ?)", where).lastrowid
+        key = (bag, text)
+        id_ = self._causes.get(key)
+        if id_ is not None:
+            return id_
+        row = self._execute("SELECT id FROM causes WHERE bag = ? AND text = ?", key).fetchone()
+        if row is None:
+            id_ = self._execute("INSERT INTO causes (bag, text) VALUES (?, ?)", key).lastrowid
         else:
-            (id_,) = found
+            (id_,) = row
         assert id_ is not None
         if len(self._causes) >= _MOST_CAUSES:
             self._causes = {}
-        self._causes[where] = id_
+        self._causes[key] = id_
         return id_
 
     def _report(self, end: EndRecord, counted: int) -> str | None:
@@ -69,17 +69,17 @@ class Extras:
         if values is None:
             return None
         if counted:
-            known = self._known_names(end.bag)
-            if not known.keys() >= values.keys():
-                self._add_names(end.bag, names_in(values, known, rows.MOST_RESULT_NAMES))
+            names = self._names_of(end.bag)
+            if not names.keys() >= values.keys():
+                self._add_names(end.bag, names_in(values, names, rows.MOST_RESULT_NAMES))
         return end.result
 
-    def _known_names(self, bag: int) -> dict[str, None]:
-        known = self._names.get(bag)
-        if known is None:
+    def _names_of(self, bag: int) -> dict[str, None]:
+        names = self._names.get(bag)
+        if names is None:
             query = "SELECT name FROM result_names WHERE bag = ? ORDER BY place"
-            known = self._names[bag] = {name: None for (name,) in self._execute(query, (bag,))}
-        return known
+            names = self._names[bag] = {name: None for (name,) in self._execute(query, (bag,))}
+        return names
 
     def _add_names(self, bag: int, new: list[str]) -> None:
         first = len(self._names[bag]) - len(new)

@@ -1,10 +1,10 @@
 """Rows for ended attempts: the hot path of the record.
 
-Most ends count or are waste, and their rows are only gathered until something must see them
-(`flush`). An end is looked at twice when its verdict depends on what is recorded, and when its
-attempt was given up before: then its row takes the place of the one that says `lost`, so that
-every ended attempt has one row. Row numbers are given out here and only grow. What few ends have
-is kept by `extras`. Hosts' counts are gathered, and written once per transaction (`finish`).
+Most ends count or are waste. Their rows are only gathered, until a query must see them (`flush`).
+Two kinds of ends need a second look: those whose verdict depends on earlier rows, and those whose
+attempt was given up before. The latter replace the row that says `lost`, so that every ended
+attempt has one row. Row numbers are given out here and only grow. `extras` keeps what only few ends
+have. Counts of hosts are gathered, and written once per transaction (`finish`).
 """
 
 import sqlite3
@@ -28,9 +28,9 @@ _PLAIN_COLUMNS = (
 )
 _COLUMNS = _PLAIN_COLUMNS.count(",") + 1
 _RICH_COLUMNS = f"{_PLAIN_COLUMNS}, cause, result, files"
-_ENOUGH = 2048 * _COLUMNS  # gathered values, before they are written in any case
+_ENOUGH = 2048 * _COLUMNS  # gathered values are written when there are so many
 
-# What is gathered of a host: a list, in the order of these columns.
+# The counts of a host are gathered in a list, in the order of these columns.
 _HOST_COLUMNS = "id, name, first, heard, done, failed"
 _ID, _NAME, _FIRST, _HEARD, _DONE, _FAILED = range(6)
 _AGAINST_HOST = frozenset(OUTCOME_CODES[outcome] for outcome in HOST_FAILURES)
@@ -40,7 +40,7 @@ _ADD_UP = """ON CONFLICT (id) DO UPDATE SET heard = max(heard, excluded.heard),
 
 
 class Ends:
-    """The ends of one connection. After an error it is thrown away with the connection."""
+    """The ends of one connection. After an error, throw it away together with the connection."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -52,7 +52,7 @@ class Ends:
         self._hosts: dict[str, int] = dict(execute("SELECT name, id FROM hosts").fetchall())
         self._tallies: dict[str, list[Any]] = {}  # of hosts, since the last `finish`
         self._extras = Extras(connection)
-        self._lost: dict[int, BitMap64] = {}  # by epoch: maybe recorded as lost
+        self._lost: dict[int, BitMap64] = {}  # by epoch: attempts that may be recorded as lost
         query = "SELECT epoch, sequence FROM ends INDEXED BY lost WHERE outcome = 6 AND epoch > 0"
         for epoch, sequence in execute(query):
             self._remember_lost(epoch, sequence)
@@ -94,7 +94,7 @@ class Ends:
         self._synced[pilot] = max(self._synced.get(pilot, 0), number)
 
     def flush(self) -> None:
-        """Write what was gathered; from here on queries see it."""
+        """Write what was gathered. Queries see it from here on."""
         if self._values:
             self._into_ends.insert(self._values)
             self._values = []
@@ -110,7 +110,7 @@ class Ends:
         self._extras.flush()
 
     def finish(self) -> None:
-        """All ends of the transaction were recorded: write what was gathered of hosts, too."""
+        """Called after all ends of the transaction: writes the counts of hosts, too."""
         self.flush()
         if self._tallies:
             tallies = self._tallies.values()
@@ -122,7 +122,7 @@ class Ends:
         return self._hosts.setdefault(name, len(self._hosts) + 1)
 
     def reopened(self, bag: int) -> None:
-        """The bag is not over; its results are counted when somebody asks."""
+        """The bag is not over any more. Its results are counted when they are asked for."""
         self.over.discard(bag)
         self.touched.pop(bag, None)
 
@@ -199,37 +199,37 @@ class Ends:
         self._add(end, int(counted))
 
     def _is_of(self, bag: int, owner: str) -> bool:
-        found = self._connection.execute(_OWNER, (bag,)).fetchone()
-        return found is not None and found[0] == owner
+        row = self._connection.execute(_OWNER, (bag,)).fetchone()
+        return row is not None and row[0] == owner
 
     def _remove_lost(self, end: EndRecord) -> bool:
-        """Make room for the real end of an attempt. Whether the row it replaces counted."""
-        found = self._connection.execute(
+        """Remove the row that says that the attempt was lost. Returns whether that row counted."""
+        row = self._connection.execute(
             "SELECT row, counted FROM ends INDEXED BY lost "
             "WHERE outcome = 6 AND epoch = ? AND sequence = ? AND bag = ? AND task = ?",
             (*end.attempt, end.bag, end.task),
         ).fetchone()
-        if found is None:
+        if row is None:
             return False
-        self._connection.execute("DELETE FROM ends WHERE row = ?", found[:1])
-        self._connection.execute("DELETE FROM outputs WHERE row = ?", found[:1])
-        return bool(found[1])
+        self._connection.execute("DELETE FROM ends WHERE row = ?", row[:1])
+        self._connection.execute("DELETE FROM outputs WHERE row = ?", row[:1])
+        return bool(row[1])
 
     def _late_counts(self, end: EndRecord) -> bool:
-        """Whether a late success is its task's result: it is if there was none, or a failure."""
+        """Whether a late success becomes its task's result: only if there is none, or a failure."""
         where = (end.bag, end.task)
         leased = self._connection.execute(
             "SELECT stop FROM chunks WHERE bag = ? AND first <= ? ORDER BY first DESC LIMIT 1",
             where,
         ).fetchone()
         if leased is None or end.task >= leased[0]:
-            return False  # no such task was ever sent out
-        found = self._connection.execute(
+            return False  # no such task was ever sent
+        result = self._connection.execute(
             "SELECT outcome FROM ends INDEXED BY counted "
             "WHERE bag = ? AND task = ? AND counted = 1",
             where,
         ).fetchone()
-        if found is not None and found[0] == _OK:
+        if result is not None and result[0] == _OK:
             return False
         self._uncount_failure(end)
         return True

@@ -1,4 +1,4 @@
-"""Whether a record is sound: read without a server, or beside one."""
+"""Checks a record for damage, with or without a running server."""
 
 import sqlite3
 import time
@@ -11,20 +11,18 @@ from covey.core.errors import StoreError
 from covey.store.sqlite import connections, schema
 
 HEADER = b"SQLite format 3\0"
-THOROUGH_BYTES = 256 << 20  # a larger file is looked through without comparing its indexes
+THOROUGH_BYTES = 256 << 20  # the indexes of a larger file are not compared with its tables
 LOOK_SECONDS = 60.0
-_STEPS = 10_000  # of SQLite's machine between looks at the clock
+_STEPS = 10_000  # of SQLite's machine, between two looks at the clock
 _LISTED = 3
 
 
 class Finding(Struct, frozen=True):
-    """`problem` is empty if the record can be used as it is. `old`: it has to be converted."""
-
     version: int
     size: int
-    problem: str = ""
-    old: bool = False
-    complete: bool = True
+    problem: str = ""  # empty: no damage was found
+    old: bool = False  # the record must be converted
+    complete: bool = True  # everything was checked
 
 
 def look(path: Path) -> Finding:
@@ -50,15 +48,15 @@ def look(path: Path) -> Finding:
 
 
 def _check(connection: sqlite3.Connection, size: int) -> tuple[str, bool]:
-    """What is wrong, and whether all of the file was looked at."""
+    """The damage that was found, and whether the whole file was checked."""
     deadline = time.monotonic() + LOOK_SECONDS
     connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
     how = "integrity_check" if size <= THOROUGH_BYTES else "quick_check"
     try:
-        found = [text for (text,) in connection.execute(f"PRAGMA {how}({_LISTED})")]
+        texts = [text for (text,) in connection.execute(f"PRAGMA {how}({_LISTED})")]
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
             raise
         return "", False
-    lines = "; ".join(" ".join(str(text).split()) for text in found)
+    lines = "; ".join(" ".join(str(text).split()) for text in texts)
     return ("" if lines == "ok" else lines[:500]), True

@@ -1,8 +1,8 @@
-"""Whether the open files of the record are still those that have their names.
+"""Checks that the open files of the record are still the files at their paths.
 
 Somebody may remove or replace them under a running server (`rm -rf`, a restored copy). The server
-could go on writing into files that nobody will find again, so it looks at device and inode after
-each commit, and acknowledges nothing that went into such a file.
+would then write into files that nobody can find again. So it compares device and inode after each
+commit, and does not acknowledge a commit to such a file.
 """
 
 import os
@@ -13,23 +13,23 @@ from covey.core.errors import StoreGone
 
 
 class OwnFiles:
-    """What is there when this is made is taken to be ours."""
+    """The files that are at these paths when the object is made."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
-        """Raises OSError if one is not there."""
-        self._known = {os.fspath(path): _identity(os.fspath(path)) for path in paths}
+        """Raises OSError if a file does not exist."""
+        self._identities = {os.fspath(path): _identity(os.fspath(path)) for path in paths}
 
     def check(self) -> None:
         """Raises StoreGone; OSError if the file system does not answer."""
-        for path, known in self._known.items():
+        for path, ours in self._identities.items():
             try:
-                found = _identity(path)
+                present = _identity(path)
             except (FileNotFoundError, NotADirectoryError):
                 raise StoreGone(path, "removed") from None
-            if found != known:
+            if present != ours:
                 raise StoreGone(path, "replaced")
 
 
 def _identity(path: str) -> tuple[int, int]:
-    found = os.stat(path)
-    return found.st_dev, found.st_ino
+    state = os.stat(path)
+    return state.st_dev, state.st_ino

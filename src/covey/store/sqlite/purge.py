@@ -1,12 +1,13 @@
-"""Removing what is kept of a bag that is over, in steps.
+"""Removes data of a bag that is over, in steps.
 
-The first step is part of the transaction that the purge was ordered in; a small bag needs no other.
-After it a bag that is purged whole is gone for everybody who asks. What is left of a large bag is
-removed by further short transactions (`store.upkeep`), so that nobody who writes has to wait for
-long, and the write-ahead log stays small.
+The first step is part of the transaction that orders the purge; a small bag needs no other. After
+it, a bag that is purged completely is gone for every reader. The rest of a large bag is removed by
+further short transactions (`upkeep`), so that writers never wait for long, and the write-ahead log
+stays small.
 
 Rows are found through the indexes by bag, so the cost grows with the bag and not with the record.
-The rows of a bag that is gone need no note: `orphans` finds them when a server starts.
+The remaining rows of a purged bag are not noted anywhere: `orphans` finds them when a server
+starts.
 """
 
 import sqlite3
@@ -33,8 +34,8 @@ _DELETE_FILES = """
     DELETE FROM files WHERE id IN (
         SELECT files.id FROM json_each(?) AS r CROSS JOIN files
         ON files.id >= r.value << 24 AND files.id < (r.value + 1) << 24)"""
-# The other tables, and what tells the rows of one bag apart. A bag that has ends has chunks, so
-# chunks go last: until then `orphans` finds the bag.
+# The other tables, and the key of a row within its bag. A bag that has ends has chunks. So chunks
+# are removed last: until then `orphans` finds the bag.
 _OF_BAG = {
     "causes": "id",
     "result_names": "place",
@@ -52,10 +53,10 @@ _ORPHANS = """
 
 
 class Removal:
-    """What is still to be removed of one bag, and how far that has come."""
+    """The removal of one bag's data, and how far it has come."""
 
     def __init__(self, bag: BagId, what: str, last_row: int) -> None:
-        """Rows after `last_row` are kept: they were recorded after the order, by a retry."""
+        """Rows after `last_row` are kept: a retry recorded them after the purge was ordered."""
         assert what in (LOGS, FILES, ALL), what
         self.bag = bag
         self.what = what
@@ -63,22 +64,22 @@ class Removal:
         self.restart()
 
     def restart(self) -> None:
-        """A transaction was rolled back: begin again. What is gone already costs little."""
+        """Begin again, because a transaction was rolled back. Removed rows cost little time."""
         self._stage = 0
         self._place = _BEFORE_ALL
         self._tables = list(_OF_BAG) if self.what == ALL else []
 
     def step(self, connection: sqlite3.Connection, most: int) -> bool:
-        """Remove some `most` rows, within a transaction. Whether more is left."""
+        """Remove about `most` rows, within a transaction. Returns whether more may be left."""
         while self._stage < len(_STAGES):
             query = _STAGES[self._stage]
-            given = (self.bag, *self._place, self._last_row, most)
-            found = connection.execute(query, given).fetchall()
-            if found:
-                self._remove(connection, [row for row, _, _ in found])
-                row, task, outcome = found[-1]
+            parameters = (self.bag, *self._place, self._last_row, most)
+            page = connection.execute(query, parameters).fetchall()
+            if page:
+                self._remove(connection, [row for row, _, _ in page])
+                row, task, outcome = page[-1]
                 self._place = (task, outcome, row)
-            if len(found) == most:
+            if len(page) == most:
                 return True
             self._stage += 1
             self._place = _BEFORE_ALL
@@ -94,7 +95,7 @@ class Removal:
         return False
 
     def _remove(self, connection: sqlite3.Connection, numbers: list[int]) -> None:
-        these = (rows.list_text(tuple(numbers)),)
+        these = (rows.json_text(numbers),)
         if self.what in (LOGS, ALL):
             connection.execute(f"DELETE FROM outputs WHERE row IN {_THESE}", these)
         if self.what in (FILES, ALL):
@@ -108,7 +109,8 @@ class Removal:
 
 
 def begin(connection: sqlite3.Connection, bag: BagId, what: str, last_row: int) -> Removal:
-    """Within the transaction of the order, when all that was gathered is written."""
+    """Begin a removal, in the transaction that orders the purge. All gathered ends must be
+    written before."""
     if what == ALL:
         connection.execute("DELETE FROM bags WHERE id = ?", (bag,))
         connection.execute("UPDATE server SET last_bag = max(last_bag, ?)", (bag,))
@@ -116,8 +118,8 @@ def begin(connection: sqlite3.Connection, bag: BagId, what: str, last_row: int) 
 
 
 def orphans(connection: sqlite3.Connection, last_row: int) -> list[Removal]:
-    """What an earlier server has not got round to removing."""
-    found: dict[int, None] = {}
+    """The removals that an earlier server did not finish."""
+    bags: dict[int, None] = {}
     for table in ("chunks", "segments"):
-        found.update((bag, None) for (bag,) in connection.execute(_ORPHANS.format(table=table)))
-    return [Removal(BagId(bag), ALL, last_row) for bag in found]
+        bags.update((bag, None) for (bag,) in connection.execute(_ORPHANS.format(table=table)))
+    return [Removal(BagId(bag), ALL, last_row) for bag in bags]

@@ -1,6 +1,6 @@
-"""Reading the SQLite record while a server writes it, from its process or from another, or with
-no server at all. Every call is one short transaction and sees one state, but for exports: each of
-their pages does. Pages are found through indexes, never counted off.
+"""Reading the SQLite record: in the server's process, in another process beside it, or without a
+server. Every call is one short transaction and sees one state. An export is a transaction per page.
+Pages are found through indexes, never by counting rows.
 """
 
 import json
@@ -50,8 +50,8 @@ from covey.wire import (
 
 _KEPT_HEADS = 10_000
 _KEPT_POINTS = 64  # each may hold a long list of values
-_LARGE = 1 << 18  # characters of a spec: of larger ones, one is kept in memory
-_FETCHED = 100  # results at a time, where their order is not that of the record
+_LARGE = 1 << 18  # characters of values; of larger points, only one is kept in memory
+_FETCHED = 100  # results at a time, if they are sorted
 
 _BAGS = "SELECT id, status, reason, open, total, done, failed, created, ended, outputs FROM bags"
 _EXPORTED = (  # `export.NEEDED`, with numbers for hosts and causes
@@ -80,7 +80,7 @@ Kept = TypeVar("Kept")
 
 
 class _Head(Struct):
-    """What a view needs of a bag's spec, which never changes."""
+    """What a view needs from a bag's spec. The spec never changes."""
 
     name: str
     owner: str
@@ -91,7 +91,7 @@ class _Head(Struct):
     overtimes: int
     grow_time: float
     classes: list[ClassView]
-    grows: bool  # … which may become more with segments that are appended
+    grows: bool  # whether appended segments may add classes
     idempotent: bool
     labels: dict[str, str]
     notes: str
@@ -99,11 +99,11 @@ class _Head(Struct):
     calls: bool
     chdir: str
     inputs: InputSummary
-    usable: bool  # its parameters can be computed
+    usable: bool  # whether the parameters can be computed
 
 
-class _Known(Struct):
-    """The parameters of a bag, as long as it has so many tasks."""
+class _KeptPoints(Struct):
+    """The parameters of a bag, valid as long as the bag has `total` tasks."""
 
     total: int
     points: Points
@@ -120,8 +120,8 @@ def is_old(path: Path) -> bool:
 
 
 class SqliteReader:
-    """For any thread, one at a time. Connects when first used. `tables` are where the rows of
-    bags with parameters from files are read."""
+    """May be used by any thread, one at a time. Connects when first used. `tables` reads the rows
+    of bags whose parameters come from files."""
 
     def __init__(self, path: Path, tables: PointSource | None = None) -> None:
         self.path = path
@@ -129,13 +129,13 @@ class SqliteReader:
         self._lock = Lock()
         self._connection: sqlite3.Connection | None = None
         self._heads: dict[int, _Head] = {}
-        self._points: dict[int, _Known] = {}
-        self._asked = Points([], None)  # of the bag in question
+        self._points: dict[int, _KeptPoints] = {}
+        self._asked = Points([], None)  # of the bag that is read now
 
     def bags(self) -> list[BagView]:
         with self._reading() as connection:
-            found = connection.execute(f"{_BAGS} ORDER BY id DESC").fetchall()
-            return [in_list(self._view(connection, row)) for row in found]
+            bag_rows = connection.execute(f"{_BAGS} ORDER BY id DESC").fetchall()
+            return [in_list(self._view(connection, row)) for row in bag_rows]
 
     def bag(self, bag: int) -> BagView | None:
         with self._reading() as connection:
@@ -153,14 +153,14 @@ class SqliteReader:
                 columns, texts = rows.BRIEF_COLUMNS, rows.BRIEF_TEXTS
             if asked.sort is None:
                 after, limit = query.after, asked.page
-                found = result_sql.page(connection, bag, points, asked, columns, after, limit)
+                result_rows = result_sql.page(connection, bag, points, asked, columns, after, limit)
             else:
                 numbers = result_sql.sorted_rows(connection, bag, points, asked, asked.page)
-                found = chain.from_iterable(
+                result_rows = chain.from_iterable(
                     result_sql.fetch(connection, bag, part, columns)
                     for part in result_sql.pages_of(numbers, _FETCHED)
                 )
-            page, short = result_sql.cut(found, texts, points.width, query.most_bytes)
+            page, short = result_sql.cut(result_rows, texts, points.width, query.most_bytes)
             if short and len(page) > 1:
                 raise PageTooLong(query.most_bytes, len(page) - 1)
             if query.brief:
@@ -182,10 +182,10 @@ class SqliteReader:
         hosts: dict[int | None, str] = {}
         causes: dict[int | None, str] = {None: ""}
         for page in self._pages(bag, asked):
-            given: list[Sequence[Any]] = list(zip(*page, strict=True))
-            given[_HOST] = self._named(hosts, "SELECT name FROM hosts", given[_HOST])
-            given[_CAUSE] = self._named(causes, "SELECT text FROM causes", given[_CAUSE])
-            yield sheet.page(given)
+            values: list[Sequence[Any]] = list(zip(*page, strict=True))
+            values[_HOST] = self._named(hosts, "SELECT name FROM hosts", values[_HOST])
+            values[_CAUSE] = self._named(causes, "SELECT text FROM causes", values[_CAUSE])
+            yield sheet.page(values)
 
     def failures(self, bag: int, limit: int = 100) -> list[FailureGroup]:
         with self._reading() as connection:
@@ -233,11 +233,11 @@ class SqliteReader:
             return returned_files.named_files(connection)
 
     def host_owners(self) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {}
+        owners: dict[str, set[str]] = {}
         with self._reading() as connection:
             for host, owner in connection.execute("SELECT DISTINCT host, owner FROM pilots"):
-                found.setdefault(host, set()).add(owner)
-        return found
+                owners.setdefault(host, set()).add(owner)
+        return owners
 
     def unfinished(self, bag: int, after: int = -1, limit: int = 1000) -> list[int]:
         with self._reading() as connection:
@@ -248,12 +248,12 @@ class SqliteReader:
             points = self._known_points(connection, bag)
             if points is None:
                 return []
-            found = connection.execute(_ATTEMPTS, (bag, task))
-            last, _ = result_sql.cut(
-                found, rows.RESULT_TEXTS, points.width, returned_files.PAGE_BYTES
+            attempts = connection.execute(_ATTEMPTS, (bag, task))
+            shown, _ = result_sql.cut(
+                attempts, rows.RESULT_TEXTS, points.width, returned_files.PAGE_BYTES
             )
             firsts = _first_attempts(connection, bag)
-            return [rows.result_from(row, points.values, firsts) for row in reversed(last)]
+            return [rows.result_from(row, points.values, firsts) for row in reversed(shown)]
 
     def job_ends(self, pilots: Collection[int]) -> dict[int, str]:
         with self._reading() as connection:
@@ -261,15 +261,15 @@ class SqliteReader:
 
     def output(self, bag: int, task: int) -> Output | None:
         with self._reading() as connection:
-            known = connection.execute("SELECT 1 FROM bags WHERE id = ?", (bag,)).fetchone()
-            if known is None:
+            exists = connection.execute("SELECT 1 FROM bags WHERE id = ?", (bag,)).fetchone()
+            if exists is None:
                 return None
-            found = connection.execute(_FOREMOST, (bag, task)).fetchone()
-            if found is None:
+            row = connection.execute(_FOREMOST, (bag, task)).fetchone()
+            if row is None:
                 return None
-            row, _, epoch, sequence, outcome = found
+            number, _, epoch, sequence, outcome = row
             kept = connection.execute(
-                "SELECT stdout, stderr FROM outputs WHERE row = ?", (row,)
+                "SELECT stdout, stderr FROM outputs WHERE row = ?", (number,)
             ).fetchone() or (None, None)
         return Output(
             task=task,
@@ -287,11 +287,11 @@ class SqliteReader:
     def stop(self) -> None:
         connection = self._connection
         if connection is not None:
-            with suppress(sqlite3.ProgrammingError):  # it was closed just now
+            with suppress(sqlite3.ProgrammingError):  # another thread has just closed it
                 connection.interrupt()
 
     def close(self) -> None:
-        """Also ends what is being read."""
+        """Interrupt a running query, and close."""
         self.stop()
         with self._lock:
             if self._connection is not None:
@@ -300,8 +300,8 @@ class SqliteReader:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        """One transaction, which ends here come what may: an open one would keep the log from
-        being emptied."""
+        """One transaction. It always ends here: an open one would keep the log from being
+        emptied."""
         with self._lock, connections.failing(self.path, "read"):
             if self._connection is None:
                 self._connection = _connect(self.path)
@@ -320,7 +320,7 @@ class SqliteReader:
                 raise
 
     def _pages(self, bag: int, query: Query) -> Iterator[list[tuple[Any, ...]]]:
-        """All rows that the query asks for, each page as it is when its turn comes."""
+        """All rows that the query asks for. Each page is read in its own transaction."""
         left = query.asked.limit if query.asked.limit > 0 else -1
         if query.sort is not None:
             with self._reading() as connection:
@@ -343,8 +343,10 @@ class SqliteReader:
                 points = self._known_points(connection, bag)
                 if points is None:
                     return
-                found = result_sql.page(connection, bag, points, query, what, after, size)
-                page, cut = result_sql.cut(found, _EXPORTED_TEXTS, points.width, export.PAGE_BYTES)
+                result_rows = result_sql.page(connection, bag, points, query, what, after, size)
+                page, cut = result_sql.cut(
+                    result_rows, _EXPORTED_TEXTS, points.width, export.PAGE_BYTES
+                )
             if page:
                 yield [row[:-1] for row in page] if by_row else page
             if len(page) < size and not cut:
@@ -355,19 +357,19 @@ class SqliteReader:
     def _named(
         self, known: dict[int | None, str], query: str, ids: Sequence[int | None]
     ) -> list[str]:
-        """The words for these numbers; those that are not known yet are read."""
+        """The texts of these ids. Those that are not in `known` are read, and added to it."""
         unknown = set(ids) - known.keys()
         if unknown:
             with self._reading() as connection:
                 for id_ in unknown:
-                    found = connection.execute(f"{query} WHERE id = ?", (id_,)).fetchone()
-                    known[id_] = found[0] if found else ""
+                    row = connection.execute(f"{query} WHERE id = ?", (id_,)).fetchone()
+                    known[id_] = row[0] if row else ""
         return [known[id_] for id_ in ids]
 
     def _head(self, connection: sqlite3.Connection, bag: int) -> _Head:
-        known = self._heads.get(bag)
-        if known is not None:
-            return known
+        kept = self._heads.get(bag)
+        if kept is not None:
+            return kept
         spec, usable = _spec(connection, bag), True
         try:
             check_segment(_first(spec), may_be_empty=True)
@@ -397,19 +399,13 @@ class SqliteReader:
         size = sum(map(len, chain(spec.argv, head.names, head.outputs, labels, (head.notes,))))
         return _keep(self._heads, bag, head, _KEPT_HEADS if size < MOST_LISTED else 0)
 
-    def _classes(self, connection: sqlite3.Connection, bag: int) -> list[ClassView]:
-        return class_views(_spec(connection, bag), snapshots.segments(connection, bag))
-
     def _table(self, connection: sqlite3.Connection, bag: int) -> list[Column]:
         head = self._head(connection, bag)
-        return columns(head.names, self._result_names(connection, bag, head), head.readings)
-
-    def _result_names(self, connection: sqlite3.Connection, bag: int, head: _Head) -> list[str]:
-        """What calls are given and return is for programs; nobody can read it in a table."""
-        return [] if head.calls else _result_names(connection, bag)
+        return columns(head.names, _result_names(connection, bag, head), head.readings)
 
     def _known_points(self, connection: sqlite3.Connection, bag: int) -> Points | None:
-        """The bag's parameters, for us and for the statements that follow; None: no bag."""
+        """The bag's parameters, also for the SQL functions of the next statements. None if there is
+        no such bag."""
         row = connection.execute("SELECT total FROM bags WHERE id = ?", (bag,)).fetchone()
         if row is None:
             return None
@@ -417,16 +413,16 @@ class SqliteReader:
         if head.calls or not head.usable:
             self._asked = NO_PARAMETERS
             return NO_PARAMETERS
-        known = self._points.get(bag)
-        if known is None or known.total != row[0]:
+        kept = self._points.get(bag)
+        if kept is None or kept.total != row[0]:
             appended = snapshots.segments(connection, bag)
             for segment in appended:
                 check_segment(segment, may_be_empty=True)
-            made = Points([_first(_spec(connection, bag)), *appended], self._tables)
-            large = made.listed > _LARGE
-            known = _keep(self._points, bag, _Known(row[0], made), 1 if large else _KEPT_POINTS)
-        self._asked = known.points
-        return known.points
+            points = Points([_first(_spec(connection, bag)), *appended], self._tables)
+            most = 1 if points.listed > _LARGE else _KEPT_POINTS
+            kept = _keep(self._points, bag, _KeptPoints(row[0], points), most)
+        self._asked = kept.points
+        return kept.points
 
     def _view(self, connection: sqlite3.Connection, row: tuple[Any, ...]) -> BagView:
         id_, status, reason, open_, total, done, failed, created, ended, kept = row
@@ -434,6 +430,9 @@ class SqliteReader:
         if status in ("running", "paused"):
             done, failed = snapshots.totals(connection, id_)
         head = self._head(connection, id_)
+        classes = head.classes
+        if head.grows:
+            classes = class_views(_spec(connection, id_), snapshots.segments(connection, id_))
         return BagView(
             id=id_,
             name=head.name,
@@ -453,12 +452,12 @@ class SqliteReader:
             retries=head.retries,
             overtimes=head.overtimes,
             grow_time=head.grow_time,
-            classes=self._classes(connection, id_) if head.grows else head.classes,
+            classes=classes,
             idempotent=head.idempotent,
             labels=head.labels,
             notes=head.notes,
             outputs=head.outputs,
-            result_names=self._result_names(connection, id_, head),
+            result_names=_result_names(connection, id_, head),
             ignored_results=_ignored_results(connection, id_),
             unkept=outputs.unkept,
             silent=is_silent(head.calls, head.chdir, status, done, outputs),
@@ -466,13 +465,13 @@ class SqliteReader:
         )
 
 
-def _keep(kept: dict[int, Kept], bag: int, one: Kept, most: int) -> Kept:
-    """Remember one more; forget those that were remembered first if they are too many."""
+def _keep(kept: dict[int, Kept], bag: int, new: Kept, most: int) -> Kept:
+    """Keep a new item in memory. If there are more than `most`, the oldest are removed."""
     while kept and len(kept) >= most:
         del kept[next(iter(kept))]
     if most:
-        kept[bag] = one
-    return one
+        kept[bag] = new
+    return new
 
 
 def _spec(connection: sqlite3.Connection, bag: int) -> BagSpec:
@@ -487,7 +486,10 @@ def _first(spec: BagSpec) -> Segment:
     return Segment(space=spec.space, rows=spec.rows)
 
 
-def _result_names(connection: sqlite3.Connection, bag: int) -> list[str]:
+def _result_names(connection: sqlite3.Connection, bag: int, head: _Head) -> list[str]:
+    """Empty for calls: their values are pickled, and not shown in tables."""
+    if head.calls:
+        return []
     query = "SELECT name FROM result_names WHERE bag = ? ORDER BY place"
     return [name for (name,) in connection.execute(query, (bag,))]
 
@@ -495,22 +497,22 @@ def _result_names(connection: sqlite3.Connection, bag: int) -> list[str]:
 def _ignored_results(connection: sqlite3.Connection, bag: int) -> list[str]:
     query = "SELECT text FROM causes WHERE bag = ? AND text >= ? AND text < ? ORDER BY text LIMIT ?"
     first, last = f"{IGNORED_RESULT}:", f"{IGNORED_RESULT};"
-    found = connection.execute(query, (bag, first, last, MOST_IGNORED))
-    return [text.removeprefix(f"{IGNORED_RESULT}: ") for (text,) in found]
+    causes = connection.execute(query, (bag, first, last, MOST_IGNORED))
+    return [text.removeprefix(f"{IGNORED_RESULT}: ") for (text,) in causes]
 
 
 def _input_versions(connection: sqlite3.Connection, bag: int) -> list[InputVersionView]:
-    """The last few."""
+    """The last versions of the bag's inputs."""
     query = (
         "SELECT number, at, files, names FROM input_versions WHERE bag = ? "
         "ORDER BY number DESC LIMIT ?"
     )
-    found = connection.execute(query, (bag, LAST_VERSIONS)).fetchall()
-    return [rows.input_version_view_from(row) for row in reversed(found)]
+    versions = connection.execute(query, (bag, LAST_VERSIONS)).fetchall()
+    return [rows.input_version_view_from(row) for row in reversed(versions)]
 
 
 def _first_attempts(connection: sqlite3.Connection, bag: int) -> list[tuple[int, int]]:
-    """With each version of the bag's inputs after the first."""
+    """The first attempt with each version of the bag's inputs, from the second version on."""
     query = "SELECT epoch, sequence FROM input_versions WHERE bag = ? ORDER BY number"
     return connection.execute(query, (bag,)).fetchall()
 

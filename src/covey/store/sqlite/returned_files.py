@@ -1,6 +1,6 @@
 """The files that tasks returned, and all files that the record names.
 
-A large call names its file as long as it may be made: until its task is done, or its bag cancelled.
+A large call names its file until its task is done or its bag is cancelled.
 """
 
 import sqlite3
@@ -34,7 +34,7 @@ _NAMING = """
     SELECT id, spec FROM bags UNION ALL SELECT bag, segment FROM segments
     UNION ALL SELECT bag, changes FROM input_versions"""
 _OF_CALLS = "coalesce(json_extract(bags.spec, '$.calls'), 0)"
-# How many calls there are, and which: of those parts alone that name a file.
+# For each part of a bag: its number of calls, and its text if it names a file.
 _PARTS = """
     SELECT json_array_length(part, '$.space.values.items'),
         CASE WHEN instr(part, '"@') THEN part END
@@ -46,7 +46,7 @@ _DONE = """
 
 
 class _Named(Struct):
-    """What a spec, a segment, or a version of the inputs says of files."""
+    """The files in a spec, a segment, or a version of the inputs."""
 
     rows: Rows | None = None
     inputs: tuple[Placed, ...] = ()
@@ -64,37 +64,37 @@ _spaced = msgspec.json.Decoder(_Spaced)
 def page(
     connection: sqlite3.Connection, bag: int, values: Point, after: int, limit: int
 ) -> list[ReturnedFile]:
-    """At most `limit` files, and not many more bytes than PAGE_BYTES, but all of the first result
-    that has any."""
-    found: list[ReturnedFile] = []
+    """At most `limit` files, and not many more bytes than PAGE_BYTES; but always all files of the
+    first result."""
+    page_files: list[ReturnedFile] = []
     left = PAGE_BYTES
     for row, task, count in connection.execute(_RESULTS, (bag, after, limit)).fetchall():
-        if found and (len(found) + count > limit or left <= 0):
+        if page_files and (len(page_files) + count > limit or left <= 0):
             break
-        given = values(task)
+        of_task = values(task)
         bounds = (row << FILES_SHIFT, (row + 1) << FILES_SHIFT)
-        files = [_file(row, task, given, one) for one in connection.execute(_FILES, bounds)]
-        left -= sum(len(one.data) + len(one.path) for one in files)
-        left -= sum(len(value) for value in given if isinstance(value, str)) * len(files)
-        found += files
-    return found
+        files = [_file(row, task, of_task, kept) for kept in connection.execute(_FILES, bounds)]
+        left -= sum(len(file.data) + len(file.path) for file in files)
+        left -= sum(len(value) for value in of_task if isinstance(value, str)) * len(files)
+        page_files += files
+    return page_files
 
 
 def named_files(connection: sqlite3.Connection) -> NamedFiles:
     owners: dict[int, str] = dict(connection.execute(_OWNERS).fetchall())
-    found = NamedFiles({}, {})
+    named_by_owner = NamedFiles({}, {})
     for bag, digest in connection.execute(_RETURNED):
-        found.returned.setdefault(owners.get(bag, ""), set()).add(digest)
+        named_by_owner.returned.setdefault(owners.get(bag, ""), set()).add(digest)
     for bag, text in connection.execute(_NAMING):
-        if bag in owners and (named := set(_digests_in(text))):
-            found.bags.setdefault(owners[bag], set()).update(named)
+        if bag in owners and (digests := set(_digests_in(text))):
+            named_by_owner.bags.setdefault(owners[bag], set()).update(digests)
     for bag, digest in _calls_to_make(connection):
-        found.bags.setdefault(owners[bag], set()).add(digest)
-    return found
+        named_by_owner.bags.setdefault(owners[bag], set()).add(digest)
+    return named_by_owner
 
 
 def _calls_to_make(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
-    """The files of large calls that may still go out, each with its bag."""
+    """The files of large calls that may still be sent, each with its bag."""
     bags = connection.execute(
         f"""SELECT id FROM bags WHERE {_OF_CALLS} AND status <> ? AND (instr(spec, '"@') OR EXISTS (
             SELECT 1 FROM segments WHERE bag = id AND instr(segment, '"@')))""",
@@ -112,21 +112,21 @@ def _calls_to_make(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
 
 
 def _call_files(text: str) -> Iterator[Blob | None]:
-    """Of each call in a specification, or a segment."""
+    """The file of each call in a spec or a segment; None for small calls."""
     return call_files.file_of_each(Segment(space=_spaced.decode(text).space))
 
 
 def _digests_in(text: str) -> Iterator[str]:
-    """Of the files that a specification, a segment, or a version of the inputs names."""
+    """The digests of the files in a spec, a segment, or a version of the inputs."""
     named = _named.decode(text)
     yield from (blob.digest for blob in named.manifest.values())
-    yield from (one.blob.digest for one in named.inputs if one.blob is not None)
+    yield from (placed.blob.digest for placed in named.inputs if placed.blob is not None)
     if named.rows is not None:
         yield named.rows.digest
 
 
-def _file(row: int, task: int, values: list[Any], one: tuple[Any, ...]) -> ReturnedFile:
-    file = rows.file_from(one)
+def _file(row: int, task: int, values: list[Any], kept: tuple[Any, ...]) -> ReturnedFile:
+    file = rows.file_from(kept)
     return ReturnedFile(
         row=row,
         task=task,

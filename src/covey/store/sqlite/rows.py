@@ -1,5 +1,5 @@
-"""Between records and rows: small codes for outcomes, packed output, JSON for what is only read
-whole. Everything that is written is read back equal.
+"""Converts records to rows and back: small codes for outcomes, packed output, JSON for what is only
+read as a whole. What is written is read back equal.
 """
 
 import zlib
@@ -49,16 +49,16 @@ from covey.pilot.protocol.messages import (
 )
 from covey.wire import BriefRow, HostView, PilotView, ResultRow
 
-# The position is the code in the table, so new ones go at the end.
+# The position is the code in the table. So add new outcomes at the end.
 OUTCOMES = (OK, FAILED, TIMEOUT, CANCELLED, RETURNED, HOST, LOST, MEMORY, OUTPUT, SETUP)
 OUTCOME_CODES = {outcome: code for code, outcome in enumerate(OUTCOMES)}
-HOST_FAILURES = (*OWN_FAILURES, HOST)  # what a host's count of failures counts
+HOST_FAILURES = (*OWN_FAILURES, HOST)  # outcomes that a host's count of failures includes
 
 PACK_ABOVE = 400  # characters
 LAST_LINE = 200
 LAST_LINES = 20
 LAST_LINES_LENGTH = 4000
-MOST_RESULT_NAMES = 1000  # of one bag: a table with more columns helps nobody
+MOST_RESULT_NAMES = 1000  # columns of one bag
 
 BAG_COLUMNS = "id, spec, total, created, status, reason, open, policy, outputs"
 PILOT_COLUMNS = (
@@ -84,7 +84,7 @@ RESULT_COLUMNS = (
     "(SELECT text FROM causes WHERE id = ends.cause), result, files"
 )
 
-RESULT_TEXTS = (19, 22)  # those of them that may be long: message and result
+RESULT_TEXTS = (19, 22)  # the columns that may be long: message and result
 BRIEF_COLUMNS = (
     "row, task, outcome, exit_code, signal, (SELECT name FROM hosts WHERE id = ends.host), "
     "ended - started, message, result, files"
@@ -93,55 +93,32 @@ BRIEF_TEXTS = (7, 8)
 
 
 class _Titled(msgspec.Struct):
-    """What is read of a spec that cannot be read as a whole."""
+    """The part of a spec that is read if the whole spec cannot be read."""
 
     name: str = ""
     owner: str = ""
 
 
 _titled = msgspec.json.Decoder(_Titled)
-_spec = msgspec.json.Decoder(BagSpec)
-_segment = msgspec.json.Decoder(Segment)
-_policy = msgspec.json.Decoder(PolicySpec)
-_history = msgspec.json.Decoder(History)
 _outputs = msgspec.json.Decoder(OutputSummary)
-_site = msgspec.json.Decoder(SiteRecord)
 _changes = msgspec.json.Decoder(InputChanges)
 _names = msgspec.json.Decoder(tuple[str, ...])
 _tags = msgspec.json.Decoder(dict[str, str])
 _reported = msgspec.json.Decoder(dict[str, Any])
 
-
-def spec_text(spec: BagSpec) -> str:
-    return msgspec.json.encode(spec).decode()
-
-
-def spec_from(text: str) -> BagSpec:
-    return _spec.decode(text)
+spec_from = msgspec.json.Decoder(BagSpec).decode
+segment_from = msgspec.json.Decoder(Segment).decode
+policy_from = msgspec.json.Decoder(PolicySpec).decode
+history_from = msgspec.json.Decoder(History).decode
+site_from = msgspec.json.Decoder(SiteRecord).decode
 
 
-def tags_text(tags: dict[str, str]) -> str:
-    return msgspec.json.encode(tags).decode()
-
-
-def segment_text(segment: Segment) -> str:
-    return msgspec.json.encode(segment).decode()
-
-
-def segment_from(text: str) -> Segment:
-    return _segment.decode(text)
+def json_text(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def policy_text(policy: PolicySpec | None) -> str | None:
-    return None if policy is None else msgspec.json.encode(policy).decode()
-
-
-def policy_from(text: str) -> PolicySpec:
-    return _policy.decode(text)
-
-
-def outputs_text(outputs: OutputSummary) -> str:
-    return msgspec.json.encode(outputs).decode()
+    return None if policy is None else json_text(policy)
 
 
 def outputs_from(text: str) -> OutputSummary:
@@ -156,8 +133,8 @@ def input_version_row(bag: BagId, version: InputVersion) -> tuple[Any, ...]:
         *version.first,
         version.at,
         version.files,
-        msgspec.json.encode(version.names).decode(),
-        msgspec.json.encode(version.changes).decode(),
+        json_text(version.names),
+        json_text(version.changes),
     )
 
 
@@ -180,17 +157,8 @@ def input_version_view_from(row: tuple[Any, ...]) -> InputVersionView:
 
 
 def history_text(history: History) -> str:
-    """Empty if nothing is remembered."""
-    return "" if history == History() else msgspec.json.encode(history).decode()
-
-
-def history_from(text: str) -> History:
-    return _history.decode(text)
-
-
-def list_text(numbers: tuple[int, ...]) -> str:
-    """For `json_each`: as many as there are, in one value."""
-    return msgspec.json.encode(numbers).decode()
+    """Empty if the history is empty."""
+    return "" if history == History() else json_text(history)
 
 
 def bag_from(
@@ -213,7 +181,7 @@ def bag_from(
 
 
 def shell_from(row: tuple[Any, ...]) -> BagRecord:
-    """What can be read of a bag whose spec, policy or segments cannot."""
+    """The readable part of a bag whose spec, policy or segments cannot be read."""
     id_, spec, total, created, status, reason, open_, _, _ = row
     return BagRecord(
         id=BagId(id_),
@@ -227,7 +195,8 @@ def shell_from(row: tuple[Any, ...]) -> BagRecord:
 
 
 def shell_spec(text: str) -> BagSpec:
-    """Whose it is, as far as that can be read; nobody's (an admin's) otherwise."""
+    """A spec with only the name and the owner. The owner is empty if it cannot be read: then only
+    admins see the bag."""
     try:
         name, owner = msgspec.structs.astuple(_titled.decode(text))
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
@@ -353,19 +322,12 @@ def job_row(job: JobRecord) -> tuple[Any, ...]:
     )
 
 
-def site_text(record: SiteRecord) -> str:
-    return msgspec.json.encode(record).decode()
-
-
-def site_from(text: str) -> SiteRecord:
-    return _site.decode(text)
-
-
 def result_from(
     row: tuple[Any, ...], values: Point, firsts: Sequence[tuple[int, int]] = ()
 ) -> ResultRow:
-    """From RESULT_COLUMNS. By place: pages are long, and names would double what a row costs.
-    `firsts`: the first attempts with each version of the inputs after the first."""
+    """From RESULT_COLUMNS. Arguments are positional because pages are long, and names would double
+    the time for a row. `firsts` has the first attempt with each version of the inputs, from the
+    second version on."""
     number, task, outcome, counted, exit_code, signal, epoch, sequence, pilot, host = row[:10]
     sent, fetched, started, ended, delivered, cpu, memory_kb, stdout, stderr = row[10:19]
     message, output, cause, result, files = row[19:]
@@ -402,11 +364,11 @@ def result_from(
 def brief_from(row: tuple[Any, ...]) -> BriefRow:
     """From BRIEF_COLUMNS."""
     number, task, outcome, exit_code, signal, host, seconds, message, result, files = row
-    found = BriefRow(number, task, [], OUTCOMES[outcome], True, exit_code, signal, "", 0, host)
-    found.wall_seconds, found.message, found.files = seconds, message or "", files
+    brief = BriefRow(number, task, [], OUTCOMES[outcome], True, exit_code, signal, "", 0, host)
+    brief.wall_seconds, brief.message, brief.files = seconds, message or "", files
     if result:
-        found.result = reported(result) or {}
-    return found
+        brief.result = reported(result) or {}
+    return brief
 
 
 def reported(text: str) -> dict[str, Any] | None:
@@ -429,20 +391,20 @@ def file_from(row: tuple[Any, ...]) -> FileRecord:
 
 
 def last_line(stdout: str) -> str:
-    """The last line that says something, shortened."""
+    """The last line that is not blank, shortened."""
     text = stdout.rstrip()
     start = max(text.rfind("\n"), text.rfind("\r")) + 1
     return text[start : start + LAST_LINE]
 
 
 def last_lines(stderr: str, stdout: str) -> str:
-    """The end of what a task had to say: of its complaints if there are any."""
+    """The last lines of standard error; of standard output if standard error is empty."""
     text = stderr.rstrip() or stdout.rstrip()
     return "\n".join(text.splitlines()[-LAST_LINES:])[-LAST_LINES_LENGTH:]
 
 
 def pack(text: str) -> str | bytes | None:
-    """Text as it is kept: nothing, itself, or compressed if that is worth it."""
+    """The text as it is stored: null if empty, compressed if that is shorter, else unchanged."""
     if not text:
         return None
     if len(text) <= PACK_ABOVE:
@@ -453,7 +415,7 @@ def pack(text: str) -> str | bytes | None:
 
 
 def pack_data(data: bytes) -> tuple[bytes | None, int]:
-    """A small file as it is kept, and whether that is compressed: only if it pays."""
+    """A small file as it is stored, and whether it is compressed (only if that saves enough)."""
     if len(data) <= PACK_ABOVE:
         return data or None, 0
     packed = zlib.compress(data, 3)

@@ -1,7 +1,7 @@
-"""What the SQLite record knows of a bag, read at a cost that grows with what is open or went
-wrong, not with what is done: of a closed chunk only its size is looked at.
+"""Snapshots of bags from the SQLite record. The cost grows with the tasks that are open or failed,
+not with those that are done: of a closed chunk only the size is read.
 
-INDEXED BY makes a query fail, rather than scan ten million rows, should its index not fit.
+With INDEXED BY, a query that cannot use its index fails, instead of scanning ten million rows.
 """
 
 import sqlite3
@@ -64,7 +64,7 @@ def whole(connection: sqlite3.Connection, epoch: int) -> Snapshot:
     bags = [bag(connection, BagId(id_)) for (id_,) in unfinished]
     return Snapshot(
         epoch=epoch,
-        bags=tuple(one for one in bags if one is not None),
+        bags=tuple(snapshot for snapshot in bags if snapshot is not None),
         pilots=tuple(map(rows.pilot_from, pilots)),
         jobs=tuple(map(rows.job_from, jobs)),
         sites=tuple(rows.site_from(text) for (text,) in sites),
@@ -80,8 +80,8 @@ def whole(connection: sqlite3.Connection, epoch: int) -> Snapshot:
 
 def bag(connection: sqlite3.Connection, id_: BagId) -> BagSnapshot | None:
     execute = connection.execute
-    found = execute(f"SELECT {rows.BAG_COLUMNS} FROM bags WHERE id = ?", (id_,)).fetchone()
-    if found is None:
+    row = execute(f"SELECT {rows.BAG_COLUMNS} FROM bags WHERE id = ?", (id_,)).fetchone()
+    if row is None:
         return None
     chunks = execute(
         "SELECT first, stop, closed FROM chunks WHERE bag = ? ORDER BY first", (id_,)
@@ -92,7 +92,7 @@ def bag(connection: sqlite3.Connection, id_: BagId) -> BagSnapshot | None:
     starts = _fresh_starts(connection, id_)
     tried = _tried(connection, id_, starts)
     keys = "SELECT key FROM segments WHERE bag = ? AND key IS NOT NULL ORDER BY number"
-    record, broken = _read(connection, found)
+    record, broken = _read(connection, row)
     return BagSnapshot(
         bag=record,
         broken=broken,
@@ -108,7 +108,8 @@ def bag(connection: sqlite3.Connection, id_: BagId) -> BagSnapshot | None:
 
 
 def _read(connection: sqlite3.Connection, row: tuple[Any, ...]) -> tuple[BagRecord, str]:
-    """The bag, and why not all of it could be read, if so. Others must not suffer for it."""
+    """The bag, and why a part of it could not be read; empty if all could. A broken bag must not
+    keep the server from reading the others."""
     try:
         appended, versions = segments(connection, row[0]), input_versions(connection, row[0])
         return rows.bag_from(row, appended, versions), ""
@@ -117,19 +118,19 @@ def _read(connection: sqlite3.Connection, row: tuple[Any, ...]) -> tuple[BagReco
 
 
 def segments(connection: sqlite3.Connection, id_: int) -> tuple[Segment, ...]:
-    """Those that were appended to a bag."""
+    """The segments that were appended to a bag."""
     query = "SELECT segment FROM segments WHERE bag = ? ORDER BY number"
     return tuple(rows.segment_from(text) for (text,) in connection.execute(query, (id_,)))
 
 
 def input_versions(connection: sqlite3.Connection, id_: int) -> tuple[InputVersion, ...]:
-    """Of the input files of a bag, those after the first."""
+    """The versions of a bag's input files, from the second on."""
     query = f"SELECT {rows.INPUT_VERSION_COLUMNS} FROM input_versions WHERE bag = ? ORDER BY number"
     return tuple(map(rows.input_version_from, connection.execute(query, (id_,))))
 
 
 def failed(connection: sqlite3.Connection, id_: int) -> tuple[int, ...]:
-    """Tasks of a bag that were given up."""
+    """The tasks of a bag that were given up."""
     return tuple(
         task for (task,) in connection.execute(f"SELECT task {_FAILURES} ORDER BY task", (id_,))
     )
@@ -137,7 +138,7 @@ def failed(connection: sqlite3.Connection, id_: int) -> tuple[int, ...]:
 
 class _FreshStart(Struct):
     reopening: Reopening
-    tasks: BitMap | None  # that started afresh; None: all
+    tasks: BitMap | None  # tasks that started afresh; None: all
 
 
 class _Tried(Struct):
@@ -157,12 +158,12 @@ class _Tried(Struct):
 
 
 def _fresh_starts(connection: sqlite3.Connection, id_: int) -> list[_FreshStart]:
-    """Oldest first."""
+    """The fresh starts of a bag's tasks, oldest first."""
     query = (
         "SELECT row, named, tasks, memory, time, memory_mb, limit_seconds "
         "FROM reopenings WHERE bag = ? ORDER BY number"
     )
-    found = []
+    starts = []
     for row, named, packed, memory, time, memory_mb, seconds in connection.execute(query, (id_,)):
         tasks = None if packed is None else BitMap.deserialize(packed)
         reopening = Reopening(
@@ -173,16 +174,16 @@ def _fresh_starts(connection: sqlite3.Connection, id_: int) -> list[_FreshStart]
             memory_mb=memory_mb,
             limit_seconds=seconds,
         )
-        found.append(_FreshStart(reopening, tasks))
-    return found
+        starts.append(_FreshStart(reopening, tasks))
+    return starts
 
 
 def _tried(connection: sqlite3.Connection, id_: int, starts: list[_FreshStart]) -> _Tried:
-    """A failure that was recorded before the last fresh start of its task no longer counts."""
+    """Counts of failures. A failure before the last fresh start of its task does not count."""
     counts = _Tried()
     for task, code, row in connection.execute(_FAILURES_OF_UNFINISHED, (id_,)):
-        later = (one for one in starts if one.reopening.row >= row)
-        if not any(one.tasks is None or task in one.tasks for one in later):
+        later = (start for start in starts if start.reopening.row >= row)
+        if not any(start.tasks is None or task in start.tasks for start in later):
             counts.add(task, rows.OUTCOMES[code])
     return counts
 
@@ -198,10 +199,10 @@ def totals(connection: sqlite3.Connection, id_: int) -> tuple[int, int]:
 
 
 def unfinished(connection: sqlite3.Connection, bag: int, after: int, limit: int) -> list[int]:
-    """The next tasks without a result. Closed chunks have none, and are not looked at."""
+    """The next tasks without a result. Closed chunks have none, and are not read."""
     execute = connection.execute
-    found = execute("SELECT total FROM bags WHERE id = ?", (bag,)).fetchone()
-    if found is None:
+    row = execute("SELECT total FROM bags WHERE id = ?", (bag,)).fetchone()
+    if row is None:
         return []
     open_chunks = execute(
         "SELECT first, stop FROM chunks WHERE bag = ? AND closed = 0 AND stop > ? ORDER BY first",
@@ -209,7 +210,7 @@ def unfinished(connection: sqlite3.Connection, bag: int, after: int, limit: int)
     ).fetchall()
     (mark,) = execute("SELECT coalesce(max(stop), 0) FROM chunks WHERE bag = ?", (bag,)).fetchone()
     tasks: list[int] = []
-    for first, stop in [*open_chunks, (mark, found[0])]:
+    for first, stop in [*open_chunks, (mark, row[0])]:
         if len(tasks) >= limit:
             break
         first = max(first, after + 1)
@@ -225,18 +226,18 @@ def unfinished(connection: sqlite3.Connection, bag: int, after: int, limit: int)
 
 
 def missing(connection: sqlite3.Connection, bag: int, first: int) -> int:
-    """Tasks without a result in this chunk, if it is closed: there must be none."""
-    found = connection.execute(
+    """The number of tasks without a result in this chunk, if it is closed: it must be 0."""
+    row = connection.execute(
         "SELECT stop FROM chunks WHERE bag = ? AND first = ? AND closed = 1", (bag, first)
     ).fetchone()
-    if found is None:
+    if row is None:
         return 0
     counted = (
         "SELECT count(*) FROM ends INDEXED BY counted "
         "WHERE bag = ? AND counted = 1 AND task >= ? AND task < ?"
     )
-    (results,) = connection.execute(counted, (bag, first, found[0])).fetchone()
-    left: int = found[0] - first - results
+    (results,) = connection.execute(counted, (bag, first, row[0])).fetchone()
+    left: int = row[0] - first - results
     return left
 
 

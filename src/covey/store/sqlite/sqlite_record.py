@@ -1,13 +1,12 @@
 """The record in one SQLite file.
 
-- `apply` is one transaction, synced to disk when it returns.
-- Each `open` takes the next epoch, durably and before anything else, so no epoch is used twice.
-  A transaction first sees that the epoch is still its own: should a second server have opened the
-  file in spite of the lock, the first one stops instead of mixing its writes with the other's.
-- After a commit it sees that the file and its log are still the ones at the record's path: what
-  went into a file that was removed or replaced is not acknowledged (`own_files`).
-- After a failure the connection, and all that was remembered with it, is thrown away: what the
-  file says is what holds. Then `open` starts afresh.
+- `apply` is one transaction. It is synced to disk when `apply` returns. - Each `open` first takes
+the next epoch, durably, so no epoch is used twice. A transaction begins with a check that the epoch
+has not changed. If a second server has opened the file in spite of the lock, the first one stops,
+instead of mixing its writes with the other's. - After a commit, it checks that the file and its log
+are still the files at the record's path. A commit to a file that was removed or replaced is not
+acknowledged (`own_files`). - After a failure, the connection and everything in memory are thrown
+away, because only the file's content is certain. Then `open` starts afresh.
 """
 
 import os
@@ -23,14 +22,14 @@ from covey.store.sqlite.changes import Changes
 from covey.store.sqlite.own_files import OwnFiles
 from covey.store.sqlite.upkeep import Upkeep
 
-_LOOK_EVERY = 64  # commits, at the size of the write-ahead log
+_LOOK_EVERY = 64  # commits between two checks of the write-ahead log's size
 _LOG_LIMIT_BYTES = 64 * 2**20
 _RESTART_MS = 250
-_NO_SPACE_SECONDS = 10.0  # until the next try to tidy up on a full disk
+_NO_SPACE_SECONDS = 10.0  # until the next try to tidy up, if the disk is full
 
 
 class SqliteRecord:
-    """`warning` says what a person should know about where the file lies, if anything."""
+    """`warning` is what a person should know about the file system, if anything."""
 
     def __init__(
         self,
@@ -77,11 +76,12 @@ class SqliteRecord:
             raise
 
     def check_files(self) -> None:
-        """For any thread. Raises StoreGone if the open files are no longer those at the path."""
+        """May be called by any thread. Raises StoreGone if the open files are no longer those at
+        the record's path."""
         try:
             self._files.check()
         except OSError:
-            pass  # a file system that does not answer: the next commit tells
+            pass  # the file system does not answer; the next commit will show what is wrong
 
     def removing(self) -> frozenset[BagId]:
         return self._upkeep.removing if self._upkeep is not None else frozenset()
@@ -110,7 +110,7 @@ class SqliteRecord:
         connections.tune(connection, self.path, wal=self._wal)
         schema.migrate(connection, self.path, self._migrations)
         upkeep.convert(connection)
-        if self._wal:  # what an earlier failed sync left in memory only gets to disk this way
+        if self._wal:  # else pages whose sync failed earlier might never reach the disk
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("UPDATE server SET epoch = epoch + 1")
@@ -125,17 +125,17 @@ class SqliteRecord:
         return snapshot
 
     def _apply(self, changes: list[Change]) -> None:
-        connection, making = self._opened()
+        connection, tables = self._opened()
         self._begin(connection)
         for change in changes:
-            making.make(change)
-        making.finish()
+            tables.make(change)
+        tables.finish()
         connection.execute("COMMIT")
         self._files.check()
-        if self._upkeep is not None and making.removals:
-            for removal in making.removals:
+        if self._upkeep is not None and tables.removals:
+            for removal in tables.removals:
                 self._upkeep.add(removal)
-            making.removals = []
+            tables.removals = []
         self._commits += 1
         if self._wal and self._commits % _LOOK_EVERY == 0:
             self._bound_log(connection)
@@ -165,8 +165,8 @@ class SqliteRecord:
         return 0.0 if more else None
 
     def _bound_log(self, connection: sqlite3.Connection) -> None:
-        """SQLite starts its log afresh only at a moment without readers. Should there be none
-        for long, wait a little for one; commits are durable either way."""
+        """SQLite can restart its log only at a moment without readers. If the log has become large,
+        wait a little for such a moment. Commits are durable in any case."""
         try:
             if os.stat(f"{self.path}-wal").st_size < _LOG_LIMIT_BYTES:
                 return
@@ -184,7 +184,7 @@ class SqliteRecord:
             connection.execute(f"PRAGMA wal_checkpoint({how})").fetchall()
             connection.execute(f"PRAGMA busy_timeout = {int(connections.BUSY_SECONDS * 1000)}")
         except sqlite3.Error:
-            pass  # perhaps the next commit has to wait for space; it will say so itself
+            pass  # if the disk is full, the next commit will report it
 
     def _recorded_epoch(self, connection: sqlite3.Connection) -> int:
         epoch: int = connection.execute("SELECT epoch FROM server").fetchone()[0]
@@ -196,7 +196,7 @@ class SqliteRecord:
         return self._connection, self._changes
 
     def _abandon(self) -> None:
-        """Closing rolls back whatever was under way."""
+        """Close the connection. That rolls back an open transaction."""
         connection, self._connection = self._connection, None
         self._changes = self._upkeep = None
         if connection is not None:

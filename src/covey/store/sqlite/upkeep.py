@@ -1,8 +1,8 @@
-"""Housekeeping of the SQLite file, in pieces that are short enough for writers to wait for.
+"""Upkeep of the SQLite file, in short pieces, so that writers never wait for long.
 
-First the rows of purged bags go (`store.purging`). Then free pages are given back to the disk
-(`PRAGMA incremental_vacuum`), and last the write-ahead log is emptied. A piece is as large as can
-be done in about `PIECE_SECONDS`.
+First the rows of purged bags are removed (`purge`). Then free pages are given back to the disk
+(`PRAGMA incremental_vacuum`). Last, the write-ahead log is emptied. The size of a piece is adjusted
+so that it takes about `PIECE_SECONDS`.
 
 A file can give pages back only if it was made to (`auto_vacuum = INCREMENTAL`), or was rewritten
 once. Files of earlier versions are rewritten when they are opened, if that is quick: `convert`.
@@ -18,14 +18,14 @@ from covey.store.sqlite.purge import Removal
 PIECE_SECONDS = 0.02
 FEWEST, MOST = 16, 4096  # rows or pages in a piece
 FIRST = 256
-KEPT_PAGES = 256  # free ones that stay, for the next rows
-MANY_FREE = 0.25  # of all pages: so many are given back without a purge
+KEPT_PAGES = 256  # free pages that are kept for the next rows
+MANY_FREE = 0.25  # share of free pages above which they are given back, even without a purge
 CONVERT_PAGES = 16_384  # in use (64 MB): to rewrite as many takes a second at most
 _INCREMENTAL = 2
 
 
 class Upkeep:
-    """Of one connection, which is that of the writer."""
+    """The upkeep of the file, over the writer's connection."""
 
     def __init__(
         self, connection: sqlite3.Connection, removals: list[Removal], empty_log: Callable[[], None]
@@ -42,24 +42,24 @@ class Upkeep:
         return frozenset(removal.bag for removal in self.removals)
 
     def add(self, removal: Removal) -> None:
-        """The first step of a removal has been done, and more is left, or is to be given back."""
+        """Add a removal whose first step was made."""
         self.removals.append(removal)
         self._shrinking = True
 
     def rolled_back(self, removals: list[Removal]) -> None:
-        """These are to be done, as before the last piece."""
+        """The last piece was rolled back: these removals must be done again."""
         for removal in removals:
             removal.restart()
         self.removals = removals
 
     def piece(self) -> bool:
-        """Do one piece, within a transaction. Whether anything was left to do."""
+        """Do one piece, within a transaction. Returns False if nothing was left to do."""
         began = time.monotonic()
         if self.removals:
             if not self.removals[0].step(self._connection, self._most):
                 del self.removals[0]
         elif spare := self._spare_pages():
-            # Python's sqlite3 takes the first step of this statement only, which is one page.
+            # Python's sqlite3 makes only the first step of this statement, which is one page.
             for _ in range(min(spare, self._most)):
                 self._connection.execute("PRAGMA incremental_vacuum(1)")
         else:
@@ -72,7 +72,7 @@ class Upkeep:
         return True
 
     def finish(self) -> None:
-        """Nothing is left: outside a transaction, let go of the log."""
+        """Called outside a transaction when nothing is left to do: empties the log."""
         if self._shrinking:
             self._shrinking = False
             self._empty_log()
@@ -84,7 +84,7 @@ class Upkeep:
 
 
 def choose_incremental(connection: sqlite3.Connection) -> None:
-    """For a file that has no tables yet; nothing happens to others."""
+    """Works only for a file that has no tables yet."""
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
 
 

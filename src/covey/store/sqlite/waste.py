@@ -1,7 +1,7 @@
-"""What a bag cost that is in none of its results, through the index of ends that do not count.
+"""The wasted work of a bag: attempts that are not the result of their task.
 
-Attempts are also stopped because their bag was cancelled. So a stopped one is waste only if its
-task had been done before: rows are in the order in which ends were recorded.
+An attempt may also be stopped because its bag was cancelled. So a stopped attempt is waste only if
+its task was done before. Rows are in the order in which ends were recorded.
 """
 
 import sqlite3
@@ -14,7 +14,7 @@ _UNCOUNTED = """
     SELECT count(*), total({seconds}) FROM ends AS e INDEXED BY uncounted
     WHERE bag = ? AND counted = 0 AND {which}"""
 _RAN = "ended - started"
-_AWAY = "CASE WHEN sent > 0 THEN delivered - sent END"  # unless nobody knows who had it
+_AWAY = "CASE WHEN sent > 0 THEN delivered - sent END"  # `sent` is 0 if it is unknown
 _DONE_BEFORE = f"""EXISTS (
     SELECT 1 FROM ends AS r INDEXED BY counted
     WHERE r.bag = e.bag AND r.task = e.task AND r.counted = 1

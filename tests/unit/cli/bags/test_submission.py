@@ -61,7 +61,7 @@ def test_every_option_arrives(here: Path) -> None:
         "-p", "x=1..3", "-p", "y=a,b", "--open", "--input", "fit.py", "--output", "o*",
         "--output", "p", "--optional-output", "q", "--output-limit", "2MB", "--env", "A=1=2",
         "--env", "PATH", "--export", "--setup", "make", "--cores", "2", "--memory", "1.5GB",
-        "--disk", "1 GB", "--gpus", "1", "--limit", "5m", "--pin", "--retries", "3",
+        "--disk", "1 GB", "--gpus", "1", "--time", "5m", "--pin", "--retries", "3",
         "--overtimes", "0",
         "--retry-memory", "+50%", "--ok-exit", "0", "--ok-exit", "2", "--check", "test -s o",
         "--breaker", "0", "--not-idempotent", "--name", "n", "--label", "a=b=c", "--notes", "t",
@@ -140,7 +140,7 @@ def test_zip_and_rows(here: Path) -> None:
         (["-p", "task=1..3", "true"], "-p task=1..3: {task} is the task's number"),
         (["-p", "x=1..y", "true"], "-p x=1..y: 1..y is not a range"),
         (["-p", "x=1", "-p", "x=2", "true"], "given twice"),
-        (["--limit", "30m1h", "true"], "--limit 30m1h: expected a time"),
+        (["--time", "30m1h", "true"], "--time 30m1h: expected a time"),
         (["--memory", "2", "true"], "--memory 2: a size needs its unit"),
         (["--cores", "0", "true"], "--cores 0: expected a whole number from 1"),
         (

@@ -61,7 +61,7 @@ def test_run_for_programs_and_into_a_directory(here: Path) -> None:
 def test_a_bag_that_does_not_finish_is_a_failure(here: Path) -> None:
     hopeless = TINY.replace("seeds = 2", 'seeds = 1\nlimit = "10m"')
     (here / "tiny.toml").write_text(hopeless + 'policy = { requirements = "false" }\n')
-    assert "not over in the time" in ran("run", "tiny.toml", status=1).output
+    assert "not over within the limit" in ran("run", "tiny.toml", status=1).output
 
 
 def test_mistakes(here: Path) -> None:

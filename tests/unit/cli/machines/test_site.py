@@ -183,7 +183,7 @@ def test_add(look: Look, source: Fake, tmp_path: Path) -> None:
     assert "covey site edit lab" in look("site", "add", "lab", "driver=pbs", status=1).stderr
     assert "what kind of site is it?" in look("site", "add", "x", status=2).stderr
     assert "write KEY=VALUE" in look("site", "add", "x", "slurm", status=2).stderr
-    assert "say which" in look("site", "add", "x", "options=short", status=2).stderr
+    assert "options is a table" in look("site", "add", "x", "options=short", status=2).stderr
 
 
 def test_edit(look: Look, source: Fake) -> None:

@@ -115,10 +115,3 @@ def test_secrets_by_other_names_are_left_out_too(name: str) -> None:
 def test_variables_of_covey_itself_are_refused() -> None:
     with pytest.raises(Exception, match="COVEY_TOKEN_FILE is not passed on"):
         environment({"env": ("COVEY_TOKEN_FILE",)}, {"COVEY_TOKEN_FILE": "/t"}, [])
-
-
-def test_the_old_name_of_time_is_understood(capsys: pytest.CaptureFixture[str]) -> None:
-    sheet = Sheet()
-    apply_options(sheet, {"command": ("echo",), "old_limit": "5m"})
-    assert read_draft(sheet, {}, lambda text: None).spec.need.limit_seconds == 300
-    assert "--limit is called --time now" in capsys.readouterr().err
