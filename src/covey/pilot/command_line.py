@@ -7,7 +7,7 @@ from covey.pilot.options import CACHE_MB
 
 
 def read(words: List[str]) -> argparse.Namespace:
-    """Ends the process when they make no sense, or ask for help."""
+    """Ends the process if the arguments are wrong or ask for help."""
     parser = argparse.ArgumentParser(
         prog="covey-pilot",
         description="Hold slots on this host and run tasks for a covey server.",

@@ -1,9 +1,9 @@
-"""The pilot's main loop: slots below, the server above, the brain in between.
+"""The pilot's main loop: slots below, the server above, the pilot's state in between.
 
-Everything happens in one thread, which waits for whatever comes first: an end from a slot, a
-reply from the server, a signal, or the time the brain asked to be woken at. SIGTERM drains the
-pilot; a second one, or the end of the drain time, ends its tasks too. Whatever way it ends, it
-leaves no processes and no files.
+Everything happens in one thread. It waits for an end from a slot, a reply from the server, a
+signal, or the time at which the pilot's state wants to be called. SIGTERM drains the pilot; a
+second one, or the end of the drain time, ends its tasks too. However the pilot ends, it leaves no
+processes and no files.
 """
 
 import gc
@@ -68,18 +68,18 @@ __all__ = ["CACHE_MB", "Options", "Pilot", "read_answer"]
 
 ENROL_SECONDS = 30.0
 OLD_PILOT = 426  # the status that tells a pilot to renew itself
-SLACK_SECONDS = 15.0  # beyond the time that the server parks a sync
+SLACK_SECONDS = 15.0  # added to the time for which the server parks a sync
 GOODBYE_SECONDS = 3.0
-ORPHAN_SECONDS = 10.0  # after which a pilot whose server on this machine was killed ends itself
-UNKNOWN_MEMORY_MB = 1024  # that walled tasks may have in /tmp where nobody knows how much there is
-GARBAGE_THRESHOLD = 20000  # our records have no cycles: looking for them is mostly in vain
+ORPHAN_SECONDS = 10.0  # a pilot whose server on this machine was killed ends itself after this
+UNKNOWN_MEMORY_MB = 1024  # for /tmp of tasks in sandboxes, if the host's memory is not known
+GARBAGE_THRESHOLD = 20000  # our records have no cycles, so searching for them rarely helps
 
 
 class Pilot:
     def __init__(self, options: Options) -> None:
         self.options = options
         # The key proves to the server that we are the pilot that enrolled before. It is on no disk
-        # and in no tag; where others must tell pilots apart they see a name made from it.
+        # and in no tag. Others tell pilots apart by a name that is made from it.
         self.key = "%032x" % random.SystemRandom().getrandbits(128)
         self.name = hashlib.sha256(self.key.encode()).hexdigest()[:32]
         self.identity = Identity()
@@ -95,7 +95,7 @@ class Pilot:
         self.finished = False
         self.refused = False
         self.arrival = Arrival(options, options.version or __version__, self._say)
-        self._unfit: Optional[str] = None  # what the site's own check says of this host
+        self._unfit: Optional[str] = None  # the problem that the site's own check found
         self._outdated = False
         self._tags_refused = False
         self._lag_seconds = 0.0
@@ -110,7 +110,8 @@ class Pilot:
         return Transfers(self.options.address, self.identity, self.meter)
 
     def _furnish(self) -> None:
-        """Find out what this host has, and make what needs its disk. Raises OSError."""
+        """Find out what this host has, and create everything that needs its disk. Raises
+        OSError."""
         options = self.options
         os.makedirs(options.directory, 0o700, exist_ok=True)
         cache = options.cache or host_facts.cache_directory(os.environ, options.directory)
@@ -127,11 +128,11 @@ class Pilot:
         claims = os.path.join(cache, "claims-" + name)
         gpus = host_facts.gpus(options.gpus, os.environ)
         processors = [str(number) for number in host_facts.processors()]
-        # Held until we end: what one pilot has no other pilot of this host gives to its tasks.
-        # Processors are shared where there are too few for all pilots, GPUs never.
+        # Held until we end: no other pilot of this host gives these to its tasks. Processors are
+        # shared if there are too few for all pilots, GPUs never.
         self._claims = claim(claims, "gpu", gpus, len(gpus))
         self._pins = claim(claims, "processor", processors, options.slots)
-        pins = list(self._pins) + [one for one in processors if one not in self._pins]
+        pins = list(self._pins) + [pin for pin in processors if pin not in self._pins]
         self.room = Room(
             options.slots,
             memory_mb,
@@ -144,7 +145,7 @@ class Pilot:
         self.machine = machine_id.machine(options.site, cache)
         environment = host_facts.task_environment(os.environ)
         for name in ("HOME", "TMPDIR") if options.shared else ():
-            environment.pop(name, None)  # tasks have their own
+            environment.pop(name, None)  # each sandbox has its own
         self.readiness = Readiness(larder, self.setups)
         parts = PilotParts(
             self.slots,
@@ -186,7 +187,7 @@ class Pilot:
     # -- life ------------------------------------------------------------------------------
 
     def run(self) -> int:
-        """The exit status: 0 unless the host or the server did not have this pilot."""
+        """Returns the exit status: 0 unless the host or the server refused this pilot."""
         process_tree.hide_memory()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _leave)
@@ -212,7 +213,7 @@ class Pilot:
             self._alive = leftovers.hold(self.options.directory)
             started(self._sweep_leftovers, "sweep")
             self.arrival.tidy()
-            if hasattr(gc, "set_threshold"):  # PyPy has its own ways
+            if hasattr(gc, "set_threshold"):  # PyPy has none
                 gc.set_threshold(GARBAGE_THRESHOLD)
         except OSError as error:
             self._say("cannot work in %s: %s" % (self.options.directory, error))
@@ -296,7 +297,7 @@ class Pilot:
         self._mind_outage(brain, now)
 
     def _publish(self, brain: PilotState, now: float) -> None:
-        """What is new of this host, and what followed tasks print."""
+        """Send changed tags of this host, and the output of followed tasks."""
         if self.tags.due(now):
             self.work.note_last()
             running = [pid for pid in self.slots.running().values() if pid]
@@ -337,7 +338,7 @@ class Pilot:
 
     def _send(self, send: Send, now: float) -> None:
         sync, ticket = send.sync, (send.sync.number, send.attempt)
-        if sync.ends:  # this one is answered at once
+        if sync.ends:  # a sync with ends is answered at once
             sync = sync._replace(ends=self.spool.filled(sync.ends))
             self._sent_at[ticket] = now
         self.lines.post(ticket, "/pilot/v1/sync", sync._asdict(), self.identity.credential)
@@ -406,7 +407,7 @@ class Pilot:
             if self._unfit:
                 self._say(self._unfit)
                 self._say_goodbye(self.brain, self._unfit)
-            else:  # whoever started it by hand looks at a silent terminal
+            else:  # people who started a pilot by hand would see nothing
                 words = "works for %s as pilot %d, with %s"
                 slots = "1 slot" if self.options.slots == 1 else "%d slots" % self.options.slots
                 self._say(words % (self.options.address.url(), enrolled.pilot, slots))
@@ -425,12 +426,12 @@ class Pilot:
             self._retry_enrol_at = now + max(delay, reply.retry_after)
 
     def _mind_arrival(self, now: float) -> None:
-        """Nor does anybody who has not got there."""
+        """Give up if the server has not accepted this pilot for too long."""
         if self._away_since is None:
             return
         away = now - self._away_since
         if now >= self._home_at:
-            self._say("its time is nearly over, and the server has not had it: giving up")
+            self._say("its time is nearly over, and it could not enrol: giving up")
         elif away > self._patience(self.options.patience_seconds):
             self._say("the server has been away for %.0f s: giving up" % away)
         else:
@@ -438,12 +439,12 @@ class Pilot:
         self.refused = self.finished = True
 
     def _patience(self, seconds: float) -> float:
-        """How long a pilot with nothing to deliver waits. The next server of this machine starts
-        pilots of its own."""
+        """How long a pilot with nothing to deliver waits. If a server of this machine was killed,
+        its successor starts its own pilots."""
         return min(seconds, ORPHAN_SECONDS) if self.options.address.server_ended() else seconds
 
     def _mind_outage(self, brain: PilotState, now: float) -> None:
-        """Nobody waits for ever for a server that does not come back."""
+        """Give up if the server has been away for too long."""
         if self._away_since is None or self.work.busy() or brain.queue:
             return
         away = now - self._away_since
@@ -489,11 +490,11 @@ class Pilot:
             sys.stderr.write("%sZ pilot %s: %s\n" % (stamp, self.options.job or "", text))
             sys.stderr.flush()
         except OSError:
-            pass  # a full disk must not stop a pilot: its results are worth more than its words
+            pass  # a full disk must not stop a pilot: results matter more than messages
 
 
 def _home_at(until: float) -> float:
-    """By the clock that does not jump."""
+    """The monotonic time at which the pilot must begin to end."""
     left = until - time.time()
     return time.monotonic() + life_of(left) if until else float("inf")
 
@@ -504,13 +505,13 @@ def _leave(_number: int, _frame: Any) -> None:
 
 def read_answer(content: Dict[str, Any]) -> Answer:
     """An answer from its JSON; fields that this pilot does not know are ignored."""
-    known = {name: content[name] for name in Answer._fields if name in content}
+    values = {name: content[name] for name in Answer._fields if name in content}
     for name, row in (("cancels", Held), ("recalls", Held), ("follow", Followed)):
-        if known.get(name):
-            known[name] = _rows(row, known[name])
-    known["bodies"] = [_body(fields) for fields in known.get("bodies", ())]
-    known["tasks"] = [_task(fields) for fields in known.get("tasks", ())]
-    return Answer(**known)
+        if values.get(name):
+            values[name] = _rows(row, values[name])
+    values["bodies"] = [_body(fields) for fields in values.get("bodies", ())]
+    values["tasks"] = [_task(fields) for fields in values.get("tasks", ())]
+    return Answer(**values)
 
 
 def _rows(row: Any, rows: Iterable[Any]) -> List[Any]:

@@ -1,9 +1,9 @@
-"""The worker that a slot keeps for a bag of calls: hired, given call after call, dismissed.
+"""The worker that a slot keeps for a bag of calls: start it, give it call after call, end it.
 
-The rule: an order for a call gets exactly one outcome, as any other, whatever its worker does: see
-``call_records``. Waiting is done where the slot waits, so that a worker's answer, its end, a word
-from the pilot and a deadline all arrive in one place. Between two calls nothing is made, removed or
-looked up: a call costs a few system calls besides its own work.
+The rule: an order for a call gets exactly one outcome, as any other order does, whatever its worker
+does (see ``call_records``). The slot waits in one place for the worker's answers, the worker's end,
+messages of the pilot and deadlines. Between two calls nothing is created, removed or looked up, so
+a call costs only a few system calls besides its own work.
 """
 
 import binascii
@@ -39,33 +39,33 @@ if TYPE_CHECKING:
 
 Fields = Tuple[Any, ...]
 
-_LONG_SECONDS = 0.05  # of a call whose memory is looked at when it ends
+_LONG_SECONDS = 0.05  # the memory of a call that took longer is measured when it ends
 _MOST_WORDS = 2000  # characters of a message
-_HUNG_UP_SECONDS = 0.5  # that a worker may live without a line
-_STUCK_SECONDS = 0.05  # until a worker that does not read is tried again
-_TAKE_SECONDS = 1.0  # that a worker with nothing else to do may leave a call in its queue
-_MANY_AHEAD = 8  # calls, with which a worker need not ring for each answer
-_QUIET_SECONDS = 0.001  # until a worker that does not ring is heard
-_LOOK_SECONDS = 0.001  # between looks at the pilot's line while answers ring
-_NOTHING: Fields = (b"", b"", 0, 0)  # printed
+_HUNG_UP_SECONDS = 0.5  # how long a worker may live after it closed its line
+_STUCK_SECONDS = 0.05  # until we write again to a worker that does not read
+_TAKE_SECONDS = 1.0  # how long an otherwise idle worker may leave a call in its queue
+_MANY_AHEAD = 8  # with so many queued calls a worker need not signal each answer
+_QUIET_SECONDS = 0.001  # how often we read the answers of a worker that does not signal
+_LOOK_SECONDS = 0.001  # between looks at the pilot's socket while answers are signalled
+_NOTHING: Fields = (b"", b"", 0, 0)  # no output
 
 
 class CallWorker:
     def __init__(self, slot: "Slot") -> None:
         self._slot = slot
         self.worker: Optional[Worker] = None
-        self.unwanted = False  # no call for our worker will come any more
-        # What our worker has been given, or will be when it is there, in this order. It does the
-        # first one now, as far as we know, which is the slot's task; the others are ahead.
+        self.unwanted = False  # no more calls will come for our worker
+        # The orders that our worker has, or gets when it has started. As far as we know it does the
+        # first one now, which is the slot's task; the others wait in the queue.
         self.out: Deque[GivenOrder] = deque()
-        self._call = b""  # the first one, for a worker that has not said hello yet
-        self._steady = False  # answers come, and nobody waits for our word
-        self._rung = False  # since we last looked at the pilot's line
+        self._call = b""  # the first call, until the worker has said hello
+        self._steady = False  # answers keep coming, and the worker does not wait for us
+        self._rung = False  # a signal came since we last looked at the pilot's socket
         self._looked_at = 0.0
 
     def run(self, given: GivenOrder) -> None:
-        """Do the call, and those that wait behind it as far as they can be given ahead; settle
-        each. One that is to be tried again with another worker is the first to wait, then."""
+        """Do the call, and the calls behind it that fit into the queue; settle each. A call that
+        must be tried again with another worker becomes the first of the waiting ones."""
         slot = self._slot
         large = given.call[:1] == BY_FILE
         if large and not given.links:
@@ -92,12 +92,12 @@ class CallWorker:
             self._do(given, call, worker)
 
     def forget(self, plan: Optional[Recipe]) -> None:
-        """The bag is over, or asleep."""
+        """The bag is over or paused: its worker is not needed any more."""
         if self.worker is not None and self.worker.given.plan is plan:
             self.unwanted = True
 
     def idle(self, number: int) -> None:
-        """A slot without orders got that signal: our worker may have ended."""
+        """A slot without orders got this signal: our worker may have ended."""
         worker = self.worker
         if worker is None or number not in (slot_signals.CHILD, slot_signals.ANY):
             return
@@ -107,7 +107,7 @@ class CallWorker:
     # Hiring and dismissing
 
     def _hire(self, given: GivenOrder) -> Any:
-        """A worker, or the outcome of the order that cannot have one."""
+        """Start a worker. Returns it, or the outcome of the order if it cannot start."""
         slot = self._slot
         slot.board.begin(slot.index, given.number, 0)
         if given.number in slot.dropped:
@@ -140,8 +140,8 @@ class CallWorker:
         return worker
 
     def dismiss(self) -> None:
-        """End the worker, if there is one: its line is closed, and it has the time to go that any
-        task has."""
+        """End the worker, if there is one: its line is closed, and it gets the same grace time as
+        any task."""
         self.unwanted = False
         worker, slot = self.worker, self._slot
         if worker is None:
@@ -171,23 +171,23 @@ class CallWorker:
             worker.hang_up()
 
     def _part(self, worker: Worker) -> None:
-        """It has ended, with all of its family."""
+        """Clean up after a worker that has ended with all of its child processes."""
         self._hang_up(worker)
         self.unwanted = False
         bench = self._slot.bench
         if worker.given.memory_mb:
             bench.memory.end(0, False, b"")
         for output in bench.outputs:
-            output.take(0)  # its last words are nobody's, and what it did to the files is undone
+            output.take(0)  # its last output belongs to no call, and changed files are reset
         bench.tidy()
 
     # Calls
 
     def _do_large(self, given: GivenOrder, call: bytes, worker: Worker) -> None:
-        """One by itself, with its file in the worker's directory as long as it lasts."""
+        """Do one call by itself. Its file is in the worker's directory until the call is over."""
         failure = self._slot.place(given)
         if failure is not None:
-            if failure.kind != "returned":  # what has it made of its directory?
+            if failure.kind != "returned":  # the worker may have changed its directory
                 self.dismiss()
             self._slot.settle(given, failure)
             return
@@ -197,7 +197,7 @@ class CallWorker:
             self._slot.bench.displace(given.links)
 
     def _do(self, given: GivenOrder, call: bytes, worker: Worker) -> None:
-        """Until the worker has nothing to do any more, or has ended."""
+        """Run until the worker has nothing to do any more, or has ended."""
         slot, out = self._slot, self.out
         task = slot.task = CurrentTask(given, worker.pid, given.limit_seconds)
         slot.board.begin(slot.index, given.number, worker.pid)
@@ -215,17 +215,17 @@ class CallWorker:
             if more and worker.ahead and not task.verdict:
                 self._give_ahead(worker)
             number = slot.sleep(self._patience(worker, task))
-            self._rung = self._rung or number != 0  # it may have rung for more than one
+            self._rung = self._rung or number != 0  # one signal may stand for several events
             if worker.unsent:
                 worker.flush()
             self._listen(worker, task)
             if self.worker is not worker:
-                break  # it was ended for what it said
+                break  # it was ended because of its answer
             ended = number in (slot_signals.CHILD, slot_signals.ANY) or task.status is not None
             if ended and slot.reap(task):
                 self._lost(task, worker)
                 break
-            if worker.closed and not hang_at:  # most end with that
+            if worker.closed and not hang_at:  # most workers close the line because they end
                 hang_at = task.inspect_at = time.monotonic() + _HUNG_UP_SECONDS
             elif hang_at and time.monotonic() >= hang_at:
                 self._stop(task, outcomes.HUNG_UP)
@@ -233,10 +233,10 @@ class CallWorker:
         slot.task = None
 
     def _patience(self, worker: Worker, task: CurrentTask) -> float:
-        """Seconds to wait at most. A worker that has much to do need not ring for each answer: it
-        is heard once in a while, unless nothing came for so long."""
+        """How many seconds to wait at most. A worker with many queued calls need not signal each
+        answer: we read its answers every millisecond, as long as some come."""
         if worker.hush(self._steady and len(self.out) >= _MANY_AHEAD):
-            return 0.0  # nothing rang for what came before
+            return 0.0  # earlier answers were not signalled
         seconds = _STUCK_SECONDS if worker.unsent else self._slot.until(task)
         if worker.quiet:
             return min(seconds, _QUIET_SECONDS)
@@ -258,13 +258,13 @@ class CallWorker:
             try:
                 call = binascii.a2b_base64(given.call)
             except ValueError:
-                return  # it is refused when its turn comes
+                return  # the call is refused when its turn comes
             if not worker.give_ahead(given.number, call):
                 return
             out.append(waiting.popleft())
 
     def _mind(self, task: CurrentTask) -> None:
-        """What else there is to do while a call is made. Raises Gone."""
+        """Check the pilot's messages, limits and deadlines during a call. Raises Gone."""
         now = time.monotonic()
         if self._rung and now >= self._looked_at + _LOOK_SECONDS:
             self._looked_at = now
@@ -275,15 +275,15 @@ class CallWorker:
             self._slot.mind(task)
 
     def catch_up(self) -> None:
-        """Look for whatever else may have rung. Raises Gone."""
+        """Handle everything else that may have sent a signal. Raises Gone."""
         if self._rung:
             self._rung = False
             self._slot.look()
             self._slot.bench.tags.drain()
 
     def hold(self, number: int = 0) -> None:
-        """Have back what our worker has not begun, and hear what it has done: what is out then is
-        what it does. With a ``number``, if that is out."""
+        """Take back the calls that our worker has not begun, and read its answers. Afterwards
+        ``out`` has only the running call. With a ``number``: only if that call is in ``out``."""
         worker, slot, out = self.worker, self._slot, self.out
         task = slot.task
         if worker is None or task is None or not worker.greeted:
@@ -303,7 +303,7 @@ class CallWorker:
             slot.task = None
 
     def _put_back(self, back: List[GivenOrder]) -> None:
-        """They are the next again."""
+        """These orders are the first of the waiting ones again."""
         numbers = {given.number for given in back}
         left = [given for given in self.out if given.number not in numbers]
         self.out.clear()
@@ -318,7 +318,8 @@ class CallWorker:
     # Answers
 
     def _listen(self, worker: Worker, task: CurrentTask) -> None:
-        """Settle what it has answered. When it is to end it is too late for that."""
+        """Settle the calls that the worker has answered. A worker that is being stopped is not
+        heard."""
         slot, out = self._slot, self.out
         answers = worker.hear() if not task.verdict else []
         self._steady = bool(answers)
@@ -334,7 +335,7 @@ class CallWorker:
             slot.board.begin(slot.index, begun.number, worker.pid)
         for answer in answers:
             if not out or worker.repeats(answer):
-                worker.unfit = True  # it says more than it was asked
+                worker.unfit = True  # it sent more answers than it had calls
                 continue
             slot.settle(out.popleft(), self._answered(task, worker, answer, now))
             if self.worker is not worker:
@@ -389,7 +390,7 @@ class CallWorker:
         return fields + printed + (message, result, tags, files, ())
 
     def _discharge(self, worker: Worker) -> None:
-        """It does not keep to the rules. Other calls that it has go to another one."""
+        """End a worker that breaks the rules. Its other calls go to the next worker."""
         self._put_back(list(self.out))
         process_tree.kill_all_children()
         self._part(worker)
@@ -406,14 +407,14 @@ class CallWorker:
             return "host", "cannot take its value: {}".format(error), []
 
     def _printed(self, given: GivenOrder) -> Fields:
-        """Both streams since the last call."""
+        """What both streams got since the last call."""
         outputs, most = self._slot.bench.outputs, given.plan.log_bytes
         out, out_bytes, _ = outputs[0].take(most)
         err, err_bytes, _ = outputs[1].take(most)
         return (out, err, out_bytes, err_bytes)
 
     def _lost(self, task: CurrentTask, worker: Worker) -> None:
-        """The worker has ended, with all of its family."""
+        """Handle the end of the worker and of all its child processes."""
         slot, out = self._slot, self.out
         self._listen(worker, task)
         self.hold()
@@ -434,7 +435,7 @@ class CallWorker:
         self._part(worker)
 
     def _ended(self, given: GivenOrder, task: CurrentTask, worker: Worker) -> Fields:
-        """What came of the call that it took with it."""
+        """The outcome of the call that the worker was doing when it ended."""
         bench = self._slot.bench
         wall_seconds = time.monotonic() - task.started
         verdict = outcomes.of_worker(task.status, task.verdict, given.limit_seconds)
@@ -465,7 +466,7 @@ class CallWorker:
 
 
 def _named(given: GivenOrder) -> bytes:
-    """How a worker is told of the file with its call."""
+    """The message that names the file with the call to the worker."""
     return BY_FILE.encode() + str(given.links[0][1]).encode("utf-8", "surrogateescape")
 
 

@@ -1,12 +1,12 @@
-"""Attempts on their way: from the brain to a slot when they have all they need and fit, and back.
+"""Attempts on their way from the pilot's state to a slot, when they are ready and fit, and back.
 
-The rule: every attempt that the brain has handed out comes back to it as exactly one end: when its
-slot is through and the files that it returns are at the server, or when it cannot be made here.
+The rule: every attempt that the state has handed out comes back as exactly one end: when its slot
+has finished and its files are at the server, or when it is impossible here.
 
-But for one case: a site ends a job by a signal to all of its processes, tasks too, and these may
-hear it before the pilot does. So what fails once the pilot has been asked to end is not to blame:
-it is abandoned, and lost when the pilot leaves. Of one that such a signal has ended this is not
-known at once.
+There is one exception. A site ends a job by a signal to all of its processes, including tasks, and
+a task may get it before the pilot does. So an attempt that fails after the pilot was asked to end
+is not to blame: it is abandoned, and lost when the pilot leaves. If a task ends by such a signal
+first, its outcome is held back for a moment.
 """
 
 import signal
@@ -40,15 +40,15 @@ from covey.pilot.slots.orders import Outcome
 from covey.pilot.slots.slot_pool import Slots
 
 SWEEP_SECONDS = 5.0
-PLAN_SECONDS = 60.0  # that a plan is kept after its bag's last attempt
+PLAN_SECONDS = 60.0  # a plan is kept for so long after its bag's last attempt
 TIDY_SECONDS = 3600.0
-DOUBT_SECONDS = 1.0  # within which a signal to all processes of a job reaches all of them
+DOUBT_SECONDS = 1.0  # a signal to all processes of a job reaches all of them within this time
 ENDING = (signal.SIGTERM, signal.SIGINT)
 SETUP_ASK = Ask()
 
 
 class PilotParts(NamedTuple):
-    """What attempts pass through. `environment` is what tasks inherit."""
+    """The parts of a pilot that attempts pass through. `environment` is what tasks inherit."""
 
     slots: Slots
     room: Room
@@ -70,7 +70,7 @@ class AttemptQueue:
     def __init__(self, parts: PilotParts) -> None:
         self._parts = parts
         self._templates: Dict[int, Template] = {}
-        self._used: Dict[int, float] = {}  # bag -> when it had an attempt here
+        self._used: Dict[int, float] = {}  # bag -> when it last had an attempt here
         self._stale: List[Tuple[int, int]] = []  # (bag, number) of plans that were replaced
         self._plans = 0
         self._setup_plans: Dict[str, Tuple[int, Body]] = {}
@@ -78,7 +78,7 @@ class AttemptQueue:
         self._chosen: Optional[Tuple[Template, Ask, str]] = None
         self._last: Optional[Tuple[Body, Task, List[OutputFile]]] = None
         self._sweep_at = self._tidy_at = 0.0
-        self._doubtful: List[Tuple[float, Outcome]] = []  # and until when they are
+        self._doubtful: List[Tuple[float, Outcome]] = []  # outcomes held back, and until when
         self._draining = False
         self.leaving = False  # somebody has asked the pilot to end
         self.stopping = ""
@@ -91,7 +91,7 @@ class AttemptQueue:
             self._sort(brain, now)
 
     def turn(self, brain: PilotState, now: float) -> None:
-        """Take what has come from slots and threads, and fill the slots again."""
+        """Take in what slots and threads have done, and fill the slots again."""
         for outcome in self._parts.slots.read():
             if outcome.kind == FAILED and not self.leaving and _told_to_end(outcome):
                 self._doubtful.append((now + DOUBT_SECONDS, outcome))
@@ -135,7 +135,7 @@ class AttemptQueue:
         return min([due] + [until for until, _ in self._doubtful])
 
     def drain(self) -> None:
-        """Nothing new is to begin: nobody will need a setup any more."""
+        """Nothing new may begin, so setups are not needed any more."""
         self._parts.readiness.to_run.clear()
         if not self._draining:
             self._draining = True
@@ -154,14 +154,14 @@ class AttemptQueue:
             self._finish(brain, key, end, now, uploading.at)
 
     def busy(self) -> bool:
-        """Something runs, or is about to."""
+        """Whether something runs, or is about to."""
         return self._parts.room.count() > 0
 
     def uploading(self) -> bool:
         return bool(self._uploading)
 
     def note_last(self) -> None:
-        """Tell the tags what the last task used and made."""
+        """Update the tags about what the last task used and made."""
         if self._last is not None:
             body, task, files = self._last
             template = self._templates.get(task.bag)
@@ -207,12 +207,12 @@ class AttemptQueue:
         return bool(problem)
 
     def _plan(self, body: Body) -> Template:
-        parts, known = self._parts, self._templates.get(body.bag)
-        if known is not None:
-            if known.body == body:  # another epoch told us again
-                known.body = body
-                return known
-            self._stale.append((body.bag, known.plan.number))
+        parts, template_before = self._parts, self._templates.get(body.bag)
+        if template_before is not None:
+            if template_before.body == body:  # a new epoch sent it again
+                template_before.body = body
+                return template_before
+            self._stale.append((body.bag, template_before.plan.number))
         self._plans += 1
         links = parts.readiness.links(body, body.inputs)
         setup = parts.setups.tree(body)
@@ -234,15 +234,15 @@ class AttemptQueue:
     # -- and back --------------------------------------------------------------------------
 
     def _sort(self, brain: PilotState, now: float) -> None:
-        """What readiness has found out."""
+        """Take over what readiness has found out."""
         readiness = self._parts.readiness
         ready, readiness.ready = readiness.ready, []
         for key in ready:
             brain.prepared(key)
         unable, readiness.unable = readiness.unable, []
-        for one in unable:
-            if one.key in brain.holding:
-                self._refuse(brain, one.key, one.outcome, one.words, now)
+        for attempt in unable:
+            if attempt.key in brain.holding:
+                self._refuse(brain, attempt.key, attempt.outcome, attempt.words, now)
 
     def _refuse(self, brain: PilotState, key: str, outcome: str, words: str, now: float) -> None:
         holding = brain.holding[key]
@@ -272,7 +272,7 @@ class AttemptQueue:
             parts.say("attempt %s was cut: %s" % (key, outcome.message or outcome.kind))
             brain.abandon(key)
             return
-        # The slot's clock is ours: it knows to the microsecond when the task began and ended.
+        # Slots and the pilot have the same clock, so the slot's times are exact.
         at = min(now, outcome.started + outcome.wall_seconds) if outcome.started else now
         end = _end(holding, outcome)
         if outcome.tags:
@@ -297,7 +297,7 @@ class AttemptQueue:
     def _sent(self, brain: PilotState, sent: Sent, now: float) -> None:
         uploading = self._uploading.pop(sent.key, None)
         if uploading is None:
-            return  # it was given up
+            return  # the attempt was given up
         end = uploading.end
         if sent.problem:
             end = end._replace(outcome=OUTPUT, message=sent.problem)
@@ -321,7 +321,7 @@ class AttemptQueue:
         self._parts.readiness.sweep(brain.holding)
         for holding in brain.holding.values():
             self._used[holding.task.bag] = now
-        self._stale = [one for one in self._stale if not self._forgotten(*one, now=now)]
+        self._stale = [plan for plan in self._stale if not self._forgotten(*plan, now=now)]
         for bag, template in list(self._templates.items()):
             if self._forgotten(bag, template.plan.number, now):
                 del self._templates[bag]
@@ -331,7 +331,7 @@ class AttemptQueue:
             self._tidy_at = now + (TIDY_SECONDS if begun else SWEEP_SECONDS)
 
     def _forgotten(self, bag: int, number: int, now: float) -> bool:
-        """Have the slots forget a plan whose bag has had nothing to do for a while."""
+        """Let the slots forget a plan whose bag has had no attempt here for a while."""
         if now - self._used.setdefault(bag, now) < PLAN_SECONDS:
             return False
         self._parts.slots.forget(number)
@@ -339,7 +339,7 @@ class AttemptQueue:
 
 
 def _end(holding: Holding, outcome: Outcome) -> End:
-    """Without what the brain knows, and without files."""
+    """The attempt's end, without its files and the times that only the state knows."""
     sequence, bag, task = holding.task[:3]
     _, kind, code, number, wall, cpu, memory_kb, _ = outcome[:8]
     stdout, stderr, stdout_bytes, stderr_bytes, message, result = outcome[8:14]
@@ -353,5 +353,5 @@ def _end(holding: Holding, outcome: Outcome) -> End:
 
 
 def _told_to_end(outcome: Outcome) -> bool:
-    """By a signal that pilots obey, too; shells tell of it by their exit status."""
+    """Whether a signal that pilots obey, too, ended the task; shells report it as exit status."""
     return outcome.signal in ENDING or outcome.exit_code - 128 in ENDING

@@ -1,4 +1,4 @@
-"""What a slot knows of the process that does its order now."""
+"""What a slot knows about the process that runs its present order."""
 
 import time
 from typing import Optional
@@ -10,8 +10,8 @@ INSPECT_SECONDS = 1.0  # between looks at how much a task has printed
 
 
 class CurrentTask:
-    """``verdict`` is the kind of end that we gave it, if we did. ``started`` is now, unless it is
-    given: a short task may be over before whoever started it is back."""
+    """``verdict`` is the reason for which we ended the task, or "". ``started`` may be given if it
+    was earlier: a short task may be over before whoever started it is back."""
 
     __slots__ = (
         "deadline", "given", "inspect_at", "kill_at", "pid", "started", "status", "unexecuted",
@@ -29,7 +29,7 @@ class CurrentTask:
         self.kill_at = 0.0
         self.verdict = ""
         self.status: Optional[int] = None
-        self.unexecuted = False  # it ended before it was the program that it should be
+        self.unexecuted = False  # it ended before it executed its program
         self.usage = process_tree.Usage()
 
     def renew(self, given: GivenOrder, now: float) -> None:

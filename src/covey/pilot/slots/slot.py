@@ -1,19 +1,18 @@
 """The loop inside a slot process: one task at a time, from order to outcome.
 
-The rule: this process is single-threaded, never handles a signal asynchronously
-(see ``wake``), and waits in one place only, ``wake.wait``, where an end of the
-task, a word from the pilot and a deadline all arrive. Orders are numbered 1, 2, 3, …
-and taken in that order, so "stop number 7" means the same whether 7 has ended, runs,
-waits here or has not arrived: no race needs an answer.
+The rule: this process has one thread, never handles a signal asynchronously (see ``slot_signals``),
+and waits in one place only, ``slot_signals.wait``, where the end of the task, a message of the
+pilot and a deadline all arrive. Orders are numbered 1, 2, 3, … and taken in that order, so "stop
+number 7" means the same whether 7 has ended, runs, waits here or has not arrived: no race matters.
 
-The pilot gone (its end of a socket closed) or the keeper gone (the parent process;
-see ``keeper``): kill the task and everything of it, remove what is on disk, exit.
+If the pilot is gone (its end of a socket is closed) or the keeper is gone (the parent process; see
+``keeper``), the slot kills the task and all its processes, removes its files, and exits.
 
-Outcomes are collected for a few milliseconds while more orders wait, so that short
-tasks do not wake the pilot for each; a task that runs on holds none of them back.
+Outcomes are collected for a few milliseconds while more orders wait, so that short tasks do not
+wake the pilot each time; a task that runs longer does not delay them.
 
-What is done for a task before and after it runs is in ``workspace``, what is different for calls in
-``call_worker``.
+``workspace`` has what is done for a task before and after it runs, ``call_worker`` what is
+different for calls.
 """
 
 import errno
@@ -39,26 +38,26 @@ from covey.pilot.slots.workspace import (
     attempt,
 )
 
-CANCEL, RECALL = 0, 1  # what the control line says, with the number of an order
-PLAN, FORGET = 0, -1  # in the place of an order's number: this is a plan, or the end of one
-MORE = None  # "send the rest of that order": half of it is here and nothing else to do
+CANCEL, RECALL = 0, 1  # the verbs on the control socket, each with the number of an order
+PLAN, FORGET = 0, -1  # instead of an order's number: this is a plan, or the end of one
+MORE = None  # "send the rest of that order": only half of it is here, and the slot is idle
 
 _PACE_SECONDS = 0.04  # between reports, while orders wait here
-_MANY = 64  # outcomes are reported at once: calls are that short
+_MANY = 64  # so many outcomes are reported at once, because calls may be very short
 _LOOK_SECONDS = 0.005
-_KEEPER_SECONDS = 0.05  # between looks at whether the keeper lives, while only bells ring
-_STUCK_SECONDS = 0.05  # until a pilot that does not read is tried again
-_UNSENT_BYTES = 1 << 20  # with more than this unread, no further task is started
-_RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 0.0)  # 0.0: then it is given up
+_KEEPER_SECONDS = 0.05  # between checks that the keeper lives, while other signals come
+_STUCK_SECONDS = 0.05  # until we write again to a pilot that does not read
+_UNSENT_BYTES = 1 << 20  # if more than this is unsent, no further task is started
+_RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 0.0)  # 0.0: give up
 _CHECK_SECONDS = 60.0
 
 
 class Gone(Exception):
-    """Nobody wants this slot any more."""
+    """Nobody needs this slot any more."""
 
 
 class Unwanted(Exception):
-    """Nobody wants this order any more."""
+    """Nobody needs this order any more."""
 
 
 class Slot:
@@ -83,9 +82,9 @@ class Slot:
         self.plans: Dict[int, Recipe] = {}
         self.waiting: Deque[GivenOrder] = deque()
         self.dropped: Set[int] = set()
-        self.last = 0  # the greatest number of an order that is over
+        self.last = 0  # the largest number of an order that is over
         self.task: Optional[CurrentTask] = None
-        self.started = 0.0  # when we last began to start a process
+        self.started = 0.0  # when we last tried to start a process
         self.caller = CallWorker(self)
         self.done: List[Tuple[int, Tuple[Any, ...]]] = []
         self.done_since = 0.0
@@ -97,7 +96,7 @@ class Slot:
         try:
             slot_signals.ring(self.control.fileno())
             self.look()
-            # However long that takes: a full disk is no reason to die.
+            # However long that takes: a full disk is not a reason to end.
             while not self.bench.open():
                 self._pause(1.0)
             self.bells += self.bench.tags.bells()
@@ -109,10 +108,10 @@ class Slot:
             process_tree.kill_all_children()
             self.bench.remove(self.control.closed or self.orders.closed)
 
-    # Words from the pilot
+    # Messages of the pilot
 
     def look(self) -> None:
-        """Read the control line; raises Gone."""
+        """Read the control socket. Raises Gone."""
         for verb, number in self.control.receive():
             self.caller.hold(number)
             if number <= self.last and not self._has(number):
@@ -125,13 +124,13 @@ class Slot:
             raise Gone
 
     def _has(self, number: int) -> bool:
-        """A call that was given ahead may be over before one that was given back."""
+        """Whether the order waits or is with the worker: numbers of calls may end out of order."""
         out = self.caller.out
         return any(given.number == number for given in (*out, *self.waiting))
 
     def _drop(self, number: int) -> None:
-        """Give back an order that waits, at once; remember it if it is not here yet,
-        or if it is about to start."""
+        """Give back a waiting order at once. Remember the number if the order has not arrived, or
+        is about to start."""
         self.fetch()
         for given in self.waiting:
             if given.number == number:
@@ -141,14 +140,14 @@ class Slot:
         self.dropped.add(number)
 
     def sleep(self, timeout: Optional[float]) -> int:
-        """Wait for anything; the signal that came, 0 for none. Raises Gone."""
+        """Wait for anything; returns the signal that came, or 0. Raises Gone."""
         number = slot_signals.wait(timeout, self.bells)
         if number not in (0, slot_signals.CHILD) and self._left(number):
             raise Gone
         return number
 
     def _left(self, number: int) -> bool:
-        """Whether nobody wants us; a bell is seldom rung for that."""
+        """Whether the keeper is gone or all must end; not checked at every signal of a socket."""
         now = time.monotonic()
         if number == slot_signals.RING and now < self.keeper_at:
             return False
@@ -168,7 +167,7 @@ class Slot:
         while True:
             if self.caller.unwanted:
                 self.caller.dismiss()
-            # Between short tasks only now and then: their waiting looks too.
+            # Not after every short task: waiting for its end looks, too.
             now = time.monotonic()
             if now >= self.look_at:
                 self.look_at = now + _LOOK_SECONDS
@@ -197,7 +196,7 @@ class Slot:
         self.flush()
         slot_signals.ring(self.orders.fileno())
         try:
-            # Nothing rang for what came before the bell was on.
+            # No signal came for what arrived before signals were switched on.
             self.fetch()
             while not self.waiting and not self.caller.unwanted:
                 self.look()
@@ -207,7 +206,7 @@ class Slot:
                 if self.orders.unread:
                     self.orders.send(MORE)
                 number = self.sleep(_STUCK_SECONDS if self.orders.unsent else None)
-                self.look_at = 0.0  # one signal may have rung for both lines
+                self.look_at = 0.0  # one signal may stand for both sockets
                 self.caller.idle(number)
                 self.fetch()
         finally:
@@ -231,7 +230,7 @@ class Slot:
             self.orders.flush()
 
     def settle(self, given: GivenOrder, outcome: Tuple[Any, ...]) -> None:
-        """The order whose turn it was is over."""
+        """Report the outcome of the order whose turn it was."""
         number = given.number
         if number > self.last:
             self.last = number
@@ -267,7 +266,8 @@ class Slot:
         self.settle(given, outcome)
 
     def begin(self, given: GivenOrder) -> Tuple[int, Optional[Outcome]]:
-        """The process id; or 0, and what failed, if it is not that nobody wants it any more."""
+        """Start the order's process. Returns its process id; or 0 and the outcome, which is None
+        if nobody needs the order any more."""
         chdir = given.plan.chdir
         try:
             if given.links or given.outputs or not given.plan.bare:
@@ -286,8 +286,8 @@ class Slot:
             return 0, Outcome(given.key, "host", message=str(unready))
 
     def place(self, given: GivenOrder) -> Optional[Outcome]:
-        """Have there what this order alone needs, of a worker that is there already; what came of
-        the order if that cannot be."""
+        """Place the files of one order for a worker that runs already. Returns the outcome of the
+        order if that is impossible."""
         try:
             self.bench.place(given.links, lambda: self._breathe(given))
         except Unwanted:
@@ -299,18 +299,18 @@ class Slot:
         return None
 
     def _breathe(self, given: GivenOrder) -> None:
-        """In the middle of something long. Raises Gone and Unwanted."""
+        """Called during something long. Raises Gone and Unwanted."""
         self._listen()
         if given.number in self.dropped:
             raise Unwanted
 
     def _listen(self) -> None:
-        """And report. Raises Gone."""
+        """Report outcomes and read messages. Raises Gone."""
         self.flush()
         self.look()
 
     def _wait_for_room(self, given: GivenOrder) -> bool:
-        """False when the order is no longer wanted."""
+        """False if the order is no longer needed."""
         while True:
             self._pause(1.0 if not self.orders.unsent else _STUCK_SECONDS)
             if given.number in self.dropped:
@@ -326,7 +326,7 @@ class Slot:
         return not bench.ready or len(self.orders.unsent) > _UNSENT_BYTES or bench.space.short()
 
     def _start(self, given: GivenOrder, argv: List[str]) -> int:
-        """The process id; 0 when it was dropped while the system could not fork."""
+        """The process id; 0 if the order was dropped while the system could not fork."""
         if not argv:
             raise ValueError("no command")
         env = given.plan.environment(given.env)
@@ -338,7 +338,7 @@ class Slot:
                 if not seconds:
                     raise
                 if self.bench.commands.forget() and error.errno == errno.ENOENT:
-                    continue  # it may have been where it no longer is
+                    continue  # the program may have moved
                 if error.errno not in outcomes.HOST_ERRORS:
                     raise
                 self._pause(seconds)
@@ -349,14 +349,14 @@ class Slot:
     # Running
 
     def _watch(self, given: GivenOrder, pid: int, limit_seconds: float) -> CurrentTask:
-        """Until the process has ended and nothing of it is left."""
+        """Wait until the process has ended and nothing of it is left."""
         task = self.task = CurrentTask(given, pid, limit_seconds, self.started)
         if given.memory_mb or given.disk_mb:
             self.inspect_soon(task)
         self.board.begin(self.index, given.number, pid)
         while True:
             number = self.sleep(self.until(task))
-            # Whoever is told of no end looks for it all the same, now and then.
+            # Even without a signal we look for the end now and then.
             if (number != slot_signals.RING or task.status is not None) and self.reap(task):
                 break
             if number:
@@ -367,7 +367,7 @@ class Slot:
         return task
 
     def inspect_soon(self, task: CurrentTask) -> None:
-        """Of a task that has just begun, if it has limits that are held by looking."""
+        """Plan the first look at a task that has just begun, if it has limits that we check."""
         bench, given = self.bench, task.given
         if given.memory_mb:
             task.inspect_at = task.started + bench.memory.pause()
@@ -375,7 +375,7 @@ class Slot:
             task.inspect_at = min(task.inspect_at, task.started + bench.disk.pause())
 
     def until(self, task: CurrentTask) -> float:
-        """Seconds until there is something to do without being told."""
+        """Seconds until there is something to do even without a signal."""
         if self.orders.unsent:
             return _STUCK_SECONDS
         due = task.inspect_at
@@ -391,19 +391,19 @@ class Slot:
         if now >= task.inspect_at:
             self._inspect(task, now)
             if self.task is not task:
-                return  # a call that has just ended
+                return  # it was a call that has just ended
         if task.deadline and not task.verdict and now >= task.deadline:
             self.stop(task, "timeout")
         if task.kill_at and now >= task.kill_at and task.status is None:
             process_tree.signal_task(task.pid, signal.SIGKILL)
-            task.kill_at = now + 0.05  # again: it may have forked meanwhile
+            task.kill_at = now + 0.05  # once more: it may have forked meanwhile
         if self.orders.unsent or (self.done and now - self.done_since >= _PACE_SECONDS):
             self.flush()
 
     def _inspect(self, task: CurrentTask, now: float) -> None:
-        """How much memory and disk it has, and how much it has printed."""
+        """Check how much memory and disk the task uses, and how much it has printed."""
         bench, given = self.bench, task.given
-        process_tree.resume(self.keeper)  # a task may have stopped it, and then us: see ``keeper``
+        process_tree.resume(self.keeper)  # a task may have stopped it: see ``keeper``
         for output in bench.outputs:
             output.relieve(given.plan.log_bytes)
         pause, over = INSPECT_SECONDS, ""
@@ -420,7 +420,7 @@ class Slot:
             if self.task is not task:
                 return
             task.verdict = task.verdict or over
-            task.kill_at = now  # without grace: others need the room
+            task.kill_at = now  # without grace: other tasks need the space
         task.inspect_at = now + pause
 
     def stop(self, task: CurrentTask, verdict: str) -> None:
@@ -429,14 +429,13 @@ class Slot:
             task.kill_at = time.monotonic() + self.settings.grace_seconds
             walled = self.settings.sandbox is not None
             process_tree.signal_task(task.pid, signal.SIGTERM, walled)
-            process_tree.signal_task(
-                task.pid, signal.SIGCONT, walled
-            )  # a stopped one cannot listen
+            # A stopped process cannot react.
+            process_tree.signal_task(task.pid, signal.SIGCONT, walled)
 
     def reap(self, task: CurrentTask) -> bool:
-        """Collect the dead, adopted ones too. True when the task is over: then its
-        remaining family is ended here, and the common case (no child at all) costs
-        one call. Of a task that was told to end, they have the same time to do so."""
+        """Collect dead processes, including adopted ones. True if the task is over: then its
+        remaining processes are ended here. In the common case (no child is left) that costs one
+        call. After a task was asked to end, they get the same grace time as the task."""
         try:
             while True:
                 pid, status, rusage = os.wait4(-1, os.WNOHANG)
@@ -465,7 +464,7 @@ class Slot:
     # Ending
 
     def _finish(self, task: CurrentTask) -> Tuple[Any, ...]:
-        """The fields of its outcome."""
+        """The fields of the task's outcome."""
         wall_seconds = time.monotonic() - task.started
         given, usage, bench = task.given, task.usage, self.bench
         plan = given.plan
@@ -500,16 +499,16 @@ class Slot:
         )  # fmt: skip
 
     def _collect(self, given: GivenOrder, kind: str, message: str) -> Tuple[str, str, List[Any]]:
-        """Whether its files are what was asked for, and those to return. A task that did not end
-        well returns only what is optional, for whoever wants to know why."""
+        """Check the task's files and take those to return. A task that failed returns only its
+        optional outputs, to help people find the reason."""
         bench = self.bench
         if kind == "ok":
             try:
                 if given.plan.check:
-                    bench.find(given, self._listen)  # if a file is missing, that is what to say
+                    bench.find(given, self._listen)  # a missing file is reported first
                     kind, message = self._check(given)
                 if kind == "ok":
-                    # The check may have changed everything: files are looked for now.
+                    # The check may have changed everything, so search again.
                     return kind, message, bench.take(given, True, self._listen)
             except (Unfit, OSError) as error:
                 kind, message = _untaken(error)
@@ -522,7 +521,7 @@ class Slot:
             return kind, message, []
 
     def _check(self, given: GivenOrder) -> Tuple[str, str]:
-        """Run the check of the plan; (kind, message) of the task that it is about."""
+        """Run the plan's check; returns (kind, message) of the checked task."""
         try:
             pid = self._start(given, ["/bin/sh", "-c", given.plan.check])
         except (OSError, Unready) as error:
@@ -542,7 +541,7 @@ class Slot:
 
 
 def _untaken(error: Exception) -> Tuple[str, str]:
-    """(kind, message) of a task whose files are not what was asked for, or cannot be taken."""
+    """(kind, message) of a task whose files are wrong or cannot be taken."""
     if isinstance(error, Unfit):
         return "output", str(error)
     return "host", "cannot take its outputs: {}".format(error)
