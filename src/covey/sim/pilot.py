@@ -1,7 +1,8 @@
-"""A virtual pilot: the real brain between virtual slots and the virtual network.
+"""A virtual pilot: the real pilot state between virtual slots and the virtual network.
 
-It does what `covey.pilot.main` does, with a ledger of what its host really ran. Its slots hold two
-orders each; what waits in one while another is idle moves over, so one shared queue models them.
+It does what `covey.pilot.main` does, and notes in the ledger what its host really ran. Its slots
+hold two orders each; an order that waits in one while another is idle moves there, so one shared
+queue models them.
 """
 
 from collections import deque
@@ -46,11 +47,11 @@ from covey.sim.workload import Plan
 
 DEPTH = 2
 ENROL_SECONDS = 30.0
-WAIT_SECONDS = 2.0  # that the server tells a pilot to wait which it has no room for
+WAIT_SECONDS = 2.0  # for which the server tells a pilot to wait if it has no room
 SLACK_SECONDS = 15.0
 GOODBYE_SECONDS = 3.0
 DRAIN_SECONDS = 20.0
-UNAVAILABLE = 0.02  # the share of attempts whose files cannot be had
+UNAVAILABLE = 0.02  # the share of attempts whose files cannot be fetched
 
 
 class VirtualRun(Struct, eq=False):
@@ -71,8 +72,8 @@ class Surroundings(Struct, frozen=True):
 
 
 class SimPilot:
-    """`over` is called once, when the process has ended. If it does not work (its site's check
-    fails), it enrols and leaves."""
+    """`over` is called once, when the process has ended. A pilot that does not work (its site's
+    check fails) enrols and leaves."""
 
     def __init__(
         self,
@@ -113,10 +114,10 @@ class SimPilot:
         around.ledger.hosts[name] = around.ledger.by_key[self.key] = self.life
         self._enrol()
 
-    # -- what befalls it -------------------------------------------------------------------
+    # -- what happens to it ----------------------------------------------------------------
 
     def kill(self, *, requeued: bool = False) -> None:
-        """kill -9: it and all that it runs. Its site may start its job again."""
+        """kill -9: the pilot and all that it runs. Its site may start its job again."""
         if self.alive:
             self.alive = False
             self.life.died = self._around.clock.time
@@ -125,7 +126,7 @@ class SimPilot:
                 self._over()
 
     def drain(self) -> None:
-        """SIGTERM; when the time is over, its tasks are ended too."""
+        """SIGTERM; after some time its tasks are ended too."""
         if self.brain is None:
             self.kill()
         elif not self.draining:
@@ -158,7 +159,7 @@ class SimPilot:
                 case Prepare(start):
                     clock.after(self._random.uniform(0.0, 2.0), partial(self._prepared, start))
                 case Stop(key):
-                    seconds = self._random.uniform(0.0, 0.3)  # what waits is given back at once
+                    seconds = self._random.uniform(0.0, 0.3)  # a waiting order ends at once
                     seconds = seconds if key in self.running else 0.0
                     clock.after(seconds, partial(self._stop, key))
                 case Recall(keys):
@@ -190,7 +191,7 @@ class SimPilot:
         if not self.alive:
             return
         place = self.place
-        # Every simulated pilot could wall tasks in; whether it does so is its site's choice.
+        # Every simulated pilot has sandboxes; whether it is shared is its site's choice.
         tags, shared = place.tags, True
         enrol = Enrol(self.key, place.host, self.slots, place.site, self.job, tags, shared=shared)
 
@@ -294,16 +295,16 @@ class SimPilot:
         self._call(call, GOODBYE_SECONDS)
 
     def _left(self, request: RequestId, leave: Leave) -> PilotLeft:
-        """The server hears it now. What is on its way to this pilot is never started."""
+        """The server hears it now. Attempts on their way to this pilot are never started."""
         if leave.holds_nothing:
             now, ledger = self._around.clock.time, self._around.ledger
             self.life.left_empty = now
-            for key in [key for key, one in ledger.live.items() if one.life is self.life]:
+            for key in [key for key, sent in ledger.live.items() if sent.life is self.life]:
                 ledger.ended(key, RETURNED, now)
         return PilotLeft(request, leave)
 
     def _prepared(self, start: Start) -> None:
-        """Its files are here; now and then they cannot be had."""
+        """The attempt's files are here; now and then they cannot be fetched."""
         brain = self.brain
         if not self.alive or brain is None or start.key not in brain.unprepared:
             return
@@ -325,7 +326,7 @@ class SimPilot:
             self._begin(self._waiting.popleft())
 
     def _free(self) -> int:
-        return self.slots - sum(cores(one.start) for one in self.running.values())
+        return self.slots - sum(cores(running.start) for running in self.running.values())
 
     def _begin(self, start: Start) -> None:
         around, task = self._around, start.task
@@ -352,8 +353,8 @@ class SimPilot:
         around.clock.after(script.seconds, finish)
 
     def _finish_run(self, run: Run, key: str, outcome: str, exit_code: int) -> None:
-        found = self.running.get(key)
-        if found is not None and found.run is run:
+        running = self.running.get(key)
+        if running is not None and running.run is run:
             self._finish(key, outcome, exit_code)
 
     def _finish(self, key: str, outcome: str, exit_code: int) -> None:

@@ -1,4 +1,4 @@
-"""Worlds in words: what failed and how to repeat it, and what a number of worlds went through."""
+"""Reports about worlds: what failed and how to repeat it, and what a number of worlds had."""
 
 from statistics import median
 
