@@ -23,9 +23,9 @@ def dependencies(thing: Any, ad: Optional[Ad] = None) -> Set[str]:
 
 def needs(node: Node, ad: Optional[Ad]) -> Tuple[Set[str], Set[str]]:
     """The attributes that are not defined, and the functions that are called, also indirectly."""
-    found: Tuple[Set[str], Set[str]] = (set(), set())
-    collect(node, ad, None if ad is None else outermost(ad), found, set())
-    return found
+    needed: Tuple[Set[str], Set[str]] = (set(), set())
+    collect(node, ad, None if ad is None else outermost(ad), needed, set())
+    return needed
 
 
 def path(node: Node) -> List[str]:
@@ -65,7 +65,7 @@ def collect(
     node: Node,
     ad: Optional[Ad],
     root: Optional[Ad],
-    found: Tuple[Set[str], Set[str]],
+    needed: Tuple[Set[str], Set[str]],
     seen: Set[Tuple[int, str]],
 ) -> None:
     """`root` is the outermost ad, as far as it is known: absolute names are looked up there."""
@@ -75,20 +75,20 @@ def collect(
     entry, place = lookup(start, names)
     if not names:
         if isinstance(node, Reference):  # from a computed ad, or else from the ads around
-            collect(Reference(None, node.name), ad, root, found, seen)
+            collect(Reference(None, node.name), ad, root, needed, seen)
         if isinstance(node, Call):
-            found[1].add(node.key)
+            needed[1].add(node.key)
         inside = node.within(ad) if isinstance(node, Ad) else ad
         for child in node.children:
-            collect(child, inside, root, found, seen)
+            collect(child, inside, root, needed, seen)
     elif place is None:
         if names[0] == "currenttime":
-            found[1].add("time")
+            needed[1].add("time")
         else:
-            found[0].add(".".join(names))
+            needed[0].add(".".join(names))
     elif isinstance(entry, Node) and (id(place.table), names[-1]) not in seen:
         seen.add((id(place.table), names[-1]))
-        collect(entry, place, root, found, seen)
+        collect(entry, place, root, needed, seen)
 
 
 class Finding(NamedTuple):

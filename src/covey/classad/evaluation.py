@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from covey.classad.ads import PLAIN, Ad
 from covey.classad.functions import FUNCTIONS
 from covey.classad.nodes import Call, ListNode, Literal, Node, Operation, Reference
-from covey.classad.operators import BINARY, UNARY, both, either, known, no, odd, yes
+from covey.classad.operators import BINARY, UNARY, both, defined, either, no, odd, yes
 from covey.classad.values import ERROR, UNDEFINED, Context, Items, TooMuch, Value
 
 Code = Callable[[Optional[Ad], Context], Value]
@@ -165,7 +165,7 @@ def call_bound(quick: Any, call: Any, fixed: List[Value], free: Value, context: 
 BINARY_NAMES = {op: "b%d" % number for number, op in enumerate(BINARY)}
 UNARY_NAMES = {op: "u%d" % number for number, op in enumerate(UNARY)}
 CALLS: List[Any] = [find, find_special, pick, subscript, lazy_list, lazy_call, call_bound, select]
-CALLS += [yes, no, both, either, known]
+CALLS += [yes, no, both, either, defined]
 HELPERS: Dict[str, Any] = {call.__name__: call for call in CALLS}
 HELPERS.update({name: BINARY[op] for op, name in BINARY_NAMES.items()})
 HELPERS.update({name: UNARY[op] for op, name in UNARY_NAMES.items()})
@@ -174,7 +174,7 @@ PATTERNS = {
     ("[]", 2): "subscript({0}, {1}, s)",
     ("&&", 2): "(False if no({0}, s) else both(s.kept, {1}))",
     ("||", 2): "(True if yes({0}, s) else either(s.kept, {1}))",
-    ("?:", 2): "(s.kept if known({0}, s) else {1})",
+    ("?:", 2): "(s.kept if defined({0}, s) else {1})",
     ("?:", 3): "({1} if yes({0}, s) else {2} if s.no else s.kept)",
 }
 

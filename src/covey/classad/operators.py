@@ -197,7 +197,7 @@ def either(a: Value, b: Value) -> Value:
     return b if a is False or b is ERROR else a if a is ERROR or b is False else b
 
 
-def known(a: Value, context: Context) -> bool:
+def defined(a: Value, context: Context) -> bool:
     """Whether `a` is not undefined; `context.kept` has it."""
     context.kept = a
     return a is not UNDEFINED

@@ -141,7 +141,7 @@ class Context:
         if self.spent > self.steps:
             self.stop("more than %d steps" % self.steps)
         if self.making > self.work:
-            self.stop("more than %d operations and names in all that it needs" % self.work)
+            self.stop("more than %d operations and names, with all it refers to" % self.work)
         self.stop("more than %d levels deep" % self.depth)
 
     def stop(self, reason: str) -> None:

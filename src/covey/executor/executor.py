@@ -358,7 +358,7 @@ class _Opening:
         read = self._modules = self._shared.modules.read()
         reloads.watch(read.names())
         if read.left_out:
-            say(f"too large to travel with workers, so hosts must have: {', '.join(read.left_out)}")
+            say(f"too large to send, so they must be on the hosts: {', '.join(read.left_out)}")
         return program.program(self._shared.initializer, read.files)
 
     def warning(self) -> str:

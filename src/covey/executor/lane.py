@@ -126,7 +126,7 @@ class Lane:
         self._answered = 0  # calls
         self._heard = 0.0  # when results last came, or the first call went out
         self._looked = 0.0
-        self._said: set[str] = set()  # messages that people have seen
+        self._shown: set[str] = set()  # messages that people have seen
         self.origin = Origin()
         self._new_call = CallRow.kind_of(self.origin)
         self.broken: BaseException | None = None
@@ -366,8 +366,8 @@ class Lane:
 
     def _tell(self, words: str) -> None:
         """Show a message, once."""
-        if words and words not in self._said:
-            self._said.add(words)
+        if words and words not in self._shown:
+            self._shown.add(words)
             say(words)
 
     # -- the receiver ------------------------------------------------------------------------

@@ -27,7 +27,7 @@ Stamp = tuple[int, int]
 
 
 class TooMuch(InvalidBag):
-    """The modules are too large to travel with every worker."""
+    """The modules are too large to be sent with every worker."""
 
 
 class Modules:
@@ -73,7 +73,7 @@ class Read:
             if size > MOST_BYTES or len(self.files) + len(files) >= MOST_FILES:
                 raise TooMuch(
                     f"modules: {root} does not fit: at most {MOST_BYTES >> 20} MB of source in "
-                    f"{MOST_FILES:,} files travel with a worker. Install it on the hosts instead"
+                    f"{MOST_FILES:,} files are sent with a worker. Install it on the hosts instead"
                 )
             files[str(path.relative_to(root.parent))] = path.read_bytes()
             stamps[str(path)] = stamp

@@ -191,7 +191,7 @@ class _PlainUnpickler(_PythonUnpickler):  # type: ignore[misc]
     def load_build(self) -> None:
         """Only exceptions may have attributes that come separately."""
         if len(self.stack) < 2 or not isinstance(self.stack[-2], Exception):
-            raise pickle.UnpicklingError("it sets attributes of what is not an exception")
+            raise pickle.UnpicklingError("it sets attributes of an object that is not an exception")
         super().load_build()
 
     def load_bytearray8(self) -> None:

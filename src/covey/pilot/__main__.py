@@ -52,7 +52,7 @@ def _from_file(path: str, stays: bool) -> Options:
     if not address_file:
         check(address)
     fields.update(slots=fields["slots"] or host_facts.cores(), start_file=os.path.abspath(path))
-    return Options(address=address, **pilot_options.known(fields))
+    return Options(address=address, **pilot_options.known_fields(fields))
 
 
 def check(address: Address) -> None:

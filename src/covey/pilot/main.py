@@ -61,7 +61,7 @@ from covey.pilot.protocol.spool import Spool
 from covey.pilot.protocol.thread_pool import started
 from covey.pilot.slots import process_tree
 from covey.pilot.slots.attempt_queue import AttemptQueue, PilotParts
-from covey.pilot.slots.capacity import Room
+from covey.pilot.slots.capacity import Capacity
 from covey.pilot.slots.slot_pool import Slots
 
 __all__ = ["CACHE_MB", "Options", "Pilot", "read_answer"]
@@ -83,15 +83,15 @@ class Pilot:
         self.key = "%032x" % random.SystemRandom().getrandbits(128)
         self.name = hashlib.sha256(self.key.encode()).hexdigest()[:32]
         self.identity = Identity()
-        self.brain: Optional[PilotState] = None
+        self.state: Optional[PilotState] = None
         self.slots = Slots(options.directory, options.slots, alone=True)
-        self.lines = RequestThreads(options.address, ENROL_SECONDS, self.identity)
+        self.requests = RequestThreads(options.address, ENROL_SECONDS, self.identity)
         self.spool = Spool(os.path.join(options.directory, "undelivered"))
         self.meter = Meter()
-        self.outbox = Uploads(self._courier, self.lines.wake)
+        self.uploads = Uploads(self._transfers, self.requests.wake)
         self.follower = Follower(self.slots.printed)
         self.signals = 0
-        self._home_at = _home_at(options.until)
+        self._end_at = _end_at(options.until)
         self.finished = False
         self.refused = False
         self.arrival = Arrival(options, options.version or __version__, self._say)
@@ -106,10 +106,10 @@ class Pilot:
         self._drain_until: Optional[float] = None
         self._alive: Optional[int] = None  # held open: see `leftovers`
 
-    def _courier(self) -> Transfers:
+    def _transfers(self) -> Transfers:
         return Transfers(self.options.address, self.identity, self.meter)
 
-    def _furnish(self) -> None:
+    def _prepare_host(self) -> None:
         """Find out what this host has, and create everything that needs its disk. Raises
         OSError."""
         options = self.options
@@ -120,11 +120,11 @@ class Pilot:
         if self.arrival.sandbox is not None:
             self.slots.wall_in(self.arrival.sandbox, memory_mb or UNKNOWN_MEMORY_MB)
         try:
-            larder = self._larder(cache)
+            file_cache = self._file_cache(cache)
         except OSError as error:
             self._say("cannot use the cache in %s: %s" % (cache, error))
             cache = os.path.join(options.directory, "cache")
-            larder = self._larder(cache)
+            file_cache = self._file_cache(cache)
         claims = os.path.join(cache, "claims-" + name)
         gpus = host_facts.gpus(options.gpus, os.environ)
         processors = [str(number) for number in host_facts.processors()]
@@ -133,26 +133,26 @@ class Pilot:
         self._claims = claim(claims, "gpu", gpus, len(gpus))
         self._pins = claim(claims, "processor", processors, options.slots)
         pins = list(self._pins) + [pin for pin in processors if pin not in self._pins]
-        self.room = Room(
+        self.capacity = Capacity(
             options.slots,
             memory_mb,
             options.disk_mb or host_facts.disk_mb(options.directory)[1],
             list(self._claims),
             [int(number) for number in pins[: options.slots]],
         )
-        self.larder, self.setups = larder, Setups(cache, name)
+        self.file_cache, self.setups = file_cache, Setups(cache, name)
         self.tags = HostTags(self._fixed(cache), os.path.join(cache, "tags-%s.json" % name))
         self.machine = machine_id.machine(options.site, cache)
         environment = host_facts.task_environment(os.environ)
         for name in ("HOME", "TMPDIR") if options.shared else ():
             environment.pop(name, None)  # each sandbox has its own
-        self.readiness = Readiness(larder, self.setups)
+        self.readiness = Readiness(file_cache, self.setups)
         parts = PilotParts(
             self.slots,
-            self.room,
+            self.capacity,
             self.readiness,
             self.setups,
-            self.outbox,
+            self.uploads,
             self.spool,
             self.tags,
             environment,
@@ -160,25 +160,25 @@ class Pilot:
         )
         self.work = AttemptQueue(parts)
 
-    def _larder(self, cache: str) -> FileCache:
+    def _file_cache(self, cache: str) -> FileCache:
         return FileCache(
             cache,
             self.options.cache_mb << 20,
             self.name,
-            self._courier,
-            self.lines.wake,
+            self._transfers,
+            self.requests.wake,
             walled=self.arrival.sandbox is not None,
             say=self._say,
         )
 
     def _fixed(self, cache: str) -> PilotFacts:
-        options, room = self.options, self.room
+        options, capacity = self.options, self.capacity
         return PilotFacts(
             self.name[:12],
             options.site,
             options.slots,
-            room.memory_mb,
-            room.gpus,
+            capacity.memory_mb,
+            capacity.gpus,
             options.directory,
             cache,
             options.until,
@@ -205,11 +205,11 @@ class Pilot:
 
     def _live(self) -> int:
         try:
-            self._furnish()
+            self._prepare_host()
             self._unfit = self.arrival.site_problem()
             process_tree.settle_memory()
             self.slots.start()
-            self.slots.listen(self.lines.wake_fd)
+            self.slots.listen(self.requests.wake_fd)
             self._alive = leftovers.hold(self.options.directory)
             started(self._sweep_leftovers, "sweep")
             self.arrival.tidy()
@@ -226,10 +226,10 @@ class Pilot:
                 self._turn(time.monotonic())
             return 1 if self.refused or self._unfit else 0
         finally:
-            self.outbox.close()
+            self.uploads.close()
             self.slots.close(kill=True)
             self.setups.close()
-            self.larder.close()
+            self.file_cache.close()
             self.tags.close()
             self.spool.close()
             shutil.rmtree(self.options.directory, ignore_errors=True)
@@ -242,7 +242,7 @@ class Pilot:
     def _catch_signals(self) -> None:
         def caught(_number: int, _frame: Any) -> None:
             self.signals += 1
-            self.lines.wake()
+            self.requests.wake()
 
         signal.signal(signal.SIGTERM, caught)
         signal.signal(signal.SIGINT, caught)
@@ -250,66 +250,66 @@ class Pilot:
     def _wait(self) -> None:
         now = time.monotonic()
         until = now + 1.0
-        if self.brain is not None:
-            until = min(until, self.brain.wake_at(now), self.work.wake_at(now))
-            until = min(until, self.follower.wake_at(now, self.brain.follow))
+        if self.state is not None:
+            until = min(until, self.state.wake_at(now), self.work.wake_at(now))
+            until = min(until, self.follower.wake_at(now, self.state.follow))
         if self._retry_enrol_at is not None:
             until = min(until, self._retry_enrol_at)
         self.slots.wait(max(0.0, until - now))
 
     def _turn(self, now: float) -> None:
-        if self.brain is not None:
+        if self.state is not None:
             self.work.leaving = self.signals > 0
-            self.work.turn(self.brain, now)
-        for reply in self.lines.replies():
+            self.work.turn(self.state, now)
+        for reply in self.requests.replies():
             self._heard(reply, now)
         if self._retry_enrol_at is not None and now >= self._retry_enrol_at:
             self._enrol()
         self._obey_signals(now)
-        if self.brain is not None:
-            if now >= self._home_at:
-                self.brain.drain("its time is nearly over", now)
-            self._step(self.brain, now)
+        if self.state is not None:
+            if now >= self._end_at:
+                self.state.drain("its time is nearly over", now)
+            self._step(self.state, now)
         elif not self.finished:
-            self._mind_arrival(now)
+            self._check_arrival(now)
 
-    def _step(self, brain: PilotState, now: float) -> None:
-        self.work.fill(brain, now)  # tasks before messages: a slot may be idle
-        self._publish(brain, now)
-        commands = brain.step(now)
+    def _step(self, state: PilotState, now: float) -> None:
+        self.work.fill(state, now)  # tasks before messages: a slot may be idle
+        self._publish(state, now)
+        commands = state.step(now)
         for command in commands:
             if isinstance(command, Prepare):
-                self.work.prepare(brain, command.start, now)
+                self.work.prepare(state, command.start, now)
             elif isinstance(command, Stop):
                 self.slots.cancel(command.key)
             elif isinstance(command, Recall):
                 self.slots.recall(command.keys)
-        if brain.draining:
+        if state.draining:
             self.work.drain()
-        self.work.fill(brain, now)
+        self.work.fill(state, now)
         for command in commands:
             if isinstance(command, Send):
                 self._send(command, now)
             elif isinstance(command, EnrolAgain):
                 self._enrol()
             elif isinstance(command, Depart):
-                self._say_goodbye(brain, command.reason)
-        self._mind_outage(brain, now)
+                self._say_goodbye(state, command.reason)
+        self._check_outage(state, now)
 
-    def _publish(self, brain: PilotState, now: float) -> None:
+    def _publish(self, state: PilotState, now: float) -> None:
         """Send changed tags of this host, and the output of followed tasks."""
         if self.tags.due(now):
             self.work.note_last()
             running = [pid for pid in self.slots.running().values() if pid]
-            state = Now(self.room.free_cores(), running, self._lag_seconds, self.meter.rate)
-            tags = self.tags.changed(now, state)
+            facts = Now(self.capacity.free_cores(), running, self._lag_seconds, self.meter.rate)
+            tags = self.tags.changed(now, facts)
             if tags is not None:
-                brain.publish(tags)
-        pieces = self.follower.pieces(now, brain.follow, brain.holding)
+                state.publish(tags)
+        pieces = self.follower.pieces(now, state.follow, state.holding)
         if pieces:
             self.follower.waiting = True
-            printed = Printed(brain.pilot, pieces)
-            self.lines.post(
+            printed = Printed(state.pilot, pieces)
+            self.requests.post(
                 "printed", "/pilot/v1/printed", printed._asdict(), self.identity.credential
             )
 
@@ -326,22 +326,22 @@ class Pilot:
             options.job,
             self.tags.without_those_of_tasks() if self._tags_refused else self.tags.at_enrolment(),
             options.version or __version__,
-            memory_mb=self.room.memory_mb,
-            disk_mb=self.room.disk_mb,
-            gpus=len(self.room.gpus),
+            memory_mb=self.capacity.memory_mb,
+            disk_mb=self.capacity.disk_mb,
+            gpus=len(self.capacity.gpus),
             machine=self.machine,
             boot=machine_id.boot(),
             shared=options.shared,
         )
         job = {JOB_HEADER: quote(options.job)} if options.job else None
-        self.lines.post("enrol", "/pilot/v1/enrol", enrol._asdict(), options.secret, job)
+        self.requests.post("enrol", "/pilot/v1/enrol", enrol._asdict(), options.secret, job)
 
     def _send(self, send: Send, now: float) -> None:
         sync, ticket = send.sync, (send.sync.number, send.attempt)
         if sync.ends:  # a sync with ends is answered at once
             sync = sync._replace(ends=self.spool.filled(sync.ends))
             self._sent_at[ticket] = now
-        self.lines.post(ticket, "/pilot/v1/sync", sync._asdict(), self.identity.credential)
+        self.requests.post(ticket, "/pilot/v1/sync", sync._asdict(), self.identity.credential)
 
     def _heard(self, reply: ServerReply, now: float) -> None:
         if reply.ticket == "enrol":
@@ -350,7 +350,7 @@ class Pilot:
         if reply.ticket == "printed":
             self.follower.waiting = False
             return
-        if self.brain is None or reply.ticket == "leave":
+        if self.state is None or reply.ticket == "leave":
             return
         number, attempt = reply.ticket
         sent_at = self._sent_at.pop(reply.ticket, None)
@@ -358,8 +358,8 @@ class Pilot:
             if sent_at is not None:
                 self._lag_seconds += 0.2 * (now - sent_at - self._lag_seconds)
             self._away_since = None
-            self.brain.answered(number, read_answer(reply.content), now)
-            if not self.brain.undelivered():
+            self.state.answered(number, read_answer(reply.content), now)
+            if not self.state.undelivered():
                 self.spool.delivered()
         elif 400 <= reply.status < 500:
             problem, words = (
@@ -368,12 +368,12 @@ class Pilot:
             )
             if problem != OUT_OF_ORDER:
                 self._say("sync %d refused: %s" % (number, words))
-            for end in self.brain.refused(number, attempt, problem, now, words):
+            for end in self.state.refused(number, attempt, problem, now, words):
                 self.spool.forget(end)
                 self._say("attempt %d.%d is reported as failed" % end[:2])
         else:
             self._server_away(reply, now)
-            self.brain.failed(number, attempt, now, reply.retry_after)
+            self.state.failed(number, attempt, now, reply.retry_after)
 
     def _server_away(self, reply: ServerReply, now: float) -> None:
         if self._away_since is None:
@@ -391,11 +391,11 @@ class Pilot:
             enrolled = Enrolled(**fields)
             self.identity.pilot = enrolled.pilot
             self.identity.credential = enrolled.credential
-            self.lines.timeout_seconds = enrolled.poll_seconds + SLACK_SECONDS
-            if self.brain is not None:
-                self.brain.enrolled(enrolled.pilot, enrolled.epoch)
+            self.requests.timeout_seconds = enrolled.poll_seconds + SLACK_SECONDS
+            if self.state is not None:
+                self.state.enrolled(enrolled.pilot, enrolled.epoch)
                 return
-            self.brain = PilotState(
+            self.state = PilotState(
                 enrolled.pilot,
                 enrolled.epoch,
                 self.options.slots,
@@ -403,10 +403,10 @@ class Pilot:
                 random.Random(),
                 now,
             )
-            self.brain.furnished = self.readiness.furnished
+            self.state.ready_until = self.readiness.ready_until
             if self._unfit:
                 self._say(self._unfit)
-                self._say_goodbye(self.brain, self._unfit)
+                self._say_goodbye(self.state, self._unfit)
             else:  # people who started a pilot by hand would see nothing
                 words = "works for %s as pilot %d, with %s"
                 slots = "1 slot" if self.options.slots == 1 else "%d slots" % self.options.slots
@@ -425,12 +425,12 @@ class Pilot:
             delay = min(0.1 * 2 ** min(self._enrol_tries, 10), 30.0) * random.uniform(0.5, 1.0)
             self._retry_enrol_at = now + max(delay, reply.retry_after)
 
-    def _mind_arrival(self, now: float) -> None:
+    def _check_arrival(self, now: float) -> None:
         """Give up if the server has not accepted this pilot for too long."""
         if self._away_since is None:
             return
         away = now - self._away_since
-        if now >= self._home_at:
+        if now >= self._end_at:
             self._say("its time is nearly over, and it could not enrol: giving up")
         elif away > self._patience(self.options.patience_seconds):
             self._say("the server has been away for %.0f s: giving up" % away)
@@ -443,26 +443,26 @@ class Pilot:
         its successor starts its own pilots."""
         return min(seconds, ORPHAN_SECONDS) if self.options.address.server_ended() else seconds
 
-    def _mind_outage(self, brain: PilotState, now: float) -> None:
+    def _check_outage(self, state: PilotState, now: float) -> None:
         """Give up if the server has been away for too long."""
-        if self._away_since is None or self.work.busy() or brain.queue:
+        if self._away_since is None or self.work.busy() or state.queue:
             return
         away = now - self._away_since
         patience = self.options.patience_seconds
-        if not brain.undelivered() and not self.work.uploading():
+        if not state.undelivered() and not self.work.uploading():
             patience = 1.0 if self.options.address.gone() else self._patience(patience / 10)
         if away > patience:
             self._say("the server has been away for %.0f s: giving up" % away)
             self.finished = True
 
-    def _say_goodbye(self, brain: PilotState, reason: str) -> None:
-        self.lines.timeout_seconds = GOODBYE_SECONDS
-        leave = Leave(brain.pilot, brain.epoch, reason, brain.started_nothing_else())
-        self.lines.post("leave", "/pilot/v1/leave", leave._asdict(), self.identity.credential)
+    def _say_goodbye(self, state: PilotState, reason: str) -> None:
+        self.requests.timeout_seconds = GOODBYE_SECONDS
+        leave = Leave(state.pilot, state.epoch, reason, state.started_nothing_else())
+        self.requests.post("leave", "/pilot/v1/leave", leave._asdict(), self.identity.credential)
         until = time.monotonic() + GOODBYE_SECONDS
         while time.monotonic() < until:
-            select.select([self.lines.wake_fd], [], [], 0.1)
-            if any(reply.ticket == "leave" for reply in self.lines.replies()):
+            select.select([self.requests.wake_fd], [], [], 0.1)
+            if any(reply.ticket == "leave" for reply in self.requests.replies()):
                 break
         self._say("ended: %s" % reason)
         self.finished = True
@@ -472,15 +472,15 @@ class Pilot:
     def _obey_signals(self, now: float) -> None:
         if not self.signals:
             return
-        if self.brain is None:
+        if self.state is None:
             self.finished = True
             return
         if self._drain_until is None:
             self._say("draining")
             self._drain_until = now + self.options.drain_seconds
-            self.brain.drain("asked to end", now)
+            self.state.drain("asked to end", now)
         if not self.work.stopping and (self.signals > 1 or now >= self._drain_until):
-            self.work.stop(self.brain, "its pilot was asked to end", now)
+            self.work.stop(self.state, "its pilot was asked to end", now)
         if self.work.stopping and now >= self._drain_until + 2 * GOODBYE_SECONDS:
             self.finished = True
 
@@ -493,7 +493,7 @@ class Pilot:
             pass  # a full disk must not stop a pilot: results matter more than messages
 
 
-def _home_at(until: float) -> float:
+def _end_at(until: float) -> float:
     """The monotonic time at which the pilot must begin to end."""
     left = until - time.time()
     return time.monotonic() + life_of(left) if until else float("inf")

@@ -46,6 +46,6 @@ class Options(NamedTuple):
     discard: List[str] = []
 
 
-def known(fields: Dict[str, Any]) -> Dict[str, Any]:
+def known_fields(fields: Dict[str, Any]) -> Dict[str, Any]:
     """The fields that this version of the pilot has."""
     return {name: value for name, value in fields.items() if name in Options._fields}

@@ -96,7 +96,7 @@ class SimPilot:
         self.draining = False
         self.life = HostLife(name, self.place, slots, owner, job)
         self.running: dict[str, VirtualRun] = {}
-        self.brain: PilotState | None = None
+        self.state: PilotState | None = None
         self._around = around
         self._over = over
         self._random = Random(f"{around.plan.seed}/{name}")
@@ -127,11 +127,11 @@ class SimPilot:
 
     def drain(self) -> None:
         """SIGTERM; after some time its tasks are ended too."""
-        if self.brain is None:
+        if self.state is None:
             self.kill()
         elif not self.draining:
             self.draining = True
-            self.brain.drain("asked to end", self._around.clock.time)
+            self.state.drain("asked to end", self._around.clock.time)
             self._around.clock.after(DRAIN_SECONDS, self._stop_all)
             self._around.clock.after(DRAIN_SECONDS + 2 * GOODBYE_SECONDS, self.kill)
             self._turn()
@@ -142,17 +142,17 @@ class SimPilot:
             self._finish(self._random.choice(list(self.running)), HOST, -1)
 
     def idle(self) -> bool:
-        brain = self.brain
-        return brain is None or not (brain.holding or brain.undelivered())
+        state = self.state
+        return state is None or not (state.holding or state.undelivered())
 
     # -- the loop --------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        brain, clock = self.brain, self._around.clock
-        if not self.alive or brain is None:
+        state, clock = self.state, self._around.clock
+        if not self.alive or state is None:
             return
-        self._fill(brain)
-        for command in brain.step(clock.time):
+        self._fill(state)
+        for command in state.step(clock.time):
             match command:
                 case Send():
                     self._sync(command)
@@ -168,9 +168,9 @@ class SimPilot:
                 case EnrolAgain():
                     self._enrol()
                 case Depart(reason):
-                    self._depart(brain, reason)
-        self._fill(brain)
-        self._sleep(brain.wake_at(clock.time))
+                    self._depart(state, reason)
+        self._fill(state)
+        self._sleep(state.wake_at(clock.time))
 
     def _sleep(self, until: float) -> None:
         now = self._around.clock.time
@@ -212,17 +212,17 @@ class SimPilot:
                 self._credential = credential
                 self._around.ledger.lives[pilot] = self.life
                 self._timeout = poll_seconds + SLACK_SECONDS
-                if self.brain is None:
+                if self.state is None:
                     random = Random(f"{self._around.plan.seed}/{self.name}/brain")
-                    self.brain = PilotState(
+                    self.state = PilotState(
                         pilot, epoch, self.slots, idle_seconds, random, clock.time
                     )
                 else:
-                    self.brain.enrolled(pilot, epoch)
+                    self.state.enrolled(pilot, epoch)
                 if self.works:
                     self._turn()
                 else:
-                    self._depart(self.brain, "the site's check failed")
+                    self._depart(self.state, "the site's check failed")
             case Failure(_, delay):
                 self._enrol_again(delay)
             case Refuse(_, Problem.TOO_MANY, _):  # its job was started again; nobody knows yet
@@ -252,21 +252,21 @@ class SimPilot:
         self._call(call, self._timeout)
 
     def _sync_heard(self, sync: Sync, attempt: int, outcome: Outcome) -> None:
-        brain, now = self.brain, self._around.clock.time
-        if not self.alive or self._leaving or brain is None:
+        state, now = self.state, self._around.clock.time
+        if not self.alive or self._leaving or state is None:
             return
         match outcome:
             case Answer():
                 self._note_acknowledged(sync, outcome)
-                brain.answered(sync.number, outcome, now)
+                state.answered(sync.number, outcome, now)
             case Refuse(_, problem, _):
                 if problem.value == "unknown-pilot":
                     self._around.judge.forgotten(self.life)
-                brain.refused(sync.number, attempt, problem.value, now)
+                state.refused(sync.number, attempt, problem.value, now)
             case Failure("unauthorized"):
-                brain.refused(sync.number, attempt, "unauthorized", now)
+                state.refused(sync.number, attempt, "unauthorized", now)
             case Failure(_, delay):
-                brain.failed(sync.number, attempt, now, delay)
+                state.failed(sync.number, attempt, now, delay)
             case _:
                 raise AssertionError(f"{self.name} sent a sync and heard {outcome}")
         self._turn()
@@ -280,16 +280,16 @@ class SimPilot:
             if pilot == sync.pilot and number <= answer.recorded:
                 judge.acknowledged(ends)
 
-    def _depart(self, brain: PilotState, reason: str) -> None:
+    def _depart(self, state: PilotState, reason: str) -> None:
         self._leaving = True
         self._around.judge.departs(self.life)
-        leave = Leave(brain.pilot, brain.epoch, reason, brain.started_nothing_else())
+        leave = Leave(state.pilot, state.epoch, reason, state.started_nothing_else())
         call = Call(
             self.name,
             "leave",
             lambda request: self._left(request, leave),
             lambda _: self.kill(),
-            PilotId(brain.pilot),
+            PilotId(state.pilot),
             self._credential,
         )
         self._call(call, GOODBYE_SECONDS)
@@ -305,20 +305,20 @@ class SimPilot:
 
     def _prepared(self, start: Start) -> None:
         """The attempt's files are here; now and then they cannot be fetched."""
-        brain = self.brain
-        if not self.alive or brain is None or start.key not in brain.unprepared:
+        state = self.state
+        if not self.alive or state is None or start.key not in state.unprepared:
             return
         if self._random.random() < UNAVAILABLE:
-            self._report(brain, start, HOST)
+            self._report(state, start, HOST)
         else:
-            brain.prepared(start.key)
+            state.prepared(start.key)
         self._turn()
 
     # -- the slots -------------------------------------------------------------------------
 
-    def _fill(self, brain: PilotState) -> None:
+    def _fill(self, state: PilotState) -> None:
         while len(self.running) + len(self._waiting) < DEPTH * self.slots:
-            start = brain.next_start()
+            start = state.next_start()
             if start is None:
                 break
             self._waiting.append(start)
@@ -358,17 +358,17 @@ class SimPilot:
             self._finish(key, outcome, exit_code)
 
     def _finish(self, key: str, outcome: str, exit_code: int) -> None:
-        brain, now = self.brain, self._around.clock.time
-        if not self.alive or brain is None:
+        state, now = self.state, self._around.clock.time
+        if not self.alive or state is None:
             return
         running = self.running.pop(key)
         running.run.ended, running.run.outcome = now, outcome
         self._around.trace.add(f"{self.name} ended {key}: {outcome}")
-        self._report(brain, running.start, outcome, exit_code, now - running.run.started)
+        self._report(state, running.start, outcome, exit_code, now - running.run.started)
         self._turn()
 
     def _report(
-        self, brain: PilotState, start: Start, outcome: str, exit_code: int = -1, wall: float = 0.0
+        self, state: PilotState, start: Start, outcome: str, exit_code: int = -1, wall: float = 0.0
     ) -> None:
         epoch, _, sequence = start.key.partition(".")
         end = End(
@@ -380,7 +380,7 @@ class SimPilot:
             exit_code,
             wall_seconds=wall,
         )
-        brain.ended(start.key, end, self._around.clock.time)
+        state.ended(start.key, end, self._around.clock.time)
 
     def _stop(self, key: str) -> None:
         if key in self.running:
@@ -390,9 +390,9 @@ class SimPilot:
 
     def _recall(self, key: str) -> None:
         for start in self._waiting:
-            if start.key == key and self.alive and self.brain is not None:
+            if start.key == key and self.alive and self.state is not None:
                 self._waiting.remove(start)
-                self._report(self.brain, start, RETURNED)
+                self._report(self.state, start, RETURNED)
                 self._turn()
                 return
 

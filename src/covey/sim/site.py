@@ -37,7 +37,7 @@ class _Job(Struct, eq=False):
     arrived: bool = True
     started: float = 0.0  # when its present pilot began
     over: bool = False
-    told: bool = False  # reported as over, or as never arrived
+    reported: bool = False  # reported as over, or as never arrived
     lied: bool = False  # it was reported as vanished, and had not
     round: int = 0  # how often it has begun
     kill: Callable[[], None] | None = None
@@ -109,7 +109,7 @@ class Sites:
             job = _Job(record)
             if now < site.refusing_until:
                 self.refused += 1
-                job.arrived, job.told = False, True
+                job.arrived, job.reported = False, True
                 site.jobs[record.id] = job
                 self._later(partial(post, JobRefused(record.id, "not now")))
                 continue
@@ -140,7 +140,7 @@ class Sites:
 
     def watch(self, jobs: tuple[JobRecord, ...], post: Post) -> None:
         """A new server must hear again all that an earlier one has heard."""
-        self._supervisor.watched(jobs, self._clock.time)
+        self._supervisor.watched(jobs)
         for record in jobs:
             if record.site in self.all:
                 job = self.all[record.site].jobs.get(record.id)
@@ -231,20 +231,20 @@ class Sites:
             if job is not None and job.alive and job.started:
                 job.kill = None
                 self._end(site, job)
-                job.told = not noticed
+                job.reported = not noticed
 
-    def requeue(self, id_: JobId, told: bool) -> None:
+    def requeue(self, id_: JobId, reported: bool) -> None:
         """The job's node failed, and it begins again. The list may not have shown that."""
         for site in self.all.values():
             job = site.jobs.get(id_)
             if job is not None and job.alive and job.started:
                 job.started, job.kill = 0.0, None
                 self._supervisor.requeued(job.record)
-                if told and not self._is_away(site):
-                    self._later(partial(self._say_requeued, site, job, job.round))
+                if reported and not self._is_away(site):
+                    self._later(partial(self._say_requeued, job, job.round))
                 self._enqueue(site, id_)
 
-    def _say_requeued(self, site: Site, job: _Job, round_: int) -> None:
+    def _say_requeued(self, job: _Job, round_: int) -> None:
         if job.alive and job.round == round_:
             self._report(JobRequeued(job.record.id, "its node failed"))
 
@@ -268,7 +268,7 @@ class Sites:
             site.refusing_until = site.away_until = site.unsure_until = 0.0
             for job in site.jobs.values():
                 if job.over:
-                    job.told = False
+                    job.reported = False
 
     def waiting(self) -> int:
         """Jobs that have never begun, and about which lists tell the truth."""
@@ -292,8 +292,8 @@ class Sites:
             site.failed = False
             self._report(SiteAnswered(site.name))
         for id_, job in site.jobs.items():
-            if job.over and not job.told:
-                job.told = True
+            if job.over and not job.reported:
+                job.reported = True
                 self._report(JobEnded(id_, "it ended"))
 
     def _later(self, do: Callable[[], object]) -> None:

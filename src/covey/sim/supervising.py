@@ -95,7 +95,7 @@ class Supervisor:
 
     # -- as it happens ---------------------------------------------------------------------
 
-    def applied(self, change: Change, now: float) -> None:
+    def applied(self, change: Change) -> None:
         """This change has become durable."""
         match change:
             case SaveJob(record):
@@ -176,7 +176,7 @@ class Supervisor:
     def lied(self, id_: JobId) -> None:
         self._jobs[id_].lied = True
 
-    def watched(self, jobs: tuple[JobRecord, ...], now: float) -> None:
+    def watched(self, jobs: tuple[JobRecord, ...]) -> None:
         """A server has started with these jobs."""
         known = {job.id for job in jobs}
         for job in self._jobs.values():

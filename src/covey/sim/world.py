@@ -186,7 +186,7 @@ class World:
     def _look_at_pilots(self) -> None:
         now = self.clock.time
         for pilot in self.pilots:
-            waits = pilot.alive and pilot.brain is not None and not pilot.draining and pilot.idle()
+            waits = pilot.alive and pilot.state is not None and not pilot.draining and pilot.idle()
             life = pilot.life
             life.idle_since = min(life.idle_since, now) if waits else math.inf
 
@@ -295,7 +295,7 @@ class World:
 
     def _applied(self, change: Change) -> None:
         self.judge.applied(change, self.clock.time)
-        self.supervisor.applied(change, self.clock.time)
+        self.supervisor.applied(change)
 
     def _report(self, event: EngineEvent) -> None:
         self.server.post(event)

@@ -30,7 +30,7 @@ Answer = Tuple[bytes, bytes]  # kind and data
 Proven = Tuple[bytes, bytes, bytes]  # kind, data and proof
 
 
-class Doer:
+class CallRunner:
     """`dumps` pickles what plain pickle cannot."""
 
     def __init__(self, dumps: Dumps) -> None:

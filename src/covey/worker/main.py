@@ -17,7 +17,7 @@ import traceback
 import zipfile
 from typing import Any, List
 
-from .calls import Doer, described
+from .calls import CallRunner, described
 from .frames import (
     BY_FILE,
     CALLS,
@@ -43,11 +43,11 @@ def main() -> None:
     line = FrameSocket(int(os.environ.pop(CALLS)))
     queue = os.environ.pop(QUEUE, "")
     try:
-        doer = _prepared()
-        if isinstance(doer, str):
-            line.send(REFUSE, doer.encode("utf-8", "replace"))
+        runner = _prepared()
+        if isinstance(runner, str):
+            line.send(REFUSE, runner.encode("utf-8", "replace"))
         else:
-            _serve(line, _source(line, queue), doer)
+            _serve(line, _source(line, queue), runner)
         _run_exit_functions()
     except (BrokenPipeError, ConnectionResetError):
         pass  # the slot is gone
@@ -81,7 +81,7 @@ def refusal(wanted: str) -> str:
     )
 
 
-def _prepared() -> "Doer | str":
+def _prepared() -> "CallRunner | str":
     """The object that runs the calls; or why no call can be run here."""
     words = refusal(os.environ.pop(WANTED, ""))
     if words:
@@ -90,15 +90,15 @@ def _prepared() -> "Doer | str":
         _extend_path(os.environ.pop(PATH, "").split(os.pathsep), program)
         packed = program.read(INITIALIZER) if INITIALIZER in program.namelist() else b""
     # This module may need a newer Python than we do.
-    doer = Doer(importlib.import_module(".pickler", __package__).dumps)
+    runner = CallRunner(importlib.import_module(".pickler", __package__).dumps)
     if not packed:
-        return doer
+        return runner
     try:
-        doer.prepare(packed)
+        runner.prepare(packed)
     except BaseException as error:
         traceback.print_exc()
         return INITIALIZER_FAILED + described(error)
-    return doer
+    return runner
 
 
 def _extend_path(folders: List[str], program: zipfile.ZipFile) -> None:
@@ -134,7 +134,7 @@ def _source(line: FrameSocket, queue: str) -> Any:
         return line
 
 
-def _serve(line: FrameSocket, source: Any, doer: Doer) -> None:
+def _serve(line: FrameSocket, source: Any, runner: CallRunner) -> None:
     home = os.getcwd()
     here = _handle(home)
     pid = os.getpid()
@@ -146,7 +146,7 @@ def _serve(line: FrameSocket, source: Any, doer: Doer) -> None:
         if call is None:
             return
         path = os.path.join(home, os.fsdecode(bytes(call[1:]))) if call[:1] == BY_FILE else ""
-        kind, data, proof = doer.do(call, path)
+        kind, data, proof = runner.do(call, path)
         del call
         if os.getpid() != pid:
             os._exit(0)  # a function forked, and both processes returned: only one is the worker

@@ -55,7 +55,7 @@ def row(names: str, kinds: str, how: Callable[..., Value], **more: Any) -> None:
         result = how(context, *taken)
         limit = {str: context.length, list: context.size}.get(result.__class__)
         if limit is not None and len(result) > limit:
-            context.stop("more than the allowed length for a result of " + names)
+            context.stop("the result of %s is longer than allowed" % names)
         return result
 
     most = None if "*" in kinds else len(letters)

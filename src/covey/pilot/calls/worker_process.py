@@ -47,14 +47,14 @@ def queue() -> Optional[Ends]:
 
 class Worker:
     __slots__ = (
-        "_answered", "_poll", "_queue", "ahead", "closed", "cpu_seconds", "given", "greeted",
-        "line", "pid", "quiet", "served", "since", "unfit", "unread", "unsent", "untaken",
+        "_answered", "_poll", "_queue", "ahead", "closed", "cpu_seconds", "greeted",
+        "line", "order", "pid", "quiet", "served", "since", "unfit", "unread", "unsent", "untaken",
     )  # fmt: skip
 
     def __init__(
-        self, given: GivenOrder, pid: int, line: socket.socket, queue: Optional[Ends] = None
+        self, order: GivenOrder, pid: int, line: socket.socket, queue: Optional[Ends] = None
     ) -> None:
-        self.given = given  # the worker's first order; all its orders are alike
+        self.order = order  # the worker's first order; all its orders are alike
         self.pid = pid
         self.line = line
         self.since = time.monotonic()
@@ -73,20 +73,20 @@ class Worker:
         self._poll = select.poll()
         self._poll.register(line, select.POLLIN)
 
-    def suits(self, given: GivenOrder) -> bool:
+    def suits(self, order: GivenOrder) -> bool:
         """Whether the worker can do this order now."""
         if self.unfit or self.unread or self._poll.poll(0):
             return False  # it has ended, or sent more answers than it had calls
-        return self.like(given)
+        return self.like(order)
 
-    def like(self, given: GivenOrder) -> bool:
-        first = self.given
+    def like(self, order: GivenOrder) -> bool:
+        first = self.order
         return (
-            given.plan is first.plan
-            and given.memory_mb == first.memory_mb
-            and given.disk_mb == first.disk_mb
-            and given.env == first.env
-            and given.cores == first.cores
+            order.plan is first.plan
+            and order.memory_mb == first.memory_mb
+            and order.disk_mb == first.disk_mb
+            and order.env == first.env
+            and order.cores == first.cores
         )
 
     def greet(self, data: bytes) -> None:
@@ -103,11 +103,11 @@ class Worker:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             pass  # this worker does not support the queue
 
-    def hush(self, quiet: bool) -> bool:
+    def set_quiet(self, quiet: bool) -> bool:
         """Let the worker signal every answer, or none. Returns whether that is a change."""
         if quiet == self.quiet:
             return False
-        slot_signals.ring(self.line.fileno(), not quiet)
+        slot_signals.signal_input(self.line.fileno(), not quiet)
         self.quiet = quiet
         return True
 

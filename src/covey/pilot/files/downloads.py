@@ -52,19 +52,19 @@ class Busy(Exception):
         self.delay = delay
 
 
-def fetch(item: Input, part: str, courier: Transfers, most_bytes: int) -> str:
+def fetch(item: Input, part: str, transfers: Transfers, most_bytes: int) -> str:
     """Returns the digest of the file. A URL may send up to `most_bytes`. Raises Missing,
     Unreachable, Busy, or OSError if this host's disk fails."""
     have, digest = _hashed(part)
     if item.url:
         _from_url(item, part, have, digest, most_bytes)
     else:
-        _from_server(item, part, have, digest, courier)
+        _from_server(item, part, have, digest, transfers)
     actual = str(digest.hexdigest())
     if item.digest and actual != item.digest:
         _discard(part)
-        where = item.url or "the server"
-        raise Damaged("%s: what %s sends has the digest %s" % (item.path, where, actual))
+        words = "%s: the data from %s has the digest %s, not the expected one"
+        raise Damaged(words % (item.path, item.url or "the server", actual))
     return actual
 
 
@@ -83,37 +83,37 @@ def _hashed(part: str) -> Tuple[int, Any]:
     return size, digest
 
 
-def _from_server(item: Input, part: str, have: int, digest: Any, courier: Transfers) -> None:
+def _from_server(item: Input, part: str, have: int, digest: Any, transfers: Transfers) -> None:
     if have == item.size and have:
         return
     if have > item.size:
         _discard(part)
         raise Unreachable("%s: more bytes arrived than the file has" % item.path)
     try:
-        response = courier.get(item.digest, have)
+        response = transfers.get(item.digest, have)
     except OSError as error:
         raise Unreachable("%s: the server does not answer: %s" % (item.path, error)) from error
     if response.status not in (200, 206):
         _refused(item, response)
     if item.digest not in (response.headers.get("ETag") or ""):
-        courier.close()
+        transfers.close()
         raise Unreachable("%s: not an answer of a covey server" % item.path)
     if have and response.status == 200:
         response.close()
-        courier.close()
+        transfers.close()
         _discard(part)
         raise Unreachable("%s: the server cannot continue the download" % item.path)
     length = response.headers.get("Content-Length", "")
     if length.isdigit() and length != str(item.size - have):
-        courier.close()
-        raise Unreachable("%s: %s bytes are not the promised size" % (item.path, length))
+        transfers.close()
+        raise Unreachable("%s: the server sends a wrong length: %s" % (item.path, length))
     began = time.monotonic()
     try:
         arrived = _pour(response, part, digest, item.size - have)
     except Unreachable:
-        courier.close()  # the rest of this answer must not be read as the next one
+        transfers.close()  # the rest of this answer must not be read as the next one
         raise
-    courier.meter.add(arrived, time.monotonic() - began)
+    transfers.meter.add(arrived, time.monotonic() - began)
     if have + arrived < item.size:
         raise Unreachable("%s: the connection broke" % item.path)
 
@@ -123,7 +123,7 @@ def _refused(item: Input, response: http.client.HTTPResponse) -> None:
     if response.status == 404 and words:
         raise Missing("%s: the server does not have the file %s" % (item.path, item.digest))
     if response.status == 403 and words:
-        raise Missing("%s: the server refuses it to this pilot: %s" % (item.path, words))
+        raise Missing("%s: the server refuses this file to this pilot: %s" % (item.path, words))
     if delay:
         raise Busy(delay)
     raise Unreachable("%s: %s" % (item.path, words or "status %d" % response.status))

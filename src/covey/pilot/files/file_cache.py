@@ -60,7 +60,7 @@ from covey.pilot.files.safe_paths import remove
 from covey.pilot.files.transfers import Transfers
 from covey.pilot.files.url_hosts import UrlHosts
 from covey.pilot.protocol.messages import Input
-from covey.pilot.protocol.thread_pool import Crew
+from covey.pilot.protocol.thread_pool import ThreadPool
 
 MODIFIED = 1000000000  # seconds since 1970: the modification time of all inputs
 THREADS = 2  # for files of the server
@@ -105,7 +105,7 @@ class _Seal(NamedTuple):
 
 
 class FileCache:
-    """`courier` makes a connection for each thread; `wake` is called when there is news. A cache
+    """`connect` makes a connection for each thread; `wake` is called when there is news. A cache
     is `walled` if no task gets a hard link to its files. `say` reports files that somebody
     changed. Raises OSError if the directory cannot be used."""
 
@@ -114,7 +114,7 @@ class FileCache:
         directory: str,
         limit_bytes: int,
         key: str,
-        courier: Callable[[], Transfers],
+        connect: Callable[[], Transfers],
         wake: Callable[[], None],
         walled: bool = False,
         say: Callable[[str], None] = lambda words: None,
@@ -130,7 +130,7 @@ class FileCache:
         self._say = say
         self._seals: Dict[str, _Seal] = {}
         self._digests: Dict[str, str] = {}  # by name, of files that came from a URL without one
-        self._courier = courier
+        self._connect = connect
         self._wake = wake
         self._used = -1  # bytes; not known before the first scan
         self._news: Deque[News] = deque()
@@ -140,8 +140,10 @@ class FileCache:
         self._count = 0
         self._change = threading.Condition()
         self._disk = threading.Lock()  # protects the leases and what we know of the disk
-        self._crew = Crew(partial(self._run, self._due), THREADS, "file-cache")
-        self._url_crew = Crew(partial(self._run, self._due_urls), URL_THREADS, "file-cache-url")
+        self._threads = ThreadPool(partial(self._run, self._due), THREADS, "file-cache")
+        self._url_threads = ThreadPool(
+            partial(self._run, self._due_urls), URL_THREADS, "file-cache-url"
+        )
         self._url_count = 0
         self._closed = False
 
@@ -168,9 +170,9 @@ class FileCache:
         self._add(_Wanted(item, name, 0), 0.0)
         if item.url:
             self._url_count += 1
-            self._url_crew.want(self._url_count)
+            self._url_threads.want(self._url_count)
         else:
-            self._crew.want(self._count)
+            self._threads.want(self._count)
 
     def release(self, name: str) -> None:
         self._lease(self._leases.drop, name)
@@ -183,7 +185,7 @@ class FileCache:
             finally:
                 guard.close()
 
-    def intact(self, item: Input, name: str) -> bool:
+    def intact(self, name: str) -> bool:
         """A quick check: this pilot has read the file, and nobody has changed it since. If False,
         the file must be read again with `request`."""
         seal = self._seals.get(name)
@@ -201,8 +203,8 @@ class FileCache:
         return True
 
     def news(self) -> List[News]:
-        self._crew.fill()
-        self._url_crew.fill()
+        self._threads.fill()
+        self._url_threads.fill()
         news = []
         while self._news:
             news.append(self._news.popleft())
@@ -235,7 +237,7 @@ class FileCache:
         return None
 
     def _run(self, due: List[Tuple[float, int, _Wanted]]) -> None:
-        courier = self._courier()
+        transfers = self._connect()
         with self._change:
             first = self._used < 0
             self._used = max(0, self._used)
@@ -245,19 +247,19 @@ class FileCache:
         while True:
             wanted = self._next(due)
             if wanted is None:
-                courier.close()
+                transfers.close()
                 return
-            self._serve(wanted, courier)
+            self._serve(wanted, transfers)
 
-    def _serve(self, wanted: _Wanted, courier: Transfers) -> None:
+    def _serve(self, wanted: _Wanted, transfers: Transfers) -> None:
         """Try once. Afterwards there is news, or the next try is planned."""
         if not self._leases.holds(wanted.name):
             return  # nobody waits for the file any more
         try:
-            there = self.intact(wanted.item, wanted.name) or self._is_right(wanted)
+            there = self.intact(wanted.name) or self._is_right(wanted)
             if not there and wanted.item.url and self._host_rests(wanted):
                 return
-            there = there or self._tried(wanted, courier)
+            there = there or self._tried(wanted, transfers)
             if there:
                 self._tell(wanted.name, "")
             else:
@@ -294,20 +296,20 @@ class FileCache:
             self._add(wanted, delay)
         return delay > 0
 
-    def _tried(self, wanted: _Wanted, courier: Transfers) -> bool:
+    def _tried(self, wanted: _Wanted, transfers: Transfers) -> bool:
         try:
-            return self._fetched(wanted, courier)
+            return self._fetched(wanted, transfers)
         finally:
             with self._change:
                 self._hosts.leave(wanted.item.url)
 
-    def _from_host(self, wanted: _Wanted, part: str, courier: Transfers) -> str:
+    def _from_host(self, wanted: _Wanted, part: str, transfers: Transfers) -> str:
         """Fetch the file, and remember whether the URL's host answers."""
         url = wanted.item.url
         if not url:
-            return fetch(wanted.item, part, courier, self._limit)
+            return fetch(wanted.item, part, transfers, self._limit)
         try:
-            digest = fetch(wanted.item, part, courier, self._bound())
+            digest = fetch(wanted.item, part, transfers, self._bound())
         except SourceSilent as error:
             with self._change:
                 self._hosts.failed(url, str(error), time.monotonic())
@@ -329,7 +331,7 @@ class FileCache:
         self._news.append(News(name, problem, wrong))
         self._wake()
 
-    def _fetched(self, wanted: _Wanted, courier: Transfers) -> bool:
+    def _fetched(self, wanted: _Wanted, transfers: Transfers) -> bool:
         """False while another pilot, or another thread of ours, fetches the file."""
         part = os.path.join(self._incoming, wanted.name)
         claim = lock(part + ".lock")
@@ -339,7 +341,7 @@ class FileCache:
             if not self._is_right(wanted):
                 self._make_room(wanted.item.size)
                 self._digests.pop(wanted.name, None)
-                digest = self._from_host(wanted, part, courier)
+                digest = self._from_host(wanted, part, transfers)
                 self._shelve(wanted, part)
                 if not wanted.item.digest:
                     self._digests[wanted.name] = digest

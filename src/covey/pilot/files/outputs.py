@@ -354,7 +354,7 @@ class Taker:
         fd, seen = open_file(name, self._root.fd)
         try:
             if seen.st_nlink != 1:
-                raise OSError(errno.EINVAL, "it has other names", name)
+                raise OSError(errno.EINVAL, "the file has other names", name)
             self._weigh(seen.st_size)
             self._add(as_path, self._move(name, name, self._root.fd, fd), False)
         finally:

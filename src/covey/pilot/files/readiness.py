@@ -59,8 +59,8 @@ class Setup:
 
 
 class Readiness:
-    def __init__(self, larder: FileCache, setups: Setups) -> None:
-        self._larder = larder
+    def __init__(self, cache: FileCache, setups: Setups) -> None:
+        self._cache = cache
         self._setups = setups
         self._groups: Dict[str, FileGroup] = {}
         self._by_name: Dict[str, Set[str]] = {}  # file -> groups that wait for it
@@ -69,7 +69,7 @@ class Readiness:
         self._bags: Dict[BodyKey, Setup] = {}
         # Until when attempts without files of their own need no check: all files of the bag's
         # present version are here, and it has no setup. The pilot's state reads this, too.
-        self.furnished: Dict[BodyKey, float] = {}
+        self.ready_until: Dict[BodyKey, float] = {}
         self.ready: List[str] = []
         self.unable: List[Unable] = []
         self.to_run: Deque[Body] = deque()  # setups that a slot should run
@@ -125,7 +125,7 @@ class Readiness:
 
     def turn(self, now: float) -> None:
         """Handle news of the cache, and try again what is due."""
-        for news in self._larder.news():
+        for news in self._cache.news():
             for name in sorted(self._by_name.pop(news.name, ())):
                 self._arrived(name, news, now)
         for name in sorted(self._troubled):
@@ -158,8 +158,8 @@ class Readiness:
             group.users = {key for key in group.users if key in held}
             if name not in used:
                 self._drop(name, group)
-        for bag in [bag for bag in self.furnished if bag not in bags]:
-            del self.furnished[bag]
+        for bag in [bag for bag in self.ready_until if bag not in bags]:
+            del self.ready_until[bag]
         for bag, setup in list(self._bags.items()):
             if bag in bags:
                 self._setups.touch(setup.body)
@@ -170,9 +170,9 @@ class Readiness:
 
     def links(self, body: Body, inputs: Sequence[Input]) -> List[Link]:
         """The places on this host of the inputs of the bag, or of one of its tasks."""
-        larder = self._larder
-        names = [larder.name_of(item, body.bag, body.owner) for item in inputs]
-        return [Link(larder.path(name), item.path, item.copy) for name, item in zip(names, inputs)]
+        cache = self._cache
+        names = [cache.name_of(item, body.bag, body.owner) for item in inputs]
+        return [Link(cache.path(name), item.path, item.copy) for name, item in zip(names, inputs)]
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class Readiness:
         group = self._groups.get(name)
         if group is None:
             body = start.body
-            items = {self._larder.name_of(item, body.bag, body.owner): item for item in inputs}
+            items = {self._cache.name_of(item, body.bag, body.owner): item for item in inputs}
             group = self._groups[name] = FileGroup(items)
             self._request(name, group, list(group.items), first=True)
             group.verify_at = now + VERIFY_SECONDS
@@ -189,17 +189,17 @@ class Readiness:
     def _request(self, name: str, group: FileGroup, files: List[str], first: bool = False) -> None:
         for file in files:
             if not first:
-                self._larder.release(file)
+                self._cache.release(file)
             group.missing.add(file)
             self._by_name.setdefault(file, set()).add(name)
-            self._larder.request(group.items[file], file)
+            self._cache.request(group.items[file], file)
 
     def _drop(self, name: str, group: FileGroup) -> None:
         if not group.users:
             del self._groups[name]
             self._troubled.discard(name)
             for file in group.items:
-                self._larder.release(file)
+                self._cache.release(file)
 
     def _waits(self, group: FileGroup) -> bool:
         return any(key in self._waiting for key in group.users)
@@ -233,7 +233,7 @@ class Readiness:
                 continue
             if not group.missing and not group.problem and now >= group.verify_at:
                 group.verify_at = now + VERIFY_SECONDS
-                lost = [n for n, item in group.items.items() if not self._larder.intact(item, n)]
+                lost = [file for file in group.items if not self._cache.intact(file)]
                 self._request(name, group, lost)
             if group.wrong and group.problem and group.echoes < MOST_ECHOES:
                 group.echoes += 1
@@ -248,7 +248,7 @@ class Readiness:
             self._bags[body_key(start.body)].waiting.discard(start.key)
         elif start.body.inputs:
             until = self._groups[_group_name(start.body)].verify_at
-            self.furnished[body_key(start.body)] = until
+            self.ready_until[body_key(start.body)] = until
         self.ready.append(start.key)
 
     def _due(self, setup: Setup, now: float) -> bool:

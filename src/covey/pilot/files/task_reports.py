@@ -105,7 +105,7 @@ class TagPipe:
             for new, kept in ((reader, self.fd), (writer, self._writer)):
                 os.dup2(new, kept, False)  # the slot watches this number
                 os.close(new)
-        slot_signals.ring(self.fd)
+        slot_signals.signal_input(self.fd)
 
     def _ends(self) -> Tuple[int, int]:
         """Open both ends of the pipe: so it has no end of file, and no task waits in ``open``. They
@@ -124,7 +124,7 @@ class TagPipe:
             raise
         return opened[0], opened[1]
 
-    def bells(self) -> List[int]:
+    def watched(self) -> List[int]:
         """The descriptors that a sleeping slot must watch."""
         return [self.fd] if self.fd >= 0 else []
 

@@ -17,7 +17,7 @@ from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set, 
 
 from covey.pilot.files.transfers import Transfers
 from covey.pilot.protocol.messages import OutputFile
-from covey.pilot.protocol.thread_pool import Crew
+from covey.pilot.protocol.thread_pool import ThreadPool
 from covey.pilot.slots.orders import Returned
 
 PIECE_BYTES = 4 << 20
@@ -48,17 +48,17 @@ class _Load(NamedTuple):
 
 
 class Uploads:
-    """`courier` makes a connection for each thread; `wake` is called when something was sent. The
+    """`connect` makes a connection for each thread; `wake` is called when something was sent. The
     keys are those of attempts."""
 
-    def __init__(self, courier: Callable[[], Transfers], wake: Callable[[], None]) -> None:
-        self._courier = courier
+    def __init__(self, connect: Callable[[], Transfers], wake: Callable[[], None]) -> None:
+        self._connect = connect
         self._wake = wake
         self._loads: Deque[_Load] = deque()
         self._sent: Deque[Sent] = deque()
         self._change = threading.Condition()
         self._pending: Set[str] = set()
-        self._crew = Crew(self._run, THREADS, "uploads")
+        self._threads = ThreadPool(self._run, THREADS, "uploads")
         self._closed = False
 
     def put(self, key: str, files: List[Returned]) -> Optional[List[OutputFile]]:
@@ -71,11 +71,11 @@ class Uploads:
             self._loads.append(_Load(key, files))
             self._change.notify()
             count = len(self._pending)
-        self._crew.want(count)
+        self._threads.want(count)
         return None
 
     def sent(self) -> List[Sent]:
-        self._crew.fill()
+        self._threads.fill()
         sent = []
         while self._sent:
             sent.append(self._sent.popleft())
@@ -91,7 +91,7 @@ class Uploads:
     # -- the threads -----------------------------------------------------------------------
 
     def _run(self) -> None:
-        courier = self._courier()
+        transfers = self._connect()
         while True:
             with self._change:
                 while not self._loads and not self._closed:
@@ -99,15 +99,15 @@ class Uploads:
                 if self._closed:
                     return
                 load = self._loads.popleft()
-            self._send(load, courier)
+            self._send(load, transfers)
 
-    def _send(self, load: _Load, courier: Transfers) -> None:
+    def _send(self, load: _Load, transfers: Transfers) -> None:
         files: List[OutputFile] = []
         problem = ""
         try:
             for file in load.files:
                 if file.moved_to:
-                    files.append(self._upload(load.key, file, courier))
+                    files.append(self._upload(load.key, file, transfers))
                 else:
                     files.append(_inline(file))
         except _Refused as error:
@@ -124,7 +124,7 @@ class Uploads:
         self._sent.append(Sent(load.key, files, problem))
         self._wake()
 
-    def _upload(self, key: str, file: Returned, courier: Transfers) -> OutputFile:
+    def _upload(self, key: str, file: Returned, transfers: Transfers) -> OutputFile:
         digest, size = _hashed(file.moved_to, file.size)
         offset, failures, refusals = 0, 0, 0
         ask = size > ASK_BYTES
@@ -133,7 +133,7 @@ class Uploads:
                 source.seek(offset)
                 data = b"" if ask else source.read(min(PIECE_BYTES, size - offset))
                 try:
-                    status, content = courier.put(key, digest, offset, size, data)
+                    status, content = transfers.put(key, digest, offset, size, data)
                 except OSError:
                     status, content = 0, {}
                 if status == 200:

@@ -92,15 +92,15 @@ def _writable(path: str) -> str:
 # -- the server ----------------------------------------------------------------------------
 
 
-def ask(courier: Transfers, url: str) -> Hello:
+def ask(transfers: Transfers, url: str) -> Hello:
     """Ask the server once."""
     try:
-        response = courier.ask("HEAD", PILOT_FILE)
+        response = transfers.ask("HEAD", PILOT_FILE)
         response.read()
     except OSError as error:
         return of_error(url, str(error))
     finally:
-        courier.close()
+        transfers.close()
     version = response.headers.get("X-Covey-Version") or ""
     if response.status < 400 and not version:
         return Hello(problem="the program that answers at %s is not a covey server" % url)
@@ -140,10 +140,10 @@ def of_error(url: str, error: str) -> Hello:
     if "timed out" in lower or "unreachable" in lower or "no route" in lower:
         words = "cannot reach %s (%s): is there a firewall? A proxy is set with https_proxy"
         return Hello(away=words % (url, error))
-    return Hello(away="cannot ask %s: %s" % (url, error))
+    return Hello(away="no answer from %s: %s" % (url, error))
 
 
-def wait_for(courier: Transfers, address: Address, seconds: float) -> Hello:
+def wait_for(transfers: Transfers, address: Address, seconds: float) -> Hello:
     """Ask until the server answers, for at most this long."""
     until = time.monotonic() + seconds
     pause = 0.05
@@ -151,7 +151,7 @@ def wait_for(courier: Transfers, address: Address, seconds: float) -> Hello:
         address.reload()
         url = address.url()
         hello = (
-            ask(courier, url) if url else Hello(away="the address of the server is not known yet")
+            ask(transfers, url) if url else Hello(away="the address of the server is not known yet")
         )
         if not hello.away or time.monotonic() + pause > until:
             return hello

@@ -93,7 +93,7 @@ class HostTags:
         self._published: Dict[str, str] = {}
         self._look_at = 0.0
         self._load = (0.0, host_facts.HostLoad())
-        self._said: Dict[str, Optional[str]] = {}  # tags of tasks since the last publication
+        self._written: Dict[str, Optional[str]] = {}  # tags of tasks since the last publication
         self._published_at = 0.0
         self._static = _static(fixed)
         self._dropped = ""  # a message about tags of tasks that are missing
@@ -110,7 +110,7 @@ class HostTags:
         self._dropped = "the server refused the tags that tasks wrote on this host"
         return {DROPPED_TAG: self._dropped}
 
-    def said(self, owner: str, text: str) -> str:
+    def wrote(self, owner: str, text: str) -> str:
         """A task of this owner wrote this to its pipe. Lines without a tag are ignored. Returns a
         message about tags that were dropped or cut, for people who look at the task."""
         change: Dict[str, Optional[str]] = {}
@@ -131,7 +131,7 @@ class HostTags:
         if change:
             self._tasks, dropped = _merged(self._tasks, change)
             too_much += dropped
-            self._said.update(change)
+            self._written.update(change)
         if too_much:
             self._dropped = dropped_tags_message(too_much, naming=False)
         return dropped_tags_message(too_much)
@@ -156,7 +156,7 @@ class HostTags:
 
     def due(self, now: float) -> bool:
         return now >= self._look_at or (
-            bool(self._said) and now >= self._published_at + PACE_SECONDS
+            bool(self._written) and now >= self._published_at + PACE_SECONDS
         )
 
     def changed(self, now: float, state: Now) -> Optional[Dict[str, str]]:
@@ -196,9 +196,9 @@ class HostTags:
 
     def close(self) -> None:
         """Keep the tags of tasks for later pilots of this host."""
-        if self._said:
-            _save(self._path, self._said)
-            self._said = {}
+        if self._written:
+            _save(self._path, self._written)
+            self._written = {}
 
     def _changing(self, now: float, state: Now) -> Dict[str, str]:
         fixed = self._fixed

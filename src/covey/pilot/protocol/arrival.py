@@ -37,7 +37,7 @@ class Arrival:
         self.problems = host_checks.of_host(options.directory)
         if options.shared:
             self._find_walls()
-        hello = host_checks.wait_for(self._courier(), options.address, options.reach_seconds)
+        hello = host_checks.wait_for(self._transfers(), options.address, options.reach_seconds)
         # A pilot on the server's own machine waits longer for the server.
         if hello.problem or (hello.away and not options.address_file):
             self.problems.append(hello.problem or hello.away)
@@ -81,11 +81,11 @@ class Arrival:
         if not renewal.wanted(self._version, hello.version, file, os.environ):
             return
         try:
-            path = renewal.fetch(self._courier(), hello.digest, options.directory)
+            path = renewal.fetch(self._transfers(), hello.digest, options.directory)
             self._say("version %s becomes %s" % (self._version, hello.version))
             renewal.become(path, options.start_file, start_of(options), hello.version)
         except (renewal.Unrenewed, OSError) as error:
-            self._say("it stays at version %s: %s" % (self._version, error))
+            self._say("this pilot stays at version %s: %s" % (self._version, error))
 
     def site_problem(self) -> Optional[str]:
         """The problem that the site's own setup or check found on this host; None if there is
@@ -120,7 +120,7 @@ class Arrival:
             words = "tasks of several owners need sandboxes (shared), and none works here: %s"
             self.problems.append(words % error)
 
-    def _courier(self) -> Transfers:
+    def _transfers(self) -> Transfers:
         identity = Identity()
         identity.credential = self._options.secret
         return Transfers(self._options.address, identity, Meter())

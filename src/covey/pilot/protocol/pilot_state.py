@@ -104,7 +104,7 @@ class PilotState:
         self._forgettable: Set[int] = set()  # bags whose bodies the server may send again
         self.follow: List[Followed] = []
         self.bodies: Dict[int, Body] = {}
-        self.furnished: Dict[BodyKey, float] = {}  # that of `readiness`, which fills it
+        self.ready_until: Dict[BodyKey, float] = {}  # that of `readiness`, which fills it
         self.draining = ""  # the reason, if this pilot drains
         self.failures = 0  # to reach the server, in a row
         self._random = random
@@ -284,7 +284,7 @@ class PilotState:
         if min(self.weight, self._asked) > self.slots and now - self._busy > LONG_SECONDS:
             self._share(now)
         if self._waiting or (self.unprepared and now >= self._waiting_at):
-            self._mind_waiting(now)
+            self._check_waiting(now)
         self._send_what_is_due(now)
         self._depart_if_done(now)
         commands, self._commands = self._commands, []
@@ -328,7 +328,7 @@ class PilotState:
         for body in answer.bodies:
             self._forgettable.discard(body.bag)
             self.bodies[body.bag] = body
-            self.furnished.pop(body_key(body), None)  # it may have other files now
+            self.ready_until.pop(body_key(body), None)  # it may have other files now
         for task in answer.tasks:
             self._take(answer.epoch, task, answer.receipt, now)
         for held in answer.cancels:
@@ -356,7 +356,7 @@ class PilotState:
         body = self.bodies[task.bag]
         weight = max(1, body.needs[task.need].cores) if task.need < len(body.needs) else 1
         bare = not task.inputs and (
-            now < self.furnished.get(body_key(body), 0.0) or not (body.inputs or body.setup)
+            now < self.ready_until.get(body_key(body), 0.0) or not (body.inputs or body.setup)
         )
         self.holding[key] = Holding(epoch, body, task, now, weight, bare, receipt)
         self.weight += weight
@@ -411,7 +411,7 @@ class PilotState:
         if started:
             self._commands.append(Recall(started))
 
-    def _mind_waiting(self, now: float) -> None:
+    def _check_waiting(self, now: float) -> None:
         """Find out which bags wait for files. For each, keep only as many attempts as we have
         slots."""
         self._waiting_at = now + LOOK_SECONDS

@@ -33,10 +33,10 @@ def wanted(ours: str, theirs: str, file: str, environment: Mapping[str, str]) ->
     return bool(theirs) and ours != theirs and bool(file) and not environment.get(MARK)
 
 
-def fetch(courier: Transfers, digest: str, directory: str) -> str:
+def fetch(transfers: Transfers, digest: str, directory: str) -> str:
     """Fetch the server's pilot file into the directory; returns its path. Raises Unrenewed."""
     try:
-        response = courier.ask("GET", PILOT_FILE)
+        response = transfers.ask("GET", PILOT_FILE)
         data = response.read(MOST_BYTES)
     except Exception as error:  # any failure of the network
         raise Unrenewed("the pilot file cannot be fetched: %s" % error) from error

@@ -26,7 +26,7 @@ from covey.pilot.protocol.connection import (
     retry_after,
 )
 from covey.pilot.protocol.messages import Answer, Enrolled
-from covey.pilot.protocol.thread_pool import Crew
+from covey.pilot.protocol.thread_pool import ThreadPool
 
 MOST_LINES = 4
 MOST_BYTES = 64 << 20
@@ -41,14 +41,13 @@ _NEEDED = {
 
 
 class ServerReply(NamedTuple):
-    """`status` 0: there was no answer, and `error` says why. `credential`: a new one, if any."""
+    """`status` 0: there was no answer, and `error` says why."""
 
     ticket: Any
     status: int
     content: Any
     error: str
     retry_after: float
-    credential: str = ""
 
 
 class Identity:
@@ -58,12 +57,11 @@ class Identity:
         self.pilot = 0
         self.credential = ""
 
-    def note(self, response: http.client.HTTPResponse) -> str:
+    def note(self, response: http.client.HTTPResponse) -> None:
         """Take over the new credential in an answer, if there is one."""
-        credential = response.headers.get(CREDENTIAL) or ""
+        credential = response.headers.get(CREDENTIAL)
         if credential:
             self.credential = credential
-        return credential
 
 
 class Address:
@@ -131,21 +129,13 @@ class RequestThreads:
         self._requests: Any = getattr(queue, "SimpleQueue", queue.Queue)()
         self._replies: Deque[ServerReply] = deque()
         self._busy = 0
-        self._crew = Crew(self._carry, MOST_LINES, "request")
+        self._threads = ThreadPool(self._carry, MOST_LINES, "request")
         # By thread: its open connection, and when to break it off.
         self._open: Dict[int, Tuple[ServerConnection, float]] = {}
         self._lock = threading.Lock()
         self.wake_fd, self._wake_write = os.pipe()
         os.set_blocking(self.wake_fd, False)
         os.set_blocking(self._wake_write, False)
-
-    @property
-    def credential(self) -> str:
-        return self.identity.credential
-
-    @credential.setter
-    def credential(self, credential: str) -> None:
-        self.identity.credential = credential
 
     def post(
         self,
@@ -161,7 +151,7 @@ class RequestThreads:
         with self._lock:
             self._busy += 1
             count = self._busy
-        self._crew.want(count)
+        self._threads.want(count)
         self._requests.put((ticket, path, message, headers))
 
     def replies(self) -> List[ServerReply]:
@@ -170,7 +160,7 @@ class RequestThreads:
         except BlockingIOError:
             pass
         self._hang_up_overdue()
-        self._crew.fill()
+        self._threads.fill()
         replies = []
         while self._replies:
             replies.append(self._replies.popleft())
@@ -244,11 +234,11 @@ class RequestThreads:
             connection.request("POST", path, body, headers)
             response = connection.getresponse()
             content = _content(response, path)
-            credential = self.identity.note(response)
+            self.identity.note(response)
         finally:
             with self._lock:
                 del self._open[me]
-        return ServerReply(ticket, response.status, content, "", retry_after(response), credential)
+        return ServerReply(ticket, response.status, content, "", retry_after(response))
 
 
 def connect(address: Address, timeout: float) -> ServerConnection:

@@ -18,7 +18,7 @@ def started(work: Callable[[], None], name: str) -> bool:
     return True
 
 
-class Crew:
+class ThreadPool:
     """Up to ``most`` threads that do the same work until the process ends. Not thread-safe."""
 
     def __init__(self, work: Callable[[], None], most: int, name: str) -> None:

@@ -33,7 +33,7 @@ NOTHING = Grant()
 PLAIN = Ask()  # what most tasks need; compared by identity, so that they cost almost nothing
 
 
-class Room:
+class Capacity:
     """`memory_mb` and `disk_mb` of 0 are unknown, so they are not counted."""
 
     def __init__(

@@ -14,14 +14,14 @@ class CurrentTask:
     was earlier: a short task may be over before whoever started it is back."""
 
     __slots__ = (
-        "deadline", "given", "inspect_at", "kill_at", "pid", "started", "status", "unexecuted",
+        "deadline", "inspect_at", "kill_at", "order", "pid", "started", "status", "unexecuted",
         "usage", "verdict",
     )  # fmt: skip
 
     def __init__(
-        self, given: GivenOrder, pid: int, limit_seconds: float, started: float = 0.0
+        self, order: GivenOrder, pid: int, limit_seconds: float, started: float = 0.0
     ) -> None:
-        self.given = given
+        self.order = order
         self.pid = pid
         self.started = now = started or time.monotonic()
         self.deadline = now + limit_seconds if limit_seconds > 0 else 0.0
@@ -32,10 +32,10 @@ class CurrentTask:
         self.unexecuted = False  # it ended before it executed its program
         self.usage = process_tree.Usage()
 
-    def renew(self, given: GivenOrder, now: float) -> None:
+    def renew(self, order: GivenOrder, now: float) -> None:
         """The same process has begun another order."""
-        self.given = given
+        self.order = order
         self.started = now
-        limit_seconds = given.limit_seconds
+        limit_seconds = order.limit_seconds
         self.deadline = now + limit_seconds if limit_seconds > 0 else 0.0
         self.usage = process_tree.Usage()

@@ -27,7 +27,7 @@ from typing import List, Tuple
 from covey.pilot.files.safe_paths import remove
 from covey.pilot.slots import process_tree
 from covey.pilot.slots.keeper import Keeper, close_all_but, open_standard_streams, prepare
-from covey.pilot.slots.shared_page import Board
+from covey.pilot.slots.shared_page import SharedPage
 from covey.pilot.slots.workspace import SlotSettings, outbox
 
 _PID = struct.Struct("=I")
@@ -36,7 +36,7 @@ _LOOK_SECONDS = 0.005
 _SLOT_NAME = "covey-slot"  # the beginning of their processes' names: see ``keeper``
 
 
-def fork_guard(settings: SlotSettings, board: Board) -> Tuple[int, int, socket.socket]:
+def fork_guard(settings: SlotSettings, page: SharedPage) -> Tuple[int, int, socket.socket]:
     """Fork the guard, which forks the keeper. Returns their process ids, and the socket for
     requests to the keeper. Raises OSError."""
     open_standard_streams()
@@ -48,7 +48,7 @@ def fork_guard(settings: SlotSettings, board: Board) -> Tuple[int, int, socket.s
         try:
             prepare([theirs.fileno(), writer])
             process_tree.name_process("covey-guard")
-            _guard(settings, board, theirs, writer, pilot)
+            _guard(settings, page, theirs, writer, pilot)
         finally:
             os._exit(0)  # never back into the pilot's own stack
     theirs.close()
@@ -64,7 +64,7 @@ def fork_guard(settings: SlotSettings, board: Board) -> Tuple[int, int, socket.s
 
 
 def _guard(
-    settings: SlotSettings, board: Board, requests: socket.socket, writer: int, pilot: int
+    settings: SlotSettings, page: SharedPage, requests: socket.socket, writer: int, pilot: int
 ) -> None:
     guard = os.getpid()
     keeper = os.fork()
@@ -74,7 +74,7 @@ def _guard(
             os.setsid()
             process_tree.become_subreaper()
             process_tree.name_process("covey-keeper")
-            Keeper(settings, board, requests, guard).serve()
+            Keeper(settings, page, requests, guard).serve()
         finally:
             os._exit(0)
     os.write(writer, _PID.pack(keeper))

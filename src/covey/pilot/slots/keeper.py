@@ -35,7 +35,7 @@ from typing import Dict, List, NamedTuple, Optional
 from covey.pilot.files.safe_paths import remove
 from covey.pilot.slots import process_tree, slot_signals
 from covey.pilot.slots.orders import ValueSocket
-from covey.pilot.slots.shared_page import Board
+from covey.pilot.slots.shared_page import SharedPage
 from covey.pilot.slots.slot import Slot
 from covey.pilot.slots.workspace import SlotSettings, group_name, outbox, paths
 from covey.pilot.walls import resource_limits
@@ -98,10 +98,10 @@ def close_all_but(kept: List[int]) -> None:
 
 class Keeper:
     def __init__(
-        self, settings: SlotSettings, board: Board, requests: socket.socket, parent: int
+        self, settings: SlotSettings, page: SharedPage, requests: socket.socket, parent: int
     ) -> None:
         self.settings = settings
-        self.board = board
+        self.page = page
         self.requests = requests
         self.parent = parent
         self.slots: Dict[int, int] = {}
@@ -113,7 +113,7 @@ class Keeper:
     def serve(self) -> None:
         """Serve until the pilot or the guard is gone."""
         process_tree.signal_when_parent_dies(slot_signals.PARENT, self.parent)
-        slot_signals.ring(self.requests.fileno())
+        slot_signals.signal_input(self.requests.fileno())
         while True:
             while self._receive():
                 pass
@@ -192,7 +192,7 @@ class Keeper:
             os.setsid()
             process_tree.name_process("covey-slot-{}".format(index))
             if process_tree.signal_when_parent_dies(slot_signals.PARENT, os.getppid()):
-                Slot(index, self.settings, orders, ValueSocket(mine.control), self.board).serve()
+                Slot(index, self.settings, orders, ValueSocket(mine.control), self.page).serve()
         except BaseException:
             import traceback  # only now: it needs half a megabyte
 
@@ -239,7 +239,7 @@ class Keeper:
 
     def _end(self) -> None:
         """Let every slot clean up, then make sure that it has."""
-        self.board.end()
+        self.page.end()
         pids = [pid for pid in self.slots.values() if pid]
         for pid in pids:
             process_tree.send(pid, slot_signals.PARENT)

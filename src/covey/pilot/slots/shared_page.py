@@ -16,7 +16,7 @@ from typing import Tuple
 _ROW = struct.Struct("=QQ")  # the last order begun, and its process id (0: not started yet)
 
 
-class Board:
+class SharedPage:
     def __init__(self, slots: int) -> None:
         self._memory = mmap.mmap(-1, _ROW.size * (slots + 1))  # row 0: whether all must end
 

@@ -53,7 +53,7 @@ class Space:
         try:
             about = os.statvfs(self.directory)
         except OSError as error:
-            return "cannot look at {}: {}".format(self.directory, error.strerror)
+            return "cannot find out the free space of {}: {}".format(self.directory, error.strerror)
         free_bytes = about.f_bavail * about.f_frsize
         if free_bytes < self.minimum_bytes:
             return "no space left in {} ({} bytes free)".format(self.directory, free_bytes)

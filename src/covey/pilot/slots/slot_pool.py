@@ -30,7 +30,7 @@ from covey.pilot.slots import process_tree
 from covey.pilot.slots.guard import fork_guard
 from covey.pilot.slots.keeper import REPLY, STOPPED, request
 from covey.pilot.slots.orders import Order, Outcome, Plan, Returned, ValueSocket
-from covey.pilot.slots.shared_page import Board
+from covey.pilot.slots.shared_page import SharedPage
 from covey.pilot.slots.slot import CANCEL, FORGET, PLAN, RECALL
 from covey.pilot.slots.slot_files import MINIMUM_FREE_BYTES, Space
 from covey.pilot.slots.workspace import SlotSettings, outbox, paths
@@ -139,7 +139,7 @@ class Slots:
         """Start the slots. Raises OSError if this host cannot. Call it again only after close."""
         os.makedirs(self._settings.directory, 0o700, exist_ok=True)
         process_tree.become_subreaper()  # in case even the keeper is killed
-        self._board = Board(len(self._seats))
+        self._page = SharedPage(len(self._seats))
         self._closing = False
         self._start_keeper()
         give_up = time.monotonic() + _START_SECONDS
@@ -157,7 +157,7 @@ class Slots:
         self._settings = self._settings._replace(sandbox=sandbox, memory_mb=share)
 
     def _start_keeper(self) -> None:
-        self._guard_pid, self._keeper_pid, self._keeper = fork_guard(self._settings, self._board)
+        self._guard_pid, self._keeper_pid, self._keeper = fork_guard(self._settings, self._page)
         self._poll.register(self._keeper, select.POLLIN)
         for seat in self._seats:
             self._connect(seat)
@@ -224,7 +224,7 @@ class Slots:
         """Every order inside, with its process id if it runs, else 0."""
         pids = {}
         for seat in self._seats:
-            number, pid = self._board.begun(seat.index) if seat.inside else (0, 0)
+            number, pid = self._page.begun(seat.index) if seat.inside else (0, 0)
             for inside, order in seat.inside.items():
                 pids[order.key] = pid if inside == number else 0
         return pids
@@ -234,7 +234,7 @@ class Slots:
         output (1) or error (2). Empty if the order does not run. Zeros stand where the middle of a
         large output was dropped."""
         seat, number = self._where.get(key, (None, 0))
-        if seat is None or self._board.begun(seat.index)[0] != number:
+        if seat is None or self._page.begun(seat.index)[0] != number:
             return b""
         try:
             path = paths(self._settings.directory, seat.index)[stream]
@@ -247,7 +247,7 @@ class Slots:
             os.close(fd)
         # The next task uses the same file, but prints nothing before the shared page has its
         # number. (A queued call may, until the slot has the answer to the call before it.)
-        return data if self._board.begun(seat.index)[0] == number else b""
+        return data if self._page.begun(seat.index)[0] == number else b""
 
     def offer(self, order: Order) -> bool:
         """Put the order into the least loaded slot; False if all are full.
@@ -374,7 +374,7 @@ class Slots:
                     self._disconnect(seat)
                     self._connect(seat)
             self._balance()
-            self._mind_keeper()
+            self._wake_keeper()
             if self._forgotten:
                 self._drop_plans()
             if self._ready or not left:
@@ -446,7 +446,7 @@ class Slots:
         seat.orders.close()
         seat.control.close()
         seat.orders = seat.control = None
-        begun, _ = self._board.begun(seat.index)
+        begun, _ = self._page.begun(seat.index)
         words = "its slot died"
         if seat.last_words:
             words += ": " + seat.last_words.strip().splitlines()[-1]
@@ -496,7 +496,7 @@ class Slots:
             else:
                 self._write_off(self._seats[index])
 
-    def _mind_keeper(self) -> None:
+    def _wake_keeper(self) -> None:
         """Wake the keeper and the guard: a task outside of a sandbox may have stopped them."""
         now = time.monotonic()
         if now >= self._keeper_at and self._keeper is not None:

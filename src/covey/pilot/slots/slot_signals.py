@@ -29,12 +29,12 @@ try:  # what ``signal`` wraps: the wrapper would make enums of all numbers, for 
 except ImportError:
     from signal import pthread_sigmask
 
-RING = int(signal.SIGIO)
+INPUT = int(signal.SIGIO)
 CHILD = int(signal.SIGCHLD)
 PARENT = int(signal.SIGUSR1)  # "check whether your parent still needs you"
 ANY = -1  # unknown: check everything
 
-_AWAITED = (CHILD, RING, PARENT)
+_AWAITED = (CHILD, INPUT, PARENT)
 _SUFFERED = (
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR2, signal.SIGPIPE, signal.SIGALRM,
     signal.SIGTERM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGXCPU, signal.SIGXFSZ,
@@ -75,7 +75,7 @@ def hold() -> None:
     pthread_sigmask(_SET, _AWAITED)
 
 
-def ring(fd: int, on: bool = True) -> None:
+def signal_input(fd: int, on: bool = True) -> None:
     """Let the kernel send SIGIO to this process when fd has something new, or stop that."""
     flags = fcntl.fcntl(fd, fcntl.F_GETFL)
     asynchronous = getattr(os, "O_ASYNC", getattr(fcntl, "FASYNC", 0))

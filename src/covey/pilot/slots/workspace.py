@@ -162,7 +162,7 @@ class Workspace:
         self.folder = Folder(self.paths.told, self.result, self.tags)
         self.outputs: List[OutputFiles] = []
         self.ready = False
-        self.haunted = False  # a process that we could not end may still write to the outputs
+        self.has_survivors = False  # a process that we could not end may still write to the outputs
         self._home: Optional[Home] = None
         self._cores: List[int] = []  # our own processors, once a task was bound to others
         self._taken: outputs_module.Found = {}  # the files that the last task returned
@@ -205,10 +205,10 @@ class Workspace:
                 if self._home:
                     self._home.tidy()
                 self.folder.tidy()
-            if self.haunted or walled:
+            if self.has_survivors or walled:
                 for output in self.outputs:
                     output.replace()
-                self.haunted = False
+                self.has_survivors = False
         except OSError:
             self.ready = False
 
@@ -226,17 +226,17 @@ class Workspace:
 
     # Before a task
 
-    def prepare(self, given: GivenOrder, breathe: Callable[[], None]) -> None:
+    def prepare(self, order: GivenOrder, breathe: Callable[[], None]) -> None:
         """Place the order's inputs; calls ``breathe`` if that takes long. Raises InputRefused or
         Unready."""
-        plan = given.plan
+        plan = order.plan
         if plan.problem:
             raise inputs_module.InputRefused(plan.problem)
         try:
-            compiled(given.outputs)
+            compiled(order.outputs)
         except InvalidPattern as error:
             raise inputs_module.InputRefused(str(error)) from None
-        links = plan.links + given.links
+        links = plan.links + order.links
         if not plan.makes or not links:
             self.place(links, breathe)
             return
@@ -278,62 +278,62 @@ class Workspace:
         attempt(open_up, self._home.fd)
         return self._home.fd
 
-    def start(self, given: GivenOrder, argv: List[str], env: List[bytes]) -> int:
+    def start(self, order: GivenOrder, argv: List[str], env: List[bytes]) -> int:
         """Start the command in the task's directory and within its limits; returns its process id.
         Raises Unready, OSError and ValueError."""
-        chdir, file = given.plan.chdir, argv[0]
+        chdir, file = order.plan.chdir, argv[0]
         try:
             if chdir:
                 os.chdir(chdir)
             if "/" not in file:
-                file = self.commands.find(file, given.env.get("PATH", given.plan.path))
-            if given.disk_mb and self._home:
-                inputs = [link[0] for link in given.plan.links + given.links]
-                self.disk.begin(given.disk_mb, (self._home.path, self.paths.told), inputs)
-            if given.memory_mb or given.cores:
-                return self._start_confined(given, file, argv, env)
-            return self._spawn(given, file, argv, env)
+                file = self.commands.find(file, order.env.get("PATH", order.plan.path))
+            if order.disk_mb and self._home:
+                inputs = [link[0] for link in order.plan.links + order.links]
+                self.disk.begin(order.disk_mb, (self._home.path, self.paths.told), inputs)
+            if order.memory_mb or order.cores:
+                return self._start_confined(order, file, argv, env)
+            return self._spawn(order, file, argv, env)
         finally:
             # No failure from here on may hide a process that was started.
             if chdir and self._home:
                 attempt(self._home.enter)  # if it is gone, ``tidy`` makes another one
 
-    def _spawn(self, given: GivenOrder, file: str, argv: List[str], env: List[bytes]) -> int:
+    def _spawn(self, order: GivenOrder, file: str, argv: List[str], env: List[bytes]) -> int:
         sandbox = self.settings.sandbox
         if sandbox is None or self._home is None:
             return spawn.start(file, argv, env)
         from covey.pilot.walls.sandbox import TaskView  # loaded already if there is a sandbox
 
-        plan = given.plan
+        plan = order.plan
         writes = (self._home.path, self.paths.told) + ((plan.makes,) if plan.makes else ())
         reads = (plan.sees,) if plan.sees else ()
-        size = (given.memory_mb or self.settings.memory_mb) << 20
+        size = (order.memory_mb or self.settings.memory_mb) << 20
         view = TaskView(writes, reads, plan.makes or self._home.path, size)
         return sandbox.start(view, file, argv, spawn.mapping(env))
 
     def _start_confined(
-        self, given: GivenOrder, file: str, argv: List[str], env: List[bytes]
+        self, order: GivenOrder, file: str, argv: List[str], env: List[bytes]
     ) -> int:
-        if given.cores:
+        if order.cores:
             self._cores = self._cores or resource_limits.bound()
             try:
-                resource_limits.bind(given.cores)
+                resource_limits.bind(order.cores)
             except OSError as error:
                 words = "cannot bind it to processors {}: {}"
-                raise Unready(words.format(given.cores, error.strerror)) from error
+                raise Unready(words.format(order.cores, error.strerror)) from error
         try:
-            if given.memory_mb:
-                self.memory.begin(given.memory_mb)
-            return self._spawn(given, file, argv, env)
+            if order.memory_mb:
+                self.memory.begin(order.memory_mb)
+            return self._spawn(order, file, argv, env)
         finally:
-            if given.memory_mb:
+            if order.memory_mb:
                 attempt(self.memory.spawned)
-            if given.cores and self._cores:
+            if order.cores and self._cores:
                 attempt(resource_limits.bind, self._cores)
 
     # After a task
 
-    def told(self, printed: bytes) -> Tuple[str, str]:
+    def take_result(self, printed: bytes) -> Tuple[str, str]:
         """The task's result, and a remark if a result was ignored. ``printed`` is the end of its
         standard output."""
         data = self.result.take()
@@ -347,44 +347,44 @@ class Workspace:
                 remark = "$COVEY_RESULT was ignored: {}".format(error)
         return last_object(printed), remark or ignored_line(printed)
 
-    def find(self, given: GivenOrder, breathe: Callable[[], None]) -> None:
+    def find(self, order: GivenOrder, breathe: Callable[[], None]) -> None:
         """Check that the files that the task must return are there. Raises Unfit if not: then the
         task has not succeeded."""
-        root = self._root(given)
+        root = self._root(order)
         try:
-            self._search(root, given, True, False, breathe)
+            self._search(root, order, True, False, breathe)
         finally:
             root.close()
 
-    def take(self, given: GivenOrder, good: bool, breathe: Callable[[], None]) -> List[Any]:
+    def take(self, order: GivenOrder, good: bool, breathe: Callable[[], None]) -> List[Any]:
         """The files to return, as plain tuples; only optional ones if the task failed. Raises
         Unfit, OSError."""
-        plan = given.plan
+        plan = order.plan
         self._taken = {}
-        if not (plan.optional or (good and (plan.outputs or given.outputs))):
+        if not (plan.optional or (good and (plan.outputs or order.outputs))):
             return []
-        root = self._root(given)
+        root = self._root(order)
         try:
-            found = self._search(root, given, good, True, breathe)
+            found = self._search(root, order, good, True, breathe)
             if not found:
                 return []
-            away = self._away(given)
+            away = self._away(order)
             taken = outputs_module.take(root, found, away, plan.output_bytes, breathe)
             self._taken = found
             return [tuple(file) for file in taken]
         finally:
             root.close()
 
-    def unkept(self, given: GivenOrder, breathe: Callable[[], None]) -> Tuple[Any, ...]:
+    def unkept(self, order: GivenOrder, breathe: Callable[[], None]) -> Tuple[Any, ...]:
         """The files that a successful task left and that are not returned, as a plain tuple. Empty
         for a task in a directory that is not ours: its files stay there."""
         taken, self._taken = self._taken, {}
-        if given.plan.chdir or self._home is None or not self._home.has_files():
+        if order.plan.chdir or self._home is None or not self._home.has_files():
             return ()
         try:
-            root = self._root(given)
+            root = self._root(order)
             search = outputs_module.Search(
-                root, _inputs(given), breathe, outputs_module.MOST_UNKEPT
+                root, _inputs(order), breathe, outputs_module.MOST_UNKEPT
             )
             search.found = taken
             unkept = search.unkept()
@@ -392,33 +392,33 @@ class Workspace:
             return ()
         return tuple(unkept) if unkept else ()
 
-    def _root(self, given: GivenOrder) -> Root:
+    def _root(self, order: GivenOrder) -> Root:
         """The directory that has the task's files. Raises OSError."""
-        chdir = given.plan.chdir
+        chdir = order.plan.chdir
         if chdir or self._home is None:
             return Root(chdir or ".")
         return OwnRoot(self._home.fd, self._home.path)
 
     def _search(
-        self, root: Root, given: GivenOrder, good: bool, optional: bool, breathe: Callable[[], None]
+        self, root: Root, order: GivenOrder, good: bool, optional: bool, breathe: Callable[[], None]
     ) -> outputs_module.Found:
-        plan = given.plan
-        search = outputs_module.Search(root, _inputs(given), breathe)
+        plan = order.plan
+        search = outputs_module.Search(root, _inputs(order), breathe)
         try:
-            search.add(plan.outputs + compiled(given.outputs) if good else ())
+            search.add(plan.outputs + compiled(order.outputs) if good else ())
         except InvalidPattern as error:
             raise outputs_module.Unfit(str(error)) from None
         search.add((), plan.optional if optional else ())
         search.weigh(plan.output_bytes)
         return search.found
 
-    def take_value(self, given: GivenOrder, name: str) -> List[Any]:
+    def take_value(self, order: GivenOrder, name: str) -> List[Any]:
         """The file with the result of a call, which a worker made. Raises Unfit, OSError."""
         missing = outputs_module.Unfit("its worker has no file {!r}".format(name))
         if not name or "/" in name:
             raise missing
-        root = self._root(given)
-        away, most_bytes = self._away(given), given.plan.output_bytes
+        root = self._root(order)
+        away, most_bytes = self._away(order), order.plan.output_bytes
         taker = outputs_module.Taker(root, away, most_bytes, _no_pause)
         try:
             taker.move(name, VALUE_FILE)
@@ -432,12 +432,12 @@ class Workspace:
             taker.close()
             root.close()
 
-    def _away(self, given: GivenOrder) -> str:
-        return os.path.join(outbox(self.settings.directory), given.key.replace("/", "_"))
+    def _away(self, order: GivenOrder) -> str:
+        return os.path.join(outbox(self.settings.directory), order.key.replace("/", "_"))
 
 
-def _inputs(given: GivenOrder) -> Dict[str, str]:
-    return {path: source for source, path, _ in given.plan.links + given.links}
+def _inputs(order: GivenOrder) -> Dict[str, str]:
+    return {path: source for source, path, _ in order.plan.links + order.links}
 
 
 def _no_pause() -> None:

@@ -217,7 +217,7 @@ def _probe(way: Sandbox, directory: str) -> None:
             if file.read().strip() == os.readlink("/proc/self/ns/pid"):
                 raise NoWalls("tasks would see the host's processes")
         if status or not os.path.exists(os.path.join(home, "written")):
-            raise NoWalls("tasks could write to the system, or not to their directory")
+            raise NoWalls("tasks could write to the system, or not to their own directory")
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
@@ -243,7 +243,7 @@ def _run(way: Sandbox, view: TaskView, argv: List[str], printed: str) -> int:
         time.sleep(0.005)
     os.kill(pid, 9)
     os.waitpid(pid, 0)
-    raise NoWalls("it did not end in time")
+    raise NoWalls("a test process did not end in time")
 
 
 def _is_below(path: str, roots: Sequence[str]) -> bool:
