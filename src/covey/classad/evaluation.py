@@ -47,7 +47,7 @@ def find(ad: Optional[Ad], name: str, context: Context) -> Value:
 
 
 def find_special(ad: Optional[Ad], name: str, context: Context) -> Value:
-    """The same for names that have a meaning even if no attribute has this name."""
+    """As `find`, for names that have a meaning even if no attribute has this name."""
     if ad is None or name in ad.table:
         return find(ad, name, context)
     if name == "currenttime":

@@ -120,7 +120,7 @@ class _Unpickler(pickle.Unpickler):
         return made if any(made is known for known in self._known) else setstate(made, state)
 
 
-# By the ids that cloudpickle gives them. With a version that has no such table, classes change.
+# cloudpickle's classes by id. With a version that has no such table, known classes change.
 _CLASSES: Any = getattr(cloudpickle.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_ID", {})
 _classes_come = threading.RLock()  # a class is known before it is complete: nobody may see it then
 

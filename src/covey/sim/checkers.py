@@ -211,7 +211,7 @@ class Judge:
         )
 
     def _was_silent(self, life: HostLife, until: float) -> bool:
-        """Since the restart, for so long that it may have been given up before it spoke."""
+        """Was it silent since the restart for so long that it may have been given up?"""
         return life.silent_for(self._settings.lease_seconds, self._ledger.restarts[-1], until)
 
     def _check_sender(self, end: EndRecord, key: tuple[int, int]) -> None:
@@ -248,7 +248,7 @@ class Judge:
         return second.sending.may_repeat and not recorded
 
     def _excused(self, run: Run, at: float) -> bool:
-        """Was there a reason, at this time, to believe that this run will not succeed?"""
+        """Was there a reason, at this time, to believe that this run would not succeed?"""
         host = run.host
         if run.outcome in FAILURES and run.ended <= at:
             return True

@@ -268,8 +268,8 @@ class Police:
                 raise Violation(f"the ban of {host} was over at {ban.until:.2f}, but {words}")
 
     def _check_broken(self, sending: Sending, notes: BagNotes) -> None:
-        """Unless hosts may be at fault: as many hosts work on the bag as fail. Failures before such
-        a moment prove nothing."""
+        """A bag with too many failures must be paused, unless hosts may be at fault: as many hosts
+        work on it as fail. Failures before such a moment prove nothing."""
         if not 0 < notes.spec.breaker <= BREAKER or notes.row < FEW_FAILURES:
             return
         bag, runs = sending.task[0], self._ledger.runs

@@ -21,15 +21,15 @@ _PASSING = (407, 408, 425, 429)  # statuses of a URL that may be different later
 
 
 class Missing(Exception):
-    """The file cannot be had; the message says why."""
+    """The file cannot be fetched; the message says why."""
 
 
 class WrongContent(Missing):
-    """The file cannot be had anywhere, and the bag is at fault."""
+    """The file cannot be fetched anywhere, and the bag is at fault."""
 
 
 class Unreachable(Exception):
-    """The file cannot be had now: its source does not answer, or the data was damaged."""
+    """The file cannot be fetched now: its source does not answer, or the data was damaged."""
 
 
 class SourceSilent(Unreachable):

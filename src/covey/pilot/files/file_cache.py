@@ -79,7 +79,7 @@ SHARED = "shared"  # the shelf of pilots with sandboxes
 
 
 class News(NamedTuple):
-    """A requested file is there, or cannot be had: then `problem` says why, and `wrong` says
+    """A requested file is there, or cannot be fetched: then `problem` says why, and `wrong` says
     whether the bag is at fault."""
 
     name: str

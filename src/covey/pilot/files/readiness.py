@@ -1,8 +1,8 @@
 """Which attempts have everything they need: their files in the cache, and their bag's setup.
 
 The rule: an attempt is reported once, as ready or as impossible. It waits only for its own files
-and its own bag's setup. What could not be had is tried again for later attempts, but not at once.
-Until then some of the later attempts fail like the first, so that the bag's owner soon hears of the
+and its own bag's setup. What failed is tried again for later attempts, but not immediately. Until
+then some of the later attempts fail like the first, so that the bag's owner soon hears of the
 problem; the others wait: one bad host must not fail a whole bag in a minute.
 """
 
