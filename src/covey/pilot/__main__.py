@@ -11,10 +11,10 @@ import tempfile
 from typing import Any, List, Optional
 
 from covey import __version__
-from covey.pilot import options as pilot_options
 from covey.pilot import start_file
 from covey.pilot.host import host_facts
-from covey.pilot.main import Options, Pilot
+from covey.pilot.main import Pilot
+from covey.pilot.options import Options, known_fields
 from covey.pilot.protocol.arrival import Arrival
 from covey.pilot.protocol.connection import context_for
 from covey.pilot.protocol.request_threads import Address, connect
@@ -52,7 +52,7 @@ def _from_file(path: str, stays: bool) -> Options:
     if not address_file:
         check(address)
     fields.update(slots=fields["slots"] or host_facts.cores(), start_file=os.path.abspath(path))
-    return Options(address=address, **pilot_options.known_fields(fields))
+    return Options(address=address, **known_fields(fields))
 
 
 def check(address: Address) -> None:

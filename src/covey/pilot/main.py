@@ -24,11 +24,11 @@ from covey.pilot.files.cache_leases import claim
 from covey.pilot.files.file_cache import FileCache
 from covey.pilot.files.readiness import Readiness
 from covey.pilot.files.setups import Setups
-from covey.pilot.files.transfers import Identity, Meter, Transfers
+from covey.pilot.files.transfers import Meter, Transfers
 from covey.pilot.files.uploads import Uploads
 from covey.pilot.host import host_facts, machine_id
 from covey.pilot.host.tags import HostTags, Now, PilotFacts
-from covey.pilot.options import CACHE_MB, Options
+from covey.pilot.options import Options
 from covey.pilot.protocol.arrival import Arrival
 from covey.pilot.protocol.live_output import Follower
 from covey.pilot.protocol.messages import (
@@ -56,15 +56,13 @@ from covey.pilot.protocol.pilot_state import (
     Send,
     Stop,
 )
-from covey.pilot.protocol.request_threads import RequestThreads, ServerReply
+from covey.pilot.protocol.request_threads import Identity, RequestThreads, ServerReply
 from covey.pilot.protocol.spool import Spool
 from covey.pilot.protocol.thread_pool import started
 from covey.pilot.slots import process_tree
 from covey.pilot.slots.attempt_queue import AttemptQueue, PilotParts
 from covey.pilot.slots.capacity import Capacity
 from covey.pilot.slots.slot_pool import Slots
-
-__all__ = ["CACHE_MB", "Options", "Pilot", "read_answer"]
 
 ENROL_SECONDS = 30.0
 OLD_PILOT = 426  # the status that tells a pilot to renew itself
@@ -362,10 +360,8 @@ class Pilot:
             if not self.state.undelivered():
                 self.spool.delivered()
         elif 400 <= reply.status < 500:
-            problem, words = (
-                str(reply.content.get("type", "")),
-                str(reply.content.get("detail", "")),
-            )
+            problem = str(reply.content.get("type", ""))
+            words = str(reply.content.get("detail", ""))
             if problem != OUT_OF_ORDER:
                 self._say("sync %d refused: %s" % (number, words))
             for end in self.state.refused(number, attempt, problem, now, words):

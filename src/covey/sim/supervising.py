@@ -192,9 +192,8 @@ class Supervisor:
         self._cancels = [cancel for cancel in self._cancels if cancel[0] > now - 1.0]
         self._cancels.append((now, name))
         if sum(site == name for _, site in self._cancels) > 4:
-            raise Violation(
-                f"jobs of {name} were taken back {len(self._cancels)} times in a second"
-            )
+            count = len(self._cancels)
+            raise Violation(f"jobs of {name} were taken back {count} times in a second")
 
     def sent(self, sending: Sending, limit: float) -> None:
         """This attempt leaves the server for the first time."""

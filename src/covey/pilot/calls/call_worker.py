@@ -365,18 +365,11 @@ class CallWorker:
             outcome, message, files = self._file(order, body)
             code = 0 if outcome == "ok" else -1
         elif kind == REFUSE and not understood:
-            outcome, code, message = (
-                "failed",
-                REFUSED,
-                _words(body) or "its worker refused the call",
-            )
+            outcome, code = "failed", REFUSED
+            message = _words(body) or "its worker refused the call"
         else:
-            understood = False
-            outcome, code, message = (
-                "failed",
-                -1,
-                "its worker sent an answer that covey cannot read",
-            )
+            understood, outcome, code = False, "failed", -1
+            message = "its worker sent an answer that covey cannot read"
         started = task.started if wall_seconds < 0 else now - wall_seconds
         wall_seconds = now - started
         memory_kb = resource_limits.rss_kb(worker.pid) if wall_seconds > _LONG_SECONDS else 0

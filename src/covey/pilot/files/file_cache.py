@@ -308,19 +308,18 @@ class FileCache:
         url = wanted.item.url
         if not url:
             return fetch(wanted.item, part, transfers, self._limit)
+        problem = ""
         try:
-            digest = fetch(wanted.item, part, transfers, self._bound())
+            return fetch(wanted.item, part, transfers, self._bound())
         except SourceSilent as error:
-            with self._change:
-                self._hosts.failed(url, str(error), time.monotonic())
+            problem = str(error)
             raise
-        except BaseException:
+        finally:
             with self._change:
-                self._hosts.answered(url)
-            raise
-        with self._change:
-            self._hosts.answered(url)
-        return digest
+                if problem:
+                    self._hosts.failed(url, problem, time.monotonic())
+                else:
+                    self._hosts.answered(url)
 
     def _again(self, wanted: _Wanted, delay: float) -> None:
         backoff = min(FIRST_BACKOFF * 2 ** min(wanted.tries, 10), LAST_BACKOFF)

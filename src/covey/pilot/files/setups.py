@@ -159,9 +159,9 @@ def _retire(folder: str) -> None:
         pass  # the next sweep tries again
 
 
-def last_lines(text: bytes, count: int = 5) -> str:
+def last_lines(text: bytes) -> str:
     lines: List[str] = text.decode("utf-8", "replace").strip().splitlines()
-    return " | ".join(line[:300] for line in lines[-count:])
+    return " | ".join(line[:300] for line in lines[-5:])
 
 
 def problem_of(kind: str, message: str, stderr: bytes) -> Optional[str]:

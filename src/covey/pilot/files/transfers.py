@@ -13,8 +13,6 @@ from typing import Any, Dict, Optional, Tuple
 from covey.pilot.protocol.connection import ServerConnection, kind_of, read_body
 from covey.pilot.protocol.request_threads import Address, Identity, connect, usable
 
-__all__ = ["Identity", "Meter", "Transfers", "words_of"]
-
 NOT_OURS = "not an answer of a covey server (status %d)"
 TIMEOUT_SECONDS = 60.0
 MOST_WORDS = 1 << 20  # bytes of the server's answer about a file

@@ -11,8 +11,9 @@ import sys
 import tempfile
 import time
 from email.utils import parsedate_to_datetime
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional
 
+from covey.pilot.files.setups import last_lines
 from covey.pilot.files.transfers import Transfers
 from covey.pilot.host import host_facts
 from covey.pilot.protocol.request_threads import Address
@@ -24,7 +25,6 @@ LEAST_DISK_MB = MINIMUM_FREE_BYTES >> 20
 LEAST_MEMORY_MB = 64
 MOST_SKEW_SECONDS = 600.0
 PAUSE_SECONDS = 2.0
-LAST_LINES = 5
 
 _UNKNOWN_AUTHORITY = (
     "this pilot does not know the authority that signed it: the start file is from another server"
@@ -128,15 +128,13 @@ def of_error(url: str, error: str) -> Hello:
     if "ssl" in lower or "wrong_version" in lower:
         return Hello(problem="no TLS connection to %s: %s" % (url, error))
     if "not an answer of a covey server" in lower:
-        return Hello(
-            problem="the program that answers at %s is not a covey server: %s" % (url, error)
-        )
+        words = "the program that answers at %s is not a covey server: %s"
+        return Hello(problem=words % (url, error))
     if "name or service" in lower or "name resolution" in lower or "nodename" in lower:
         return Hello(away="the host name in %s is unknown here: %s" % (url, error))
     if "refused" in lower:
-        return Hello(
-            away="no server listens at %s: is the server running, and is the port right?" % url
-        )
+        words = "no server listens at %s: is the server running, and is the port right?"
+        return Hello(away=words % url)
     if "timed out" in lower or "unreachable" in lower or "no route" in lower:
         words = "cannot reach %s (%s): is there a firewall? A proxy is set with https_proxy"
         return Hello(away=words % (url, error))
@@ -150,9 +148,8 @@ def wait_for(transfers: Transfers, address: Address, seconds: float) -> Hello:
     while True:
         address.reload()
         url = address.url()
-        hello = (
-            ask(transfers, url) if url else Hello(away="the address of the server is not known yet")
-        )
+        unknown = Hello(away="the address of the server is not known yet")
+        hello = ask(transfers, url) if url else unknown
         if not hello.away or time.monotonic() + pause > until:
             return hello
         time.sleep(pause)
@@ -196,7 +193,7 @@ def run(
             pass  # nothing is left
         process.wait()
         output.seek(max(0, output.tell() - 4096))
-        printed = _last_lines(output.read())
+        printed = last_lines(output.read())
     if status == 0:
         return None
     how = "took longer than %g s" % seconds if status is None else _ended(status)
@@ -205,8 +202,3 @@ def run(
 
 def _ended(status: int) -> str:
     return "ended with exit code %d" % status if status >= 0 else "died of signal %d" % -status
-
-
-def _last_lines(data: bytes) -> str:
-    lines: Tuple[str, ...] = tuple(data.decode("utf-8", "replace").strip().splitlines())
-    return " | ".join(line[:300] for line in lines[-LAST_LINES:])

@@ -11,11 +11,12 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
-from covey.pilot.files.transfers import Identity, Meter, Transfers
+from covey.pilot.files.transfers import Meter, Transfers
 from covey.pilot.host import host_checks, host_facts
 from covey.pilot.host.host_checks import Hello
 from covey.pilot.options import Options
 from covey.pilot.protocol import renewal
+from covey.pilot.protocol.request_threads import Identity
 
 if TYPE_CHECKING:
     from covey.pilot.walls.sandbox import Sandbox

@@ -107,10 +107,8 @@ class Recipe:
         except InvalidPattern as error:
             self.problem = str(error)
         if walled and plan.chdir != plan.makes:
-            self.problem = (
-                "a pilot that several owners share cannot run tasks in {}: leave out chdir"
-            )
-            self.problem = self.problem.format(plan.chdir)
+            words = "a pilot that several owners share cannot run tasks in {}: leave out chdir"
+            self.problem = words.format(plan.chdir)
         self.bare = not (
             plan.links or plan.outputs or plan.optional_outputs or plan.check or self.problem
         )
