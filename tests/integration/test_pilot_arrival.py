@@ -41,7 +41,7 @@ def run(stand: Stand, place: Path, **more: float) -> "subprocess.CompletedProces
 def test_its_time_is_over(stand: Stand, tmp_path: Path) -> None:
     done = run(stand, tmp_path, until=time.time() + 3)
     assert done.returncode == 1
-    assert done.stderr.endswith("and the server has not had it: giving up\n")
+    assert done.stderr.endswith("and it could not enrol: giving up\n")
     assert not (tmp_path / "work").exists()
 
 

@@ -131,7 +131,7 @@ def test_whatever_tasks_write_as_tags_is_taken_now_and_by_the_next_pilot(
         tags = tags_of(path)
         tags.at_enrolment()
         for lines, owner in written:
-            tags.said(owner, "\n".join(lines))
+            tags.wrote(owner, "\n".join(lines))
         for now in (0.0, 100.0):
             found = tags.changed(now, Now(1, [], 0.1, 0.0))
             assert found is None or not problem_of(Sync(1, 1, 1, 0, 0, tags=found))
@@ -144,7 +144,7 @@ def test_whatever_tasks_write_as_tags_is_taken_now_and_by_the_next_pilot(
 
 def test_the_newest_tags_stay_and_the_rest_is_told(tmp_path: Path) -> None:
     tags = tags_of(tmp_path / "tags.json")
-    words = tags.said("ann", "\n".join(f"tag{n}={n}" for n in range(1000)))
+    words = tags.wrote("ann", "\n".join(f"tag{n}={n}" for n in range(1000)))
     assert "850 tags were dropped or cut (ann:tag0, ann:tag1" in words
     found = tags.changed(0.0, Now(1, [], 0.1, 0.0))
     assert found is not None
@@ -152,4 +152,4 @@ def test_the_newest_tags_stay_and_the_rest_is_told(tmp_path: Path) -> None:
     assert "ann:tag0" not in found
     assert len(found) <= MOST_TAGS
     assert found["tags_dropped"].startswith("850 tags were dropped or cut: at most")
-    assert tags.said("ann", "tag999=1") == ""
+    assert tags.wrote("ann", "tag999=1") == ""

@@ -5,7 +5,7 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from covey.pilot.slots.capacity import Ask, Room
+from covey.pilot.slots.capacity import Ask, Capacity
 
 SLOTS, MEMORY, DISK, GPUS = 4, 1000, 800, ["0", "1", "2"]
 PROCESSORS = [4, 5, 6]
@@ -24,7 +24,7 @@ plain = st.just(Ask())
 @settings(max_examples=300)
 @given(st.lists(st.one_of(plain, asks), max_size=60), st.randoms(use_true_random=False))
 def test_what_runs_fits_and_all_get_their_turn(wanted: list[Ask], random: object) -> None:
-    room = Room(SLOTS, MEMORY, DISK, GPUS, PROCESSORS)
+    room = Capacity(SLOTS, MEMORY, DISK, GPUS, PROCESSORS)
     queue = deque((str(number), ask) for number, ask in enumerate(wanted) if not room.never(ask))
     inside: dict[str, Ask] = {}
     grants: dict[str, tuple[list[str], list[int]]] = {}

@@ -1,9 +1,9 @@
-"""Ads: names, in any case, and what they are bound to.
+"""Ads: attribute names, which ignore case, and their values.
 
-A table keeps plain values as such and all else as nodes. Beside it, `quick` keeps what compiled
-code may use without asking for its type: a key says by its first character what the value is sure
-to be (`#` a small number, `?` a flag, `"` a string, `$` a string folded for comparison, `@` the
-`quick` of an ad within, `=` any plain value). A name that is none of these is missing there.
+A table keeps plain values as they are and everything else as nodes. Beside it, `quick` keeps values
+that compiled code may use without a check of their type: the first character of a key says what the
+value certainly is (`#` a small number, `?` a boolean, `"` a string, `$` a string folded for
+comparison, `@` the `quick` of an ad inside, `=` any plain value). Other values are missing there.
 """
 
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
@@ -21,35 +21,35 @@ from covey.classad.values import (
 )
 
 PLAIN = frozenset([bool, int, float, str, Special, AbsTime, RelTime])
-SMALL = 1 << 43  # sums and products of numbers below it stay exact for a while, as any kind
+SMALL = 1 << 43  # sums and products of such numbers stay exact for a while, whole or real
 
 
 class Ad(Node):
-    """Attributes by name; `parent` is the ad around this one, where names are looked up next."""
+    """Attributes by name. Names that are not here are looked up in `parent`, the ad around it."""
 
     def __init__(self, attributes: Any = (), parent: Optional["Ad"] = None) -> None:
         self.table: Dict[str, Any] = {}
         self.spelled: Dict[str, str] = {}
         self.quick: Dict[str, Any] = {}
-        self.shape = 0  # changes with anything but one plain value for another
+        self.shape = 0  # changes with everything except one plain value for another
         self.parent = parent
-        known = isinstance(attributes, (Mapping, Ad))
-        for name, value in attributes.items() if known else attributes:
+        mapping = isinstance(attributes, (Mapping, Ad))
+        for name, value in attributes.items() if mapping else attributes:
             self[name] = value
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.bind(name, as_node(value))
 
     def bind(self, name: str, node: Node) -> None:
-        """`name = node`, as in a text."""
+        """Add `name = node`, as in a text."""
         key = name.lower()
         value = node.value if isinstance(node, Literal) else node
         if isinstance(value, Ad) and value.parent is None:
-            around: Optional[Ad] = self
-            while around is not None:
-                if around is value:
+            outer: Optional[Ad] = self
+            while outer is not None:
+                if outer is value:
                     raise ClassAdError("an ad cannot contain itself")
-                around = around.parent
+                outer = outer.parent
             value.parent = self
         if value.__class__ not in PLAIN or self.table.get(key).__class__ not in PLAIN:
             self.shape += 1
@@ -96,22 +96,22 @@ class Ad(Node):
         return len(self.table)
 
     def items(self) -> List[Tuple[str, Any]]:
-        """Names as they were first spelled, in order, with values and nodes."""
+        """Names as they were first spelled, in order, with their values or nodes."""
         return [(name, self.table[key]) for key, name in self.spelled.items()]
 
     def within(self, parent: Optional["Ad"]) -> "Ad":
-        """This ad as it is seen inside `parent`: the same attributes, another place."""
+        """This ad as it is seen inside `parent`: the same attributes at another place."""
         if self.parent is parent:
             return self
-        seen: Ad = Ad.__new__(Ad)
-        seen.table, seen.spelled, seen.quick = self.table, self.spelled, self.quick
-        seen.shape, seen.position, seen.parent = self.shape, self.position, parent
-        return seen
+        view: Ad = Ad.__new__(Ad)
+        view.table, view.spelled, view.quick = self.table, self.spelled, self.quick
+        view.shape, view.position, view.parent = self.shape, self.position, parent
+        return view
 
     def evaluate(
         self, name: str, target: Optional["Ad"] = None, context: Optional[Context] = None
     ) -> Value:
-        """The value of an attribute; UNDEFINED where there is none. Never raises."""
+        """The value of an attribute; UNDEFINED if there is none. Never raises."""
         from covey.classad.evaluation import evaluate_attribute
 
         return evaluate_attribute(self, name, target, context)
@@ -134,7 +134,7 @@ class Ad(Node):
 
 
 def as_node(value: Any) -> Node:
-    """A Python value as the node that says it; nodes, and what has one, as they are."""
+    """The node for a Python value; nodes and objects with a `node` give that node."""
     if isinstance(value, Node):
         return value
     if value.__class__ in PLAIN:
@@ -147,5 +147,5 @@ def as_node(value: Any) -> Node:
         return ListNode(tuple(as_node(item) for item in getattr(value, "nodes", value)))
     for kind in (int, float, str):
         if isinstance(value, kind):
-            return as_node(kind(value))  # of a class derived from one of ours
+            return as_node(kind(value))  # of a class derived from one of these
     raise TypeError("%r is not a ClassAd value" % (value,))

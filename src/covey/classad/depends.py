@@ -1,4 +1,4 @@
-"""What a tree needs from outside: the names that it leaves open, and what it may have got wrong."""
+"""What an expression needs from outside: the names that it leaves open, and probable mistakes."""
 
 import difflib
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
@@ -13,7 +13,7 @@ from covey.classad.values import ClassAdError
 PATTERN_FIRST = frozenset(
     ["regexp", "regexpmember", "regexps", "replace", "replaceall", "stringlist_regexpmember"]
 )
-LONGEST_GUESSED = 100  # characters of a name for which similar ones are suggested
+LONGEST_GUESSED = 100  # characters of a name for which similar names are suggested
 
 
 def dependencies(thing: Any, ad: Optional[Ad] = None) -> Set[str]:
@@ -22,14 +22,14 @@ def dependencies(thing: Any, ad: Optional[Ad] = None) -> Set[str]:
 
 
 def needs(node: Node, ad: Optional[Ad]) -> Tuple[Set[str], Set[str]]:
-    """The attributes that are left open, and the functions that are called, wherever it leads."""
-    found: Tuple[Set[str], Set[str]] = (set(), set())
-    collect(node, ad, None if ad is None else outermost(ad), found, set())
-    return found
+    """The attributes that are not defined, and the functions that are called, also indirectly."""
+    needed: Tuple[Set[str], Set[str]] = (set(), set())
+    collect(node, ad, None if ad is None else outermost(ad), needed, set())
+    return needed
 
 
 def path(node: Node) -> List[str]:
-    """The names of a reference through references; none where it goes through anything else."""
+    """The names of a reference through references; empty if it goes through anything else."""
     names: List[str] = []
     while isinstance(node, Reference):
         names.insert(0, node.key)
@@ -40,7 +40,7 @@ def path(node: Node) -> List[str]:
 
 
 def lookup(ad: Optional[Ad], names: Sequence[str]) -> Tuple[Any, Optional[Ad]]:
-    """What a path leads to, and in which ad it lies; None where it leads outside."""
+    """The entry that a path leads to, and the ad that has it; None if it leads outside."""
     entry: Any = None
     for number, name in enumerate(names):
         if number and not isinstance(entry, Ad):
@@ -65,34 +65,34 @@ def collect(
     node: Node,
     ad: Optional[Ad],
     root: Optional[Ad],
-    found: Tuple[Set[str], Set[str]],
+    needed: Tuple[Set[str], Set[str]],
     seen: Set[Tuple[int, str]],
 ) -> None:
-    """`root` is the outermost ad, as far as it is known: where absolute names are."""
+    """`root` is the outermost ad, as far as it is known: absolute names are looked up there."""
     names, start = path(node), root if is_absolute(node) else ad
     if len(names) > 1 and names[0] in ("my", "self") and lookup(start, names[:1])[1] is None:
         names = names[1:]
     entry, place = lookup(start, names)
     if not names:
-        if isinstance(node, Reference):  # from something computed, or else from around it
-            collect(Reference(None, node.name), ad, root, found, seen)
+        if isinstance(node, Reference):  # from a computed ad, or else from the ads around
+            collect(Reference(None, node.name), ad, root, needed, seen)
         if isinstance(node, Call):
-            found[1].add(node.key)
+            needed[1].add(node.key)
         inside = node.within(ad) if isinstance(node, Ad) else ad
         for child in node.children:
-            collect(child, inside, root, found, seen)
+            collect(child, inside, root, needed, seen)
     elif place is None:
         if names[0] == "currenttime":
-            found[1].add("time")
+            needed[1].add("time")
         else:
-            found[0].add(".".join(names))
+            needed[0].add(".".join(names))
     elif isinstance(entry, Node) and (id(place.table), names[-1]) not in seen:
         seen.add((id(place.table), names[-1]))
-        collect(entry, place, root, found, seen)
+        collect(entry, place, root, needed, seen)
 
 
 class Finding(NamedTuple):
-    """Something that is probably wrong, where, and what may be meant instead."""
+    """A probable mistake, its position, and what may be meant instead."""
 
     position: int
     message: str
@@ -100,8 +100,8 @@ class Finding(NamedTuple):
 
 
 def check(thing: Any, known_names: Optional[Iterable[str]] = None) -> List[Finding]:
-    """Calls of functions that there are not, or with too few or too many arguments; patterns that
-    are refused; and, of the attributes that are not bound inside, those not among `known_names`."""
+    """Finds calls of unknown functions, or with too few or too many arguments; patterns that are
+    not supported; and attributes that are neither defined inside nor among `known_names`."""
     known = None if known_names is None else {name.lower(): name for name in known_names}
     return sorted(set(examine(as_node(thing), None, known)))
 
@@ -124,11 +124,11 @@ def examine_call(node: Call) -> List[Finding]:
         return [Finding(node.position, "there is no function " + node.name, near)]
     if function_of(node):
         return examine_pattern(node) if node.key in PATTERN_FIRST else []
-    wanted = str(function.least)
+    expected = str(function.least)
     if function.most != function.least:
-        wanted += " or more" if function.most is None else " to %d" % function.most
-    wanted += " argument" if wanted == "1" else " arguments"
-    message = "%s takes %s, not %d" % (function.name, wanted, len(node.arguments))
+        expected += " or more" if function.most is None else " to %d" % function.most
+    expected += " argument" if expected == "1" else " arguments"
+    message = "%s takes %s, not %d" % (function.name, expected, len(node.arguments))
     return [Finding(node.position, message)]
 
 
@@ -153,13 +153,13 @@ def examine_path(
         return []
     open_ad = not any(name.startswith(names[0] + ".") for name in known)
     if ((names[0] in known or names[0] in others) and open_ad) or (len(names) == 1 and not open_ad):
-        return []  # an ad of which no more is known, or which is meant as a whole
+        return []  # an ad whose attributes are not known, or that is used as a whole
     return [Finding(node.position, "there is no attribute " + whole, near_names(whole, known))]
 
 
 def near_names(name: str, known: Dict[str, str]) -> Tuple[str, ...]:
-    """Those that are spelt alike; for a very long name none, since comparing takes the product of
-    two lengths."""
+    """Names with a similar spelling; none for a very long name, because comparing takes the product
+    of both lengths."""
     if len(name) > LONGEST_GUESSED:
         return ()
     return tuple(known[near] for near in difflib.get_close_matches(name.lower(), known))

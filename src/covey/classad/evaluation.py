@@ -1,8 +1,8 @@
-"""Evaluation: a tree becomes Python source once, and its code takes an ad and a context.
+"""Evaluation: an expression is compiled to Python once, and its code takes an ad and a context.
 
 User text never gets into the source: names and strings go through `ascii` or a table of constants.
-Every operation is a call of its function in `operators`; where the tree is deep, a part of it
-becomes a function of its own, so that Python's compiler never meets deep nesting.
+Every operation is a call of its function in `operators`. A part of a deep expression becomes a
+function of its own, so that Python's compiler never meets deep nesting.
 """
 
 from functools import lru_cache, partial
@@ -12,13 +12,13 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from covey.classad.ads import PLAIN, Ad
 from covey.classad.functions import FUNCTIONS
 from covey.classad.nodes import Call, ListNode, Literal, Node, Operation, Reference
-from covey.classad.operators import BINARY, UNARY, both, either, known, no, odd, yes
+from covey.classad.operators import BINARY, UNARY, both, defined, either, no, odd, yes
 from covey.classad.values import ERROR, UNDEFINED, Context, Items, TooMuch, Value
 
 Code = Callable[[Optional[Ad], Context], Value]
 Written = Tuple[str, int]  # an expression, and how deeply it nests
-NESTED = 12  # calls within calls in one function of generated source
-MAKING = 3  # what compiling a tree costs besides its operations and names
+NESTED = 12  # most nested calls in one generated function
+MAKING = 3  # cost of compiling an expression besides its operations and names
 INLINE = frozenset([bool, int, str])
 SPECIAL_NAMES = frozenset(
     ["my", "self", "parent", "root", "toplevel", "currenttime", "target", "other"]
@@ -26,7 +26,7 @@ SPECIAL_NAMES = frozenset(
 
 
 def find(ad: Optional[Ad], name: str, context: Context) -> Value:
-    """The value of a name as seen from `ad`: from it, or else from the ads around it."""
+    """The value of a name as seen from `ad`: in that ad, or else in the ads around it."""
     while ad is not None:
         entry = ad.table.get(name)
         if entry.__class__ in PLAIN:
@@ -38,7 +38,7 @@ def find(ad: Optional[Ad], name: str, context: Context) -> Value:
         else:
             mark = (id(ad.table), name)
             if mark in context.busy:
-                return UNDEFINED  # it needs itself
+                return UNDEFINED  # the attribute depends on itself
             context.busy.add(mark)
             value = run(entry, ad, context)
             context.busy.discard(mark)
@@ -47,7 +47,7 @@ def find(ad: Optional[Ad], name: str, context: Context) -> Value:
 
 
 def find_special(ad: Optional[Ad], name: str, context: Context) -> Value:
-    """The same for names that mean something where no attribute is called so."""
+    """As `find`, for names that have a meaning even if no attribute has this name."""
     if ad is None or name in ad.table:
         return find(ad, name, context)
     if name == "currenttime":
@@ -67,7 +67,7 @@ def find_special(ad: Optional[Ad], name: str, context: Context) -> Value:
 
 
 def look(node: Reference, ad: Optional[Ad], context: Context) -> Value:
-    """The value of a mere name."""
+    """The value of a name without a scope."""
     start = context.root if node.absolute else ad
     return (find_special if node.key in SPECIAL_NAMES else find)(start, node.key, context)
 
@@ -79,8 +79,8 @@ def outermost(ad: Ad) -> Ad:
 
 
 def run(node: Node, ad: Optional[Ad], context: Context, more: int = 0) -> Value:
-    """The value of a tree, within the limits of the context. A level stands for five frames of
-    Python's stack at the most; a tree that may have to be compiled first needs room for that."""
+    """The value of an expression, within the limits of the context. A level stands for at most five
+    frames of Python's stack; an expression that must be compiled first needs room for that, too."""
     levels = node.levels + more
     context.left -= levels
     context.spent += node.size
@@ -109,7 +109,7 @@ def pick(scope: Value, name: str, context: Context) -> Value:
 
 
 def select(ad: Optional[Ad], scope: str, name: str, context: Context) -> Value:
-    """`scope.name` at once, for what it mostly is: a plain value in an ad close by."""
+    """`scope.name` in one step, for the usual case: a plain value in an ad close by."""
     here = ad
     while here is not None:
         entry = here.table.get(scope)
@@ -153,19 +153,19 @@ def lazy_call(call: Any, nodes: Tuple[Node, ...], ad: Optional[Ad], context: Con
 
 
 def call_bound(quick: Any, call: Any, fixed: List[Value], free: Value, context: Context) -> Value:
-    """A call with one argument that is no literal, for which the function has a short way."""
+    """A call with one argument that is not a literal, if the function has a fast path for it."""
     if free.__class__ is str:
         try:
             return quick(free, context)
         except (KeyError, TypeError, ValueError):
-            pass  # not in this case
+            pass  # not for these values
     return call(context, [free if value is None else value for value in fixed])
 
 
 BINARY_NAMES = {op: "b%d" % number for number, op in enumerate(BINARY)}
 UNARY_NAMES = {op: "u%d" % number for number, op in enumerate(UNARY)}
 CALLS: List[Any] = [find, find_special, pick, subscript, lazy_list, lazy_call, call_bound, select]
-CALLS += [yes, no, both, either, known]
+CALLS += [yes, no, both, either, defined]
 HELPERS: Dict[str, Any] = {call.__name__: call for call in CALLS}
 HELPERS.update({name: BINARY[op] for op, name in BINARY_NAMES.items()})
 HELPERS.update({name: UNARY[op] for op, name in UNARY_NAMES.items()})
@@ -174,13 +174,13 @@ PATTERNS = {
     ("[]", 2): "subscript({0}, {1}, s)",
     ("&&", 2): "(False if no({0}, s) else both(s.kept, {1}))",
     ("||", 2): "(True if yes({0}, s) else either(s.kept, {1}))",
-    ("?:", 2): "(s.kept if known({0}, s) else {1})",
+    ("?:", 2): "(s.kept if defined({0}, s) else {1})",
     ("?:", 3): "({1} if yes({0}, s) else {2} if s.no else s.kept)",
 }
 
 
 def function_of(node: Call) -> Any:
-    """The function that is called; None where there is none that takes so many arguments."""
+    """The function that is called; None if there is none that takes so many arguments."""
     function: Any = FUNCTIONS.get(node.key)
     count = len(node.arguments)
     if function is None or count < function.least:
@@ -189,18 +189,18 @@ def function_of(node: Call) -> Any:
 
 
 def needed(code: Any, names: Dict[str, Any]) -> Dict[str, Any]:
-    """Those of the names that the code uses. A thousand policies with a small table each stay in a
-    processor's cache; with all helpers in each of them they do not, and take thrice the time."""
-    found = {name: names[name] for name in code.co_names if name in names}
+    """The names that the code uses. A thousand policies with a small table each stay in the
+    processor's cache; with all helpers in each table they do not, and take three times as long."""
+    used = {name: names[name] for name in code.co_names if name in names}
     for part in code.co_consts:
         if isinstance(part, CodeType):
-            found.update(needed(part, names))
-    found["__builtins__"] = {}
-    return found
+            used.update(needed(part, names))
+    used["__builtins__"] = {}
+    return used
 
 
 class Writer:
-    """Source for one tree, with the constants that it needs."""
+    """Writes the source for one expression, with the constants that it needs."""
 
     def __init__(self) -> None:
         self.names: Dict[str, Any] = dict(HELPERS)
@@ -212,7 +212,7 @@ class Writer:
 
     def compiled(self, source: str) -> Any:
         code = compile("lambda ad, s: " + source, "<classad>", "eval")
-        return eval(code, needed(code, self.names))  # noqa: S307 # of our own making
+        return eval(code, needed(code, self.names))  # noqa: S307 # only source that we wrote
 
     def literal(self, value: Value) -> str:
         if value.__class__ in INLINE or (value.__class__ is float and abs(value) < 1e300):
@@ -220,7 +220,7 @@ class Writer:
         return self.constant(value)
 
     def write(self, node: Node) -> Written:
-        """An expression for the value of the node."""
+        """A Python expression for the value of the node."""
         if isinstance(node, Literal):
             return self.literal(node.value), 0
         if isinstance(node, Ad):
@@ -270,7 +270,7 @@ class Writer:
     def operation(self, node: Operation) -> Written:
         first = node.operands[0]
         if len(node.operands) == 3 and isinstance(first, Operation) and first.op == "!":
-            swapped = (*first.operands, *node.operands[:0:-1])  # saves turning it round
+            swapped = (*first.operands, *node.operands[:0:-1])  # saves the negation
             return self.operation(Operation("?:", swapped))
         texts, depth = self.several(node.operands)
         if (node.op, len(texts)) in PATTERNS:
@@ -280,9 +280,9 @@ class Writer:
 
 
 def compiled(node: Node) -> Code:
-    """The code of a tree, made when it is first asked for."""
+    """The code of an expression, made when it is first needed."""
     if node.code is None and isinstance(node, ListNode):
-        node.code = partial(lazy_list, node.items)  # there is nothing to write
+        node.code = partial(lazy_list, node.items)  # needs no generated source
     if node.code is None and isinstance(node, Reference) and node.scope is None:
         node.code = partial(look, node)
     if node.code is None:
@@ -292,7 +292,7 @@ def compiled(node: Node) -> Code:
 
 
 def settled(value: Value, context: Context) -> Value:
-    """The value with all that lists put off."""
+    """The value with all elements of lists evaluated."""
     if isinstance(value, list):
         context.enter(len(value))
         value = [settled(item, context) for item in value]
@@ -301,7 +301,7 @@ def settled(value: Value, context: Context) -> Value:
 
 
 def guarded(node: Node, ad: Optional[Ad], context: Context) -> Value:
-    """The value of a tree; ERROR, with `context.reason`, where that is too much."""
+    """The value of an expression; ERROR, with `context.reason`, if a limit is exceeded."""
     try:
         context.spent, context.making = node.size, MAKING + node.work
         if context.made:
@@ -313,7 +313,7 @@ def guarded(node: Node, ad: Optional[Ad], context: Context) -> Value:
     except (TooMuch, RecursionError) as error:
         spent = context.spent
         context.start(context.root, context.pair)
-        # Whoever counts what evaluations cost wants to know. Work that was refused was not done.
+        # Callers count what evaluations cost. Work that was refused was not done.
         context.spent = min(spent, context.steps)
         context.reason = str(error)
         return ERROR
@@ -325,7 +325,7 @@ def evaluate(
     target: Optional[Ad] = None,
     context: Optional[Context] = None,
 ) -> Value:
-    """The value of a tree in an ad, and with `target` as the other side of a match."""
+    """The value of an expression in an ad, with `target` as the other side of a match."""
     context = context or Context()
     root = None if ad is None else outermost(ad)
     context.start(root, None if target is None or root is None else (root, target))
@@ -343,5 +343,5 @@ def evaluate_attribute(
 
 @lru_cache(1000)
 def named(name: str) -> Node:
-    """A reference to what an ad does not have itself; kept, because it is compiled."""
+    """A reference to a name that the ad itself does not have; cached, because it is compiled."""
     return Reference(None, name)

@@ -1,4 +1,4 @@
-"""What callers hold: an expression, with its text, its tree and its code."""
+"""The expression object that callers use: it has the text, the tree and the code."""
 
 from typing import Any, Optional
 
@@ -11,7 +11,7 @@ from covey.classad.values import Context, Value
 
 
 class Expression:
-    """A parsed expression; equal to another that says the same thing."""
+    """A parsed expression; equal to another one with the same tree."""
 
     __slots__ = ("node",)
 
@@ -24,7 +24,7 @@ class Expression:
         target: Optional[Ad] = None,
         context: Optional[Context] = None,
     ) -> Value:
-        """Its value in `ad`, and with `target` as the other side of a match. Never raises."""
+        """Its value in `ad`, with `target` as the other side of a match. Never raises."""
         return evaluate(self.node, ad, target, context)
 
     def __str__(self) -> str:
@@ -41,5 +41,5 @@ class Expression:
 
 
 def parse(text: str) -> Expression:
-    """The expression in `text`; raises SyntaxProblem."""
+    """The expression in `text`. Raises SyntaxProblem."""
     return Expression(parse_expression(text))

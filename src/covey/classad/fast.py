@@ -1,13 +1,13 @@
 """Policies: several attributes of one ad, evaluated against ads that change all the time.
 
-The fast path is plain Python on values whose types are known from where they lie: see `quick` in
-ads. What is not there, or not as expected, raises, and then the general path answers; so the two
-agree by construction. Numbers in `quick` are small, and from how they are combined it follows how
-large a result can be: where that may leave the range in which integers and reals agree, the code
-checks. Its size is limited and it has no loops, so it keeps the limits of an evaluation as well.
+The fast path is plain Python on values whose types are known from their place: see `quick` in ads.
+A value that is missing or of another type raises, and then the general path answers; so the two
+always agree. Numbers in `quick` are small, and the operations limit how large a result can be: if
+it may leave the range in which integers and reals agree, the code checks. The code has a limited
+size and no loops, so it keeps the limits of an evaluation as well.
 
-Literals are no part of the code but a table beside it. So policies that differ in numbers and names
-alone, as those of a thousand bags do, share one code, which stays in the processor's cache.
+Literals are not in the code but in a table beside it. So policies that differ only in numbers and
+names, as those of a thousand bags do, share one code, which stays in the processor's cache.
 """
 
 from functools import lru_cache
@@ -25,10 +25,10 @@ from covey.classad.evaluation import (
 from covey.classad.nodes import Call, Literal, Node, Operation, Reference
 from covey.classad.values import UNDEFINED, Context, Value, folded
 
-Written = Tuple[str, int]  # a text, and a bound for what it gives, if that is a number
-SAFE = 1 << 53  # below it, integers and reals are the same numbers
-LARGEST = 500  # nodes in the code of one policy, attributes within attributes included
-DEEPEST = 30  # as deep as old compilers can take it
+Written = Tuple[str, int]  # source text, and an upper bound of its value if that is a number
+SAFE = 1 << 53  # below this, every integer is a real number, too
+LARGEST = 500  # nodes in the code of one policy, including attributes that it refers to
+DEEPEST = 30  # nesting that old compilers can handle
 ODD = (KeyError, TypeError, ValueError, ArithmeticError)
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 CALCULATIONS = ("+", "-", "*", "/", "%")
@@ -38,8 +38,8 @@ MARKS = {bool: "?", int: "#", float: "#", str: "$"}
 
 
 class Meter:
-    """Steps of all evaluations that took the general path, since somebody set it back. One for all
-    policies: to touch an object of each would cost as much as the fast path itself."""
+    """The steps of all evaluations on the general path since somebody reset it. There is one for
+    all policies: an object for each would cost as much as the fast path itself."""
 
     def __init__(self) -> None:
         self.used = 0
@@ -49,11 +49,11 @@ METER = Meter()
 
 
 class Unfit(Exception):
-    """There is no fast path for this."""
+    """There is no fast path for this expression."""
 
 
 def checked(number: Any) -> Any:
-    """The number, where it is one and not too large."""
+    """The number itself; raises KeyError if it is not a number or too large."""
     if (number.__class__ is int or number.__class__ is float) and -SAFE < number < SAFE:
         return number
     raise KeyError(number)
@@ -71,12 +71,12 @@ def code_of(source: str) -> Any:
 
 @lru_cache(10000)
 def shared(_: type, value: Any) -> Any:
-    """Equal literals are one, which is in the cache: most policies say 0, 1 and 0.1."""
+    """Equal literals are one object, which stays in the cache: most policies have 0, 1 and 0.1."""
     return value
 
 
 class Fast:
-    """Source for the fast path of an ad's attributes; a mark says what is wanted, as in `quick`."""
+    """Source for the fast path of an ad's attributes. The wanted type is a mark, as in `quick`."""
 
     def __init__(self, ad: Ad, roles: Sequence[str]) -> None:
         self.ad, self.roles = ad, roles
@@ -86,8 +86,8 @@ class Fast:
         self.constants: List[Any] = []
 
     def constant(self, value: Any) -> str:
-        known = value.__class__ in (int, float, bytes, str) and value != 0  # 0.0 is no -0.0
-        self.constants.append(shared(value.__class__, value) if known else value)
+        shareable = value.__class__ in (int, float, bytes, str) and value != 0  # 0.0 is not -0.0
+        self.constants.append(shared(value.__class__, value) if shareable else value)
         return "k[%d]" % (len(self.constants) - 1)
 
     def text(self, node: Node, want: str) -> str:
@@ -140,7 +140,7 @@ class Fast:
         return mine and node.key not in self.ad.table  # type: ignore[attr-defined]
 
     def place(self, node: Node) -> str:
-        """The `quick` of the ad that a scope is."""
+        """The source for the `quick` of the ad that a scope refers to."""
         if not isinstance(node, Reference) or node.absolute:
             raise Unfit
         if node.scope is not None:
@@ -154,7 +154,7 @@ class Fast:
         return "q%d" % self.roles.index(node.key)
 
     def mark(self, node: Node, depth: int = 0) -> str:
-        """The mark of what a node will be, if all is as expected; or none."""
+        """The mark of a node's probable type; "" if it is not known."""
         if isinstance(node, Literal):
             return MARKS.get(node.value.__class__, "")
         if isinstance(node, Operation):
@@ -163,8 +163,8 @@ class Fast:
             return "#" if node.op in CALCULATIONS else "?" if node.op in FLAGS else ""
         if isinstance(node, Reference) and node.scope is None and depth < DEEPEST:
             entry = self.ad.get(node.key)
-            known = isinstance(entry, Node)
-            return self.mark(entry, depth + 1) if known else MARKS.get(entry.__class__, "")
+            is_node = isinstance(entry, Node)
+            return self.mark(entry, depth + 1) if is_node else MARKS.get(entry.__class__, "")
         return ""
 
     def call(self, node: Call, want: str) -> str:
@@ -205,11 +205,11 @@ class Fast:
 
     def identity(self, op: str, nodes: Sequence[Node]) -> Tuple[str, str, str]:
         if isinstance(nodes[1], Literal) and nodes[1].value is UNDEFINED:
-            # What is there is never None, so this gives the one right answer, or a KeyError.
+            # A present value is never None, so the answer is right, or there is a KeyError.
             return self.text(nodes[0], "="), "==" if op == "is" else "!=", "none"
         mark = {"?": "?", "$": '"'}.get(self.mark(nodes[1]))
         if mark is None:
-            raise Unfit  # 1 is no 1.0: numbers are left to the general path
+            raise Unfit  # 1 is not 1.0: numbers are left to the general path
         return self.text(nodes[0], mark), "==" if op == "is" else "!=", self.text(nodes[1], mark)
 
     def calculation(self, op: str, nodes: Sequence[Node]) -> Written:
@@ -227,11 +227,11 @@ class Fast:
 class Policy:
     """Attributes `names` of `ad`, compiled for ads that stand beside it under the names `roles`.
 
-    `policy.evaluate(host, job)` gives their values, for roles ("Host", "Job"); `policy.general` the
-    same by the general path. Plain values in any of the ads may change between evaluations, and so
-    may all else: that is noticed, and compiled again; unless the caller says that nothing will
-    change that they look at (`fixed`). `context` is for the general path; it is the caller's to
-    set. Not for several threads."""
+    `policy.evaluate(host, job)` gives their values, for roles ("Host", "Job"); `policy.general`
+    gives the same by the general path. Plain values in all ads may change between evaluations.
+    Other changes are noticed, and the code is compiled again, unless the caller says that there
+    will be none (`fixed`). `context` is for the general path; the caller sets it. Not thread-safe.
+    """
 
     evaluate: Callable[..., Tuple[Value, ...]]
     general: Callable[..., Tuple[Value, ...]]
@@ -279,11 +279,11 @@ class Policy:
         self.shape = self.own.shape
         made.update(shape=self.shape, again=self.again, names=self.names)
         made.update(around=self.around.table, values=self.values)
-        exec(code_of("\n".join(lines)), SHARED, made)  # noqa: S102 # of our own making
+        exec(code_of("\n".join(lines)), SHARED, made)  # noqa: S102 # only source that we wrote
         self.evaluate, self.general = made["evaluate"], made["general"]
 
     def again(self, *ads: Ad) -> Tuple[Value, ...]:
-        """From code that was made for another shape: somebody may hold on to it."""
+        """Called by code that was compiled for another shape, which somebody may still hold."""
         if self.shape != self.own.shape:
             self.compile()
         return self.evaluate(*ads)
@@ -291,11 +291,11 @@ class Policy:
     def values(self, names: Sequence[str]) -> Tuple[Value, ...]:
         own, context = self.ad, self.context
         context.start(self.root, None)
-        found = []
+        values = []
         for name in names:
             value = own.table.get(name)
             if value.__class__ not in PLAIN:
                 value = guarded(named(name) if value is None else value, own, context)
                 METER.used += context.spent
-            found.append(value)
-        return tuple(found)
+            values.append(value)
+        return tuple(values)

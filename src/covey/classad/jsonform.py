@@ -1,4 +1,4 @@
-"""Ads as JSON, in HTCondor's form: what JSON cannot say is a string `"\\/Expr(…)\\/"`."""
+"""Ads as JSON, in HTCondor's form: other expressions are strings `"\\/Expr(…)\\/"`."""
 
 import json
 import re
@@ -10,9 +10,9 @@ from covey.classad.parser import NESTING, parse_expression
 from covey.classad.unparse import unparse
 from covey.classad.values import UNDEFINED, ClassAdError
 
-# One that is not closed matches, too: it must not be read again from each quote inside it.
+# An unclosed string matches, too: otherwise it would be read again from each quote inside it.
 STRING = re.compile(r'"((?:[^"\\]|\\.)*)("?)', re.DOTALL)
-MARK = "\\uf8ffExpr:"  # for what was written with escaped slashes, which a JSON reader would hide
+MARK = "\\uf8ffExpr:"  # replaces the escaped slashes, which a JSON reader would not show
 
 
 def to_json(thing: Any) -> str:
@@ -36,10 +36,9 @@ def written(node: Node) -> str:
 
 
 def from_json(text: str) -> Ad:
-    """The ad in a JSON text; raises ClassAdError."""
+    """The ad in a JSON text. Raises ClassAdError."""
     try:
-        found = json.loads(STRING.sub(_marked, text))
-        node = _node(found, 0)
+        node = _node(json.loads(STRING.sub(_marked, text)), 0)
     except (RecursionError, ValueError) as error:
         if isinstance(error, ClassAdError):
             raise
@@ -57,18 +56,18 @@ def _marked(match: Any) -> str:
     return whole
 
 
-def _node(found: Any, depth: int) -> Node:
+def _node(content: Any, depth: int) -> Node:
     if depth > NESTING // 5:
         raise ClassAdError("the JSON is nested too deeply")
-    if isinstance(found, dict):
+    if isinstance(content, dict):
         ad = Ad()
-        for name, value in found.items():
+        for name, value in content.items():
             ad.bind(name, _node(value, depth + 1))
         return ad
-    if isinstance(found, list):
-        return ListNode(tuple(_node(item, depth + 1) for item in found))
-    if found is None:
+    if isinstance(content, list):
+        return ListNode(tuple(_node(item, depth + 1) for item in content))
+    if content is None:
         return Literal(UNDEFINED)
-    if isinstance(found, str) and found.startswith("\uf8ffExpr:"):
-        return parse_expression(found[6:])
-    return as_node(found)
+    if isinstance(content, str) and content.startswith("\uf8ffExpr:"):
+        return parse_expression(content[6:])
+    return as_node(content)

@@ -1,4 +1,4 @@
-"""From text to tokens: (kind, value, position), where kind is `name`, `value`, `end`, or the
+"""Splits text into tokens: (kind, value, position), where kind is `name`, `value`, `end`, or the
 operator itself."""
 
 import re
@@ -25,13 +25,13 @@ ENDS_VALUE = frozenset(["name", "value", ".", ")", "]", "}"])
 SUFFIXES = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 ESCAPES = dict(zip([b"a", b"b", b"t", b"n", b"v", b"f", b"r"], map(bytes, zip(range(7, 14)))))
 BEHIND = {'"': re.compile(SPACE + '*"'), "'": re.compile(SPACE + "*'")}
-LONGEST_NUMBER = 400  # characters: no whole number of 64 bits and no float needs so many
+LONGEST_NUMBER = 400  # characters: no integer of 64 bits and no float needs so many
 ESCAPE = re.compile(rb"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
 
 
 def tokens(text: str) -> List[Token]:
-    """All tokens of `text`, with one of kind `end` after the last."""
-    found: List[Token] = []
+    """All tokens of `text`; the last one has the kind `end`."""
+    result: List[Token] = []
     at, last = 0, ""
     while at < len(text):
         match = TOKENS.match(text, at)
@@ -58,10 +58,10 @@ def tokens(text: str) -> List[Token]:
         if kind == "number":
             value, at = _number(text, start, at)
             kind = "value"
-        found.append((kind, value, start))
+        result.append((kind, value, start))
         last = kind
-    found.append(("end", "", len(text)))
-    return found
+    result.append(("end", "", len(text)))
+    return result
 
 
 def _missing(text: str, at: int) -> str:
@@ -72,7 +72,7 @@ def _missing(text: str, at: int) -> str:
 
 
 def _number(text: str, start: int, end: int) -> Tuple[Any, int]:
-    """The number in text[start:end] with its suffix, if any; and where that ends."""
+    """The number in text[start:end] with its suffix, if any; and where it ends."""
     digits = text[start:end].lstrip("-").lower()
     value: Any
     if len(digits) > LONGEST_NUMBER:  # Python refuses to read some, and takes long for others
@@ -98,7 +98,7 @@ def _number(text: str, start: int, end: int) -> Tuple[Any, int]:
 
 
 def _string(text: str, start: int, end: int) -> Tuple[str, int]:
-    """The string in text[start:end], with those right behind it; and where they end."""
+    """The string in text[start:end] with the strings directly after it; and where they end."""
     parts = [text[start + 1 : end - 1]]
     quote = text[start]
     again = BEHIND[quote].match(text, end)

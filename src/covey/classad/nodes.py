@@ -1,5 +1,6 @@
-"""The tree that a text becomes. Nodes never change, know where they began in the text, how many
-nodes they are and how deep, how much there is to compile, and are equal when they say the same."""
+"""The tree that a text is parsed into. A node never changes. It knows its position in the text, how
+many nodes it has, how deep it is and what compiling it costs. Nodes with the same content are
+equal."""
 
 from typing import Any, Callable, Optional, Tuple
 
@@ -7,7 +8,8 @@ from covey.classad.values import Value
 
 
 class Node:
-    """`says` is what a node says besides its `children`; `code` what it was compiled to, if so."""
+    """`says` is the content of a node besides its `children`; `code` is its compiled code, or
+    None."""
 
     position = 0
     size = depth = levels = work = 1
@@ -39,11 +41,11 @@ class Node:
 
 
 class Literal(Node):
-    """A value as such."""
+    """A constant value."""
 
     def __init__(self, value: Value, position: int = 0) -> None:
         self.value, self.position = value, position
-        self.says = (value.__class__, repr(value))  # 1 is no 1.0, and 0.0 no -0.0
+        self.says = (value.__class__, repr(value))  # 1 is not 1.0, and 0.0 is not -0.0
 
 
 class Reference(Node):
@@ -66,12 +68,12 @@ class Operation(Node):
 
 
 class Call(Node):
-    """A function, by the name it was called by, and its arguments."""
+    """A function call: the name as it was written, and the arguments."""
 
     def __init__(self, name: str, arguments: Tuple[Node, ...], position: int = 0) -> None:
         self.name, self.arguments, self.key = name, arguments, name.lower()
         self.measure(self.key, arguments, position)
-        self.size += 2  # for it costs more than most
+        self.size += 2  # a call costs more than most nodes
 
 
 class ListNode(Node):
@@ -80,4 +82,4 @@ class ListNode(Node):
     def __init__(self, items: Tuple[Node, ...], position: int = 0) -> None:
         self.items = items
         self.measure((), items, position)
-        self.work = 1  # each of the items is compiled when it is asked for
+        self.work = 1  # each item is compiled when it is needed

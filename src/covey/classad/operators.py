@@ -1,8 +1,9 @@
 """What operators do with values, as in the reference: every operator takes every kind of value, and
 undefined and error are values too.
 
-Each function takes its operands and the context, which pays for long strings. The logical ones come
-in halves, so that code can decide in between whether to evaluate the rest: see `yes` and `no`.
+Each function takes its operands and the context, which counts the cost of long strings. The logical
+operators come in halves, so that code can decide in between whether to evaluate the second operand:
+see `yes` and `no`.
 """
 
 import operator
@@ -30,7 +31,7 @@ MOST = (1 << 63) - 1
 
 
 def odd(a: Value, b: Value) -> Value:
-    """What a strict operator makes of values that it is not for."""
+    """The result of a strict operator for values that it does not accept."""
     if a is ERROR or b is ERROR:
         return ERROR
     return UNDEFINED if a is UNDEFINED or b is UNDEFINED else ERROR
@@ -163,7 +164,7 @@ def opposite(a: Value, context: Context) -> Value:
 
 
 def truth(a: Value) -> Value:
-    """True, False, UNDEFINED or ERROR: numbers are true unless they are 0, other kinds an error."""
+    """True, False, UNDEFINED or ERROR: a number is true unless it is 0; other kinds are errors."""
     if a.__class__ is bool or a.__class__ is Special:
         return a
     return a != 0 if a.__class__ in NUMBERS else ERROR
@@ -185,18 +186,18 @@ def no(a: Value, context: Context) -> bool:
 
 
 def both(a: Value, b: Value) -> Value:
-    """`a && b`, where `a` is a truth and not false."""
+    """`a && b`, where `a` is a result of `truth` and not false."""
     b = b if b.__class__ is bool else truth(b)
     return b if a is True or b is ERROR else a if a is ERROR or b is True else b
 
 
 def either(a: Value, b: Value) -> Value:
-    """`a || b`, where `a` is a truth and not true."""
+    """`a || b`, where `a` is a result of `truth` and not true."""
     b = b if b.__class__ is bool else truth(b)
     return b if a is False or b is ERROR else a if a is ERROR or b is False else b
 
 
-def known(a: Value, context: Context) -> bool:
+def defined(a: Value, context: Context) -> bool:
     """Whether `a` is not undefined; `context.kept` has it."""
     context.kept = a
     return a is not UNDEFINED

@@ -1,5 +1,5 @@
-"""From tokens to a tree: operators bind as in the reference, and a tree has a limited depth, so
-that nothing that walks it can run out of stack."""
+"""Parses tokens into a tree. Operators have the precedence of the reference, and a tree has a
+limited depth, so that no function that walks it can run out of stack."""
 
 from typing import Any, Callable, Dict, List, Tuple
 
@@ -9,8 +9,8 @@ from covey.classad.nodes import Call, ListNode, Literal, Node, Operation, Refere
 from covey.classad.times import parse_absolute, parse_relative
 from covey.classad.values import RelTime, SyntaxProblem
 
-NESTING = 400  # calls within calls: some eighty brackets within brackets
-DEPTH = 200  # of the tree: also the longest chain of operators
+NESTING = 400  # nested calls of the parser: about eighty nested brackets
+DEPTH = 200  # of the tree; also the longest chain of operators
 DEEP = "an expression that is nested less deeply"
 LEVELS = ("||", "&&", "|", "^", "&", "== != is isnt", "< <= > >=", "<< >> >>>", "+ -", "* / %")
 FOREIGN = {"and": "&&", "or": "||", "not": "!", "=": "=="}
@@ -57,7 +57,7 @@ class Parser:
         return SyntaxProblem(self.text, self.tokens[self.at][2], expected + self.hint())
 
     def hint(self) -> str:
-        """For words and signs of other languages."""
+        """A hint for words and signs of other languages."""
         here = self.tokens[self.at]
         before = self.tokens[self.at - 1] if self.at else here
         for kind, value, _ in (here, before):
@@ -73,10 +73,10 @@ class Parser:
         return self.tokens[self.at - 1]
 
     def skip(self, kind: str) -> bool:
-        """Whether the next token is of this kind; it is taken if so."""
-        found = self.tokens[self.at][0] == kind
-        self.at += found
-        return found
+        """Takes the next token if it is of this kind; returns whether it was."""
+        matches = self.tokens[self.at][0] == kind
+        self.at += matches
+        return matches
 
     def deeper(self, calls: int) -> None:
         self.nesting += calls
@@ -176,11 +176,11 @@ class Parser:
     def items(self, closing: str) -> Tuple[Node, ...]:
         if self.skip(closing):
             return ()
-        found = [self.expression()]
+        nodes = [self.expression()]
         while not self.skip(closing):
             self.take(",", "an operator, a comma or " + closing)
-            found.append(self.expression())
-        return tuple(found)
+            nodes.append(self.expression())
+        return tuple(nodes)
 
     def ad(self, position: int) -> Ad:
         ad = Ad()

@@ -1,6 +1,6 @@
-"""Partial evaluation: what an ad decides already is put in, and the rest stays an expression.
+"""Partial evaluation: attributes that are known are inserted, and the rest stays an expression.
 
-Whatever the open names turn out to be, the result then has the value that the whole would have had.
+Whatever values the open names get later, the result has the value that the whole would have had.
 Lists stay as they are unless they disappear, because expressions can see how they were written."""
 
 from typing import Any, Optional
@@ -14,11 +14,11 @@ from covey.classad.nodes import Call, Literal, Node, Operation
 from covey.classad.operators import truth
 from covey.classad.values import UNDEFINED, Context, Special
 
-WRITABLE = frozenset([bool, int, float, str, Special])  # as literals
+WRITABLE = frozenset([bool, int, float, str, Special])  # that can be literals
 
 
 def partial(thing: Any, ad: Optional[Ad] = None) -> Expression:
-    """What is left of an expression when the attributes of `ad` are known."""
+    """The rest of an expression when the attributes of `ad` are known."""
     return Expression(reduced(as_node(thing), Ad() if ad is None else ad))
 
 
@@ -40,13 +40,13 @@ def reduced(node: Node, ad: Ad) -> Node:
 
 
 def steady(name: str) -> bool:
-    """Whether a function's result depends on nothing but the values of its arguments."""
+    """Whether a function's result depends only on the values of its arguments."""
     function = FUNCTIONS.get(name)
     return function is None or (function.pure and not function.lazy)
 
 
 def operation(node: Operation, ad: Ad) -> Node:
-    """An operation of which something is open; it may be decided nevertheless."""
+    """An operation with open names; its value may be known nevertheless."""
     first, rest = reduced(node.operands[0], ad), node.operands[1:]
     if isinstance(first, Literal):
         decided = truth(first.value)

@@ -1,9 +1,10 @@
-"""Regular expressions for other people's patterns: PCRE's meaning, in linear time.
+"""Regular expressions for other people's patterns: with PCRE's meaning, in linear time.
 
-The dialect is what PCRE and Python's `re` both know and mean the same by, without what needs
-backtracking. Python's parser reads a pattern; what could not keep its engine busy on a subject (see
-`_ways`) is handed to it. All else is a program for Pike's virtual machine: all threads take one
-character at a time, with priorities, so that they find what a backtracking engine finds.
+The dialect is what both PCRE and Python's `re` support with the same meaning, without constructs
+that need backtracking. Python's parser reads a pattern. If Python's engine cannot take long for a
+subject (see `_ways`), it is used. Otherwise the pattern becomes a program for Pike's virtual
+machine: all threads take one character at a time, with priorities, so that they find what a
+backtracking engine finds.
 """
 
 import re
@@ -14,10 +15,10 @@ from typing import Any, FrozenSet, List, Optional, Set, Tuple
 from covey.classad.values import ClassAdError, Context
 
 MOST_CHARACTERS, MOST_GROUPS, MOST_INSTRUCTIONS = 500, 30, 1000  # of one pattern
-MOST_STEPS = 100000  # of Python's engine, which does about a hundred in a microsecond
+MOST_STEPS = 100000  # for Python's engine, which does about a hundred in a microsecond
 _PARSER = getattr(re, "_parser", None) or __import__("sre_parse")
-# Escapes that both engines read alike; and what they do not: POSIX classes, `{,n}`, options that
-# are not at the start or have an unknown letter, and all kinds of groups but plain and named ones.
+# Escapes that both engines read alike; and constructs that they do not: POSIX classes, `{,n}`,
+# options that are not at the start or unknown, and all groups except plain and named ones.
 _ALIKE = re.compile(r"(?:[^\\]|\\(?:[^A-Za-z0-9]|[dDsSwWbBAnrtfa]|x[0-9a-fA-F]{2}))*\Z", re.DOTALL)
 _UNLIKE = re.compile(
     r"\[\[?:|\{,|.\(\?[a-z-]+\)|\(\?(?!P<|#|[imsx]+\)|[isx]*(-[isx]+)?:)", re.DOTALL
@@ -30,15 +31,15 @@ Threads = List[Tuple[int, Tuple[int, ...]]]
 
 
 class Unsupported(ClassAdError):
-    """No pattern, or none of those that run in linear time."""
+    """Not a pattern, or not one that runs in linear time."""
 
 
 def _characters(op: str, value: Any, flags: int) -> Tuple[bool, FrozenSet[str]]:
-    """Which characters a piece for one of them matches, or (True) does not match."""
+    """The characters that a one-character piece matches, or (True) does not match."""
     if op == "ANY":
         return True, frozenset("" if flags & re.DOTALL else "\n")
     negated = op == "NOT_LITERAL"
-    found: Set[str] = set()
+    characters: Set[str] = set()
     for kind, what in value if op == "IN" else [("LITERAL", value)]:
         name = str(what).replace("CATEGORY_", "")
         if str(kind) == "NEGATE":
@@ -47,20 +48,20 @@ def _characters(op: str, value: Any, flags: int) -> Tuple[bool, FrozenSet[str]]:
             if name[:4] == "NOT_" and len(value) > 1 + negated:
                 raise Unsupported("a complement inside brackets")
             negated ^= name[:4] == "NOT_"
-            found |= _CATEGORIES[name.replace("NOT_", "")]
+            characters |= _CATEGORIES[name.replace("NOT_", "")]
         else:
             low, high = what if str(kind) == "RANGE" else (what, what)
             if high - low > 1000:
                 raise Unsupported("a range of more than a thousand characters")
-            found.update(map(chr, range(low, high + 1)))
+            characters.update(map(chr, range(low, high + 1)))
     if flags & re.IGNORECASE:
-        letters = found & _WORD
-        found.update(map(str.lower, letters), map(str.upper, letters))
-    return negated, frozenset(found)
+        letters = characters & _WORD
+        characters.update(map(str.lower, letters), map(str.upper, letters))
+    return negated, frozenset(characters)
 
 
 def _ways(parsed: Any, length: int) -> float:
-    """At most how many ways a backtracking engine tries from one place of such a subject."""
+    """How many ways a backtracking engine tries, at most, from one place of such a subject."""
     ways = 1.0
     for op, value in parsed:
         if str(op) == "BRANCH":
@@ -78,7 +79,7 @@ def _ways(parsed: Any, length: int) -> float:
 
 
 class Pattern:
-    """What a call spends depends on pattern and subject alone, not on what was compiled before.
+    """What a call spends depends only on pattern and subject, not on what was compiled before.
 
     Instructions: ("set", negated, characters, next), ("split", first, second), ("save", slot,
     next), ("assert", kind, next) and ("match",)."""
@@ -99,14 +100,14 @@ class Pattern:
             self._start = self._sequence(parsed, 0, python.flags)
             self.cost = 10 + len(text) + len(self._code) // 2
             self.search, self._groups = python.search, python.groups
-            self.longest, self.rate = -1, 0.0  # of subjects for Python, in steps for a character
+            self.longest, self.rate = -1, 0.0  # of subjects for Python; steps for each character
             unlike = r"\B" in text or (python.flags & re.M and "^" in text)
             for length in (20, 80, 320, 1280, 5120, 20480) if not unlike else ():
                 steps = _ways(parsed, length) * (1 + len(text))
                 if steps * length <= MOST_STEPS:
                     self.longest, self.rate = length, steps / 100
             if all(str(op) == "LITERAL" for op, _ in parsed) and not python.flags & re.I:
-                self.longest, self.rate = 1 << 30, 0.01  # it is looked for as a string
+                self.longest, self.rate = 1 << 30, 0.01  # it is searched for as a string
         except (re.error, OverflowError, RecursionError) as problem:
             raise Unsupported(str(problem)) from problem
 
@@ -117,7 +118,7 @@ class Pattern:
         return len(self._code) - 1
 
     def _sequence(self, parsed: Any, after: int, flags: int) -> int:
-        """The entry of code that goes on at `after`."""
+        """The entry point of code that continues at `after`."""
         for op, value in reversed(list(parsed)):
             after = self._emit(str(op), value, after, flags)
         return after
@@ -161,7 +162,8 @@ class Pattern:
         return after
 
     def occurs(self, context: Context, subject: str, empty: bool = True) -> bool:
-        """Whether it matches anywhere; without `empty`, something and not nothing."""
+        """Whether it matches anywhere; without `empty`, whether it matches a text that is not
+        empty."""
         if not empty:
             return any(self.match(context, subject, at, True) for at in range(len(subject)))
         if len(subject) > self.longest:
@@ -172,13 +174,13 @@ class Pattern:
     def match(
         self, context: Context, subject: str, start: int = 0, only_here: bool = False
     ) -> Optional[List[int]]:
-        """Where the first match from `start` on and its groups begin and end, -1 for those that
+        """Where the first match from `start` on, and its groups, begin and end; -1 for groups that
         took no part. `only_here`: it must begin at `start`, and not be empty."""
         if only_here or len(subject) > self.longest:
             return self.simulate(context, subject, start, only_here)
         context.spend(1 + int(len(subject) * self.rate))
-        found = self.search(subject, start)
-        spans = map(found.span, range(self._groups + 1)) if found else ()
+        match = self.search(subject, start)
+        spans = map(match.span, range(self._groups + 1)) if match else ()
         return [place for span in spans for place in span] or None
 
     def simulate(
@@ -186,11 +188,11 @@ class Pattern:
     ) -> Optional[List[int]]:
         code, nothing = self._code, (-1,) * (2 * self._groups + 1)
         threads: Threads = []
-        found: Tuple[int, ...] = ()
+        best: Tuple[int, ...] = ()
         context.spend(4)
         for place in range(start, len(subject) + 1):
             character = subject[place : place + 1]
-            if not found and (place == start or not only_here):
+            if not best and (place == start or not only_here):
                 threads.append((self._start, (place, *nothing)))
             if not threads:
                 break
@@ -215,11 +217,11 @@ class Pattern:
                     if _holds(one, subject, place):
                         threads.append((two, slots))
                 elif not (only_here and place == start):
-                    found = (slots[0], place, *slots[2:])
-                    break  # those that are left have a lower priority
+                    best = (slots[0], place, *slots[2:])
+                    break  # the remaining threads have a lower priority
             context.spend(1 + len(seen) // 2)
             threads = after
-        return list(found) or None
+        return list(best) or None
 
 
 def _holds(kind: str, subject: str, place: int) -> bool:

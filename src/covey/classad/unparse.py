@@ -1,7 +1,7 @@
-"""From a tree or a value back to text, such that parsing it gives the same tree again.
+"""Writes a tree or a value as text, such that parsing it gives the same tree again.
 
-`unparse(x)` is for people; `unparse(x, True)` is the text the reference makes, which some functions
-show to expressions (and which, like the reference's, does not always keep a real number exactly).
+`unparse(x)` is for people; `unparse(x, True)` is the text that the reference makes, which some
+functions show to expressions (like the reference's, it does not always keep a real number exactly).
 """
 
 import re
@@ -14,7 +14,7 @@ from covey.classad.parser import BINDING
 from covey.classad.times import format_absolute, format_relative
 from covey.classad.values import AbsTime, RelTime, Special, Value
 
-Written = Tuple[str, int]  # a text, and how tightly it binds: binary operators 1 to 10, then
+Written = Tuple[str, int]  # a text, and its precedence: 1 to 10 for binary operators, then
 UNARY, DEFAULT, SELECT, ALONE = 11, 12, 13, 14
 BARE = re.compile(r"[A-Za-z_][A-Za-z_0-9]*\Z")
 SHORT = {ord(char): "\\" + name.decode() for name, char in ESCAPES.items()}
@@ -33,7 +33,7 @@ class Unparser:
         self.inside = " %s " if reference else "%s"
 
     def text(self, node: Node, least: int) -> str:
-        """The node, in parentheses unless it binds at least so tightly."""
+        """The text of the node, in parentheses if its precedence is lower than `least`."""
         text, level = self.write(node)
         return text if level >= least else "(%s)" % text
 

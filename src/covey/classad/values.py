@@ -1,7 +1,8 @@
-"""What ClassAd values are in Python, and what one evaluation may use.
+"""The Python form of ClassAd values, and the limits of one evaluation.
 
 `bool`, `int` (within 64 bits), `float`, `str`, `list` and `Ad` stand for themselves; undefined,
-error and times have classes of their own. A bool is an int in Python and none here: test it first.
+error and times have classes of their own. A bool is not an int here, as it is in Python: test it
+first.
 """
 
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Set
@@ -10,7 +11,7 @@ Value = Any  # one of the above: checkers cannot keep bool and int apart
 
 
 class Special:
-    """UNDEFINED and ERROR; neither true nor false, so a test that forgets them fails loudly."""
+    """UNDEFINED and ERROR. They are neither true nor false: a test that forgets them raises."""
 
     __slots__ = ("name",)
 
@@ -45,11 +46,11 @@ class RelTime(NamedTuple):
 
 
 class ClassAdError(ValueError):
-    """Anything this package raises on purpose."""
+    """The root of all exceptions that this package raises on purpose."""
 
 
 class SyntaxProblem(ClassAdError):
-    """The text is no expression: where, and what would have fitted there."""
+    """The text is not an expression: where the problem is, and what was expected there."""
 
     def __init__(self, text: str, position: int, expected: str) -> None:
         self.text, self.position, self.expected = text, position, expected
@@ -62,26 +63,26 @@ class SyntaxProblem(ClassAdError):
 
 
 class TooMuch(ClassAdError):
-    """A limit is reached; evaluation turns this into ERROR and never lets it out."""
+    """A limit is reached. Evaluation turns this into ERROR; callers never see it."""
 
 
 def wrapped(number: int) -> int:
-    """`number` as int64 arithmetic leaves it."""
+    """`number` as 64-bit arithmetic leaves it."""
     return ((number + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
 def folded(text: str) -> bytes:
-    """The same for texts that differ in the case of (ASCII) letters alone; and in their order."""
+    """A key that ignores the case of ASCII letters, for comparing and for sorting."""
     return text.encode("utf-8", "surrogateescape").lower()
 
 
 def halfway() -> float:
-    """Chance, where the caller gave none: the same each time."""
+    """The random number if the caller gave no generator: always the same."""
     return 0.5
 
 
 class Context:
-    """What an evaluation may use; `now`, `random` and `zone` come from the caller alone."""
+    """What an evaluation may use. `now`, `random` and `zone` come only from the caller."""
 
     def __init__(
         self,
@@ -99,14 +100,12 @@ class Context:
         self.work = work
         self.no = False  # for this and the next, see `yes` in operators
         self.kept: Value = UNDEFINED
-        self.busy: Set[Any] = (
-            set()
-        )  # attributes being evaluated: one that needs itself is undefined
-        self.made: Dict[Any, Any] = {}  # what this evaluation has made ready
+        self.busy: Set[Any] = set()  # attributes being evaluated, to notice a cycle
+        self.made: Dict[Any, Any] = {}  # what this evaluation has compiled
         self.start(None, None)
 
     def start(self, root: Any, pair: Any) -> None:
-        """Makes ready for one evaluation: all limits count from here."""
+        """Prepares for one evaluation: all limits count from here."""
         self.spent, self.left, self.reason = 0, self.depth, ""
         self.root, self.pair = root, pair  # the outermost ad; the two ads of a match
         self.making = 0
@@ -116,44 +115,45 @@ class Context:
             self.busy = set()
 
     def once(self, key: Any, what: Any, work: int) -> None:
-        """Counts what is made ready once, code or a pattern. It is counted in each evaluation that
-        needs it, made or not: what a text is worth may not depend on what was asked before."""
-        self.made[key] = what  # held, so that no other can get its `id`
+        """Counts the cost of something that is compiled once, code or a pattern. It is counted in
+        each evaluation that needs it, even if it exists already: the result of an expression must
+        not depend on earlier evaluations."""
+        self.made[key] = what  # kept, so that no other object can get its `id`
         self.making += work
         if self.making > self.work:
             self.refuse()
 
     def spend(self, steps: int) -> None:
-        """Counts work done; beyond the budget the whole evaluation is over."""
+        """Counts work; beyond the limit the evaluation ends."""
         self.spent += steps
         if self.spent > self.steps:
             self.refuse()
 
     def enter(self, steps: int) -> None:
-        """One level deeper, to do so many steps there; add to `left` when back."""
+        """Goes one level deeper, for so many steps; the caller adds 1 to `left` afterwards."""
         self.left -= 1
         self.spent += steps
         if self.left < 0 or self.spent > self.steps:
             self.refuse()
 
     def refuse(self) -> None:
-        """A limit is passed: that of steps, of what is made ready, or else that of depth."""
+        """Ends the evaluation because of the exceeded limit: steps, compiling, or else depth."""
         if self.spent > self.steps:
             self.stop("more than %d steps" % self.steps)
         if self.making > self.work:
-            self.stop("more than %d operations and names in all that it needs" % self.work)
+            self.stop("more than %d operations and names, with all it refers to" % self.work)
         self.stop("more than %d levels deep" % self.depth)
 
     def stop(self, reason: str) -> None:
-        """Ends the evaluation, with ERROR for its result and `reason` for whoever asks."""
+        """Ends the evaluation with ERROR as its result, and keeps the `reason`."""
         self.reason = reason
         raise TooMuch(reason)
 
 
 class Items(List[Value]):
-    """The value of `{ … }`: each element is evaluated when it is asked for, as in the reference.
+    """The value of `{ … }`: each element is evaluated when it is needed, as in the reference.
 
-    The list itself holds the nodes, so its length costs nothing and it can be shown as written."""
+    The list itself has the nodes, so its length costs nothing and it can be shown as written."""
 
     def __init__(self, nodes: Iterable[Any], evaluate: Callable[[Any], Value]) -> None:
         super().__init__(nodes)
@@ -167,8 +167,8 @@ class Items(List[Value]):
         return map(self.evaluate, super().__iter__())
 
     def __getitem__(self, place: Any) -> Value:
-        found = super().__getitem__(place)
-        return [*map(self.evaluate, found)] if isinstance(place, slice) else self.evaluate(found)
+        nodes = super().__getitem__(place)
+        return [*map(self.evaluate, nodes)] if isinstance(place, slice) else self.evaluate(nodes)
 
 
 KINDS = {bool: "boolean", int: "integer", float: "real", str: "string", AbsTime: "abstime"}

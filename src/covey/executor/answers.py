@@ -1,4 +1,4 @@
-"""From a row of the results to what its future says."""
+"""Settles the future of a call from its row of the results."""
 
 import binascii
 from collections.abc import Callable
@@ -19,7 +19,7 @@ UNPROVEN = "the answer does not come from a worker that had this call, so it was
 
 
 class Broken(Exception):
-    """No call of this bag will ever be done."""
+    """No call of this bag can ever be done."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(str(error))
@@ -27,14 +27,14 @@ class Broken(Exception):
 
 
 class Origin:
-    """What the futures of one bag have in common: its number, and its name."""
+    """What the futures of one bag share: its number and its name."""
 
-    bag = 0  # until it is opened
+    bag = 0  # not opened yet
     name = ""
 
 
 class CallRow(Future[Any]):
-    """The future of a call. Attributes are set by whoever makes it (`__init__` would cost more)."""
+    """The future of a call. Its creator sets the attributes (`__init__` would cost more)."""
 
     key = b""  # proves the call's answer
     task = -1  # its number, once it is sent
@@ -42,16 +42,16 @@ class CallRow(Future[Any]):
 
     @classmethod
     def kind_of(cls, origin: Origin) -> type["CallRow"]:
-        """A class for the calls of one bag, so that no call needs to be told of its origin."""
+        """A class for the calls of one bag, so that no call needs an attribute for its origin."""
         return type("Call", (cls,), {"origin": origin})
 
     def __repr__(self) -> str:
         origin = self.origin
         where = f" bag {origin.bag} {origin.name!r}" if origin.bag else ""
         task = f" task {self.task} of" if where and self.task >= 0 else ""
-        return f"<covey call{task}{where}: {self._told()}>"
+        return f"<covey call{task}{where}: {self._progress()}>"
 
-    def _told(self) -> str:
+    def _progress(self) -> str:
         if not self.done():
             return "sent" if self.running() else "waiting in this program"
         if self.cancelled():
@@ -71,8 +71,9 @@ def settle(
     trust: str,
     prepares: bool = False,
 ) -> None:
-    """`data` is the value if that came by file; without a `key` no proof is asked for; with
-    `prepares` workers run an initializer. Raises Broken, after all, if others fare alike."""
+    """`data` is the value if it came by file; without a `key` no proof is required; with `prepares`
+    workers run an initializer. Raises Broken, after settling, if all other calls would fail, too.
+    """
     if data is None and "value" in row.result:
         data = binascii.a2b_base64(row.result["value"])
     if row.outcome == OK and data is not None:
@@ -91,8 +92,9 @@ def settle(
 
 
 def value(row: ResultRow, bag: int, client: Callable[[], Client], trust: str) -> Any:
-    """For whoever has no future, and so no key: what it would return, or raise. Raises CoveyError
-    if a value that came by file is not there any more, ValueError for an unknown `trust`."""
+    """What the future would return or raise, for callers without a future, and so without a key.
+    Raises CoveyError if a value that came by file does not exist any more, ValueError for an
+    unknown `trust`."""
     unpacking.check_trust(trust)
     data = fetched(client(), bag, row) if row.outcome == OK and row.files else None
     future: Future[Any] = Future()
@@ -102,7 +104,7 @@ def value(row: ResultRow, bag: int, client: Callable[[], Client], trust: str) ->
 
 
 def _in_initializer(row: ResultRow, prepares: bool) -> bool:
-    """Where it failed; or may have, if its process ended."""
+    """Whether the call failed in the initializer, or may have, because its process ended."""
     return row.message.startswith((INITIALIZER_FAILED, NOT_STARTED) if prepares else ())
 
 
@@ -114,9 +116,9 @@ def _error(
         if key is not None and not unpacking.is_proven(key, ERROR, data):
             return failed(row, bag, f"{unpacking.words_of(data)} ({UNPROVEN})")
         words, raised, where = unpacking.exception(data, trust)
-        found = raised or failed(row, bag, words)
-        found.__cause__ = where
-        return found
+        error = raised or failed(row, bag, words)
+        error.__cause__ = where
+        return error
     if row.exit_code == REFUSED and row.message:
         ended = prepares and row.message.startswith(NOT_STARTED)
         hint = " (perhaps its initializer ended it)" if ended else ""
@@ -140,10 +142,10 @@ def failed(row: ResultRow, bag: int, words: str, kind: type[CallFailed] = CallFa
 
 
 def fetched(client: Client, bag: int, row: ResultRow) -> bytes:
-    """The value of a call that came by file."""
-    for one in client.files(bag, after=row.row - 1, limit=10):
-        if one.row == row.row and one.path == VALUE_FILE:
-            if not one.digest:
-                return one.data
-            return b"".join(client.read_file(one.digest))
+    """The value of a call that was returned as a file."""
+    for file in client.files(bag, after=row.row - 1, limit=10):
+        if file.row == row.row and file.path == VALUE_FILE:
+            if not file.digest:
+                return file.data
+            return b"".join(client.read_file(file.digest))
     raise CoveyError("the value does not exist any more; was the bag purged?")

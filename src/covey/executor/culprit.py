@@ -1,5 +1,5 @@
-"""What of a call cannot be pickled, for people. It is looked for only after that has failed, by
-pickling one thing after the other."""
+"""Finds out which part of a call cannot be pickled, for a helpful message. It is used only after
+pickling has failed, and pickles one part after the other."""
 
 import functools
 import types
@@ -12,10 +12,10 @@ from covey.worker import pickler
 Named = tuple[str, Any]
 
 
-def tell(error: Exception, function: Any, given: Iterable[Named]) -> None:
-    """Add to the words of the error where it comes from, if they are words and that is found."""
+def tell(error: Exception, function: Any, parts: Iterable[Named]) -> None:
+    """Add to the error's message which part caused it, if that is found."""
     words = error.args[0] if len(error.args) == 1 else None
-    where = _first(given) or _inside(function, [])
+    where = _first(parts) or _inside(function, [])
     if where and isinstance(words, str):
         error.args = (f"{words}: {where}",)
 
@@ -27,8 +27,8 @@ def arguments(args: Iterable[Any], kwargs: dict[str, Any]) -> Iterator[Named]:
         yield f"argument {name!r}", value
 
 
-def _first(given: Iterable[Named]) -> str:
-    return next((_words(*one) for one in given if _fails(one[1])), "")
+def _first(parts: Iterable[Named]) -> str:
+    return next((_words(name, value) for name, value in parts if _fails(value)), "")
 
 
 def _words(name: str, value: Any) -> str:
@@ -44,9 +44,9 @@ def _fails(value: Any) -> bool:
 
 
 def _inside(function: Any, seen: list[Any]) -> str:
-    """The deepest that has a name."""
+    """The innermost part that has a name."""
     for name, value in _reached(function):
-        if any(value is one for one in seen) or not _fails(value):
+        if any(value is other for other in seen) or not _fails(value):
             continue
         deeper = _inside(value, [*seen, function, value])
         of = getattr(function, "__qualname__", type(function).__qualname__)
@@ -69,5 +69,5 @@ def _reached(function: Any) -> Iterator[Named]:
             try:
                 yield f"variable {name!r}", cell.cell_contents
             except ValueError:
-                continue  # it is empty
+                continue  # the cell is empty
         yield "its defaults", (function.__defaults__, function.__kwdefaults__)

@@ -1,4 +1,4 @@
-"""`covey.Executor`: what people use instead of a ProcessPoolExecutor."""
+"""`covey.Executor`, which people use instead of a ProcessPoolExecutor."""
 
 import contextlib
 import itertools
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 _lanes: "weakref.WeakSet[Lane]" = weakref.WeakSet()
 _interpreter_ends = False
-ABANDON_SECONDS = 3.0  # in which the server can be told
+ABANDON_SECONDS = 3.0  # to tell the server
 
 
 class Executor(futures.Executor):
@@ -37,24 +37,25 @@ class Executor(futures.Executor):
         with covey.Executor() as executor:
             print(list(executor.map(simulate, range(1000), chunksize=10)))
 
-    `connection` is what `covey.connect()` makes; without one, that is called. At most `max_workers`
-    calls are with the server at a time (None: as many as keep all slots busy; those that are not
-    can still be cancelled). `name` is what `covey bags` calls its bag; without one, that is the
-    name of the first function. Workers are `python` on their host (else one like ours), stay while
-    there are calls, and run `initializer(*initargs)` first; if that fails, the executor is broken.
+    `connection` is the result of `covey.connect()`, which is called if there is none. At most
+    `max_workers` calls are with the server at a time (None: as many as keep all slots busy); the
+    others can still be cancelled. `name` is the bag's name in `covey bags`; the default is the name
+    of the first function. A worker is a process of `python` on its host (default: a Python like
+    ours). It stays as long as there are calls, and runs `initializer(*initargs)` first; if that
+    fails, the executor is broken.
 
-    `modules` are modules (or their names, or paths) whose source workers get; None: those that the
-    program has imported from its own folder. All others must be installed on the hosts.
+    `modules` are modules (or their names, or paths) whose source is sent to workers; None: those
+    that the program has imported from its own folder. All others must be installed on the hosts.
 
     Each call may use `cores`, `memory_mb`, `disk_mb`, `gpus`, and `limit_seconds` of time (else
-    CallTimeout); one that fails is tried again `retries` times. `policy` says on which hosts they
-    run, and when one is sent to another host, too: `{"only_sites": "lab", "deadline": "10m"}`
+    CallTimeout); a call that fails is tried again `retries` times. `policy` says on which hosts
+    calls run, and when one is also sent to another host: `{"only_sites": "lab", "deadline": "10m"}`
     (docs/policies.md). `with_options` makes an executor for calls with other needs.
 
     `trust` says what hosts may send back. With "objects" a value may be any object; unpickling one
     can run code here, so every host that runs calls must be one whose programs you would run. With
     "data" values are numbers, text, bytes, dates, and lists, tuples, dictionaries and sets of
-    these; a call that returns anything else fails, and nothing that came is run.
+    these; a call that returns anything else fails, and no code from a host is run.
     """
 
     def __init__(
@@ -78,10 +79,10 @@ class Executor(futures.Executor):
         policy: str | Mapping[str, object] | None = None,
         trust: str = OBJECTS,
     ) -> None:
-        if isinstance(connection, int):  # Executor(5), as of others
+        if isinstance(connection, int):  # Executor(5), as with other executors
             connection, max_workers = None, connection
         if connection is not None and not hasattr(connection, "client"):
-            raise TypeError("connection is what covey.connect() makes")
+            raise TypeError("connection must be the result of covey.connect()")
         if max_workers is not None and max_workers <= 0:
             raise ValueError("max_workers must be greater than 0")
         if initializer is not None and not callable(initializer):
@@ -89,7 +90,7 @@ class Executor(futures.Executor):
         check_trust(trust)
         self._shared = _Shared(connection, name, python, initializer, initargs, trust, modules)
         self._most = max_workers
-        told = {
+        chosen = {
             "cores": cores,
             "memory_mb": memory_mb,
             "disk_mb": disk_mb,
@@ -100,13 +101,13 @@ class Executor(futures.Executor):
             "env": env,
             "policy": policy,
         }
-        self._options = options.changed(options.DEFAULT, told)
+        self._options = options.changed(options.DEFAULT, chosen)
         self._family: dict[Options, Executor] = {}
         self._open()
 
     def _open(self) -> None:
         self._ended = False  # by shutdown or abort
-        self._earlier: list[Lane] = []  # that finish calls with modules from before a reload
+        self._earlier: list[Lane] = []  # lanes that finish calls from before a reload of modules
         self._open_lane()
 
     def _open_lane(self) -> None:
@@ -115,11 +116,11 @@ class Executor(futures.Executor):
         opening = _Opening(shared, wanted)
         self._lane = Lane(shared.connection, opening, self._most, shared.trust)
         _lanes.add(self._lane)
-        # Not at exit: what it waits for then is decided in _end.
+        # Not at exit: _end decides what to wait for then.
         weakref.finalize(self, self._lane.forgotten).atexit = False
 
     def _renew(self) -> None:
-        """Modules were reloaded: calls from now on go to new workers, by a new bag."""
+        """Modules were reloaded: send calls from now on to new workers, through a new bag."""
         with self._shared.guard:
             before = self._lane
             if self._reloads == reloads.count or self._ended or before.broken is not None:
@@ -128,30 +129,31 @@ class Executor(futures.Executor):
                 self._reloads = reloads.count
                 return
             self._open_lane()
-            self._earlier = [one for one in self._earlier if not one.over] + [before]
+            self._earlier = [lane for lane in self._earlier if not lane.over] + [before]
         before.close()
 
     def with_options(self, **changed: Any) -> "Executor":
-        """For calls with other needs: `executor.with_options(cores=4, limit_seconds=60).submit(f)`.
-        The same options give the same executor, with a bag of its own. It ends with this one, or
-        sooner by a shutdown of its own; then, or when it is broken, there is a new one. Raises
-        TypeError and InvalidBag; RuntimeError when this one has ended."""
+        """An executor for calls with other needs:
+        `executor.with_options(cores=4, limit_seconds=60).submit(f)`. The same options give the same
+        executor, with a bag of its own. It ends with this one, or sooner by its own shutdown; then,
+        or when it is broken, the next call makes a new one. Raises TypeError and InvalidBag;
+        RuntimeError if this executor has ended."""
         wanted = options.changed(self._options, changed)
         if wanted == self._options:
             return self
         with self._shared.guard:
             if self._ended:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            found = self._family.get(wanted)
-            if found is None or not found._is_usable:
+            executor = self._family.get(wanted)
+            if executor is None or not executor._is_usable:
                 made = object.__new__(Executor)
                 made._shared = self._shared
                 made._most = self._most
                 made._options = wanted
-                made._family = found._family if found is not None else {}
+                made._family = executor._family if executor is not None else {}
                 made._open()
-                found = self._family[wanted] = made
-        return found
+                executor = self._family[wanted] = made
+        return executor
 
     def __reduce__(self) -> str:
         raise TypeError(
@@ -174,14 +176,14 @@ class Executor(futures.Executor):
 
     @property
     def _max_workers(self) -> int:
-        """How many calls run at a time, at most, as other executors have it: dask reads this. If
-        nobody said it, the slots that the server has now."""
+        """How many calls run at a time at most, for dask, which reads this attribute of other
+        executors. If it was not given, the number of the server's slots now."""
         return self._most or self._shared.slots()
 
     @property
     def bag(self) -> int:
-        """The number of its bag, for `covey bags`; 0 until the first call is sent. After a module
-        was reloaded there is another one."""
+        """The number of its bag, for `covey bags`; 0 until the first call is sent. It changes after
+        a module was reloaded."""
         return self._lane.bag
 
     @property
@@ -193,8 +195,8 @@ class Executor(futures.Executor):
         return not self._ended and self._broken is None
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
-        """What cannot be pickled, or is too large to be sent, fails its future. Large calls that
-        wait may need temporary files: raises OSError when there is no space."""
+        """A call that cannot be pickled, or is too large, fails its future. Large calls that wait
+        may need temporary files: raises OSError if there is no space."""
         _check_running()
         if self._reloads != reloads.count:
             self._renew()
@@ -211,7 +213,7 @@ class Executor(futures.Executor):
         timeout: float | None = None,
         chunksize: int = 1,
     ) -> Iterator[T]:
-        """As of others; with a `chunksize`, so many calls travel as one task, and fail together."""
+        """As in other executors; with a `chunksize`, so many calls are one task and fail as one."""
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
         if chunksize == 1:
@@ -236,8 +238,8 @@ class Executor(futures.Executor):
         return self._lane.submit(call, fn)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """No more calls. Those that are not yet with the server are done, or with `cancel_futures`
-        cancelled; `wait` for all of them."""
+        """Accept no more calls. Calls that are not yet with the server are done, or cancelled with
+        `cancel_futures`; with `wait`, returns when all are done."""
         lanes = self._end_all()
         for lane in lanes:
             lane.close(cancel=cancel_futures)
@@ -246,14 +248,14 @@ class Executor(futures.Executor):
                 lane.join()
 
     def abort(self) -> None:
-        """Stop what runs, and all that waits: its futures raise CancelledError, the bag is
+        """Stop all calls, running or waiting: their futures raise CancelledError, and the bag is
         cancelled. Nothing can be submitted any more. Does not wait."""
         for lane in self._end_all():
             lane.abort()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """A shutdown. But whoever interrupts the program does not want to wait for its calls, nor
-        that they go on without it."""
+        """A shutdown. But after an interrupt the calls are aborted: nobody wants to wait for them,
+        or wants them to go on."""
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             self.abort()
             return
@@ -264,17 +266,17 @@ class Executor(futures.Executor):
             raise
 
     def _end_all(self) -> list[Lane]:
-        """Of this one, and of all that were made of it."""
+        """End this executor and all that were made from it; returns their lanes."""
         with self._shared.guard:
             ended = [self]
-            for one in ended:
-                one._ended = True
-                ended += one._family.values()
-        return [lane for one in ended for lane in (*one._earlier, one._lane)]
+            for executor in ended:
+                executor._ended = True
+                ended += executor._family.values()
+        return [lane for executor in ended for lane in (*executor._earlier, executor._lane)]
 
 
 class _Shared:
-    """What executors that differ in their options have in common."""
+    """What executors with different options share."""
 
     def __init__(
         self,
@@ -288,7 +290,7 @@ class _Shared:
     ) -> None:
         self.trust = trust
         self.modules = Modules(modules)
-        self.guard = threading.Lock()  # of who is made of whom
+        self.guard = threading.Lock()  # protects the families of executors
         self._connecting = threading.Lock()
         self.packer = Packer()
         self._connection = connection
@@ -297,7 +299,7 @@ class _Shared:
         self.initializer = b""
         if initializer is not None:
             self.initializer = pickler.dumps((initializer, initargs), PROTOCOL)
-        self._path = [os.path.abspath(one) for one in sys.path]
+        self._path = [os.path.abspath(folder) for folder in sys.path]
 
     def connection(self) -> Connecting:
         with self._connecting:
@@ -308,7 +310,7 @@ class _Shared:
             return self._connection
 
     def slots(self) -> int:
-        """All that the server has now, or will have when its first pilot is there."""
+        """The slots that the server has now, or will have when its first pilot is there."""
         connection = self.connection()
         server = connection.client().server()
         config = getattr(connection, "config", None)
@@ -340,7 +342,7 @@ class _Shared:
 
 
 class _Opening:
-    """What a lane needs to know to open its bag: the bag, and the program of its workers."""
+    """What a lane needs to open its bag: the bag's specification, and the workers' program."""
 
     def __init__(self, shared: _Shared, wanted: Options) -> None:
         self._shared = shared
@@ -352,15 +354,15 @@ class _Opening:
         return self._shared.spec(self._wanted)
 
     def program(self) -> bytes:
-        """Read when the bag is opened. Raises InvalidBag if named modules are too large."""
+        """Reads modules when the bag is opened. Raises InvalidBag if named ones are too large."""
         read = self._modules = self._shared.modules.read()
         reloads.watch(read.names())
         if read.left_out:
-            say(f"too large to travel with workers, so hosts must have: {', '.join(read.left_out)}")
+            say(f"too large to send, so they must be on the hosts: {', '.join(read.left_out)}")
         return program.program(self._shared.initializer, read.files)
 
     def warning(self) -> str:
-        """What people should know; empty if there is nothing."""
+        """A message for people; empty if there is none."""
         path = self._modules.changed()
         return path and (
             f"{path} has changed, but calls still run what this program has imported; after "
@@ -375,24 +377,24 @@ def _failed(error: Exception) -> "Future[Any]":
     return future
 
 
-def _chunks(given: Iterator[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:
-    while chunk := list(itertools.islice(given, size)):
+def _chunks(items: Iterator[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:
+    while chunk := list(itertools.islice(items, size)):
         yield chunk
 
 
 def _in_order(chunks: "list[Future[list[T]]]", until: float | None) -> Iterator[T]:
-    """The values, none of which is kept; what is not needed any more is cancelled."""
+    """The values in order; none is kept, and calls that are not needed any more are cancelled."""
     chunks.reverse()
 
     def values() -> Iterator[T]:
         try:
             while chunks:
                 left = None if until is None else until - time.monotonic()
-                found = chunks[-1].result(left)
+                results = chunks[-1].result(left)
                 chunks.pop()
-                found.reverse()
-                while found:
-                    yield found.pop()
+                results.reverse()
+                while results:
+                    yield results.pop()
         finally:
             for future in chunks:
                 future.cancel()
@@ -409,7 +411,7 @@ def _check_running() -> None:
 
 
 def _end() -> None:
-    """As other executors do: the program ends when its calls have, or is interrupted once more."""
+    """As other executors do: the program ends after its calls, or when it is interrupted again."""
     global _interpreter_ends
     lanes = list(_lanes)
     try:
@@ -432,5 +434,5 @@ def _abandon(lanes: list[Lane]) -> None:
             lane.join(max(0.0, until - time.monotonic()))
 
 
-# The threads must be waited for before the interpreter takes itself apart.
+# These threads must be waited for before the interpreter takes itself apart.
 threading._register_atexit(_end)  # type: ignore[attr-defined]

@@ -1,10 +1,10 @@
-"""What a future raises, beside what its function raised.
+"""What a future raises, besides what its function raised.
 
 CoveyError
 └── CallFailed        there is no value: it was killed, called sys.exit, cannot be pickled, …
-    ├── CallTimeout   (a TimeoutError) it ran into limit_seconds
+    ├── CallTimeout   (a TimeoutError) it took longer than limit_seconds
     ├── CallTooLarge  it was not sent at all
-    └── WorkerRefused (a BrokenExecutor) the worker on that host can do no calls
+    └── WorkerRefused (a BrokenExecutor) the worker on that host cannot do calls
 RemoteTraceback       the cause of an exception: where it was raised, as text
 """
 
@@ -14,8 +14,8 @@ from covey.core.errors import CoveyError
 
 
 class CallFailed(CoveyError):
-    """`bag` and `task` name it for `covey logs`; `outcome`, `exit_code` and `signal` are those of
-    the task, `host` is where it was."""
+    """`bag` and `task` name the call for `covey logs`; `outcome`, `exit_code` and `signal` are
+    those of the task; `host` is where it ran."""
 
     def __init__(
         self,

@@ -6,8 +6,9 @@
         joblib.Parallel()(joblib.delayed(f)(x) for x in xs)
 
 More keywords (`connection`, `python`, `initializer`, `memory_mb`, …) are those of `covey.Executor`.
-joblib must be installed on the hosts, too. An executor whose Parallel is over is kept for a later
-one with the same keywords: its workers are warm. Two that overlap have two: one may be aborted.
+joblib must be installed on the hosts, too. The executor of a finished Parallel is kept for a later
+one with the same keywords, because its workers are warm. Two Parallels that overlap have two
+executors, because one of them may be aborted.
 """
 
 import os
@@ -20,13 +21,13 @@ from joblib.parallel import AutoBatchingMixin, ParallelBackendBase, register_par
 from covey.executor.executor import Executor
 
 NAME = "covey"
-BATCH_BYTES = 8 << 20  # more than that in one call gains nothing
-# What joblib says to every backend, of memory-mapped arrays and multiprocessing.
+BATCH_BYTES = 8 << 20  # larger calls gain nothing
+# Keywords that joblib gives to every backend, for memory-mapped arrays and multiprocessing.
 IGNORED = ("context", "max_nbytes", "mmap_mode", "temp_folder", "timeout", "verbose")
 
 _guard = threading.Lock()
 _idle: dict[tuple[Any, ...], list[Executor]] = {}
-_alive: dict[tuple[Any, ...], dict[str, Any]] = {}  # so that no other object has their ids
+_alive: dict[tuple[Any, ...], dict[str, Any]] = {}  # keeps the options, because keys have their ids
 
 
 class CoveyBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
@@ -37,10 +38,10 @@ class CoveyBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc
         super().__init__(nesting_level=nesting_level, **options)
         self._workers: Executor | None = None
         self._key: tuple[Any, ...] = ()
-        self._most_batch = 0  # items in a call; 0: not known to be large
+        self._most_batch = 0  # items in a call; 0: items are not known to be large
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
-        """Negative: of all slots that the server has now."""
+        """A negative number counts from all slots that the server has now, as joblib defines it."""
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
         if n_jobs is None:
@@ -64,12 +65,12 @@ class CoveyBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc
         if count == 1:
             raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
         self.parallel = parallel
-        told = {**self.backend_kwargs, **options}
-        told = {name: value for name, value in told.items() if name not in IGNORED}
+        chosen = {**self.backend_kwargs, **options}
+        chosen = {name: value for name, value in chosen.items() if name not in IGNORED}
         self.terminate()
-        self._key = (os.getpid(), count, *((name, id(told[name])) for name in sorted(told)))
-        self._workers = _executor(self._key, count, told)
-        self._told = told
+        self._key = (os.getpid(), count, *((name, id(chosen[name])) for name in sorted(chosen)))
+        self._workers = _executor(self._key, count, chosen)
+        self._chosen = chosen
         return count
 
     def submit(self, func: Any, callback: Any = None) -> Any:
@@ -85,7 +86,7 @@ class CoveyBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc
         return future
 
     def compute_batch_size(self) -> int:
-        """Short calls travel together, but not more of them than is good when they are large."""
+        """Short calls are sent together, but fewer of them if they are large."""
         size: int = super().compute_batch_size()
         return min(size, self._most_batch) if self._most_batch else size
 
@@ -93,7 +94,7 @@ class CoveyBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc
         return out.result()
 
     def terminate(self) -> None:
-        """The workers stay for later calls."""
+        """Keep the workers for later calls."""
         workers, self._workers = self._workers, None
         if workers is not None:
             with _guard:
@@ -101,21 +102,21 @@ class CoveyBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc
         self.reset_batch_stats()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
-        """What runs is stopped: its values are of no use to anybody."""
+        """Stop the running calls: nobody needs their values."""
         workers, self._workers = self._workers, None
         if workers is not None:
             workers.abort()
         if ensure_ready and self._key:
-            self._workers = _executor(self._key, self._key[1], self._told)
+            self._workers = _executor(self._key, self._key[1], self._chosen)
 
 
 def _executor(key: tuple[Any, ...], most: int, options: dict[str, Any]) -> Executor:
     with _guard:
         idle = _idle.get(key, [])
         while idle:
-            found = idle.pop()
-            if found._is_usable:
-                return found
+            executor = idle.pop()
+            if executor._is_usable:
+                return executor
         _alive[key] = options
     return Executor(max_workers=most, **{"name": "joblib", **options})
 

@@ -1,19 +1,19 @@
-"""Calls on their way to one bag, and their values on the way back.
+"""The calls of one bag on their way to the server, and their values on the way back.
 
     submit ──▶ waiting ──(sender)──▶ out ──(receiver)──▶ future
                                            └─(fetcher)──▶ future, of a large value
 
-The sender opens the bag, then appends what waits: at once if it was idle, else a few milliseconds
-later, so that many calls are one request. No more calls are out than keep the slots busy for a
-while: a call that waits here can be cancelled for good, one that is out is running. The numbers of
-tasks are ours to tell before a request is answered, since nobody else appends to our bag.
+The sender opens the bag, then appends the waiting calls: at once if it was idle, else a few
+milliseconds later, so that one request has many calls. No more calls are out than keep the slots
+busy for a while: a call that waits here can really be cancelled, one that is out counts as running.
+We know the numbers of tasks before a request is answered, since nobody else appends to our bag.
 
-A large call travels as a file: its bytes wait in the `Stock`, and are uploaded before the batch is
-appended, so that batches with large calls have few. Not too many bytes are out, either: the server
+A large call is sent as a file: its bytes wait in the `Stock`, and are uploaded before the batch is
+appended, so batches with large calls are short. The bytes that are out are limited, too: the server
 and its pilots keep them on disk.
 
-Each thread has a line of its own to the server. They hold on to the lane, never to the executor:
-one that is forgotten ends when its calls have.
+Each thread has its own connection to the server. The threads refer to the lane, never to the
+executor: if an executor is forgotten, its lane ends when its calls are done.
 """
 
 import contextlib
@@ -48,51 +48,51 @@ PACE_SECONDS = 0.005
 EACH_SECONDS, MOST_PACE_SECONDS = 2e-5, 0.02  # between questions for results
 MOST_BATCH = 1000
 MOST_BATCH_CHARACTERS = 4 << 20
-UPLOAD_SHIFT = 4  # so many bits more may be uploaded for a batch than it has itself
+UPLOAD_SHIFT = 4  # a batch may have 2 to this power more bytes in uploads than in itself
 PAGE = 5000
 WAIT_SECONDS = 10.0
 PATIENCE_SECONDS = 300.0
-FEW = 16  # calls that are out while nothing is known about them
+FEW = 16  # calls that may be out before anything is known about them
 MOST_OUT = 20_000
-MOST_OUT_BYTES = 1 << 30  # of large calls that are out, unless they are few
-AHEAD_SECONDS = 1.0  # of work that is out
+MOST_OUT_BYTES = 1 << 30  # in large calls that are out, unless these are few
+AHEAD_SECONDS = 1.0  # how much work may be out
 SHORTEST_SECONDS = 2e-5
-LOOK_SECONDS = 2.0  # between looks at how many slots there are
+LOOK_SECONDS = 2.0  # between questions how many slots there are
 FIRST_PAUSE_SECONDS, MOST_PAUSE_SECONDS = 0.5, 10.0  # before a value is asked for again
 MOST_NAME = 100  # characters
-FORGOTTEN_SECONDS = 5.0  # between looks whether we are, when nobody tells
+FORGOTTEN_SECONDS = 5.0  # between checks whether the executor was forgotten
 
-LOGGER = logging.getLogger("concurrent.futures")  # which tells of other callbacks
+LOGGER = logging.getLogger("concurrent.futures")  # logs errors of other callbacks, too
 
 
 class Connecting(Protocol):
-    """What `covey.connect` makes."""
+    """The result of `covey.connect`."""
 
     def client(self) -> Client:
-        """The calling thread's own."""
+        """The calling thread's own client."""
         ...
 
 
 class Opening(Protocol):
-    """What bag to open when the first call is sent."""
+    """The bag to open when the first call is sent."""
 
     prepares: bool  # workers run an initializer
 
     def spec(self) -> BagSpec: ...
 
     def program(self) -> bytes:
-        """The file that is the worker."""
+        """The worker's program file."""
         ...
 
     def warning(self) -> str:
-        """What people should know; empty if there is nothing. Asked once in a while."""
+        """A message for people; empty if there is none. Called once in a while."""
         ...
 
 
 class Waiting(NamedTuple):
     future: CallRow
     call: str
-    file: Blob | None = None  # that holds the call
+    file: Blob | None = None  # has the call, if it is large
 
 
 class Lane:
@@ -103,8 +103,8 @@ class Lane:
         most: int | None = None,
         trust: str = OBJECTS,
     ) -> None:
-        """`opening` says what bag to open, and what its workers are; `most` calls may be out;
-        `trust` says which values are unpickled."""
+        """`opening` says which bag to open, and what its workers are; up to `most` calls may be
+        out; `trust` says which values are unpickled."""
         self._connect = connect
         self._opening = opening
         self._most = most
@@ -116,17 +116,17 @@ class Lane:
         self._stock = Stock()
         self._heavy: dict[int, int] = {}  # large calls that are out -> their bytes
         self.latest_bytes = 0  # of the large call that was submitted last
-        self._sent = 0  # calls, so the number of the next
-        self._durable = 0  # calls that the server has
+        self._sent = 0  # calls; also the number of the next one
+        self._durable = 0  # calls that the server has recorded
         self._closing = False
         self._threads: list[threading.Thread] = []
         self._large: queue.SimpleQueue[tuple[ResultRow, CallRow] | None] = queue.SimpleQueue()
         self._slots = 0
-        self._seconds = -1.0  # that a call took lately; not known yet
+        self._seconds = -1.0  # recent duration of a call; negative: not known yet
         self._answered = 0  # calls
-        self._heard = 0.0  # when some were, or one went out that was alone
+        self._heard = 0.0  # when results last came, or the first call went out
         self._looked = 0.0
-        self._said: set[str] = set()  # why nothing came
+        self._shown: set[str] = set()  # messages that people have seen
         self.origin = Origin()
         self._new_call = CallRow.kind_of(self.origin)
         self.broken: BaseException | None = None
@@ -137,16 +137,16 @@ class Lane:
         return self.origin.bag
 
     def counts(self) -> tuple[int, int, int]:
-        """Calls that are done, that are with the server, and that wait here."""
+        """How many calls are done, are with the server, and wait here."""
         out = len(self._out)
         return self._sent - out, out, len(self._waiting)
 
-    # -- for those who submit ----------------------------------------------------------------
+    # -- for threads that submit -------------------------------------------------------------
 
     def submit(self, call: Small | Large, function: Any = None) -> "Future[Any]":
-        """The bag is named by the first `function`, if it has no other name. Raises RuntimeError
-        when it is closed, BrokenExecutor when it is broken; OSError when a large call finds no
-        place to wait."""
+        """The bag gets the name of the first `function`, unless it has a name. Raises RuntimeError
+        if the lane is closed, BrokenExecutor if it is broken; OSError if there is no space for a
+        large call to wait."""
         if os.getpid() != self._process:
             raise RuntimeError("this executor belongs to the process that made it: make one here")
         if isinstance(call, Small):
@@ -177,7 +177,7 @@ class Lane:
         return future
 
     def close(self, *, cancel: bool = False) -> None:
-        """No more calls; those that wait are done, or cancelled, unless they were to go next."""
+        """Accept no more calls. Those that wait are done, or cancelled, except the next ones."""
         if os.getpid() != self._process:
             return
         dropped: list[Waiting] = []
@@ -187,15 +187,16 @@ class Lane:
                 while len(self._waiting) > max(0, self._room()):
                     dropped.append(self._waiting.pop())
             self._news.notify_all()
-        for one in dropped:
-            self._forget(one)
-            with _unharmed(one.future):
-                one.future.cancel()
-            one.future.set_running_or_notify_cancel()
+        for waiting in dropped:
+            self._forget(waiting)
+            with _unharmed(waiting.future):
+                waiting.future.cancel()
+            waiting.future.set_running_or_notify_cancel()
 
     def forgotten(self) -> None:
-        """Nobody can submit any more. For finalizers, which run anywhere, even in the middle of
-        what is done here: so nothing is waited for, and who is not told sees it himself."""
+        """Nobody can submit any more. It is called by finalizers, which run anywhere, even in the
+        middle of the code here. So it waits for nothing; threads that are not notified notice it
+        themselves."""
         if os.getpid() == self._process:
             self._closing = True
             if self._news.acquire(blocking=False):
@@ -203,19 +204,20 @@ class Lane:
                 self._news.release()
 
     def abort(self) -> None:
-        """Nothing is wanted any more, not even what runs."""
+        """Give up everything, even running calls."""
         if os.getpid() == self._process:
             self._break(CancelledError("the executor was aborted"))
 
     def join(self, seconds: float | None = None) -> None:
-        """Wait until all is done, for each thread so long."""
+        """Wait until all is done, for each thread at most so long."""
         if os.getpid() == self._process:
             for thread in self._threads:
                 if thread is not threading.current_thread():
                     thread.join(seconds)
 
     def _start(self, work: Callable[[Client], None]) -> None:
-        """A thread, unless it runs. The exit of the interpreter waits for it in its own way."""
+        """Start a thread for this work, unless there is one. The interpreter's exit waits for it in
+        its own way."""
         name = f"covey-executor{work.__name__}"
         if all(thread.name != name for thread in self._threads):
             thread = threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
@@ -235,11 +237,11 @@ class Lane:
                 client.close()
 
     def _break(self, error: BaseException) -> None:
-        """Nothing will come any more. A future is settled by whoever takes it out of our tables."""
+        """Nothing will come any more. Whoever takes a future out of the tables settles it."""
         with self._news:
             if self.broken is None:
                 self.broken = error
-            futures = [one.future for one in self._waiting] + list(self._out.values())
+            futures = [waiting.future for waiting in self._waiting] + list(self._out.values())
             self._waiting.clear()
             self._out.clear()
             self._closing = True
@@ -266,22 +268,22 @@ class Lane:
         while batch := self._next_batch():
             if not self.bag:
                 self._open(client)
-            files = [one.file for one in batch if one.file is not None]
+            files = [waiting.file for waiting in batch if waiting.file is not None]
             try:
                 if files:
                     self._stock.send(client, files)
-            except Dropped:  # we were aborted
+            except Dropped:  # the lane was aborted
                 break
-            values = Values(tuple(one.call for one in batch))
-            found = client.append(self.bag, Segment(space=Axis(CALL, values)))
-            if found.total != self._sent:
+            values = Values(tuple(waiting.call for waiting in batch))
+            view = client.append(self.bag, Segment(space=Axis(CALL, values)))
+            if view.total != self._sent:
                 raise CoveyError(
                     f"somebody else has appended tasks to bag {self.bag}, which "
                     f"belongs to an executor"
                 )
             del batch, values, files
             with self._news:
-                self._durable = found.total
+                self._durable = view.total
                 self._news.notify_all()
             time.sleep(PACE_SECONDS if self._waiting else 0.0)
         if not self.bag:
@@ -308,7 +310,7 @@ class Lane:
             self._news.notify_all()
 
     def _next_batch(self) -> list[Waiting]:
-        """What is to be sent now; nothing when there will be nothing more."""
+        """The calls to be sent now; empty if there will be no more."""
         batch: list[Waiting] = []
         with self._news:
             while not batch and not self.over:
@@ -317,29 +319,29 @@ class Lane:
                     continue
                 size, room = 0, min(self._room(), MOST_BATCH)
                 while self._waiting and len(batch) < room and size < MOST_BATCH_CHARACTERS:
-                    one = self._waiting.popleft()
-                    if not one.future.set_running_or_notify_cancel():
-                        self._forget(one)
+                    waiting = self._waiting.popleft()
+                    if not waiting.future.set_running_or_notify_cancel():
+                        self._forget(waiting)
                         continue
-                    batch.append(one)
-                    size += len(one.call)
-                    if one.file is not None:
-                        size += one.file.size >> UPLOAD_SHIFT
+                    batch.append(waiting)
+                    size += len(waiting.call)
+                    if waiting.file is not None:
+                        size += waiting.file.size >> UPLOAD_SHIFT
             if batch and not self._out:
                 self._heard = time.monotonic()
-            for one in batch:
-                self._out[self._sent] = one.future
-                one.future.task = self._sent
-                if one.file is not None:
-                    self._heavy[self._sent] = one.file.size
+            for waiting in batch:
+                self._out[self._sent] = waiting.future
+                waiting.future.task = self._sent
+                if waiting.file is not None:
+                    self._heavy[self._sent] = waiting.file.size
                 self._sent += 1
             self._news.notify_all()
         return batch
 
-    def _forget(self, one: Waiting) -> None:
-        """It will not be sent."""
-        if one.file is not None:
-            self._stock.drop(one.file)
+    def _forget(self, waiting: Waiting) -> None:
+        """Drop the bytes of a call that will not be sent."""
+        if waiting.file is not None:
+            self._stock.drop(waiting.file)
 
     def _room(self) -> int:
         most = self._most or self._ahead()
@@ -348,8 +350,8 @@ class Lane:
         return most - len(self._out)
 
     def _ahead(self) -> int:
-        """How many may be out. Calls that took little say little about those to come: so there are
-        few more than have been answered, and only a few when nothing has come for a while."""
+        """How many calls may be out. Short calls say little about later ones: so not many more than
+        have been answered, and only a few if no result has come for a while."""
         few = max(FEW, 2 * self._slots)
         if self._seconds < 0:
             return few
@@ -363,9 +365,9 @@ class Lane:
         self._looked = time.monotonic()
 
     def _tell(self, words: str) -> None:
-        """Once."""
-        if words and words not in self._said:
-            self._said.add(words)
+        """Show a message, once."""
+        if words and words not in self._shown:
+            self._shown.add(words)
             say(words)
 
     # -- the receiver ------------------------------------------------------------------------
@@ -381,14 +383,14 @@ class Lane:
                 del rows
                 if time.monotonic() - self._looked > LOOK_SECONDS:
                     self._look(client)
-                if len(self._out) > FEW:  # the more there are, the less each of them is awaited
+                if len(self._out) > FEW:  # the more calls are out, the less one matters
                     time.sleep(min(len(self._out) * EACH_SECONDS, MOST_PACE_SECONDS))
             else:
                 self._check_bag(client, query)
         self._large.put(None)
 
     def _is_awaited(self) -> bool:
-        """Nobody asks for results before there can be any: it would only hold up the calls."""
+        """Wait until there can be results: asking earlier would only delay the calls."""
         with self._news:
             while not (self._out and next(iter(self._out)) < self._durable) and not self.over:
                 self._news.wait(FORGOTTEN_SECONDS)
@@ -400,8 +402,8 @@ class Lane:
         self._answered += len(rows)
         self._heard = time.monotonic()
         with self._news:
-            # One with a file is out until its value is here; one that is not out has a second
-            # result, a success that came after a failure.
+            # A call with a file is out until its value is here. If a call is not out, this is a
+            # second result: a success that came after a failure.
             large = [(row, self._out.get(row.task)) for row in rows if row.files]
             small = [(row, self._out.pop(row.task, None)) for row in rows if not row.files]
             if self._heavy:
@@ -424,7 +426,7 @@ class Lane:
             answers.settle(future, row, bag, data, future.key, self._trust, prepares)
         except answers.Broken as broken:
             self._break(broken.error)
-        except BaseException as error:  # whatever came: nobody is to wait for it for ever
+        except BaseException as error:  # nobody must wait for ever, whatever the answer was
             with _unharmed(future):
                 if future.done():
                     raise
@@ -432,8 +434,8 @@ class Lane:
                 future.set_exception(answers.failed(row, self.bag, words))
 
     def _check_bag(self, client: Client, query: ResultQuery) -> None:
-        """Somebody else may have cancelled or purged it: then nothing will come. If there is a
-        reason why nothing comes, people should know."""
+        """If somebody else has cancelled or purged the bag, nothing will come: raises CoveyError.
+        If there is another reason why nothing comes, tell people."""
         view = client.bag(self.bag)
         if view is None or (view.over and not client.results(self.bag, query, 0.0)):
             status = "gone" if view is None else view.status
@@ -444,13 +446,13 @@ class Lane:
 
     def _fetch(self, client: Client) -> None:
         while True:
-            given = self._large.get()
-            if given is None:
+            item = self._large.get()
+            if item is None:
                 if self.over:
                     return
                 continue
-            row, future = given
-            del given
+            row, future = item
+            del item
             data, lost = None, None
             try:
                 data = self._fetched(client, row)
@@ -460,7 +462,7 @@ class Lane:
                 lost = answers.failed(row, self.bag, str(error))
             with self._news:
                 if self._out.pop(row.task, None) is None:
-                    continue  # we are broken
+                    continue  # the lane is broken
                 self._news.notify_all()
             if lost is None:
                 self._settle(row, future, data)
@@ -470,8 +472,8 @@ class Lane:
             del data, future
 
     def _fetched(self, client: Client, row: ResultRow) -> bytes | None:
-        """The value is durable: it is asked for until it comes. None if we are broken; so we are
-        when the server is away for too long, whoever notices it first."""
+        """The value is durable, so it is asked for until it comes. None if the lane is broken; it
+        is if the server is away for too long, whichever thread notices it first."""
         pause = FIRST_PAUSE_SECONDS
         while self.broken is None:
             try:
@@ -488,32 +490,31 @@ class Lane:
 
 
 def name_of(function: Any) -> str:
-    """By which people know a function; empty if it has no name."""
-    function = getattr(function, "func", function)  # of a partial
+    """The name by which people know a function; empty if it has none."""
+    function = getattr(function, "func", function)  # a partial's function
     name = getattr(function, "__qualname__", "") or type(function).__qualname__
     name = name.rpartition("<locals>.")[2] if isinstance(name, str) else ""
     return name[:MOST_NAME] if name.isprintable() else ""
 
 
 def _hindrance(client: Client, view: BagView) -> str:
-    """Why its calls wait, if that will not end by itself."""
+    """Why the bag's calls wait, if that will not end by itself."""
     if view.status == "paused":
         why = f" ({view.reason})" if view.reason else ""
         return f"bag {view.id}, of an executor, is paused{why}; go on with: covey resume {view.id}"
     why = view.reason
-    if (
-        not why and not view.running and not view.sent
-    ):  # pilots may be on their way, or nobody can get one
+    if not why and not view.running and not view.sent:
+        # Pilots may be on their way, or there may be no site for them.
         answer = client.explain(view.id).answer
         reasons = answer.reasons if answer is not None else []
-        why = next((one.text for one in reasons if one.kind == "no site"), "")
+        why = next((reason.text for reason in reasons if reason.kind == "no site"), "")
     return f"bag {view.id}, of an executor, waits: {why}" if why else ""
 
 
 @contextlib.contextmanager
 def _unharmed(future: "Future[Any]") -> Iterator[None]:
-    """While its callbacks are called. Exceptions are seen to by the future; what is none, such as
-    a `sys.exit`, must end neither our threads nor the news for others."""
+    """Protects our threads while a future's callbacks are called. The future handles their
+    exceptions; but a `sys.exit` in one must not end our thread or leave others without news."""
     try:
         yield
     except BaseException:
@@ -525,6 +526,6 @@ def _broken(error: BaseException) -> BaseException:
         return error
     stopped = isinstance(error, ServerStopped)
     words = "the server was stopped; make a new Executor" if stopped else error
-    found = BrokenExecutor(f"this executor has stopped working: {words}")
-    found.__cause__ = error
-    return found
+    broken = BrokenExecutor(f"this executor has stopped working: {words}")
+    broken.__cause__ = error
+    return broken

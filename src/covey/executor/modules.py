@@ -1,10 +1,10 @@
-"""The modules of a program that travel to its workers, as files inside the worker's own file.
+"""The program's modules that are sent to its workers, as files inside the worker's own file.
 
-By default these are the modules beside the program: what it has imported from its own folder when
-the bag is opened, and what the source of those modules imports from that folder. With a list, they
-are the modules of that list. Only Python source travels, and not more than MOST_BYTES of it.
+By default these are the modules beside the program: those that it has imported from its own folder
+when the bag is opened, and those that their source imports from that folder. With a list, they are
+the modules of that list. Only Python source is sent, and not more than MOST_BYTES of it.
 
-A host that has the very same files where the client has them imports those (`covey.worker.main`).
+If a host has exactly the same files at the client's path, it imports those (`covey.worker.main`).
 """
 
 import importlib.util
@@ -27,34 +27,34 @@ Stamp = tuple[int, int]
 
 
 class TooMuch(InvalidBag):
-    """The modules are too large to travel with every worker."""
+    """The modules are too large to be sent with every worker."""
 
 
 class Modules:
-    """Found anew whenever a bag is opened: see `read`."""
+    """Searched again whenever a bag is opened: see `read`."""
 
     def __init__(self, wanted: Wanted | None) -> None:
         """None: those beside the program. Raises InvalidBag for a module that cannot be found."""
         self._folder = _program_folder() if wanted is None else None
-        self._named = [_located(one) for one in wanted] if wanted is not None else []
+        self._named = [_located(module) for module in wanted] if wanted is not None else []
 
     def read(self) -> "Read":
-        """Raises TooMuch if a list of modules is too large. Of those beside the program, modules
-        that do not fit are left out, and are named in `left_out`."""
-        found = Read()
+        """Raises TooMuch if a list of modules is too large. Of the modules beside the program,
+        those that do not fit are left out and are named in `left_out`."""
+        modules = Read()
         for root in self._named:
-            found.add(root)
+            modules.add(root)
         if self._folder is not None:
             for root in _beside(self._folder):
                 try:
-                    found.add(root)
+                    modules.add(root)
                 except TooMuch:
-                    found.left_out.append(root.name)
-        return found
+                    modules.left_out.append(root.name)
+        return modules
 
 
 class Read:
-    """The content of modules, and how their files looked when they were read."""
+    """The content of modules, and the stamps of their files when they were read."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}  # by the path below a folder of sys.path
@@ -63,7 +63,7 @@ class Read:
         self._bytes = 0
 
     def add(self, root: Path) -> None:
-        """A module's file, or a package's folder: all of it or nothing. Raises TooMuch."""
+        """Add a module's file or a package's folder: all of it or nothing. Raises TooMuch."""
         files: dict[str, bytes] = {}
         stamps: dict[str, Stamp] = {}
         size = self._bytes
@@ -73,7 +73,7 @@ class Read:
             if size > MOST_BYTES or len(self.files) + len(files) >= MOST_FILES:
                 raise TooMuch(
                     f"modules: {root} does not fit: at most {MOST_BYTES >> 20} MB of source in "
-                    f"{MOST_FILES:,} files travel with a worker. Install it on the hosts instead"
+                    f"{MOST_FILES:,} files are sent with a worker. Install it on the hosts instead"
                 )
             files[str(path.relative_to(root.parent))] = path.read_bytes()
             stamps[str(path)] = stamp
@@ -91,18 +91,18 @@ class Read:
 
 
 def _program_folder() -> Path | None:
-    """Where the program lies; in a notebook or a shell, where it was started."""
+    """The folder of the program; in a notebook or a shell, the one where it was started."""
     main = sys.modules.get("__main__")
     file = getattr(main, "__file__", None)
     started_by_name = getattr(main, "__spec__", None) is not None  # python -m
     folder = Path(os.path.abspath(file)).parent if file and not started_by_name else Path.cwd()
     prefixes = {Path(sys.prefix), Path(sys.base_prefix)}
-    return None if any(folder.is_relative_to(one) for one in prefixes) else folder
+    return None if any(folder.is_relative_to(prefix) for prefix in prefixes) else folder
 
 
 def _beside(folder: Path) -> list[Path]:
     """Modules and packages in this folder that are imported, or that their source imports."""
-    found: dict[str, Path] = {}
+    roots: dict[str, Path] = {}
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     names = {name.partition(".")[0] for name in list(sys.modules) if _lies_in(folder, name)}
     if main and Path(os.path.abspath(main)).parent == folder:
@@ -111,16 +111,16 @@ def _beside(folder: Path) -> list[Path]:
         name = min(names)
         names.discard(name)
         root = _root(folder, name)
-        if root is None or name in found or name in sys.stdlib_module_names:
+        if root is None or name in roots or name in sys.stdlib_module_names:
             continue
-        found[name] = root
+        roots[name] = root
         for path in _some(_sources(root)):
             names |= _imports(path)
-    return list(found.values())
+    return list(roots.values())
 
 
 def _some(paths: Iterable[Path]) -> Iterator[Path]:
-    """No more than can travel."""
+    """Only as many as can be sent."""
     size = 0
     for number, path in enumerate(paths):
         size += _stamp(path)[1]
@@ -147,34 +147,34 @@ def _root(folder: Path, name: str) -> Path | None:
 def _imports(path: Path) -> set[str]:
     """The first parts of all names that a source file imports, also inside its functions.
 
-    The text is searched, not parsed: up to Python 3.12 two threads that use `ast` at once
+    The text is searched, not parsed: up to Python 3.12 two threads that use `ast` at the same time
     may both fail, and the other one may be the program's. A line of a docstring that looks like an
-    import costs nothing: only names of files in the program's folder are used.
+    import does no harm: only names of files in the program's folder are used.
     """
     try:
         text = path.read_text(errors="replace").replace("\\\n", " ")
     except OSError:
         return set()
-    found: set[str] = set()
+    imported: set[str] = set()
     for statement in _STATEMENT_END.split(text):
         match statement.split(None, 1):
             case ["import", names]:
                 listed = names.partition("#")[0].split(",")
-                found |= {name.split(None, 1)[0] for name in listed if name.strip()}
+                imported |= {name.split(None, 1)[0] for name in listed if name.strip()}
             case ["from", names]:
-                found.add(names.split(None, 1)[0])
+                imported.add(names.split(None, 1)[0])
             case _:
                 pass
-    return {name.partition(".")[0] for name in found} - {""}
+    return {name.partition(".")[0] for name in imported} - {""}
 
 
 def _sources(root: Path) -> Iterator[Path]:
-    """Of a package, all that can be imported; links out of it are not followed."""
+    """All source files of a module or package; links out of it are not followed."""
     if root.is_file():
         yield root
         return
     for folder, folders, files in os.walk(root):
-        folders[:] = sorted(one for one in folders if one.isidentifier() and one != "__pycache__")
+        folders[:] = sorted(sub for sub in folders if sub.isidentifier() and sub != "__pycache__")
         for name in sorted(files):
             path = Path(folder, name)
             if name.endswith(_SOURCE) and path.is_file():
@@ -182,7 +182,7 @@ def _sources(root: Path) -> Iterator[Path]:
 
 
 def _located(wanted: object) -> Path:
-    """The file or folder of a module that is given as itself, by its name or by its path."""
+    """The file or folder of a module, which is given as an object, a name or a path."""
     if isinstance(wanted, ModuleType):
         wanted = wanted.__name__
     text = os.fspath(wanted) if isinstance(wanted, str | os.PathLike) else ""

@@ -1,5 +1,5 @@
-"""What holds for every call of one bag, and how it is told: what makes no sense is refused at once,
-by the rules of a bag file."""
+"""The options of all calls of one bag, and how they are read: values that make no sense are refused
+at once, by the rules of a bag file."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,20 +28,23 @@ class Options(NamedTuple):
 DEFAULT = Options()
 
 
-def changed(options: Options, given: Mapping[str, Any]) -> Options:
-    """None is the default. Raises TypeError for a name that is none, InvalidBag."""
-    unknown = given.keys() - set(Options._fields)
+def changed(options: Options, keywords: Mapping[str, Any]) -> Options:
+    """None stands for the default. Raises TypeError for an unknown option, InvalidBag for a bad
+    value."""
+    unknown = keywords.keys() - set(Options._fields)
     if unknown:
         raise TypeError(f"no such option: {', '.join(sorted(unknown))}")
-    found = {name: getattr(DEFAULT, name) for name in given}
-    told = {
-        name: value for name, value in given.items() if value is not None and value != found[name]
+    defaults = {name: getattr(DEFAULT, name) for name in keywords}
+    chosen = {
+        name: value
+        for name, value in keywords.items()
+        if value is not None and value != defaults[name]
     }
-    return options._replace(**{**found, **_read(told)}) if told else options._replace(**found)
+    return options._replace(**{**defaults, **(_read(chosen) if chosen else {})})
 
 
-def _read(told: Mapping[str, Any]) -> dict[str, Any]:
-    # Most executors are told nothing, and need none of this.
+def _read(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    # Imported here, because most executors have no options.
     from covey.bagfile.keys import CORES, GPUS
     from covey.bagfile.kinds import Flag, Time, Whole, read_at
     from covey.bagfile.policy import PolicyOf
@@ -60,26 +63,26 @@ def _read(told: Mapping[str, Any]) -> dict[str, Any]:
         "policy": PolicyOf(),
     }
     sheet = Sheet("Executor()")
-    found = {
+    values = {
         name: read_at(kinds[name], sheet, (name,), plain(value))
-        for name, value in told.items()
+        for name, value in chosen.items()
         if name in kinds
     }
-    if "env" in told:
-        found["env"] = _environment(sheet, plain(told["env"]))
+    if "env" in chosen:
+        values["env"] = _environment(sheet, plain(chosen["env"]))
     sheet.settle()
-    return found
+    return values
 
 
-def _environment(sheet: "Sheet", given: Any) -> tuple[tuple[str, str], ...]:
+def _environment(sheet: "Sheet", env: Any) -> tuple[tuple[str, str], ...]:
     from covey.bagfile.kinds import Printable, is_text, read_at
 
-    if not isinstance(given, dict):
-        sheet.complain(("env",), f"expected a dictionary of names and values, not {given!r:.60}")
+    if not isinstance(env, dict):
+        sheet.complain(("env",), f"expected a dictionary of names and values, not {env!r:.60}")
         return ()
-    for name in given:
+    for name in env:
         if not name or "=" in name or "\0" in name or not is_text(name):
             sheet.complain(("env", name), "a variable's name is not empty and has no = in it")
     return tuple(
-        (name, read_at(Printable(), sheet, ("env", name), given[name])) for name in sorted(given)
+        (name, read_at(Printable(), sheet, ("env", name), env[name])) for name in sorted(env)
     )

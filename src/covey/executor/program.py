@@ -1,6 +1,6 @@
 """The worker as one file: `covey.worker`, our cloudpickle, the initializer and the program's own
-modules, zipped, behind a few lines of shell. The same parts make the same bytes: a server that has
-it gets it no second time."""
+modules, zipped, after a few lines of shell. Equal parts give equal bytes, so that a server which
+has the file already does not get it again."""
 
 import functools
 import io
@@ -8,7 +8,6 @@ import sys
 import zipfile
 from collections.abc import Mapping
 from importlib import resources
-from importlib.resources.abc import Traversable
 
 from covey.worker.main import INITIALIZER, MODULES, PATH, WANTED, python_here
 
@@ -16,8 +15,8 @@ NAME = "covey-worker.pyz"
 MAIN = "from covey_worker.main import main\n\nmain()\n"
 PARTS = {"covey.worker": "covey_worker", "cloudpickle": "cloudpickle"}
 FIRST_DAY = (1980, 1, 1, 0, 0, 0)
-# What a shell does with the file: hand it to the first of the given that is there. The client's own
-# path means nothing on other hosts. Python looks for the archive behind it.
+# What a shell does with the file: start it with the first of the given Pythons that is there. The
+# client's own path means nothing on other hosts. Python finds the archive after this text.
 START = b"""#!/bin/sh
 for python in "$@"; do
     command -v "$python" >/dev/null 2>&1 && exec "$python" "$0"
@@ -34,31 +33,27 @@ def program(initializer: bytes = b"", modules: Mapping[str, bytes] | None = None
         entries[f"{MODULES}/{path}"] = source
     if initializer:
         entries[INITIALIZER] = initializer
-    made = io.BytesIO()
-    made.write(START)
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as file:
+    archive = io.BytesIO()
+    archive.write(START)
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for name, content in sorted(entries.items()):
             file.writestr(zipfile.ZipInfo(name, FIRST_DAY), content, zipfile.ZIP_DEFLATED)
-    return made.getvalue()
+    return archive.getvalue()
 
 
 @functools.cache
 def _parts() -> tuple[tuple[str, bytes], ...]:
-    found = [("__main__.py", MAIN.encode())]
+    parts = [("__main__.py", MAIN.encode())]
     for package, name in PARTS.items():
-        for one in resources.files(package).iterdir():
-            if one.name.endswith(".py"):
-                found.append((f"{name}/{one.name}", _source(one)))
-    return tuple(found)
-
-
-def _source(one: Traversable) -> bytes:
-    return one.read_bytes()
+        for source in resources.files(package).iterdir():
+            if source.name.endswith(".py"):
+                parts.append((f"{name}/{source.name}", source.read_bytes()))
+    return tuple(parts)
 
 
 def argv(python: str = "") -> tuple[str, ...]:
-    """How a host starts it: with that Python; else with the client's own, or one that is called
-    like it."""
+    """The command that starts the worker on a host: with that Python; else with the client's own,
+    or one with the same name."""
     wanted = (python,) if python else (sys.executable, f"python{version()}", "python3")
     return ("sh", NAME, *wanted)
 
@@ -68,5 +63,5 @@ def version() -> str:
 
 
 def environment(folders: list[str]) -> dict[str, str]:
-    """What the worker is told: our Python, and where our modules are."""
+    """The worker's variables: the client's Python, and the folders of its modules."""
     return {WANTED: python_here(), PATH: ":".join(folders)}

@@ -1,8 +1,8 @@
-"""Whether modules were imported again since a bag was opened: then its workers have old ones.
+"""Notices modules that were imported again since a bag was opened: its workers have the old ones.
 
-Python asks every finder in `sys.meta_path` where a module is before it loads it, and names the
-module itself if that is loaded already (`importlib.reload`, IPython's autoreload). Our finder never
-finds anything, and counts.
+Python asks every finder in `sys.meta_path` where a module is before it loads it, and passes the
+module itself if it is loaded already (`importlib.reload`, IPython's autoreload). Our finder never
+finds anything; it only counts.
 """
 
 import sys
@@ -17,7 +17,7 @@ class Reloads:
         self._travelled: set[str] = set()
 
     def watch(self, names: Iterable[str]) -> None:
-        """From now on, if these modules are imported, they were removed from `sys.modules`."""
+        """If these modules are imported from now on, they were removed from `sys.modules`."""
         self._travelled.update(name for name in names if name in sys.modules)
         if self not in sys.meta_path:
             sys.meta_path.insert(0, self)

@@ -1,8 +1,8 @@
 """The bytes of large calls that wait to be sent.
 
-The rule: memory stays bounded, however many calls wait. Each content is here once; what is too much
-for memory lies in temporary files without a name, of which nothing is left when we die. When the
-server has a call, or nobody wants it any more, its bytes go.
+The rule: memory stays bounded, however many calls wait. Each content is kept once. What is too much
+for memory is in temporary files without a name, which disappear with this process. When the server
+has a call, or nobody needs it any more, its bytes are dropped.
 """
 
 import os
@@ -15,16 +15,16 @@ from covey.client.upload import Upload
 from covey.core.record.model import Blob
 from covey.executor.packing import Large
 
-MOST_MEMORY = 128 << 20  # bytes, unless it is a single call
+MOST_MEMORY = 128 << 20  # bytes, except for a single call
 REEL_BYTES = 1 << 30
 
 
 class Dropped(Exception):
-    """Nobody wants it any more."""
+    """Nobody needs this call any more."""
 
 
 class _Reel:
-    """A temporary file that is written once, and goes when nothing in it is needed."""
+    """A temporary file that is written once, and removed when nothing in it is needed."""
 
     def __init__(self) -> None:
         self.file: BinaryIO = tempfile.TemporaryFile(prefix="covey-", buffering=0)  # noqa: SIM115
@@ -32,7 +32,7 @@ class _Reel:
         self.users = 0
 
     def append(self, data: bytes) -> int:
-        """Where it begins. Raises OSError: then nothing has changed."""
+        """Returns where the data begins. Raises OSError; then nothing has changed."""
         start, rest = self.size, memoryview(data)
         while rest:
             rest = rest[os.pwrite(self.file.fileno(), rest, start + len(data) - len(rest)) :]
@@ -42,7 +42,7 @@ class _Reel:
 
 
 class _StockedCall:
-    """What `Upload` reads."""
+    """The bytes of one call, as `Upload` reads them."""
 
     def __init__(self, data: bytes, reel: _Reel | None, place: int) -> None:
         self.users = 1
@@ -61,18 +61,19 @@ class _StockedCall:
 
 
 class Stock:
-    """For several threads."""
+    """Thread-safe."""
 
     def __init__(self, most_memory: int = MOST_MEMORY, reel_bytes: int = REEL_BYTES) -> None:
         self._most_memory = most_memory
         self._reel_bytes = reel_bytes
         self._guard = threading.Lock()
         self._kept: dict[str, _StockedCall] = {}
-        self._reel: _Reel | None = None  # the one that is written to
+        self._reel: _Reel | None = None  # the one that is being written
         self.memory = 0  # bytes
 
     def put(self, large: Large) -> Blob:
-        """Until `send`, or `drop`. Raises OSError where there is no space for temporary files."""
+        """Keep a call until `send` or `drop`. Raises OSError if there is no space for temporary
+        files."""
         blob = large.blob
         with self._guard:
             kept = self._kept.get(blob.digest)
@@ -89,7 +90,7 @@ class Stock:
         return blob
 
     def send(self, client: Client, blobs: list[Blob]) -> None:
-        """They are at the server, durably, when this returns; whoever put them needs them no more.
+        """Upload the calls and drop them. When this returns, they are durable at the server.
         Raises Dropped, and whatever the client raises."""
         upload = Upload(client)
         for blob in blobs:
@@ -104,7 +105,7 @@ class Stock:
     def drop(self, blob: Blob) -> None:
         with self._guard:
             kept = self._kept.get(blob.digest)
-            if kept is None:  # all was dropped
+            if kept is None:  # everything was dropped
                 return
             kept.users -= 1
             if kept.users:
@@ -120,7 +121,7 @@ class Stock:
                 self._reel = None if self._reel is reel else self._reel
 
     def clear(self) -> None:
-        """Nothing will be sent any more, not even the rest of what is being sent."""
+        """Drop everything: nothing more will be sent, not even the rest of a running upload."""
         with self._guard:
             for kept in self._kept.values():
                 kept.dropped = True

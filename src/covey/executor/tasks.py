@@ -1,7 +1,7 @@
 """`@covey.task`: the simple case. The function stays as it is; `submit` and `map` run it on hosts.
 
-All tasks of a program share one executor, made when the first is submitted. It ends with the
-program, which waits for what was submitted.
+All tasks of a program share one executor, which is made for the first submission. It ends with the
+program, which waits for all submitted calls.
 """
 
 import copy
@@ -19,7 +19,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _guard = threading.Lock()
-_shared: dict[int, Executor] = {}  # by process: a fork needs its own
+_shared: dict[int, Executor] = {}  # by process: a forked process needs its own
 
 
 class TaskFunction(Generic[P, T]):
@@ -34,11 +34,11 @@ class TaskFunction(Generic[P, T]):
         functools.update_wrapper(self, function)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Here and now, as without the decorator."""
+        """Run the function here and now, as without the decorator."""
         return self._function(*args, **kwargs)
 
     def __get__(self, instance: object, owner: type | None = None) -> "TaskFunction[..., T]":
-        """As a method it is bound like any other; `submit` takes the instance along."""
+        """As a method it is bound like any other; `submit` sends the instance, too."""
         bind = getattr(self._function, "__get__", None)
         bound = self._function if bind is None else bind(instance, owner)
         return self if bound is self._function else TaskFunction(bound, self._options)
@@ -56,8 +56,7 @@ class TaskFunction(Generic[P, T]):
         return shared_executor().with_options(**self._options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """On a host it is only the function, which is its own copy: there is nowhere to submit
-        to."""
+        """On a host it is only the function (whose copy is itself): nothing to submit to there."""
         return copy.copy, (self._function,)
 
 
@@ -80,15 +79,15 @@ def task(function: Callable[P, T] | None = None, /, **options: Any) -> Any:
 
     The options are those of `Executor.with_options`.
     """
-    changed(DEFAULT, options)  # what makes no sense is told here
+    changed(DEFAULT, options)  # refuses wrong options at once
     if function is not None:
         return TaskFunction(function, options)
-    return lambda given: TaskFunction(given, options)
+    return lambda decorated: TaskFunction(decorated, options)
 
 
 def shared_executor() -> Executor:
     with _guard:
-        found = _shared.get(os.getpid())
-        if found is None or not found._is_usable:
-            found = _shared[os.getpid()] = Executor(name="tasks")
-        return found
+        executor = _shared.get(os.getpid())
+        if executor is None or not executor._is_usable:
+            executor = _shared[os.getpid()] = Executor(name="tasks")
+        return executor

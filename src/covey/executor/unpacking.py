@@ -1,8 +1,8 @@
-"""From the bytes of an answer to a value, or to what was raised.
+"""Turns the bytes of an answer into a value, or into the exception that was raised.
 
 Unpickling can run any code. So an answer is unpickled only if its proof fits the call
-(`covey.worker.proof`): it comes from a host that was given this call. What such a host may do here
-is decided by the executor's `trust`:
+(`covey.worker.proof`): then it comes from a host that was given this call. The executor's `trust`
+says what such a host may do here:
 
 - OBJECTS: a value may be any object. Hosts that run calls are trusted to run code in this program.
 - DATA: a value is plain data (see `_PLAIN`). Anything else is refused before it does anything.
@@ -22,13 +22,13 @@ import cloudpickle
 
 from covey.core.errors import CoveyError
 from covey.executor.failures import RemoteTraceback
-from covey.worker.calls import said
+from covey.worker.calls import described
 from covey.worker.loading import IN_BYTES, SETS_CLASS
 from covey.worker.proof import PROOF_BYTES, proof_of
 
 OBJECTS, DATA = "objects", "data"
 TRUSTS = (OBJECTS, DATA)
-MOST_IN_KEY = 10_000  # values, of a key or of an element of a set that is a tuple
+MOST_IN_KEY = 10_000  # values inside a tuple that is a key or an element of a set
 _SMALL = 4096  # bytes
 
 
@@ -46,13 +46,13 @@ def is_proven(key: bytes, kind: bytes, data: bytes) -> bool:
     """Whether the answer was made by a worker that had the call with this key."""
     if len(data) < PROOF_BYTES:
         return False
-    # A view costs more to make than a few bytes cost to copy.
+    # For a few bytes a copy costs less than a view.
     answer = data if len(data) < _SMALL else memoryview(data)
     return compare_digest(proof_of(key, kind, answer[:-PROOF_BYTES]), data[-PROOF_BYTES:])
 
 
 def value(data: bytes, trust: str = OBJECTS) -> Any:
-    """A pickle ends by itself: the proof behind it is not looked at. Raises Unreadable."""
+    """A pickle has its own end, so the proof after it does not matter. Raises Unreadable."""
     try:
         return _loaded(data, trust)
     except Exception as error:
@@ -64,22 +64,22 @@ def value(data: bytes, trust: str = OBJECTS) -> Any:
 def exception(
     data: bytes, trust: str = OBJECTS
 ) -> tuple[str, BaseException | None, RemoteTraceback]:
-    """Of an answer that says that a call failed: its words, what was raised (None if that cannot
-    be had), and where."""
+    """From the answer of a failed call: the message, the exception that was raised (None if it
+    cannot be made here), and its traceback."""
     words = words_of(data)
     packed, text = _PlainUnpickler(data.partition(b"\0")[2]).load()
     raised: BaseException | None = None
     if packed is not None:
         try:
-            found = _loaded(packed, trust)
-            raised = found if isinstance(found, BaseException) else None
-        except Exception as error:  # its class cannot be made of its arguments, or is not here
-            words += f" (the exception itself cannot be unpickled here: {said(error)})"
+            loaded = _loaded(packed, trust)
+            raised = loaded if isinstance(loaded, BaseException) else None
+        except Exception as error:  # its class is not here, or does not take its arguments
+            words += f" (the exception itself cannot be unpickled here: {described(error)})"
     return words, raised, RemoteTraceback(str(text))
 
 
 def words_of(data: bytes) -> str:
-    """What an answer says to people of a call that failed."""
+    """The message in the answer of a failed call."""
     return data.partition(b"\0")[0].decode("utf-8", "replace")
 
 
@@ -93,21 +93,21 @@ def _loaded(data: bytes, trust: str) -> Any:
 
 
 class _Unpickler(pickle.Unpickler):
-    """What comes of a class that travels by value brings it along, as it was on the host. One that
-    is known here stays as it is here."""
+    """An object whose class was pickled by value brings the class with it, as it was on the host. A
+    class that is known here stays unchanged."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(io.BytesIO(data))
         self._known: list[type] = []
 
     def find_class(self, module: str, name: str) -> Any:
-        found = super().find_class(module, name)
+        attribute = super().find_class(module, name)
         if module.startswith("cloudpickle"):
             if name in ("_make_skeleton_class", "_make_skeleton_enum"):
-                return functools.partial(self._make, found)
+                return functools.partial(self._make, attribute)
             if name == SETS_CLASS:
-                return functools.partial(self._set, found)
-        return found
+                return functools.partial(self._set, attribute)
+        return attribute
 
     def _make(self, make: Any, *args: Any) -> Any:
         known = args[-2] in _CLASSES
@@ -117,28 +117,28 @@ class _Unpickler(pickle.Unpickler):
         return made
 
     def _set(self, setstate: Any, made: Any, state: Any) -> Any:
-        return made if any(made is one for one in self._known) else setstate(made, state)
+        return made if any(made is known for known in self._known) else setstate(made, state)
 
 
-# By the ids that cloudpickle gives them. If another version has none of these, classes are changed.
+# cloudpickle's classes by id. With a version that has no such table, known classes change.
 _CLASSES: Any = getattr(cloudpickle.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_ID", {})
-_classes_come = threading.RLock()  # one is known when it is begun: nobody else may see it then
+_classes_come = threading.RLock()  # a class is known before it is complete: nobody may see it then
 
 
-def _bytearray(given: object = b"") -> bytearray:
-    """`bytearray(10**12)` would take all memory: only bytes become one."""
-    if not isinstance(given, bytes):
+def _bytearray(data: object = b"") -> bytearray:
+    """Only bytes are accepted: `bytearray(10**12)` would take all memory."""
+    if not isinstance(data, bytes):
         raise pickle.UnpicklingError("a bytearray is made of bytes")
-    return bytearray(given)
+    return bytearray(data)
 
 
-def _fraction(given: object, denominator: object = 1) -> Fraction:
-    """Of two numbers or, as older Pythons write it, of text. `Fraction("1e999999999")` would take
-    hours."""
-    if isinstance(given, str) and _FRACTION.fullmatch(given):
-        return Fraction(given)
-    if isinstance(given, int) and isinstance(denominator, int):
-        return Fraction(given, denominator)
+def _fraction(numerator: object, denominator: object = 1) -> Fraction:
+    """From two integers or, as older Pythons write it, from text. `Fraction("1e999999999")` would
+    take hours."""
+    if isinstance(numerator, str) and _FRACTION.fullmatch(numerator):
+        return Fraction(numerator)
+    if isinstance(numerator, int) and isinstance(denominator, int):
+        return Fraction(numerator, denominator)
     raise pickle.UnpicklingError("a fraction is made of two whole numbers")
 
 
@@ -147,7 +147,7 @@ def _complex(real: float, imaginary: float) -> complex:
 
 
 # Numbers, text, bytes, lists, tuples, dictionaries and sets are pickled without a name. These are
-# the names that plain data needs besides, and what makes them here.
+# the other names that plain data needs, and the functions that make the objects here.
 _PLAIN = {
     ("builtins", "bytearray"): _bytearray,
     ("builtins", "complex"): _complex,
@@ -160,7 +160,7 @@ _FRACTION = re.compile(r"-?[0-9]{1,4000}(/[0-9]{1,4000})?")
 
 
 def _check_keys(keys: Sequence[Any]) -> None:
-    """Raises UnpicklingError for tuples of tuples of the same tuples: hashing these takes hours."""
+    """Raises UnpicklingError for deeply shared tuples of tuples: hashing these takes hours."""
     for key in keys:
         if isinstance(key, tuple):
             left, seen = [key], 0
@@ -172,13 +172,13 @@ def _check_keys(keys: Sequence[Any]) -> None:
                 left += [part for part in parts if isinstance(part, tuple)]
 
 
-# The one that is written in Python. That in C takes gigabytes if a few bytes say so (where a value
-# is remembered), and lets them change the attributes of classes.
+# The implementation in Python. The one in C takes gigabytes if a few bytes ask for it (in the memo
+# of values), and can change attributes of classes.
 _PythonUnpickler: Any = getattr(pickle, "_Unpickler")  # noqa: B009
 
 
 class _PlainUnpickler(_PythonUnpickler):  # type: ignore[misc]
-    """Makes plain data and the exceptions that Python itself has, and nothing else."""
+    """Makes only plain data and Python's own exceptions."""
 
     dispatch: ClassVar[dict[int, Any]] = dict(_PythonUnpickler.dispatch)
     for code in (pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.PERSID, pickle.BINPERSID):
@@ -189,13 +189,13 @@ class _PlainUnpickler(_PythonUnpickler):  # type: ignore[misc]
         self._size = len(data)
 
     def load_build(self) -> None:
-        """Only exceptions have attributes that come separately."""
+        """Only exceptions may have attributes that come separately."""
         if len(self.stack) < 2 or not isinstance(self.stack[-2], Exception):
-            raise pickle.UnpicklingError("it sets attributes of what is not an exception")
+            raise pickle.UnpicklingError("it sets attributes of an object that is not an exception")
         super().load_build()
 
     def load_bytearray8(self) -> None:
-        """Room for as many bytes as there are, not as it says that there are."""
+        """Allocate only as many bytes as there are, whatever the length field says."""
         size = int.from_bytes(self.read(8), "little")
         if size > self._size:
             raise pickle.UnpicklingError("it ends in the middle of a bytearray")
@@ -248,11 +248,11 @@ def _exceptions() -> dict[str, type[Exception]]:
     import builtins
 
     return {
-        name: found
-        for name, found in vars(builtins).items()
-        if isinstance(found, type)
-        and issubclass(found, Exception)
-        and not issubclass(found, ExceptionGroup)
+        name: value
+        for name, value in vars(builtins).items()
+        if isinstance(value, type)
+        and issubclass(value, Exception)
+        and not issubclass(value, ExceptionGroup)
     }
 
 

@@ -1,8 +1,8 @@
-"""Whether a function that was pickled by value would be pickled alike now.
+"""Whether a function that was pickled by value would be pickled in the same way now.
 
-All that it reaches (globals, closure, defaults, and what these consist of) is looked at, and must
-be the very same objects in the same places. That is possible for the kinds of things named here;
-a function that reaches any other (an object, an array) may change where we cannot see it.
+All that it reaches (globals, closure, defaults, and their parts) is compared: it must be the very
+same objects in the same places. That works for the types named here; a function that reaches any
+other object (an instance, an array) may change unnoticed.
 """
 
 import itertools
@@ -26,7 +26,7 @@ CONSTANT = SIMPLE | {
     types.WrapperDescriptorType,
     type(NamedTuple("_Example", [("field", int)]).__dict__["field"]),
 }
-# What describes a class, or is kept there by Python: nobody changes it to change what it does.
+# Attributes that describe a class, or that Python keeps there: changing them changes no behaviour.
 DESCRIBING = frozenset(
     {
         "__annotate_func__",
@@ -39,7 +39,7 @@ DESCRIBING = frozenset(
         "__slotnames__",
     }
 )
-MOST_PARTS = 500  # more are sooner pickled than looked at
+MOST_PARTS = 500  # with more parts, pickling is faster than comparing
 
 Look = Callable[[Any], tuple[object, ...]]
 
@@ -48,7 +48,7 @@ _MISSINGS = itertools.repeat(_MISSING)
 
 
 class _Function(NamedTuple):
-    function: Any  # None: the one that is watched, which must not be held
+    function: Any  # None: the watched function itself, which must not be kept alive
     code: types.CodeType
     defaults: tuple[object, ...] | None
     keywords: dict[str, object] | None
@@ -70,7 +70,7 @@ class Watched(NamedTuple):
 
 
 def watch(function: Any) -> Watched | None:
-    """None if it reaches something that may change unseen, or too much."""
+    """None if the function reaches something that may change unnoticed, or too much."""
     functions: list[_Function] = []
     cells: list[tuple[types.CellType, object]] = []
     things: list[_Thing] = []
@@ -78,29 +78,35 @@ def watch(function: Any) -> Watched | None:
     left: list[object] = [function]
     count = 0
     while left:
-        one = left.pop()
-        if id(one) in seen or _stays(one):
+        reached = left.pop()
+        if id(reached) in seen or _stays(reached):
             continue
-        seen.add(id(one))
-        if isinstance(one, types.FunctionType):
-            names = tuple(names_in(one.__code__))
-            parts = tuple(map(one.__globals__.get, names, _MISSINGS))
-            own = one.__code__, one.__defaults__, one.__kwdefaults__, one.__dict__ or None
+        seen.add(id(reached))
+        if isinstance(reached, types.FunctionType):
+            names = tuple(names_in(reached.__code__))
+            parts = tuple(map(reached.__globals__.get, names, _MISSINGS))
+            own = (
+                reached.__code__,
+                reached.__defaults__,
+                reached.__kwdefaults__,
+                reached.__dict__ or None,
+            )
             meant = _without(function, parts)
-            functions.append(_Function(None if one is function else one, *own, names, meant))
-            parts += (*own, *(one.__closure__ or ()))
-        elif isinstance(one, types.CellType):
+            itself = None if reached is function else reached
+            functions.append(_Function(itself, *own, names, meant))
+            parts += (*own, *(reached.__closure__ or ()))
+        elif isinstance(reached, types.CellType):
             try:
-                parts = (one.cell_contents,)
-            except ValueError:  # it is empty
+                parts = (reached.cell_contents,)
+            except ValueError:  # the cell is empty
                 return None
-            cells.append((one, _without(function, parts)[0]))
+            cells.append((reached, _without(function, parts)[0]))
         else:
-            look = _look(one)
-            if look is None or (isinstance(one, Sized) and len(one) > MOST_PARTS):
+            look = _look(reached)
+            if look is None or (isinstance(reached, Sized) and len(reached) > MOST_PARTS):
                 return None
-            parts = look(one)
-            things.append(_Thing(one, look, _without(function, parts)))
+            parts = look(reached)
+            things.append(_Thing(reached, look, _without(function, parts)))
         left += parts
         count += len(parts)
         if count > MOST_PARTS:
@@ -113,27 +119,27 @@ def _without(function: Any, parts: Iterable[object]) -> tuple[object, ...]:
 
 
 def unchanged(function: Any, watched: Watched) -> bool:
-    """For every call: what most functions need is written out."""
-    for one, code, defaults, keywords, attributes, names, meant in watched.functions:
-        if one is None:
-            one = function
+    """This runs for every call, so the usual case is written out."""
+    for other, code, defaults, keywords, attributes, names, meant in watched.functions:
+        if other is None:
+            other = function
         if (
-            one.__code__ is not code
-            or one.__defaults__ is not defaults
-            or one.__kwdefaults__ is not keywords
-            or (one.__dict__ or None) is not attributes
+            other.__code__ is not code
+            or other.__defaults__ is not defaults
+            or other.__kwdefaults__ is not keywords
+            or (other.__dict__ or None) is not attributes
         ):
             return False
-        if names and not all(map(is_, map(one.__globals__.get, names, _MISSINGS), meant)):
-            parts = _without(function, map(one.__globals__.get, names, _MISSINGS))
+        if names and not all(map(is_, map(other.__globals__.get, names, _MISSINGS), meant)):
+            parts = _without(function, map(other.__globals__.get, names, _MISSINGS))
             if not all(map(is_, parts, meant)):
                 return False
     for cell, content in watched.cells:
         try:
-            found = cell.cell_contents
+            now = cell.cell_contents
         except ValueError:
             return False
-        if found is not content and not (found is function and content is _ITSELF):
+        if now is not content and not (now is function and content is _ITSELF):
             return False
     for thing, look, meant in watched.things:
         parts = look(thing)
@@ -142,50 +148,50 @@ def unchanged(function: Any, watched: Watched) -> bool:
     return True
 
 
-def _stays(one: Any) -> bool:
-    """It cannot change, or travels as a name."""
-    kind = type(one)
+def _stays(thing: Any) -> bool:
+    """Whether the object cannot change, or is pickled as a name."""
+    kind = type(thing)
     if kind in CONSTANT:
         return True
     if kind is types.ModuleType:
-        return module_by_name(one)
-    if kind is types.BuiltinFunctionType:  # or a method, such as that of a list
-        owner = one.__self__
+        return module_by_name(thing)
+    if kind is types.BuiltinFunctionType:  # or a method, such as one of a list
+        owner = thing.__self__
         return owner is None or (isinstance(owner, type | types.ModuleType) and _stays(owner))
-    return isinstance(one, type | types.FunctionType | CACHED) and by_name(one)
+    return isinstance(thing, type | types.FunctionType | CACHED) and by_name(thing)
 
 
-def _look(one: Any) -> Look | None:
-    kind = type(one)
-    if isinstance(one, tuple) and kind is not tuple:
+def _look(thing: Any) -> Look | None:
+    kind = type(thing)
+    if isinstance(thing, tuple) and kind is not tuple:
         return None if kind.__dictoffset__ else _of_named_tuple
     return _LOOKS.get(kind)
 
 
 def names_in(code: types.CodeType) -> list[str]:
-    """Of globals (and attributes, which does no harm), those of functions inside it too."""
-    found = list(code.co_names)
+    """Names of globals (and of attributes, which does no harm), also in functions inside it."""
+    names = list(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found += names_in(constant)
-    return found
+            names += names_in(constant)
+    return names
 
 
-def _of_class(one: type) -> tuple[object, ...]:
-    known = [each for each in vars(one).items() if each[0] not in DESCRIBING]
-    return (*one.__bases__, *itertools.chain.from_iterable(known))
+def _of_class(class_: type) -> tuple[object, ...]:
+    behaviour = [item for item in vars(class_).items() if item[0] not in DESCRIBING]
+    return (*class_.__bases__, *itertools.chain.from_iterable(behaviour))
 
 
-def _of_named_tuple(one: tuple[object, ...]) -> tuple[object, ...]:
-    return (type(one), *one)
+def _of_named_tuple(values: tuple[object, ...]) -> tuple[object, ...]:
+    return (type(values), *values)
 
 
-def _of_dict(one: Mapping[Any, object]) -> tuple[object, ...]:
-    return (*one, *one.values())
+def _of_dict(items: Mapping[Any, object]) -> tuple[object, ...]:
+    return (*items, *items.values())
 
 
-def _of_method(one: Any) -> tuple[object, ...]:
-    return (one.__func__,)
+def _of_method(method: Any) -> tuple[object, ...]:
+    return (method.__func__,)
 
 
 _LOOKS: dict[type, Look] = {
@@ -197,7 +203,7 @@ _LOOKS: dict[type, Look] = {
     type: _of_class,
     staticmethod: _of_method,
     classmethod: _of_method,
-    property: lambda one: (one.fget, one.fset, one.fdel, one.__doc__),
-    CACHED: lambda one: _of_dict(vars(one)),
-    CACHED_PROPERTY: lambda one: (one.func, one.attrname),
+    property: lambda own: (own.fget, own.fset, own.fdel, own.__doc__),
+    CACHED: lambda cached: _of_dict(vars(cached)),
+    CACHED_PROPERTY: lambda cached: (cached.func, cached.attrname),
 }

@@ -1,4 +1,5 @@
-"""What runs on other people's machines: standard library only, Python 3.6 and later.
+"""The pilot, which runs on other people's machines: standard library only, Python 3.6 and later.
 
-`brain.py` decides, the rest does. `messages.py` is shared with the server.
+`protocol/pilot_state.py` decides; the other modules carry out. `protocol/messages.py` is shared
+with the server.
 """

@@ -7,7 +7,7 @@ from covey.pilot.options import CACHE_MB
 
 
 def read(words: List[str]) -> argparse.Namespace:
-    """Ends the process when they make no sense, or ask for help."""
+    """Ends the process if the arguments are wrong or ask for help."""
     parser = argparse.ArgumentParser(
         prog="covey-pilot",
         description="Hold slots on this host and run tasks for a covey server.",
@@ -27,7 +27,7 @@ def read(words: List[str]) -> argparse.Namespace:
     add("--cache-mb", type=int, default=CACHE_MB, help="size of that directory in MB")
     add("--shared", action="store_true", help="run tasks of several owners, each in a sandbox")
     add("--check", action="store_true", help="only check whether this host is ready")
-    given = parser.parse_args(words)
-    if not given.start and not (given.server and given.secret_file):
+    arguments = parser.parse_args(words)
+    if not arguments.start and not (arguments.server and arguments.secret_file):
         parser.error("give a start file, or --server and --secret-file")
-    return given
+    return arguments

@@ -1,9 +1,9 @@
-"""The pilot's main loop: slots below, the server above, the brain in between.
+"""The pilot's main loop: slots below, the server above, the pilot's state in between.
 
-Everything happens in one thread, which waits for whatever comes first: an end from a slot, a
-reply from the server, a signal, or the time the brain asked to be woken at. SIGTERM drains the
-pilot; a second one, or the end of the drain time, ends its tasks too. Whatever way it ends, it
-leaves no processes and no files.
+Everything happens in one thread. It waits for an end from a slot, a reply from the server, a
+signal, or the time at which the pilot's state wants to be called. SIGTERM drains the pilot; a
+second one, or the end of the drain time, ends its tasks too. However the pilot ends, it leaves no
+processes and no files.
 """
 
 import gc
@@ -24,11 +24,11 @@ from covey.pilot.files.cache_leases import claim
 from covey.pilot.files.file_cache import FileCache
 from covey.pilot.files.readiness import Readiness
 from covey.pilot.files.setups import Setups
-from covey.pilot.files.transfers import Identity, Meter, Transfers
+from covey.pilot.files.transfers import Meter, Transfers
 from covey.pilot.files.uploads import Uploads
 from covey.pilot.host import host_facts, machine_id
 from covey.pilot.host.tags import HostTags, Now, PilotFacts
-from covey.pilot.options import CACHE_MB, Options
+from covey.pilot.options import Options
 from covey.pilot.protocol.arrival import Arrival
 from covey.pilot.protocol.live_output import Follower
 from covey.pilot.protocol.messages import (
@@ -56,46 +56,44 @@ from covey.pilot.protocol.pilot_state import (
     Send,
     Stop,
 )
-from covey.pilot.protocol.request_threads import RequestThreads, ServerReply
+from covey.pilot.protocol.request_threads import Identity, RequestThreads, ServerReply
 from covey.pilot.protocol.spool import Spool
 from covey.pilot.protocol.thread_pool import started
 from covey.pilot.slots import process_tree
 from covey.pilot.slots.attempt_queue import AttemptQueue, PilotParts
-from covey.pilot.slots.capacity import Room
+from covey.pilot.slots.capacity import Capacity
 from covey.pilot.slots.slot_pool import Slots
-
-__all__ = ["CACHE_MB", "Options", "Pilot", "read_answer"]
 
 ENROL_SECONDS = 30.0
 OLD_PILOT = 426  # the status that tells a pilot to renew itself
-SLACK_SECONDS = 15.0  # beyond the time that the server parks a sync
+SLACK_SECONDS = 15.0  # added to the time for which the server parks a sync
 GOODBYE_SECONDS = 3.0
-ORPHAN_SECONDS = 10.0  # after which a pilot whose server on this machine was killed ends itself
-UNKNOWN_MEMORY_MB = 1024  # that walled tasks may have in /tmp where nobody knows how much there is
-GARBAGE_THRESHOLD = 20000  # our records have no cycles: looking for them is mostly in vain
+ORPHAN_SECONDS = 10.0  # a pilot whose server on this machine was killed ends itself after this
+UNKNOWN_MEMORY_MB = 1024  # for /tmp of tasks in sandboxes, if the host's memory is not known
+GARBAGE_THRESHOLD = 20000  # our records have no cycles, so searching for them rarely helps
 
 
 class Pilot:
     def __init__(self, options: Options) -> None:
         self.options = options
         # The key proves to the server that we are the pilot that enrolled before. It is on no disk
-        # and in no tag; where others must tell pilots apart they see a name made from it.
+        # and in no tag. Others tell pilots apart by a name that is made from it.
         self.key = "%032x" % random.SystemRandom().getrandbits(128)
         self.name = hashlib.sha256(self.key.encode()).hexdigest()[:32]
         self.identity = Identity()
-        self.brain: Optional[PilotState] = None
+        self.state: Optional[PilotState] = None
         self.slots = Slots(options.directory, options.slots, alone=True)
-        self.lines = RequestThreads(options.address, ENROL_SECONDS, self.identity)
+        self.requests = RequestThreads(options.address, ENROL_SECONDS, self.identity)
         self.spool = Spool(os.path.join(options.directory, "undelivered"))
         self.meter = Meter()
-        self.outbox = Uploads(self._courier, self.lines.wake)
+        self.uploads = Uploads(self._transfers, self.requests.wake)
         self.follower = Follower(self.slots.printed)
         self.signals = 0
-        self._home_at = _home_at(options.until)
+        self._end_at = _end_at(options.until)
         self.finished = False
         self.refused = False
         self.arrival = Arrival(options, options.version or __version__, self._say)
-        self._unfit: Optional[str] = None  # what the site's own check says of this host
+        self._unfit: Optional[str] = None  # the problem that the site's own check found
         self._outdated = False
         self._tags_refused = False
         self._lag_seconds = 0.0
@@ -106,11 +104,12 @@ class Pilot:
         self._drain_until: Optional[float] = None
         self._alive: Optional[int] = None  # held open: see `leftovers`
 
-    def _courier(self) -> Transfers:
+    def _transfers(self) -> Transfers:
         return Transfers(self.options.address, self.identity, self.meter)
 
-    def _furnish(self) -> None:
-        """Find out what this host has, and make what needs its disk. Raises OSError."""
+    def _prepare_host(self) -> None:
+        """Find out what this host has, and create everything that needs its disk. Raises
+        OSError."""
         options = self.options
         os.makedirs(options.directory, 0o700, exist_ok=True)
         cache = options.cache or host_facts.cache_directory(os.environ, options.directory)
@@ -119,39 +118,39 @@ class Pilot:
         if self.arrival.sandbox is not None:
             self.slots.wall_in(self.arrival.sandbox, memory_mb or UNKNOWN_MEMORY_MB)
         try:
-            larder = self._larder(cache)
+            file_cache = self._file_cache(cache)
         except OSError as error:
             self._say("cannot use the cache in %s: %s" % (cache, error))
             cache = os.path.join(options.directory, "cache")
-            larder = self._larder(cache)
+            file_cache = self._file_cache(cache)
         claims = os.path.join(cache, "claims-" + name)
         gpus = host_facts.gpus(options.gpus, os.environ)
         processors = [str(number) for number in host_facts.processors()]
-        # Held until we end: what one pilot has no other pilot of this host gives to its tasks.
-        # Processors are shared where there are too few for all pilots, GPUs never.
+        # Held until we end: no other pilot of this host gives these to its tasks. Processors are
+        # shared if there are too few for all pilots, GPUs never.
         self._claims = claim(claims, "gpu", gpus, len(gpus))
         self._pins = claim(claims, "processor", processors, options.slots)
-        pins = list(self._pins) + [one for one in processors if one not in self._pins]
-        self.room = Room(
+        pins = list(self._pins) + [pin for pin in processors if pin not in self._pins]
+        self.capacity = Capacity(
             options.slots,
             memory_mb,
             options.disk_mb or host_facts.disk_mb(options.directory)[1],
             list(self._claims),
             [int(number) for number in pins[: options.slots]],
         )
-        self.larder, self.setups = larder, Setups(cache, name)
+        self.file_cache, self.setups = file_cache, Setups(cache, name)
         self.tags = HostTags(self._fixed(cache), os.path.join(cache, "tags-%s.json" % name))
         self.machine = machine_id.machine(options.site, cache)
         environment = host_facts.task_environment(os.environ)
         for name in ("HOME", "TMPDIR") if options.shared else ():
-            environment.pop(name, None)  # tasks have their own
-        self.readiness = Readiness(larder, self.setups)
+            environment.pop(name, None)  # each sandbox has its own
+        self.readiness = Readiness(file_cache, self.setups)
         parts = PilotParts(
             self.slots,
-            self.room,
+            self.capacity,
             self.readiness,
             self.setups,
-            self.outbox,
+            self.uploads,
             self.spool,
             self.tags,
             environment,
@@ -159,25 +158,25 @@ class Pilot:
         )
         self.work = AttemptQueue(parts)
 
-    def _larder(self, cache: str) -> FileCache:
+    def _file_cache(self, cache: str) -> FileCache:
         return FileCache(
             cache,
             self.options.cache_mb << 20,
             self.name,
-            self._courier,
-            self.lines.wake,
+            self._transfers,
+            self.requests.wake,
             walled=self.arrival.sandbox is not None,
             say=self._say,
         )
 
     def _fixed(self, cache: str) -> PilotFacts:
-        options, room = self.options, self.room
+        options, capacity = self.options, self.capacity
         return PilotFacts(
             self.name[:12],
             options.site,
             options.slots,
-            room.memory_mb,
-            room.gpus,
+            capacity.memory_mb,
+            capacity.gpus,
             options.directory,
             cache,
             options.until,
@@ -186,7 +185,7 @@ class Pilot:
     # -- life ------------------------------------------------------------------------------
 
     def run(self) -> int:
-        """The exit status: 0 unless the host or the server did not have this pilot."""
+        """Returns the exit status: 0 unless the host or the server refused this pilot."""
         process_tree.hide_memory()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _leave)
@@ -204,15 +203,15 @@ class Pilot:
 
     def _live(self) -> int:
         try:
-            self._furnish()
+            self._prepare_host()
             self._unfit = self.arrival.site_problem()
             process_tree.settle_memory()
             self.slots.start()
-            self.slots.listen(self.lines.wake_fd)
+            self.slots.listen(self.requests.wake_fd)
             self._alive = leftovers.hold(self.options.directory)
             started(self._sweep_leftovers, "sweep")
             self.arrival.tidy()
-            if hasattr(gc, "set_threshold"):  # PyPy has its own ways
+            if hasattr(gc, "set_threshold"):  # PyPy has none
                 gc.set_threshold(GARBAGE_THRESHOLD)
         except OSError as error:
             self._say("cannot work in %s: %s" % (self.options.directory, error))
@@ -225,10 +224,10 @@ class Pilot:
                 self._turn(time.monotonic())
             return 1 if self.refused or self._unfit else 0
         finally:
-            self.outbox.close()
+            self.uploads.close()
             self.slots.close(kill=True)
             self.setups.close()
-            self.larder.close()
+            self.file_cache.close()
             self.tags.close()
             self.spool.close()
             shutil.rmtree(self.options.directory, ignore_errors=True)
@@ -241,7 +240,7 @@ class Pilot:
     def _catch_signals(self) -> None:
         def caught(_number: int, _frame: Any) -> None:
             self.signals += 1
-            self.lines.wake()
+            self.requests.wake()
 
         signal.signal(signal.SIGTERM, caught)
         signal.signal(signal.SIGINT, caught)
@@ -249,66 +248,66 @@ class Pilot:
     def _wait(self) -> None:
         now = time.monotonic()
         until = now + 1.0
-        if self.brain is not None:
-            until = min(until, self.brain.wake_at(now), self.work.wake_at(now))
-            until = min(until, self.follower.wake_at(now, self.brain.follow))
+        if self.state is not None:
+            until = min(until, self.state.wake_at(now), self.work.wake_at(now))
+            until = min(until, self.follower.wake_at(now, self.state.follow))
         if self._retry_enrol_at is not None:
             until = min(until, self._retry_enrol_at)
         self.slots.wait(max(0.0, until - now))
 
     def _turn(self, now: float) -> None:
-        if self.brain is not None:
+        if self.state is not None:
             self.work.leaving = self.signals > 0
-            self.work.turn(self.brain, now)
-        for reply in self.lines.replies():
+            self.work.turn(self.state, now)
+        for reply in self.requests.replies():
             self._heard(reply, now)
         if self._retry_enrol_at is not None and now >= self._retry_enrol_at:
             self._enrol()
         self._obey_signals(now)
-        if self.brain is not None:
-            if now >= self._home_at:
-                self.brain.drain("its time is nearly over", now)
-            self._step(self.brain, now)
+        if self.state is not None:
+            if now >= self._end_at:
+                self.state.drain("its time is nearly over", now)
+            self._step(self.state, now)
         elif not self.finished:
-            self._mind_arrival(now)
+            self._check_arrival(now)
 
-    def _step(self, brain: PilotState, now: float) -> None:
-        self.work.fill(brain, now)  # tasks before messages: a slot may be idle
-        self._publish(brain, now)
-        commands = brain.step(now)
+    def _step(self, state: PilotState, now: float) -> None:
+        self.work.fill(state, now)  # tasks before messages: a slot may be idle
+        self._publish(state, now)
+        commands = state.step(now)
         for command in commands:
             if isinstance(command, Prepare):
-                self.work.prepare(brain, command.start, now)
+                self.work.prepare(state, command.start, now)
             elif isinstance(command, Stop):
                 self.slots.cancel(command.key)
             elif isinstance(command, Recall):
                 self.slots.recall(command.keys)
-        if brain.draining:
+        if state.draining:
             self.work.drain()
-        self.work.fill(brain, now)
+        self.work.fill(state, now)
         for command in commands:
             if isinstance(command, Send):
                 self._send(command, now)
             elif isinstance(command, EnrolAgain):
                 self._enrol()
             elif isinstance(command, Depart):
-                self._say_goodbye(brain, command.reason)
-        self._mind_outage(brain, now)
+                self._say_goodbye(state, command.reason)
+        self._check_outage(state, now)
 
-    def _publish(self, brain: PilotState, now: float) -> None:
-        """What is new of this host, and what followed tasks print."""
+    def _publish(self, state: PilotState, now: float) -> None:
+        """Send changed tags of this host, and the output of followed tasks."""
         if self.tags.due(now):
             self.work.note_last()
             running = [pid for pid in self.slots.running().values() if pid]
-            state = Now(self.room.free_cores(), running, self._lag_seconds, self.meter.rate)
-            tags = self.tags.changed(now, state)
+            facts = Now(self.capacity.free_cores(), running, self._lag_seconds, self.meter.rate)
+            tags = self.tags.changed(now, facts)
             if tags is not None:
-                brain.publish(tags)
-        pieces = self.follower.pieces(now, brain.follow, brain.holding)
+                state.publish(tags)
+        pieces = self.follower.pieces(now, state.follow, state.holding)
         if pieces:
             self.follower.waiting = True
-            printed = Printed(brain.pilot, pieces)
-            self.lines.post(
+            printed = Printed(state.pilot, pieces)
+            self.requests.post(
                 "printed", "/pilot/v1/printed", printed._asdict(), self.identity.credential
             )
 
@@ -325,22 +324,22 @@ class Pilot:
             options.job,
             self.tags.without_those_of_tasks() if self._tags_refused else self.tags.at_enrolment(),
             options.version or __version__,
-            memory_mb=self.room.memory_mb,
-            disk_mb=self.room.disk_mb,
-            gpus=len(self.room.gpus),
+            memory_mb=self.capacity.memory_mb,
+            disk_mb=self.capacity.disk_mb,
+            gpus=len(self.capacity.gpus),
             machine=self.machine,
             boot=machine_id.boot(),
             shared=options.shared,
         )
         job = {JOB_HEADER: quote(options.job)} if options.job else None
-        self.lines.post("enrol", "/pilot/v1/enrol", enrol._asdict(), options.secret, job)
+        self.requests.post("enrol", "/pilot/v1/enrol", enrol._asdict(), options.secret, job)
 
     def _send(self, send: Send, now: float) -> None:
         sync, ticket = send.sync, (send.sync.number, send.attempt)
-        if sync.ends:  # this one is answered at once
+        if sync.ends:  # a sync with ends is answered at once
             sync = sync._replace(ends=self.spool.filled(sync.ends))
             self._sent_at[ticket] = now
-        self.lines.post(ticket, "/pilot/v1/sync", sync._asdict(), self.identity.credential)
+        self.requests.post(ticket, "/pilot/v1/sync", sync._asdict(), self.identity.credential)
 
     def _heard(self, reply: ServerReply, now: float) -> None:
         if reply.ticket == "enrol":
@@ -349,7 +348,7 @@ class Pilot:
         if reply.ticket == "printed":
             self.follower.waiting = False
             return
-        if self.brain is None or reply.ticket == "leave":
+        if self.state is None or reply.ticket == "leave":
             return
         number, attempt = reply.ticket
         sent_at = self._sent_at.pop(reply.ticket, None)
@@ -357,22 +356,20 @@ class Pilot:
             if sent_at is not None:
                 self._lag_seconds += 0.2 * (now - sent_at - self._lag_seconds)
             self._away_since = None
-            self.brain.answered(number, read_answer(reply.content), now)
-            if not self.brain.undelivered():
+            self.state.answered(number, read_answer(reply.content), now)
+            if not self.state.undelivered():
                 self.spool.delivered()
         elif 400 <= reply.status < 500:
-            problem, words = (
-                str(reply.content.get("type", "")),
-                str(reply.content.get("detail", "")),
-            )
+            problem = str(reply.content.get("type", ""))
+            words = str(reply.content.get("detail", ""))
             if problem != OUT_OF_ORDER:
                 self._say("sync %d refused: %s" % (number, words))
-            for end in self.brain.refused(number, attempt, problem, now, words):
+            for end in self.state.refused(number, attempt, problem, now, words):
                 self.spool.forget(end)
                 self._say("attempt %d.%d is reported as failed" % end[:2])
         else:
             self._server_away(reply, now)
-            self.brain.failed(number, attempt, now, reply.retry_after)
+            self.state.failed(number, attempt, now, reply.retry_after)
 
     def _server_away(self, reply: ServerReply, now: float) -> None:
         if self._away_since is None:
@@ -390,11 +387,11 @@ class Pilot:
             enrolled = Enrolled(**fields)
             self.identity.pilot = enrolled.pilot
             self.identity.credential = enrolled.credential
-            self.lines.timeout_seconds = enrolled.poll_seconds + SLACK_SECONDS
-            if self.brain is not None:
-                self.brain.enrolled(enrolled.pilot, enrolled.epoch)
+            self.requests.timeout_seconds = enrolled.poll_seconds + SLACK_SECONDS
+            if self.state is not None:
+                self.state.enrolled(enrolled.pilot, enrolled.epoch)
                 return
-            self.brain = PilotState(
+            self.state = PilotState(
                 enrolled.pilot,
                 enrolled.epoch,
                 self.options.slots,
@@ -402,11 +399,11 @@ class Pilot:
                 random.Random(),
                 now,
             )
-            self.brain.furnished = self.readiness.furnished
+            self.state.ready_until = self.readiness.ready_until
             if self._unfit:
                 self._say(self._unfit)
-                self._say_goodbye(self.brain, self._unfit)
-            else:  # whoever started it by hand looks at a silent terminal
+                self._say_goodbye(self.state, self._unfit)
+            else:  # people who started a pilot by hand would see nothing
                 words = "works for %s as pilot %d, with %s"
                 slots = "1 slot" if self.options.slots == 1 else "%d slots" % self.options.slots
                 self._say(words % (self.options.address.url(), enrolled.pilot, slots))
@@ -424,13 +421,13 @@ class Pilot:
             delay = min(0.1 * 2 ** min(self._enrol_tries, 10), 30.0) * random.uniform(0.5, 1.0)
             self._retry_enrol_at = now + max(delay, reply.retry_after)
 
-    def _mind_arrival(self, now: float) -> None:
-        """Nor does anybody who has not got there."""
+    def _check_arrival(self, now: float) -> None:
+        """Give up if the server has not accepted this pilot for too long."""
         if self._away_since is None:
             return
         away = now - self._away_since
-        if now >= self._home_at:
-            self._say("its time is nearly over, and the server has not had it: giving up")
+        if now >= self._end_at:
+            self._say("its time is nearly over, and it could not enrol: giving up")
         elif away > self._patience(self.options.patience_seconds):
             self._say("the server has been away for %.0f s: giving up" % away)
         else:
@@ -438,30 +435,30 @@ class Pilot:
         self.refused = self.finished = True
 
     def _patience(self, seconds: float) -> float:
-        """How long a pilot with nothing to deliver waits. The next server of this machine starts
-        pilots of its own."""
+        """How long a pilot with nothing to deliver waits. If a server of this machine was killed,
+        its successor starts its own pilots."""
         return min(seconds, ORPHAN_SECONDS) if self.options.address.server_ended() else seconds
 
-    def _mind_outage(self, brain: PilotState, now: float) -> None:
-        """Nobody waits for ever for a server that does not come back."""
-        if self._away_since is None or self.work.busy() or brain.queue:
+    def _check_outage(self, state: PilotState, now: float) -> None:
+        """Give up if the server has been away for too long."""
+        if self._away_since is None or self.work.busy() or state.queue:
             return
         away = now - self._away_since
         patience = self.options.patience_seconds
-        if not brain.undelivered() and not self.work.uploading():
+        if not state.undelivered() and not self.work.uploading():
             patience = 1.0 if self.options.address.gone() else self._patience(patience / 10)
         if away > patience:
             self._say("the server has been away for %.0f s: giving up" % away)
             self.finished = True
 
-    def _say_goodbye(self, brain: PilotState, reason: str) -> None:
-        self.lines.timeout_seconds = GOODBYE_SECONDS
-        leave = Leave(brain.pilot, brain.epoch, reason, brain.started_nothing_else())
-        self.lines.post("leave", "/pilot/v1/leave", leave._asdict(), self.identity.credential)
+    def _say_goodbye(self, state: PilotState, reason: str) -> None:
+        self.requests.timeout_seconds = GOODBYE_SECONDS
+        leave = Leave(state.pilot, state.epoch, reason, state.started_nothing_else())
+        self.requests.post("leave", "/pilot/v1/leave", leave._asdict(), self.identity.credential)
         until = time.monotonic() + GOODBYE_SECONDS
         while time.monotonic() < until:
-            select.select([self.lines.wake_fd], [], [], 0.1)
-            if any(reply.ticket == "leave" for reply in self.lines.replies()):
+            select.select([self.requests.wake_fd], [], [], 0.1)
+            if any(reply.ticket == "leave" for reply in self.requests.replies()):
                 break
         self._say("ended: %s" % reason)
         self.finished = True
@@ -471,15 +468,15 @@ class Pilot:
     def _obey_signals(self, now: float) -> None:
         if not self.signals:
             return
-        if self.brain is None:
+        if self.state is None:
             self.finished = True
             return
         if self._drain_until is None:
             self._say("draining")
             self._drain_until = now + self.options.drain_seconds
-            self.brain.drain("asked to end", now)
+            self.state.drain("asked to end", now)
         if not self.work.stopping and (self.signals > 1 or now >= self._drain_until):
-            self.work.stop(self.brain, "its pilot was asked to end", now)
+            self.work.stop(self.state, "its pilot was asked to end", now)
         if self.work.stopping and now >= self._drain_until + 2 * GOODBYE_SECONDS:
             self.finished = True
 
@@ -489,11 +486,11 @@ class Pilot:
             sys.stderr.write("%sZ pilot %s: %s\n" % (stamp, self.options.job or "", text))
             sys.stderr.flush()
         except OSError:
-            pass  # a full disk must not stop a pilot: its results are worth more than its words
+            pass  # a full disk must not stop a pilot: results matter more than messages
 
 
-def _home_at(until: float) -> float:
-    """By the clock that does not jump."""
+def _end_at(until: float) -> float:
+    """The monotonic time at which the pilot must begin to end."""
     left = until - time.time()
     return time.monotonic() + life_of(left) if until else float("inf")
 
@@ -504,13 +501,13 @@ def _leave(_number: int, _frame: Any) -> None:
 
 def read_answer(content: Dict[str, Any]) -> Answer:
     """An answer from its JSON; fields that this pilot does not know are ignored."""
-    known = {name: content[name] for name in Answer._fields if name in content}
+    values = {name: content[name] for name in Answer._fields if name in content}
     for name, row in (("cancels", Held), ("recalls", Held), ("follow", Followed)):
-        if known.get(name):
-            known[name] = _rows(row, known[name])
-    known["bodies"] = [_body(fields) for fields in known.get("bodies", ())]
-    known["tasks"] = [_task(fields) for fields in known.get("tasks", ())]
-    return Answer(**known)
+        if values.get(name):
+            values[name] = _rows(row, values[name])
+    values["bodies"] = [_body(fields) for fields in values.get("bodies", ())]
+    values["tasks"] = [_task(fields) for fields in values.get("tasks", ())]
+    return Answer(**values)
 
 
 def _rows(row: Any, rows: Iterable[Any]) -> List[Any]:

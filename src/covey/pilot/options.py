@@ -1,4 +1,4 @@
-"""All that a pilot can be told."""
+"""The options of a pilot."""
 
 from typing import Any, Dict, List, NamedTuple, Union
 
@@ -8,17 +8,17 @@ CACHE_MB = 10240
 
 
 class Options(NamedTuple):
-    """`patience_seconds`: how long to stay when the server is away and ends are undelivered;
-    with nothing to deliver a tenth of it will do. `memory_mb`, `disk_mb`: what tasks may use in
-    all, 0 for what there is. `gpus`: their ids, `none`, or nothing for those that are found.
-    `cache`: where files are kept for all pilots of this host, up to `cache_mb`. `until`: when the
-    site job ends, in seconds since 1970.
+    """`patience_seconds`: how long to stay while the server is away and ends are undelivered; a
+    tenth of it if there is nothing to deliver. `memory_mb`, `disk_mb`: what all tasks together may
+    use; 0 for all there is. `gpus`: their ids, `none`, or empty for all that are found. `cache`:
+    where files are kept for all pilots of this host, up to `cache_mb`. `until`: when the site job
+    ends, in seconds since 1970.
 
-    `shared`: tasks of several owners run here, each walled in; `shows` are directories that they
+    `shared`: tasks of several owners run here, each in a sandbox; `shows` are directories that they
     may read besides the system. `setup` and `check` are shell commands of the site, run in this
-    order before any task, each for up to `check_seconds`. `reach_seconds`: how long to wait for a
-    server that does not answer at the start. `start_file`, `address_file`: where this came from.
-    `discard`: files to remove once the pilot runs."""
+    order before any task, each for up to `check_seconds`. `reach_seconds`: how long to wait at the
+    start for a server that does not answer. `start_file`, `address_file`: where the options came
+    from. `discard`: files to remove once the pilot runs."""
 
     address: Address
     secret: str
@@ -46,6 +46,6 @@ class Options(NamedTuple):
     discard: List[str] = []
 
 
-def known(found: Dict[str, Any]) -> Dict[str, Any]:
-    """Without what only another version of the pilot knows."""
-    return {name: value for name, value in found.items() if name in Options._fields}
+def known_fields(fields: Dict[str, Any]) -> Dict[str, Any]:
+    """The fields that this version of the pilot has."""
+    return {name: value for name, value in fields.items() if name in Options._fields}

@@ -1,7 +1,7 @@
-"""A pilot as one file for a bare host: this text, with the pilot and what it is told inside.
+"""A pilot as one file for a bare host: this program, with the pilot file and a start file inside.
 
-The server fills in the two words below. Run, it puts both into a private directory and becomes the
-pilot; `--check` only looks whether this host would do, `--background` comes back at once.
+The server fills in the two constants below. The program writes both files into a private directory
+and becomes the pilot. `--check` only checks this host, `--background` returns at once.
 """
 
 import base64
@@ -25,20 +25,20 @@ def main() -> None:
     background = start.pop("background", False) or "--background" in sys.argv
     os.umask(0o077)
     place = tempfile.mkdtemp(prefix="covey-pilot-")
-    pilot, told = os.path.join(place, "pilot.pyz"), os.path.join(place, "start.json")
+    pilot, start_path = os.path.join(place, "pilot.pyz"), os.path.join(place, "start.json")
     start.update(directory=place, discard=[pilot])
     with open(pilot, "wb") as file:
         file.write(base64.b64decode(PILOT))
-    with open(told, "w") as text:
+    with open(start_path, "w") as text:
         json.dump(start, text)
     command = [sys.executable or "python3", pilot]
     if "--check" in sys.argv:
-        sys.exit(check(command + ["--check", told], place))
+        sys.exit(check(command + ["--check", start_path], place))
     if background:
         leave()
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
-    os.execvp(command[0], command + [told])
+    os.execvp(command[0], command + [start_path])
 
 
 def check(command: "list[str]", place: str) -> int:
@@ -51,13 +51,13 @@ def check(command: "list[str]", place: str) -> int:
 
 
 def leave() -> None:
-    """Go on in the background; what the pilot says goes to a file."""
+    """Go on in the background; the pilot's messages go to a file."""
     handle, log = tempfile.mkstemp(prefix="covey-pilot-", suffix=".log")
     ready, tell = os.pipe()
     pid = os.fork()
     if pid:
         os.close(tell)
-        os.read(ready, 1)  # until it has left this terminal, whose end would be its own
+        os.read(ready, 1)  # wait until the child has left this terminal's session
         words = (
             "covey-pilot: the pilot runs in the background, and writes to %s; to end it: kill %d"
         )

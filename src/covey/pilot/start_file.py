@@ -1,8 +1,9 @@
-"""The start file: what a pilot is told, among it its secret, which nobody is to find there later.
+"""The start file: the options of a pilot, including its secret, which must not stay on disk.
 
-The rule: once it is read, the secret is on no disk. The file is removed. One of the local site
-names the address file of its server; of that one the path stays (the site finds its pilots by it)
-and the secret goes. A pilot that renews itself writes the file anew for its successor.
+The rule: after the file is read, the secret is on no disk, because the file is removed. A start
+file of the local site names its server's address file; such a file stays without the secret,
+because the site finds its pilots by its path. A pilot that renews itself writes the file again for
+its successor.
 """
 
 import json
@@ -12,33 +13,33 @@ from typing import Any, Dict
 
 
 def read(path: str) -> Dict[str, Any]:
-    """What it says. Raises OSError and ValueError."""
+    """The content of the file. Raises OSError and ValueError."""
     with open(path, encoding="utf-8") as file:
-        found = json.load(file)
-    if not isinstance(found, dict):
+        fields = json.load(file)
+    if not isinstance(fields, dict):
         raise ValueError("%s: not a start file" % path)
-    return found
+    return fields
 
 
 def take(path: str) -> Dict[str, Any]:
-    """The same, for the pilot that it is for."""
-    found = read(path)
+    """Read the file and remove the secret from disk; for the pilot that the file is meant for."""
+    fields = read(path)
     try:
-        if found.get("address_file"):
-            write(path, dict(found, secret=""))
+        if fields.get("address_file"):
+            write(path, dict(fields, secret=""))
         else:
             os.unlink(path)
     except OSError:
-        pass  # a read-only place: whoever put it there has to see to it
-    return found
+        pass  # the place is read-only: whoever put the file there must remove it
+    return fields
 
 
-def write(path: str, found: Dict[str, Any]) -> None:
-    """For its owner's eyes, all at once. Raises OSError."""
+def write(path: str, fields: Dict[str, Any]) -> None:
+    """Write the file at once, readable only for its owner. Raises OSError."""
     handle, name = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".start-")
     try:
         with open(handle, "w", encoding="utf-8") as file:
-            json.dump(found, file)
+            json.dump(fields, file)
         os.rename(name, path)
     except BaseException:
         os.unlink(name)

@@ -13,9 +13,9 @@ from covey.sim.world import Report, run
 def main() -> int:
     parser = argparse.ArgumentParser("python -m covey.sim", description=__doc__)
     parser.add_argument("--seed", type=int, help="run this world only")
-    parser.add_argument("--trace", action="store_true", help="show all that happens in it")
+    parser.add_argument("--trace", action="store_true", help="show everything that happens in it")
     parser.add_argument("--worlds", type=int, default=50, help="how many worlds (default 50)")
-    parser.add_argument("--first", type=int, default=0, help="the first one's seed (default 0)")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first (default 0)")
     parser.add_argument("--jobs", type=int, default=1, help="processes to use (default 1)")
     options = parser.parse_args()
     began = time.monotonic()
@@ -23,7 +23,7 @@ def main() -> int:
         reports = [run(options.seed, print if options.trace else None)]
     else:
         seeds = range(options.first, options.first + options.worlds)
-        reports = list(_told(_run_all(seeds, options.jobs)))
+        reports = list(_with_failures_printed(_run_all(seeds, options.jobs)))
     print(summary(reports))
     print(f"{time.monotonic() - began:.1f} s")
     return 1 if any(report.problem for report in reports) else 0
@@ -37,7 +37,7 @@ def _run_all(seeds: Iterable[int], jobs: int) -> Iterator[Report]:
         yield from pool.map(run, seeds, chunksize=4)
 
 
-def _told(reports: Iterable[Report]) -> Iterator[Report]:
+def _with_failures_printed(reports: Iterable[Report]) -> Iterator[Report]:
     for report in reports:
         if report.problem:
             print(failure(report), flush=True)

@@ -1,5 +1,5 @@
-"""The administrator: adds sites while the server runs, changes, pauses, drains and removes them;
-puts all of them on again when the world becomes calm."""
+"""The administrator: adds sites while the server runs, changes, pauses, drains and removes them,
+and turns all of them on again when the world becomes calm."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +17,7 @@ TIMEOUT_SECONDS = 15.0
 
 
 class Administrator:
-    """One deed after another: who wants a thing and then another does not ask for both at once."""
+    """Does one deed after another, and never asks for two at once."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Administrator:
         supervisor: Supervisor,
         random: Random,
     ) -> None:
-        self.asking = 0  # deeds that are not done
+        self.asking = 0  # deeds that are not done yet
         self._clock = clock
         self._network = network
         self._supervisor = supervisor
@@ -41,16 +41,16 @@ class Administrator:
         self._grounds = grounds
 
     def set_right(self) -> None:
-        """It is calm: all is to be as it was meant to be, whatever late messages have done."""
+        """It is calm: make all as it was planned, whatever late messages have done."""
         if self.asking:
             return
         records = self._supervisor.records
         for spec in self._grounds.added:
-            known = records.get(spec.name)
-            if known is None or known.removed or known.spec != spec:
+            record = records.get(spec.name)
+            if record is None or record.removed or record.spec != spec:
                 self._want(Deed(0.0, spec.name, spec=spec))
-        for name, known in records.items():
-            if known.status is not SiteStatus.ON and not known.removed:
+        for name, record in records.items():
+            if record.status is not SiteStatus.ON and not record.removed:
                 self._want(Deed(0.0, name, status=SiteStatus.ON))
 
     def _want(self, deed: Deed) -> None:
@@ -75,7 +75,7 @@ class Administrator:
                         self._supervisor.told_shut(deed.site, self._clock.time)
                     self._done()
                 case _ if hasattr(outcome, "problem"):
-                    self._done()  # it is done already, or there is no such site
+                    self._done()  # it was done already, or there is no such site
                 case _:
                     self._clock.after(self._random.uniform(0.2, 3.0), lambda: self._do(deed))
 

@@ -1,19 +1,19 @@
-"""Does covey keep its promises? Judged from outside: hosts, messages and the record, never core.
+"""Does covey keep its promises? Judged from outside: by hosts, messages and the record, not core.
 
 - What is acknowledged is durable: submissions, ends, cancellations, pilots.
-- An attempt id names one sending of one task, is started at most once, and has one row, which
+- An attempt id stands for one sending of one task, is started at most once, and has one row, which
   comes from the pilot that it was sent to.
 - A task is started again only for a reason: every earlier start failed, or died with its host, or
   its host had been out of reach for the time of a lease (after a restart: of adoption), or its
-  bag's policy wants it: its deadline has passed, or it is one that has replicas. So a
-  restart of the server repeats nothing that runs. If the bag is not idempotent, only the task's
-  own failure or its owner's wish is a reason.
+  bag's policy wants it: its deadline has passed, or it has replicas. So a restart of the server
+  repeats no running task. If the bag is not idempotent, only the task's own failure or its owner's
+  wish is a reason.
 - A task fails for good only after all its tries, and is not tried more often than allowed.
-- Nothing goes out while a bag is paused, and no task goes where it does not fit.
+- Nothing is sent while a bag is paused, and no task is sent where it does not fit.
 - One result counts per task, exactly one in a finished bag, and a success really happened.
 - What is cancelled stops; what is not cancelled finishes once faults stop.
 - Policies are kept, and what follows from them: see `policing`.
-- Sites are used as is allowed, and as is needed: see `supervising`.
+- Sites are used as allowed and as needed: see `supervising`.
 """
 
 from covey.core.record.actions import Change, Note, RecordEnds, ReopenFailed
@@ -40,8 +40,8 @@ from covey.wire import ResultQuery, ResultRow
 OWN_FAILURES = (FAILED, TIMEOUT)
 FAILURES = (FAILED, TIMEOUT, CANCELLED, HOST)
 LIAR = "liar"  # the pilot that claims attempts which it was never sent (`liar`)
-NOBODYS = (0, 0)  # the end of a task that may or may not have run
-STOP_SECONDS = 90.0  # within which a cancelled bag is quiet, once nothing breaks any more
+NOBODYS = (0, 0)  # the attempt id of a task that may or may not have run
+STOP_SECONDS = 90.0  # a cancelled bag must be quiet within this time, once nothing breaks
 
 
 class Judge:
@@ -60,31 +60,31 @@ class Judge:
     # -- as it happens ---------------------------------------------------------------------
 
     def departs(self, life: HostLife) -> None:
-        """A pilot says goodbye: its job does not count against its site's limits any more."""
+        """A pilot takes leave: its job does not count against its site's limits any more."""
         self._supervisor.departs(life.job)
 
     def sent(self, pilot: int, answer: Answer, now: float, sender: str) -> None:
-        """A server sends these attempts to a pilot (perhaps not for the first time)."""
+        """A server sends these attempts to a pilot (perhaps again)."""
         life = self._ledger.lives[pilot] = self._ledger.hosts[sender]
         decided = self._ledger.decided(pilot, answer.number, now)
         for task in answer.tasks:
             key, named = (answer.epoch, task.sequence), (task.bag, task.task)
             sending = Sending(key, named, pilot, answer.number, now, life, decided)
-            known = self._ledger.sendings.setdefault(key, sending)
-            same = (known.task, known.pilot, known.number)
+            first = self._ledger.sendings.setdefault(key, sending)
+            same = (first.task, first.pilot, first.number)
             if same != (sending.task, pilot, answer.number):
                 raise Violation(f"attempt {key} was sent as {same} and as {sending}")
-            if known is sending and task.bag in self._ledger.cancelled:
+            if first is sending and task.bag in self._ledger.cancelled:
                 raise Violation(f"attempt {key} of cancelled bag {task.bag} was sent")
             notes = self._ledger.bags.get(task.bag)
-            if known is sending and notes is not None and notes.status == "paused":
+            if first is sending and notes is not None and notes.status == "paused":
                 raise Violation(f"attempt {key} of paused bag {task.bag} was sent")
-            if known is sending and notes is not None:
+            if first is sending and notes is not None:
                 self._police.sent(sending, task.values)
                 need = needs_of(notes.spec, notes.more)[task.need]
-                said = said_seconds(notes.spec, task.values)
-                if said and said != need.limit_seconds:
-                    raise Violation(f"attempt {key} was sent with {need}, but its time is {said}")
+                expected = said_seconds(notes.spec, task.values)
+                if expected and expected != need.limit_seconds:
+                    raise Violation(f"attempt {key} was sent with {need}, not with {expected} s")
                 self._supervisor.sent(sending, task.limit_seconds or need.limit_seconds)
                 self._ledger.sent.setdefault(named, []).append(sending)
 
@@ -120,16 +120,16 @@ class Judge:
         return run
 
     def acknowledged(self, ends: list[End]) -> None:
-        """A pilot has been told that these are safe with the server."""
+        """A pilot got the acknowledgement of these ends."""
         for end in ends:
             self._ledger.acknowledged[end.epoch, end.sequence] = end
             self._check_recorded(end)
 
     def submission_acknowledged(self, spec: BagSpec, bag: int, total: int) -> None:
-        known = self._ledger.submitted.setdefault(spec.key, bag)
+        acknowledged = self._ledger.submitted.setdefault(spec.key, bag)
         notes = self._ledger.bags.get(bag)
-        if known != bag:
-            raise Violation(f"{spec.key} was acknowledged as bag {known} and as bag {bag}")
+        if acknowledged != bag:
+            raise Violation(f"{spec.key} was acknowledged as bag {acknowledged} and as bag {bag}")
         if notes is None or notes.spec != spec or notes.total < total:
             raise Violation(f"bag {bag} was acknowledged, but the record has {notes}")
 
@@ -139,7 +139,7 @@ class Judge:
             raise Violation(f"bag {bag} was said to have {total} tasks, but has {notes.total}")
 
     def cancellation_acknowledged(self, bag: int, count: int, now: float) -> None:
-        """`count` 0: there was nothing left to cancel (then the owner may retry what failed)."""
+        """`count` 0: there was nothing left to cancel (the owner may then retry failed tasks)."""
         status = self._ledger.bags[bag].status
         if count and status != "cancelled":
             raise Violation(f"bag {bag} was acknowledged as cancelled, but is {status}")
@@ -147,12 +147,13 @@ class Judge:
             self._ledger.cancelled.setdefault(bag, now)
 
     def policy_acknowledged(self, bag: int, policy: PolicySpec, count: int, asked: float) -> None:
-        """`count` 0: the bag is over, and has no use for it."""
+        """`count` 0: the bag is over and does not need a policy."""
         notes = self._ledger.bags[bag]
         if count and policy in self._ledger.nonsense.get(bag, ()):
             raise Violation(f"bag {bag} has taken {policy}, which is nonsense")
         durable = any(
-            one.durable and one.policy == policy and one.until >= asked for one in notes.rulings
+            ruling.durable and ruling.policy == policy and ruling.until >= asked
+            for ruling in notes.rulings
         )
         if count and not durable:
             raise Violation(f"{policy} of bag {bag} was acknowledged, but the record has another")
@@ -161,7 +162,7 @@ class Judge:
         raise Violation(f"{host.name} had been enrolled, and is not known any more")
 
     def applied(self, change: Change, now: float) -> None:
-        """This has become durable."""
+        """This change has become durable."""
         match change:
             case RecordEnds(_, _, ends):
                 for end in ends:
@@ -182,7 +183,7 @@ class Judge:
         run = self._ledger.by_attempt.get(key)
         before = self._ledger.recorded.get(key, [])
         self._check_sender(end, key)
-        if key != NOBODYS and any(one != LOST for one in before):  # a lost one may come back
+        if key != NOBODYS and any(outcome != LOST for outcome in before):  # a lost one may return
             raise Violation(f"{end} is recorded again, after {before}")
         if end.outcome in OWN_FAILURES:
             self._own_failures.setdefault(task, {})[str(end.attempt)] = end.outcome
@@ -193,29 +194,29 @@ class Judge:
         if key == NOBODYS and self._all_have_spoken(end.delivered):
             raise Violation(f"{end}, but every pilot has said that it does not have it")
         if end.outcome == LOST and run is not None and not self._excused(run, now):
-            raise Violation(f"{_told(run)} is recorded as lost, but its pilot was there")
+            raise Violation(f"{_text(run)} is recorded as lost, but its pilot was there")
 
     def _all_have_spoken(self, at: float) -> bool:
-        """Surely every pilot that this server waited for has spoken to it, or has said goodbye with
-        nothing in its hands. With one that lies about what it holds, nothing is sure."""
+        """Certainly every pilot that this server waited for has spoken to it, or has left without
+        holding anything. With a pilot that lies about what it holds, nothing is certain."""
         if LIAR in self._ledger.hosts:
             return False
         restart = self._ledger.restarts[-1]
         return all(
             0.0 < life.gone <= restart
             or (restart < life.left_empty <= at and not self._was_silent(life, life.left_empty))
-            or (not life.died and any(restart < one < at for one in life.full_syncs))
+            or (not life.died and any(restart < sync < at for sync in life.full_syncs))
             for life in self._ledger.hosts.values()
             if life.contacts
         )
 
     def _was_silent(self, life: HostLife, until: float) -> bool:
-        """Since the restart, for so long that it may have been given up before it spoke."""
+        """Was it silent since the restart for so long that it may have been given up?"""
         return life.silent_for(self._settings.lease_seconds, self._ledger.restarts[-1], until)
 
     def _check_sender(self, end: EndRecord, key: tuple[int, int]) -> None:
-        """Who reports the end of an attempt must have been sent it. Pilot 0 is the server, and one
-        that is lost may have been decided on, and never got on its way."""
+        """Whoever reports the end of an attempt must have been sent it. Pilot 0 is the server. An
+        attempt that is lost may have been decided on without ever being sent."""
         sending, life = self._ledger.sendings.get(key), self._ledger.lives.get(end.pilot)
         if not end.pilot or (sending is None and end.outcome == LOST):
             return
@@ -230,24 +231,24 @@ class Judge:
         notes = self._ledger.bags[bag]
         if notes.spec.idempotent:
             if not self._excused(first, at) and not self._is_wanted(first, second):
-                raise Violation(f"{_told(second)} repeats {_told(first)}")
+                raise Violation(f"{_text(second)} repeats {_text(first)}")
             return
         wished = any(first.started < wish <= at for wish in self._ledger.retries.get(bag, ()))
         failed = first.outcome in OWN_FAILURES and first.ended <= at
         if not wished and not failed:
-            raise Violation(f"{_told(second)} repeats {_told(first)}, which is not idempotent")
+            raise Violation(f"{_text(second)} repeats {_text(first)}, which is not idempotent")
 
     def _is_wanted(self, first: Run, second: Run) -> bool:
-        """Was another attempt sent because of the first one's deadline, or beside it? If that was
-        known to be allowed then (`policing`), or came from a server that is no more."""
+        """Was the second attempt sent because of the first one's deadline, or beside it? True if
+        that was allowed then (`policing`), or came from a server that is gone."""
         key = first.sending.key
         if key in second.sending.beside or first.sending.deadline <= second.sending.at:
             return True
-        known = self._ledger.recorded_at.get(key, float("inf")) <= second.sending.at
-        return second.sending.may_repeat and not known
+        recorded = self._ledger.recorded_at.get(key, float("inf")) <= second.sending.at
+        return second.sending.may_repeat and not recorded
 
     def _excused(self, run: Run, at: float) -> bool:
-        """Was there a reason, at this time, to believe that this run comes to no good?"""
+        """Was there a reason, at this time, to believe that this run would not succeed?"""
         host = run.host
         if run.outcome in FAILURES and run.ended <= at:
             return True
@@ -274,26 +275,26 @@ class Judge:
             and not self._had_company(other.sending)
             and not self._out_of_reach(other.sending, other.host, run.sending.at)
         ]
-        last = any(one.policy.failover_sites for one in self._ledger.bags[bag].rulings)
+        last = any(ruling.policy.failover_sites for ruling in self._ledger.bags[bag].rulings)
         last |= self._supervisor.has_reserves()
         overtimes = failures.count(TIMEOUT)
         others = len(failures) - overtimes
         most, most_overtimes = spec.retries + 1 + last, _overtimes(spec) + 1 + last
         if others >= most * times or overtimes >= most_overtimes * times:
-            raise Violation(f"{_told(run)} after {failures}, of which so many are not allowed")
+            raise Violation(f"{_text(run)} after {failures}, of which so many are not allowed")
 
     def _had_company(self, failed: Sending) -> bool:
-        """Did it end while another attempt of the task was out, or decided on? Then it used up no
+        """Did it end while another attempt of the task was out or decided on? Then it used up no
         chance."""
         known = self._ledger.known_at(failed.key)
         return any(
-            one is not failed and one.decided < known <= self._ledger.known_at(one.key)
-            for one in self._ledger.sent.get(failed.task, ())
+            other is not failed and other.decided < known <= self._ledger.known_at(other.key)
+            for other in self._ledger.sent.get(failed.task, ())
         )
 
     def _told_in_time(self, run: Run) -> bool:
-        """Is this failure in the record, not given up before, and did no server die with the news
-        of it? Then the next one may have found a newer attempt, and thought this given up."""
+        """Is this failure in the record, not given up before, and did no server die before it was
+        recorded? Otherwise the next server may have seen a newer attempt and given this one up."""
         key = run.sending.key
         if self._ledger.recorded.get(key, [LOST])[0] == LOST:
             return False
@@ -303,7 +304,7 @@ class Judge:
     # -- in the end ------------------------------------------------------------------------
 
     def final(self, quiet_from: float) -> None:
-        """`quiet_from`: when the last fault was over."""
+        """`quiet_from`: the time of the last fault."""
         for end in self._ledger.acknowledged.values():
             self._check_recorded(end)
         for bag in self._ledger.submitted.values():
@@ -334,18 +335,18 @@ class Judge:
 
     def _check_result(self, bag: int, row: ResultRow) -> None:
         rows = self._reader.attempts(bag, row.task)
-        if sum(one.counted for one in rows) != 1:
+        if sum(row.counted for row in rows) != 1:
             raise Violation(f"not one result of task {row.task} of bag {bag} counts: {rows}")
         epoch, _, sequence = row.attempt.partition(".")
         key = (int(epoch), int(sequence))
         run = self._ledger.by_attempt.get(key)
         lost = LOST in self._ledger.recorded.get(key, ())
-        unstarted = run is None and row.outcome == HOST  # its files could not be had
+        unstarted = run is None and row.outcome == HOST  # its files could not be fetched
         if row.outcome != LOST and not unstarted and (run is None or run.outcome != row.outcome):
-            raise Violation(f"{row} counts; what happened was {run and _told(run)}")
+            raise Violation(f"{row} counts; what happened was {run and _text(run)}")
         if row.outcome == OK:
             return
-        if any(one.outcome == OK for one in rows):
+        if any(other.outcome == OK for other in rows):
             raise Violation(f"task {row.task} of bag {bag} counts as failed, and succeeded: {rows}")
         spec = self._ledger.bags[bag].spec
         failures = list(self._own_failures.get((bag, row.task), {}).values())
@@ -355,7 +356,7 @@ class Judge:
         if row.outcome == FAILED and not lost and len(failures) - overtimes <= spec.retries:
             raise Violation(f"{row} is final after {failures}, of {spec.retries + 1} tries")
         if row.outcome in (LOST, HOST) and spec.idempotent:
-            losses = sum(one.outcome in (LOST, HOST) for one in rows)
+            losses = sum(other.outcome in (LOST, HOST) for other in rows)
             if losses < self._settings.most_losses:
                 raise Violation(f"{row} is final after {losses} losses of infrastructure")
 
@@ -364,7 +365,7 @@ class Judge:
             for run in runs:
                 ended = run.ended or run.host.died or float("inf")
                 if run.sending.task[0] == bag and ended > deadline:
-                    raise Violation(f"{_told(run)} of cancelled bag {bag} did not stop")
+                    raise Violation(f"{_text(run)} of cancelled bag {bag} did not stop")
 
 
 def _overtimes(spec: BagSpec) -> int:
@@ -376,7 +377,7 @@ def _number(value: object) -> int:
     return int(value)
 
 
-def _told(run: Run) -> str:
+def _text(run: Run) -> str:
     epoch, sequence = run.sending.key
     bag, task = run.sending.task
     end = f"{run.outcome} at {run.ended:.2f}" if run.outcome else "running"

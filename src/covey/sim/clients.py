@@ -1,7 +1,7 @@
-"""Owners of bags: they submit, submit again, append, resume what was paused, cancel, have failed
-tasks (some of them, or all) tried again, and change policies.
+"""Owners of bags: they submit, submit again, append, resume paused bags, cancel, retry failed tasks
+(some or all), and change policies.
 
-A client asks again until it is answered, as people and scripts do.
+A client asks again until it gets an answer, as people and scripts do.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ TIMEOUT_SECONDS = 15.0
 
 
 class Owner:
-    """Of one bag."""
+    """The owner of one bag."""
 
     def __init__(
         self,
@@ -64,11 +64,11 @@ class Owner:
             clock.at(START + change.at, partial(self._govern, change.policy, change.valid))
 
     def bag(self) -> BagId | None:
-        found = self._ledger.submitted.get(self.plan.spec.key)
-        return None if found is None else BagId(found)
+        bag = self._ledger.submitted.get(self.plan.spec.key)
+        return None if bag is None else BagId(bag)
 
     def look(self) -> None:
-        """Now and then: are there failed tasks that the owner wants tried again?"""
+        """Called now and then: is there something that the owner wants to ask for?"""
         bag = self.bag()
         if bag is None or self.asking or self.plan.cancel_at:
             return
@@ -147,7 +147,7 @@ class Owner:
         self._ask(lambda request: CancelRequested(request, bag), answered)
 
     def _append(self, bag: BagId) -> None:
-        """The next segment; when there is none, the bag is closed."""
+        """Append the next segment; if there is none, close the bag."""
         if not self._to_append:
 
             def closed(_: ReplyMessage) -> None:
@@ -190,6 +190,6 @@ class Owner:
         )
 
     def _refused(self, refuse: Refuse) -> None:
-        """Only this may be refused: to try again what was cancelled."""
+        """Only a retry of a cancelled bag may be refused."""
         if not self.plan.cancel_at:
             raise Violation(f"an owner was refused: {refuse}")

@@ -1,6 +1,7 @@
-"""Virtual time: things happen in the order of (time, sequence), never faster or slower.
+"""Virtual time: events happen in the order of (time, sequence).
 
-Nothing in the simulator reads a real clock or draws unseeded randomness, so a seed is a world.
+Nothing in the simulator reads a real clock or uses unseeded randomness, so a seed determines a
+world.
 """
 
 import hashlib
@@ -11,7 +12,7 @@ START = 1000.0
 
 
 class Timeline:
-    """What is going to happen. Also the engine's Clock."""
+    """The events to come. Also the engine's Clock."""
 
     def __init__(self) -> None:
         self.time = START
@@ -41,7 +42,7 @@ class Timeline:
 
 
 class Trace:
-    """All that happened, as one digest; as lines too, if somebody wants to read them."""
+    """Everything that happened, as one digest; also as lines, if somebody wants to read them."""
 
     def __init__(self, clock: Timeline, show: Callable[[str], None] | None = None) -> None:
         self._clock = clock

@@ -45,7 +45,7 @@ KINDS = {
     "unsure site": 2,
     "lying list": 2,
 }
-MISFORTUNES = {"black hole": 3, "slow host": 2, "straggler": 3}  # of hosts; they pass
+MISFORTUNES = {"black hole": 3, "slow host": 2, "straggler": 3}  # of hosts; they end by themselves
 
 
 class Fault(Struct, frozen=True):
@@ -54,7 +54,7 @@ class Fault(Struct, frozen=True):
 
 
 def draw(seed: int, calm_at: float) -> list[Fault]:
-    """Each world has its own favourites: what never meets on average meets in some."""
+    """Each world has its own favourite faults: so combinations occur that are rare on average."""
     random = Random(f"{seed}/faults")
     count = random.randint(4, 14)
     weights = [weight * random.choice((0.0, 0.3, 1.0, 1.0, 5.0)) for weight in KINDS.values()]
@@ -70,7 +70,7 @@ def draw_misfortunes(seed: int, calm_at: float) -> list[Fault]:
 
 
 def weather(random: Random) -> Weather:
-    """What a world has to live with all the time."""
+    """The network faults that a world has all the time."""
     return Weather(
         loss=random.choice((0.0, 0.002, 0.01)),
         double=random.choice((0.0, 0.005, 0.02)),
@@ -89,8 +89,8 @@ STORM = Weather(loss=0.15, double=0.1, slow=0.3, reset=0.1)
 
 
 def strike(world: "World", kind: str, random: Random) -> bool:
-    """Let it happen; False if there was nothing to break, or it will happen at the next
-    opportunity (and count itself then)."""
+    """Cause the fault. False if there was nothing to break, or if it will happen at the next
+    opportunity (and is counted then)."""
     server, disk, clock = world.server, world.disk, world.clock
     match kind:
         case "crash":
@@ -108,7 +108,7 @@ def strike(world: "World", kind: str, random: Random) -> bool:
             disk.slow_until = clock.time + random.uniform(2.0, 15.0)
         case "stalled server":
             until = clock.time + random.uniform(2.0, 50.0)
-            server.stalled_until = max(server.stalled_until, until)  # what waits keeps its order
+            server.stalled_until = max(server.stalled_until, until)  # waiting events keep order
         case "polite restart":
             server.post(DrainRequested())
             clock.after(random.uniform(0.5, 8.0), server.kill)
@@ -139,7 +139,7 @@ def _break_site(world: "World", kind: str, random: Random) -> bool:
 
 
 def _lay_trap(world: "World", kind: str, random: Random) -> None:
-    """For the server process that is there."""
+    """For the present server process."""
     server = world.server
     match kind:
         case "crash within actions":
@@ -165,10 +165,10 @@ def _break_pilots(world: "World", kind: str, random: Random) -> bool:
     alive = [pilot for pilot in world.pilots if pilot.alive]
     if not alive:
         return False
-    one = random.choice(alive)
+    victim = random.choice(alive)
     if kind in MISFORTUNES:
         until = min(world.clock.time + random.uniform(5.0, 80.0), world.calm_at)
-        world.misfortunes.befall(one.place.host, kind, until, random)
+        world.misfortunes.befall(victim.place.host, kind, until, random)
         return True
     match kind:
         case "requeued job":
@@ -178,12 +178,12 @@ def _break_pilots(world: "World", kind: str, random: Random) -> bool:
             world.requeue(random.choice(of_jobs))
         case "dead pilot":
             world.site_notices = random.random() < 0.6
-            one.kill()
+            victim.kill()
             world.site_notices = True
         case "drained pilot":
-            one.drain()
+            victim.drain()
         case "dead slot":
-            one.lose_slot()
+            victim.lose_slot()
         case "partition":
             count = random.choice((1, 1, 2, len(alive)))
             lease = world.plan.settings.lease_seconds

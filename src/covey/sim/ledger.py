@@ -1,4 +1,4 @@
-"""What an onlooker sees: what hosts really ran, what the server sent, what was acknowledged to
+"""What an observer sees: what hosts really ran, what the server sent, what was acknowledged to
 whom, and every change as it became durable. It takes notes; `checkers` judges them.
 """
 
@@ -28,15 +28,15 @@ from covey.sim.places import Place
 
 Key = tuple[int, int]  # an attempt: epoch, sequence
 TaskKey = tuple[int, int]  # bag, task
-SURE_FAILURES = 3  # of a host in a row; these count against the bag, whoever else works on it
+SURE_FAILURES = 3  # of a host in a row; these count against the bag, whatever other hosts do
 
 
 class Violation(Exception):
-    """A broken promise."""
+    """Covey broke a promise."""
 
 
 class Sending(Struct, eq=False):
-    """An attempt, as it left the server."""
+    """An attempt as it left the server."""
 
     key: Key
     task: TaskKey
@@ -44,8 +44,8 @@ class Sending(Struct, eq=False):
     number: int  # of the answer
     at: float
     life: "HostLife"
-    decided: float  # no later than it left; earlier if nobody waited for the answer then
-    deadline: float = math.inf  # no earlier was it given up for having one
+    decided: float  # when it was decided at the earliest, if nobody waited for the answer then
+    deadline: float = math.inf  # it was not given up for its deadline before this time
     beside: tuple[Key, ...] = ()  # attempts of the task that were out then
     may_repeat: bool = False  # the policy may have wanted another attempt then
 
@@ -73,18 +73,18 @@ class HostLife(Struct, eq=False):
     place: Place  # with the name that core has for the host
     slots: int = 1
     owner: str = ""
-    job: str = ""  # of its site; none: somebody started it
-    died: float = 0.0  # also when it ended in order
-    idle_since: float = math.inf  # it has nothing to do, and asks for it
+    job: str = ""  # of its site; empty: somebody started it by hand
+    died: float = 0.0  # also if it ended normally
+    idle_since: float = math.inf  # it has nothing to do, and asks for work
     dropped: float = 0.0  # when the server last saw its connection break, or that it left
-    contacts: list[float] = field(default_factory=list)  # it was heard by a working server
-    left_empty: float = 0.0  # when a server heard that it leaves with nothing in its hands
+    contacts: list[float] = field(default_factory=list)  # when a working server heard it
+    left_empty: float = 0.0  # when a server heard that it leaves and holds nothing
     gone: float = 0.0  # when it became durable that it has left
-    full_syncs: list[float] = field(default_factory=list)  # … and said all it holds
+    full_syncs: list[float] = field(default_factory=list)  # when it reported all it holds
 
     def silent_for(self, seconds: float, since: float, until: float) -> bool:
-        """Was there so long a silence, that began no earlier than with the last contact before
-        `since`, and had lasted `seconds` before `until`?"""
+        """Was there a silence of `seconds` before `until`, that began no earlier than with the last
+        contact before `since`?"""
         last = since
         first = max(bisect_right(self.contacts, since) - 1, 0)
         for contact in self.contacts[first : bisect_right(self.contacts, until)]:
@@ -98,8 +98,8 @@ class HostLife(Struct, eq=False):
 
 
 class Ruling(Struct, eq=False):
-    """A policy, and when it may have decided: from when a server heard of it until another was
-    durable, or the server died before it was."""
+    """A policy, and when it may have decided: from when a server heard of it until another one was
+    durable, or the server died before this one was durable."""
 
     policy: PolicySpec
     since: float = 0.0
@@ -108,40 +108,44 @@ class Ruling(Struct, eq=False):
 
 
 class BagNotes(Struct, eq=False):
-    """A bag as its changes in the record tell it."""
+    """A bag as its changes in the record describe it."""
 
     spec: BagSpec
     total: int
-    more: list[Segment] = field(default_factory=list)  # that were appended
+    more: list[Segment] = field(default_factory=list)  # appended segments
     status: str = "running"
     reopened: int = 0
     rulings: list[Ruling] = field(default_factory=list)
     closed: bool = True  # a server may believe that no more tasks will follow
-    touched: float = 0.0  # when something was last heard or sent of it
+    touched: float = 0.0  # when the last message about it came or went
     row: int = 0  # failures that this server has heard of since the last success or new start
     failures: dict[str, int] = field(default_factory=dict)  # by host: in a row
 
     def in_force(self, since: float, until: float) -> list[PolicySpec]:
-        """What may have decided between these times."""
-        return [one.policy for one in self.rulings if one.since <= until and one.until >= since]
+        """The policies that may have decided between these times."""
+        return [
+            ruling.policy
+            for ruling in self.rulings
+            if ruling.since <= until and ruling.until >= since
+        ]
 
     @property
     def policy(self) -> PolicySpec:
-        """The durable one."""
-        return [one for one in self.rulings if one.durable][-1].policy
+        """The durable policy."""
+        return [ruling for ruling in self.rulings if ruling.durable][-1].policy
 
     def ruled(self, policy: PolicySpec, now: float) -> None:
-        """This has become durable."""
+        """This policy has become durable."""
         pending = [
-            one
-            for one in self.rulings
-            if not one.durable and one.policy == policy and one.until == math.inf
+            ruling
+            for ruling in self.rulings
+            if not ruling.durable and ruling.policy == policy and ruling.until == math.inf
         ]
         if not pending:
             raise Violation(f"a policy that nobody asked for became durable: {policy}")
-        for one in self.rulings:
-            if one.durable:
-                one.until = min(one.until, now)
+        for ruling in self.rulings:
+            if ruling.durable:
+                ruling.until = min(ruling.until, now)
         pending[0].durable = True
         self.rulings.remove(pending[0])
         self.rulings.append(pending[0])
@@ -164,7 +168,7 @@ class Ledger:
         self.recorded: dict[Key, list[str]] = {}  # outcomes in the record
         self.recorded_at: dict[Key, float] = {}
         self.repeats = 0
-        self.nonsense: dict[int, list[PolicySpec]] = {}  # bag -> policies that cannot be
+        self.nonsense: dict[int, list[PolicySpec]] = {}  # bag -> invalid policies
         self.lives: dict[int, HostLife] = {}  # by pilot, as the server numbers them
         self.live: dict[Key, Sending] = {}  # out with pilots, as the present server knows
         self.over_at: dict[Key, float] = {}  # when a server first knew of the end
@@ -176,18 +180,18 @@ class Ledger:
     # -- as servers see it -----------------------------------------------------------------
 
     def restarted(self, now: float) -> None:
-        """A server begins, and knows what is durable."""
+        """A server starts, and knows what is durable."""
         self.restarts.append(now)
         self.live.clear()
         for notes in self.bags.values():
             notes.row, notes.touched = 0, now
             notes.failures.clear()
-            for one in notes.rulings:
-                if not one.durable:
-                    one.until = min(one.until, now)
+            for ruling in notes.rulings:
+                if not ruling.durable:
+                    ruling.until = min(ruling.until, now)
 
     def asked(self, event: EngineEvent, now: float) -> None:
-        """A server that works has received this of an owner."""
+        """A working server has received this request of an owner."""
         match event:
             case RetryRequested(_, bag):
                 self.retries.setdefault(bag, []).append(now)
@@ -207,7 +211,7 @@ class Ledger:
         self.heard_first.setdefault(key, now)
 
     def decided(self, pilot: int, number: int, now: float) -> float:
-        """How long ago an answer that leaves now may have been made up."""
+        """The earliest time at which an answer that leaves now may have been decided."""
         key = (len(self.restarts), pilot, number)
         return self.heard_first[key] if key in self.heard_twice else now
 
@@ -229,28 +233,28 @@ class Ledger:
             notes.row += 1
 
     def known_at(self, key: Key) -> float:
-        """Since when this end counts. A server may not take in the sync that first told of it, or
-        may die with it; then it counts from when it is told again."""
+        """Since when this end counts. A server may not process the sync that first reported it, or
+        may die with it; then the end counts from the next report."""
         return self.taken_in.get(key, self.over_at.get(key, math.inf))
 
     def _may_be_the_host(self, bag: int, host: str) -> bool:
-        """Whether a failure says nothing about the bag: the host has failed several times, and as
-        many hosts as fail work on the bag and have not failed. This changes with every end, so
-        it is judged when the server hears of the failure; nothing of the bag may be sent for long
-        after that."""
+        """Whether a failure says nothing about the bag: the host has failed several times, and at
+        least as many hosts as fail work on the bag and have not failed. This changes with every
+        end, so it is judged when the server hears of the failure; the bag's next attempt may be
+        sent long after that."""
         failures = self.bags[bag].failures
         if failures.get(host, 0) <= SURE_FAILURES:
             return False
-        working = {one.life.place.host for one in self.live.values() if one.task[0] == bag}
+        working = {sent.life.place.host for sent in self.live.values() if sent.task[0] == bag}
         return len(working - failures.keys()) >= len(failures)
 
     def out(self, task: TaskKey) -> list[Sending]:
-        return [one for one in self.sent.get(task, ()) if one.key in self.live]
+        return [sending for sending in self.sent.get(task, ()) if sending.key in self.live]
 
     # -- as the record has it --------------------------------------------------------------
 
     def applied(self, change: Change, now: float) -> None:
-        """This has become durable."""
+        """This change has become durable."""
         match change:
             case SaveBag(bag):
                 rulings = [Ruling(bag.spec.policy)]
@@ -290,7 +294,7 @@ class Ledger:
                 pass
 
     def status(self, key: str) -> str:
-        """Of an acknowledged bag, or nothing."""
+        """The status of an acknowledged bag, or ""."""
         bag = self.submitted.get(key)
         return self.bags[bag].status if bag in self.bags else ""
 

@@ -1,7 +1,7 @@
-"""A pilot that lies: it runs nothing, and speaks of attempts that other pilots were sent.
+"""A pilot that lies: it runs nothing, and reports attempts that other pilots were sent.
 
-It ends them, or says that it holds them, by their true ids or by older ones that never were, with
-receipts that it has forged. Nothing of that may be believed.
+It ends them, or says that it holds them, by their true ids or by older ones that never existed,
+with forged receipts. The server must believe none of it.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from covey.sim.server import digest
 KEY = "key of the liar"
 PERIOD_SECONDS = 4.0
 PATIENCE_SECONDS = 30.0
-MOST_LIES = 3  # a sync
+MOST_LIES = 3  # in a sync
 
 
 class Liar:
@@ -64,11 +64,11 @@ class Liar:
         self._network.call(Call(NAME, "enrol", make, self._heard), PATIENCE_SECONDS)
 
     def _lie(self) -> None:
-        """In a full sync: an ordinary one speaks of what the server knows anyway."""
+        """Lie in a full sync: an ordinary one only names attempts that the server knows anyway."""
         ends: list[End] = []
         held: list[Held] = []
-        known = list(self._ledger.sendings.values())[-200:]
-        for sending in self._random.choices(known, k=self._random.randint(1, MOST_LIES)):
+        sendings = list(self._ledger.sendings.values())[-200:]
+        for sending in self._random.choices(sendings, k=self._random.randint(1, MOST_LIES)):
             (epoch, sequence), (bag, task) = sending.key, sending.task
             if self._random.random() < 0.3:
                 epoch, sequence = max(0, epoch - 1), self._random.randint(1, 500)
@@ -104,7 +104,7 @@ class Liar:
                 pass
 
 
-def _forged(one: End | Held) -> str:
-    id_ = AttemptId(one.epoch, one.sequence)
-    attempt = Attempt(id_, BagId(one.bag), TaskNumber(one.task), PilotId(1), 0.0)
+def _forged(row: End | Held) -> str:
+    id_ = AttemptId(row.epoch, row.sequence)
+    attempt = Attempt(id_, BagId(row.bag), TaskNumber(row.task), PilotId(1), 0.0)
     return receipts.write(b"not the key of the server", KEY, [attempt])

@@ -1,5 +1,5 @@
-"""Hosts on which tasks fare badly: black holes, where everything fails at once, slow ones, and
-stragglers, where a task takes very long for no reason. It passes.
+"""Hosts with problems that pass: black holes, where everything fails at once, slow hosts, and
+stragglers, where one task takes very long for no reason.
 """
 
 from random import Random
@@ -10,7 +10,7 @@ from covey.pilot.protocol.messages import FAILED, OK, TIMEOUT
 from covey.sim.workload import Script
 
 INSTANT = 0.05
-MOST_EXTRA = 90.0  # seconds that a task takes longer, at most
+MOST_EXTRA = 90.0  # the most seconds that a task takes longer
 
 
 class _Trouble(Struct):
@@ -28,13 +28,13 @@ class Misfortunes:
         self._by_host[host] = _Trouble(kind, until, factor)
 
     def bend(self, host: str, script: Script, limit: float, now: float) -> Script:
-        """How a start there goes that would elsewhere go by this script."""
+        """How a start on this host goes that would follow the script elsewhere."""
         trouble = self._by_host.get(host)
         if trouble is None or now >= trouble.until:
             return script
         if trouble.kind == "black hole":
             return Script(INSTANT, FAILED, 1)
-        if trouble.kind == "straggler":  # one task
+        if trouble.kind == "straggler":  # only one task
             del self._by_host[host]
         seconds = min(script.seconds * trouble.factor, script.seconds + MOST_EXTRA)
         if limit and seconds >= limit and script.outcome == OK:

@@ -1,8 +1,8 @@
-"""The virtual network: every request and every answer is a message with a fate of its own.
+"""The virtual network: every request and every answer is a message with its own fate.
 
-It may be lost, come late, come twice (the copy perhaps much later, to another server process),
-or overtake others. A connection may break under a waiting request. A caller that hears nothing
-gives up after its timeout; the server may hear of that, or not.
+A message may be lost, come late, come twice (the copy perhaps much later, to another server
+process), or overtake others. A connection may break under a waiting request. A caller that gets no
+answer gives up after its timeout; the server may notice that, or not.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from covey.sim.clock import Timeline, Trace
 
 
 class Failure(Struct, frozen=True):
-    """No answer: timed out, refused, broken; or the server says to come back later."""
+    """No answer: a timeout, a refusal, a broken connection; or the server says to come later."""
 
     reason: str
     delay: float = 0.0
@@ -29,13 +29,13 @@ Outcome = ReplyMessage | Refuse | Failure
 
 
 class Call(Struct, eq=False):
-    """One request, and whoever waits for its answer."""
+    """One request, and the function that gets its outcome."""
 
     sender: str
     what: str
     make: Callable[[RequestId], Event]
     heard: Callable[[Outcome], None]
-    pilot: PilotId | None = None  # of a sync or a leave
+    pilot: PilotId | None = None  # for a sync or a leave
     credential: str = ""
     open: bool = True
 
@@ -63,7 +63,7 @@ class Front(Protocol):
 class Network:
     def __init__(self, clock: Timeline, trace: Trace, random: Random) -> None:
         self.weather = Weather()
-        self.server: Front | None = None  # where calls arrive; nothing while it is down
+        self.server: Front | None = None  # where calls arrive; None while the server is down
         self.faults: dict[str, int] = {}
         self._clock = clock
         self._trace = trace
@@ -103,7 +103,7 @@ class Network:
         return self._cut.get(sender, 0.0) > self._clock.time
 
     def server_died(self, waiting: list[Call]) -> None:
-        """Connections to a dead process break, mostly; some callers only find out by waiting."""
+        """Most connections to a dead process break; some callers notice only by their timeout."""
         for call in waiting:
             if self._random.random() < 0.8:
                 self._fail(call, "the connection broke", self._delay())

@@ -1,7 +1,8 @@
-"""A virtual pilot: the real brain between virtual slots and the virtual network.
+"""A virtual pilot: the real pilot state between virtual slots and the virtual network.
 
-It does what `covey.pilot.main` does, with a ledger of what its host really ran. Its slots hold two
-orders each; what waits in one while another is idle moves over, so one shared queue models them.
+It does what `covey.pilot.main` does, and notes in the ledger what its host really ran. Its slots
+hold two orders each; an order that waits in one while another is idle moves there, so one shared
+queue models them.
 """
 
 from collections import deque
@@ -46,11 +47,11 @@ from covey.sim.workload import Plan
 
 DEPTH = 2
 ENROL_SECONDS = 30.0
-WAIT_SECONDS = 2.0  # that the server tells a pilot to wait which it has no room for
+WAIT_SECONDS = 2.0  # for which the server tells a pilot to wait if it has no room
 SLACK_SECONDS = 15.0
 GOODBYE_SECONDS = 3.0
 DRAIN_SECONDS = 20.0
-UNAVAILABLE = 0.02  # the share of attempts whose files cannot be had
+UNAVAILABLE = 0.02  # the share of attempts whose files cannot be fetched
 
 
 class VirtualRun(Struct, eq=False):
@@ -71,8 +72,8 @@ class Surroundings(Struct, frozen=True):
 
 
 class SimPilot:
-    """`over` is called once, when the process has ended. If it does not work (its site's check
-    fails), it enrols and leaves."""
+    """`over` is called once, when the process has ended. A pilot that does not work (its site's
+    check fails) enrols and leaves."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class SimPilot:
         self.draining = False
         self.life = HostLife(name, self.place, slots, owner, job)
         self.running: dict[str, VirtualRun] = {}
-        self.brain: PilotState | None = None
+        self.state: PilotState | None = None
         self._around = around
         self._over = over
         self._random = Random(f"{around.plan.seed}/{name}")
@@ -113,10 +114,10 @@ class SimPilot:
         around.ledger.hosts[name] = around.ledger.by_key[self.key] = self.life
         self._enrol()
 
-    # -- what befalls it -------------------------------------------------------------------
+    # -- what happens to it ----------------------------------------------------------------
 
     def kill(self, *, requeued: bool = False) -> None:
-        """kill -9: it and all that it runs. Its site may start its job again."""
+        """kill -9: the pilot and all that it runs. Its site may start its job again."""
         if self.alive:
             self.alive = False
             self.life.died = self._around.clock.time
@@ -125,12 +126,12 @@ class SimPilot:
                 self._over()
 
     def drain(self) -> None:
-        """SIGTERM; when the time is over, its tasks are ended too."""
-        if self.brain is None:
+        """SIGTERM; after some time its tasks are ended too."""
+        if self.state is None:
             self.kill()
         elif not self.draining:
             self.draining = True
-            self.brain.drain("asked to end", self._around.clock.time)
+            self.state.drain("asked to end", self._around.clock.time)
             self._around.clock.after(DRAIN_SECONDS, self._stop_all)
             self._around.clock.after(DRAIN_SECONDS + 2 * GOODBYE_SECONDS, self.kill)
             self._turn()
@@ -141,24 +142,24 @@ class SimPilot:
             self._finish(self._random.choice(list(self.running)), HOST, -1)
 
     def idle(self) -> bool:
-        brain = self.brain
-        return brain is None or not (brain.holding or brain.undelivered())
+        state = self.state
+        return state is None or not (state.holding or state.undelivered())
 
     # -- the loop --------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        brain, clock = self.brain, self._around.clock
-        if not self.alive or brain is None:
+        state, clock = self.state, self._around.clock
+        if not self.alive or state is None:
             return
-        self._fill(brain)
-        for command in brain.step(clock.time):
+        self._fill(state)
+        for command in state.step(clock.time):
             match command:
                 case Send():
                     self._sync(command)
                 case Prepare(start):
                     clock.after(self._random.uniform(0.0, 2.0), partial(self._prepared, start))
                 case Stop(key):
-                    seconds = self._random.uniform(0.0, 0.3)  # what waits is given back at once
+                    seconds = self._random.uniform(0.0, 0.3)  # a waiting order ends at once
                     seconds = seconds if key in self.running else 0.0
                     clock.after(seconds, partial(self._stop, key))
                 case Recall(keys):
@@ -167,9 +168,9 @@ class SimPilot:
                 case EnrolAgain():
                     self._enrol()
                 case Depart(reason):
-                    self._depart(brain, reason)
-        self._fill(brain)
-        self._sleep(brain.wake_at(clock.time))
+                    self._depart(state, reason)
+        self._fill(state)
+        self._sleep(state.wake_at(clock.time))
 
     def _sleep(self, until: float) -> None:
         now = self._around.clock.time
@@ -190,7 +191,7 @@ class SimPilot:
         if not self.alive:
             return
         place = self.place
-        # Every simulated pilot could wall tasks in; whether it does so is its site's choice.
+        # Every simulated pilot has sandboxes; whether it is shared is its site's choice.
         tags, shared = place.tags, True
         enrol = Enrol(self.key, place.host, self.slots, place.site, self.job, tags, shared=shared)
 
@@ -211,17 +212,17 @@ class SimPilot:
                 self._credential = credential
                 self._around.ledger.lives[pilot] = self.life
                 self._timeout = poll_seconds + SLACK_SECONDS
-                if self.brain is None:
+                if self.state is None:
                     random = Random(f"{self._around.plan.seed}/{self.name}/brain")
-                    self.brain = PilotState(
+                    self.state = PilotState(
                         pilot, epoch, self.slots, idle_seconds, random, clock.time
                     )
                 else:
-                    self.brain.enrolled(pilot, epoch)
+                    self.state.enrolled(pilot, epoch)
                 if self.works:
                     self._turn()
                 else:
-                    self._depart(self.brain, "the site's check failed")
+                    self._depart(self.state, "the site's check failed")
             case Failure(_, delay):
                 self._enrol_again(delay)
             case Refuse(_, Problem.TOO_MANY, _):  # its job was started again; nobody knows yet
@@ -251,21 +252,21 @@ class SimPilot:
         self._call(call, self._timeout)
 
     def _sync_heard(self, sync: Sync, attempt: int, outcome: Outcome) -> None:
-        brain, now = self.brain, self._around.clock.time
-        if not self.alive or self._leaving or brain is None:
+        state, now = self.state, self._around.clock.time
+        if not self.alive or self._leaving or state is None:
             return
         match outcome:
             case Answer():
                 self._note_acknowledged(sync, outcome)
-                brain.answered(sync.number, outcome, now)
+                state.answered(sync.number, outcome, now)
             case Refuse(_, problem, _):
                 if problem.value == "unknown-pilot":
                     self._around.judge.forgotten(self.life)
-                brain.refused(sync.number, attempt, problem.value, now)
+                state.refused(sync.number, attempt, problem.value, now)
             case Failure("unauthorized"):
-                brain.refused(sync.number, attempt, "unauthorized", now)
+                state.refused(sync.number, attempt, "unauthorized", now)
             case Failure(_, delay):
-                brain.failed(sync.number, attempt, now, delay)
+                state.failed(sync.number, attempt, now, delay)
             case _:
                 raise AssertionError(f"{self.name} sent a sync and heard {outcome}")
         self._turn()
@@ -279,45 +280,45 @@ class SimPilot:
             if pilot == sync.pilot and number <= answer.recorded:
                 judge.acknowledged(ends)
 
-    def _depart(self, brain: PilotState, reason: str) -> None:
+    def _depart(self, state: PilotState, reason: str) -> None:
         self._leaving = True
         self._around.judge.departs(self.life)
-        leave = Leave(brain.pilot, brain.epoch, reason, brain.started_nothing_else())
+        leave = Leave(state.pilot, state.epoch, reason, state.started_nothing_else())
         call = Call(
             self.name,
             "leave",
             lambda request: self._left(request, leave),
             lambda _: self.kill(),
-            PilotId(brain.pilot),
+            PilotId(state.pilot),
             self._credential,
         )
         self._call(call, GOODBYE_SECONDS)
 
     def _left(self, request: RequestId, leave: Leave) -> PilotLeft:
-        """The server hears it now. What is on its way to this pilot is never started."""
+        """The server hears it now. Attempts on their way to this pilot are never started."""
         if leave.holds_nothing:
             now, ledger = self._around.clock.time, self._around.ledger
             self.life.left_empty = now
-            for key in [key for key, one in ledger.live.items() if one.life is self.life]:
+            for key in [key for key, sent in ledger.live.items() if sent.life is self.life]:
                 ledger.ended(key, RETURNED, now)
         return PilotLeft(request, leave)
 
     def _prepared(self, start: Start) -> None:
-        """Its files are here; now and then they cannot be had."""
-        brain = self.brain
-        if not self.alive or brain is None or start.key not in brain.unprepared:
+        """The attempt's files are here; now and then they cannot be fetched."""
+        state = self.state
+        if not self.alive or state is None or start.key not in state.unprepared:
             return
         if self._random.random() < UNAVAILABLE:
-            self._report(brain, start, HOST)
+            self._report(state, start, HOST)
         else:
-            brain.prepared(start.key)
+            state.prepared(start.key)
         self._turn()
 
     # -- the slots -------------------------------------------------------------------------
 
-    def _fill(self, brain: PilotState) -> None:
+    def _fill(self, state: PilotState) -> None:
         while len(self.running) + len(self._waiting) < DEPTH * self.slots:
-            start = brain.next_start()
+            start = state.next_start()
             if start is None:
                 break
             self._waiting.append(start)
@@ -325,7 +326,7 @@ class SimPilot:
             self._begin(self._waiting.popleft())
 
     def _free(self) -> int:
-        return self.slots - sum(cores(one.start) for one in self.running.values())
+        return self.slots - sum(cores(running.start) for running in self.running.values())
 
     def _begin(self, start: Start) -> None:
         around, task = self._around, start.task
@@ -352,22 +353,22 @@ class SimPilot:
         around.clock.after(script.seconds, finish)
 
     def _finish_run(self, run: Run, key: str, outcome: str, exit_code: int) -> None:
-        found = self.running.get(key)
-        if found is not None and found.run is run:
+        running = self.running.get(key)
+        if running is not None and running.run is run:
             self._finish(key, outcome, exit_code)
 
     def _finish(self, key: str, outcome: str, exit_code: int) -> None:
-        brain, now = self.brain, self._around.clock.time
-        if not self.alive or brain is None:
+        state, now = self.state, self._around.clock.time
+        if not self.alive or state is None:
             return
         running = self.running.pop(key)
         running.run.ended, running.run.outcome = now, outcome
         self._around.trace.add(f"{self.name} ended {key}: {outcome}")
-        self._report(brain, running.start, outcome, exit_code, now - running.run.started)
+        self._report(state, running.start, outcome, exit_code, now - running.run.started)
         self._turn()
 
     def _report(
-        self, brain: PilotState, start: Start, outcome: str, exit_code: int = -1, wall: float = 0.0
+        self, state: PilotState, start: Start, outcome: str, exit_code: int = -1, wall: float = 0.0
     ) -> None:
         epoch, _, sequence = start.key.partition(".")
         end = End(
@@ -379,7 +380,7 @@ class SimPilot:
             exit_code,
             wall_seconds=wall,
         )
-        brain.ended(start.key, end, self._around.clock.time)
+        state.ended(start.key, end, self._around.clock.time)
 
     def _stop(self, key: str) -> None:
         if key in self.running:
@@ -389,9 +390,9 @@ class SimPilot:
 
     def _recall(self, key: str) -> None:
         for start in self._waiting:
-            if start.key == key and self.alive and self.brain is not None:
+            if start.key == key and self.alive and self.state is not None:
                 self._waiting.remove(start)
-                self._report(self.brain, start, RETURNED)
+                self._report(self.state, start, RETURNED)
                 self._turn()
                 return
 

@@ -1,7 +1,7 @@
-"""Hosts of a world: each has a site and tags, and outlives the pilots that run on it.
+"""The hosts of a world: each has a site and tags, and outlives the pilots that run on it.
 
-Those that `stay` are there again whenever the world is calm: what one of them has can be had in the
-end, whatever a policy asks for.
+Hosts that `stay` are there again whenever the world is calm: so what one of them has will be
+available in the end, whatever a policy asks for.
 """
 
 from random import Random
@@ -20,13 +20,13 @@ class Place(Struct, frozen=True):
     stays: bool = False
 
     def of(self, owner: str) -> "Place":
-        """A machine of this owner's pilots. One machine that works for several owners is several
-        hosts to core (`core.hosts`), so each owner has machines of their own here."""
+        """A machine for this owner's pilots. A machine that works for several owners is several
+        hosts to core (`core.protocol.hosts`), so here each owner has separate machines."""
         return replace(self, host=f"{self.host}-{owner}") if owner else self
 
 
 def draw(random: Random) -> tuple[Place, ...]:
-    """One that stays on every site, and some others."""
+    """One that stays for every site, and some others."""
     sites = [*SITES, *(random.choice(SITES) for _ in range(random.randint(1, 5)))]
     places = []
     for number, site in enumerate(sites):

@@ -1,8 +1,8 @@
-"""The sites of a world, drawn from its seed: what the configuration says of them, what they are
+"""The sites of a world, drawn from its seed: what the configuration says about them, what they are
 really like, and what their administrator does while the world runs.
 
-In *placed* worlds nobody starts pilots by hand: what is asked for must be done by pilots that covey
-places itself, on a site that is sound, large enough, open to everybody and on when it is calm.
+In *placed* worlds nobody starts pilots by hand: all work must be done by pilots that covey places
+itself, on a site that is sound, large enough, open to everybody and on when it is calm.
 """
 
 from random import Random
@@ -31,7 +31,7 @@ class Nature(Struct, frozen=True, kw_only=True):
     kind: str = "sound"
     capacity: int = 1000  # pilots that run at a time
     wait: tuple[float, float] = (0.2, 5.0)  # seconds in its queue, at least
-    look_seconds: float = 3.0  # between two looks at its list
+    look_seconds: float = 3.0  # between two looks at its list of jobs
     seen: float = 0.7  # share of starts that a look shows
 
 
@@ -48,7 +48,7 @@ class Deed(Struct, frozen=True):
 
 
 class Grounds(Struct, frozen=True, kw_only=True):
-    """All of them. `added` are not in the configuration."""
+    """All sites. Those in `added` are not in the configuration."""
 
     natures: dict[str, Nature] = {}
     sites: tuple[SiteSpec, ...] = ()
@@ -70,7 +70,7 @@ def draw(seed: int, calm_at: float, cores: int) -> Grounds:
         if nature.kind == "broken" and checking.random() < 0.5:
             natures[name] = replace(nature, kind="unfit")
     specs = {name: _spec(random, name) for name in names}
-    if not placed:  # where policies name places, anybody must be let in
+    if not placed:  # policies may name these places, so everybody must be allowed there
         open_ = {name: replace(specs[name], users=(), failover=False) for name in SITES}
         specs.update(open_)
     home = names[0]
@@ -84,7 +84,7 @@ def draw(seed: int, calm_at: float, cores: int) -> Grounds:
     added = {name for name in names if random.random() < 0.4}
     deeds = [deed for name in names for deed in _deeds(random, specs[name], name in added, calm_at)]
     for name, spec in specs.items():
-        if spec.failover:  # whoever waits for a last chance there would wait for ever
+        if spec.failover:  # a task that waits for its last chance there must not wait for ever
             natures[name] = replace(natures[name], kind="sound", wait=(0.2, 5.0))
             specs[name] = replace(spec, slots=max(spec.slots, cores), wall_seconds=0.0)
     deeds = [deed for deed in deeds if not specs[deed.site].failover]
@@ -92,13 +92,13 @@ def draw(seed: int, calm_at: float, cores: int) -> Grounds:
         natures=natures,
         sites=tuple(specs[name] for name in names if name not in added),
         added=tuple(specs[name] for name in names if name in added),
-        deeds=tuple(sorted(deeds, key=lambda one: one.at)),
+        deeds=tuple(sorted(deeds, key=lambda deed: deed.at)),
         placed=placed,
     )
 
 
 def _say_whose(random: Random, specs: dict[str, SiteSpec]) -> None:
-    """Whose tasks pilots run, and who goes first."""
+    """Draw whether pilots are shared, and whose tasks go first."""
     for name, spec in specs.items():
         shared, preference = random.random() < 0.4, random.choice(PREFERENCES)
         specs[name] = replace(spec, shared=shared, preference=preference)
@@ -135,7 +135,7 @@ def _spec(random: Random, name: str) -> SiteSpec:
 
 
 def _roomy(random: Random, spec: SiteSpec, cores: int) -> SiteSpec:
-    """One on which every task of everybody can run."""
+    """A site where every task of everybody can run."""
     return replace(
         spec,
         slots=random.randint(cores, cores + 2),
@@ -148,17 +148,17 @@ def _roomy(random: Random, spec: SiteSpec, cores: int) -> SiteSpec:
 
 
 def _deeds(random: Random, spec: SiteSpec, added: bool, calm_at: float) -> list[Deed]:
-    found = []
+    deeds = []
     for _ in range(random.choice((0, 0, 1, 2, 3))):
         at = random.uniform(2.0, calm_at)
         kinds = ["status", "status", *(("spec", "remove") if added else ())]
         match random.choice(kinds):
             case "status":
                 status = random.choice((SiteStatus.PAUSED, SiteStatus.DRAINING, SiteStatus.ON))
-                found.append(Deed(at, spec.name, status=status))
+                deeds.append(Deed(at, spec.name, status=status))
             case "spec":
                 other = replace(spec, queued=random.choice((1, 5)), ramp=random.choice((1, 3)))
-                found.append(Deed(at, spec.name, spec=other))
+                deeds.append(Deed(at, spec.name, spec=other))
             case _:
-                found.append(Deed(at, spec.name))
-    return found
+                deeds.append(Deed(at, spec.name))
+    return deeds

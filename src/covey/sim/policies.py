@@ -1,7 +1,7 @@
 """Random policies for the bags of a world: at submission, and while they run.
 
-What a bag asks for in the end, some host that stays can give: then its policy is made of conditions
-that hold on such a host, or it is lifted when the world becomes calm. Some changes are nonsense.
+In the end some host that stays can satisfy every bag: its policy has only conditions that hold on
+such a host, or it is lifted when the world becomes calm. Some changes are nonsense.
 """
 
 from collections.abc import Callable
@@ -55,8 +55,8 @@ NONSENSE = (
     PolicySpec(requirements='Host.Name == "'),
     PolicySpec(max_replicas="}"),
 )
-TWICE = PolicySpec(replication="true")  # nonsense where nothing may run twice
-OF_CALLS = PolicySpec(requirements="Job.call > 3")  # nonsense where tasks are calls
+TWICE = PolicySpec(replication="true")  # nonsense if nothing may run twice
+OF_CALLS = PolicySpec(requirements="Job.call > 3")  # nonsense if tasks are calls
 
 
 def governed(plan: Plan) -> Plan:
@@ -71,7 +71,7 @@ def governed(plan: Plan) -> Plan:
         buffer_seconds=buffer,
         most_lookahead=lookahead,
     )
-    if plan.grounds.placed:  # whatever is asked for, its sites must be able to give
+    if plan.grounds.placed:  # its sites must be able to satisfy every bag
         return replace(plan, settings=settings)
     if random.random() < 0.3:
         return plan

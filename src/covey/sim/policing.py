@@ -1,19 +1,19 @@
-"""Are policies kept? Judged from outside, by what leaves the server, and what an onlooker knows.
+"""Are policies kept? Judged from outside, by what leaves the server and what an observer knows.
 
-- No task goes where its bag's requirements do not let it, as far as these are about what an
-  onlooker knows: names, sites, tags, slots, parameters. (Where a task that failed everywhere has a
-  last chance, they do not count.)
+- No task goes where its bag's requirements forbid it, as far as these are about what an observer
+  knows: names, sites, tags, slots, parameters. (They do not count where a task that failed
+  everywhere has its last chance.)
 - No pilot gets more of a bag than its `Concurrency`, and no task has more attempts than
-  `MaxReplicas`, those past their deadline included.
+  `MaxReplicas`, including those past their deadline.
 - A task that is out is sent again only if its deadline has passed, or if its bag is closed and has
   a policy that wants replicas; never to a host that has it; never if it must not run twice.
-- Nobody is banned for longer than `ban_seconds`, nor because of a bag that nobody did well. While
-  somebody else can do the work who is banned gets nothing, then one task, and it does get that.
+- No host is banned for longer than `ban_seconds`, or because of a bag that succeeded nowhere. While
+  other hosts can do the work, a banned host gets nothing; then it gets one task, and soon.
 - A bag in which everything fails is paused soon.
 - When nothing breaks any more, tasks that an idle and sound host may run do not wait.
 
-More than one policy may be meant while a change is under way; then one of them is enough. Of what
-an onlooker cannot know nothing is required.
+While a change is under way several policies may decide; then it is enough if one of them allows
+what happens. Nothing is required that depends on facts which an observer cannot know.
 """
 
 import math
@@ -34,13 +34,13 @@ from covey.sim.supervising import Supervisor
 from covey.sim.workload import MOST_CORES
 from covey.wire import ResultQuery
 
-FEW_FAILURES = 5  # tell nothing yet
+FEW_FAILURES = 5  # prove nothing yet
 MOST_FAILURES = 50  # in a row, until a bag is paused
 BREAKER = 30  # … if its owner allows no more than that
-RETRY_SECONDS = 55.0  # in which a task waits for another host than the one where it failed
-TRY_SECONDS = 15.0  # after which one whose ban is over has been tried
-MOST_PASSED = 5  # tasks that go to others meanwhile
-WAIT_SECONDS = 40.0  # besides adoption: that a task waits although a host stands idle
+RETRY_SECONDS = 55.0  # for which a task waits for another host than the one where it failed
+TRY_SECONDS = 15.0  # after the end of its ban a host must have been tried within this time
+MOST_PASSED = 5  # tasks that may go to others meanwhile
+WAIT_SECONDS = 40.0  # besides adoption: for which a task may wait although a host is idle
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 REPLICATING = ("fast-tail", "reliable-tail")
 MOST_REPLICAS = {"fast-tail": "3", "reliable-tail": "2"}
@@ -51,9 +51,9 @@ parsed: Callable[[str], Expression] = lru_cache(maxsize=None)(parse)
 class Ban:
     def __init__(self, until: float) -> None:
         self.until = until
-        self.tried_at = 0.0  # when a task of the owner's was last sent there
-        self.passed = 0  # times that tasks went to others while the host stood idle
-        self.passed_at = 0.0  # the last of them: what goes out at one moment goes by who waits
+        self.tried_at = 0.0  # when a task of the owner was last sent there
+        self.passed = 0  # times that tasks went to others while the host was idle
+        self.passed_at = 0.0  # the last of them: tasks sent at the same moment count once
 
 
 class Police:
@@ -73,21 +73,21 @@ class Police:
         ledger, bag = self._ledger, sending.task[0]
         notes = ledger.bags[bag]
         policies = notes.in_force(sending.decided, sending.at)
-        seen = _scene(sending.life, _parameters(notes.spec, values))
-        if not self._check_place(sending, policies, seen):
-            self._check_load(sending, policies, seen)
-        self._check_again(sending, notes, policies, seen)
+        scene = _scene(sending.life, _parameters(notes.spec, values))
+        if not self._check_place(sending, policies, scene):
+            self._check_load(sending, policies, scene)
+        self._check_again(sending, notes, policies, scene)
         self._check_ban(sending, notes)
         self._check_retry(sending, notes)
         self._check_broken(sending, notes)
-        times = [_seconds(one.deadline, seen) for one in policies if one.deadline]
+        times = [_seconds(policy.deadline, scene) for policy in policies if policy.deadline]
         sending.deadline = sending.decided + min(times) if times else math.inf
         notes.touched = sending.at
         if sending.key not in ledger.over_at:
             ledger.live[sending.key] = sending
 
     def restarted(self) -> None:
-        """What was not durable about bans is forgotten."""
+        """Bans that were not durable are forgotten."""
         self._bans = {
             (host, owner): Ban(ban.until)
             for host, history in self._ledger.histories.items()
@@ -115,25 +115,27 @@ class Police:
 
     # -- where, and how much ---------------------------------------------------------------
 
-    def _check_place(self, sending: Sending, policies: list[PolicySpec], seen: Ad) -> bool:
+    def _check_place(self, sending: Sending, policies: list[PolicySpec], scene: Ad) -> bool:
         """Whether it may be there only because it failed elsewhere, whatever its policy says: we do
-        not know all that the policy looks at."""
-        site = sending.life.place.site
-        failover = any(site in one.failover_sites for one in policies)
+        not know all attributes that the policy uses."""
+        life = sending.life
+        site = life.place.site
+        failover = any(site in policy.failover_sites for policy in policies)
         failover |= self._supervisor.is_reserve(site)
         last_chance = failover and self._has_failed(sending.task)
-        if not last_chance and not any(_lets(one, sending.life, seen) for one in policies):
+        if not last_chance and not any(_lets(policy, life, scene) for policy in policies):
             raise Violation(f"{sending}, where {policies} does not let it run")
         return last_chance
 
     def _has_failed(self, task: TaskKey) -> bool:
         return any(run.outcome in OWN_FAILURES for run in self._ledger.runs.get(task, ()))
 
-    def _check_load(self, sending: Sending, policies: list[PolicySpec], seen: Ad) -> None:
-        limits = [_concurrency(one, seen) for one in policies]
+    def _check_load(self, sending: Sending, policies: list[PolicySpec], scene: Ad) -> None:
+        limits = [_concurrency(policy, scene) for policy in policies]
         bag = sending.task[0]
         there = sum(
-            one.pilot == sending.pilot and one.task[0] == bag for one in self._ledger.live.values()
+            other.pilot == sending.pilot and other.task[0] == bag
+            for other in self._ledger.live.values()
         )
         if there >= max(limits, default=math.inf):
             raise Violation(f"{sending}, which has {there} of them, by {policies}")
@@ -141,10 +143,10 @@ class Police:
     # -- again -----------------------------------------------------------------------------
 
     def _check_again(
-        self, sending: Sending, notes: BagNotes, policies: list[PolicySpec], seen: Ad
+        self, sending: Sending, notes: BagNotes, policies: list[PolicySpec], scene: Ad
     ) -> None:
         beside = self._ledger.out(sending.task)
-        sending.beside = tuple(one.key for one in beside)
+        sending.beside = tuple(other.key for other in beside)
         sending.may_repeat = (
             notes.spec.idempotent and notes.closed and any(map(_speculates, policies))
         )
@@ -153,12 +155,13 @@ class Police:
         words = f"{sending} while there are {', '.join(map(str, beside))}"
         if not notes.spec.idempotent:
             raise Violation(f"{words}: it is not idempotent")
-        if any(one.life.place.host == sending.life.place.host for one in beside):
+        if any(other.life.place.host == sending.life.place.host for other in beside):
             raise Violation(f"{words}: it is there already")
-        waited_for = [one for one in beside if sending.at < one.deadline]
+        waited_for = [other for other in beside if sending.at < other.deadline]
         if waited_for and not sending.may_repeat:
             raise Violation(f"{words}: nobody wants that")
-        if len(beside) >= max(_most_replicas(one, seen, not waited_for) for one in policies):
+        most = max(_most_replicas(policy, scene, not waited_for) for policy in policies)
+        if len(beside) >= most:
             raise Violation(f"{words}: more than MaxReplicas")
 
     # -- whose fault -----------------------------------------------------------------------
@@ -185,27 +188,27 @@ class Police:
             return  # notes are in whole seconds
         if now < ban.until:
             raise Violation(f"{sending}, which is banned until {ban.until:.2f}")
-        for one in self._ledger.live.values():
-            other = self._ledger.bags[one.task[0]]
-            if one.life.place.host != host or other.spec.owner != owner:
+        for live in self._ledger.live.values():
+            bag_notes = self._ledger.bags[live.task[0]]
+            if live.life.place.host != host or bag_notes.spec.owner != owner:
                 continue
-            if other.status in ("running", "paused"):
-                raise Violation(f"{sending}, which is tried after a ban with {one}")
+            if bag_notes.status in ("running", "paused"):
+                raise Violation(f"{sending}, which is tried after a ban with {live}")
 
     def _check_retry(self, sending: Sending, notes: BagNotes) -> None:
-        """A task does not go back at once to the host where it failed, while there surely is
-        somebody else for it, who has not failed at anything."""
+        """A task does not go back at once to the host where it failed, while there certainly is
+        another host for it that has not failed at anything."""
         now, host = sending.at, sending.life.place.host
-        failover = any(one.policy.failover_sites for one in notes.rulings)
+        failover = any(ruling.policy.failover_sites for ruling in notes.rulings)
         if sending.decided < now or failover or self._supervisor.has_reserves():
             return
         for run in self._ledger.runs.get(sending.task, ()):
             key = run.sending.key
             same_server = key[0] == sending.key[0]
-            told = self._ledger.recorded.get(key) == [FAILED] and same_server
+            recorded = self._ledger.recorded.get(key) == [FAILED] and same_server
             lately = run.ended > max(now - RETRY_SECONDS, self._wishes(sending))
             there = run.host.place.host == host
-            if told and lately and there and self._others_can(sending, notes):
+            if recorded and lately and there and self._others_can(sending, notes):
                 raise Violation(f"{sending}, where it failed at {run.ended:.2f}")
 
     def _wishes(self, sending: Sending) -> float:
@@ -213,7 +216,7 @@ class Police:
         return max(self._ledger.retries.get(sending.task[0], ()), default=0.0)
 
     def _others_can(self, sending: Sending, notes: BagNotes) -> bool:
-        """Surely there is somebody else for this bag, of whom nothing bad is known."""
+        """Certainly there is another host for this bag, and nothing bad is known about it."""
         bad = {
             run.host.place.host
             for runs in self._ledger.runs.values()
@@ -230,28 +233,31 @@ class Police:
         )
 
     def _is_there(self, life: HostLife, owner: str, now: float) -> bool:
-        """Surely it is known to the server as a pilot that this owner may use."""
+        """Certainly the server knows it as a pilot that this owner may use."""
         last = life.contacts[-1] if life.contacts else 0.0
-        known = last > max(self._ledger.restarts[-1], life.dropped)
-        here = known and now - last < self._settings.lease_seconds and _is_large(life)
+        is_known = last > max(self._ledger.restarts[-1], life.dropped)
+        here = is_known and now - last < self._settings.lease_seconds and _is_large(life)
         return here and self._supervisor.is_open(life, owner)
 
     def _note_passed(self, sending: Sending, notes: BagNotes) -> None:
-        """Whoever was banned, and stands idle, must be tried before long."""
+        """A host that was banned and is idle must be tried before long."""
         now, owner = sending.at, notes.spec.owner
         for (host, whose), ban in self._bans.items():
             if whose == owner and host == sending.life.place.host:
                 ban.tried_at = now
             if whose != owner or now < ban.until + TRY_SECONDS or sending.beside:
                 continue
-            lives = [one for one in self._ledger.lives.values() if one.place.host == host]
-            alive = [one for one in lives if not one.died]
+            lives = [life for life in self._ledger.lives.values() if life.place.host == host]
+            alive = [life for life in lives if not life.died]
             ready = [
-                one for one in alive if self._is_there(one, owner, now) and _surely_lets(notes, one)
+                life
+                for life in alive
+                if self._is_there(life, owner, now) and _surely_lets(notes, life)
             ]
-            idle = all(now - one.idle_since > TRY_SECONDS for one in alive)
-            # With one that died there and that is still waited for, it is being tried.
-            tried = any(one.life.place.host == host for one in self._ledger.live.values())
+            idle = all(now - life.idle_since > TRY_SECONDS for life in alive)
+            # A task that died there and is still waited for counts as a try.
+            live = self._ledger.live.values()
+            tried = any(other.life.place.host == host for other in live)
             tried |= now - ban.tried_at < TRY_SECONDS  # and failed too soon for anybody to see
             if not (idle and ready and not tried):
                 ban.passed = 0
@@ -262,8 +268,8 @@ class Police:
                 raise Violation(f"the ban of {host} was over at {ban.until:.2f}, but {words}")
 
     def _check_broken(self, sending: Sending, notes: BagNotes) -> None:
-        """Unless it may be the fault of hosts: as many work on it as fail. What failed before such
-        a moment says nothing."""
+        """A bag with too many failures must be paused, unless hosts may be at fault: as many hosts
+        work on it as fail. Failures before such a moment prove nothing."""
         if not 0 < notes.spec.breaker <= BREAKER or notes.row < FEW_FAILURES:
             return
         bag, runs = sending.task[0], self._ledger.runs
@@ -271,7 +277,7 @@ class Police:
         last = {run.host.place.host: run for run in sorted(ended, key=lambda run: run.ended)}
         failing = {host for host, run in last.items() if run.outcome in OWN_FAILURES}
         live = self._ledger.live.values()
-        working = {one.life.place.host for one in live if one.task[0] == bag} - failing
+        working = {other.life.place.host for other in live if other.task[0] == bag} - failing
         if len(working) >= len(failing):
             notes.row = 0
         elif notes.row >= MOST_FAILURES:
@@ -280,7 +286,7 @@ class Police:
     # -- nothing breaks any more -----------------------------------------------------------
 
     def calm(self, now: float, since: float) -> None:
-        """Nobody waits for long for whom somebody waits."""
+        """No task waits for long while a host waits for work."""
         bound = WAIT_SECONDS + self._settings.adopt_seconds
         idle = [life for life in self._ledger.lives.values() if now - life.idle_since > TRY_SECONDS]
         for bag, notes in self._ledger.bags.items() if idle else ():
@@ -296,7 +302,7 @@ class Police:
                     raise Violation(f"tasks of bag {bag} wait: {words}")
 
     def _is_sound(self, life: HostLife, now: float) -> bool:
-        """Surely it does not rest from anything, and is not banned."""
+        """Certainly the host has no recent failure and is not banned."""
         late = now - self._settings.ban_seconds
         return not any(
             run.host.place.host == life.place.host and run.outcome != OK and run.ended > late
@@ -305,7 +311,7 @@ class Police:
         )
 
     def _waits(self, bag: int, notes: BagNotes) -> bool:
-        """Whether it has a task that nobody runs."""
+        """Whether the bag has a task that no host runs."""
         results = self._reader.results(bag, ResultQuery(limit=notes.total + 1))
         settled = {row.task for row in results}
         for task in range(notes.total):
@@ -316,7 +322,7 @@ class Police:
         return False
 
 
-# -- what a policy says to an onlooker ---------------------------------------------------------
+# -- what a policy says to an observer ---------------------------------------------------------
 
 
 def _scene(life: HostLife, parameters: dict[str, Scalar]) -> Ad:
@@ -340,7 +346,7 @@ def _parameters(spec: BagSpec, values: list[Scalar]) -> dict[str, Scalar]:
 
 
 def _is_known(path: str) -> bool:
-    """Whether an onlooker can know this attribute, or that there is none."""
+    """Whether an observer can know this attribute, or know that there is none."""
     role, _, name = path.partition(".")
     if role == "job":
         return name not in TABLE["job"] and not name.startswith("replica")
@@ -349,13 +355,13 @@ def _is_known(path: str) -> bool:
     return role == "host" and bool(name) and name not in TABLE["host"]
 
 
-def _lets(policy: PolicySpec, life: HostLife, seen: Ad) -> bool:
-    """Whether it may let a task run there."""
+def _lets(policy: PolicySpec, life: HostLife, scene: Ad) -> bool:
+    """Whether the policy may let a task run there."""
     if not _lets_by_lists(policy, life):
         return False
     if not policy.requirements:
         return True
-    value = parsed(policy.requirements).evaluate(seen)
+    value = parsed(policy.requirements).evaluate(scene)
     if all(map(_is_known, dependencies(parsed(policy.requirements)))):
         return value is True
     return value is not False
@@ -372,8 +378,8 @@ def _lets_by_lists(policy: PolicySpec, life: HostLife) -> bool:
 
 
 def _surely_lets(notes: BagNotes, life: HostLife) -> bool:
-    """Whether any task of the bag may run there, whatever else may be."""
-    policies = [one.policy for one in notes.rulings if one.until == math.inf]
+    """Whether any task of the bag may run there, whatever the unknown facts are."""
+    policies = [ruling.policy for ruling in notes.rulings if ruling.until == math.inf]
     if len(policies) != 1 or policies[0].preset in ("reliable-tail", "frugal"):
         return False
     policy = policies[0]
@@ -389,36 +395,36 @@ def _is_large(life: HostLife) -> bool:
     return not life.died and not life.owner and life.slots >= MOST_CORES
 
 
-def _number(text: str, seen: Ad) -> float | None:
-    """What an expression says; nothing where an onlooker cannot tell."""
+def _number(text: str, scene: Ad) -> float | None:
+    """The value of an expression; None if an observer cannot know it."""
     if not all(map(_is_known, dependencies(parsed(text)))):
         return None
-    value = parsed(text).evaluate(seen)
+    value = parsed(text).evaluate(scene)
     return float(value) if isinstance(value, int | float) else None
 
 
-def _concurrency(policy: PolicySpec, seen: Ad) -> float:
+def _concurrency(policy: PolicySpec, scene: Ad) -> float:
     text = policy.concurrency or ("Pilot.Slots" if policy.preset == "frugal" else "")
-    found = _number(text, seen) if text else None
-    return math.inf if found is None else found
+    limit = _number(text, scene) if text else None
+    return math.inf if limit is None else limit
 
 
-def _most_replicas(policy: PolicySpec, seen: Ad, late: bool) -> float:
+def _most_replicas(policy: PolicySpec, scene: Ad, late: bool) -> float:
     """`late`: all attempts that are out are past their deadline."""
     text = policy.max_replicas or MOST_REPLICAS.get(policy.preset, "10" if late else "2")
-    found = _number(text, seen)
-    return math.inf if found is None else max(1.0, found)
+    most = _number(text, scene)
+    return math.inf if most is None else max(1.0, most)
 
 
-def _seconds(text: str, seen: Ad) -> float:
+def _seconds(text: str, scene: Ad) -> float:
     match = re.fullmatch(r"([\d.]+)([smhd])", text)
     if match:
         return float(match[1]) * UNITS[match[2]]
-    found = _number(text, seen)
-    return 0.0 if found is None else found or math.inf
+    seconds = _number(text, scene)
+    return 0.0 if seconds is None else seconds or math.inf
 
 
 def _speculates(policy: PolicySpec) -> bool:
-    """Whether it may want replicas at some time."""
+    """Whether the policy may want replicas at some time."""
     wants = policy.replication or policy.preset in REPLICATING
     return bool(wants) and policy.replication != "false" and policy.tail != "false"

@@ -1,4 +1,4 @@
-"""Worlds in words: what failed and how to repeat it, and what a number of worlds went through."""
+"""Reports about worlds: what failed and how to repeat it, and what a number of worlds had."""
 
 from statistics import median
 
@@ -22,10 +22,8 @@ def summary(reports: list[Report]) -> str:
         ("virtual seconds", [round(report.virtual_seconds) for report in reports]),
     ):
         lines.append(f"  {what}: median {median(values):g}, {min(values)} to {max(values)}")
-    starts, repeats = (
-        sum(report.starts for report in reports),
-        sum(report.repeats for report in reports),
-    )
+    starts = sum(report.starts for report in reports)
+    repeats = sum(report.repeats for report in reports)
     lines.append(f"  {starts} starts of tasks, {repeats} repeated, each for a good reason")
     for group in ([report.faults for report in reports], [report.messages for report in reports]):
         lines.append("  " + ", ".join(f"{count} {kind}" for kind, count in _totals(group).items()))

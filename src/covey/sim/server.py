@@ -1,7 +1,7 @@
 """One server process: the real engine with virtual ports. It can die between any two actions.
 
-`fuse` counts port calls down and kills the process in the middle of whatever the engine was
-carrying out. A dead process answers nothing and hears nothing; its disk stays.
+`fuse` counts port calls down and kills the process while the engine carries something out. A dead
+process answers nothing and hears nothing; its disk stays.
 """
 
 from collections.abc import Callable
@@ -41,8 +41,8 @@ from covey.sim.store import VirtualStore
 from covey.sim.workload import TABLES
 
 CHECK_EVERY = 8  # events
-READ_SECONDS = 0.02  # a chunk's rows
-LIAR = "liar"  # what this sender says did not happen
+READ_SECONDS = 0.02  # for the rows of a chunk
+LIAR = "liar"  # what this sender reports did not happen
 
 
 class Killed(Exception):
@@ -50,7 +50,7 @@ class Killed(Exception):
 
 
 class Server:
-    """Fills the ports Store, Replies, Sites and Log itself, so that every call burns the fuse."""
+    """Implements the ports Store, Replies, Sites and Log, so that every call burns the fuse."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Server:
         self.fuse = 0  # 0: none
         self.trap: tuple[type[Change], ...] = ()  # die soon after such a write
         self.trap_seconds = 0.0
-        self.trap_slow = False  # with a disk that is slow from then on
+        self.trap_slow = False  # the disk is slow from then on
         self.stalled_until = 0.0
         self.store: VirtualStore  # set by the world, which owns the disk
         self.tables = VirtualTables(self, clock)
@@ -110,7 +110,7 @@ class Server:
             self.check()
 
     def go_on(self) -> None:
-        """What core could not look at in one go."""
+        """Continue what core could not finish within its budget."""
         looks = 0
         while self.alive and (scheduler := self.engine.scheduler) is not None:
             if self._clock.time < self.stalled_until or not policy_budget.goes_on(
@@ -162,17 +162,17 @@ class Server:
         self.post(event)
 
     def hung_up(self, call: Call) -> None:
-        for request in [one for one, waiting in self._waiting.items() if waiting is call]:
+        for request in [id_ for id_, waiting in self._waiting.items() if waiting is call]:
             del self._waiting[request]
             if call.pilot is not None and call.what == "sync":
                 self._ledger.hosts[call.sender].dropped = self._clock.time
                 self.post(RequestDropped(request, call.pilot))
 
     def _authentic(self, call: Call) -> bool:
-        """As the real server has it: whom it does not know it lets through, to be told so."""
+        """As in the real server: an unknown pilot is let through, and core refuses it."""
         scheduler = self.engine.scheduler
-        known = scheduler.state.pilots.get(PilotId(call.pilot or 0)) if scheduler else None
-        return known is None or known.record.credential == digest(call.credential)
+        pilot = scheduler.state.pilots.get(PilotId(call.pilot or 0)) if scheduler else None
+        return pilot is None or pilot.record.credential == digest(call.credential)
 
     def _observe(self, event: EngineEvent, call: Call) -> None:
         now = self._clock.time
@@ -236,8 +236,8 @@ class Server:
 
     def unavailable(self, request: RequestId | None, reason: str) -> None:
         self.burn()
-        for one in [request] if request is not None else list(self._waiting):
-            self._settle(one, Failure(reason, 2.0))
+        for waiting in [request] if request is not None else list(self._waiting):
+            self._settle(waiting, Failure(reason, 2.0))
 
     def define(self, sites: tuple[SiteSpec, ...]) -> None:
         self.burn()
@@ -269,7 +269,7 @@ class Server:
 
 
 class VirtualTables:
-    """Rows take a moment to be read; their server may be dead by then."""
+    """Reading rows takes a moment; the server may be dead by then."""
 
     def __init__(self, server: Server, clock: Timeline) -> None:
         self._server = server

@@ -1,8 +1,8 @@
 """The virtual sites: queues that take jobs, start their pilots after a while, end them when their
-time is over, start some again, and tell of that late, wrongly or not at all.
+time is over, start some again, and report that late, wrongly or not at all.
 
-They outlive servers, as batch systems do. What a manager would find out for a server is here, too:
-it looks at each site's list now and then, and tells what is news to the server that is there.
+They outlive servers, as batch systems do. They also do the work of a server's site manager, which
+looks at each site's list now and then and reports what is new to the present server.
 """
 
 from collections.abc import Callable
@@ -27,18 +27,18 @@ from covey.sim.clock import Timeline, Trace
 from covey.sim.placing import SOUND, Nature
 from covey.sim.supervising import Supervisor
 
-UNSURE_SECONDS = (5.0, 20.0)  # until lists tell whether a submission has arrived
+UNSURE_SECONDS = (5.0, 20.0)  # until lists show whether a submission has arrived
 
 
 class _Job(Struct, eq=False):
-    """`arrived`: whether it is there at all, whatever the server has heard of that."""
+    """`arrived`: whether the site really has it, whatever the server has heard."""
 
     record: JobRecord
     arrived: bool = True
-    started: float = 0.0  # when its pilot began, this time
+    started: float = 0.0  # when its present pilot began
     over: bool = False
-    told: bool = False  # that it is over, or never came
-    lied: bool = False  # it was said to have vanished, and had not
+    reported: bool = False  # reported as over, or as never arrived
+    lied: bool = False  # it was reported as vanished, and had not
     round: int = 0  # how often it has begun
     kill: Callable[[], None] | None = None
 
@@ -48,15 +48,15 @@ class _Job(Struct, eq=False):
 
 
 class Site(Struct, eq=False):
-    """One of them, as it really is."""
+    """One site as it really is."""
 
     name: str
     nature: Nature
     jobs: dict[JobId, _Job] = field(default_factory=dict)
     queue: list[JobId] = field(default_factory=list)
     refusing_until: float = 0.0
-    away_until: float = 0.0  # nothing can be had of it
-    unsure_until: float = 0.0  # of submissions nobody hears
+    away_until: float = 0.0  # it does not answer
+    unsure_until: float = 0.0  # nobody hears whether submissions arrive
     failed: bool = False  # the server has been told so
     starting: int = 0
 
@@ -65,8 +65,8 @@ class Site(Struct, eq=False):
 
 
 class Sites:
-    """`start` makes a pilot of a job, which works or does not, and answers how it is killed.
-    `report` reaches whatever server is there."""
+    """`start` makes the pilot of a job, which works or does not, and returns how to kill it.
+    `report` reaches the present server."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Sites:
             job = _Job(record)
             if now < site.refusing_until:
                 self.refused += 1
-                job.arrived, job.told = False, True
+                job.arrived, job.reported = False, True
                 site.jobs[record.id] = job
                 self._later(partial(post, JobRefused(record.id, "not now")))
                 continue
@@ -129,7 +129,7 @@ class Sites:
                 self._later(partial(post, submitted))
 
     def _settle(self, site: Site, id_: JobId, post: Post) -> None:
-        """Lists have told whether it is there."""
+        """Lists have shown whether the job is there."""
         job = site.jobs[id_]
         if self._clock.time < site.away_until:
             self._clock.at(site.away_until + 2.0, partial(self._settle, site, id_, post))
@@ -139,12 +139,12 @@ class Sites:
             post(JobVanished(id_, "it never arrived"))
 
     def watch(self, jobs: tuple[JobRecord, ...], post: Post) -> None:
-        """A new server, which must hear again of all that an earlier one has heard of."""
-        self._supervisor.watched(jobs, self._clock.time)
+        """A new server must hear again all that an earlier one has heard."""
+        self._supervisor.watched(jobs)
         for record in jobs:
             if record.site in self.all:
-                known = self.all[record.site].jobs.get(record.id)
-                self._later(partial(self._tell_anew, record, known, post))
+                job = self.all[record.site].jobs.get(record.id)
+                self._later(partial(self._tell_anew, record, job, post))
             else:
                 self._later(partial(post, JobVanished(record.id, "there is no such site")))
 
@@ -163,13 +163,13 @@ class Sites:
             post(JobSubmitted(record.id, f"handle-{record.id}"))
 
     def cancel(self, jobs: tuple[JobRecord, ...]) -> None:
-        """Of a site that is away the command is lost."""
+        """If the site is away, the command is lost."""
         self._supervisor.cancelled(jobs, self._clock.time)
         site = self.site(jobs[0].site)
         if self._clock.time < site.away_until:
             return
-        for one in jobs:
-            job = site.jobs.get(one.id)
+        for record in jobs:
+            job = site.jobs.get(record.id)
             if job is not None and job.alive:
                 self._end(site, job)
 
@@ -180,7 +180,7 @@ class Sites:
         self._clock.after(self._random.uniform(*site.nature.wait), partial(self._advance, site))
 
     def _advance(self, site: Site) -> None:
-        """Whoever waits first begins, if there is room."""
+        """The first waiting job begins, if there is room."""
         while site.queue and site.running() < site.nature.capacity:
             job = site.jobs[site.queue.pop(0)]
             if not job.over:
@@ -222,29 +222,29 @@ class Sites:
         job.started = 0.0
         self._clock.after(self._random.uniform(0.1, 2.0), partial(self._advance, site))
 
-    # -- what befalls them -----------------------------------------------------------------
+    # -- what happens to jobs --------------------------------------------------------------
 
     def over(self, id_: JobId, noticed: bool) -> None:
-        """The pilot of this job has ended; not noticed: nor is that found out before it is calm."""
+        """The pilot of this job has ended. If not `noticed`, lists show it only when it is calm."""
         for site in self.all.values():
             job = site.jobs.get(id_)
             if job is not None and job.alive and job.started:
                 job.kill = None
                 self._end(site, job)
-                job.told = not noticed
+                job.reported = not noticed
 
-    def requeue(self, id_: JobId, told: bool) -> None:
-        """Its node failed: it begins again. The list may not have shown that."""
+    def requeue(self, id_: JobId, reported: bool) -> None:
+        """The job's node failed, and it begins again. The list may not have shown that."""
         for site in self.all.values():
             job = site.jobs.get(id_)
             if job is not None and job.alive and job.started:
                 job.started, job.kill = 0.0, None
                 self._supervisor.requeued(job.record)
-                if told and not self._is_away(site):
-                    self._later(partial(self._say_requeued, site, job, job.round))
+                if reported and not self._is_away(site):
+                    self._later(partial(self._say_requeued, job, job.round))
                 self._enqueue(site, id_)
 
-    def _say_requeued(self, site: Site, job: _Job, round_: int) -> None:
+    def _say_requeued(self, job: _Job, round_: int) -> None:
         if job.alive and job.round == round_:
             self._report(JobRequeued(job.record.id, "its node failed"))
 
@@ -268,10 +268,10 @@ class Sites:
             site.refusing_until = site.away_until = site.unsure_until = 0.0
             for job in site.jobs.values():
                 if job.over:
-                    job.told = False
+                    job.reported = False
 
     def waiting(self) -> int:
-        """Jobs that have never begun, and of which lists tell the truth."""
+        """Jobs that have never begun, and about which lists tell the truth."""
         return sum(
             job.alive and not job.round and not job.lied
             for site in self.all.values()
@@ -292,8 +292,8 @@ class Sites:
             site.failed = False
             self._report(SiteAnswered(site.name))
         for id_, job in site.jobs.items():
-            if job.over and not job.told:
-                job.told = True
+            if job.over and not job.reported:
+                job.reported = True
                 self._report(JobEnded(id_, "it ended"))
 
     def _later(self, do: Callable[[], object]) -> None:

@@ -1,7 +1,7 @@
 """The Store port with a virtual disk: group commits that take time, fail, or die half-way.
 
-The disk survives its server. A crash loses what was not applied; one right after applying, before
-anybody was told, is the case to fear, and is one of the faults.
+The disk survives its server. A crash loses what was not applied. The most dangerous crash is right
+after applying, before anybody was told; it is one of the faults.
 """
 
 from collections import deque
@@ -52,7 +52,7 @@ _Item = Write | _Open | _Load
 
 
 class VirtualStore:
-    """The store of one server process; `kill` ends it with that."""
+    """The store of one server process; `kill` ends it with that process."""
 
     def __init__(self, disk: Disk, clock: Timeline, random: Random, post: Post) -> None:
         self._disk = disk
@@ -85,7 +85,7 @@ class VirtualStore:
             self._begin()
 
     def _begin(self) -> None:
-        """Take what waits: as many writes as there are, or one of the others."""
+        """Take what waits: all writes at the front, or one other item."""
         if not self._queue:
             self._busy = False
             return
@@ -118,7 +118,7 @@ class VirtualStore:
             return
         self._disk.apply([write.change for write in writes])
         strike = self._disk.after_apply
-        if strike is not None and any(self._disk.strikes_at(one.change) for one in writes):
+        if strike is not None and any(self._disk.strikes_at(write.change) for write in writes):
             self._disk.after_apply = None
             strike()
         self._answer(Committed(writes[-1].number))

@@ -1,18 +1,20 @@
 """Are sites used as their owners and administrators allow? Judged by what is asked of them, and by
 what becomes durable.
 
-- A job is durable before it is submitted, is submitted once, and none that is there is forgotten:
-  as long as it waits or runs the record has it, unless its site lied about it.
-- Nothing is asked of a site beyond its limits, nor while it is paused, draining or removed, nor
-  when nobody has any tasks that are not done.
-- No more than `MOST_CANCELS` are taken back at once.
+- A job is durable before it is submitted, is submitted once, and is not forgotten: as long as it
+  waits or runs the record has it, unless its site lied about it.
+- Nothing is asked of a site beyond its limits, or while it is paused, draining or removed, or when
+  nobody has unfinished tasks.
+- No more than `MOST_CANCELS` jobs are taken back at once.
 - A site that is broken, or whose check fails, gets few jobs.
-- A job whose pilot has said goodbye does not count against the limits.
-- A pilot gets no task that its users may not run there, nor one that may take longer than it lives.
-- When nothing breaks any more, what nobody needs is taken back, and what is wanted is asked for.
+- A job whose pilot has taken leave does not count against the limits.
+- A pilot gets no task that its owner may not run there, or that may take longer than the pilot
+  lives.
+- When nothing breaks any more, jobs that nobody needs are taken back, and needed ones are asked
+  for.
 
-Specifications change while decisions are on their way to the disk: each that was in force within
-the last `SLACK_SECONDS` is good enough.
+Specifications change while decisions are on their way to the disk: it is enough if one that was in
+force within the last `SLACK_SECONDS` allows what happens.
 """
 
 import math
@@ -29,13 +31,13 @@ from covey.sim.placing import Nature
 SLACK_SECONDS = 15.0
 MOST_CANCELS = 100
 MOST_CORES = 3  # of one task
-FRESH_SECONDS = 100.0  # for which a job is counted on
-STARVE_SECONDS = 250.0  # the longest rest of a site that failed while all broke
-MOST_PROBES = 12  # of a broken site by one server, besides its ramp
+FRESH_SECONDS = 100.0  # for which a waiting job is counted on
+STARVE_SECONDS = 250.0  # the longest pause of a site that failed while everything broke
+MOST_PROBES = 12  # jobs for a broken site by one server, besides its ramp
 
 
 class _Noted(Struct, eq=False):
-    """A job, as an onlooker knows it."""
+    """A job as an observer knows it."""
 
     record: JobRecord
     durable: bool = True
@@ -44,10 +46,10 @@ class _Noted(Struct, eq=False):
     arrived: bool = False
     began: float = 0.0
     rounds: int = 0
-    over: float = 0.0  # when it really was
+    over: float = 0.0  # when it really ended
     lied: bool = False
     cancelled: bool = False
-    departing: bool = False  # its pilot has said goodbye
+    departing: bool = False  # its pilot has taken leave
 
     @property
     def there(self) -> bool:
@@ -55,7 +57,7 @@ class _Noted(Struct, eq=False):
 
 
 class _Rule(Struct, frozen=True):
-    """What was in force from then on."""
+    """A specification and the time from which it was in force."""
 
     at: float
     spec: SiteSpec
@@ -65,14 +67,14 @@ class _Ward(Struct, eq=False):
     """A site under supervision."""
 
     rules: list[_Rule] = field(default_factory=list)
-    shut: float = 0.0  # since when nothing may be started there, as its administrator was told
+    shut: float = 0.0  # since when nothing may be started there, as the administrator was told
     asked: int = 0
 
     def lately(self, now: float) -> list[SiteSpec]:
         """The specifications that may have decided."""
-        found = [one.spec for one in self.rules if one.at > now - SLACK_SECONDS]
-        before = [one.spec for one in self.rules if one.at <= now - SLACK_SECONDS]
-        return [*before[-1:], *found]
+        recent = [rule.spec for rule in self.rules if rule.at > now - SLACK_SECONDS]
+        before = [rule.spec for rule in self.rules if rule.at <= now - SLACK_SECONDS]
+        return [*before[-1:], *recent]
 
 
 class Supervisor:
@@ -82,7 +84,7 @@ class Supervisor:
         self._jobs: dict[JobId, _Noted] = {}
         self._wards: dict[str, _Ward] = {}
         self._cancels: list[tuple[float, str]] = []
-        self._served = 0.0  # when somebody was last there, or nobody was wanted
+        self._served = 0.0  # when a sound site last had a job, or nobody needed one
         self.records: dict[str, SiteRecord] = {}  # as the record has them
 
     def _ward(self, name: str) -> _Ward:
@@ -93,15 +95,15 @@ class Supervisor:
 
     # -- as it happens ---------------------------------------------------------------------
 
-    def applied(self, change: Change, now: float) -> None:
-        """This has become durable."""
+    def applied(self, change: Change) -> None:
+        """This change has become durable."""
         match change:
             case SaveJob(record):
-                known = self._jobs.get(record.id)
-                if known is None:
+                job = self._jobs.get(record.id)
+                if job is None:
                     self._jobs[record.id] = _Noted(record)
                 else:
-                    known.record = record
+                    job.record = record
             case EndJob(id_):
                 job = self._jobs[id_]
                 if job.there and not job.lied:
@@ -128,7 +130,7 @@ class Supervisor:
     def told_shut(self, site: str, now: float) -> None:
         """The administrator has been told that nothing more is started there."""
         record = self.records.get(site)
-        if record is None or record.status is not SiteStatus.ON:  # nobody came in between
+        if record is None or record.status is not SiteStatus.ON:  # nobody turned it on meanwhile
             self._ward(site).shut = now
 
     def asks_to_open(self, site: str) -> None:
@@ -174,8 +176,8 @@ class Supervisor:
     def lied(self, id_: JobId) -> None:
         self._jobs[id_].lied = True
 
-    def watched(self, jobs: tuple[JobRecord, ...], now: float) -> None:
-        """A server has begun with these."""
+    def watched(self, jobs: tuple[JobRecord, ...]) -> None:
+        """A server has started with these jobs."""
         known = {job.id for job in jobs}
         for job in self._jobs.values():
             if job.there and not job.lied and job.record.id not in known:
@@ -185,14 +187,13 @@ class Supervisor:
         if len(jobs) > MOST_CANCELS:
             raise Violation(f"{len(jobs)} jobs were taken back at once")
         name = jobs[0].site
-        for one in jobs:
-            self._jobs[one.id].cancelled = True
-        self._cancels = [one for one in self._cancels if one[0] > now - 1.0]
+        for record in jobs:
+            self._jobs[record.id].cancelled = True
+        self._cancels = [cancel for cancel in self._cancels if cancel[0] > now - 1.0]
         self._cancels.append((now, name))
         if sum(site == name for _, site in self._cancels) > 4:
-            raise Violation(
-                f"jobs of {name} were taken back {len(self._cancels)} times in a second"
-            )
+            count = len(self._cancels)
+            raise Violation(f"jobs of {name} were taken back {count} times in a second")
 
     def sent(self, sending: Sending, limit: float) -> None:
         """This attempt leaves the server for the first time."""
@@ -212,9 +213,9 @@ class Supervisor:
             raise Violation(f"{sending} may take {limit:.0f} s, and its pilot ends at {until:.0f}")
 
     def is_open(self, life: HostLife, owner: str) -> bool:
-        """Surely the owner's tasks may run there, and its pilot has time for them."""
+        """Certainly the owner's tasks may run there, and its pilot has time for them."""
         ward, job = self._wards.get(life.place.site), self._jobs.get(JobId(life.job))
-        if ward is not None and any(one.spec.users or one.spec.failover for one in ward.rules):
+        if ward is not None and any(rule.spec.users or rule.spec.failover for rule in ward.rules):
             return False
         if job is not None and job.record.wanted_by != owner:
             return False
@@ -224,9 +225,9 @@ class Supervisor:
         return job is None or not job.record.wall_seconds
 
     def is_reserve(self, site: str) -> bool:
-        """Whether tasks that failed elsewhere may have gone there for that."""
+        """Whether tasks that failed elsewhere may have been sent there for that reason."""
         ward = self._wards.get(site)
-        return ward is not None and any(one.spec.failover for one in ward.rules)
+        return ward is not None and any(rule.spec.failover for rule in ward.rules)
 
     def has_reserves(self) -> bool:
         return any(map(self.is_reserve, self._wards))
@@ -242,7 +243,7 @@ class Supervisor:
         self._check_enough(jobs[0].site, jobs[0].submitted)
 
     def _check_enough(self, site: str, now: float) -> None:
-        """Not while more than enough wait there, and not for long: for anybody."""
+        """Nothing is asked for while more than enough jobs have waited there, not for long."""
         waiting = [
             job.record.slots
             for job in self._at(site)
@@ -272,7 +273,7 @@ class Supervisor:
             raise Violation(f"jobs at {name} are asked for, where {owner} has no bag: {policies}")
 
     def _check_limits(self, name: str, ward: _Ward, more: int, now: float) -> None:
-        """Of what surely is there: who knows of it may believe that there is more."""
+        """Counts only what is certainly there: the server may believe that there is more."""
         there = [job for job in self._at(name) if job.there and not job.lied and not job.departing]
         specs = ward.lately(now)
         waiting = sum(not job.rounds for job in there) + more
@@ -302,8 +303,8 @@ class Supervisor:
     # -- nothing breaks any more -----------------------------------------------------------
 
     def calm(self, now: float, since: float, wanted: bool) -> None:
-        """Where nobody starts pilots by hand. As long as somebody wants something, a site that is
-        sound has a job of ours."""
+        """For worlds in which nobody starts pilots by hand. As long as somebody has work, a sound
+        site has a job of ours."""
         sound = any(
             job.there and self._natures[job.record.site].kind in ("sound", "slow")
             for job in self._jobs.values()
@@ -322,7 +323,7 @@ class Supervisor:
 
 
 def _may_place(policy: PolicySpec, site: str) -> bool:
-    """Whether it may let pilots be started there, as far as an onlooker can tell."""
+    """Whether the policy may let pilots be started there, as far as an observer can know."""
     if site in policy.failover_sites:
         return True
     if (policy.only_sites and site not in policy.only_sites) or site in policy.avoid_sites:

@@ -1,7 +1,7 @@
-"""What a world is asked to do, drawn from its seed: settings, bags, how tasks behave, pilots.
+"""What a world has to do, drawn from its seed: settings, bags, how tasks behave, pilots.
 
-What an attempt will do depends on the seed, its task and which start of the task it is, and on
-nothing else: the same task fails in the same way however covey schedules it.
+What an attempt does depends only on the seed, its task and the number of the task's start: the same
+task fails in the same way however covey schedules it.
 """
 
 import math
@@ -33,13 +33,13 @@ from covey.sim.places import Place
 from covey.sim.placing import Grounds
 
 MOST_CORES = 3  # of one task
-CALLS = 40  # of one append: more than the smallest chunk
-MOST_ROWS = 2000  # of one file
+CALLS = 40  # in one append: more than the smallest chunk
+MOST_ROWS = 2000  # in one file
 DATA = Placed(path="data", blob=Blob("da7a" * 16, 1000))
 
 
 class Script(Struct, frozen=True):
-    """How one start goes, if nobody interferes."""
+    """How one start goes if nobody interferes."""
 
     seconds: float
     outcome: str
@@ -47,7 +47,7 @@ class Script(Struct, frozen=True):
 
 
 class NewPolicy(Struct, frozen=True):
-    """What the owner asks for while the bag runs, wisely or not."""
+    """A policy that the owner asks for while the bag runs; it may be nonsense."""
 
     at: float
     policy: PolicySpec
@@ -57,16 +57,16 @@ class NewPolicy(Struct, frozen=True):
 class BagPlan(Struct, frozen=True, kw_only=True):
     number: int
     spec: BagSpec
-    more: tuple[Segment, ...]  # appended, one after another, before it is closed
+    more: tuple[Segment, ...]  # appended one after another, before the bag is closed
     tasks: int
     at: float  # seconds from the start of the world
-    seconds: tuple[float, float]  # run times lie between these
+    seconds: tuple[float, float]  # run times are between these
     flaky: float  # share of tasks whose first start fails
     broken: float  # share of tasks that fail several times
-    stuck: float  # share of tasks that run into the time limit
+    stuck: float  # share of tasks that reach the time limit
     cancel_at: float = 0.0  # 0: never
-    owner_retries: int = 0  # how often its owner has failed tasks tried again
-    impatient_at: float = 0.0  # when the owner asks for that while the bag runs (0: never)
+    owner_retries: int = 0  # how often its owner retries failed tasks
+    impatient_at: float = 0.0  # when the owner retries while the bag runs (0: never)
     submit_again_at: float = 0.0
     doomed: bool = False  # every start fails
     changes: tuple[NewPolicy, ...] = ()
@@ -79,11 +79,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     bags: tuple[BagPlan, ...]
     hand_pilots: tuple[tuple[float, int], ...]  # when, how many slots
     calm_at: float  # from here on nothing breaks any more
-    places: tuple[Place, ...] = ()  # hosts; none: every pilot has its own
+    places: tuple[Place, ...] = ()  # hosts; empty: every pilot has its own
     grounds: Grounds = Grounds()
 
     def script(self, bag: int, task: int, start: int, limit: float) -> Script:
-        """Of the `start`-th start (from 0) of a task, with this time limit (0: none)."""
+        """The script of start number `start` (from 0) of a task, with this time limit (0: none)."""
         plan = self.bags[bag]
         kind = Random(f"{self.seed}/{bag}/{task}")
         luck, fails = kind.random(), kind.randint(2, 4)
@@ -101,7 +101,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         return Script(seconds, OK, 0)
 
     def work_seconds(self) -> float:
-        """No less than everything takes on one slot, with all its repeats."""
+        """An upper bound of what everything takes on one slot, with all repeats."""
         return sum(
             bag.tasks * max(bag.seconds[1], bag.spec.need.limit_seconds) * (1 + bag.owner_retries)
             for bag in self.bags
@@ -206,7 +206,7 @@ def _bag(
     at = random.choice((0.5, random.uniform(0.5, calm_at)))
     cancelled = random.random() < taste.cancelled
     if cancelled and random.random() < 0.5:
-        seconds = (60.0, 400.0)  # it must be stopped, it does not just end
+        seconds = (60.0, 400.0)  # it does not end by itself: it must be stopped
     return BagPlan(
         number=number,
         spec=spec,
@@ -230,13 +230,13 @@ def _may_vary(seed: int, bag: BagPlan) -> bool:
 
 
 def _varied(bag: BagPlan) -> BagPlan:
-    """The same with a time limit that a parameter of each task says."""
+    """The same bag with a time limit that comes from a parameter of each task."""
     first = Segment(space=bag.spec.space, rows=bag.spec.rows)
     whole = math.ceil(bag.spec.need.limit_seconds)
     need_from = {"time": f"{whole}.{{{names_in(first)[-1]}}}"}
     need = Need(limit_seconds=whole + 1.0)  # no task has more
     spec = replace(bag.spec, need=need, need_from=need_from)
-    more = [replace(one, task_needs=_needs(spec, one)) for one in bag.more]
+    more = [replace(segment, task_needs=_needs(spec, segment)) for segment in bag.more]
     return replace(bag, spec=replace(spec, task_needs=_needs(spec, first)), more=tuple(more))
 
 
@@ -246,7 +246,7 @@ def _needs(spec: BagSpec, segment: Segment) -> tuple[Need, ...]:
 
 
 def said_seconds(spec: BagSpec, values: Sequence[object]) -> float:
-    """The time limit that the parameters of a task of such a bag say; 0: they do not."""
+    """The time limit in the parameters of a task of such a bag; 0 if they have none."""
     text = spec.need_from.get("time", "")
     return float(f"{text.partition('{')[0]}{values[-1]}") if text else 0.0
 
@@ -257,7 +257,7 @@ def _may_call(seed: int, bag: BagPlan) -> bool:
 
 
 def _calls(bag: BagPlan) -> BagPlan:
-    """The same as a bag of calls, which come a few at a time."""
+    """The same bag as a bag of calls, which are appended a few at a time."""
     numbers = list(map(str, range(bag.tasks)))
     pieces = [tuple(numbers[at : at + CALLS]) for at in range(0, bag.tasks, CALLS)]
     first, *more = (Axis(CALL, Values(piece)) for piece in pieces)
@@ -266,7 +266,7 @@ def _calls(bag: BagPlan) -> BagPlan:
 
 
 def _segment(random: Random, tasks: int, start: int, rows: bool) -> Segment:
-    """Tasks from number `start` on. Their values add up to the number, so that it can be told."""
+    """Tasks from number `start` on. The values of a task add up to its number, as a check."""
     columns = random.randint(2, 7) if random.random() < 0.5 else 1
     count = -(-tasks // columns)
     inner: Space = Axis("c", Range("0", "1", columns)) if columns > 1 else ONE_TASK
@@ -285,19 +285,19 @@ def _like(random: Random, first: Segment, tasks: int, start: int) -> Segment:
 
 
 def _rules(random: Random, tasks: int, limit: float) -> tuple[Rule, ...]:
-    """Some tasks need several slots."""
+    """A rule by which some tasks need several slots."""
     middle = random.uniform(0.2, 0.9) * tasks
     need = Need(cores=random.randint(2, MOST_CORES), limit_seconds=limit)
     return (Rule(when=(Condition(name="i", low=middle),), need=need),)
 
 
 def _rows(start: int, step: int, count: int) -> Rows:
-    """The digest says what is in the file, which exists nowhere."""
+    """The digest describes the content of the file, which exists nowhere."""
     return Rows(digest=f"{start} {step}", form="lines", names=("i",), count=count)
 
 
 class DrawnTables(dict[str, list[list[Scalar]]]):
-    """By digest, the rows of files that exist nowhere else."""
+    """The rows of files that exist nowhere else, by digest."""
 
     def __missing__(self, digest: str) -> list[list[Scalar]]:
         start, step = map(int, digest.split())

@@ -1,7 +1,7 @@
-"""One world: a seed becomes a workload, faults, and a story that either holds or does not.
+"""One world: a seed determines a workload, faults, and whether all promises are kept.
 
-First everything may break. Then it becomes calm, and all that was asked for has to be finished
-within a bounded time; then the record is compared with what really happened.
+First everything may break. Then it becomes calm, and all work must be finished within a bounded
+time; then the record is compared with what really happened.
 """
 
 import math
@@ -34,7 +34,7 @@ from covey.sim.supervising import Supervisor
 from covey.store.memory.memory_record import MemoryRecord
 
 MOST_COMPARISONS = 2  # of explanations with what is decided
-UNWANTED_SECONDS = 60.0  # for which jobs wait that nobody needs any more
+UNWANTED_SECONDS = 60.0  # for which jobs may wait that nobody needs any more
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 class World:
-    """With a plan of somebody's own nothing breaks."""
+    """A seed's world; with a given plan, nothing breaks."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class World:
         for at, slots in self.plan.hand_pilots:
             owner = random.choice(("", "", f"owner-{random.randrange(3)}"))
             self.clock.at(START + at, partial(self._start_pilot, slots, "", owner))
-        if self._breaks and not self.plan.grounds.placed:  # at sites, it would be counted on
+        if self._breaks and not self.plan.grounds.placed:  # there, covey would count on the liar
             lying = Random(f"{seed}/liar")
             self.liar = Liar(self.clock, self.network, self.ledger, lying, self._is_wild)
         self.clock.at(self.calm_at, self._calm_down)
@@ -188,7 +188,7 @@ class World:
     def _look_at_pilots(self) -> None:
         now = self.clock.time
         for pilot in self.pilots:
-            waits = pilot.alive and pilot.brain is not None and not pilot.draining and pilot.idle()
+            waits = pilot.alive and pilot.state is not None and not pilot.draining and pilot.idle()
             life = pilot.life
             life.idle_since = min(life.idle_since, now) if waits else math.inf
 
@@ -211,7 +211,7 @@ class World:
                 raise Violation(words)
 
     def _mind(self) -> None:
-        """Somebody starts pilots by hand when there are hardly any."""
+        """Somebody starts pilots by hand if there are hardly any."""
         if self.clock.time >= self.calm_at:
             self.judge.calm(self.clock.time, self.calm_at)
         self._compare_explanations()
@@ -233,11 +233,11 @@ class World:
             self._start_pilot(4)
         if self.clock.time >= self.calm_at:
             for place in self.plan.places:
-                if place.stays and not any(self._serves_all(one, place) for one in self.pilots):
+                if place.stays and not any(self._serves_all(pilot, place) for pilot in self.pilots):
                     self._start_pilot(4, place=place)
 
     def _serves_all(self, pilot: SimPilot, place: Place) -> bool:
-        """Whether any task can run there that may run on this host."""
+        """Whether any task that may run on this host can run in this pilot."""
         here = pilot.alive and not pilot.draining and pilot.place.host == place.host
         return here and not pilot.owner and pilot.slots > workload.MOST_CORES
 
@@ -304,7 +304,7 @@ class World:
         return pilot
 
     def requeue(self, pilot: SimPilot) -> None:
-        """Its node failed, and its site starts the job once more."""
+        """The pilot's node failed, and its site starts the job once more."""
         pilot.kill(requeued=True)
         self.sites.requeue(JobId(pilot.job), self.random.random() < 0.7)
 
@@ -316,7 +316,7 @@ class World:
 
     def _applied(self, change: Change) -> None:
         self.judge.applied(change, self.clock.time)
-        self.supervisor.applied(change, self.clock.time)
+        self.supervisor.applied(change)
 
     def _report(self, event: EngineEvent) -> None:
         self.server.post(event)

@@ -1,6 +1,6 @@
-"""The program that does function calls on a host; it travels as one file, with a cloudpickle.
+"""The program that runs function calls on a host; it is sent as one file, with a cloudpickle.
 
-Like the pilot it keeps to the standard library and to Python 3.6, so that an old Python can at
-least say why it will not do. In that file it is called `covey_worker`: the host may have a covey of
-its own, which functions may want to import.
+Like the pilot it uses only the standard library and Python 3.6, so that an old Python can at least
+say why it cannot be used. In that file it is called `covey_worker`: the host may have its own
+covey, which functions may want to import.
 """

@@ -1,12 +1,12 @@
-"""Doing one call: bytes in, kind and bytes out. Whatever happens, there is an answer.
+"""Runs one call: bytes in, kind and bytes out. There is always an answer.
 
-A call is a pickle of (kind, function, arguments), the last two pickled by themselves (`loading`).
-Behind it stands the key with which the answer is proven (`proof`). ONE calls the function with
-(args, kwargs); EACH calls it with every item of a list of args, and answers with a list of values.
+A call is a pickle of (kind, function, arguments), the last two pickled separately (`loading`).
+After it comes the key that proves the answer (`proof`). ONE calls the function with (args, kwargs);
+EACH calls it with every item of a list of args, and answers with a list of values.
 
-The answer to a failed one begins with words for people, up to a NUL. A pickle follows: the
-exception (None if it cannot travel) and the traceback as text. The traceback is also printed, as a
-program that fails does: `covey logs` and `covey failures` show it.
+The answer to a failed call begins with a message for people, up to a NUL. A pickle follows: the
+exception (None if it cannot be sent) and the traceback as text. The traceback is also printed, as
+by any program that fails: `covey logs` and `covey failures` show it.
 """
 
 import pickle
@@ -30,7 +30,7 @@ Answer = Tuple[bytes, bytes]  # kind and data
 Proven = Tuple[bytes, bytes, bytes]  # kind, data and proof
 
 
-class Doer:
+class CallRunner:
     """`dumps` pickles what plain pickle cannot."""
 
     def __init__(self, dumps: Dumps) -> None:
@@ -40,8 +40,8 @@ class Doer:
         self.prepare = self._loader.prepare
 
     def do(self, call: "bytes | memoryview", path: str = "") -> Proven:
-        """The kind of the answer, the answer, and its proof. With a `path` the call is in that
-        file."""
+        """Returns the kind of the answer, the answer, and its proof. With a `path` the call is in
+        that file."""
         before = self._threads or threading.active_count()
         key, (kind, data) = self._do(call, path)
         self._threads = threading.active_count()
@@ -51,29 +51,29 @@ class Doer:
         return kind, data, proof_of(key, kind, data)
 
     def _do(self, call: "bytes | memoryview", path: str) -> Tuple[bytes, Answer]:
-        """The key of the call (none if the call cannot be read), and its answer."""
+        """Returns the key of the call (empty if the call cannot be read), and its answer."""
         key = b""
         try:
             if path:
                 parts, key = _read(path)
             else:
-                parts = pickle.loads(call)  # noqa: S301 # its owner's own
+                parts = pickle.loads(call)  # noqa: S301 # sent by the bag's owner
                 key = bytes(call[-KEY_BYTES:])
             kind, packed, arguments = parts
             function = self._loader.function(packed)
-            given = self._loader.arguments(arguments)
+            loaded = self._loader.arguments(arguments)
             del parts, packed, arguments
         except BaseException as error:
-            words = "the call cannot be unpickled here: " + said(error)
+            words = "the call cannot be unpickled here: " + described(error)
             return key, _error(words, error, None)
-        return key, self._run(kind, function, given)
+        return key, self._run(kind, function, loaded)
 
-    def _run(self, kind: int, function: Any, given: Any) -> Answer:
+    def _run(self, kind: int, function: Any, arguments: Any) -> Answer:
         try:
             if kind == EACH:
-                value: Any = [function(*one) for one in given]
+                value: Any = [function(*args) for args in arguments]
             else:
-                value = function(*given[0], **given[1])
+                value = function(*arguments[0], **arguments[1])
         except SystemExit as error:
             return _error("the function called sys.exit({!r})".format(error.code), error, None)
         except BaseException as error:
@@ -81,32 +81,32 @@ class Doer:
         try:
             return VALUE, self._pickled(value)
         except BaseException as error:
-            words = "the value cannot be pickled ({}): {}".format(_kind(value), said(error))
+            words = "the value cannot be pickled ({}): {}".format(_kind(value), described(error))
             return _error(words, error, None)
 
     def _pickled(self, value: Any) -> bytes:
         return pickle.dumps(value, PROTOCOL) if type(value) in SIMPLE else self._dumps(value)
 
     def _raised(self, error: BaseException) -> Answer:
-        words = said(error)
+        words = described(error)
         try:
             packed = self._dumps(error)
         except BaseException as why:
-            words += " (the exception itself cannot be pickled: {})".format(said(why))
+            words += " (the exception itself cannot be pickled: {})".format(described(why))
             return _error(words, error, None)
         return _error(words, error, packed if len(packed) <= MOST_EXCEPTION else None)
 
 
 def _read(path: str) -> Tuple[Any, bytes]:
-    """The parts of a large call, and its key. Nothing but the parts is in memory."""
+    """The parts of a large call, and its key. Only the parts are read into memory."""
     with open(path, "rb") as file:
         file.seek(-KEY_BYTES, 2)
         key = file.read()
         file.seek(0)
-        return pickle.load(file), key  # noqa: S301 # its owner's own
+        return pickle.load(file), key  # noqa: S301 # sent by the bag's owner
 
 
-def said(error: BaseException) -> str:
+def described(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception_only(type(error), error)).strip()
     except Exception:
@@ -116,7 +116,7 @@ def said(error: BaseException) -> str:
 def _error(words: str, error: BaseException, packed: "bytes | None") -> Answer:
     rows = error.__traceback__
     while rows is not None and rows.tb_frame.f_globals.get("__name__") == __name__:
-        rows = rows.tb_next  # how we came there is of no interest
+        rows = rows.tb_next  # leave out our own frames
     try:
         text = "".join(traceback.format_exception(type(error), error, rows))
     except Exception:
@@ -136,11 +136,11 @@ def _kind(value: Any) -> str:
 
 
 def _tell_of_threads() -> None:
-    """They are in nobody's way: the worker does not wait for them when it ends."""
+    """Report threads that a function left behind. The worker does not wait for them at its end."""
     left = [
-        one.name
-        for one in threading.enumerate()
-        if not one.daemon and one is not threading.main_thread()
+        thread.name
+        for thread in threading.enumerate()
+        if not thread.daemon and thread is not threading.main_thread()
     ]
     if left:
         names = ", ".join(sorted(left)[:5])
@@ -156,7 +156,7 @@ def _write(text: str) -> None:
 
 
 def _flush() -> None:
-    """What was printed belongs to this call. A function may have closed or replaced the streams."""
+    """The output belongs to this call. A function may have closed or replaced the streams."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

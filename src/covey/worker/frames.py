@@ -1,8 +1,8 @@
-"""Frames on the line to the slot: their length, four bytes, then so many bytes. And the queue, in
-which calls wait that were given ahead.
+"""Frames on the line to the slot: four bytes with the length, then the data. And the queue, in
+which calls wait.
 
-What they mean is said in `covey.pilot.calls.call_records`. That file is not at hand here; a test
-holds that the names and numbers are the same.
+`covey.pilot.calls.call_records` defines what they mean. That file is not available here; a test
+checks that the names and numbers are the same.
 """
 
 import io
@@ -24,8 +24,8 @@ LABEL = struct.Struct(">cQ")
 
 
 class FrameSocket:
-    """One end of a socket pair. What the functions start must not have it: its number is taken
-    out of the environment."""
+    """One end of a socket pair. Processes that functions start must not inherit it: its number is
+    removed from the environment."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_inheritable(descriptor, False)
@@ -33,11 +33,11 @@ class FrameSocket:
         self._reader = io.BufferedReader(io.FileIO(descriptor, "rb", closefd=False), 1 << 16)
 
     def about(self) -> Dict[str, Any]:
-        """What HELLO says of it."""
+        """What HELLO says about this end."""
         return {}
 
     def receive(self) -> Any:
-        """The bytes of a call. None: nobody is there any more."""
+        """The bytes of a call; None if the slot is gone."""
         head = self._reader.read(LENGTH.size)
         if len(head) < LENGTH.size:
             return None
@@ -58,13 +58,13 @@ class FrameSocket:
 
 
 class Queue:
-    """Calls come as packets, which the slot may take back until they are read here; so one is read
-    only when the one before it is answered. The descriptor does not block: whoever is killed while
-    he waits has taken nothing. The outputs are looked at through descriptors of our own: a function
-    may close the standard ones, or put others in their place."""
+    """Calls come as packets, which the slot may take back until they are read here. So a call is
+    read only after the one before it is answered. The descriptor does not block: a worker that is
+    killed while it waits has taken nothing. We measure the output through descriptors of our own: a
+    function may close or replace the standard ones."""
 
     def __init__(self, line: FrameSocket, descriptor: int) -> None:
-        """Raises OSError where it cannot be seen how much was printed."""
+        """Raises OSError if it cannot be measured how much was printed."""
         os.set_inheritable(descriptor, False)
         self._line = line
         self._descriptor = descriptor
@@ -97,7 +97,7 @@ class Queue:
         return self._view[LABEL.size : size]
 
     def answer(self, kind: bytes, data: bytes) -> None:
-        """Returns when the next call may begin. Raises BrokenPipeError when nobody is there."""
+        """Returns when the next call may begin. Raises BrokenPipeError if the slot is gone."""
         wall_seconds = time.monotonic() - self._began
         waits = kind == FILE or self._printed()
         head = HEAD.pack(self._number, wall_seconds, time.process_time(), waits)
@@ -106,11 +106,11 @@ class Queue:
             raise BrokenPipeError
 
     def _printed(self) -> bool:
-        """The slot empties both files whenever something is there."""
+        """Whether anything was printed. The slot empties both files after each output."""
         try:
             for output in self._outputs:
                 if os.lseek(output, 0, os.SEEK_END):
                     return True
         except OSError:
-            return True  # a function has closed even these: let the slot look
+            return True  # a function has closed even these: let the slot check
         return False

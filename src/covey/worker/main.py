@@ -1,10 +1,10 @@
-"""The worker's life: say hello, or why not; do calls until the slot hangs up.
+"""The worker's main loop: say hello, or why not; run calls until the slot closes the line.
 
 COVEY_WORKER_PYTHON   the Python that functions were pickled with, such as `cpython 3.11`
-COVEY_WORKER_PATH     where the client finds its modules; what exists here is searched last
+COVEY_WORKER_PATH     the client's folders of modules; those that exist here are searched last
 
 The program's own modules are in our file, too. They are imported from there, unless this host has
-the very same files where the client has them: then a module finds the data that lies beside it.
+exactly the same files at the client's path: then a module also finds data files beside it.
 """
 
 import atexit
@@ -17,7 +17,7 @@ import traceback
 import zipfile
 from typing import Any, List
 
-from .calls import Doer, said
+from .calls import CallRunner, described
 from .frames import (
     BY_FILE,
     CALLS,
@@ -32,7 +32,7 @@ from .frames import (
 )
 
 WANTED, PATH = "COVEY_WORKER_PYTHON", "COVEY_WORKER_PATH"
-INITIALIZER = "initializer"  # as which it is kept in the program's own file
+INITIALIZER = "initializer"  # its name in the program's own file
 MODULES = "modules"  # the folder in that file with the modules that the client has sent
 INITIALIZER_FAILED = "the initializer failed: "
 
@@ -43,17 +43,17 @@ def main() -> None:
     line = FrameSocket(int(os.environ.pop(CALLS)))
     queue = os.environ.pop(QUEUE, "")
     try:
-        found = _prepared()
-        if isinstance(found, str):
-            line.send(REFUSE, found.encode("utf-8", "replace"))
+        runner = _prepared()
+        if isinstance(runner, str):
+            line.send(REFUSE, runner.encode("utf-8", "replace"))
         else:
-            _serve(line, _source(line, queue), found)
+            _serve(line, _source(line, queue), runner)
         _run_exit_functions()
     except (BrokenPipeError, ConnectionResetError):
         pass  # the slot is gone
     except BaseException as error:
         status = 1
-        sys.stderr.write("covey worker: {}\n".format(said(error)))
+        sys.stderr.write("covey worker: {}\n".format(described(error)))
     finally:
         for stream in (sys.stdout, sys.stderr):
             try:
@@ -69,8 +69,8 @@ def python_here() -> str:
 
 
 def refusal(wanted: str) -> str:
-    """Why this Python will not do; empty if it will. Functions travel as bytecode, which no other
-    minor version understands."""
+    """Why this Python cannot be used; empty if it can. Functions are sent as bytecode, which no
+    other minor version understands."""
     if not wanted or wanted == python_here():
         return ""
     return (
@@ -81,28 +81,28 @@ def refusal(wanted: str) -> str:
     )
 
 
-def _prepared() -> "Doer | str":
-    """Who does the calls; or why there is no use in any."""
+def _prepared() -> "CallRunner | str":
+    """The object that runs the calls; or why no call can be run here."""
     words = refusal(os.environ.pop(WANTED, ""))
     if words:
         return words
     with zipfile.ZipFile(sys.argv[0]) as program:
         _extend_path(os.environ.pop(PATH, "").split(os.pathsep), program)
         packed = program.read(INITIALIZER) if INITIALIZER in program.namelist() else b""
-    # It may need a newer Python than we do.
-    doer = Doer(importlib.import_module(".pickler", __package__).dumps)
+    # This module may need a newer Python than we do.
+    runner = CallRunner(importlib.import_module(".pickler", __package__).dumps)
     if not packed:
-        return doer
+        return runner
     try:
-        doer.prepare(packed)
+        runner.prepare(packed)
     except BaseException as error:
         traceback.print_exc()
-        return INITIALIZER_FAILED + said(error)
-    return doer
+        return INITIALIZER_FAILED + described(error)
+    return runner
 
 
 def _extend_path(folders: List[str], program: zipfile.ZipFile) -> None:
-    there = [one for one in folders if one and os.path.exists(one)]
+    there = [folder for folder in folders if folder and os.path.exists(folder)]
     sent = {
         name[len(MODULES) + 1 :]: name
         for name in program.namelist()
@@ -110,11 +110,11 @@ def _extend_path(folders: List[str], program: zipfile.ZipFile) -> None:
     }
     if any(_here(path, there) != program.read(name) for path, name in sent.items()):
         sys.path.insert(1, os.path.join(os.path.abspath(sys.argv[0]), MODULES))
-    sys.path.extend(one for one in there if one not in sys.path)
+    sys.path.extend(folder for folder in there if folder not in sys.path)
 
 
 def _here(path: str, folders: List[str]) -> bytes:
-    """What this host would import instead of a module that was sent; nothing if it has none."""
+    """The file that this host would import instead of one that was sent; empty if it has none."""
     top = path.partition("/")[0]
     for folder in folders:
         if os.path.exists(os.path.join(folder, top)):
@@ -127,29 +127,29 @@ def _here(path: str, folders: List[str]) -> bytes:
 
 
 def _source(line: FrameSocket, queue: str) -> Any:
-    """Where calls come from, and answers go to."""
+    """The object that receives calls and sends answers."""
     try:
         return Queue(line, int(queue)) if queue else line
     except OSError:
         return line
 
 
-def _serve(line: FrameSocket, source: Any, doer: Doer) -> None:
+def _serve(line: FrameSocket, source: Any, runner: CallRunner) -> None:
     home = os.getcwd()
     here = _handle(home)
     pid = os.getpid()
-    told = dict(source.about(), python=platform.python_version(), pid=pid)
-    line.send(HELLO, json.dumps(told).encode())
+    hello = dict(source.about(), python=platform.python_version(), pid=pid)
+    line.send(HELLO, json.dumps(hello).encode())
     large = 0
     while True:
         call = source.receive()
         if call is None:
             return
         path = os.path.join(home, os.fsdecode(bytes(call[1:]))) if call[:1] == BY_FILE else ""
-        kind, data, proof = doer.do(call, path)
+        kind, data, proof = runner.do(call, path)
         del call
         if os.getpid() != pid:
-            os._exit(0)  # a function forked, and both returned: only one of them is the worker
+            os._exit(0)  # a function forked, and both processes returned: only one is the worker
         try:
             os.chdir(here)
         except OSError:
@@ -167,7 +167,7 @@ def _serve(line: FrameSocket, source: Any, doer: Doer) -> None:
 
 
 def _handle(folder: str) -> "int | str":
-    """By which going there costs less than by its name, if it can be had."""
+    """A descriptor of the folder, if possible: changing there costs less than by its name."""
     try:
         return os.open(folder, os.O_RDONLY)
     except OSError:

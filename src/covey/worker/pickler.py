@@ -1,6 +1,6 @@
-"""cloudpickle, and what it leaves out: functions that keep their values, of a program or notebook.
+"""cloudpickle, and what it does not pickle: cached functions of a program or notebook.
 
-This part needs cloudpickle's Python: it is imported when it is known that ours will do.
+This module needs cloudpickle's Python, so it is imported only after the check of ours.
 """
 
 import collections
@@ -16,15 +16,15 @@ cloudpickle: Any = importlib.import_module("cloudpickle")
 CACHED_PROPERTY: Any = getattr(functools, "cached_property")  # noqa: B009 # newer than we promise
 
 
-def by_name(one: Any) -> bool:
-    """A class or function that travels as the name of what hosts can import, too."""
-    module = sys.modules.get(getattr(one, "__module__", None) or "__main__")
+def by_name(value: Any) -> bool:
+    """Whether a class or function is pickled as a name that hosts can import, too."""
+    module = sys.modules.get(getattr(value, "__module__", None) or "__main__")
     if module is None or not module_by_name(module):
         return False
-    found: Any = module
-    for part in getattr(one, "__qualname__", "").split("."):
-        found = getattr(found, part, None)
-    return found is one
+    named: Any = module
+    for part in getattr(value, "__qualname__", "").split("."):
+        named = getattr(named, part, None)
+    return named is value
 
 
 def module_by_name(module: Any) -> bool:
@@ -32,32 +32,32 @@ def module_by_name(module: Any) -> bool:
     if name == "__main__" or name not in sys.modules:
         return False
     by_value = cloudpickle.list_registry_pickle_by_value()
-    return not any(name == one or name.startswith(one + ".") for one in by_value)
+    return not any(name == other or name.startswith(other + ".") for other in by_value)
 
 
 class _Cache:
-    """Travels as what `functools.lru_cache(...)` is: it makes one with an empty cache."""
+    """Is pickled as `functools.lru_cache(...)`, which makes a function with an empty cache."""
 
-    def __init__(self, one: Any) -> None:
-        told = one.cache_parameters()
-        self._told = told["maxsize"], told["typed"]
+    def __init__(self, cached: Any) -> None:
+        parameters = cached.cache_parameters()
+        self._parameters = parameters["maxsize"], parameters["typed"]
 
     def __call__(self, function: Any) -> Any:
-        raise NotImplementedError  # pickle wants it to be there
+        raise NotImplementedError  # pickle requires this method
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        return functools.lru_cache, self._told
+        return functools.lru_cache, self._parameters
 
 
-def _cached(one: Any) -> Any:
-    if by_name(one):
-        return one.__qualname__
-    return _Cache(one), (one.__wrapped__,), vars(one)
+def _cached(cached: Any) -> Any:
+    if by_name(cached):
+        return cached.__qualname__
+    return _Cache(cached), (cached.__wrapped__,), vars(cached)
 
 
-def _cached_property(one: Any) -> Tuple[Any, ...]:
-    """Some have a lock. The name would be told by the body of a class."""
-    return CACHED_PROPERTY, (one.func,), {"attrname": one.attrname}
+def _cached_property(cached: Any) -> Tuple[Any, ...]:
+    """Some have a lock, which cannot be pickled. The name is usually set by the class body."""
+    return CACHED_PROPERTY, (cached.func,), {"attrname": cached.attrname}
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]

@@ -16,7 +16,7 @@ from covey.core.values.space import Axis, Values
 from covey.executor.stock import Stock
 from covey.pilot.calls.call_records import MOST_INLINE
 from covey.wire import ResultQuery, ResultRow
-from covey.worker.calls import Doer
+from covey.worker.calls import CallRunner
 from covey.worker.frames import VALUE
 
 SECONDS = 20.0
@@ -91,7 +91,7 @@ class Server:
         for call in self._kept:
             file = call_files.file_of(call)
             given = binascii.a2b_base64(call) if file is None else self.uploaded[file.digest]
-            kind, data, proof = Doer(cloudpickle.dumps).do(given)
+            kind, data, proof = CallRunner(cloudpickle.dumps).do(given)
             data += proof
             ok = kind == VALUE
             if ok and len(data) > MOST_INLINE:

@@ -20,7 +20,7 @@ from covey.executor.executor import Executor
 from covey.executor.failures import CallFailed
 from covey.executor.packing import Packer, Small
 from covey.executor.unpacking import DATA, OBJECTS, Unreadable, exception, is_proven, value
-from covey.worker.calls import Doer
+from covey.worker.calls import CallRunner
 from covey.worker.frames import ERROR, VALUE
 from covey.worker.proof import PROOF_BYTES, proof_of
 from tests.unit.executor.lane_server import SECONDS, Server, row
@@ -102,7 +102,7 @@ def test_exceptions_of_python_itself_are_plain() -> None:
 
     packed = Packer().call(fail, (), {})
     assert isinstance(packed, Small)
-    kind, data, _ = Doer(cloudpickle.dumps).do(_bytes(packed))
+    kind, data, _ = CallRunner(cloudpickle.dumps).do(_bytes(packed))
     assert kind == ERROR
     words, raised, where = exception(data, DATA)
     assert (words, type(raised)) == ("KeyError: 'no such town'", KeyError)
@@ -129,7 +129,7 @@ def _bytes(packed: Small) -> bytes:
 
 
 def test_each_call_has_a_key_and_its_answer_is_proven_by_it() -> None:
-    packer, doer = Packer(), Doer(cloudpickle.dumps)
+    packer, doer = Packer(), CallRunner(cloudpickle.dumps)
     one, other = (packer.call(abs, (-3,), {}) for _ in range(2))
     assert isinstance(one, Small)
     assert isinstance(other, Small)
@@ -160,7 +160,9 @@ def test_an_answer_without_proof_is_not_unpickled(
     for kind, forged in ((VALUE, evil), (ERROR, b"Oops\0" + pickle.dumps((evil, "text")))):
         answer = proven(kind, forged)
         monkeypatch.setattr(
-            Doer, "do", lambda *_, kind=kind, answer=answer: (kind, answer[:-16], answer[-16:])
+            CallRunner,
+            "do",
+            lambda *_, kind=kind, answer=answer: (kind, answer[:-16], answer[-16:]),
         )
         with pytest.raises(CallFailed, match="it was not unpickled") as caught:
             executor.submit(abs, -1).result(SECONDS)

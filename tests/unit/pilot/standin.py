@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TypeVar
 from urllib.parse import parse_qs, urlsplit
 
-from covey.pilot.files.transfers import Identity, Meter, Transfers
-from covey.pilot.protocol.request_threads import Address
+from covey.pilot.files.transfers import Meter, Transfers
+from covey.pilot.protocol.request_threads import Address, Identity
 
 
 def digest_of(data: bytes) -> str:

@@ -7,7 +7,8 @@ import pytest
 
 from covey.pilot import __main__ as command
 from covey.pilot.host import host_facts
-from covey.pilot.main import Options, read_answer
+from covey.pilot.main import read_answer
+from covey.pilot.options import Options
 from covey.pilot.protocol.messages import Answer, Body, Followed, Held, Input, Need, Task
 
 BODY = Body(1, ["a"], ["x"], needs=[Need(), Need(2, 100)], inputs=[Input("in", "ab", 3, True)])

@@ -14,7 +14,7 @@ from covey.executor.packing import Packer, Small
 from covey.executor.unpacking import exception, value
 from covey.pilot.calls import call_records
 from covey.worker import frames, main
-from covey.worker.calls import EACH, MOST_EXCEPTION, ONE, PROTOCOL, Doer
+from covey.worker.calls import EACH, MOST_EXCEPTION, ONE, PROTOCOL, CallRunner
 from covey.worker.frames import ERROR, VALUE
 from covey.worker.loading import MOST_KEPT
 from covey.worker.proof import KEY_BYTES
@@ -27,8 +27,8 @@ def call(function: Any, *args: Any, kind: int = ONE, **kwargs: Any) -> bytes:
     ) + bytes(KEY_BYTES)
 
 
-def doer() -> Doer:
-    return Doer(cloudpickle.dumps)
+def doer() -> CallRunner:
+    return CallRunner(cloudpickle.dumps)
 
 
 def failed(function: Any, *args: Any) -> tuple[str, BaseException | None, str]:

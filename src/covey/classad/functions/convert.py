@@ -1,4 +1,4 @@
-"""One kind of value from another, by the rules of the reference."""
+"""Conversions between kinds of values, by the rules of the reference."""
 
 import math
 import re
@@ -10,7 +10,7 @@ from covey.classad.times import format_absolute, format_relative, truncated
 from covey.classad.unparse import unparse
 from covey.classad.values import ERROR, UNDEFINED, AbsTime, Context, RelTime, Value
 
-_NUMBER = re.compile(  # as C's strtod reads it
+_NUMBER = re.compile(  # as C's strtod reads a number
     r"[+-]?(?:0x(?=\.?[0-9a-f])[0-9a-f]*(?:\.[0-9a-f]*)?(?:p[+-]?\d+)?"
     r"|(?=\.?\d)\d*(?:\.\d*)?(?:e[+-]?\d+)?|inf|nan)",
     re.ASCII | re.IGNORECASE,
@@ -19,21 +19,21 @@ _LOWER = {code: code + 32 for code in range(65, 91)}
 
 
 def odd(value: Value) -> Value:
-    """What a value of the wrong kind makes of most results."""
+    """The usual result for a value of the wrong kind."""
     return UNDEFINED if value is UNDEFINED else ERROR
 
 
 def lower(text: str) -> str:
-    """Small letters for the ASCII ones alone, as in all comparisons of the language."""
+    """Only ASCII letters in lower case, as in all comparisons of the language."""
     return text.translate(_LOWER)
 
 
 def number_in(text: str) -> Value:
-    """The number that the text begins with, else ERROR."""
-    found = _NUMBER.match(text.lstrip(" \t\n\v\f\r"))
-    if not found:
+    """The number at the beginning of the text, else ERROR."""
+    match = _NUMBER.match(text.lstrip(" \t\n\v\f\r"))
+    if not match:
         return ERROR
-    digits = found.group()
+    digits = match.group()
     try:
         return float.fromhex(digits) if "x" in digits.lower() else float(digits)
     except OverflowError:
@@ -41,7 +41,7 @@ def number_in(text: str) -> Value:
 
 
 def clipped(number: int) -> int:
-    """The lowest 32 bits, as a C int has them."""
+    """The lowest 32 bits, as in a C int."""
     return ((number + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
 
 
@@ -86,7 +86,7 @@ def text_of(context: Context, value: Value) -> Value:
 
 
 def written(context: Context, value: Value) -> str:
-    """The reference's text, paid for before it is made."""
+    """The reference's text of a value; its cost is counted before it is made."""
     _pay(context, value)
     return unparse(value, True)
 
@@ -98,5 +98,5 @@ def _pay(context: Context, value: Value) -> None:
     inside: Any = ()
     if isinstance(value, (list, Node)):
         inside = value.children if isinstance(value, Node) else getattr(value, "nodes", value)
-    for one in inside:
-        _pay(context, one)
+    for item in inside:
+        _pay(context, item)

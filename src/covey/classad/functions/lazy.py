@@ -36,7 +36,7 @@ def _eval(context: Context, nodes: Nodes, evaluate: Evaluate) -> Value:
 
 
 def _bound(node: Node, evaluate: Evaluate) -> Any:
-    """What a name is bound to, in its ad or in one around it; None: it is no name, or unbound."""
+    """The node that a name is bound to, in its ad or one around it; None if there is none."""
     ad = evaluate(node.scope or _SELF) if isinstance(node, Reference) else None
     while isinstance(node, Reference) and isinstance(ad, Ad):
         if node.name in ad:
@@ -46,7 +46,7 @@ def _bound(node: Node, evaluate: Evaluate) -> Any:
 
 
 def _unparse(context: Context, nodes: Nodes, evaluate: Evaluate) -> Value:
-    """What the attribute of this ad says, unevaluated."""
+    """The text of an attribute of this ad, unevaluated."""
     if not isinstance(nodes[0], Reference):
         return ERROR
     ad, name = evaluate(_SELF), unparse(nodes[0], True)
@@ -54,17 +54,17 @@ def _unparse(context: Context, nodes: Nodes, evaluate: Evaluate) -> Value:
 
 
 def _unresolved(context: Context, nodes: Nodes, evaluate: Evaluate) -> Value:
-    """The names that an attribute needs from elsewhere, or whether one of them fits a pattern."""
+    """The names that an attribute needs from outside, or whether one of them matches a pattern."""
     from covey.classad.depends import dependencies
 
-    found = _bound(nodes[0], evaluate)
-    if found is None:
+    bound = _bound(nodes[0], evaluate)
+    if bound is None:
         if not isinstance(nodes[0], Reference):
             return ERROR
         within = evaluate(nodes[0].scope or _SELF)
         return UNDEFINED if not isinstance(within, list) else False if nodes[1:] else ""
-    context.spend(10 * found.size)
-    names = sorted(dependencies(found, evaluate(_SELF)))
+    context.spend(10 * bound.size)
+    names = sorted(dependencies(bound, evaluate(_SELF)))
     names = [name.replace("target.", "", 1) for name in names]
     if not nodes[1:]:
         return ",".join(names)
@@ -73,20 +73,20 @@ def _unresolved(context: Context, nodes: Nodes, evaluate: Evaluate) -> Value:
 
 
 def _each(context: Context, nodes: Nodes, evaluate: Evaluate) -> Value:
-    """The values of the first argument in each ad of a list, the second one."""
+    """The values of the first argument in each ad of the second argument, a list."""
     expression, within = _bound(nodes[0], evaluate), evaluate(nodes[1])
-    expression = nodes[0] if expression is None else expression  # an empty ad is something, too
+    expression = nodes[0] if expression is None else expression  # an empty ad counts, too
     if not isinstance(within, list):
         return odd(within)
     context.spend(len(within))
-    return [evaluate(expression, one) if isinstance(one, Ad) else odd(one) for one in within]
+    return [evaluate(expression, ad) if isinstance(ad, Ad) else odd(ad) for ad in within]
 
 
 def _count(context: Context, nodes: Nodes, evaluate: Evaluate) -> Value:
     results = _each(context, nodes, evaluate)
     if not isinstance(results, list):
         return 0 if results is UNDEFINED else ERROR
-    return sum(1 for one in results if one.__class__ in (bool, int, float) and one)
+    return sum(1 for result in results if result.__class__ in (bool, int, float) and result)
 
 
 def _lazy(name: str, call: Callable[..., Value], *counts: int, pure: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Functions about time; clock and zone are those of the context."""
+"""Functions about time; the clock and the zone come from the context."""
 
 import calendar
 import re
@@ -27,7 +27,7 @@ def _field(context: Context, value: Value, name: str) -> Value:
 
 
 def _small(value: Value) -> Optional[int]:
-    """A number or a span as a C int; None for all else."""
+    """A number or a span as a C int; None for other values."""
     if value.__class__ is int:
         return clipped(value)
     value = value.seconds if isinstance(value, RelTime) else value
@@ -35,14 +35,14 @@ def _small(value: Value) -> Optional[int]:
 
 
 def _fields(context: Context, value: Value) -> Optional[time.struct_time]:
-    """Of a moment, of a number of seconds in our zone, or of an ad that tells them."""
+    """The fields of a moment, of a number of seconds in our zone, or of an ad that has them."""
     if isinstance(value, Ad):
-        given = [value.evaluate(name) for name in _PARTS]
+        parts = [value.evaluate(name) for name in _PARTS]
         try:
-            fields = shown(calendar.timegm(tuple(given)))
+            fields = shown(calendar.timegm(tuple(parts)))
         except (TypeError, ValueError, OverflowError):
             return None
-        return fields if list(fields[:6]) == given else None
+        return fields if list(fields[:6]) == parts else None
     if value.__class__ in (int, float):
         seconds = value if value.__class__ is int else truncated(value, 32)
         return shown(seconds + context.zone)
@@ -52,7 +52,7 @@ def _fields(context: Context, value: Value) -> Optional[time.struct_time]:
 def _split_time(context: Context, value: Value) -> Value:
     if isinstance(value, RelTime):
         parts = in_parts(abs(value.seconds))
-        if value.seconds < 0:  # the first that is not 0 bears the sign
+        if value.seconds < 0:  # the first part that is not 0 has the sign
             first = next((place for place in range(3) if parts[place] > 0), 3)
             parts[first] = -parts[first]
         return Ad([("Type", "RelativeTime"), *zip(_OF_SPAN, parts)])
@@ -70,7 +70,7 @@ def _format_time(context: Context, *values: Value) -> Value:
     if fields is None or form.__class__ is not str or len(form) > 250:
         return ERROR
     context.spend(len(form))
-    try:  # what depends on where this process runs is that of UTC
+    try:  # parts that depend on this machine's zone are those of UTC
         fixed = {"%%": "%%", "%Z": "UTC", "%z": "+0000", "%s": str(calendar.timegm(fields))}
         return time.strftime(re.sub("%[%Zzs]", lambda m: fixed[m.group()], form), fields)
     except ValueError:
@@ -90,7 +90,7 @@ def _interval(context: Context, value: Value) -> Value:
 
 
 def _absolute(context: Context, *values: Value) -> Value:
-    """A lone literal string became a moment when it was parsed; another is returned as it is."""
+    """A single literal string became a moment when it was parsed; other strings stay strings."""
     value = values[0] if values else AbsTime(int(context.now), context.zone)
     offset = _small(values[1]) if values[1:] else context.zone
     if offset is None or (offset == -1 and value.__class__ is int):
@@ -107,7 +107,7 @@ def _relative(context: Context, value: Value, *more: Value) -> Value:
     if isinstance(value, (AbsTime, RelTime)):
         return RelTime(float(value.seconds))
     if value.__class__ is str:
-        return RelTime(0.0)  # as the reference has it where the string is no literal
+        return RelTime(0.0)  # as in the reference, if the string is not a literal
     if value.__class__ is int or value.__class__ is float:
         return RelTime(float(clipped(value) if value.__class__ is int else value))
     return odd(value)

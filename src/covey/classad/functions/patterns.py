@@ -8,42 +8,42 @@ from covey.classad.values import ERROR, UNDEFINED, Context, Value
 
 
 def _pattern(context: Context, text: str, options: str = "") -> Optional[Pattern]:
-    """Costs the same whether it was compiled before or not."""
+    """Costs the same whether the pattern was compiled before or not."""
     try:
-        found = compiled(text, options)
+        pattern = compiled(text, options)
     except Unsupported as problem:
         context.spend(1000)
         context.reason = str(problem)
         return None
     key = (text, options) if options else text
     if key not in context.made:
-        context.once(key, None, found.cost)
+        context.once(key, None, pattern.cost)
     context.spend(4)
-    return found
+    return pattern
 
 
 def search(
     context: Context, text: str, subjects: Iterable[str], options: str = "", empty: bool = True
 ) -> Value:
-    """Whether the pattern occurs in any of the subjects; ERROR where it is none."""
+    """Whether the pattern occurs in any of the subjects; ERROR if it is not supported."""
     pattern = _pattern(context, text, options)
     return ERROR if pattern is None else any(pattern.occurs(context, s, empty) for s in subjects)
 
 
 def _member(context: Context, text: str, subjects: List[Value], options: str = "") -> Value:
-    known = []
+    strings = []
     for subject in subjects:
         if subject.__class__ is str:
-            known.append(subject)
-        elif subject is not UNDEFINED:  # what comes before it may match
-            return search(context, text, known, options) is True or ERROR
-    result = search(context, text, known, options)
-    return UNDEFINED if result is False and len(known) < len(subjects) else result
+            strings.append(subject)
+        elif subject is not UNDEFINED:  # a string before it may match
+            return search(context, text, strings, options) is True or ERROR
+    result = search(context, text, strings, options)
+    return UNDEFINED if result is False and len(strings) < len(subjects) else result
 
 
 def _filled(template: str, subject: str, spans: List[int]) -> Optional[str]:
-    """The template with groups for \\0 to \\9; None where it asks for one after the last that took
-    part, as in the reference, though others that took none are empty."""
+    """The template with groups for \\0 to \\9; None if it refers to a group after the last one that
+    took part, as in the reference. Other groups that took no part are empty."""
     while spans[-1] < 0:
         spans = spans[:-2]
     filled, *parts = template.split("\\")
@@ -57,8 +57,8 @@ def _filled(template: str, subject: str, spans: List[int]) -> Optional[str]:
 
 
 def _replaced(context: Context, text: str, subject: str, template: str, options: str = "") -> Value:
-    """After an empty match those that follow are not empty and touch, until there is none; an
-    empty one at the very end is an error: all as in the reference."""
+    """As in the reference: after an empty match, the next matches must begin there and not be
+    empty, until there is none; an empty match at the very end is an error."""
     pattern = _pattern(context, text, options)
     result, place, empty = "", 0, False
     while pattern is not None and place <= len(subject):
@@ -79,7 +79,7 @@ def _replaced(context: Context, text: str, subject: str, template: str, options:
 
 
 def _bind(constants: Sequence[Any]) -> Optional[Callable[..., Value]]:
-    """A regexp with a literal pattern, for subjects that Python's own engine is safe for."""
+    """A regexp with a literal pattern, for subjects on which Python's own engine is fast enough."""
     if len(constants) != 2 or constants[0].__class__ is not str or constants[1] is not None:
         return None
     text: str = constants[0]
@@ -90,7 +90,7 @@ def _bind(constants: Sequence[Any]) -> Optional[Callable[..., Value]]:
             made.append(_pattern(Context(), text))
         pattern = made[0]
         if pattern is None or len(subject) > pattern.longest:
-            raise ValueError("ask the general path")
+            raise ValueError("use the general path")
         if context is not None and text not in context.made:
             context.once(text, None, pattern.cost)
         return pattern.search(subject) is not None
@@ -103,7 +103,7 @@ _general = FUNCTIONS["regexp"].call
 
 
 def _regexp(context: Context, values: List[Value]) -> Value:
-    """The usual case without ado."""
+    """A fast path for the usual case."""
     if len(values) == 2 and values[0].__class__ is str and values[1].__class__ is str:
         pattern = _pattern(context, values[0])
         return ERROR if pattern is None else pattern.occurs(context, values[1])

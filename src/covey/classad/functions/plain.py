@@ -26,7 +26,7 @@ def _rounded(how: Callable[[float], int], value: Value) -> Value:
 
 
 def _power(base: float, exponent: float) -> float:
-    """C's pow, which knows no exceptions."""
+    """C's pow, which raises no exceptions."""
     try:
         return math.pow(base, exponent)
     except ValueError:
@@ -46,7 +46,7 @@ def _pow(context: Context, base: Value, exponent: Value) -> Value:
 
 
 def _quantize(context: Context, value: Value, base: Value) -> Value:
-    """The next multiple of the second argument, or the first of a list that is as large."""
+    """The next multiple of the second argument, or the first number of a list that is as large."""
     number, steps = real_of(value), base if isinstance(base, list) else [base]
     if number.__class__ is not float:
         return ERROR
@@ -89,24 +89,24 @@ def _member(op: str, context: Context, item: Value, within: Value) -> Value:
     unfit = kind(item) in ("list", "classad") or (item is ERROR and op == "==")
     if not isinstance(within, list) or unfit:
         return ERROR
-    return any(operate(op, one, item, context) is True for one in within)
+    return any(operate(op, member, item, context) is True for member in within)
 
 
 def _folded(op: str, context: Context, values: List[Value]) -> Value:
-    """Sum (+), mean (/), least or greatest of numbers, without what is undefined."""
-    found = [one for one in values if one is not UNDEFINED]
-    if any(one.__class__ not in _NUMBERS for one in found):
+    """Sum (+), mean (/), least or greatest of the numbers; undefined values are left out."""
+    numbers = [value for value in values if value is not UNDEFINED]
+    if any(number.__class__ not in _NUMBERS for number in numbers):
         return ERROR
-    if not found:
+    if not numbers:
         return 0 if op in "+/" else UNDEFINED
-    result = found[0]
-    for one in found[1:]:
+    result = numbers[0]
+    for number in numbers[1:]:
         if op in "+/":
-            result = operate("+", result, one, context)
+            result = operate("+", result, number, context)
         else:  # both become numbers of one kind before they are compared
-            common = float if float in (one.__class__, result.__class__) else int
-            result = common(one if operate(op, one, result, context) is True else result)
-    return operate("/", result, float(len(found)), context) if op == "/" else result
+            common = float if float in (number.__class__, result.__class__) else int
+            result = common(number if operate(op, number, result, context) is True else result)
+    return operate("/", result, float(len(numbers)), context) if op == "/" else result
 
 
 def _compare(every: bool, context: Context, op: Value, within: Value, other: Value) -> Value:
@@ -114,8 +114,8 @@ def _compare(every: bool, context: Context, op: Value, within: Value, other: Val
         return UNDEFINED
     if op not in _COMPARISONS or not isinstance(within, list):
         return ERROR
-    for one in within:
-        holds = operate(op, one, other, context)
+    for member in within:
+        holds = operate(op, member, other, context)
         if holds is not every:
             return False if holds is UNDEFINED else holds
     return every
@@ -128,7 +128,7 @@ def _strcat(context: Context, *values: Value) -> Value:
 
 
 def _join(context: Context, *values: Value) -> Value:
-    """The first argument between the others, or between the elements of the last one."""
+    """The first argument as separator between the others, or between the elements of the last."""
     if len(values) in (1, 2) and isinstance(values[-1], list):
         values = (*("", *values)[-2:-1], *values[-1])
     texts = [text_of(context, value) for value in values]
@@ -138,7 +138,7 @@ def _join(context: Context, *values: Value) -> Value:
     if not parts and any(text is UNDEFINED for text in texts):
         return UNDEFINED
     while parts and not parts[0]:
-        del parts[0]  # nothing comes before the first text that is not empty
+        del parts[0]  # no separator before the first text that is not empty
     separator = "" if not texts or texts[0] is UNDEFINED else texts[0]
     context.spend(len(separator) * len(parts) >> 5)
     return separator.join(parts)
@@ -152,9 +152,9 @@ def _substr(context: Context, text: str, start: int, *length: int) -> Value:
 
 
 def natural(left: str, right: str) -> int:
-    """How the two sort when runs of digits count as numbers (strverscmp of C libraries)."""
+    """Compares two strings with runs of digits as numbers (strverscmp of C libraries)."""
     same, most = 0, min(len(left), len(right))
-    while same < most:  # the length of what they have in common
+    while same < most:  # find the length of the common beginning
         middle = (same + most + 1) // 2
         if left[same:middle] == right[same:middle]:
             same = middle
@@ -177,7 +177,7 @@ def order(left: str, right: str) -> int:
 
 
 def _with(how: Callable[..., Value], *first: Any) -> Callable[..., Value]:
-    """`how` with its first arguments given, before context and values."""
+    """`how` with its first arguments bound, before context and values."""
     return lambda *values: how(*first, *values)
 
 

@@ -1,4 +1,4 @@
-"""What a function is, and how a row of the table makes one."""
+"""What a function is, and how a row of the table defines one."""
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
@@ -8,9 +8,9 @@ from covey.classad.values import ERROR, UNDEFINED, Context, Value
 
 class Function(NamedTuple):
     """`call(context, values)`; a lazy one is `call(context, nodes, evaluate)`. With fewer than
-    `least` or more than `most` (None: no end) arguments the result is ERROR, and none of them is
-    evaluated. `pure`: the same arguments give the same result. `bind(constants)` may give a
-    callable for the fast path, and for the general one with its context."""
+    `least` or more than `most` arguments (None: no limit) the result is ERROR, and no argument is
+    evaluated. `pure`: equal arguments give equal results. `bind(constants)` may give a callable for
+    the fast path, and with a context for the general path."""
 
     name: str
     call: Callable[..., Value]
@@ -31,10 +31,10 @@ _TAKEN: Dict[str, Callable[[Context, Value], Value]] = {
 
 
 def row(names: str, kinds: str, how: Callable[..., Value], **more: Any) -> None:
-    """Adds a function by each of its names. `kinds` has a letter for each argument: any value, a
-    text made from it, a string, an integer or a list; what is no such thing makes ERROR.
-    Capitals: undefined makes undefined. After `|` they may be missing, after `*` there may be more;
-    `!`: an error among them comes first. Strings and lists are paid for, and have their limits."""
+    """Adds a function under each of its names. `kinds` has a letter for each argument: v any value,
+    t a text made from it, s a string, i an integer, l a list; a value of another kind gives ERROR.
+    Capitals: undefined gives undefined. Arguments after `|` are optional; with `*` there may be
+    more; with `!` an error among them comes first. Strings and lists have a cost and limits."""
     letters = kinds.replace("|", "").strip("!*")
 
     def call(context: Context, values: List[Value]) -> Value:
@@ -55,7 +55,7 @@ def row(names: str, kinds: str, how: Callable[..., Value], **more: Any) -> None:
         result = how(context, *taken)
         limit = {str: context.length, list: context.size}.get(result.__class__)
         if limit is not None and len(result) > limit:
-            context.stop("more than the allowed length for a result of " + names)
+            context.stop("the result of %s is longer than allowed" % names)
         return result
 
     most = None if "*" in kinds else len(letters)

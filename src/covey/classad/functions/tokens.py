@@ -1,4 +1,4 @@
-"""Lists kept in strings, names with an @, arguments and environments: HTCondor's layer."""
+"""HTCondor's functions for lists in strings, names with an @, arguments and environments."""
 
 import re
 from functools import reduce
@@ -13,39 +13,39 @@ from covey.classad.values import ERROR, UNDEFINED, Context, Value
 
 _SPACE = " \t\n\v\f\r"
 _BLANK = " \t\n\r"
-_BROKEN_OFF = re.compile(r"[+-]?(?:0x(?![0-9a-f.])|infi(?!nity))", re.I)  # C's scanf reads no more
+_BROKEN_OFF = re.compile(r"[+-]?(?:0x(?![0-9a-f.])|infi(?!nity))", re.I)  # C's scanf stops there
 
 
 def _pieces(context: Context, text: str, delimiters: str) -> List[str]:
-    """What is between any of the delimiters."""
+    """The parts between any of the delimiters."""
     context.spend((len(text) >> 3) + 2 * len(delimiters))
-    found = [text]
+    pieces = [text]
     if delimiters:
         first = delimiters[0]
-        found = text.translate(dict.fromkeys(map(ord, delimiters[1:]), first)).split(first)
-    context.spend(len(found) >> 1)
-    return found
+        pieces = text.translate(dict.fromkeys(map(ord, delimiters[1:]), first)).split(first)
+    context.spend(len(pieces) >> 1)
+    return pieces
 
 
 def _tokens(context: Context, text: str, delimiters: str = ", ") -> List[str]:
-    """What is between delimiters, without blanks around it, unless it is empty."""
-    found = (piece.strip(_SPACE) for piece in _pieces(context, text, delimiters))
-    return [token for token in found if token]
+    """The parts between delimiters without blanks around them; empty ones are left out."""
+    pieces = (piece.strip(_SPACE) for piece in _pieces(context, text, delimiters))
+    return [token for token in pieces if token]
 
 
 def _summary(names: str, empty: Value, how: Callable[[List[float]], Value]) -> None:
-    """A number for a list of numbers: whole if all of them are."""
+    """A function from a list of numbers to a number: an integer if all of them are."""
 
     def call(context: Context, *values: str) -> Value:
-        found = _tokens(context, *values)
+        items = _tokens(context, *values)
         numbers: List[Any] = [
-            ERROR if _BROKEN_OFF.match(token) else number_in(token) for token in found
+            ERROR if _BROKEN_OFF.match(token) else number_in(token) for token in items
         ]
         if any(number is ERROR for number in numbers):
             return ERROR
-        if not found:
+        if not items:
             return empty
-        return how(numbers) if "".join(found).strip("+-0123456789") else truncated(how(numbers))
+        return how(numbers) if "".join(items).strip("+-0123456789") else truncated(how(numbers))
 
     row(names, "s|s", call)
 
@@ -54,41 +54,41 @@ def _membership(names: str, subset: bool, fold: Callable[[str], str]) -> None:
     def call(context: Context, *values: Value) -> Value:
         if values[0] is UNDEFINED and values[1] is UNDEFINED:
             return UNDEFINED if values[-1].__class__ is str or values[-1] is UNDEFINED else ERROR
-        given = ["" if value is UNDEFINED else value for value in values]
-        if any(value.__class__ is not str for value in given):
+        texts = ["" if value is UNDEFINED else value for value in values]
+        if any(value.__class__ is not str for value in texts):
             return ERROR
-        delimiters = given[2] if values[2:] and values[2] is not UNDEFINED else ", \t\r\n"
-        item, found = fold(given[0]), _tokens(context, fold(given[1]), delimiters)
+        delimiters = texts[2] if values[2:] and values[2] is not UNDEFINED else ", \t\r\n"
+        item, members = fold(texts[0]), _tokens(context, fold(texts[1]), delimiters)
         if not subset or not item:
-            return subset or item in found
+            return subset or item in members
         wanted = _tokens(context, item, delimiters)
-        return wanted != [] and set(wanted).issubset(found)
+        return wanted != [] and set(wanted).issubset(members)
 
     row(names, "vv|v", call)
 
 
 def _intersect(context: Context, left: str, right: str, delimiters: str = "") -> Value:
-    found = (set(_pieces(context, text, delimiters or " ,")) for text in (left, right))
-    return set.intersection(*found) - {""} != set()
+    sets = (set(_pieces(context, text, delimiters or " ,")) for text in (left, right))
+    return set.intersection(*sets) - {""} != set()
 
 
 def _regexp_member(context: Context, text: str, *more: str) -> Value:
-    found = _tokens(context, *more[:2])
-    result = search(context, text, found, lower(more[2]) if more[2:] else "")
-    return result if found or result is ERROR else UNDEFINED
+    members = _tokens(context, *more[:2])
+    result = search(context, text, members, lower(more[2]) if more[2:] else "")
+    return result if members or result is ERROR else UNDEFINED
 
 
 def _split(context: Context, text: str, delimiters: str = ", \t") -> Value:
-    """At each delimiter; two of the same that is no blank have an empty text between them."""
-    found, place, last = [], 0, ""
+    """Splits at each delimiter; between two equal ones that are not blanks is an empty text."""
+    parts, place, last = [], 0, ""
     *pieces, end = _pieces(context, text, delimiters)
     for piece in pieces:
         place += len(piece) + 1
         delimiter = text[place - 1]
         if piece or delimiter == last:
-            found.append(piece)
+            parts.append(piece)
         last = last if delimiter in _SPACE else delimiter
-    return found + [end] * (end != "")
+    return parts + [end] * (end != "")
 
 
 def _split_at(context: Context, text: str, slot: bool = False) -> Value:
@@ -97,14 +97,14 @@ def _split_at(context: Context, text: str, slot: bool = False) -> Value:
 
 
 def _quoted(context: Context, arguments: List[str]) -> str:
-    """Arguments in one string: blanks and quotes in quotes, a quote doubled."""
+    """Arguments as one string: blanks and quotes are quoted, and a quote is doubled."""
     context.spend(sum(map(len, arguments)) >> 4)
-    quoted = [re.sub("([ \t\n\r']+)", r"'\1'", one.replace("'", "''")) for one in arguments]
-    return " ".join(one or "''" for one in quoted)
+    quoted = [re.sub("([ \t\n\r']+)", r"'\1'", word.replace("'", "''")) for word in arguments]
+    return " ".join(word or "''" for word in quoted)
 
 
 def _unquoted(context: Context, text: str) -> Optional[List[str]]:
-    """The arguments in one string; None where a quote is not closed."""
+    """The arguments in one string; None if a quote is not closed."""
     context.spend(len(text) >> 1)
     segments = text.split("'")
     words: List[str] = []
@@ -113,7 +113,7 @@ def _unquoted(context: Context, text: str) -> Optional[List[str]]:
         if place % 2:
             word = (word or "") + segment
         elif not segment and 0 < place < len(segments) - 1:
-            word = (word or "") + "'"  # a doubled one, within quotes
+            word = (word or "") + "'"  # a doubled quote inside quotes
         else:
             for number, part in enumerate(re.split("[ \t\n\r]+", segment)):
                 if number and word is not None:
@@ -125,37 +125,37 @@ def _unquoted(context: Context, text: str) -> Optional[List[str]]:
 
 def _to_list(context: Context, text: str, version: int = 2) -> Value:
     version &= 0xFFFFFFFF  # a C int
-    found = _unquoted(context, text) if version == 2 else _pieces(context, text, _BLANK)
-    if found is None or version not in (1, 2):
+    words = _unquoted(context, text) if version == 2 else _pieces(context, text, _BLANK)
+    if words is None or version not in (1, 2):
         return ERROR
-    return found if version == 2 else [one for one in found if one]
+    return words if version == 2 else [word for word in words if word]
 
 
 def _to_arguments(context: Context, items: List[Value], version: int = 2) -> Value:
     version &= 0xFFFFFFFF  # a C int
-    if version not in (1, 2) or any(one.__class__ is not str for one in items):
+    if version not in (1, 2) or any(item.__class__ is not str for item in items):
         return ERROR
     if version == 2:
         return _quoted(context, items)
-    return ERROR if any(set(_BLANK) & set(one) for one in items) else " ".join(items).lstrip(" ")
+    return ERROR if any(set(_BLANK) & set(item) for item in items) else " ".join(items).lstrip(" ")
 
 
 def _merged(context: Context, entries: List[str]) -> Value:
-    """An environment from `name=value`s, the last one for each name, in order of names."""
-    found = {entry.partition("=")[0]: entry for entry in entries}
-    if "" in found or any("=" not in entry and "$$" not in entry for entry in entries):
+    """An environment from `name=value` entries: the last one for each name, sorted by name."""
+    by_name = {entry.partition("=")[0]: entry for entry in entries}
+    if "" in by_name or any("=" not in entry and "$$" not in entry for entry in entries):
         return ERROR
-    return _quoted(context, [found[name] for name in sorted(found)])
+    return _quoted(context, [by_name[name] for name in sorted(by_name)])
 
 
 def _merge(context: Context, *values: Value) -> Value:
     entries: List[str] = []
     for value in values:
         if value is not UNDEFINED:
-            found = _unquoted(context, value) if value.__class__ is str else None
-            if found is None:
+            more = _unquoted(context, value) if value.__class__ is str else None
+            if more is None:
                 return ERROR
-            entries += found
+            entries += more
     return _merged(context, entries)
 
 
@@ -163,29 +163,29 @@ def _environment(context: Context, text: str) -> Value:
     delimiter = ";"
     if text[:1] and text[0] in "!#$%&*+,-/:;<>?@^`|~\x1f":
         delimiter, text = text[0], text[1:]
-    found = (one.lstrip(_BLANK) for one in _pieces(context, text, delimiter + "\n"))
-    return _merged(context, [one for one in found if one])
+    entries = (entry.lstrip(_BLANK) for entry in _pieces(context, text, delimiter + "\n"))
+    return _merged(context, [entry for entry in entries if entry])
 
 
 def _user_home(context: Context, name: Value, home: Value = "") -> Value:
-    """As where nobody may ask for accounts: the second argument, or nothing."""
+    """As on a host that does not reveal accounts: the second argument, or undefined."""
     if home.__class__ is str and home:
         return home
     return UNDEFINED if name.__class__ is str or name is UNDEFINED else ERROR
 
 
 def _user_map(context: Context, name: Value, user: Value, *more: Value) -> Value:
-    """As where there are no maps: the fourth argument, or undefined."""
+    """As on a host without maps: the fourth argument, or undefined."""
     return ERROR if name is ERROR or user is ERROR else (*more, UNDEFINED, UNDEFINED)[1]
 
 
 row("stringListSize", "s|s", lambda *values: len(_tokens(*values)))
-# One after the other, for newer Pythons' `sum` is more exact than the reference.
-_summary("stringListSum", 0.0, lambda found: reduce(add, found, 0.0))
-_summary("stringListAvg", 0.0, lambda found: reduce(add, found, 0.0) / len(found))
+# Added one after the other: `sum` of newer Pythons is more exact than the reference.
+_summary("stringListSum", 0.0, lambda numbers: reduce(add, numbers, 0.0))
+_summary("stringListAvg", 0.0, lambda numbers: reduce(add, numbers, 0.0) / len(numbers))
 # From the largest and the smallest positive number of single precision, as in the reference.
-_summary("stringListMin", UNDEFINED, lambda found: min((2 - 2.0**-23) * 2.0**127, *found))
-_summary("stringListMax", UNDEFINED, lambda found: max(2.0**-126, *found))
+_summary("stringListMin", UNDEFINED, lambda numbers: min((2 - 2.0**-23) * 2.0**127, *numbers))
+_summary("stringListMax", UNDEFINED, lambda numbers: max(2.0**-126, *numbers))
 _membership("stringListMember", False, str)
 _membership("stringListIMember", False, lower)
 _membership("stringListSubsetMatch", True, str)

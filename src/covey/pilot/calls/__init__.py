@@ -1,2 +1,2 @@
-"""Function calls: the records that travel, and the worker process that a slot keeps for them. What
-the worker itself does is in `covey.worker`."""
+"""Function calls as a slot sees them: the records that travel, and the worker process that a slot
+keeps. The code that runs inside the worker is in `covey.worker`."""

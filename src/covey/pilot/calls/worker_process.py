@@ -1,7 +1,7 @@
-"""A worker as its slot sees it: the process that stays, our end of its line, and its queue.
+"""A worker as its slot sees it: a long-lived process, our end of its line, and its queue.
 
-The rule: nothing here waits, and nothing that a worker says or does can harm the slot. Frames and
-packets are as ``call_records`` says.
+The rule: nothing here waits, and nothing that a worker sends or does can harm the slot. The format
+of frames and packets is in ``call_records``.
 """
 
 import errno
@@ -25,21 +25,21 @@ from covey.pilot.calls.call_records import (
 from covey.pilot.slots import slot_signals
 from covey.pilot.slots.workspace import GivenOrder
 
-_CHUNK = 1 << 16  # more would be fetched from the system, and given back, each time
+_CHUNK = 1 << 16  # a larger buffer would be allocated and freed by the system at each read
 _MOST_ANSWER = MOST_CALL + 1 + HEAD.size
 _MOST_SECONDS = 1e12
-_SCHEDULED = 2  # the clock that counts the processor's time of a process
+_SCHEDULED = 2  # the number of the kernel's clock for a process's processor time
 
 Ends = Tuple[socket.socket, socket.socket]
 
 
 def queue() -> Optional[Ends]:
-    """Both ends of one: ours, and the worker's; none where there are no such sockets."""
+    """Both ends of a new queue, ours and the worker's; None if the system has no such sockets."""
     try:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     except OSError:
         return None  # not Linux
-    # Nor may the worker wait in a read: one that is killed there takes with it what comes then.
+    # The worker must not wait inside a read: if it is killed there, the next packet is lost.
     ours.setblocking(False)
     theirs.setblocking(False)
     return ours, theirs
@@ -47,85 +47,85 @@ def queue() -> Optional[Ends]:
 
 class Worker:
     __slots__ = (
-        "_answered", "_poll", "_queue", "ahead", "closed", "cpu_seconds", "given", "greeted",
-        "line", "pid", "quiet", "served", "since", "unfit", "unread", "unsent", "untaken",
+        "_answered", "_poll", "_queue", "ahead", "closed", "cpu_seconds", "greeted",
+        "line", "order", "pid", "quiet", "served", "since", "unfit", "unread", "unsent", "untaken",
     )  # fmt: skip
 
     def __init__(
-        self, given: GivenOrder, pid: int, line: socket.socket, queue: Optional[Ends] = None
+        self, order: GivenOrder, pid: int, line: socket.socket, queue: Optional[Ends] = None
     ) -> None:
-        self.given = given  # its first order: the others are like it
+        self.order = order  # the worker's first order; all its orders are alike
         self.pid = pid
         self.line = line
         self.since = time.monotonic()
         self.greeted = False
         self.ahead = False  # it takes calls from the queue
         self.served = 0
-        self.cpu_seconds = 0.0  # that it had used when the last call ended
-        self.unfit = False  # no other call is to be given to it
+        self.cpu_seconds = 0.0  # the processor time it had used when the last call ended
+        self.unfit = False  # it must not get another call
         self.closed = False
         self.untaken = False  # it ended without having read all that we wrote on the line
         self.unread = b""
         self.unsent = b""
-        self.quiet = False  # it does not ring
-        self._answered = b""  # the number of the last call, as it is in answers
+        self.quiet = False  # it does not signal its answers
+        self._answered = b""  # the number of the last answered call, packed as in answers
         self._queue = queue
         self._poll = select.poll()
         self._poll.register(line, select.POLLIN)
 
-    def suits(self, given: GivenOrder) -> bool:
-        """Whether it is there for that, and has nothing else to do."""
+    def suits(self, order: GivenOrder) -> bool:
+        """Whether the worker can do this order now."""
         if self.unfit or self.unread or self._poll.poll(0):
-            return False  # it has gone, or said more than it was asked
-        return self.like(given)
+            return False  # it has ended, or sent more answers than it had calls
+        return self.like(order)
 
-    def like(self, given: GivenOrder) -> bool:
-        first = self.given
+    def like(self, order: GivenOrder) -> bool:
+        first = self.order
         return (
-            given.plan is first.plan
-            and given.memory_mb == first.memory_mb
-            and given.disk_mb == first.disk_mb
-            and given.env == first.env
-            and given.cores == first.cores
+            order.plan is first.plan
+            and order.memory_mb == first.memory_mb
+            and order.disk_mb == first.disk_mb
+            and order.env == first.env
+            and order.cores == first.cores
         )
 
     def greet(self, data: bytes) -> None:
-        """It has said hello, and this of itself."""
+        """Read the JSON object that the worker sent with HELLO."""
         self.greeted = True
         self.cpu_seconds = self._cpu_seconds()
         try:
-            told = json.loads(data.decode("utf-8"))
-            if self._queue is not None and told.get("ahead") == 1:
-                cpu_seconds = float(told["cpu"])
+            hello = json.loads(data.decode("utf-8"))
+            if self._queue is not None and hello.get("ahead") == 1:
+                cpu_seconds = float(hello["cpu"])
                 if 0.0 <= cpu_seconds < _MOST_SECONDS:
                     self.cpu_seconds = cpu_seconds
                     self.ahead = True
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            pass  # one of those that say nothing
+            pass  # this worker does not support the queue
 
-    def hush(self, quiet: bool) -> bool:
-        """Have it ring for every answer, or for none; whether that is a change."""
+    def set_quiet(self, quiet: bool) -> bool:
+        """Let the worker signal every answer, or none. Returns whether that is a change."""
         if quiet == self.quiet:
             return False
-        slot_signals.ring(self.line.fileno(), not quiet)
+        slot_signals.signal_input(self.line.fileno(), not quiet)
         self.quiet = quiet
         return True
 
     # Calls
 
     def give(self, number: int, call: bytes) -> None:
-        """The only one that it has."""
+        """Send a call to a worker that has no other call."""
         if self.ahead:
             if self.give_ahead(number, call):
                 return
             if not self._packet(LABEL.pack(ON_LINE, number)):
-                self.closed = True  # there is no memory for even that
+                self.closed = True  # the kernel has no memory even for a label
                 return
         self.unsent += frame(call)
         self.flush()
 
     def give_ahead(self, number: int, call: bytes) -> bool:
-        """One more; False when it does not go in."""
+        """Put one more call into the queue; False if there is no space."""
         return len(call) <= MOST_PACKET and self._packet(LABEL.pack(PACKED, number) + call)
 
     def _packet(self, data: bytes) -> bool:
@@ -135,11 +135,11 @@ class Worker:
             return False
 
     def take_back(self) -> Set[int]:
-        """The numbers of those that it had not taken. They will not be done."""
+        """Empty the queue. Returns the numbers of the calls that the worker had not taken."""
         numbers: Set[int] = set()
         while self.ahead and self._queue is not None:
             try:
-                # The flag is the worker's too: it might have changed it.
+                # The worker shares this socket's flags and may have made it blocking.
                 label = self._queue[1].recv(LABEL.size, socket.MSG_DONTWAIT)
             except OSError:
                 break
@@ -148,7 +148,7 @@ class Worker:
             kind, number = LABEL.unpack(label)
             numbers.add(number)
             if kind == ON_LINE:
-                self.unfit = True  # what is on the line cannot be had back
+                self.unfit = True  # a call on the line cannot be taken back
         return numbers
 
     def go_on(self) -> None:
@@ -168,8 +168,8 @@ class Worker:
     # Answers
 
     def hear(self) -> List[bytes]:
-        """Every whole frame that has come. An empty one is nothing that a worker says: it is taken
-        for a mistake (b"?"), as one that is too long, and the rest is thrown away."""
+        """Every whole frame that has arrived. An empty or overlong frame is an error: it becomes
+        b"?", and the rest of the data is dropped."""
         self._receive()
         unread, start, frames = self.unread, 0, []
         while len(unread) - start >= LENGTH.size:
@@ -199,13 +199,12 @@ class Worker:
             self.unread += data
 
     def repeats(self, answer: bytes) -> bool:
-        """Whether it is another answer to the call that was answered last."""
+        """Whether this is a second answer to the call that was answered last."""
         return self.ahead and answer[1:9] == self._answered
 
     def timed(self, number: int, answer: bytes, now: float) -> Tuple[float, float, bool, bytes]:
-        """Of the answer to that call: how long it took (-1: it does not say), and of the
-        processor's time; whether the worker waits to be told to go on; and what it says. Raises
-        ValueError."""
+        """Split the answer to this call into its wall time (-1 if the worker does not report it),
+        its processor time, whether the worker waits for GO, and the body. Raises ValueError."""
         before = self.cpu_seconds
         if not self.ahead:
             self.cpu_seconds = self._cpu_seconds()
@@ -214,7 +213,7 @@ class Worker:
             raise ValueError("no head")
         answered, wall_seconds, cpu_seconds, waits = HEAD.unpack_from(answer, 1)
         if answered != number:
-            raise ValueError("not that call")
+            raise ValueError("an answer to another call")
         self._answered = answer[1:9]
         if not 0.0 <= wall_seconds <= now - self.since:
             wall_seconds = -1.0

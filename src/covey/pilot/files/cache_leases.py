@@ -1,8 +1,8 @@
-"""Which cached files are in use on this host, by any pilot; and what only one pilot may have.
+"""Which cached files the pilots of this host use, and which things only one pilot may have.
 
-The rule: whoever dies holds nothing. Every claim is a lock of the kernel's (`flock`) on a file that
-a living process has open. Where a file system has no such locks, they are taken for granted: then
-pilots of one host may fetch a file twice, no more.
+The rule: a dead process holds nothing. Every claim is a kernel lock (`flock`) on a file that a
+living process has open. On a file system without such locks every claim is granted: then the worst
+case is that two pilots of a host fetch the same file.
 """
 
 import errno
@@ -26,7 +26,7 @@ class CacheLock:
             self.fd = -1
 
     def remove(self) -> None:
-        """Give the claim up, and the file too: for files that only one will ever want."""
+        """Give up the claim and delete the file, for files that only one process ever uses."""
         try:
             os.unlink(self.path)
         except OSError:
@@ -35,7 +35,7 @@ class CacheLock:
 
 
 def lock(path: str, shared: bool = False, wait: bool = False) -> Optional[CacheLock]:
-    """The claim; None when somebody else has it and we do not `wait`."""
+    """The claim; None if somebody else has it and `wait` is false."""
     while True:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         flags = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
@@ -49,15 +49,16 @@ def lock(path: str, shared: bool = False, wait: bool = False) -> Optional[CacheL
             if os.path.samestat(os.fstat(fd), os.stat(path)):
                 return CacheLock(path, fd)
         except FileNotFoundError:
-            pass  # it was removed by whoever had it: what we have locked is nowhere
+            pass  # its last owner removed the file: our lock is on a file without a name
         os.close(fd)
 
 
 class Leases:
-    """The names that this pilot uses, in a file that others read before they throw files away.
+    """The names of files that this pilot uses, in a file that other pilots read before they delete
+    cached files.
 
-    `hold` and `drop` names under a shared `guard`, and see then whether they are there; throw away
-    under an exclusive one what `everyone` does not use. Not for several threads at once."""
+    Call `hold` and `drop` under a shared `guard`; then check whether the file is there. Delete
+    only under an exclusive guard, and only files that are not in `everyone`. Not thread-safe."""
 
     def __init__(self, directory: str, key: str) -> None:
         os.makedirs(directory, 0o700, exist_ok=True)
@@ -71,9 +72,9 @@ class Leases:
         self._mine = mine
 
     def guard(self, shared: bool) -> CacheLock:
-        found = lock(self._guard, shared, wait=True)
-        assert found is not None  # it waited
-        return found
+        guard = lock(self._guard, shared, wait=True)
+        assert guard is not None  # it waited
+        return guard
 
     def hold(self, name: str) -> None:
         self._counts[name] = self._counts.get(name, 0) + 1
@@ -92,7 +93,7 @@ class Leases:
         return name in self._counts
 
     def everyone(self) -> Set[str]:
-        """The names in use; what dead pilots left behind is removed."""
+        """The names that any living pilot uses. Lease files of dead pilots are removed."""
         used = set(self._counts)
         for entry in os.listdir(self._directory):
             path = os.path.join(self._directory, entry)
@@ -114,7 +115,7 @@ class Leases:
             lines = ["+" + name for name in self._counts]
             os.ftruncate(self._mine.fd, 0)
             self._size = 0
-        data = "".join(one + "\n" for one in lines).encode("utf-8")
+        data = "".join(entry + "\n" for entry in lines).encode("utf-8")
         os.write(self._mine.fd, data)
         self._size += len(data)
         if full:
@@ -128,22 +129,22 @@ def _read(path: str) -> Set[str]:
             for line in file:
                 (used.add if line[0] == "+" else used.discard)(line[1:].rstrip("\n"))
     except OSError:
-        pass  # its pilot has just ended
+        pass  # the pilot that owned this file has just ended
     return used
 
 
 def claim(directory: str, kind: str, wanted: Sequence[str], most: int) -> Dict[str, CacheLock]:
-    """Up to `most` of these things of the host that no other pilot has, in this order."""
+    """Lock up to `most` of the `wanted` things of this host that no other pilot has, in order."""
     os.makedirs(directory, 0o700, exist_ok=True)
-    found: Dict[str, CacheLock] = {}
+    claims: Dict[str, CacheLock] = {}
     for name in wanted:
-        if len(found) >= most:
+        if len(claims) >= most:
             break
         path = os.path.join(directory, "%s-%s" % (kind, _plain(name)))
-        one = lock(path)
-        if one is not None:
-            found[name] = one
-    return found
+        claimed = lock(path)
+        if claimed is not None:
+            claims[name] = claimed
+    return claims
 
 
 def _plain(name: str) -> str:

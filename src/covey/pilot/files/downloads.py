@@ -1,6 +1,6 @@
-"""One file, from the server or from a URL, into a part file; verified when this returns.
+"""Fetch one file, from the server or from a URL, into a part file, and verify it.
 
-A part that is there already is gone on with (Range); one that turns out to be wrong is removed.
+A part file from an earlier try is continued (Range); a wrong one is removed.
 """
 
 import hashlib
@@ -14,22 +14,22 @@ from covey.pilot.protocol.connection import retry_after
 from covey.pilot.protocol.messages import Input
 
 CHUNK_BYTES = 1 << 18
-SYNC_BYTES = 1 << 20  # smaller ones are not worth the wait: after a crash their size is wrong
-# Nothing else: this process may read files that the task must not (its own, other owners').
+SYNC_BYTES = 1 << 20  # smaller files are not synced: after a crash their wrong size shows
+# No other schemes: this process may read files that the task must not (its own, other owners').
 _URLS = ("http://", "https://")
-_PASSING = (407, 408, 425, 429)  # of a URL: another time, or from elsewhere, it may be had
+_PASSING = (407, 408, 425, 429)  # statuses of a URL that may be different later or elsewhere
 
 
 class Missing(Exception):
-    """It cannot be had; the words say why."""
+    """The file cannot be fetched; the message says why."""
 
 
 class WrongContent(Missing):
-    """… nor anywhere else: it is the bag's fault."""
+    """The file cannot be fetched anywhere, and the bag is at fault."""
 
 
 class Unreachable(Exception):
-    """Not now: whoever has it does not answer, or what came was broken."""
+    """The file cannot be fetched now: its source does not answer, or the data was damaged."""
 
 
 class SourceSilent(Unreachable):
@@ -37,7 +37,7 @@ class SourceSilent(Unreachable):
 
 
 class Damaged(Unreachable):
-    """All of it came, and it was not what was promised."""
+    """The whole file came, but its digest is wrong."""
 
 
 class TooLarge(Unreachable):
@@ -45,31 +45,31 @@ class TooLarge(Unreachable):
 
 
 class Busy(Exception):
-    """Not before so many seconds."""
+    """The server asks to wait for this many seconds."""
 
     def __init__(self, delay: float) -> None:
         super().__init__("busy")
         self.delay = delay
 
 
-def fetch(item: Input, part: str, courier: Transfers, most_bytes: int) -> str:
-    """The digest of what came. A URL may send `most_bytes`. Raises Missing, Unreachable, Busy, or
-    OSError when this host's disk fails."""
+def fetch(item: Input, part: str, transfers: Transfers, most_bytes: int) -> str:
+    """Returns the digest of the file. A URL may send up to `most_bytes`. Raises Missing,
+    Unreachable, Busy, or OSError if this host's disk fails."""
     have, digest = _hashed(part)
     if item.url:
         _from_url(item, part, have, digest, most_bytes)
     else:
-        _from_server(item, part, have, digest, courier)
-    found = str(digest.hexdigest())
-    if item.digest and found != item.digest:
+        _from_server(item, part, have, digest, transfers)
+    actual = str(digest.hexdigest())
+    if item.digest and actual != item.digest:
         _discard(part)
-        where = item.url or "the server"
-        raise Damaged("%s: what %s sends has the digest %s" % (item.path, where, found))
-    return found
+        words = "%s: the data from %s has the digest %s, not the expected one"
+        raise Damaged(words % (item.path, item.url or "the server", actual))
+    return actual
 
 
 def _hashed(part: str) -> Tuple[int, Any]:
-    """How much of it is here, and the hash of that."""
+    """The size of the part file, and the hash of its content so far."""
     digest, size = hashlib.sha256(), 0
     try:
         with open(part, "rb") as file:
@@ -83,37 +83,37 @@ def _hashed(part: str) -> Tuple[int, Any]:
     return size, digest
 
 
-def _from_server(item: Input, part: str, have: int, digest: Any, courier: Transfers) -> None:
+def _from_server(item: Input, part: str, have: int, digest: Any, transfers: Transfers) -> None:
     if have == item.size and have:
         return
     if have > item.size:
         _discard(part)
         raise Unreachable("%s: more bytes arrived than the file has" % item.path)
     try:
-        response = courier.get(item.digest, have)
+        response = transfers.get(item.digest, have)
     except OSError as error:
         raise Unreachable("%s: the server does not answer: %s" % (item.path, error)) from error
     if response.status not in (200, 206):
         _refused(item, response)
     if item.digest not in (response.headers.get("ETag") or ""):
-        courier.close()
+        transfers.close()
         raise Unreachable("%s: not an answer of a covey server" % item.path)
     if have and response.status == 200:
         response.close()
-        courier.close()
+        transfers.close()
         _discard(part)
         raise Unreachable("%s: the server cannot continue the download" % item.path)
     length = response.headers.get("Content-Length", "")
     if length.isdigit() and length != str(item.size - have):
-        courier.close()
-        raise Unreachable("%s: %s bytes are not the promised size" % (item.path, length))
+        transfers.close()
+        raise Unreachable("%s: the server sends a wrong length: %s" % (item.path, length))
     began = time.monotonic()
     try:
         arrived = _pour(response, part, digest, item.size - have)
     except Unreachable:
-        courier.close()  # what is left of this answer is not the next one's
+        transfers.close()  # the rest of this answer must not be read as the next one
         raise
-    courier.meter.add(arrived, time.monotonic() - began)
+    transfers.meter.add(arrived, time.monotonic() - began)
     if have + arrived < item.size:
         raise Unreachable("%s: the connection broke" % item.path)
 
@@ -123,7 +123,7 @@ def _refused(item: Input, response: http.client.HTTPResponse) -> None:
     if response.status == 404 and words:
         raise Missing("%s: the server does not have the file %s" % (item.path, item.digest))
     if response.status == 403 and words:
-        raise Missing("%s: the server refuses it to this pilot: %s" % (item.path, words))
+        raise Missing("%s: the server refuses this file to this pilot: %s" % (item.path, words))
     if delay:
         raise Busy(delay)
     raise Unreachable("%s: %s" % (item.path, words or "status %d" % response.status))
@@ -132,10 +132,10 @@ def _refused(item: Input, response: http.client.HTTPResponse) -> None:
 def _from_url(item: Input, part: str, have: int, digest: Any, most_bytes: int) -> None:
     if not item.url.startswith(_URLS):
         raise WrongContent("%s: %s does not begin with http:// or https://" % (item.path, item.url))
-    if not item.digest and have:  # whether it is still the same file nobody knows
+    if not item.digest and have:  # nobody knows whether it is still the same file
         _discard(part)
         raise Unreachable("%s: the download starts again" % item.path)
-    import urllib.error  # a megabyte and a half, which most pilots never need
+    import urllib.error  # needs 1.5 MB of memory, and most pilots never use it
     import urllib.request
 
     headers = {"Range": "bytes=%d-" % have} if have else {}
@@ -143,7 +143,7 @@ def _from_url(item: Input, part: str, have: int, digest: Any, most_bytes: int) -
         request = urllib.request.Request(item.url, headers=headers)
         response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
-        if error.code == 416:  # all of it is here: the digest will tell
+        if error.code == 416:  # we have all of it; the digest will be checked
             return
         words = "%s: %s answers %d %s" % (item.path, item.url, error.code, error.reason)
         refused = 400 <= error.code < 500 and error.code not in _PASSING
@@ -171,7 +171,7 @@ def _from_url(item: Input, part: str, have: int, digest: Any, most_bytes: int) -
 
 
 def _pour(response: Any, part: str, digest: Any, most: int) -> int:
-    """Append what comes to the part; how much that was. Raises TooMuch for more than `most`."""
+    """Append the response to the part file; returns its size. Raises TooLarge above `most`."""
     arrived = 0
     with open(part, "ab") as file:
         while True:

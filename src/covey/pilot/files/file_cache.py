@@ -1,9 +1,9 @@
 """The files that tasks need, kept on this host for all pilots of one user, under a size bound.
 
     files/ab/abcdef…-SHELF     a file by its SHA-256 (mode 0444)
-    files/ab/abcdef…-SHELF.x   the same, executable (0555)
-    files/ab/url-ab…           a file whose SHA-256 nobody gave; for the pilot that fetched it
-    incoming/…                 what is being fetched: the part that is here, and a lock
+    files/ab/abcdef…-SHELF.x   the same file, executable (0555)
+    files/ab/url-ab…           a file from a URL without a known SHA-256; only for one pilot
+    incoming/…                 files that are being fetched: the part file and a lock
     leases/…                   which files each living pilot uses
 
 Who may change a cached file, and why no task of another owner ever gets a changed one:
@@ -11,27 +11,26 @@ Who may change a cached file, and why no task of another owner ever gets a chang
 1. *What is on disk is not believed.* Every program of this Unix user can write here and can set any
    time of modification. So each pilot reads a file in full and compares its SHA-256 before the
    first use. Only the pilot's own memory says that it did (`_Seal`).
-2. *No task gets a file that another owner's tasks get too.* A pilot with walls (`walled`) places
-   copies only. Its files are on the shelf "shared", and no task can reach them. A pilot without
-   walls places hard links, which a task can write to after a chmod. So it has a shelf for each
-   owner: a task can spoil files of its own owner, of nobody else.
-3. *A change is noticed.* Before it is placed a file must be the same inode with the same size and
-   times as when it was read. Nobody can set the time of the inode's change (ctime). But making and
-   removing a hard link sets it. So where files are linked, a new ctime means: read the file again,
-   at most once in REREAD_SECONDS, and no more than 1 % of the time.
+2. *No task gets a file that another owner's tasks get too.* A pilot with sandboxes (`walled`)
+   places only copies. Its files are on the shelf "shared", and no task can reach them. A pilot
+   without sandboxes places hard links, which a task can write to after a chmod. So it has a shelf
+   for each owner: a task can damage only files of its own owner.
+3. *A change is noticed.* Before a file is placed, it must be the same inode with the same size and
+   times as when it was read. Nobody can set an inode's change time (ctime). But making and removing
+   a hard link changes it. So where files are linked, a new ctime means: read the file again, at
+   most once in REREAD_SECONDS, and for no more than 1 % of the time.
 
-A file without a SHA-256 (of a URL) cannot be checked against anything. So each pilot fetches it
-anew, and remembers the digest of what it got.
+A file from a URL without a SHA-256 cannot be checked against anything. So each pilot fetches it
+again, and remembers the digest of what it got.
 
-What this cannot prevent: without walls, tasks of one Unix user can do to each other what they like
-while they run, whatever covey does (docs/decisions/0016).
+What this cannot prevent: without sandboxes, tasks of one Unix user can do anything to each other
+while they run (docs/decisions/0016).
 
-A file is whole and verified before it gets its name. A file is fetched by one pilot at a time;
-others wait for it. When there is too much, the least recently used go, never what any living
-pilot's attempts need: for these the bound may be exceeded.
+A file is complete and verified before it gets its name. Only one pilot fetches a file at a time;
+other pilots wait for it. If the cache is too large, the least recently used files are removed,
+except those that an attempt of a living pilot needs: for these the bound may be exceeded.
 
-Everything here happens in a few threads; the main thread calls `request`, `release`, `intact` and
-`news`.
+The work is done in a few threads; the main thread calls `request`, `release`, `intact` and `news`.
 """
 
 import hashlib
@@ -61,27 +60,27 @@ from covey.pilot.files.safe_paths import remove
 from covey.pilot.files.transfers import Transfers
 from covey.pilot.files.url_hosts import UrlHosts
 from covey.pilot.protocol.messages import Input
-from covey.pilot.protocol.thread_pool import Crew
+from covey.pilot.protocol.thread_pool import ThreadPool
 
-MODIFIED = 1000000000  # seconds since 1970: the time of modification that all inputs have
+MODIFIED = 1000000000  # seconds since 1970: the modification time of all inputs
 THREADS = 2  # for files of the server
-URL_THREADS = 4  # others may not answer: they keep nobody from the files of the server
-MOST_SEALS = 100_000  # files that are known to be right without being read again
-LOOK_SECONDS = 0.2  # at what another pilot fetches
+URL_THREADS = 4  # separate threads: a URL that does not answer must not delay the server's files
+MOST_SEALS = 100_000  # files that this pilot has verified
+LOOK_SECONDS = 0.2  # between looks at a file that another pilot fetches
 FIRST_BACKOFF = 0.2
 LAST_BACKOFF = 30.0
-MOST_TRIES = 5  # unless it is the server that does not answer: it is waited for
-LEFTOVER_SECONDS = 3600.0  # after which a part that nobody fetches is removed
-TOUCH_SECONDS = 3600.0  # between notes that a file was used
-REREAD_SECONDS = 20.0  # at least, between two readings of a file that is linked into directories
-REREAD_SHARE = 100  # and as many times as long as the last reading took
+MOST_TRIES = 5  # but a server that does not answer is asked without end
+LEFTOVER_SECONDS = 3600.0  # age after which a part file that nobody fetches is removed
+TOUCH_SECONDS = 3600.0  # between updates of a file's access time
+REREAD_SECONDS = 20.0  # least time between two readings of a file that is linked into directories
+REREAD_SHARE = 100  # and at least this many times the duration of the last reading
 
-SHARED = "shared"  # the shelf of pilots with walls
+SHARED = "shared"  # the shelf of pilots with sandboxes
 
 
 class News(NamedTuple):
-    """The file is there now, or cannot be had: then `problem` says why, and `wrong` whether the
-    bag is at fault."""
+    """A requested file is there, or cannot be fetched: then `problem` says why, and `wrong` says
+    whether the bag is at fault."""
 
     name: str
     problem: str
@@ -95,27 +94,27 @@ class _Wanted(NamedTuple):
 
 
 class _Seal(NamedTuple):
-    """How a file looked when this pilot had just read it, and its content was right."""
+    """What `lstat` said when this pilot had just read the file and verified its content."""
 
     device: int
     inode: int
     size: int
     mtime_ns: int
     ctime_ns: int
-    reread_at: float  # monotonic time; only then a new ctime matters, where files are linked
+    reread_at: float  # monotonic time; a new ctime before this is ignored where files are linked
 
 
 class FileCache:
-    """`courier` makes one for each thread; `wake` is called when there is news. A larder is
-    `walled` if no task gets a hard link to its files. `say` is told of files that somebody
-    changed. Raises OSError when the directory cannot be used."""
+    """`connect` makes a connection for each thread; `wake` is called when there is news. A cache
+    is `walled` if no task gets a hard link to its files. `say` reports files that somebody
+    changed. Raises OSError if the directory cannot be used."""
 
     def __init__(
         self,
         directory: str,
         limit_bytes: int,
         key: str,
-        courier: Callable[[], Transfers],
+        connect: Callable[[], Transfers],
         wake: Callable[[], None],
         walled: bool = False,
         say: Callable[[str], None] = lambda words: None,
@@ -130,28 +129,30 @@ class FileCache:
         self._walled = walled
         self._say = say
         self._seals: Dict[str, _Seal] = {}
-        self._digests: Dict[str, str] = {}  # of files that have none of their own, by their name
-        self._courier = courier
+        self._digests: Dict[str, str] = {}  # by name, of files that came from a URL without one
+        self._connect = connect
         self._wake = wake
-        self._used = -1  # bytes; not known before the first look
+        self._used = -1  # bytes; not known before the first scan
         self._news: Deque[News] = deque()
         self._due: List[Tuple[float, int, _Wanted]] = []  # from the server
         self._due_urls: List[Tuple[float, int, _Wanted]] = []
         self._hosts = UrlHosts()
         self._count = 0
         self._change = threading.Condition()
-        self._disk = threading.Lock()  # around what we know of the disk, and the leases
-        self._crew = Crew(partial(self._run, self._due), THREADS, "larder")
-        self._url_crew = Crew(partial(self._run, self._due_urls), URL_THREADS, "larder-url")
+        self._disk = threading.Lock()  # protects the leases and what we know of the disk
+        self._threads = ThreadPool(partial(self._run, self._due), THREADS, "file-cache")
+        self._url_threads = ThreadPool(
+            partial(self._run, self._due_urls), URL_THREADS, "file-cache-url"
+        )
         self._url_count = 0
         self._closed = False
 
     # -- for the main thread ---------------------------------------------------------------
 
     def name_of(self, item: Input, bag: int, owner: str) -> str:
-        """What the input of that owner's bag is called here. The server itself says whose bags
-        may have a file of the server. A file from a URL is fetched for each owner: who knows the
-        digest of another owner's file does not get that file by naming a URL."""
+        """The file's name in the cache. The server itself decides which bags may have its files.
+        A file from a URL is fetched for each owner: nobody gets another owner's file by naming
+        its digest and a URL."""
         if item.digest:
             shared = self._walled and not item.url
             name = item.digest + "-" + (SHARED if shared else _hashed(owner)[:16])
@@ -164,14 +165,14 @@ class FileCache:
         return os.path.join(self._files, place, name)
 
     def request(self, item: Input, name: str) -> None:
-        """Have it here, and keep it until `release`; news will come in any case."""
+        """Fetch the file and keep it until `release`. There will be news in any case."""
         self._lease(self._leases.hold, name)
         self._add(_Wanted(item, name, 0), 0.0)
         if item.url:
             self._url_count += 1
-            self._url_crew.want(self._url_count)
+            self._url_threads.want(self._url_count)
         else:
-            self._crew.want(self._count)
+            self._threads.want(self._count)
 
     def release(self, name: str) -> None:
         self._lease(self._leases.drop, name)
@@ -184,36 +185,36 @@ class FileCache:
             finally:
                 guard.close()
 
-    def intact(self, item: Input, name: str) -> bool:
-        """A quick look: this pilot has read the file, and nobody has changed it since. False if
-        it must be read again: `request` it."""
+    def intact(self, name: str) -> bool:
+        """A quick check: this pilot has read the file, and nobody has changed it since. If False,
+        the file must be read again with `request`."""
         seal = self._seals.get(name)
         try:
-            found = os.lstat(self.path(name))
+            about = os.lstat(self.path(name))
         except OSError:
             return False
-        if seal is None or _sealed(found, 0.0)[:4] != seal[:4]:
+        if seal is None or _sealed(about, 0.0)[:4] != seal[:4]:
             return False
-        if found.st_ctime_ns != seal.ctime_ns:
+        if about.st_ctime_ns != seal.ctime_ns:
             if self._walled or time.monotonic() >= seal.reread_at:
                 return False
-        elif time.time() - found.st_atime > TOUCH_SECONDS:
+        elif time.time() - about.st_atime > TOUCH_SECONDS:
             self._touch(name, seal)
         return True
 
     def news(self) -> List[News]:
-        self._crew.fill()
-        self._url_crew.fill()
-        found = []
+        self._threads.fill()
+        self._url_threads.fill()
+        news = []
         while self._news:
-            found.append(self._news.popleft())
-        return found
+            news.append(self._news.popleft())
+        return news
 
     def close(self) -> None:
         with self._change:
             self._closed = True
             self._change.notify_all()
-        for name in list(self._digests):  # nobody else can use those
+        for name in list(self._digests):  # no other pilot can use these
             _remove(self.path(name))
         self._leases.close()
 
@@ -236,7 +237,7 @@ class FileCache:
         return None
 
     def _run(self, due: List[Tuple[float, int, _Wanted]]) -> None:
-        courier = self._courier()
+        transfers = self._connect()
         with self._change:
             first = self._used < 0
             self._used = max(0, self._used)
@@ -246,19 +247,19 @@ class FileCache:
         while True:
             wanted = self._next(due)
             if wanted is None:
-                courier.close()
+                transfers.close()
                 return
-            self._serve(wanted, courier)
+            self._serve(wanted, transfers)
 
-    def _serve(self, wanted: _Wanted, courier: Transfers) -> None:
-        """Try once; then there is news, or it will be tried again."""
+    def _serve(self, wanted: _Wanted, transfers: Transfers) -> None:
+        """Try once. Afterwards there is news, or the next try is planned."""
         if not self._leases.holds(wanted.name):
-            return  # nobody waits for it any more
+            return  # nobody waits for the file any more
         try:
-            there = self.intact(wanted.item, wanted.name) or self._is_right(wanted)
+            there = self.intact(wanted.name) or self._is_right(wanted)
             if not there and wanted.item.url and self._host_rests(wanted):
                 return
-            there = there or self._tried(wanted, courier)
+            there = there or self._tried(wanted, transfers)
             if there:
                 self._tell(wanted.name, "")
             else:
@@ -280,11 +281,12 @@ class FileCache:
                 self._again(wanted, 0.0)
             else:
                 self._tell(wanted.name, "the cache of this host cannot be used: %s" % error)
-        except Exception as error:  # whoever waits must hear of it, whatever it was
+        except Exception as error:  # the main thread must hear of any error
             self._tell(wanted.name, "%s: %s: %s" % (wanted.item.path, type(error).__name__, error))
 
     def _host_rests(self, wanted: _Wanted) -> bool:
-        """Whether the host of its URL is not to be asked now. Then it is tried again, or told."""
+        """Whether the URL's host must not be asked now. If so, plans the next try or reports the
+        problem."""
         with self._change:
             delay = self._hosts.begin(wanted.item.url, time.monotonic())
             problem = self._hosts.problem(wanted.item.url) if delay else ""
@@ -294,31 +296,30 @@ class FileCache:
             self._add(wanted, delay)
         return delay > 0
 
-    def _tried(self, wanted: _Wanted, courier: Transfers) -> bool:
+    def _tried(self, wanted: _Wanted, transfers: Transfers) -> bool:
         try:
-            return self._fetched(wanted, courier)
+            return self._fetched(wanted, transfers)
         finally:
             with self._change:
                 self._hosts.leave(wanted.item.url)
 
-    def _from_host(self, wanted: _Wanted, part: str, courier: Transfers) -> str:
-        """Fetch it, and remember whether the host of its URL answers."""
+    def _from_host(self, wanted: _Wanted, part: str, transfers: Transfers) -> str:
+        """Fetch the file, and remember whether the URL's host answers."""
         url = wanted.item.url
         if not url:
-            return fetch(wanted.item, part, courier, self._limit)
+            return fetch(wanted.item, part, transfers, self._limit)
+        problem = ""
         try:
-            digest = fetch(wanted.item, part, courier, self._bound())
+            return fetch(wanted.item, part, transfers, self._bound())
         except SourceSilent as error:
-            with self._change:
-                self._hosts.failed(url, str(error), time.monotonic())
+            problem = str(error)
             raise
-        except BaseException:
+        finally:
             with self._change:
-                self._hosts.answered(url)
-            raise
-        with self._change:
-            self._hosts.answered(url)
-        return digest
+                if problem:
+                    self._hosts.failed(url, problem, time.monotonic())
+                else:
+                    self._hosts.answered(url)
 
     def _again(self, wanted: _Wanted, delay: float) -> None:
         backoff = min(FIRST_BACKOFF * 2 ** min(wanted.tries, 10), LAST_BACKOFF)
@@ -329,8 +330,8 @@ class FileCache:
         self._news.append(News(name, problem, wrong))
         self._wake()
 
-    def _fetched(self, wanted: _Wanted, courier: Transfers) -> bool:
-        """False while another pilot (or our other thread) fetches it."""
+    def _fetched(self, wanted: _Wanted, transfers: Transfers) -> bool:
+        """False while another pilot, or another thread of ours, fetches the file."""
         part = os.path.join(self._incoming, wanted.name)
         claim = lock(part + ".lock")
         if claim is None:
@@ -339,7 +340,7 @@ class FileCache:
             if not self._is_right(wanted):
                 self._make_room(wanted.item.size)
                 self._digests.pop(wanted.name, None)
-                digest = self._from_host(wanted, part, courier)
+                digest = self._from_host(wanted, part, transfers)
                 self._shelve(wanted, part)
                 if not wanted.item.digest:
                     self._digests[wanted.name] = digest
@@ -348,8 +349,8 @@ class FileCache:
             claim.remove()
 
     def _is_right(self, wanted: _Wanted) -> bool:
-        """Read the file that is there, in full; seal it if it is what it should be. One that is
-        not is removed. Raises OSError."""
+        """Read the whole file in the cache. If it is right, remember its seal; if it is wrong,
+        remove it. Raises OSError."""
         item, path = wanted.item, self.path(wanted.name)
         digest = item.digest or self._digests.get(wanted.name, "")
         began = time.monotonic()
@@ -366,7 +367,7 @@ class FileCache:
         except FileNotFoundError:
             return False
         except OSError:
-            pass  # a symbolic link or the like, which somebody put there
+            pass  # somebody put a symbolic link or the like there
         words = "the cached file %s was changed; it is fetched again"
         self._say(words % path)
         self._seals.pop(wanted.name, None)
@@ -379,18 +380,18 @@ class FileCache:
         path = self.path(wanted.name)
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
         os.rename(part, path)
-        found = os.lstat(path)
-        self._seal(wanted.name, _sealed(found, time.monotonic() + REREAD_SECONDS))
+        about = os.lstat(path)
+        self._seal(wanted.name, _sealed(about, time.monotonic() + REREAD_SECONDS))
         with self._disk:
-            self._used += found.st_size
+            self._used += about.st_size
 
     def _seal(self, name: str, seal: _Seal) -> None:
         if len(self._seals) >= MOST_SEALS:
-            self._seals.clear()  # files are then read once more
+            self._seals.clear()  # then files are read once more
         self._seals[name] = seal
 
     def _touch(self, name: str, seal: _Seal) -> None:
-        """Note the use of a file that has just been found intact."""
+        """Update the access time of a file that has just been found intact."""
         path = self.path(name)
         try:
             os.utime(path, (time.time(), MODIFIED))
@@ -401,17 +402,17 @@ class FileCache:
     # -- keeping within bounds -------------------------------------------------------------
 
     def _make_room(self, size: int) -> None:
-        """Throw away the least recently used that nobody needs, if there would be too much."""
+        """Remove the least recently used files that nobody needs, if the cache is too large."""
         with self._disk:
             if self._used + size <= self._bound() and self._used > 0:
                 return
             guard = self._leases.guard(shared=False)
             try:
-                found = self._all_files()
-                self._used = sum(one[1] for one in found)
+                files = self._all_files()
+                self._used = sum(bytes_ for _, bytes_, _ in files)
                 excess = self._used + size - self._bound()
                 needed = self._leases.everyone() if excess > 0 else set()
-                for _, bytes_, path in sorted(found):
+                for _, bytes_, path in sorted(files):
                     if excess <= 0:
                         break
                     if os.path.basename(path) not in needed and _remove(path):
@@ -422,12 +423,12 @@ class FileCache:
                 guard.close()
 
     def _bound(self) -> int:
-        """Never more than half of what the disk could give us."""
+        """The most bytes for the cache: never more than half of the disk space we could have."""
         free = shutil.disk_usage(self._files).free
         return min(self._limit, (free + self._used) // 2)
 
     def _all_files(self) -> List[Tuple[float, int, str]]:
-        found = []
+        files = []
         for folder, _, names in os.walk(self._files):
             for name in names:
                 path = os.path.join(folder, name)
@@ -435,11 +436,11 @@ class FileCache:
                     about = os.stat(path)
                 except OSError:
                     continue
-                found.append((about.st_atime, about.st_size, path))
-        return found
+                files.append((about.st_atime, about.st_size, path))
+        return files
 
     def _clear_leftovers(self) -> None:
-        """Leases of the dead; parts that nobody fetches, nor has gone on with for an hour."""
+        """Remove leases of dead pilots, and part files that nobody has written to for an hour."""
         with self._disk:
             self._leases.everyone()
         for name in os.listdir(self._incoming):
@@ -456,9 +457,9 @@ class FileCache:
                 claim.remove()
 
 
-def _sealed(found: os.stat_result, reread_at: float) -> _Seal:
-    times = (found.st_mtime_ns, found.st_ctime_ns)
-    return _Seal(found.st_dev, found.st_ino, found.st_size, times[0], times[1], reread_at)
+def _sealed(about: os.stat_result, reread_at: float) -> _Seal:
+    times = (about.st_mtime_ns, about.st_ctime_ns)
+    return _Seal(about.st_dev, about.st_ino, about.st_size, times[0], times[1], reread_at)
 
 
 def _mode(item: Input) -> int:
@@ -466,7 +467,7 @@ def _mode(item: Input) -> int:
 
 
 def _open_plain(path: str, flags: int) -> int:
-    """Open no symbolic link, and wait for nobody who might write to a pipe."""
+    """Follow no symbolic link, and do not block on a pipe."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 

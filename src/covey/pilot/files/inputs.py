@@ -1,8 +1,8 @@
-"""Putting a task's inputs into its directory.
+"""Put a task's inputs into its directory.
 
-The rule: a file is linked where that is possible, for a link costs nothing and the host's copy is
-read-only; it is copied where the task may write to it, or where the file system cannot link. No
-path leads out of the directory.
+The rule: a file is linked if possible, because a link costs nothing and the cached file is
+read-only. It is copied if the task may write to it, or if the file system cannot link. No path
+leads out of the directory.
 """
 
 import errno
@@ -18,11 +18,11 @@ _PIECE_BYTES = 4 << 20
 
 
 class InputRefused(Exception):
-    """What was asked for is wrong, on any host."""
+    """An input's path is wrong, on any host."""
 
 
 def check_path(path: str) -> None:
-    """Raises Refused unless it names something below a task's directory."""
+    """Raises InputRefused unless the path names something below a task's directory."""
     names = names_of(path)
     if not names or path.startswith("/") or "\0" in path or ".." in names:
         raise InputRefused("{!r} is not a path below the task's directory".format(path))
@@ -35,9 +35,9 @@ def place(
     breathe: Callable[[], None],
     directory: Optional[int] = None,
 ) -> None:
-    """Have the file in the directory that is open as ``directory``, or else in the one in which
-    this process stands. It takes the place of an earlier one at the same path. A long copy calls
-    ``breathe`` now and then, which may raise. Raises Refused, and OSError when this host fails."""
+    """Put the file into the directory open as ``directory``, or else into the current directory.
+    It replaces an earlier input with the same path. A long copy calls ``breathe`` now and then,
+    which may raise. Raises InputRefused, and OSError if this host fails."""
     check_path(path)
     try:
         folder, name = _open_parent(path, True, directory)
@@ -69,7 +69,7 @@ def displace(path: str, directory: Optional[int] = None) -> None:
 
 
 def _open_parent(path: str, make: bool, directory: Optional[int]) -> Tuple[int, str]:
-    """A worker process may run in this directory and change it at any moment (``safe_paths``)."""
+    """Follow no links: a worker may change this directory at any moment (``safe_paths``)."""
     if directory is None:
         folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
     else:
@@ -87,7 +87,7 @@ def _link(source: str, name: str, folder: int, breathe: Callable[[], None]) -> N
 
 
 def _make_way(path: str, name: str, folder: int) -> None:
-    """Remove what an earlier input put there."""
+    """Remove an earlier input."""
     try:
         os.unlink(name, dir_fd=folder)
     except (IsADirectoryError, PermissionError):
@@ -102,8 +102,8 @@ def _collision(path: str) -> InputRefused:
 def _copy(source: str, name: str, folder: int, writable: bool, breathe: Callable[[], None]) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     with open(source, "rb", 0) as old:
-        found = os.fstat(old.fileno())
-        mode = found.st_mode & 0o777
+        about = os.fstat(old.fileno())
+        mode = about.st_mode & 0o777
         with open(os.open(name, flags, 0o600, dir_fd=folder), "wb", 0) as new:
             os.chmod(new.fileno(), mode | 0o600 if writable else mode)
             piece = old.read(_PIECE_BYTES)
@@ -114,5 +114,5 @@ def _copy(source: str, name: str, folder: int, writable: bool, breathe: Callable
                 piece = old.read(_PIECE_BYTES)
                 if piece:
                     breathe()
-            # Unchanged inputs are known by this, where outputs are looked for.
-            os.utime(new.fileno(), ns=(found.st_atime_ns, found.st_mtime_ns))
+            # The search for outputs knows unchanged inputs by their modification time.
+            os.utime(new.fileno(), ns=(about.st_atime_ns, about.st_mtime_ns))

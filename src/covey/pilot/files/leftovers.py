@@ -1,11 +1,10 @@
-"""Directories that killed pilots left in the temporary directory, and who removes them.
+"""Remove the directories that killed pilots left in the temporary directory.
 
 The rule: a pilot that works in a directory `covey-pilot-…` holds a kernel lock (`flock`) on a file
-in it, and has written there which machine it is on. The next pilot of this user that uses the same
-temporary directory removes such a directory if its pilot is surely dead: it is a plain directory of
-this user that nobody else can write to, its lock is free and of this machine, and no process stands
-in it.
-What is not surely dead stays. Nothing is followed out of the directory (`safe_paths`).
+in that directory, and writes the machine's name into it. The next pilot of this user with the same
+temporary directory removes such a directory if its pilot is certainly dead: it is a plain directory
+of this user that nobody else can write to, its lock is free and of this machine, and no process has
+it as working directory. All others stay. No link out of the directory is followed (`safe_paths`).
 """
 
 import fcntl
@@ -18,13 +17,13 @@ from covey.pilot.files.safe_paths import open_directory, remove
 from covey.pilot.host import host_facts, machine_id
 
 LOCK_FILE = ".pilot-lock"
-MOST_DIRECTORIES = 1000  # that one pilot looks at
+MOST_DIRECTORIES = 1000  # that one pilot checks
 _NAME = re.compile(r"covey-pilot-[A-Za-z0-9_]{1,32}")
 _MOST_BYTES = 256
 
 
 def place_of(directory: str) -> str:
-    """The directory `covey-pilot-…` that a pilot's own directory is, or is in; "" if none."""
+    """The directory `covey-pilot-…` that this directory is, or is in; "" if there is none."""
     directory = os.path.abspath(directory)
     for path in (directory, os.path.dirname(directory)):
         if _NAME.fullmatch(os.path.basename(path)):
@@ -33,8 +32,9 @@ def place_of(directory: str) -> str:
 
 
 def hold(directory: str) -> Optional[int]:
-    """Show that a pilot lives here: a descriptor to be kept open, None where nothing is to be
-    shown. The words are written after the lock is taken: until then nobody believes the file."""
+    """Show that a pilot lives here. Returns a descriptor to keep open, or None if this directory
+    needs no lock. The file counts only when the machine's name is in it, which comes after the
+    lock."""
     place = place_of(directory)
     if not place:
         return None
@@ -48,13 +48,13 @@ def hold(directory: str) -> Optional[int]:
         os.ftruncate(fd, 0)
         os.pwrite(fd, _machine(), 0)
     except OSError:
-        os.close(fd)  # no locks on this file system: then nobody ever sweeps here
+        os.close(fd)  # this file system has no locks: so nobody ever removes this directory
         return None
     return fd
 
 
 def sweep(directory: str) -> int:
-    """Remove what dead pilots left beside this pilot's directory; how many directories."""
+    """Remove what dead pilots left beside this pilot's directory; returns how many directories."""
     place = place_of(directory)
     if not place:
         return 0
@@ -74,7 +74,7 @@ def _swept(path: str) -> bool:
     try:
         folder = open_directory(path)
     except OSError:
-        return False  # a link, a file, or somebody else's
+        return False  # a link, a file, or a directory of another user
     try:
         if not _is_private(folder):
             return False
@@ -90,18 +90,18 @@ def _swept(path: str) -> bool:
         finally:
             os.close(fd)
     except OSError:
-        return False  # its pilot lives, or it is none of a pilot's
+        return False  # its pilot lives, or it is not a pilot's directory
     finally:
         os.close(folder)
 
 
 def _is_private(folder: int) -> bool:
-    found = os.fstat(folder)
-    return found.st_uid == os.getuid() and not stat.S_IMODE(found.st_mode) & 0o022
+    about = os.fstat(folder)
+    return about.st_uid == os.getuid() and not stat.S_IMODE(about.st_mode) & 0o022
 
 
 def _is_used(folder: int) -> bool:
-    """Whether a process of ours stands in it: what tasks have left runs there."""
+    """Whether a process of this user has its working directory here: a task's leftover process."""
     prefix = os.readlink("/proc/self/fd/%d" % folder)
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -109,14 +109,14 @@ def _is_used(folder: int) -> bool:
         try:
             where = os.readlink("/proc/%s/cwd" % name)
         except OSError:
-            continue  # gone, or not ours
+            continue  # ended, or of another user
         if where == prefix or where.startswith(prefix + "/"):
             return True
     return False
 
 
 def _machine() -> bytes:
-    """Names this machine. A directory that several machines see is swept only by the machine
-    whose pilot made it."""
+    """The name of this machine. If several machines see a directory, only the one whose pilot made
+    it may remove it."""
     words = "%s %s\n" % (host_facts.name(), machine_id.machine_id())
     return words.encode("utf-8", "replace")[:_MOST_BYTES]

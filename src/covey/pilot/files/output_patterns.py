@@ -1,14 +1,14 @@
 """Patterns of the files that a task returns: what they may be, and what they match.
 
 A pattern is a path below the task's directory. ``*`` and ``?`` stay within a name, ``[a-z]`` is one
-of these letters and ``[!a-z]`` none of them; at the beginning of a name they do not match a dot. A
-name that is ``**`` spans directories that are not hidden; at the end of a pattern it is everything
-below. A pattern that matches a directory means all files in it.
+of these letters and ``[!a-z]`` any other; at the beginning of a name they do not match a dot. The
+name ``**`` stands for any number of directories that are not hidden; at the end of a pattern it
+stands for everything below. A pattern that matches a directory means all files in it.
 
-The rule: this is the one place that says which patterns there are. The server refuses others when a
-bag is submitted, and hosts match by the same code. Matching never goes back: a name is gone through
-once for each part of the pattern that may begin there, so the time is bounded by the length of the
-name times the length of the pattern, whoever chose them.
+The rule: only this module says which patterns are valid. The server refuses others when a bag is
+submitted, and hosts match with the same code. Matching never backtracks: a name is read once for
+each part of the pattern that may begin there. So the time is at most the length of the name times
+the length of the pattern.
 """
 
 import re
@@ -22,12 +22,12 @@ _MAGIC = re.compile(r"[*?\[]")
 
 
 class InvalidPattern(ValueError):
-    """Says what is wrong with a pattern."""
+    """The message says what is wrong with a pattern."""
 
 
 class _Piece(NamedTuple):
-    """A part of a name without ``*``: as many letters of the name as ``size``. It is a ``text``,
-    or an ``expression`` of that many single letters, which has nothing to repeat."""
+    """A part of a name without ``*``, which matches exactly ``size`` letters. It is a ``text``, or
+    an ``expression`` of that many single letters, without repetition."""
 
     size: int
     text: str
@@ -42,15 +42,15 @@ class _Piece(NamedTuple):
     def search(self, name: str, start: int, end: int) -> int:
         """Where the first match ends; -1 if there is none."""
         if self.expression is None:
-            found = name.find(self.text, start, end)
+            begin = name.find(self.text, start, end)
         else:
             match = self.expression.search(name, start, end)
-            found = match.start() if match else -1
-        return found + self.size if found >= 0 else -1
+            begin = match.start() if match else -1
+        return begin + self.size if begin >= 0 else -1
 
 
 class _Name:
-    """One name of a pattern: pieces with anything between them."""
+    """One name of a pattern: pieces with any text between them."""
 
     __slots__ = ("_first", "_last", "_least", "_middle", "_visible")
 
@@ -63,7 +63,7 @@ class _Name:
         self._least = sum(piece.size for piece in pieces)
 
     def match(self, name: str) -> bool:
-        """Each piece is taken as early as it can be: if there is any way to match, this is one."""
+        """Each piece is matched as early as possible: if any way to match exists, this finds it."""
         if len(name) < self._least or (self._visible and name[0] == "."):
             return False
         if not self._first.begins(name, 0):
@@ -81,9 +81,9 @@ class _Name:
 
 
 def _pieces(text: str) -> List[_Piece]:
-    """What is between the stars, which may be nothing. Raises InvalidPattern."""
+    """The text between the stars, which may be empty. Raises InvalidPattern."""
     pieces: List[_Piece] = []
-    words: List[str] = []  # of the present piece, as regular expressions of one letter each
+    words: List[str] = []  # the present piece, as one regular expression for each letter
     plain = ""
     index = 0
     while index < len(text):
@@ -112,7 +112,7 @@ def _piece(words: Sequence[str], plain: str) -> _Piece:
 
 
 def _one_of(inner: str) -> str:
-    """The regular expression of what stands in brackets. Raises InvalidPattern."""
+    """The regular expression for the text inside brackets. Raises InvalidPattern."""
     if inner.startswith("[:"):
         raise InvalidPattern("[{}]] is not supported; write characters, as in [0-9]".format(inner))
     no = inner[0] in "!^" and len(inner) > 1
@@ -133,11 +133,11 @@ def _one_of(inner: str) -> str:
 
 
 class Pattern:
-    """A pattern made ready to match. Raises InvalidPattern.
+    """A compiled pattern. Raises InvalidPattern.
 
-    A path is matched name by name: ``step`` takes the places in the pattern at which the names so
-    far may have come (one bit each), and the next name. Whoever walks through directories keeps
-    them, and need not go where there are none.
+    A path is matched name by name. ``step`` takes the set of places in the pattern that the names
+    so far may have reached (one bit each) and the next name, and returns the next set. A walk
+    through directories keeps the set, and need not enter a directory whose set is empty.
     """
 
     __slots__ = ("_after", "_names", "literal", "matched", "prefix", "start", "text")
@@ -156,8 +156,8 @@ class Pattern:
             words = "the output pattern {!r} is not valid: {}".format(text, error)
             raise InvalidPattern(words) from None
         self._names = names
-        self.matched = 1 << len(names)  # the bit that says that all of the pattern is matched
-        # The places that are reached with the one of that number: a span may be nothing.
+        self.matched = 1 << len(names)  # the bit that is set if the whole pattern is matched
+        # For each place, the places that are reached with it: ** may stand for no directory.
         self._after = [1 << index for index in range(len(names) + 1)]
         for index in range(len(names) - 2, -1, -1):
             if names[index] is None:
@@ -165,22 +165,22 @@ class Pattern:
         self.start = self._after[0]
 
     def step(self, places: int, name: str) -> int:
-        """The places after one more name; 0: neither this path nor one below it can match."""
+        """The places after one more name; 0 if neither this path nor any path below can match."""
         if places & self.matched:
             return self.matched
-        found = 0
+        reached = 0
         last = len(self._names) - 1
         for index, part in enumerate(self._names):
             if not places >> index & 1:
                 continue
             if part is not None:
                 if part.match(name):
-                    found |= self._after[index + 1]
+                    reached |= self._after[index + 1]
             elif index == last:
-                found |= self.matched
+                reached |= self.matched
             elif name[0] != ".":
-                found |= self._after[index]
-        return self.matched if found & self.matched else found
+                reached |= self._after[index]
+        return self.matched if reached & self.matched else reached
 
     def after(self, path: str) -> int:
         """The places after all names of a path."""
@@ -190,7 +190,7 @@ class Pattern:
         return places
 
     def match(self, path: str) -> bool:
-        """Whether the pattern means the file of this path."""
+        """Whether the pattern matches the file with this path."""
         return self.after(path) == self.matched
 
 

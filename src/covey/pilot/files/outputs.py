@@ -1,15 +1,15 @@
-"""Finding the files that a task returns, and taking them.
+"""Find the files that a task returns, and take them out of its directory.
 
-The rule: a file is returned if a pattern matches it, or a directory above it (see
-``output_patterns``), and if it lies in the task's directory really, whatever symbolic links say. A
-link to a file in the directory is returned as that file; links to directories are followed where a
-pattern names them in full. An input that the task did not change is no output, unless a pattern
+The rule: a file is returned if a pattern matches it or a directory above it (see
+``output_patterns``), and if it really lies in the task's directory, whatever symbolic links say. A
+link to a file in the directory is returned as that file. A link to a directory is followed only if
+a pattern names it in full. An input that the task did not change is not an output, unless a pattern
 names it in full.
 
-The task's directory is the task's: see ``safe_paths`` for how files in it are opened. Nothing that
-was seen when files were looked for is believed when they are taken. Small files come back as bytes,
-so that a million of them never become files again. Larger ones are moved to the outbox, which no
-task can reach, and are looked at there; from there the pilot uploads them.
+The task may change its directory at any moment: ``safe_paths`` says how files there are opened.
+What the search saw is checked again when a file is taken. Small files come back as bytes, so that a
+million of them never become files again. Larger ones are moved to the outbox, which no task can
+reach, and are checked there; the pilot uploads them from there.
 """
 
 import contextlib
@@ -36,15 +36,15 @@ from covey.pilot.slots.orders import Returned
 INLINE_BYTES = 16384
 INLINE_TOTAL_BYTES = 65536
 MOST_FILES = 10000
-MOST_LOOKED_AT = 1000000  # names in a task's directory, when its outputs are looked for
+MOST_LOOKED_AT = 1000000  # names in a task's directory that a search for outputs looks at
 MOST_PATH_BYTES = 4096
 MOST_UNKEPT = 10000  # names in a task's directory that are looked at to count unkept files
-_CACHES = ("__pycache__",)  # directories that programs fill without being asked
+_CACHES = ("__pycache__",)  # directories that programs fill by themselves
 _SHOWN = 5
 _PIECE_BYTES = 4 << 20
-_OFTEN = 1000  # names between two breaths
+_OFTEN = 1000  # names between two calls of ``breathe``
 _CANNOT_RENAME = (errno.EXDEV, errno.EACCES, errno.EPERM)
-# What is said of a name that has become something else than the file that was found.
+# The errors for a name that is no longer the file that was found.
 CHANGED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.EINVAL, errno.ENXIO)
 
 Breathe = Callable[[], None]
@@ -52,16 +52,16 @@ Found = Dict[str, os.stat_result]
 
 
 class Unfit(Exception):
-    """What the task left is not what was asked for."""
+    """The task's output files are not as the bag requires."""
 
 
 class _LookedAtEnough(Exception):
-    """A walk without a pattern has seen as many names as it may."""
+    """A walk without a pattern has seen the largest number of names."""
 
 
 class Search:
-    """One look through a task's directory. ``inputs`` says which paths were put there, and from
-    where. If it takes long, ``breathe`` is called now and then, which may raise."""
+    """One search through a task's directory. ``inputs`` has the path of each input and the file it
+    came from. A long search calls ``breathe`` now and then, which may raise."""
 
     def __init__(
         self,
@@ -79,11 +79,11 @@ class Search:
         self._outside: List[str] = []  # links that lead out of the directory
 
     def weigh(self, most_bytes: int) -> None:
-        """Raises Unfit when what was found is too much."""
+        """Raises Unfit if the files that were found are too large."""
         weigh(len(self.found), sum(seen.st_size for seen in self.found.values()), most_bytes)
 
     def add(self, required: Sequence[Pattern], optional: Sequence[Pattern] = ()) -> None:
-        """Find what matches, into ``found``. Raises Unfit."""
+        """Add the files that match to ``found``. Raises Unfit."""
         for pattern in required:
             before = len(self.found)
             self._add_one(pattern)
@@ -122,7 +122,7 @@ class Search:
             raise Unfit("more than {} files match {!r}".format(MOST_FILES, pattern.text))
 
     def _look(self, path: str) -> Optional[os.stat_result]:
-        """The status of what a path leads to; None if there is nothing in this directory."""
+        """The status of the file that a path leads to; None if it is not in this directory."""
         try:
             place = self.root.find(path)
         except LeadsOut:
@@ -136,13 +136,13 @@ class Search:
     def _walk(
         self, prefix: str, pattern: Optional[Pattern]
     ) -> Generator[Tuple[str, os.stat_result], None, None]:
-        """The paths of everything but directories below the prefix that matches; without a pattern
-        of all. Raises Unfit."""
+        """The paths below the prefix that match, except directories; all of them without a
+        pattern. Raises Unfit."""
         fd, path = self._open(prefix), prefix
         if fd < 0:
             return
         places = pattern.after(prefix) if pattern else 0
-        levels: List[_Level] = []  # from the prefix down to where we are
+        levels: List[_Level] = []  # from the prefix down to the present directory
         try:
             while fd >= 0:
                 level = _Level(fd, path, [])
@@ -167,7 +167,7 @@ class Search:
                 os.close(level.fd)
 
     def _next(self, levels: List["_Level"], pattern: Optional[Pattern]) -> Tuple[int, str, int]:
-        """Open the directory to go through next; -1 for the descriptor if there is none left."""
+        """Open the next directory of the walk; the descriptor is -1 if there is none left."""
         while levels:
             level = levels[-1]
             if not level.folders:
@@ -183,11 +183,11 @@ class Search:
             try:
                 return open_directory(name, level.fd, self.root.own), path, places
             except OSError:
-                continue  # gone, or not to be read
+                continue  # removed, or not readable
         return -1, "", 0
 
     def _open(self, prefix: str) -> int:
-        """The directory of that path; -1 if there is none."""
+        """Open the directory at this path; -1 if there is none."""
         if not prefix:
             return os.dup(self.root.fd)
         try:
@@ -202,7 +202,7 @@ class Search:
             self.root.leave(place)
 
     def _count(self, pattern: Optional[Pattern]) -> None:
-        """One more name was looked at. Raises Unfit if they are too many."""
+        """Count one more name. Raises Unfit if there are too many."""
         self._looked_at += 1
         if self._looked_at % _OFTEN == 0:
             self._breathe()
@@ -213,7 +213,7 @@ class Search:
             raise Unfit(words.format(self._most_looked_at, pattern.text))
 
     def _listing(self) -> str:
-        """Some of what there is, in words."""
+        """The names of a few files that are there."""
         names: List[str] = []
         with contextlib.closing(self._all_paths()) as paths:
             for looked_at, (path, _) in enumerate(paths):
@@ -224,7 +224,7 @@ class Search:
         return ", ".join(names) or "no file"
 
     def _all_paths(self) -> Generator[Tuple[str, os.stat_result], None, None]:
-        """All files and links below the directory. It ends early after too many names."""
+        """All files and links below the directory. Stops early after too many names."""
         try:
             for path, seen in self._walk("", None):
                 yield path, seen
@@ -232,17 +232,17 @@ class Search:
             pass
 
     def unkept(self) -> Optional[Unkept]:
-        """What the task leaves besides what was ``found``; None if there is nothing. Only names
-        that the pattern ``*`` would match are counted, and no more than were looked at."""
-        found = {(seen.st_dev, seen.st_ino) for seen in self.found.values()}
+        """The files that the task leaves besides those in ``found``; None if there are none. Counts
+        only names that the pattern ``*`` would match, up to the limit of the search."""
+        kept = {(seen.st_dev, seen.st_ino) for seen in self.found.values()}
         files, size = 0, 0
         names: List[str] = []
         with contextlib.closing(self._all_paths()) as paths:
             for path, seen in paths:
                 folders = path.split("/")[:-1]
                 hidden = path.startswith(".") or any(name in _CACHES for name in folders)
-                known = (seen.st_dev, seen.st_ino) in found
-                if hidden or known or not stat.S_ISREG(seen.st_mode):
+                is_kept = (seen.st_dev, seen.st_ino) in kept
+                if hidden or is_kept or not stat.S_ISREG(seen.st_mode):
                     continue
                 if _is_input(seen, self._inputs.get(path)):
                     continue
@@ -254,8 +254,8 @@ class Search:
 
 
 class _Level(NamedTuple):
-    """A directory on the way: its descriptor, its path, and the directories in there that are still
-    to be gone through, each with the places in the pattern that it reaches; the next one last."""
+    """A directory on the present path of a walk: its descriptor, its path, and the directories in
+    it still to be walked, each with the places in the pattern that it reaches; the next is last."""
 
     fd: int
     path: str
@@ -266,7 +266,7 @@ class _Level(NamedTuple):
 
 
 def weigh(count: int, size: int, most_bytes: int) -> None:
-    """Raises Unfit when so many files are too much."""
+    """Raises Unfit if the files have more bytes than a task may return."""
     if size > most_bytes:
         words = "its {} output files have {:.1f} MB, more than the {:g} MB that a task may return"
         raise Unfit(words.format(count, size / 1048576, most_bytes / 1048576))
@@ -275,9 +275,9 @@ def weigh(count: int, size: int, most_bytes: int) -> None:
 def take(
     root: Root, found: Found, target: str, most_bytes: int, breathe: Breathe
 ) -> List[Returned]:
-    """The files that were found; ``target`` begins the paths of those that are moved. Those of a
-    directory that is not our own stay there, too. Raises Unfit and OSError; then nothing is
-    taken."""
+    """Take the files that were found. ``target`` is the beginning of the paths of moved files. In a
+    directory that is not our own, files are copied instead. Raises Unfit and OSError; then nothing
+    is taken."""
     inodes: Dict[Tuple[int, int], int] = {}
     for seen in found.values():
         inodes[seen.st_dev, seen.st_ino] = inodes.get((seen.st_dev, seen.st_ino), 0) + 1
@@ -295,7 +295,7 @@ def take(
 
 
 class Taker:
-    """Takes files out of a task's directory, one after the other, into ``files``."""
+    """Takes files out of a task's directory, one by one, into ``files``."""
 
     def __init__(self, root: Root, target: str, most_bytes: int, breathe: Breathe) -> None:
         self.files: List[Returned] = []
@@ -313,14 +313,14 @@ class Taker:
             self._outbox = -1
 
     def undo(self) -> None:
-        """Remove what is in the outbox."""
+        """Remove all files that were moved to the outbox."""
         for file in self.files:
             if file.moved_to:
                 remove_at(os.path.basename(file.moved_to), self._outbox)
         self.files = []
 
     def take(self, path: str, shared: bool) -> None:
-        """A file that was found; ``shared``: another path that was found leads to it, too. Raises
+        """Take a file that was found. ``shared``: another found path leads to the same file. Raises
         Unfit and OSError."""
         try:
             place = self._root.find(path)
@@ -349,13 +349,12 @@ class Taker:
             self._root.leave(place)
 
     def move(self, name: str, as_path: str) -> None:
-        """A file of the directory itself, which may be neither a link nor have other names, to be
-        returned as ``as_path``. Raises Unfit, and OSError: if it is no such file, with an errno of
-        CHANGED."""
+        """Move a file at the top of the directory, to be returned as ``as_path``. Raises Unfit, and
+        OSError: with an errno of CHANGED if it is a link or has other names."""
         fd, seen = open_file(name, self._root.fd)
         try:
             if seen.st_nlink != 1:
-                raise OSError(errno.EINVAL, "it has other names", name)
+                raise OSError(errno.EINVAL, "the file has other names", name)
             self._weigh(seen.st_size)
             self._add(as_path, self._move(name, name, self._root.fd, fd), False)
         finally:
@@ -368,11 +367,11 @@ class Taker:
         weigh(len(self.files), self._total, self._most_bytes)
 
     def _weigh(self, size: int) -> None:
-        """Raises Unfit if one more file of that size would be too much."""
+        """Raises Unfit if one more file of this size would be too much."""
         weigh(len(self.files) + 1, self._total + size, self._most_bytes)
 
     def _name(self) -> str:
-        """The next one's, in the outbox."""
+        """The name of the next file in the outbox."""
         return "{}-{}".format(self._target, len(self.files))
 
     def _open_outbox(self) -> None:
@@ -381,7 +380,7 @@ class Taker:
             self._outbox = open_directory(self._outbox_path)
 
     def _move(self, path: str, name: str, folder: int, fd: int) -> int:
-        """Move the file that is open as ``fd``, and nothing else, to the outbox; its size."""
+        """Move the file that is open as ``fd``, and no other, to the outbox; returns its size."""
         self._open_outbox()
         target = self._name()
         try:
@@ -399,10 +398,10 @@ class Taker:
         return os.fstat(fd).st_size
 
     def _copy(self, fd: int, size: int) -> int:
-        """Copy as many bytes of an open file to the outbox; how many there were."""
+        """Copy up to ``size`` bytes of an open file to the outbox; returns how many there were."""
         self._open_outbox()
         target = self._name()
-        remove_at(target, self._outbox)  # of a slot that died
+        remove_at(target, self._outbox)  # a slot that died may have left one
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         copied = 0
         new = os.open(target, flags, 0o600, dir_fd=self._outbox)

@@ -1,9 +1,9 @@
-"""Which attempts have all they need: files from the larder, their bag's setup.
+"""Which attempts have everything they need: their files in the cache, and their bag's setup.
 
-The rule: an attempt is reported once, as ready or as one that cannot be. It waits for nothing but
-its own files and its own bag's setup. What could not be had is tried again for later attempts, but
-not at once. Until then some of them share the fate of the first, so that the bag's owner soon hears
-of it; the others wait: one bad host must not run through a whole bag in a minute.
+The rule: an attempt is reported once, as ready or as impossible. It waits only for its own files
+and its own bag's setup. What failed is tried again for later attempts, but not immediately. Until
+then some of the later attempts fail like the first, so that the bag's owner soon hears of the
+problem; the others wait: one bad host must not fail a whole bag in a minute.
 """
 
 from collections import deque
@@ -19,13 +19,13 @@ from covey.pilot.slots.orders import Link, Outcome
 
 FILES_AGAIN_SECONDS = 5.0
 SETUP_AGAIN_SECONDS = 30.0
-MOST_ECHOES = 32  # attempts that a bag's own fault ends besides those that waited
-LOOK_SECONDS = 0.25  # at a setup that another pilot runs
+MOST_ECHOES = 32  # later attempts that fail like the first because of the bag's own fault
+LOOK_SECONDS = 0.25  # between looks at a setup that another pilot runs
 VERIFY_SECONDS = 1.0
 
 
 class Unable(NamedTuple):
-    """An attempt that cannot be made here, and the outcome that it gets."""
+    """An attempt that is impossible here, and its outcome."""
 
     key: str
     outcome: str
@@ -33,10 +33,10 @@ class Unable(NamedTuple):
 
 
 class FileGroup:
-    """Files that some attempts need together: a bag's, or a task's own."""
+    """Files that some attempts need together: those of a bag, or of one task."""
 
     def __init__(self, items: Dict[str, Input]) -> None:
-        self.items = items  # by their names in the larder
+        self.items = items  # by their names in the cache
         self.users: Set[str] = set()
         self.missing: Set[str] = set()
         self.problem = ""
@@ -47,7 +47,7 @@ class FileGroup:
 
 
 class Setup:
-    """How far a bag's setup is on this host, as far as this pilot knows."""
+    """The progress of a bag's setup on this host, as far as this pilot knows."""
 
     def __init__(self, body: Body) -> None:
         self.body = body
@@ -59,17 +59,17 @@ class Setup:
 
 
 class Readiness:
-    def __init__(self, larder: FileCache, setups: Setups) -> None:
-        self._larder = larder
+    def __init__(self, cache: FileCache, setups: Setups) -> None:
+        self._cache = cache
         self._setups = setups
         self._groups: Dict[str, FileGroup] = {}
         self._by_name: Dict[str, Set[str]] = {}  # file -> groups that wait for it
         self._troubled: Set[str] = set()  # groups with a problem
         self._waiting: Dict[str, Start] = {}
         self._bags: Dict[BodyKey, Setup] = {}
-        # Until when nobody need ask about attempts that have no files of their own: all files of
-        # the bag are here, in this version, and it has no setup. The brain reads this, too.
-        self.furnished: Dict[BodyKey, float] = {}
+        # Until when attempts without files of their own need no check: all files of the bag's
+        # present version are here, and it has no setup. The pilot's state reads this, too.
+        self.ready_until: Dict[BodyKey, float] = {}
         self.ready: List[str] = []
         self.unable: List[Unable] = []
         self.to_run: Deque[Body] = deque()  # setups that a slot should run
@@ -87,7 +87,7 @@ class Readiness:
         self._check(start, now)
 
     def forget(self, key: str, body: Body) -> None:
-        """The attempt is over, or was given back. The bag's files stay until the next `sweep`."""
+        """The attempt is over or was given back. The bag's files stay until the next `sweep`."""
         self._waiting.pop(key, None)
         if body_key(body) in self._bags:
             self._bags[body_key(body)].waiting.discard(key)
@@ -124,8 +124,8 @@ class Readiness:
             self._fail(key, HOST if outcome.kind == HOST else SETUP, problem)
 
     def turn(self, now: float) -> None:
-        """See what has come, and whose time to try again has."""
-        for news in self._larder.news():
+        """Handle news of the cache, and try again what is due."""
+        for news in self._cache.news():
             for name in sorted(self._by_name.pop(news.name, ())):
                 self._arrived(name, news, now)
         for name in sorted(self._troubled):
@@ -140,7 +140,7 @@ class Readiness:
                     self._check(self._waiting[key], now)
 
     def wake_at(self, now: float) -> float:
-        """When `turn` should be called again without news."""
+        """When `turn` must be called again even without news."""
         due = now + 1.0
         for setup in self._bags.values():
             if setup.waiting and not setup.state:
@@ -148,7 +148,7 @@ class Readiness:
         return due
 
     def sweep(self, held: Mapping[str, Holding]) -> None:
-        """Let go of what belonged to attempts and bags that are no longer here."""
+        """Release files and setups of attempts and bags that are no longer here."""
         for key, start in list(self._waiting.items()):
             if key not in held:
                 self.forget(key, start.body)
@@ -158,8 +158,8 @@ class Readiness:
             group.users = {key for key in group.users if key in held}
             if name not in used:
                 self._drop(name, group)
-        for bag in [bag for bag in self.furnished if bag not in bags]:
-            del self.furnished[bag]
+        for bag in [bag for bag in self.ready_until if bag not in bags]:
+            del self.ready_until[bag]
         for bag, setup in list(self._bags.items()):
             if bag in bags:
                 self._setups.touch(setup.body)
@@ -169,10 +169,10 @@ class Readiness:
     # -- what orders need ------------------------------------------------------------------
 
     def links(self, body: Body, inputs: Sequence[Input]) -> List[Link]:
-        """Where the inputs of the bag, or of one of its tasks, are on this host."""
-        larder = self._larder
-        names = [larder.name_of(item, body.bag, body.owner) for item in inputs]
-        return [Link(larder.path(name), item.path, item.copy) for name, item in zip(names, inputs)]
+        """The places on this host of the inputs of the bag, or of one of its tasks."""
+        cache = self._cache
+        names = [cache.name_of(item, body.bag, body.owner) for item in inputs]
+        return [Link(cache.path(name), item.path, item.copy) for name, item in zip(names, inputs)]
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class Readiness:
         group = self._groups.get(name)
         if group is None:
             body = start.body
-            items = {self._larder.name_of(item, body.bag, body.owner): item for item in inputs}
+            items = {self._cache.name_of(item, body.bag, body.owner): item for item in inputs}
             group = self._groups[name] = FileGroup(items)
             self._request(name, group, list(group.items), first=True)
             group.verify_at = now + VERIFY_SECONDS
@@ -189,17 +189,17 @@ class Readiness:
     def _request(self, name: str, group: FileGroup, files: List[str], first: bool = False) -> None:
         for file in files:
             if not first:
-                self._larder.release(file)
+                self._cache.release(file)
             group.missing.add(file)
             self._by_name.setdefault(file, set()).add(name)
-            self._larder.request(group.items[file], file)
+            self._cache.request(group.items[file], file)
 
     def _drop(self, name: str, group: FileGroup) -> None:
         if not group.users:
             del self._groups[name]
             self._troubled.discard(name)
             for file in group.items:
-                self._larder.release(file)
+                self._cache.release(file)
 
     def _waits(self, group: FileGroup) -> bool:
         return any(key in self._waiting for key in group.users)
@@ -233,7 +233,7 @@ class Readiness:
                 continue
             if not group.missing and not group.problem and now >= group.verify_at:
                 group.verify_at = now + VERIFY_SECONDS
-                lost = [n for n, item in group.items.items() if not self._larder.intact(item, n)]
+                lost = [file for file in group.items if not self._cache.intact(file)]
                 self._request(name, group, lost)
             if group.wrong and group.problem and group.echoes < MOST_ECHOES:
                 group.echoes += 1
@@ -248,7 +248,7 @@ class Readiness:
             self._bags[body_key(start.body)].waiting.discard(start.key)
         elif start.body.inputs:
             until = self._groups[_group_name(start.body)].verify_at
-            self.furnished[body_key(start.body)] = until
+            self.ready_until[body_key(start.body)] = until
         self.ready.append(start.key)
 
     def _due(self, setup: Setup, now: float) -> bool:
@@ -261,13 +261,13 @@ class Readiness:
         if self._due(setup, now):
             setup.body, setup.look_at, setup.problem = body, now + LOOK_SECONDS, ""
             try:
-                found = self._setups.begin(body)
+                progress = self._setups.begin(body)
             except OSError as error:
                 setup.look_at = now + SETUP_AGAIN_SECONDS
                 self._fail(start.key, HOST, "the bag's setup cannot start here: %s" % error)
                 return False
-            setup.state = found if found in (DONE, RUN) else ""
-            if found == RUN:
+            setup.state = progress if progress in (DONE, RUN) else ""
+            if progress == RUN:
                 self.to_run.append(body)
         if setup.state == DONE:
             return True

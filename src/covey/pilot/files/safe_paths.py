@@ -1,13 +1,13 @@
 """Files in a directory that somebody else may change at any moment.
 
-The rule: a task's directory is the task's. While the pilot, which is outside of the task's walls,
-opens, moves or removes something there, a process of the task may put a symbolic link in its place
-that leads to a file of the pilot. So nothing here is reached by a path of several names: each name
-is opened relative to the descriptor of the directory above it, and no link is followed by the
-system. What was opened is looked at by its descriptor, and only that descriptor is used.
+The rule: a task's directory belongs to the task. While the pilot, which runs outside of the task's
+sandbox, opens, moves or removes something there, a process of the task may replace it by a symbolic
+link to a file of the pilot. So nothing here is reached by a path of several names: each name is
+opened relative to the descriptor of the directory above it, and the system follows no link. After a
+file is opened, only its descriptor is checked and used.
 
-Outputs may be reached through symbolic links that stay within the directory. Those links are read
-and followed here, name by name, by the same rule (``Root.find``).
+Outputs may be reached through symbolic links that stay within the directory. This module reads and
+follows those links itself, name by name, by the same rule (``Root.find``).
 """
 
 import errno
@@ -16,18 +16,18 @@ import os
 import stat
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-MOST_DEPTH = 100  # directories below a task's directory in which outputs are looked for
-_MOST_LINKS = 40  # symbolic links on the way to one file, as the system has it
+MOST_DEPTH = 100  # how deep below a task's directory outputs are searched
+_MOST_LINKS = 40  # symbolic links on the way to one file; the system's own limit
 _BATCH = 10000  # names of a directory that are removed at a time
-# Over a directory that is to be emptied, each of one level; somebody may fill it meanwhile.
+# How many times a directory is gone through, one level each, until it is empty. Others may fill it.
 MOST_PASSES = 200000
 FEW_PASSES = 2000  # if it can be tried again later
 _MODE = 0o700
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK
-# Without O_NONBLOCK a named pipe, or a file that is leased, would make us wait.
+# Without O_NONBLOCK we would wait for a named pipe or a leased file.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
-_NOT_A_DIRECTORY = (errno.ENOTDIR, errno.ELOOP)  # either may be said of a symbolic link
+_NOT_A_DIRECTORY = (errno.ENOTDIR, errno.ELOOP)  # a symbolic link may cause either
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR)
 
 
@@ -37,7 +37,7 @@ class LeadsOut(Exception):
 
 class Place(NamedTuple):
     """A file's name in a directory that is open as ``folder`` until ``Root.leave``. ``seen`` is the
-    status of what has the name, which is no symbolic link."""
+    file's status; it is not a symbolic link."""
 
     folder: int
     name: str
@@ -45,8 +45,8 @@ class Place(NamedTuple):
 
 
 def open_directory(name: str, parent: Optional[int] = None, unlock: bool = False) -> int:
-    """The descriptor of the directory of that name, which may not be a symbolic link. With
-    ``unlock`` its mode is changed if it does not let us in. Raises OSError."""
+    """Open the directory with this name, which must not be a symbolic link; returns a descriptor.
+    With ``unlock``, its mode is changed if it does not let us in. Raises OSError."""
     try:
         return os.open(name, _DIRECTORY, dir_fd=parent)
     except PermissionError:
@@ -57,8 +57,8 @@ def open_directory(name: str, parent: Optional[int] = None, unlock: bool = False
 
 
 def open_file(name: str, parent: int, unlock: bool = False) -> Tuple[int, os.stat_result]:
-    """The descriptor of the regular file of that name, to read from, and its status. Raises
-    OSError, also for anything that is not a regular file."""
+    """Open the regular file with this name for reading; returns its descriptor and status. Raises
+    OSError, also for anything but a regular file."""
     try:
         fd = os.open(name, _FILE, dir_fd=parent)
     except PermissionError:
@@ -74,18 +74,18 @@ def open_file(name: str, parent: int, unlock: bool = False) -> Tuple[int, os.sta
 
 
 def status(name: str, parent: int) -> os.stat_result:
-    """Of that name itself, be it a symbolic link. Raises OSError."""
+    """The status of this name itself, even if it is a symbolic link. Raises OSError."""
     return os.stat(name, dir_fd=parent, follow_symlinks=False)
 
 
 def let_in(name: str, bits: int, parent: Optional[int]) -> None:
-    """Add these bits to the mode of a file or a directory, never of what a symbolic link points
-    to. Raises OSError."""
+    """Add these bits to the mode of a file or directory, never to the target of a symbolic link.
+    Raises OSError."""
     if not hasattr(os, "O_PATH"):  # not Linux
         mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
         os.chmod(name, stat.S_IMODE(mode) | bits, dir_fd=parent, follow_symlinks=False)
         return
-    # A descriptor that stands for the name only; through it the system changes that very inode.
+    # This descriptor stands for the name itself; through it the system changes exactly that inode.
     fd = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=parent)
     try:
         mode = os.fstat(fd).st_mode
@@ -97,13 +97,13 @@ def let_in(name: str, bits: int, parent: Optional[int]) -> None:
 
 
 def names_of(path: str) -> List[str]:
-    """The names of which a path is made."""
+    """The names that make up a path."""
     return [name for name in path.split("/") if name not in ("", ".")]
 
 
 def open_parent(folder: int, path: str, make: bool = False) -> Tuple[int, str]:
-    """The directory above the last name of a path below ``folder``, opened, and that name. With
-    ``make`` directories that are missing are made. ``folder`` is closed, or is the result. Raises
+    """Open the directory above the last name of a path below ``folder``; returns it and that name.
+    With ``make``, missing directories are made. ``folder`` is closed, or is the result. Raises
     OSError; NotADirectoryError for a symbolic link on the way."""
     names = names_of(path)
     try:
@@ -134,9 +134,8 @@ def _descend(name: str, folder: int, make: bool) -> int:
 
 
 class Root:
-    """A directory of which files are taken. ``paths`` are what it is called in absolute links.
-    Of one that is our ``own`` files may be moved away, and modes changed so that everything in it
-    can be read."""
+    """A directory from which files are taken. ``paths`` are its names in absolute links. If it is
+    our ``own``, files may be moved away, and modes changed so that everything in it is readable."""
 
     def __init__(self, path: str, paths: Sequence[str] = ()) -> None:
         """``path`` is trusted, and may be a link. Raises OSError."""
@@ -148,8 +147,9 @@ class Root:
         os.close(self.fd)
 
     def find(self, path: str) -> Place:
-        """Where the path leads, along links that stay in here. Raises LeadsOut and OSError."""
-        opened: List[int] = []  # the directories gone through, but for the root
+        """The place where the path leads, along links that stay inside. Raises LeadsOut and
+        OSError."""
+        opened: List[int] = []  # the directories on the way, except the root
         try:
             name, seen = self._follow(names_of(path)[::-1], opened)
             folder = opened.pop() if opened else self.fd
@@ -158,12 +158,12 @@ class Root:
             _close_all(opened)
 
     def leave(self, place: Place) -> None:
-        """Whoever has found a place is done with it."""
+        """Release a place that ``find`` returned."""
         if place.folder != self.fd:
             os.close(place.folder)
 
     def _follow(self, left: List[str], opened: List[int]) -> Tuple[str, os.stat_result]:
-        """Go along the names that are ``left``, the next one last."""
+        """Follow the names in ``left``; the next name is the last of the list."""
         links = 0
         while left:
             name = left.pop()
@@ -189,11 +189,11 @@ class Root:
                 opened.append(open_directory(name, folder, self.own))
             else:
                 return name, seen
-        # It ended with "..", or at the root itself: that is no file.
+        # The path ended with "..", or at the root itself: not a file.
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 
     def _inner(self, target: str) -> str:
-        """An absolute path, relative to the root. Raises LeadsOut."""
+        """Make an absolute path relative to the root. Raises LeadsOut."""
         for path in self._paths + tuple(map(os.path.realpath, self._paths)):
             path = path.rstrip("/") + "/"
             if (target + "/").startswith(path):
@@ -202,7 +202,7 @@ class Root:
 
 
 class OwnRoot(Root):
-    """One of ours, which is open as ``fd``, and at that path."""
+    """A directory of ours, open as ``fd`` and with this path."""
 
     def __init__(self, fd: int, path: str) -> None:
         self.own = True
@@ -211,7 +211,7 @@ class OwnRoot(Root):
         self._paths = (path,)
 
     def close(self) -> None:
-        pass  # it is not ours
+        pass  # the caller closes the descriptor
 
 
 def _close_all(fds: List[int]) -> None:
@@ -223,8 +223,8 @@ def _close_all(fds: List[int]) -> None:
 
 
 def remove(path: str, passes: int = MOST_PASSES) -> None:
-    """Remove whatever is at path; nothing there is fine. Only the last name of the path may be
-    one that others change. Raises OSError."""
+    """Remove whatever is at the path, if anything. Only the path's last name may be under the
+    control of others. Raises OSError."""
     above, name = os.path.split(path.rstrip("/"))
     try:
         parent = os.open(above or ".", os.O_RDONLY | os.O_DIRECTORY)
@@ -237,7 +237,7 @@ def remove(path: str, passes: int = MOST_PASSES) -> None:
 
 
 def remove_at(name: str, parent: int, passes: int = MOST_PASSES) -> None:
-    """The same, of a name in an open directory."""
+    """As ``remove``, for a name in an open directory."""
     try:
         if not _unlinked(name, parent):
             folder = open_directory(name, parent, True)
@@ -251,11 +251,11 @@ def remove_at(name: str, parent: int, passes: int = MOST_PASSES) -> None:
 
 
 def empty(root: int, passes: int = MOST_PASSES) -> None:
-    """Remove everything in the directory that is open as ``root``. Raises OSError, also when
-    others make files there faster than they can be removed.
+    """Remove everything in the directory that is open as ``root``. Raises OSError, also if others
+    make files there faster than they are removed.
 
-    No recursion and no long paths: directories found below are first moved up into root, so a tree
-    deeper than any path can name goes too.
+    There is no recursion, and there are no long paths: directories below are first moved up into
+    root. So a tree that is deeper than any path can name is removed too.
     """
     open_up(root)
     number = 0
@@ -273,8 +273,8 @@ def empty(root: int, passes: int = MOST_PASSES) -> None:
 
 
 def _dissolve(name: str, root: int, number: int) -> int:
-    """Remove a directory in root, after its directories were moved up into root. ``number`` is the
-    last that was used to name those; returns the last one used now."""
+    """Remove a directory in root, after moving its directories up into root. ``number`` is the last
+    number used to name those; returns the last number used now."""
     try:
         folder = open_directory(name, root, True)
         try:
@@ -289,7 +289,7 @@ def _dissolve(name: str, root: int, number: int) -> int:
             os.close(folder)
         os.rmdir(name, dir_fd=root)
     except OSError as error:
-        # Somebody changes it at this moment: it is looked at again in the next pass.
+        # Somebody is changing it: the next pass looks at it again.
         if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST) + _NOT_A_DIRECTORY:
             raise
     return number
@@ -306,25 +306,25 @@ def _move_up(name: str, folder: int, root: int, number: int) -> int:
         except PermissionError:
             if unlocked:
                 raise
-            let_in(name, _MODE, folder)  # its ".." changes: it must be writable
+            let_in(name, _MODE, folder)  # a move changes its "..", so it must be writable
             unlocked = True
         except OSError as error:
             if error.errno not in _TAKEN:
                 raise
-    return number  # it is looked at again in the next pass
+    return number  # the next pass looks at it again
 
 
 def open_up(folder: int) -> None:
-    """Let us list and change what is in there."""
+    """Let us list and change the content of a directory."""
     if stat.S_IMODE(os.fstat(folder).st_mode) != _MODE:
         os.fchmod(folder, _MODE)
 
 
 def _unlinked(name: str, folder: int) -> bool:
-    """Remove a name that is not a directory's; False for a directory. Raises OSError."""
+    """Remove a name, except a directory's; False for a directory. Raises OSError."""
     try:
         try:
-            os.unlink(name, dir_fd=folder)  # most are files: they cost one call each
+            os.unlink(name, dir_fd=folder)  # most names are files: one call each
         except FileNotFoundError:
             raise
         except OSError:
@@ -337,7 +337,7 @@ def _unlinked(name: str, folder: int) -> bool:
 
 
 def some_names(folder: int, most: int) -> List[str]:
-    """Up to so many names of a directory: it may have more than memory can hold."""
+    """Up to ``most`` names of a directory, which may have more than memory can hold."""
     if os.scandir not in os.supports_fd:  # before Python 3.7
         return os.listdir(folder)[:most]
     with os.scandir(folder) as entries:  # novm

@@ -1,16 +1,16 @@
 """A bag's setup, run once per host before the bag's first task there.
 
-    setups/HOST/KEY/tree   the directory that it works in, with the bag's inputs; $COVEY_SETUP
-    setups/HOST/KEY/done   when it has succeeded; touched by whoever uses it
+    setups/HOST/KEY/tree   the directory in which it runs, with the bag's inputs; $COVEY_SETUP
+    setups/HOST/KEY/done   exists once it has succeeded; its users touch it
     setups/HOST/KEY/lock   held by the pilot that runs it
 
-The rule: `done` is there only after a setup that ran to its good end in a directory made for it.
-KEY names the bag, its owner and all that the setup could see, so a bag of the same number from
-another server finds either nothing or the same, and no owner ever gets what another one made.
+The rule: `done` exists only after a setup that succeeded in a directory made for it. KEY stands for
+the bag, its owner and all that the setup could see. So a bag with the same number from another
+server finds either nothing or an equal setup, and no owner gets what another owner's setup made.
 
-With walls, only the setup itself can write to its tree, and tasks of that bag can read it; nobody
-inside walls sees `done` and `lock`. Inputs are placed by the slot (`workspace`): as copies with
-walls, else as links to files of the same owner (see `larder`).
+In sandboxes, only the setup itself can write to its tree, and only tasks of that bag can read it;
+nothing in a sandbox sees `done` and `lock`. The slot places the inputs (`workspace`): as copies in
+a sandbox, else as links to files of the same owner (see `file_cache`).
 """
 
 import hashlib
@@ -25,9 +25,9 @@ from covey.pilot.protocol.commands import BodyKey, body_key
 from covey.pilot.protocol.messages import Body
 from covey.pilot.slots.orders import Link, Order, Plan
 
-KEEP_SECONDS = 86400.0  # that nobody used it
+KEEP_SECONDS = 86400.0  # an unused setup is kept for this long
 TOUCH_SECONDS = 600.0
-PREFIX = "setup:"  # of the keys of their orders
+PREFIX = "setup:"  # of the keys of setups' orders
 
 DONE, ELSEWHERE, RUN = "done", "elsewhere", "run"
 
@@ -43,12 +43,12 @@ class Setups:
         self._touched: Dict[str, float] = {}
 
     def tree(self, body: Body) -> str:
-        """Where the setup of this bag works; nothing if it has none."""
+        """The directory in which the bag's setup runs; "" if it has no setup."""
         return os.path.join(self._directory, name_of(body), "tree") if body.setup else ""
 
     def begin(self, body: Body) -> str:
-        """DONE; ELSEWHERE when another pilot runs it (ask again soon); or RUN: we are to, in an
-        empty directory. Raises OSError."""
+        """DONE; ELSEWHERE if another pilot runs it (ask again soon); or RUN if this pilot must run
+        it, in an empty directory. Raises OSError."""
         folder = os.path.dirname(self.tree(body))
         if self._done(folder):
             return DONE
@@ -69,18 +69,18 @@ class Setups:
         return RUN
 
     def plan(self, body: Body, number: int, environment: Dict[str, str], links: List[Link]) -> Plan:
-        found = dict(environment)
-        found.update(body.env)
-        found.update(COVEY_BAG=str(body.bag), COVEY_SETUP=self.tree(body))
-        return Plan(number, found, self.tree(body), links, makes=self.tree(body))
+        variables = dict(environment)
+        variables.update(body.env)
+        variables.update(COVEY_BAG=str(body.bag), COVEY_SETUP=self.tree(body))
+        return Plan(number, variables, self.tree(body), links, makes=self.tree(body))
 
     def order(self, body: Body, number: int) -> Order:
-        """The shell stops at the first command that fails: a half-made setup is none."""
+        """The shell stops at the first command that fails, so a setup never succeeds half-made."""
         argv = ["/bin/sh", "-e", "-c", body.setup]
         return Order(key_of(body), number, argv, {}, body.setup_seconds)
 
     def over(self, body: Body, good: bool) -> None:
-        """It has ended, and what it forked too."""
+        """The setup and all processes that it started have ended."""
         claim = self._locks.pop(body_key(body), None)
         if claim is None:
             return
@@ -92,7 +92,7 @@ class Setups:
             claim.close()
 
     def sweep(self) -> None:
-        """Remove what no pilot has used for a day."""
+        """Remove setups that no pilot has used for a day."""
         try:
             names = os.listdir(self._directory)
         except OSError:
@@ -103,7 +103,7 @@ class Setups:
                 _retire(folder)
 
     def touch(self, body: Body) -> None:
-        """It is in use."""
+        """Note that the setup is in use."""
         if body.setup:
             self._done(os.path.dirname(self.tree(body)))
 
@@ -125,7 +125,7 @@ class Setups:
 
 
 def name_of(body: Body) -> str:
-    inputs = [list(one) for one in body.inputs]
+    inputs = [list(item) for item in body.inputs]
     seen = [body.owner, body.setup, sorted(body.env.items()), inputs]
     digest = hashlib.sha256(json.dumps(seen).encode("utf-8")).hexdigest()
     return "%d-%s" % (body.bag, digest[:32])
@@ -136,7 +136,7 @@ def _plain(host: str) -> str:
 
 
 def _age(folder: str) -> float:
-    """Seconds since it was used, or begun."""
+    """Seconds since the setup was last used or begun."""
     for name in ("done", "lock"):
         try:
             return time.time() - os.stat(os.path.join(folder, name)).st_mtime
@@ -146,7 +146,7 @@ def _age(folder: str) -> float:
 
 
 def _retire(folder: str) -> None:
-    """Remove a setup, unless some pilot is just making it."""
+    """Remove a setup, unless a pilot is running it."""
     try:
         claim = lock(os.path.join(folder, "lock"))
         if claim is None:
@@ -159,15 +159,15 @@ def _retire(folder: str) -> None:
         pass  # the next sweep tries again
 
 
-def last_lines(text: bytes, count: int = 5) -> str:
+def last_lines(text: bytes) -> str:
     lines: List[str] = text.decode("utf-8", "replace").strip().splitlines()
-    return " | ".join(line[:300] for line in lines[-count:])
+    return " | ".join(line[:300] for line in lines[-5:])
 
 
 def problem_of(kind: str, message: str, stderr: bytes) -> Optional[str]:
-    """What to tell those who waited for it; None if it went well."""
+    """The message for attempts that waited for the setup; None if it succeeded."""
     if kind == "ok":
         return None
     words = "the bag's setup failed on this host: %s" % (message or kind)
-    said = last_lines(stderr)
-    return "%s: %s" % (words, said) if said else words
+    printed = last_lines(stderr)
+    return "%s: %s" % (words, printed) if printed else words

@@ -1,9 +1,9 @@
-"""What a task tells of itself: its result, and tags about its host.
+"""What a task reports: its result, and tags about its host.
 
-The rule: nothing here costs a task that uses none of it more than three system calls, and nothing
-that a task writes, or does to these files, can harm its slot. The result is a file that is there,
-empty, before each task; the tags are a named pipe that the slot holds open, so that a task may
-open, write and close it at any time and hardly ever waits for a reader.
+The rule: a task that reports nothing costs at most three more system calls, and nothing that a task
+writes, or does to these files, can harm its slot. The result is a file that exists, empty, before
+each task. The tags go to a named pipe that the slot holds open, so that a task can open, write and
+close it at any time and hardly ever waits for a reader.
 """
 
 import errno
@@ -22,7 +22,7 @@ from covey.pilot.slots.slot_files import CLOCK_SECONDS
 RESULT_BYTES = MOST_RESULT
 TOO_LONG = "it is longer than {} bytes".format(RESULT_BYTES)
 TAG_BYTES = 16384
-DROPPED = "!dropped"  # a line that says: more was written than is read
+DROPPED = "!dropped"  # a line that says that the task wrote more than covey reads
 _CHUNK = 1 << 16
 _MOST_CHUNKS = 16  # read at a time
 _INFINITIES = {"Infinity": "Infinity", "-Infinity": "-Infinity"}
@@ -33,38 +33,38 @@ class TaskResult:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.stale = True  # to be opened, again
+        self.stale = True  # it must be opened again
         self._fd = -1
 
     def open(self) -> None:
-        """Have it there, new and empty. Raises OSError."""
+        """Make a new and empty file. Raises OSError."""
         self.stale = True
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-        remove(self.path)  # of a slot that died, or what a task put in its place
+        remove(self.path)  # left by a slot that died, or put there by a task
         self._fd = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         self.stale = False
 
     def take(self) -> Optional[bytes]:
-        """What the task wrote, cut where it is too long; None for nothing. ``stale`` then says
-        whether it did more than write."""
-        found = os.fstat(self._fd)
-        if found.st_nlink == 1:
-            if not found.st_size:
+        """What the task wrote, up to one byte too much; None for nothing. Afterwards ``stale`` says
+        whether the task replaced the file."""
+        about = os.fstat(self._fd)
+        if about.st_nlink == 1:
+            if not about.st_size:
                 return None
-            if self._in_place(found):
+            if self._in_place(about):
                 data = os.pread(self._fd, RESULT_BYTES + 1, 0)
                 os.ftruncate(self._fd, 0)
                 return data
-        # Removed or moved, or another file was moved there, as careful programs do.
+        # The task removed or moved it, or moved another file there, as careful programs do.
         self.stale = True
         return self._read_other()
 
-    def _in_place(self, found: os.stat_result) -> bool:
-        """Whether it is ours, still: one that was moved away is the task's."""
+    def _in_place(self, about: os.stat_result) -> bool:
+        """Whether our file is still at its path; after a move it belongs to the task."""
         try:
-            return os.path.samestat(os.lstat(self.path), found)
+            return os.path.samestat(os.lstat(self.path), about)
         except OSError:
             return False
 
@@ -82,7 +82,7 @@ class TaskResult:
 
 
 class TagPipe:
-    """The pipe that $COVEY_TAGS names. On a file system that has no pipes there is none."""
+    """The pipe that $COVEY_TAGS names. On a file system without pipes there is none."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -91,7 +91,7 @@ class TagPipe:
         self._poll = select.poll()
 
     def open(self) -> None:
-        """Have it there, and be woken when a task writes to it."""
+        """Make the pipe, and be woken when a task writes to it."""
         try:
             remove(self.path)
             os.mkfifo(self.path, 0o600)
@@ -102,15 +102,15 @@ class TagPipe:
             self.fd, self._writer = reader, writer
             self._poll.register(reader, select.POLLIN)
         else:
-            for new, known in ((reader, self.fd), (writer, self._writer)):
-                os.dup2(new, known, False)  # the slot knows it by its number
+            for new, kept in ((reader, self.fd), (writer, self._writer)):
+                os.dup2(new, kept, False)  # the slot watches this number
                 os.close(new)
-        slot_signals.ring(self.fd)
+        slot_signals.signal_input(self.fd)
 
     def _ends(self) -> Tuple[int, int]:
-        """Both ends of the pipe, opened: so it never ends, and no task that opens it waits. Not the
-        same descriptor: that would ring whenever we read. Raises OSError, also if a task put
-        something else in its place."""
+        """Open both ends of the pipe: so it has no end of file, and no task waits in ``open``. They
+        are two descriptors, because one for both would wake us whenever we read. Raises OSError,
+        also if a task put something else there."""
         opened: List[int] = []
         try:
             for flags in (os.O_RDONLY, os.O_WRONLY):
@@ -124,13 +124,13 @@ class TagPipe:
             raise
         return opened[0], opened[1]
 
-    def bells(self) -> List[int]:
-        """What a sleeping slot is to watch."""
+    def watched(self) -> List[int]:
+        """The descriptors that a sleeping slot must watch."""
         return [self.fd] if self.fd >= 0 else []
 
     def drain(self) -> None:
-        """Take in what was written; what is too much is dropped, and told (`DROPPED`). A task that
-        writes faster than we read gets our time only now and then: what is left rings again."""
+        """Read what was written; what is too much is dropped and marked (`DROPPED`). A task that
+        writes faster than we read cannot hold us here: the rest wakes us again."""
         for _ in range(_MOST_CHUNKS if self.fd >= 0 else 0):
             try:
                 data = os.read(self.fd, _CHUNK)
@@ -139,7 +139,7 @@ class TagPipe:
             self._kept += data[: TAG_BYTES - len(self._kept)]
 
     def take(self, look: bool = True) -> str:
-        """All whole lines since the last time; without a ``look`` those that were drained."""
+        """All whole lines since the last time; without ``look``, only what was drained already."""
         if look and self._poll.poll(0):
             self.drain()
         if not self._kept:
@@ -152,18 +152,18 @@ class TagPipe:
 
 
 class Folder:
-    """The directory of both. A task may do more there than write: then it is made anew."""
+    """The directory of both. If a task did more there than write, the directory is made again."""
 
     def __init__(self, path: str, result: TaskResult, tags: TagPipe) -> None:
         self.path = path
         self._result = result
         self._tags = tags
-        self._aside = 0  # how many were
-        self._made: Any = None  # what there is to see of it
+        self._aside = 0  # how many directories were put aside
+        self._made: Any = None  # how the new directory looked
         self._same_since = 0
 
     def open(self) -> None:
-        """Have it there, with both and nothing else. Raises OSError."""
+        """Make the directory, with both files and nothing else. Raises OSError."""
         self._discard()
         os.makedirs(self.path, 0o700, exist_ok=True)
         self._tags.open()
@@ -172,8 +172,8 @@ class Folder:
         self._same_since = 0
 
     def _discard(self) -> None:
-        """Remove the one that was there. If others make files in it, it is put aside, and goes
-        with the pilot's directory; if nobody can remove it, it stays."""
+        """Remove the old directory. If others make files in it, it is put aside and removed with
+        the pilot's directory; if nobody can remove it, it stays."""
         try:
             remove(self.path, FEW_PASSES)
         except OSError:
@@ -184,33 +184,33 @@ class Folder:
                 pass
 
     def tidy(self) -> None:
-        """After a task. Raises OSError."""
+        """Clean up after a task. Raises OSError."""
         if self._result.stale or self._changed():
             self.open()
 
     def _changed(self) -> bool:
         try:
-            found = os.stat(self.path)
-            if found.st_ctime_ns == self._same_since:  # see ``Home.tidy``
+            about = os.stat(self.path)
+            if about.st_ctime_ns == self._same_since:  # see ``Home.tidy``
                 return False
-            if self._look(found) != self._made:
+            if self._look(about) != self._made:
                 return True
         except OSError:
             return True
-        if time.time() - found.st_ctime > CLOCK_SECONDS:
-            self._same_since = found.st_ctime_ns
+        if time.time() - about.st_ctime > CLOCK_SECONDS:
+            self._same_since = about.st_ctime_ns
         return False
 
-    def _look(self, found: os.stat_result) -> Any:
+    def _look(self, about: os.stat_result) -> Any:
         entries = [(entry.name, entry.inode()) for entry in os.scandir(self.path)]
-        return found.st_ino, found.st_mode, sorted(entries)
+        return about.st_ino, about.st_mode, sorted(entries)
 
 
 def object_text(data: bytes) -> str:
-    """The JSON object in data, as compact text; raises ValueError with words.
+    """The JSON object in data, as compact text. Raises ValueError with a message.
 
     NaN and the infinities, which JSON does not have but many programs write, become null and
-    the strings "Infinity" and "-Infinity": readers of tables take both for what they were.
+    the strings "Infinity" and "-Infinity": readers of result tables turn both back.
     """
     if len(data) > RESULT_BYTES:
         raise ValueError(TOO_LONG)
@@ -243,8 +243,8 @@ def _number(text: str) -> Any:
 
 
 def last_object(printed: bytes) -> str:
-    """The JSON object on the last line that was printed, as compact text; "" where there is
-    none, which is no mistake: a task may print what it likes."""
+    """The JSON object on the last line that was printed, as compact text; "" if there is none,
+    which is not an error: a task may print anything."""
     printed = printed.rstrip()
     if not printed.endswith(b"}"):
         return ""
@@ -258,8 +258,8 @@ def last_object(printed: bytes) -> str:
 
 
 def ignored_line(printed: bytes) -> str:
-    """A remark if the last line that was printed ends like a JSON object and is too long for one.
-    ``printed`` is the end of the output, of which the first bytes may be cut off."""
+    """A remark if the last line that was printed looks like a JSON object that is too long.
+    ``printed`` is the end of the output; its beginning may be cut off."""
     if len(printed) <= RESULT_BYTES:
         return ""
     printed = printed.rstrip()

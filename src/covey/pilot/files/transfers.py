@@ -1,4 +1,4 @@
-"""Files to and from the server, for one thread: a connection that is kept, opened anew when broken.
+"""Files to and from the server, for one thread: over one connection, opened again if it breaks.
 
 Nothing is decided here: every failure is an OSError (try again) or a status for the caller.
 """
@@ -13,15 +13,13 @@ from typing import Any, Dict, Optional, Tuple
 from covey.pilot.protocol.connection import ServerConnection, kind_of, read_body
 from covey.pilot.protocol.request_threads import Address, Identity, connect, usable
 
-__all__ = ["Identity", "Meter", "Transfers", "words_of"]
-
 NOT_OURS = "not an answer of a covey server (status %d)"
 TIMEOUT_SECONDS = 60.0
-MOST_WORDS = 1 << 20  # what the server says about a file, in bytes
+MOST_WORDS = 1 << 20  # bytes of the server's answer about a file
 
 
 class Meter:
-    """How fast files travel, in bytes a second; recent ones count most."""
+    """How fast files travel, in bytes a second; recent transfers count most."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -29,7 +27,7 @@ class Meter:
 
     def add(self, size: int, seconds: float) -> None:
         if size < 1 << 16 or seconds <= 0:
-            return  # too small to say anything
+            return  # too small to measure
         with self._lock:
             rate = size / seconds
             self.rate = rate if not self.rate else 0.7 * self.rate + 0.3 * rate
@@ -43,15 +41,15 @@ class Transfers:
         self._connection: Optional[ServerConnection] = None
 
     def get(self, digest: str, offset: int) -> http.client.HTTPResponse:
-        """The answer, still to be read to its end (or `close`d)."""
+        """The response, which must be read to its end or closed."""
         headers = {"Range": "bytes=%d-" % offset} if offset else {}
         return self.ask("GET", self._path(digest), None, headers)
 
     def put(
         self, attempt: str, digest: str, offset: int, size: int, data: bytes
     ) -> Tuple[int, Dict[str, Any]]:
-        """One piece of a file of `size` bytes that an attempt returns: the status, and what the
-        server says."""
+        """Send one piece of a file of `size` bytes that an attempt returns. Returns the status and
+        the JSON object of the server's answer."""
         began = time.monotonic()
         where = (self._path(digest), attempt, offset, size)
         path = "%s&attempt=%s&offset=%d&size=%d" % where
@@ -82,7 +80,7 @@ class Transfers:
         body: Optional[bytes] = None,
         headers: Optional[Dict[str, str]] = None,
     ) -> http.client.HTTPResponse:
-        """Raises OSError if no answer of the server comes."""
+        """Raises OSError if the server does not answer."""
         headers = dict(headers or {}, Authorization="Bearer " + self._identity.credential)
         self._connection = usable(self._connection, self._address)
         fresh = self._connection is None
@@ -101,9 +99,9 @@ class Transfers:
             raise OSError(str(error) or type(error).__name__) from error
 
     def _answer(self, response: http.client.HTTPResponse) -> http.client.HTTPResponse:
-        """Raises ValueError for what a proxy or a portal says in the server's place."""
+        """Raises ValueError if the answer is from a proxy or a portal and not from the server."""
         is_json, is_page = kind_of(response)
-        if is_page and response.status >= 500:  # of a proxy, while the server restarts behind it
+        if is_page and response.status >= 500:  # from a proxy, while the server restarts behind it
             raise ValueError("cannot reach the server (status %d)" % response.status)
         if is_page or (400 <= response.status < 500 and not is_json):
             raise ValueError(NOT_OURS % response.status)
@@ -112,7 +110,7 @@ class Transfers:
 
 
 def words_of(response: http.client.HTTPResponse) -> str:
-    """What the server says about a refusal; nothing if it is not the server who refuses."""
+    """The server's message about a refusal; "" if the refusal is not from the server."""
     try:
         content = json.loads(read_body(response, MOST_WORDS).decode("utf-8"))
     except (OSError, http.client.HTTPException, ValueError):
@@ -122,6 +120,6 @@ def words_of(response: http.client.HTTPResponse) -> str:
 
 
 def is_ours(status: int, content: Dict[str, Any]) -> bool:
-    """Refusals of a covey server have a type and words. A proxy's are not believed: they say
-    nothing about the file."""
+    """Whether this answer is from a covey server: its refusals have a type and a detail. A proxy's
+    refusal says nothing about the file."""
     return not 400 <= status < 500 or ("type" in content and "detail" in content)

@@ -1,9 +1,9 @@
-"""Files that tasks return, on their way to the server.
+"""Upload the files that tasks return.
 
-The rule: an attempt ends only when its files are there. Files too large to travel with the end are
-hashed and uploaded in pieces by a few threads, for as long as it takes; a piece that was lost is
-sent again, and the server says where to go on. Only a server that refuses a file for good ends
-this otherwise: then the attempt has failed with its output.
+The rule: an attempt ends only when its files are at the server. Files that are too large to travel
+with the end are hashed and uploaded in pieces by a few threads, for as long as it takes. A lost
+piece is sent again, and the server says where to continue. Only if the server refuses a file for
+good does the attempt end without it: then the attempt has failed because of its output.
 """
 
 import base64
@@ -17,21 +17,21 @@ from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set, 
 
 from covey.pilot.files.transfers import Transfers
 from covey.pilot.protocol.messages import OutputFile
-from covey.pilot.protocol.thread_pool import Crew
+from covey.pilot.protocol.thread_pool import ThreadPool
 from covey.pilot.slots.orders import Returned
 
 PIECE_BYTES = 4 << 20
-ASK_BYTES = 1 << 18  # of a larger file the server is asked first what it has, and whether it may
+ASK_BYTES = 1 << 18  # for a larger file the server is asked first whether and where to begin
 THREADS = 2
 FIRST_BACKOFF = 0.2
 LAST_BACKOFF = 30.0
-MOST_REFUSALS = 8  # in a row, of another kind than those for good
+MOST_REFUSALS = 8  # in a row, with other statuses than those for good
 _FOR_GOOD = (403, 413)
-_NOT_OF_THE_FILE = (401, 404, 408, 410, 429)  # we are just enrolling again, or too many
+_NOT_OF_THE_FILE = (401, 404, 408, 410, 429)  # this pilot must enrol again, or wait
 
 
 class Sent(NamedTuple):
-    """What became of the files of one attempt, in their order; or why they did not arrive."""
+    """The files of one attempt as they were sent, in their order; or why they did not arrive."""
 
     key: str
     files: List[OutputFile]
@@ -48,21 +48,22 @@ class _Load(NamedTuple):
 
 
 class Uploads:
-    """`courier` makes one for each thread; `wake` is called when something was sent. Keys are
-    attempts."""
+    """`connect` makes a connection for each thread; `wake` is called when something was sent. The
+    keys are those of attempts."""
 
-    def __init__(self, courier: Callable[[], Transfers], wake: Callable[[], None]) -> None:
-        self._courier = courier
+    def __init__(self, connect: Callable[[], Transfers], wake: Callable[[], None]) -> None:
+        self._connect = connect
         self._wake = wake
         self._loads: Deque[_Load] = deque()
         self._sent: Deque[Sent] = deque()
         self._change = threading.Condition()
         self._pending: Set[str] = set()
-        self._crew = Crew(self._run, THREADS, "outbox")
+        self._threads = ThreadPool(self._run, THREADS, "uploads")
         self._closed = False
 
     def put(self, key: str, files: List[Returned]) -> Optional[List[OutputFile]]:
-        """The files as they go into the end, if all are small; else they are on their way."""
+        """The files as they go into the attempt's end, if all are small; else None, and the upload
+        has begun."""
         if not any(file.moved_to for file in files):
             return [_inline(file) for file in files]
         with self._change:
@@ -70,18 +71,18 @@ class Uploads:
             self._loads.append(_Load(key, files))
             self._change.notify()
             count = len(self._pending)
-        self._crew.want(count)
+        self._threads.want(count)
         return None
 
     def sent(self) -> List[Sent]:
-        self._crew.fill()
-        found = []
+        self._threads.fill()
+        sent = []
         while self._sent:
-            found.append(self._sent.popleft())
-        return found
+            sent.append(self._sent.popleft())
+        return sent
 
     def close(self) -> List[str]:
-        """Send nothing more; the attempts whose files were still to be sent."""
+        """Stop sending. Returns the attempts whose files were not sent yet."""
         with self._change:
             self._closed = True
             self._change.notify_all()
@@ -90,7 +91,7 @@ class Uploads:
     # -- the threads -----------------------------------------------------------------------
 
     def _run(self) -> None:
-        courier = self._courier()
+        transfers = self._connect()
         while True:
             with self._change:
                 while not self._loads and not self._closed:
@@ -98,20 +99,20 @@ class Uploads:
                 if self._closed:
                     return
                 load = self._loads.popleft()
-            self._send(load, courier)
+            self._send(load, transfers)
 
-    def _send(self, load: _Load, courier: Transfers) -> None:
+    def _send(self, load: _Load, transfers: Transfers) -> None:
         files: List[OutputFile] = []
         problem = ""
         try:
             for file in load.files:
                 if file.moved_to:
-                    files.append(self._upload(load.key, file, courier))
+                    files.append(self._upload(load.key, file, transfers))
                 else:
                     files.append(_inline(file))
         except _Refused as error:
             problem = str(error)
-        except Exception as error:  # whoever waits must hear of it, whatever it was
+        except Exception as error:  # the main thread must hear of any error
             problem = "an output file could not be sent: %s: %s" % (type(error).__name__, error)
         for file in load.files:
             if file.moved_to:
@@ -123,7 +124,7 @@ class Uploads:
         self._sent.append(Sent(load.key, files, problem))
         self._wake()
 
-    def _upload(self, key: str, file: Returned, courier: Transfers) -> OutputFile:
+    def _upload(self, key: str, file: Returned, transfers: Transfers) -> OutputFile:
         digest, size = _hashed(file.moved_to, file.size)
         offset, failures, refusals = 0, 0, 0
         ask = size > ASK_BYTES
@@ -132,7 +133,7 @@ class Uploads:
                 source.seek(offset)
                 data = b"" if ask else source.read(min(PIECE_BYTES, size - offset))
                 try:
-                    status, content = courier.put(key, digest, offset, size, data)
+                    status, content = transfers.put(key, digest, offset, size, data)
                 except OSError:
                     status, content = 0, {}
                 if status == 200:
@@ -145,7 +146,7 @@ class Uploads:
                 if status in _FOR_GOOD or refusals > MOST_REFUSALS:
                     words = content.get("detail") or "status %d" % status
                     raise _Refused("%s: the server refused it: %s" % (file.path, words))
-                offset, ask = 0, size > ASK_BYTES  # the next answer says where to go on
+                offset, ask = 0, size > ASK_BYTES  # the next answer says where to continue
                 failures += 1
                 self._pause(failures)
         return OutputFile(file.path, size, digest, "", file.executable)
@@ -171,7 +172,7 @@ def _inline(file: Returned) -> OutputFile:
 
 
 def _hashed(path: str, most: int) -> Tuple[str, int]:
-    """Of at most so many bytes: somebody may still have the file open and add to it."""
+    """Hash at most ``most`` bytes: somebody may still have the file open and add to it."""
     digest, size = hashlib.sha256(), 0
     with open(path, "rb") as file:
         data = file.read(min(1 << 18, most))

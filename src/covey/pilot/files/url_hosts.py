@@ -1,8 +1,8 @@
-"""Hosts of URLs that inputs come from: which may be asked now. Pure.
+"""The hosts of inputs' URLs, and which of them may be asked now. Pure.
 
-The rule: a host that does not answer takes no thread from the others. A host that has not answered
-yet, or no longer answers, is asked by one thread at a time, and rests between tries, longer each
-time. After MOST_FAILURES in a row everybody who waits for a file of it is told so at once.
+The rule: a host that does not answer must not block the threads for other hosts. A host that has
+not answered yet, or no longer answers, is asked by one thread at a time, with growing pauses. After
+MOST_FAILURES in a row everybody who waits for one of its files is told at once.
 """
 
 from collections import OrderedDict
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 MOST_HOSTS = 1000  # that are remembered
 MOST_FAILURES = 5
-ASKED_SECONDS = 0.2  # to wait while another thread asks
+ASKED_SECONDS = 0.2  # to wait while another thread asks the host
 FIRST_REST = 0.2
 LAST_REST = 30.0
 
@@ -20,7 +20,7 @@ class UrlHost(NamedTuple):
     failures: int = 0  # in a row
     rests_until: float = 0.0
     asked: bool = False  # a thread asks it now
-    answered: bool = False  # the last time
+    answered: bool = False  # at the last try
     problem: str = ""
 
 
@@ -29,7 +29,7 @@ class UrlHosts:
         self._hosts: "OrderedDict[str, UrlHost]" = OrderedDict()
 
     def begin(self, url: str, now: float) -> float:
-        """Seconds to wait before this URL may be asked for; 0: go on, and say `answered` or
+        """Seconds to wait before this URL may be asked for. If 0, ask now, and call `answered` or
         `failed` afterwards."""
         name = host_of(url)
         host = self._hosts.get(name, UrlHost())
@@ -52,14 +52,14 @@ class UrlHosts:
         self._keep(name, UrlHost(failures, now + rest, problem=problem))
 
     def leave(self, url: str) -> None:
-        """The thread that asked is done, perhaps without having asked after all."""
+        """The thread that called `begin` is done, even if it did not ask."""
         name = host_of(url)
         host = self._hosts.get(name)
         if host is not None and host.asked:
             self._keep(name, host._replace(asked=False))
 
     def problem(self, url: str) -> str:
-        """What is wrong with the host of this URL, if that has been so for a while."""
+        """Why the host of this URL does not answer, if it has failed often enough."""
         host = self._hosts.get(host_of(url), UrlHost())
         return host.problem if host.failures >= MOST_FAILURES else ""
 

@@ -1,1 +1,1 @@
-"""What a pilot finds out about the machine that it runs on, checks there, and publishes as tags."""
+"""What a pilot finds out about its machine, checks there, and publishes as tags."""

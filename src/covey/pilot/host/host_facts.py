@@ -1,4 +1,4 @@
-"""What a pilot can find out about its host. Everything that is not there is simply not told."""
+"""What a pilot can find out about its host. What cannot be found out is left out."""
 
 import glob
 import os
@@ -8,7 +8,7 @@ import shutil
 import socket
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
 
-# Tasks inherit what makes programs work, and nothing that could be a secret of ours or theirs.
+# Tasks inherit what programs need to work, and nothing that could be a secret.
 _INHERITED = (
     "HOME",
     "USER",
@@ -29,7 +29,7 @@ _PROBE_SECONDS = 10.0
 
 
 class HostLoad(NamedTuple):
-    """What processes use: resident memory now, processor seconds so far."""
+    """What processes use: resident memory now, and processor seconds so far."""
 
     memory_mb: float = 0.0
     cpu_seconds: float = 0.0
@@ -51,14 +51,14 @@ def cores() -> int:
 
 
 def processors() -> List[int]:
-    """The numbers of those that we may use, where that can be known."""
+    """The numbers of the processors that we may use; empty if that is not known."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return []
 
 
 def memory_mb() -> int:
-    """All of the host's, or what our control group may use if that is less. 0: unknown."""
+    """The host's memory, or our control group's limit if that is less. 0: unknown."""
     total = 0
     try:
         total = (os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) >> 20
@@ -70,7 +70,7 @@ def memory_mb() -> int:
 
 def _group_limits() -> List[int]:
     """Memory limits of our control groups and of those around them."""
-    found = []
+    limits = []
     for line in _read("/proc/self/cgroup").splitlines():
         place = line.split(":", 2)[-1].rstrip("/")
         if ":memory:" not in line and not line.startswith("0::"):
@@ -79,11 +79,11 @@ def _group_limits() -> List[int]:
             for pattern in _CGROUP_LIMITS:
                 text = _read(pattern % place).strip()
                 if text.isdigit() and int(text) < 1 << 60:
-                    found.append(int(text))
+                    limits.append(int(text))
             if not place:
                 break
             place = place.rpartition("/")[0]
-    return found
+    return limits
 
 
 def free_memory_mb() -> int:
@@ -92,7 +92,7 @@ def free_memory_mb() -> int:
 
 
 def disk_mb(directory: str) -> Tuple[int, int]:
-    """All of the file system that holds the directory, and what is free there."""
+    """The size of the directory's file system, and its free space."""
     try:
         usage = shutil.disk_usage(directory)
     except OSError:
@@ -100,13 +100,13 @@ def disk_mb(directory: str) -> Tuple[int, int]:
     return usage.total >> 20, usage.free >> 20
 
 
-def gpus(given: Union[str, Iterable[str], None], environment: Mapping[str, str]) -> List[str]:
-    """The ids of this host's GPUs: as given (`none`: none), as in $COVEY_GPUS, as our site let us
-    have them, or as found."""
-    said = given or environment.get("COVEY_GPUS") or environment.get("CUDA_VISIBLE_DEVICES")
-    if said is None:
+def gpus(chosen: Union[str, Iterable[str], None], environment: Mapping[str, str]) -> List[str]:
+    """The ids of this host's GPUs: as chosen by option (`none` for none), else from $COVEY_GPUS,
+    else those that our site allows, else all that are found."""
+    ids = chosen or environment.get("COVEY_GPUS") or environment.get("CUDA_VISIBLE_DEVICES")
+    if ids is None:
         return _nvidia() or _amd()
-    words = said.split(",") if isinstance(said, str) else [str(one) for one in said]
+    words = ids.split(",") if isinstance(ids, str) else [str(gpu) for gpu in ids]
     kept = [word.strip() for word in words]
     return [word for word in kept if word and word not in ("none", "-1", "NoDevFiles")]
 
@@ -115,7 +115,7 @@ def _nvidia() -> List[str]:
     nodes = [path for path in glob.glob("/dev/nvidia[0-9]*") if path[11:].isdigit()]
     if not nodes and not shutil.which("nvidia-smi"):
         return []
-    import subprocess  # large, and only for this
+    import subprocess  # a large module, used only here
 
     try:
         listed = subprocess.check_output(
@@ -127,35 +127,35 @@ def _nvidia() -> List[str]:
 
 
 def _amd() -> List[str]:
-    """By ROCm's own list of nodes: those with SIMD units are GPUs, numbered in their order."""
-    found = 0
+    """From ROCm's list of nodes: those with SIMD units are GPUs, numbered in order."""
+    count = 0
     for path in glob.glob("/sys/class/kfd/kfd/topology/nodes/*/properties"):
         match = re.search(r"^simd_count (\d+)", _read(path), re.M)
-        found += match is not None and int(match.group(1)) > 0
-    return [str(number) for number in range(found)]
+        count += match is not None and int(match.group(1)) > 0
+    return [str(number) for number in range(count)]
 
 
 def cpu() -> Dict[str, str]:
-    """The processor's model and clock, where the system tells."""
+    """The processor's model and clock, if the system reports them."""
     text = _read("/proc/cpuinfo")
-    found = {}
+    facts = {}
     model = re.search(r"^(?:model name|Processor|cpu model)\s*:\s*(.+)", text, re.M)
     if model:
-        found["cpu_model"] = model.group(1).strip()
+        facts["cpu_model"] = model.group(1).strip()
     clock = re.search(r"^cpu MHz\s*:\s*([\d.]+)", text, re.M)
     if clock:
-        found["cpu_mhz"] = "%.0f" % float(clock.group(1))
-    return found
+        facts["cpu_mhz"] = "%.0f" % float(clock.group(1))
+    return facts
 
 
 def system_version() -> str:
-    """As the distribution calls itself."""
+    """The name and version of the distribution."""
     match = re.search(r'^PRETTY_NAME="?([^"\n]+)', _read("/etc/os-release"), re.M)
     return match.group(1) if match else os.uname().release
 
 
 def idle_percent() -> Optional[int]:
-    """Of all our processors together; a host with two idle ones has 200."""
+    """Idle processor time of the whole host: a host with two idle processors has 200."""
     try:
         busy = os.getloadavg()[0]
     except OSError:
@@ -179,14 +179,14 @@ def load_of(leaders: Iterable[int]) -> HostLoad:
 
 
 def task_environment(environment: Mapping[str, str]) -> Dict[str, str]:
-    found = {key: environment[key] for key in _INHERITED if key in environment}
-    found.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
-    return found
+    variables = {key: environment[key] for key in _INHERITED if key in environment}
+    variables.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
+    return variables
 
 
 def cache_directory(environment: Mapping[str, str], directory: str) -> str:
-    """Where a pilot started by hand keeps files: in the user's home, or, if there is none (a
-    container, say), in its own directory."""
+    """The cache of a pilot started by hand: in the user's home, or in the pilot's own directory if
+    there is no home (in a container, for example)."""
     home = environment.get("HOME") or os.path.expanduser("~")
     base = environment.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
     return os.path.join(base if os.path.isabs(base) else directory, "covey")

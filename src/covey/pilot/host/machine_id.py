@@ -1,9 +1,10 @@
-"""Which machine this is: an id that outlives pilots, and one for this start of the machine.
+"""The machine's identity: an id that outlives pilots, and one for each start of the machine.
 
-The rule: the id says nothing about the machine to whoever does not know the site's name, stays when
-its name and address change, and is the same for all pilots of the host. A machine that has neither
-a machine id nor a network card of its own (a container) draws one, and keeps it in the cache
-directory, which its pilots share. Cloned machines have the same id; they differ in `boot`.
+The rule: the id reveals nothing about the machine to anybody who does not know the site's name. It
+stays when the machine's name or address changes, and is the same for all pilots of the host. A
+machine without a machine id and without a network card of its own (a container) draws a random id
+and keeps it in the cache directory, which its pilots share. Cloned machines have the same id, but
+a different `boot`.
 """
 
 import hashlib
@@ -20,47 +21,47 @@ _NO_MAC = ("", "00:00:00:00:00:00")
 
 
 def machine(site: str, cache: str) -> str:
-    """Of this host, for this site. Raises OSError only where one had to be drawn and cannot be
-    kept."""
-    known, card = machine_id(), mac()
-    if not known and not card:
-        known = _drawn(cache)
-    text = "|".join((site, known, card))
+    """This host's id for this site. Raises OSError only if a random id cannot be kept."""
+    own_id, card = machine_id(), mac()
+    if not own_id and not card:
+        own_id = _drawn(cache)
+    text = "|".join((site, own_id, card))
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:LENGTH]
 
 
 def boot() -> str:
-    """Another one whenever the machine starts; nothing where the system does not say."""
+    """An id that changes at each start of the machine; "" if the system has none."""
     return _line(BOOT_ID)
 
 
 def machine_id() -> str:
     for path in MACHINE_IDS:
-        found = _line(path)
-        if found not in _NO_IDS:
-            return found
+        value = _line(path)
+        if value not in _NO_IDS:
+            return value
     return ""
 
 
 def mac() -> str:
-    """Of the first real network card; virtual ones come and go, and many hosts have equal ones."""
+    """The address of the first real network card: virtual cards come and go, and are often equal
+    on many hosts."""
     for name in _names(CARDS):
         if os.path.exists(os.path.join(CARDS, name, "device")):
-            found = _line(os.path.join(CARDS, name, "address"))
-            if found not in _NO_MAC:
-                return found
+            address = _line(os.path.join(CARDS, name, "address"))
+            if address not in _NO_MAC:
+                return address
     return ""
 
 
 def _drawn(cache: str) -> str:
-    """One at random, the same for everybody who has this cache."""
+    """A random id, the same for all who share this cache."""
     path = os.path.join(cache, KEPT)
     os.makedirs(cache, 0o700, exist_ok=True)
     mine = "%s-%d" % (path, os.getpid())
     with open(mine, "w") as file:
         file.write(os.urandom(16).hex() + "\n")
     try:
-        os.link(mine, path)  # whole, and only the first one wins
+        os.link(mine, path)  # the file is complete, and only the first link succeeds
     except FileExistsError:
         pass
     except OSError:  # a file system without links

@@ -1,9 +1,9 @@
-"""What a pilot does before it presents itself: looks at its host, asks the server, renews itself if
-the server has moved on, finds walls for tasks if several owners are to share it, and has its site
-prepare and check the host.
+"""What a pilot does before it enrols: it checks its host, asks the server, renews itself if the
+server has another version, finds sandboxes for tasks if several owners share it, and runs the
+site's setup and check.
 
-The rule: nothing is enrolled that could not work. What is wrong is said on standard error, all of
-it, and where the site's own commands fail, the server is told too.
+The rule: only a pilot that can work enrols. All problems are written to standard error; a failure
+of the site's own commands is reported to the server too.
 """
 
 import os
@@ -11,11 +11,12 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
-from covey.pilot.files.transfers import Identity, Meter, Transfers
+from covey.pilot.files.transfers import Meter, Transfers
 from covey.pilot.host import host_checks, host_facts
 from covey.pilot.host.host_checks import Hello
 from covey.pilot.options import Options
 from covey.pilot.protocol import renewal
+from covey.pilot.protocol.request_threads import Identity
 
 if TYPE_CHECKING:
     from covey.pilot.walls.sandbox import Sandbox
@@ -32,25 +33,25 @@ class Arrival:
         self.sandbox: Optional["Sandbox"] = None
 
     def check(self) -> Hello:
-        """Fill `problems`; what the server says of itself."""
+        """Fill `problems`; returns the server's first answer."""
         options = self._options
         self.problems = host_checks.of_host(options.directory)
         if options.shared:
             self._find_walls()
-        hello = host_checks.wait_for(self._courier(), options.address, options.reach_seconds)
-        # A pilot of the server's own machine waits for it longer than that.
+        hello = host_checks.wait_for(self._transfers(), options.address, options.reach_seconds)
+        # A pilot on the server's own machine waits longer for the server.
         if hello.problem or (hello.away and not options.address_file):
             self.problems.append(hello.problem or hello.away)
         if abs(hello.skew_seconds) > host_checks.MOST_SKEW_SECONDS:
-            # Nothing here depends on it, but certificates do, and so may tasks.
+            # Nothing in covey depends on the clock, but certificates do, and tasks may.
             fast = "ahead of" if hello.skew_seconds > 0 else "behind"
             words = "the clock of this host is %.0f s %s the server's"
             self._say(words % (abs(hello.skew_seconds), fast))
         return hello
 
     def ready(self) -> bool:
-        """Whether to go on; a pilot that is to be renewed does not come back from here. If not,
-        what is wrong has been said."""
+        """Whether to go on; if not, the problems have been written to standard error. Does not
+        return if the pilot renews itself."""
         hello = self.check()
         if not self.problems:
             self.renew(hello)
@@ -61,7 +62,7 @@ class Arrival:
         return False
 
     def report(self) -> int:
-        """Only check, and change nothing: the exit status."""
+        """Only check, and change nothing; returns the exit status."""
         there = os.path.isdir(self._options.directory)
         hello = self.check()
         if not there:
@@ -75,20 +76,21 @@ class Arrival:
         return 0
 
     def renew(self, hello: Hello) -> None:
-        """Become the server's own pilot, if that is another. If that fails, go on as we are: the
-        server takes the version before its own."""
+        """Become the server's own pilot if that has another version. If that fails, go on as we
+        are: the server accepts pilots of the version before its own."""
         options, file = self._options, renewal.own_file()
         if not renewal.wanted(self._version, hello.version, file, os.environ):
             return
         try:
-            path = renewal.fetch(self._courier(), hello.digest, options.directory)
+            path = renewal.fetch(self._transfers(), hello.digest, options.directory)
             self._say("version %s becomes %s" % (self._version, hello.version))
             renewal.become(path, options.start_file, start_of(options), hello.version)
         except (renewal.Unrenewed, OSError) as error:
-            self._say("it stays at version %s: %s" % (self._version, error))
+            self._say("this pilot stays at version %s: %s" % (self._version, error))
 
     def site_problem(self) -> Optional[str]:
-        """What the site's own setup, and then its check, say of this host; None: it is well."""
+        """The problem that the site's own setup or check found on this host; None if there is
+        none."""
         options = self._options
         env = host_facts.task_environment(os.environ)
         env.update(COVEY_SITE=options.site, COVEY_DIRECTORY=options.directory)
@@ -101,7 +103,7 @@ class Arrival:
         return None
 
     def tidy(self) -> None:
-        """Remove what brought us here and nobody needs any more."""
+        """Remove the files that started this pilot and that nobody needs any more."""
         for path in self._options.discard:
             if os.path.isdir(path):
                 shutil.rmtree(path, ignore_errors=True)
@@ -109,7 +111,7 @@ class Arrival:
                 os.unlink(path)
 
     def _find_walls(self) -> None:
-        from covey.pilot.walls import sandbox  # large, and slots that need it inherit it
+        from covey.pilot.walls import sandbox  # a large module; slots that need it inherit it
 
         options = self._options
         cache = options.cache or host_facts.cache_directory(os.environ, options.directory)
@@ -119,17 +121,17 @@ class Arrival:
             words = "tasks of several owners need sandboxes (shared), and none works here: %s"
             self.problems.append(words % error)
 
-    def _courier(self) -> Transfers:
+    def _transfers(self) -> Transfers:
         identity = Identity()
         identity.credential = self._options.secret
         return Transfers(self._options.address, identity, Meter())
 
 
 def start_of(options: Options) -> Dict[str, Any]:
-    """The start file that makes these options."""
-    found = dict(options._asdict())
+    """The content of a start file that gives these options."""
+    fields = dict(options._asdict())
     for name in ("address", "start_file"):
-        del found[name]
+        del fields[name]
     if not options.address_file:
-        found.update(address=options.address.url(), ca=options.address.ca())
-    return found
+        fields.update(address=options.address.url(), ca=options.address.ca())
+    return fields

@@ -1,10 +1,10 @@
-"""What the brain of a pilot tells the rest of it to do."""
+"""The commands that the pilot's state gives to the rest of the pilot."""
 
 from typing import List, NamedTuple, Tuple, Union
 
 from covey.pilot.protocol.messages import Body, Sync, Task
 
-BodyKey = Tuple[int, int]  # a bag, and which version of its inputs
+BodyKey = Tuple[int, int]  # a bag, and the version of its inputs
 
 
 def body_key(body: Body) -> BodyKey:
@@ -25,8 +25,8 @@ class Start(NamedTuple):
 
 
 class Prepare(NamedTuple):
-    """Get the files of this attempt, and have its bag's setup run; then call `prepared`, or
-    `ended` if that cannot be."""
+    """Get the files of this attempt, and run its bag's setup; then call `prepared`, or `ended` if
+    that is impossible."""
 
     start: Start
 
@@ -38,17 +38,17 @@ class Stop(NamedTuple):
 
 
 class Recall(NamedTuple):
-    """Take these back if they have not started."""
+    """Take these attempts back if they have not started."""
 
     keys: List[str]
 
 
 class EnrolAgain(NamedTuple):
-    """The server does not know us any more; call `enrolled` when it does."""
+    """The server does not know this pilot any more: enrol, then call `enrolled`."""
 
 
 class Depart(NamedTuple):
-    """Nothing is left to do: say goodbye and end."""
+    """Nothing is left to do: take leave of the server and end."""
 
     reason: str
 

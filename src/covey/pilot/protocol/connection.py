@@ -1,8 +1,8 @@
-"""A connection to the server: direct or through a proxy, with TLS, and never silent for ever.
+"""A connection to the server: direct or through a proxy, with TLS and timeouts.
 
 The rule: nothing is sent before it is certain who listens. With a certificate authority (`ca`,
-PEM text) only that one is trusted, else those of the system; plain HTTP goes to this machine
-only. A proxy sees encrypted bytes; it is never asked for this machine itself.
+PEM text) only that one is trusted, else those of the system. Plain HTTP is used only on this
+machine. A proxy sees only encrypted bytes, and is never used for this machine itself.
 """
 
 import base64
@@ -16,19 +16,19 @@ import threading
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
-CONNECT_SECONDS = 10.0  # per address: one of several may be a black hole
+CONNECT_SECONDS = 10.0  # per address: one of several may never answer
 MOST_HEADERS = 1 << 16
-LONGEST_DELAY_SECONDS = 120.0  # that somebody, perhaps a proxy, may make us wait
+LONGEST_DELAY_SECONDS = 120.0  # the longest wait that a server or a proxy may ask for
 PART_BYTES = 1 << 16
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
-_UNANSWERED_MS = 60000  # after which bytes that nobody acknowledges break a connection
+_UNANSWERED_MS = 60000  # a connection breaks if sent bytes are not acknowledged for so long
 
 _contexts: Dict[str, ssl.SSLContext] = {}
 _lock = threading.Lock()
 
 
 class ServerConnection(http.client.HTTPConnection):
-    """Opened by the first request, and again by the next one after the server has closed it."""
+    """Opened by the first request, and again by the next one if the server has closed it."""
 
     def __init__(self, url: str, ca: str, timeout: float) -> None:
         self._url = split(url)
@@ -36,8 +36,8 @@ class ServerConnection(http.client.HTTPConnection):
         port = port_of(self._url)
         http.client.HTTPConnection.__init__(self, self._url.hostname or "", port, timeout=timeout)
         self.default_port = 443 if self._url.scheme == "https" else 80
-        self.doubts = 0  # how often the server had fallen silent before
-        self.reached = False  # whether anybody has ever accepted a connection there
+        self.doubts = 0  # the address's `doubts` when this connection was made
+        self.reached = False  # whether anybody has ever accepted a connection at this address
 
     def connect(self) -> None:
         timeout = self.timeout or CONNECT_SECONDS
@@ -47,7 +47,7 @@ class ServerConnection(http.client.HTTPConnection):
         self.reached = True
 
     def wait_for(self, seconds: float) -> None:
-        """How long the next answer may take, if not as long as was said at first."""
+        """Change how long the next answer may take."""
         self.timeout: Any = seconds
         if self.sock is not None:
             self.sock.settimeout(seconds)
@@ -60,13 +60,13 @@ class ServerConnection(http.client.HTTPConnection):
         headers: Mapping[str, Any] = {},
         **more: Any,
     ) -> None:
-        """`url`: a path below the server's own address."""
+        """`url` is a path below the server's own address."""
         path = self._url.path.rstrip("/") + url
         http.client.HTTPConnection.request(self, method, path, body, headers, **more)
 
 
 def split(url: str) -> SplitResult:
-    """Raises ValueError, which says what to write instead."""
+    """Raises ValueError with a message that says what to write instead."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -95,7 +95,7 @@ def is_loopback(host: str) -> bool:
 
 
 def context_for(ca: str) -> ssl.SSLContext:
-    """One for all connections: reading the system's authorities takes a while."""
+    """One context for all connections: reading the system's authorities takes a while."""
     with _lock:
         if ca not in _contexts:
             try:
@@ -116,7 +116,7 @@ def open_socket(
     url: SplitResult, ca: str, timeout: float, reached: Callable[[], None] = lambda: None
 ) -> socket.socket:
     """Calls `reached` when the connection is accepted, before TLS. Raises OSError, or ValueError
-    for settings that cannot work."""
+    for settings that can never work."""
     host, port = url.hostname or "", port_of(url)
     secure = url.scheme == "https"
     context = context_for(ca) if secure else None
@@ -136,7 +136,7 @@ def open_socket(
 
 
 def keep_alive(sock: socket.socket) -> None:
-    """A peer that has gone without a word is noticed within a minute."""
+    """A peer that disappears silently is noticed within a minute."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEP_ALIVE + (("TCP_USER_TIMEOUT", _UNANSWERED_MS),):
@@ -146,8 +146,8 @@ def keep_alive(sock: socket.socket) -> None:
 
 
 def hang_up(connection: Optional[http.client.HTTPConnection]) -> None:
-    """From another thread: whoever waits for this connection hears of its end at once. A copy of
-    the socket is shut down, for the original is in use."""
+    """Call it from another thread: whoever waits for this connection gets an error at once. A copy
+    of the socket is shut down, because the original is in use."""
     try:
         sock = connection.sock if connection is not None else None
         if sock is not None:
@@ -161,13 +161,13 @@ def hang_up(connection: Optional[http.client.HTTPConnection]) -> None:
 
 
 def proxy_for(host: str, port: int) -> Optional[SplitResult]:
-    """What HTTPS_PROXY (or ALL_PROXY) names, unless NO_PROXY names the host."""
+    """The proxy in HTTPS_PROXY (or ALL_PROXY), unless NO_PROXY names the host."""
     if is_loopback(host):
         return None
-    found = _variable("https_proxy") or _variable("all_proxy")
-    if not found or _is_spared(host, port):
+    proxy = _variable("https_proxy") or _variable("all_proxy")
+    if not proxy or _is_spared(host, port):
         return None
-    parts = urlsplit(found if "://" in found else "http://" + found)
+    parts = urlsplit(proxy if "://" in proxy else "http://" + proxy)
     if parts.scheme != "http" or not parts.hostname:
         raise ValueError("HTTPS_PROXY: write it like http://host:3128")
     return parts
@@ -178,11 +178,11 @@ def _variable(name: str) -> str:
 
 
 def _is_spared(host: str, port: int) -> bool:
-    """Whether NO_PROXY names the host or a domain that it is in, perhaps with the port."""
+    """Whether NO_PROXY names the host or a domain above it, perhaps with the port."""
     for name in _variable("no_proxy").lower().split(","):
         name = name.strip().lstrip(".")
-        for known in (host.lower(), "%s:%d" % (host.lower(), port)):
-            if name == "*" or (name and (known == name or known.endswith("." + name))):
+        for target in (host.lower(), "%s:%d" % (host.lower(), port)):
+            if name == "*" or (name and (target == name or target.endswith("." + name))):
                 return True
     return False
 
@@ -196,7 +196,7 @@ def _ask_for_tunnel(sock: socket.socket, proxy: SplitResult, host: str, port: in
         lines.append("Proxy-Authorization: Basic " + encoded)
     sock.sendall(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
     answer = b""
-    while b"\r\n\r\n" not in answer:  # nothing follows it: we are the ones who speak first
+    while b"\r\n\r\n" not in answer:  # nothing follows it: the client speaks first in TLS
         data = sock.recv(4096)
         answer += data
         if not data or len(answer) > MOST_HEADERS:
@@ -208,7 +208,7 @@ def _ask_for_tunnel(sock: socket.socket, proxy: SplitResult, host: str, port: in
 
 
 def read_body(response: http.client.HTTPResponse, most: int) -> bytes:
-    """All of it. Raises OSError, HTTPException, or ValueError if there is more than `most`."""
+    """The whole body. Raises OSError, HTTPException, or ValueError for more than `most` bytes."""
     parts, size = [], 0
     while size <= most:
         data = response.read(PART_BYTES)
@@ -219,13 +219,13 @@ def read_body(response: http.client.HTTPResponse, most: int) -> bytes:
     if size > most or (response.length or 0) > most:
         response.close()
         raise ValueError("the answer has more than %d bytes" % most)
-    if response.length:  # http.client takes a lost connection for the end
+    if response.length:  # http.client takes a lost connection for the end of the body
         raise http.client.IncompleteRead(b"", response.length)
     return b"".join(parts)
 
 
 def retry_after(response: http.client.HTTPResponse) -> float:
-    """Seconds; 0 when nothing sensible is said."""
+    """Seconds; 0 if the header is missing or makes no sense."""
     try:
         delay = float(response.headers.get("Retry-After", 0))
     except ValueError:
@@ -234,6 +234,6 @@ def retry_after(response: http.client.HTTPResponse) -> float:
 
 
 def kind_of(response: http.client.HTTPResponse) -> Tuple[bool, bool]:
-    """Whether it says that it is JSON, and whether it is a page for people."""
+    """Whether its type is JSON, and whether it is a page for people."""
     kind = (response.headers.get("Content-Type") or "").lower()
     return "json" in kind, "html" in kind

@@ -9,12 +9,12 @@ class Ended(NamedTuple):
     end: End
     at: float
     queued: float  # seconds it waited for a slot
-    size: int  # characters, of what makes an end large
+    size: int  # characters of output, result, message and files
     receipt: str  # proves that the attempt was ours
 
 
 class Open:
-    """A sync without an answer."""
+    """A sync without a processed answer."""
 
     def __init__(self, sync: Sync, ends: List[Ended]) -> None:
         self.sync = sync
@@ -24,12 +24,12 @@ class Open:
         self.answer: Optional[Answer] = None
 
 
-# Where the fields that only the brain knows stand in an End.
+# The places in an End of the fields that only the pilot's state knows.
 _QUEUED, _AGE = End._fields.index("queued_seconds"), End._fields.index("age_seconds")
 
 
 def dated(ended: Ended, now: float) -> End:
-    """The end as it is sent now. (By a list: `_replace` takes thrice as long.)"""
+    """The end as it is sent now. (`_replace` would take three times as long as this list.)"""
     fields = list(ended.end)
     fields[_QUEUED] = ended.queued
     fields[_AGE] = max(0.0, now - ended.at)
@@ -37,10 +37,10 @@ def dated(ended: Ended, now: float) -> End:
 
 
 def batch(ends: List[Ended], most_ends: int, most_characters: int) -> int:
-    """How many of these fit into one sync; at least one does."""
+    """How many of these ends fit into one sync; at least one."""
     size = 0
-    for count, one in enumerate(ends[:most_ends]):
-        size += one.size
+    for count, ended in enumerate(ends[:most_ends]):
+        size += ended.size
         if size > most_characters and count:
             return count
     return min(len(ends), most_ends)

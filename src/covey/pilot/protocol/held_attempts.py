@@ -1,10 +1,10 @@
-"""Attempts that a pilot has been given and that have not ended."""
+"""Attempts that the server has given to this pilot and that have not ended."""
 
 from covey.pilot.protocol.messages import Body, Task
 
 
 class Holding:
-    """An attempt in our hands."""
+    """An attempt that this pilot holds."""
 
     __slots__ = ("bare", "body", "epoch", "fetched", "receipt", "started", "task", "weight")
 
@@ -19,10 +19,10 @@ class Holding:
         receipt: str = "",
     ) -> None:
         self.epoch = epoch
-        self.body = body  # as it was when the attempt came: its bag may have other inputs by now
+        self.body = body  # as it was when the attempt came; the bag may have new inputs by now
         self.task = task
         self.fetched = fetched
         self.weight = weight  # slots' worth
-        self.bare = bare  # has all files that it needs, and needs no setup
-        self.receipt = receipt  # of the answer that it came in
-        self.started = False  # handed to a slot; it may still wait in the slot's pipe
+        self.bare = bare  # all its files are here, and it needs no setup
+        self.receipt = receipt  # from the answer that brought the attempt
+        self.started = False  # handed to a slot; it may still wait there

@@ -1,8 +1,8 @@
-"""Makes sure that the server will take what a pilot sends, whatever a task has done.
+"""Make sure that the server accepts what a pilot sends, whatever a task has done.
 
-The limits themselves stand in `messages`, and the server checks the same ones. Here the pilot
-mends what would be over them, before it sends it: a text is cut, a tag is dropped, and an end
-whose files cannot be told is a failure that says why. Nothing is mended without words about it.
+The limits are in `messages`, and the server checks the same ones. Here the pilot changes what would
+be over a limit, before it sends it: a text is cut, a tag is dropped, and an end whose files cannot
+be reported becomes a failure. A message always says what was changed.
 """
 
 import json
@@ -24,9 +24,9 @@ from covey.pilot.protocol.messages import (
     OutputFile,
 )
 
-_MOST_ESCAPED = 12  # bytes that one character takes in JSON
-_FILE_BYTES = 300  # all that JSON has of a file, but for its path and its data
-SMALL = MOST_END_BYTES // _MOST_ESCAPED - 1000  # characters that fit, whatever they are
+_MOST_ESCAPED = 12  # bytes of one character in JSON
+_FILE_BYTES = 300  # bytes of a file in JSON besides its path and its data
+SMALL = MOST_END_BYTES // _MOST_ESCAPED - 1000  # so many characters fit, whatever they are
 _SHORT_LOG = 100_000  # characters
 _CUT = " […]"
 _SHOWN = 5
@@ -34,7 +34,7 @@ _SHOWN_CHARACTERS = 60  # of a name
 
 
 def is_unicode(text: str) -> bool:
-    """Not so are parts of a file name that is not UTF-8, say."""
+    """False, for example, for a file name that is not UTF-8."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -43,7 +43,7 @@ def is_unicode(text: str) -> bool:
 
 
 def clean(text: str, most: int) -> str:
-    """The text in at most so many characters; what is not Unicode becomes an escape."""
+    """The text, cut to at most so many characters; what is not Unicode is escaped."""
     if not is_unicode(text):
         text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return text if len(text) <= most else text[: most - len(_CUT)] + _CUT
@@ -53,8 +53,8 @@ def clean(text: str, most: int) -> str:
 
 
 def allowed_end(end: End) -> End:
-    """The end itself or, if the server would refuse that, one that it takes. Only texts and files
-    come from tasks; numbers are the pilot's own."""
+    """The end itself or, if the server would refuse it, one that the server accepts. Only texts and
+    files come from tasks; numbers are the pilot's own."""
     size, files = len(end.stdout) + len(end.stderr) + len(end.result), end.files
     if not end.message and not files and size < MOST_LOG_COMMAS and len(end.result) <= MOST_RESULT:
         return end
@@ -67,12 +67,12 @@ def allowed_end(end: End) -> End:
         words = "its result has more than %d characters" % MOST_RESULT
         end = _without_files(end, words)._replace(result="")
     problem = _files_problem(files)
-    size += len(end.message) + sum(len(one.path) + len(one.data) + _FILE_BYTES for one in files)
+    size += len(end.message) + sum(len(file.path) + len(file.data) + _FILE_BYTES for file in files)
     if not problem and size >= SMALL:
-        taken = len(json.dumps(end))
-        if taken > MOST_END_BYTES:
+        bytes_ = len(json.dumps(end))
+        if bytes_ > MOST_END_BYTES:
             words = "its result, with the names of its %d files, takes %d bytes in a message"
-            problem = (words + "; at most %d are allowed") % (len(files), taken, MOST_END_BYTES)
+            problem = (words + "; at most %d are allowed") % (len(files), bytes_, MOST_END_BYTES)
     return _without_files(end, problem) if problem else end
 
 
@@ -84,13 +84,13 @@ def _with_short_logs(end: End) -> End:
 
 
 def refused_end(end: End, words: str) -> End:
-    """For an end that the server has refused all the same: one that says so, and little else."""
-    said = clean("the server refused the report of this attempt: " + words, MOST_MESSAGE)
-    return End(*end[:4], outcome=_failed(end.outcome), message=said)
+    """The end that replaces one that the server has refused: it says so, and little else."""
+    message = clean("the server refused the report of this attempt: " + words, MOST_MESSAGE)
+    return End(*end[:4], outcome=_failed(end.outcome), message=message)
 
 
 def _failed(outcome: str) -> str:
-    """A task that did well has not, if its results cannot be told."""
+    """A task that succeeded counts as failed if its results cannot be reported."""
     return OUTPUT if outcome == OK else outcome
 
 
@@ -119,28 +119,28 @@ def _files_problem(files: List[OutputFile]) -> str:
 
 
 def allowed_tags(tags: Dict[str, str]) -> Tuple[Dict[str, str], List[str]]:
-    """The tags that the server takes, and the names of those that were dropped or cut. Of too
-    many, the first ones go."""
-    found: Dict[str, str] = {}
-    mended: List[str] = []
+    """The tags that the server accepts, and the names of those that were dropped or cut. If there
+    are too many, the first ones are dropped."""
+    allowed: Dict[str, str] = {}
+    changed: List[str] = []
     room = MOST_TAG_CHARACTERS
     for name, value in reversed(list(tags.items())):
         text = clean(value, LONGEST_TAG)
         size = len(name) + len(text)
         good = len(name) <= LONGEST_TAG and is_unicode(name)
-        if not good or len(found) >= MOST_TAGS or size > room:
-            mended.append(name)
+        if not good or len(allowed) >= MOST_TAGS or size > room:
+            changed.append(name)
             continue
         if text != value:
-            mended.append(name)
+            changed.append(name)
         room -= size
-        found[name] = text
-    return dict(reversed(list(found.items()))), mended[::-1]
+        allowed[name] = text
+    return dict(reversed(list(allowed.items()))), changed[::-1]
 
 
-def told(names: List[str], naming: bool = True) -> str:
-    """What people read about tags that were dropped or cut. Without ``naming``, for everybody who
-    sees the host: the names are for the owner of the task that wrote them."""
+def dropped_tags_message(names: List[str], naming: bool = True) -> str:
+    """A message about tags that were dropped or cut. Everybody who sees the host gets it without
+    names (``naming``): the names are only for the owner of the task that wrote them."""
     if not names:
         return ""
     shown = ", ".join(clean(name, _SHOWN_CHARACTERS) for name in names[:_SHOWN])

@@ -1,4 +1,4 @@
-"""What pilots and the server say to each other.
+"""The messages between pilots and the server.
 
 Defined once: the pilot carries this module to hosts with nothing but ``python3``, and the server
 imports it. Top-level messages travel as JSON objects (a field that one side does not know is
@@ -17,24 +17,24 @@ The rules of `sync`, which both sides keep (`covey.core.protocol.pilots` and
 4. A sync of another epoch (the server restarted), or of a pilot that was given up as lost, is
    answered with `resync`. The pilot then forgets the answers it waits for, drops the ends of
    syncs up to `recorded` (they are durable), and sends a *full* sync: its next number, the new
-   epoch, all other ends, and `held`: every attempt it has. What is not in there it does not have.
+   epoch, all other ends, and `held`: every attempt it has. It has no other attempts.
 5. A pilot ignores answers of an epoch older than the newest it has seen.
-6. An answer with tasks has a `receipt` for them. The pilot keeps it, without looking into it, and
-   shows it in a full sync for as long as it has one of these attempts, or an end of one. Of
-   attempts that the server no longer knows as this pilot's, it believes only what a receipt says.
+6. An answer with tasks has a `receipt` for them. The pilot keeps it, without reading it, and sends
+   it in a full sync as long as it has one of these attempts or an end of one. For attempts that
+   the server no longer knows as this pilot's, the server believes only a receipt.
 """
 
 from typing import Dict, List, NamedTuple, Optional, Union
 
 PROTOCOL = 2
-# In the head of an enrolment: its site job, percent-encoded. With it the server can check the
-# secret before it reads the body.
+# A header of an enrolment: its site job, percent-encoded. With it the server can check the secret
+# before it reads the body.
 JOB_HEADER = "X-Covey-Job"
 
 Scalar = Union[str, int, float]
 
-# How an attempt can end. The first four are the task's doing or its owner's; RETURNED was never
-# started; HOST and LOST are the infrastructure's and use up no retries.
+# How an attempt can end. OK, FAILED, TIMEOUT and CANCELLED are caused by the task or its owner.
+# RETURNED was never started. HOST and LOST are faults of the infrastructure and use up no retries.
 OK = "ok"
 FAILED = "failed"
 TIMEOUT = "timeout"
@@ -43,20 +43,18 @@ RETURNED = "returned"
 HOST = "host"
 LOST = "lost"
 MEMORY = "memory"  # over its memory limit
-OUTPUT = (
-    "output"  # it ended well, but its results did not pass: a file is missing, the check failed
-)
-SETUP = "setup"  # the bag's setup failed on this host, or nobody can have an input that it names
+OUTPUT = "output"  # the task succeeded, but an output file is missing or the bag's check failed
+SETUP = "setup"  # the bag's setup failed on this host, or an input cannot be fetched anywhere
 PILOT_OUTCOMES = (OK, FAILED, TIMEOUT, CANCELLED, RETURNED, HOST, MEMORY, OUTPUT, SETUP)
-OWN_FAILURES = (FAILED, TIMEOUT, MEMORY, OUTPUT, SETUP)  # the task's own doing
-GOING_SECONDS = 30.0  # before its wall time is over a pilot goes home; or a tenth of that, if less
+OWN_FAILURES = (FAILED, TIMEOUT, MEMORY, OUTPUT, SETUP)  # caused by the task itself
+GOING_SECONDS = 30.0  # a pilot ends so long before its wall time is over, or a tenth of it if less
 
 # Limits that both sides keep: the server refuses what is over them, and a pilot never sends it
-# (`message_limits`). Sizes in bytes are those of a message as JSON.
+# (`message_limits`). Sizes in bytes are those of the message as JSON.
 LARGEST = 2**53  # the largest number that every part of the system can count to
 MOST_SLOTS = 4096
-MOST_WANT = 50_000  # slots' worth of attempts that a pilot asks for
-MOST_WAITING_BAGS = 1000  # of which attempts wait for files on one pilot
+MOST_WANT = 50_000  # attempts that a pilot asks for, counted in slots
+MOST_WAITING_BAGS = 1000  # bags whose attempts wait for files on one pilot
 MOST_SHORTAGE = 500  # characters
 MOST_TAGS = 200
 LONGEST_TAG = 1024  # characters, of a tag's name (with its owner) and of its value
@@ -64,23 +62,23 @@ MOST_TAG_CHARACTERS = 64_000  # of all names and values, so that tags fit into a
 MOST_FILES = 10_000  # that a task returns
 LONGEST_PATH = 4096  # characters
 MOST_RESULT = 1 << 16  # characters
-MOST_UNKEPT_NAMES = 5  # files of a task that are not kept, and whose names are told
+MOST_UNKEPT_NAMES = 5  # names of unkept files that are reported for a task
 LONGEST_UNKEPT_NAME = 200  # characters
 MOST_MESSAGE = 4096  # characters; of older pilots the server takes more
 MOST_ENROL_BYTES = 1 << 20  # it is read before anybody knows who sends it
 MOST_SYNC_BYTES = 16 << 20
 MOST_END_BYTES = 13 << 20  # two streams of MOST_LOG_KB fit; the rest of the sync is for `held`
-# A message of many small parts takes much longer to read than one of the same size with few. There
-# are no more parts than commas (in texts, too), and commas are counted in no time.
+# A message of many small parts takes much longer to read than one of the same size with few parts.
+# There are no more parts than commas (commas in texts count too), and counting commas is fast.
 MOST_SYNC_COMMAS = 600_000
-MOST_LOG_COMMAS = 400_000  # of both streams of an attempt
-INVALID = "invalid"  # what the server calls a message that is over a limit, or makes no sense
+MOST_LOG_COMMAS = 400_000  # in both streams of an attempt
+INVALID = "invalid"  # the problem type of a message that is over a limit or makes no sense
 TOO_LARGE = "too-large"
 
 
 def life_of(wall_seconds: float) -> float:
-    """What a pilot can use of its wall time, as both sides reckon. Its job began before it
-    enrolled, and going home takes a moment: some sites kill to the second, without a word."""
+    """The part of a pilot's wall time that it can use; both sides compute it. The site job began
+    before the pilot enrolled, and ending takes a moment: some sites kill without warning."""
     return wall_seconds - min(GOING_SECONDS, 0.1 * wall_seconds)
 
 
@@ -98,8 +96,8 @@ class Enrol(NamedTuple):
     memory_mb: int = 0
     disk_mb: int = 0
     gpus: int = 0
-    machine: str = ""  # known of the machine: stays when its name and its pilots change
-    boot: str = ""  # of this start of the machine: two at once under one id are two machines
+    machine: str = ""  # the machine's id: stays when its name and its pilots change
+    boot: str = ""  # an id of this start of the machine: two at once under one id are two machines
     shared: bool = False  # it keeps tasks of different owners apart
 
 
@@ -113,7 +111,7 @@ class Enrolled(NamedTuple):
 
 
 class Need(NamedTuple):
-    """What one task of a class takes of its host. 0: nothing said."""
+    """The resources of one task of a class. 0: not specified."""
 
     cores: int = 1
     memory_mb: int = 0
@@ -123,8 +121,8 @@ class Need(NamedTuple):
 
 
 class Input(NamedTuple):
-    """A file to be found at `path` in the task's directory. Without a `url` the server has it,
-    under its digest (`GET /pilot/v1/files/DIGEST`)."""
+    """A file for `path` in the task's directory. Without a `url` the server has it, under its
+    digest (`GET /pilot/v1/files/DIGEST`)."""
 
     path: str
     digest: str = ""
@@ -135,8 +133,8 @@ class Input(NamedTuple):
 
 
 class Body(NamedTuple):
-    """What all tasks of a bag share; travels once per pilot and epoch, and again when the bag has
-    other inputs."""
+    """What all tasks of a bag share; sent once per pilot and epoch, and again when the bag's inputs
+    have changed."""
 
     bag: int
     argv: List[str]
@@ -156,20 +154,20 @@ class Body(NamedTuple):
     setup: str = ""
     setup_seconds: float = 1800.0
     log_kb: int = 64
-    calls: bool = False  # `argv` starts a process that stays: see `call_records`
-    ahead: bool = False  # calls may be given to it before their turn: repeating one does no harm
-    inputs_version: int = 1  # grows when `inputs` change; attempts keep the one they came with
+    calls: bool = False  # `argv` starts a worker for calls: see `call_records`
+    ahead: bool = False  # calls may wait in front of the worker, because repeating one does no harm
+    inputs_version: int = 1  # grows when `inputs` change; an attempt keeps the version it came with
 
 
 class Task(NamedTuple):
-    """One attempt to make: its sequence number (of the answer's epoch), and of which task. A
-    memory or time limit of its own, if not 0, takes the place of its class's."""
+    """One attempt to make: its sequence number (in the answer's epoch), and its task. A memory or
+    time limit here, if not 0, replaces that of its class."""
 
     sequence: int
     bag: int
     task: int
     values: List[Scalar]
-    need: int = 0  # which of the body's
+    need: int = 0  # index into the body's `needs`
     memory_mb: int = 0
     limit_seconds: float = 0.0
     inputs: List[Input] = []
@@ -186,15 +184,15 @@ class Held(NamedTuple):
 
 class WaitingBag(NamedTuple):
     """A bag whose attempts wait on this pilot for input files or for the bag's setup. They take no
-    slot meanwhile: `slots` is how many slots' worth of them there are."""
+    slot meanwhile: `slots` is how many slots they would take."""
 
     bag: int
     slots: int
 
 
 class OutputFile(NamedTuple):
-    """A file that a task returns. A small one travels along, as base64; a large one has been
-    uploaded before (`PUT /pilot/v1/files/DIGEST`), and only its digest is here."""
+    """A file that a task returns. A small one is here as base64; a large one has been uploaded
+    before (`PUT /pilot/v1/files/DIGEST`), and only its digest is here."""
 
     path: str
     size: int
@@ -204,7 +202,7 @@ class OutputFile(NamedTuple):
 
 
 class Unkept(NamedTuple):
-    """Files that a task left in its directory and that no output pattern names: they are removed
+    """Files that a task left in its directory and that no output pattern matches: they are removed
     with the directory. `names` are a few of them."""
 
     files: int
@@ -239,9 +237,9 @@ class End(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """`want` is how many slots' worth of attempts the pilot would like to hold in all, so that an
-    answer still under way is never counted twice. `tags` is everything that it publishes of its
-    host, whenever that has changed."""
+    """`want` is how many attempts, counted in slots, the pilot would like to hold in all, so that
+    an answer still under way is never counted twice. `tags` is everything that it publishes about
+    its host, whenever that has changed."""
 
     pilot: int
     epoch: int
@@ -252,21 +250,21 @@ class Sync(NamedTuple):
     held: Optional[List[Held]] = None
     tags: Optional[Dict[str, str]] = None
     receipts: List[str] = []  # with `held`: of all attempts in `held` and in `ends`
-    waiting: List[WaitingBag] = []  # all that wait for files or a setup; none are sent of these
+    waiting: List[WaitingBag] = []  # all bags that wait for files or a setup; none get more tasks
     shortage: str = ""  # why this host can start no task now (a full disk); `want` is then 0
-    clock: float = 0.0  # what the pilot's clock, which never jumps, shows; ages are as of then
+    clock: float = 0.0  # the pilot's monotonic time; the ages in `ends` are as of then
 
 
 class Followed(NamedTuple):
-    """Somebody watches what this task (-1: every task of the bag) prints."""
+    """Somebody watches the output of this task (-1: of every task of the bag)."""
 
     bag: int
     task: int
 
 
 class Answer(NamedTuple):
-    """`follow`, when it is not None, takes the place of what the pilot was asked to follow before:
-    it then sends `Printed` for those tasks while they run, as best it can."""
+    """`follow`, if not None, replaces the list of tasks that the pilot follows: it sends `Printed`
+    for those tasks while they run, as well as it can."""
 
     epoch: int
     number: int
@@ -278,7 +276,7 @@ class Answer(NamedTuple):
     recorded: int = 0
     leave: bool = False
     follow: Optional[List[Followed]] = None
-    receipt: str = ""  # proves, later, that this pilot was given `tasks`
+    receipt: str = ""  # proves later that this pilot was given `tasks`
     forget: List[int] = []  # bags whose bodies the pilot may drop: they are sent again if needed
 
 
@@ -301,9 +299,9 @@ class Printed(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """The pilot ends. It has delivered what it could; what it still held it will not run.
-    `holds_nothing`: it has no attempt in its hands and no end to deliver, and gave up none that had
-    started; so whatever the server has sent it without hearing of an end was never started."""
+    """The pilot ends. It has delivered what it could, and will not run what it still held.
+    `holds_nothing`: it holds no attempt and no undelivered end, and gave up none that had started.
+    So whatever the server has sent it without getting an end was never started."""
 
     pilot: int
     epoch: int

@@ -1,28 +1,28 @@
 """The pilot's half of the protocol, without any I/O: `messages.py` states its rules.
 
-News goes in through `answered`, `failed`, `refused`, `prepared`, `ended`, `abandon`, `drain`;
-`step(now)` returns what to do about it, and `next_start` hands out work as slots become free. The
-simulator runs this very class.
+Events go in through `answered`, `failed`, `refused`, `prepared`, `ended`, `abandon` and `drain`.
+`step(now)` returns the commands to carry out, and `next_start` hands out work as slots become free.
+The simulator runs this same class.
 
 How it behaves:
 - One sync is always open at the server, parked. Ends go out in a second one: at most every
-  PACE_SECONDS while slots have work queued (then nobody waits for the answer), else at once.
-- An attempt that needs files or its bag's setup waits aside until it is `prepared`. It takes no
-  slot from others: the server is told of what waits (`waiting_bags`), and sends other work.
+  PACE_SECONDS while slots have work queued (nobody waits for the answer then), else at once.
+- An attempt that needs files or its bag's setup waits until it is `prepared`. It takes no slot from
+  others: the server is told which bags wait (`waiting_bags`), and sends other work.
 - A host that is `short_of` disk space asks for no work, and gives back what has not started.
-- It prefetches as much as keeps the slots busy for HORIZON_SECONDS, by measured run times, so
-  short tasks never wait for the network. Should long ones come after short ones, so that nothing
-  ends for LONG_SECONDS, it gives back what has not started: nothing is hoarded that others could
-  run, or that better tasks should overtake. But while the server is away it keeps what it has,
-  and always what it was sent without having asked for so much.
-- When the server is away it goes on, keeps every end, and asks again with exponential back-off
-  and jitter, always the same numbers with the same ends. When the server says when to come
-  again, it comes then.
-- A sync that the server refuses as invalid is never sent again as it was, since it would be refused
-  for ever. What it carried is sent in smaller parts; a single end that is refused is replaced by a
+- A pilot prefetches enough to keep its slots busy for HORIZON_SECONDS, by measured run times, so
+  that short tasks never wait for the network. If long tasks come after short ones, so that nothing
+  ends for LONG_SECONDS, it gives back what has not started: other pilots could run those attempts,
+  and better tasks could overtake them. But it keeps everything while the server is away, and
+  always what the server sent beyond what was asked for.
+- While the server is away, a pilot goes on, keeps every end, and asks again with exponential
+  back-off and jitter, always with the same numbers and the same ends. If the server says when to
+  come again, the pilot comes then.
+- A sync that the server refuses as invalid is never sent again unchanged, since it would be refused
+  for ever. Its content is sent in smaller parts; a single end that is refused is replaced by a
   failure that says so, and tags that are refused are dropped.
 - A draining pilot gives back what it has not started, finishes and delivers the rest, then leaves.
-  What it has `abandon`ed is lost with it.
+  Attempts that it had to `abandon` are lost with it.
 """
 
 from collections import OrderedDict, deque
@@ -66,18 +66,18 @@ from covey.pilot.protocol.waiting_bags import LOOK_SECONDS, surplus, waiting_bag
 PACE_SECONDS = 0.2
 HORIZON_SECONDS = 0.3
 LONG_SECONDS = 1.0  # tasks that take longer are not prefetched
-MOST_PREFETCH = 512  # a slot
-MOST_ENDS = 1000  # a sync
-MOST_OUTPUT = 1 << 20  # characters of output and files a sync, unless one end has more
+MOST_PREFETCH = 512  # attempts for each slot
+MOST_ENDS = 1000  # in a sync
+MOST_OUTPUT = 1 << 20  # characters of output and files in a sync, unless one end has more
 FIRST_BACKOFF = 0.1
 LAST_BACKOFF = 30.0
-LONGEST_DELAY = 120.0  # that somebody, perhaps a proxy, may make us wait
+LONGEST_DELAY = 120.0  # the longest wait that a server or a proxy may ask for
 OVERTAKEN_SECONDS = 0.5
-AHEAD_SECONDS = 0.001  # until a sync that has overtaken another goes again, at first
+AHEAD_SECONDS = 0.001  # first pause before a sync that overtook another is sent again
 
-OUT_OF_ORDER = "out-of-order"  # what the server calls that
+OUT_OF_ORDER = "out-of-order"  # the server's problem type for a sync that overtook another
 
-_NOT_RUN = (RETURNED, HOST, SETUP)  # these say nothing about how long tasks take
+_NOT_RUN = (RETURNED, HOST, SETUP)  # outcomes that say nothing about the duration of tasks
 
 
 def key_of(epoch: int, sequence: int) -> str:
@@ -94,19 +94,19 @@ class PilotState:
         self.idle_seconds = idle_seconds
         self.holding: Dict[str, Holding] = {}
         self._abandoned = False
-        self.weight = 0  # of all that we hold
+        self.weight = 0  # slots that all held attempts take
         self.queue: Deque[str] = deque()
-        self.unprepared: "OrderedDict[str, float]" = OrderedDict()  # and since when
+        self.unprepared: "OrderedDict[str, float]" = OrderedDict()  # key -> waiting since
         self.shortage = ""  # why this host can start nothing now
-        self._waiting: List[WaitingBag] = []  # as the server was told, or is about to be
-        self._waiting_at = now  # when to look at that again
+        self._waiting: List[WaitingBag] = []  # as last sent to the server, or about to be sent
+        self._waiting_at = now  # when to compute that again
         self._news_due = False
-        self._forgettable: Set[int] = set()  # bags whose bodies nobody needs
+        self._forgettable: Set[int] = set()  # bags whose bodies the server may send again
         self.follow: List[Followed] = []
         self.bodies: Dict[int, Body] = {}
-        self.furnished: Dict[BodyKey, float] = {}  # that of `readiness`, which fills it
-        self.draining = ""  # the reason, once we are
-        self.failures = 0  # in a row, of reaching the server
+        self.ready_until: Dict[BodyKey, float] = {}  # that of `readiness`, which fills it
+        self.draining = ""  # the reason, if this pilot drains
+        self.failures = 0  # to reach the server, in a row
         self._random = random
         self._number = 0
         self._received = 0
@@ -118,10 +118,10 @@ class PilotState:
         self._ends_sent = now - 1.0  # long ago
         self._busy = now
         self._mean_seconds: Optional[float] = None
-        self._asked = 0  # for so many at most; more than that are sent because a policy says so
+        self._asked = 0  # the most we asked for; a policy may make the server send more
         self._tags: Optional[Dict[str, str]] = None
         self._tags_due = False
-        self._most_ends = MOST_ENDS  # a sync; fewer after one was refused
+        self._most_ends = MOST_ENDS  # in a sync; fewer after a refusal
         self._commands: List[Command] = []
 
     # -- news ------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class PilotState:
         while self._open:
             number, first = next(iter(self._open.items()))
             if first.answer is None:
-                # The server released it before it answered a later one: its answer got lost.
+                # The server released it before it answered a later one: the answer was lost.
                 self._repeat_before(opened.sync.number, now)
                 break
             del self._open[number]
@@ -151,8 +151,8 @@ class PilotState:
             self._process(number, first.answer, now)
 
     def failed(self, number: int, attempt: int, now: float, delay: float = 0.0) -> None:
-        """No answer came, or one that says to come back after `delay`: a server that has too
-        much to do keeps a place for us in its line, so we come at that time and no later."""
+        """No answer came, or one that says to come back after `delay`. A busy server keeps a place
+        in its line for us, so we come back at that time and not later."""
         opened = self._open.get(number)
         if opened is None or opened.tries != attempt:
             return
@@ -167,18 +167,18 @@ class PilotState:
     def refused(
         self, number: int, attempt: int, problem: str, now: float, words: str = ""
     ) -> List[End]:
-        """The server says no, for this reason. Returns the ends that were replaced: nobody may send
-        what they carried."""
+        """The server refused a sync for this reason. Returns the ends that were replaced: their
+        content must not be sent."""
         opened = self._open.get(number)
         if opened is None or opened.tries != attempt:
             return []
-        if problem in ("unknown-pilot", "unauthorized"):  # or a late enrolment took our place
+        if problem in ("unknown-pilot", "unauthorized"):  # or a later enrolment replaced ours
             if not self._enrolling:
                 self._enrolling = True
                 self._commands.append(EnrolAgain())
         elif problem == "stale":
             self._start_over(self.epoch, 0)
-        elif problem == OUT_OF_ORDER:  # most often the one before is just about to arrive
+        elif problem == OUT_OF_ORDER:  # usually the sync before it is about to arrive
             self._repeat_before(number, now)
             delay = AHEAD_SECONDS * 4.0 ** min(opened.tries - 1, 20)
             self._again(number, now, min(delay, OVERTAKEN_SECONDS))
@@ -189,7 +189,7 @@ class PilotState:
         return []
 
     def _send_otherwise(self, opened: Open, words: str) -> List[End]:
-        """The server has not taken this sync, and never will. Say all again, in smaller parts."""
+        """The server will never accept this sync. Send its content again, in smaller parts."""
         ends = opened.ends
         replaced: List[End] = []
         if len(ends) > 1 or (ends and opened.sync.tags is not None):
@@ -208,12 +208,12 @@ class PilotState:
         if pilot != self.pilot:
             self.pilot = pilot
             self._start_over(epoch, 0)
-        else:  # it knows us after all, and will tell us which ends it has
+        else:  # the server knows us after all, and will say which ends it has
             for opened in self._open.values():
                 opened.retry_at = 0.0
 
     def prepared(self, key: str) -> None:
-        """It has all it needs. One that was given back meanwhile is ignored."""
+        """The attempt has all it needs. Ignored if it was given back meanwhile."""
         if key in self.unprepared:
             del self.unprepared[key]
             self.queue.append(key)
@@ -226,8 +226,8 @@ class PilotState:
         at: Optional[float] = None,
         size: Optional[int] = None,
     ) -> None:
-        """A slot is through with it (or gives it back unstarted). `at`: when it ended, if that
-        was before `now`; `size` is given when what it carries has been put aside."""
+        """The attempt is over, or its slot gives it back unstarted. `at`: when it ended, if that
+        was before `now`. `size`: of its original content, if that was moved to the spool."""
         holding = self._let_go(key)
         if key in self.unprepared:
             del self.unprepared[key]
@@ -244,7 +244,7 @@ class PilotState:
         self._ends.append(Ended(end, at, queued, size, holding.receipt))
 
     def publish(self, tags: Dict[str, str]) -> None:
-        """The next sync says this of our host."""
+        """Publish these tags of the host in the next sync."""
         self._tags, self._tags_due = tags, True
 
     def short_of(self, words: str, now: float) -> None:
@@ -255,7 +255,7 @@ class PilotState:
         self.shortage = words
 
     def abandon(self, key: str) -> None:
-        """It ended with us. Whoever hears that we leave gives up all that we were given."""
+        """The attempt ends with this pilot. The server gives it up when the pilot leaves."""
         self._let_go(key)
         self._abandoned = True
 
@@ -267,8 +267,8 @@ class PilotState:
     # -- what to do ------------------------------------------------------------------------
 
     def next_start(self, fits: Optional[Callable[[Start], bool]] = None) -> Optional[Start]:
-        """The next attempt for a free slot. Call it when there is one. The first in the queue is
-        the next: if it does not fit, none is, so that small ones never pass it for ever."""
+        """The next attempt for a free slot. Only the first of the queue is considered: if it does
+        not fit, the result is None, so that small attempts never delay a large one for ever."""
         if not self.queue:
             return None
         key = self.queue[0]
@@ -284,14 +284,14 @@ class PilotState:
         if min(self.weight, self._asked) > self.slots and now - self._busy > LONG_SECONDS:
             self._share(now)
         if self._waiting or (self.unprepared and now >= self._waiting_at):
-            self._mind_waiting(now)
+            self._check_waiting(now)
         self._send_what_is_due(now)
         self._depart_if_done(now)
         commands, self._commands = self._commands, []
         return commands
 
     def wake_at(self, now: float) -> float:
-        """When `step` should be called again at the latest."""
+        """When `step` must be called again at the latest."""
         due = now + 1.0
         for opened in self._open.values():
             if opened.retry_at is not None:
@@ -311,7 +311,7 @@ class PilotState:
         return not self.holding and not self.undelivered()
 
     def started_nothing_else(self) -> bool:
-        """Whether every attempt that has started here has an end which the server has confirmed."""
+        """Whether the server has confirmed an end of every attempt that was started here."""
         return self.holds_nothing() and not self._abandoned
 
     def idle_since(self, now: float) -> float:
@@ -328,12 +328,12 @@ class PilotState:
         for body in answer.bodies:
             self._forgettable.discard(body.bag)
             self.bodies[body.bag] = body
-            self.furnished.pop(body_key(body), None)  # it may name other files now
+            self.ready_until.pop(body_key(body), None)  # it may have other files now
         for task in answer.tasks:
             self._take(answer.epoch, task, answer.receipt, now)
-        for one in answer.cancels:
-            self._cancel(key_of(one.epoch, one.sequence), now)
-        recalled = [key_of(one.epoch, one.sequence) for one in answer.recalls]
+        for held in answer.cancels:
+            self._cancel(key_of(held.epoch, held.sequence), now)
+        recalled = [key_of(held.epoch, held.sequence) for held in answer.recalls]
         if recalled:
             self._recall(recalled, now)
         if answer.leave:
@@ -356,7 +356,7 @@ class PilotState:
         body = self.bodies[task.bag]
         weight = max(1, body.needs[task.need].cores) if task.need < len(body.needs) else 1
         bare = not task.inputs and (
-            now < self.furnished.get(body_key(body), 0.0) or not (body.inputs or body.setup)
+            now < self.ready_until.get(body_key(body), 0.0) or not (body.inputs or body.setup)
         )
         self.holding[key] = Holding(epoch, body, task, now, weight, bare, receipt)
         self.weight += weight
@@ -393,7 +393,7 @@ class PilotState:
             self._commands.append(Recall(started))
 
     def _share(self, now: float) -> None:
-        """What our slots are at is longer than what they did before."""
+        """The running tasks are longer than those before: give back what has not started."""
         started = [key for key, holding in self.holding.items() if holding.started]
         if self.away() or self.draining or not (self.queue or len(started) > self.slots):
             return
@@ -402,17 +402,18 @@ class PilotState:
         for key in list(self.queue):
             self._give_back(key, now)
         self._commands.append(Recall(started))
-        self._busy = now  # to look again if that was not all
+        self._busy = now  # look again after the same time
 
     def _give_back_all_unstarted(self, now: float) -> None:
-        """Those too that wait in a slot."""
+        """Also those that wait in a slot."""
         self._give_back_unstarted(now)
         started = [key for key, holding in self.holding.items() if holding.started]
         if started:
             self._commands.append(Recall(started))
 
-    def _mind_waiting(self, now: float) -> None:
-        """Which bags wait for files; of each no more attempts are kept than we have slots."""
+    def _check_waiting(self, now: float) -> None:
+        """Find out which bags wait for files. For each, keep only as many attempts as we have
+        slots."""
         self._waiting_at = now + LOOK_SECONDS
         waiting = waiting_bags(self.unprepared, self.holding, now)
         over = surplus(waiting, self.unprepared, self.holding, self.slots)
@@ -448,20 +449,20 @@ class PilotState:
                 opened.retry_at = None
                 self._send(opened)
         due = self._ends_due(now)
-        # What is new of our host does not wait for a parked question to be answered.
-        told = (self._news_due or (self._tags_due and not self.holding)) and not self.away()
-        if not self._open or ((due or told) and len(self._open) == 1):
+        # News about our host does not wait for the answer to a parked sync.
+        news = (self._news_due or (self._tags_due and not self.holding)) and not self.away()
+        if not self._open or ((due or news) and len(self._open) == 1):
             self._sync(now, batch(self._ends, self._most_ends, MOST_OUTPUT) if due else 0)
 
     def _ends_due(self, now: float) -> bool:
         if not self._ends or self._ends_open():
             return False
-        # Before we run out of work, too: short tasks are gone before the next answer comes.
+        # Also before we run out of work: short tasks are over before the next answer comes.
         paced = now - self._ends_sent >= PACE_SECONDS or self.weight < len(self._ends)
         return paced or self._full or self.weight <= self.slots
 
     def _sync(self, now: float, count: int) -> None:
-        """A new sync, with so many of our ends."""
+        """Send a new sync, with the first `count` ends."""
         ends, self._ends = self._ends[:count], self._ends[count:]
         self._number += 1
         held: Optional[List[Held]] = None
@@ -473,13 +474,13 @@ class PilotState:
                 Held(h.epoch, h.task.sequence, h.task.bag, h.task.task)
                 for h in self.holding.values()
             ]
-            # What does not fit into this sync must not look as if we had lost it.
-            held += [Held(*one.end[:4]) for one in self._ends]
+            # An end that does not fit into this sync must not look like a lost attempt.
+            held += [Held(*ended.end[:4]) for ended in self._ends]
             receipts = self._receipts(ends)
-        rows = [dated(one, now) for one in ends]
+        rows = [dated(ended, now) for ended in ends]
         want = self._want()
         self._asked = max(self._asked, want)
-        # After a refusal, tags go alone: else nobody knows which of both it was about.
+        # After a refusal, tags are sent alone: else we would not know what was refused.
         tags_too = self._tags_due and not (ends and self._most_ends < MOST_ENDS)
         sync = Sync(
             self.pilot,
@@ -503,14 +504,14 @@ class PilotState:
         self._send(opened)
 
     def _receipts(self, ends: List[Ended]) -> List[str]:
-        """Of all that we hold, of these ends, and of those that wait to be sent."""
-        found: "OrderedDict[str, None]" = OrderedDict()
+        """The receipts of all held attempts, of these ends, and of ends still to be sent."""
+        receipts: "OrderedDict[str, None]" = OrderedDict()
         for holding in self.holding.values():
-            found[holding.receipt] = None
-        for one in ends + self._ends:
-            found[one.receipt] = None
-        found.pop("", None)
-        return list(found)
+            receipts[holding.receipt] = None
+        for ended in ends + self._ends:
+            receipts[ended.receipt] = None
+        receipts.pop("", None)
+        return list(receipts)
 
     def _send(self, opened: Open) -> None:
         opened.tries += 1
@@ -522,7 +523,7 @@ class PilotState:
             opened.retry_at = now + delay
 
     def _repeat_before(self, number: int, now: float) -> None:
-        """A later sync has overtaken these: they, or their answers, got lost on the way."""
+        """A later sync overtook these: they or their answers were lost."""
         for earlier, opened in self._open.items():
             if earlier < number and opened.answer is None and opened.retry_at is None:
                 opened.retry_at = now + OVERTAKEN_SECONDS
@@ -537,16 +538,16 @@ class PilotState:
         return min(self.slots * (1 + ahead) if ahead > 1 else self.slots + 1, MOST_WANT)
 
     def _start_over(self, epoch: int, recorded: int) -> None:
-        """Another epoch, or we had been given up: what we waited for will not come."""
+        """A new epoch, or the server had given this pilot up: no open sync will be answered."""
         self.epoch = epoch
         self._reclaim(recorded)
         self._full = True
-        self._forgettable.update(self.bodies)  # the server sends again what it still needs
+        self._forgettable.update(self.bodies)  # the server sends again what is still needed
         self._tags_due = self._tags is not None
         self.follow = []
 
     def _reclaim(self, recorded: int) -> None:
-        """Ends of unanswered syncs are to be sent again, unless the server has them."""
+        """Send the ends of unanswered syncs again, except those that the server has recorded."""
         again: List[Ended] = []
         for number, opened in self._open.items():
             if number > recorded:

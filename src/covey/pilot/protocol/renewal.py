@@ -1,8 +1,8 @@
-"""A pilot that waited in a queue while its server moved on: it fetches the server's own pilot file
-and becomes that.
+"""Renewal: a pilot that waited in a queue while its server was upgraded fetches the server's pilot
+file and becomes that pilot.
 
-The rule: once. The new file is what the server said it would be, byte for byte, and whoever comes
-of it finds the mark in its environment and renews nothing, whatever its version says.
+The rule: only once. The new file must have the digest that the server named. The new pilot finds
+a mark in its environment and does not renew itself again, whatever its version is.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ MOST_BYTES = 4 << 20
 
 
 class Unrenewed(Exception):
-    """Says why it could not be."""
+    """The message says why the pilot could not renew itself."""
 
 
 def own_file() -> str:
-    """The pilot file that this process runs; nothing if it is no such file."""
+    """The pilot file that this process runs; "" if it runs from no such file."""
     archive = getattr(globals().get("__loader__"), "archive", "")
     return os.path.abspath(archive) if archive else ""
 
@@ -33,12 +33,12 @@ def wanted(ours: str, theirs: str, file: str, environment: Mapping[str, str]) ->
     return bool(theirs) and ours != theirs and bool(file) and not environment.get(MARK)
 
 
-def fetch(courier: Transfers, digest: str, directory: str) -> str:
-    """The path of the server's pilot file, in the directory. Raises Unrenewed."""
+def fetch(transfers: Transfers, digest: str, directory: str) -> str:
+    """Fetch the server's pilot file into the directory; returns its path. Raises Unrenewed."""
     try:
-        response = courier.ask("GET", PILOT_FILE)
+        response = transfers.ask("GET", PILOT_FILE)
         data = response.read(MOST_BYTES)
-    except Exception as error:  # whatever the network does
+    except Exception as error:  # any failure of the network
         raise Unrenewed("the pilot file cannot be fetched: %s" % error) from error
     if response.status != 200:
         raise Unrenewed("the pilot file cannot be fetched: status %d" % response.status)
@@ -55,8 +55,8 @@ def fetch(courier: Transfers, digest: str, directory: str) -> str:
 
 
 def become(path: str, start_file: str, start: Dict[str, Any], theirs: str) -> None:
-    """Go on as that pilot, with the same start information. Raises OSError; then we still are
-    who we were."""
+    """Replace this process by that pilot, with the same start information. Raises OSError; then
+    this process is unchanged."""
     start_file = start_file or os.path.join(os.path.dirname(path), "start.json")
     start_file_module.write(
         start_file, dict(start, discard=list(start.get("discard", ())) + [path])

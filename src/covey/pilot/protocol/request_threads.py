@@ -1,11 +1,11 @@
-"""HTTP to the server: a few threads, each with a connection of its own that it keeps.
+"""HTTP requests to the server: a few threads, each with a connection that it keeps.
 
-One line is parked at the server most of the time, another carries ends; more are started only
-when those hang. Requests go in through `post`; replies are picked up from `replies` after a byte
-has arrived on the wake-up pipe. Only the main thread decides; these threads carry.
+One request is parked at the server most of the time, another carries ends; more threads are started
+only while those are busy. Requests go in through `post`; `replies` returns the replies after a byte
+has arrived on the wake-up pipe. Only the main thread decides; these threads only transfer.
 
-What does not look like an answer of a covey server is none: a proxy's page, a portal that wants
-a password, half an answer. The server counts as away then, and is asked again.
+A response that does not look like an answer of a covey server (a proxy's page, a login portal, half
+an answer) does not count: the server is considered away, and is asked again.
 """
 
 import http.client
@@ -26,14 +26,14 @@ from covey.pilot.protocol.connection import (
     retry_after,
 )
 from covey.pilot.protocol.messages import Answer, Enrolled
-from covey.pilot.protocol.thread_pool import Crew
+from covey.pilot.protocol.thread_pool import ThreadPool
 
 MOST_LINES = 4
 MOST_BYTES = 64 << 20
-TRANSFER_SECONDS = 120.0  # beyond the wait for an answer: for its bytes, however slowly they come
+TRANSFER_SECONDS = 120.0  # for the bytes of an answer, after the wait for its beginning
 CREDENTIAL = "X-Covey-Credential"
 
-# What an answer must have, lest somebody else's JSON be taken for it.
+# The fields that an answer must have, so that other programs' JSON is not taken for one.
 _NEEDED = {
     "enrol": Enrolled._fields,
     "sync": [name for name in Answer._fields if name in ("epoch", "number")],
@@ -41,36 +41,34 @@ _NEEDED = {
 
 
 class ServerReply(NamedTuple):
-    """`status` 0: nothing came back, and `error` says why. `credential`: a new one, if any."""
+    """`status` 0: there was no answer, and `error` says why."""
 
     ticket: Any
     status: int
     content: Any
     error: str
     retry_after: float
-    credential: str = ""
 
 
 class Identity:
-    """Who we are to the server; whichever thread hears of a new credential changes it."""
+    """Who we are to the server. Any thread that receives a new credential sets it here."""
 
     def __init__(self) -> None:
         self.pilot = 0
         self.credential = ""
 
-    def note(self, response: http.client.HTTPResponse) -> str:
-        """Take over the credential that an answer brings."""
-        found = response.headers.get(CREDENTIAL) or ""
-        if found:
-            self.credential = found
-        return found
+    def note(self, response: http.client.HTTPResponse) -> None:
+        """Take over the new credential in an answer, if there is one."""
+        credential = response.headers.get(CREDENTIAL)
+        if credential:
+            self.credential = credential
 
 
 class Address:
-    """Where the server is, and which certificate authority vouches for it (PEM text). Given by
-    a file, both are read again whenever the server is away: a restarted server may have another
-    port. Where one connection has fallen silent, others that were opened before it are as dead
-    (this host has another address, say): `doubts` counts how often that has been."""
+    """The server's address, and the certificate authority that vouches for it (PEM text). If they
+    come from a file, both are read again whenever the server is away: a restarted server may have
+    another port. If a connection has fallen silent, all that were opened before are probably dead
+    too (this host may have a new address): `doubts` counts how often that has happened."""
 
     def __init__(self, url: str = "", path: str = "", ca: str = "") -> None:
         self.doubts = 0
@@ -82,10 +80,10 @@ class Address:
         if self._path:
             try:
                 with open(self._path) as file:
-                    found = json.load(file)
-                self._known = (str(found["address"]), str(found.get("ca", "")))
+                    content = json.load(file)
+                self._known = (str(content["address"]), str(content.get("ca", "")))
             except (OSError, ValueError, KeyError, TypeError, AttributeError):
-                pass  # it is being written, or the server is not up yet: keep what we know
+                pass  # it is being written, or the server is not up yet: keep the old values
 
     def url(self) -> str:
         return self._known[0]
@@ -94,29 +92,29 @@ class Address:
         return self._known[1]
 
     def doubt(self, line: ServerConnection) -> None:
-        """No answer came over this one."""
+        """No answer came over this connection."""
         if line.sock is not None and line.doubts == self.doubts:
             self.doubts += 1
 
     def server_ended(self) -> bool:
-        """Whether the file that names the server, on this machine, names no living process. Only
-        pilots that a server has started on its own machine have such a file."""
+        """Whether the address file names no living server process. Only pilots that a server has
+        started on its own machine have such a file."""
         if not self._path:
             return False
         try:
             with open(self._path) as file:
                 pid = json.load(file)["pid"]
             if not isinstance(pid, int) or pid <= 0:
-                return True  # it ended on purpose
+                return True  # the server ended on purpose
             os.kill(pid, 0)
         except (FileNotFoundError, ProcessLookupError):
             return True
         except (OSError, ValueError, KeyError, TypeError, OverflowError):
-            return False  # it is another user's, or the file is being written
+            return False  # another user's process, or the file is being written
         return False
 
     def gone(self) -> bool:
-        """The file that named the server has been removed, with all around it."""
+        """The directory of the address file has been removed."""
         return bool(self._path) and not os.path.isdir(os.path.dirname(self._path))
 
 
@@ -127,26 +125,17 @@ class RequestThreads:
         self.timeout_seconds = timeout_seconds
         self.identity = identity or Identity()
         self._address = address
-        # The simple one, new in Python 3.7, takes a third of the time.
+        # SimpleQueue, new in Python 3.7, takes a third of the time.
         self._requests: Any = getattr(queue, "SimpleQueue", queue.Queue)()
         self._replies: Deque[ServerReply] = deque()
         self._busy = 0
-        self._crew = Crew(self._carry, MOST_LINES, "line")
-        self._open: Dict[
-            int, Tuple[ServerConnection, float]
-        ] = {}  # by thread: until when it may take
+        self._threads = ThreadPool(self._carry, MOST_LINES, "request")
+        # By thread: its open connection, and when to break it off.
+        self._open: Dict[int, Tuple[ServerConnection, float]] = {}
         self._lock = threading.Lock()
         self.wake_fd, self._wake_write = os.pipe()
         os.set_blocking(self.wake_fd, False)
         os.set_blocking(self._wake_write, False)
-
-    @property
-    def credential(self) -> str:
-        return self.identity.credential
-
-    @credential.setter
-    def credential(self, credential: str) -> None:
-        self.identity.credential = credential
 
     def post(
         self,
@@ -156,13 +145,13 @@ class RequestThreads:
         secret: str,
         more: Optional[Dict[str, str]] = None,
     ) -> None:
-        """`more`: other headers."""
+        """`more` has other headers."""
         headers = {"Content-Type": "application/json", "Authorization": "Bearer " + secret}
         headers.update(more or {})
         with self._lock:
             self._busy += 1
             count = self._busy
-        self._crew.want(count)
+        self._threads.want(count)
         self._requests.put((ticket, path, message, headers))
 
     def replies(self) -> List[ServerReply]:
@@ -171,20 +160,20 @@ class RequestThreads:
         except BlockingIOError:
             pass
         self._hang_up_overdue()
-        self._crew.fill()
-        found = []
+        self._threads.fill()
+        replies = []
         while self._replies:
-            found.append(self._replies.popleft())
-        return found
+            replies.append(self._replies.popleft())
+        return replies
 
     def wake(self) -> None:
         try:
             os.write(self._wake_write, b"\0")
         except BlockingIOError:
-            pass  # it is awake already
+            pass  # the main thread is awake already
 
     def _hang_up_overdue(self) -> None:
-        """Silence ends by itself; bytes that trickle in one by one do not."""
+        """The timeout ends a silent connection, but not one that sends a byte now and then."""
         now = time.monotonic()
         with self._lock:
             for connection, until in self._open.values():
@@ -210,15 +199,15 @@ class RequestThreads:
         body: bytes,
         headers: Dict[str, str],
     ) -> Tuple[ServerReply, Optional[ServerConnection]]:
-        """One request. A kept connection that the server has closed meanwhile is opened anew:
-        every request may be sent twice, that is what their numbers are for."""
+        """Make one request. If the server has closed a kept connection meanwhile, open a new one:
+        every request may be sent twice, because requests have numbers."""
         connection = usable(connection, self._address)
         fresh = connection is None
         try:
             if connection is None:
                 connection = connect(self._address, self.timeout_seconds)
             return self._ask(connection, ticket, path, body, headers), connection
-        except Exception as error:  # whatever it was: somebody waits for a reply
+        except Exception as error:  # any error: the main thread waits for a reply
             if connection is not None:
                 if isinstance(error, socket.timeout):
                     self._address.doubt(connection)
@@ -245,11 +234,11 @@ class RequestThreads:
             connection.request("POST", path, body, headers)
             response = connection.getresponse()
             content = _content(response, path)
-            credential = self.identity.note(response)
+            self.identity.note(response)
         finally:
             with self._lock:
                 del self._open[me]
-        return ServerReply(ticket, response.status, content, "", retry_after(response), credential)
+        return ServerReply(ticket, response.status, content, "", retry_after(response))
 
 
 def connect(address: Address, timeout: float) -> ServerConnection:
@@ -262,7 +251,7 @@ def connect(address: Address, timeout: float) -> ServerConnection:
 
 
 def usable(line: Optional[ServerConnection], address: Address) -> Optional[ServerConnection]:
-    """A kept connection, unless it is not worth trying any more."""
+    """The kept connection, or None if it is probably dead."""
     if line is not None and line.doubts != address.doubts:
         line.close()
         return None
@@ -274,7 +263,7 @@ def _content(response: http.client.HTTPResponse, path: str) -> Dict[str, Any]:
     is_json, _ = kind_of(response)
     raw, status = read_body(response, MOST_BYTES), response.status
     if status >= 500:
-        return {}  # the server is away, whoever says so
+        return {}  # the server is away, whoever sent this
     content = json.loads(raw.decode("utf-8")) if is_json else None
     needed = _NEEDED.get(path.rpartition("/")[2], ()) if status == 200 else ("type", "detail")
     ours = isinstance(content, dict) and all(name in content for name in needed)

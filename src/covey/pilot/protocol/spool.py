@@ -1,7 +1,7 @@
 """What tasks printed and returned, kept on disk while the server is away.
 
-Ends are small, but outputs are not: through an outage they wait in one file, and only where they
-lie there is kept in memory. The file is emptied as soon as everything in it is delivered.
+Ends are small, but outputs are not: during an outage they wait in one file, and memory has only
+their places in it. The file is removed as soon as everything in it is delivered.
 """
 
 import json
@@ -14,7 +14,7 @@ from covey.pilot.protocol.messages import HOST, End, OutputFile
 class _Place(NamedTuple):
     start: int
     size: int
-    precious: bool  # without it the attempt was for nothing
+    precious: bool  # without it the attempt is worthless
 
 
 class Spool:
@@ -23,7 +23,7 @@ class Spool:
         self._places: Dict[Tuple[int, int], _Place] = {}
 
     def put(self, end: End) -> End:
-        """The end without its outputs, which are on disk now; as it was if they cannot be."""
+        """The end without its outputs, which are now on disk; the same end if that fails."""
         if not (end.stdout or end.stderr or end.result or end.files):
             return end
         try:
@@ -35,14 +35,14 @@ class Spool:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError:
-            return end  # full disk: memory has room for what a pilot holds
+            return end  # the disk is full: keep it in memory
         self._places[(end.epoch, end.sequence)] = _Place(
             start, len(data), bool(end.result or end.files)
         )
         return end._replace(stdout="", stderr="", result="", files=[])
 
     def filled(self, ends: List[End]) -> List[End]:
-        """The ends with their outputs, to be sent."""
+        """The ends with their outputs, ready to be sent."""
         return [self._fill(end) for end in ends] if self._places else ends
 
     def _fill(self, end: End) -> End:
@@ -63,7 +63,7 @@ class Spool:
         return end._replace(stdout=stdout, stderr=stderr, result=result, files=rows)
 
     def forget(self, end: End) -> None:
-        """What this end carried is not to be sent."""
+        """The output of this end is not to be sent."""
         self._places.pop((end.epoch, end.sequence), None)
 
     def delivered(self) -> None:

@@ -1,8 +1,8 @@
-"""Threads, as many as there is work for and as the system gives.
+"""Threads: as many as there is work for, and as the system allows.
 
-The rule: that it gives none now is no failure. Threads count as processes, of which a user has only
-so many, and tasks may take all of them for a while. Those that are there do the work meanwhile, and
-it is tried again.
+The rule: it is not a failure if the system starts no thread now. Threads count as processes, whose
+number is limited for each user, and tasks may use all of them for a while. Meanwhile the existing
+threads do the work, and starting is tried again.
 """
 
 import threading
@@ -10,7 +10,7 @@ from typing import Callable
 
 
 def started(work: Callable[[], None], name: str) -> bool:
-    """Whether it is done in another thread from now on."""
+    """Whether a thread could be started for this work."""
     try:
         threading.Thread(target=work, daemon=True, name=name).start()
     except RuntimeError:
@@ -18,8 +18,8 @@ def started(work: Callable[[], None], name: str) -> bool:
     return True
 
 
-class Crew:
-    """At most so many that do the same for good. Of one thread alone."""
+class ThreadPool:
+    """Up to ``most`` threads that do the same work until the process ends. Not thread-safe."""
 
     def __init__(self, work: Callable[[], None], most: int, name: str) -> None:
         self._work = work
@@ -28,12 +28,12 @@ class Crew:
         self._count = self._wanted = 0
 
     def want(self, count: int) -> None:
-        """Be so many, soon."""
+        """Let there be so many threads, as soon as possible."""
         if count > self._wanted:
             self._wanted = min(count, self._most)
             self.fill()
 
     def fill(self) -> None:
-        """Cheap, and to be called now and then: start those that could not be started before."""
+        """Start threads that could not be started before. Cheap: call it now and then."""
         while self._count < self._wanted and started(self._work, self._name):
             self._count += 1

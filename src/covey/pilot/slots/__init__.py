@@ -1,3 +1,2 @@
-"""The processes that run tasks: guard, keeper, slots and what they start, from order to outcome.
-What keeps tasks apart from each other is in `covey.pilot.walls`, their files are in
-`covey.pilot.files`."""
+"""The processes that run tasks (guard, keeper, slots and what they start), from order to outcome.
+`covey.pilot.walls` keeps tasks apart from each other; `covey.pilot.files` has their files."""

@@ -1,10 +1,10 @@
-"""What fits on this host at once: cores, memory, disk, GPUs. Pure.
+"""How many tasks fit on this host at once: cores, memory, disk, GPUs. Pure.
 
-The rule: never more than fits. A *light* task is one of which every slot could run one at the same
-time; while there are only such, slots are filled ahead without counting, as that can never be too
-much. As soon as anything else is inside or next, an order is admitted only when it fits beside
-all that is inside, waiting in a slot or not. Who is next is not decided here: callers ask for the
-first of their queue and wait with the rest, so a large task is never starved by small ones.
+The rule: never more than fits. A task is *light* if every slot could run such a task at the same
+time. While all tasks are light, slots are filled ahead without counting, because that can never be
+too much. As soon as any other task is inside or next, an order is admitted only if it fits beside
+all that is inside, running or waiting. Callers decide which task is next: they ask for the first of
+their queue and make the rest wait, so that small tasks never starve a large one.
 """
 
 from typing import Dict, List, NamedTuple, Sequence, TypeVar
@@ -13,7 +13,7 @@ Thing = TypeVar("Thing")
 
 
 class Ask(NamedTuple):
-    """What one task takes. `pin`: processors of its own, as many as it has cores."""
+    """The resources of one task. `pin`: processors of its own, as many as it has cores."""
 
     cores: int = 1
     memory_mb: int = 0
@@ -23,18 +23,18 @@ class Ask(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """What it may use and nobody else does meanwhile."""
+    """What the task may use, and no other task meanwhile."""
 
     gpus: List[str] = []
     processors: List[int] = []
 
 
 NOTHING = Grant()
-PLAIN = Ask()  # what most tasks are; known by identity, so that they cost next to nothing
+PLAIN = Ask()  # what most tasks need; compared by identity, so that they cost almost nothing
 
 
-class Room:
-    """`memory_mb` and `disk_mb` of 0: not known, so not counted."""
+class Capacity:
+    """`memory_mb` and `disk_mb` of 0 are unknown, so they are not counted."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Room:
         )
 
     def never(self, ask: Ask) -> str:
-        """Why it does not fit even when nothing else is here; nothing if it does."""
+        """Why it does not fit even on the empty host; "" if it fits."""
         for amount, most, what in (
             (ask.cores, self.cores, "cores"),
             (ask.memory_mb, self.memory_mb or ask.memory_mb, "MB of memory"),
@@ -91,7 +91,7 @@ class Room:
         )
 
     def take(self, key: str, ask: Ask) -> Grant:
-        """It is inside now, until `give`. Only for one that is admitted."""
+        """Count an admitted task as inside, until `give`."""
         self._inside[key] = ask
         if ask is PLAIN:
             self._cores_used += 1
@@ -108,7 +108,7 @@ class Room:
         return grant
 
     def give(self, key: str) -> None:
-        """It is over; one that never was inside is ignored."""
+        """The task is over. A key that is not inside is ignored."""
         ask = self._inside.pop(key, None)
         if ask is None:
             return
@@ -136,6 +136,6 @@ class Room:
         return max(0, self.cores - self._cores_used)
 
 
-def _ordered(known: List[Thing], found: List[Thing]) -> List[Thing]:
-    """Those found, in the order in which they are known: the first are used first."""
-    return [one for one in known if one in found]
+def _ordered(all_things: List[Thing], free: List[Thing]) -> List[Thing]:
+    """The free ones in their original order: the first are used first."""
+    return [thing for thing in all_things if thing in free]

@@ -2,19 +2,19 @@
 
     pilot ── guard ── keeper ── slot ── task
 
-The rule: whichever of pilot, keeper and slots are killed, all at once too, nothing that a task has
-started is left. The guard is a subreaper, as the keeper and the slots are: a process whose parents
-are dead comes to the nearest of them that lives, even one that is a daemon by now. So once the
-keeper is dead, all that is left of tasks becomes a child of the guard, and the guard has no other
+The rule: whichever of pilot, keeper and slots are killed, even all at once, no process of a task is
+left. The guard is a subreaper, as the keeper and the slots are: a process whose ancestors are dead
+becomes a child of the nearest living one of them, even if it is a daemon by now. So when the keeper
+is dead, all that is left of tasks becomes a child of the guard, and the guard has no other
 children.
 
-The guard does nothing while the keeper lives. When the keeper has ended, in good order or not, the
-guard gives slots a moment to end themselves, kills whatever else there is, and exits. The pilot, if
-it lives, takes the guard's end for the end of everything, and forks another one. When the guard is
-killed, the keeper notices that its parent is gone, and ends all (see ``keeper``); what then comes
-to the pilot is killed there.
+The guard does nothing while the keeper lives. When the keeper has ended, normally or not, the guard
+gives slots a moment to end themselves, kills everything else, and exits. If the pilot lives, it
+takes the guard's end for the end of everything, and forks a new one. If the guard is killed, the
+keeper notices that its parent is gone, and ends all (see ``keeper``); the pilot kills what then
+becomes its own child.
 
-What this cannot prevent: who kills all of them, the guard too, leaves what tasks have started.
+What this cannot prevent: if all of them are killed, the guard too, processes of tasks are left.
 """
 
 import os
@@ -27,18 +27,18 @@ from typing import List, Tuple
 from covey.pilot.files.safe_paths import remove
 from covey.pilot.slots import process_tree
 from covey.pilot.slots.keeper import Keeper, close_all_but, open_standard_streams, prepare
-from covey.pilot.slots.shared_page import Board
+from covey.pilot.slots.shared_page import SharedPage
 from covey.pilot.slots.workspace import SlotSettings, outbox
 
 _PID = struct.Struct("=I")
-_SLOT_SECONDS = 5.0  # that slots have to end themselves
+_SLOT_SECONDS = 5.0  # for slots to end themselves
 _LOOK_SECONDS = 0.005
-_SLOT_NAME = "covey-slot"  # as their processes are called: see ``keeper``
+_SLOT_NAME = "covey-slot"  # the beginning of their processes' names: see ``keeper``
 
 
-def fork_guard(settings: SlotSettings, board: Board) -> Tuple[int, int, socket.socket]:
-    """Fork the guard, and it the keeper: their process ids, and the socket for requests to the
-    keeper. Raises OSError."""
+def fork_guard(settings: SlotSettings, page: SharedPage) -> Tuple[int, int, socket.socket]:
+    """Fork the guard, which forks the keeper. Returns their process ids, and the socket for
+    requests to the keeper. Raises OSError."""
     open_standard_streams()
     ours, theirs = socket.socketpair()
     reader, writer = os.pipe()
@@ -48,23 +48,23 @@ def fork_guard(settings: SlotSettings, board: Board) -> Tuple[int, int, socket.s
         try:
             prepare([theirs.fileno(), writer])
             process_tree.name_process("covey-guard")
-            _guard(settings, board, theirs, writer, pilot)
+            _guard(settings, page, theirs, writer, pilot)
         finally:
             os._exit(0)  # never back into the pilot's own stack
     theirs.close()
     os.close(writer)
     try:
-        said = os.read(reader, _PID.size)
+        packed = os.read(reader, _PID.size)
     finally:
         os.close(reader)
-    if len(said) < _PID.size:
+    if len(packed) < _PID.size:
         ours.close()
         raise OSError("the keeper did not start")
-    return pid, _PID.unpack(said)[0], ours
+    return pid, _PID.unpack(packed)[0], ours
 
 
 def _guard(
-    settings: SlotSettings, board: Board, requests: socket.socket, writer: int, pilot: int
+    settings: SlotSettings, page: SharedPage, requests: socket.socket, writer: int, pilot: int
 ) -> None:
     guard = os.getpid()
     keeper = os.fork()
@@ -74,7 +74,7 @@ def _guard(
             os.setsid()
             process_tree.become_subreaper()
             process_tree.name_process("covey-keeper")
-            Keeper(settings, board, requests, guard).serve()
+            Keeper(settings, page, requests, guard).serve()
         finally:
             os._exit(0)
     os.write(writer, _PID.pack(keeper))
@@ -94,12 +94,12 @@ def _wait_for_keeper(keeper: int) -> None:
             return
         if not os.WIFSTOPPED(status):
             return
-        process_tree.send(keeper, signal.SIGCONT)  # a task without walls may have stopped it
+        process_tree.send(keeper, signal.SIGCONT)  # a task outside of a sandbox may have stopped it
 
 
 def _end_slots() -> None:
-    """Slots whose keeper is dead end their tasks and remove their files. What only calls itself a
-    slot has the same moment, and no more."""
+    """Let slots whose keeper is dead end their tasks and remove their files. A process that only
+    has the name of a slot gets the same moment, and no more."""
     give_up = time.monotonic() + _SLOT_SECONDS
     while time.monotonic() < give_up:
         left = process_tree.children(os.getpid())
@@ -128,7 +128,7 @@ def _reap(pids: List[int]) -> None:
 
 
 def _remove_files(directory: str) -> None:
-    """What killed slots left on disk, when no pilot is there to start others."""
+    """Remove what killed slots left on disk, if there is no pilot that starts others."""
     try:
         names = [name for name in os.listdir(directory) if name.startswith("slot-")]
     except OSError:

@@ -1,27 +1,27 @@
-"""The keeper: the small process that forks the slots and buries them.
+"""The keeper: the small process that forks the slots and cleans up after them.
 
-The rule: slots are forked only here. The pilot has threads once it works, and a fork
-of a process with threads may inherit a lock that nobody will ever release; a slot
-that dies hours later must be replaced all the same. So the pilot forks one keeper
-(by way of ``guard``) while it is still alone, and the keeper, which never has a thread,
-forks slots on request. (A fresh interpreter per slot would do too, but it needs the interpreter and
-our code on disk still, reads both again for each of perhaps a hundred slots, and
-shares no memory with the others.)
+The rule: slots are forked only here. The pilot has threads once it works, and a fork of a process
+with threads may inherit a lock that nobody will ever release; but a slot that dies hours later must
+be replaced. So the pilot forks one keeper (by way of ``guard``) before it has threads, and the
+keeper, which never has a thread, forks slots on request. (A fresh interpreter per slot would need
+the interpreter and our code on disk, read both again for each of perhaps a hundred slots, and share
+no memory with the others.)
 
-The keeper is a subreaper: the tasks of a slot that was killed come to it. Whatever
-child it has that is not a slot is such an orphan, and is killed. It is the parent of
-the slots, so it alone can signal them without hitting a stranger.
+The keeper is a subreaper: the tasks of a slot that was killed become its children. Any child that
+is not a slot is such an orphan, and is killed. The keeper is the parent of the slots, so only the
+keeper can signal them without the risk of hitting another process.
 
-A task without walls can stop its slot (SIGSTOP), which then holds no limit any more. The keeper is
-told by the kernel, and lets the slot go on. A slot that is stopped again and again is killed with
-all that runs in it. A keeper that is stopped itself is woken by the pilot, and by every slot that
-runs a task. Whoever stops all of them at once, or kills them, has escaped: no process can do
-anything about another one of the same user. The server gives such a pilot up when its lease ends.
+A task outside of a sandbox can stop its slot (SIGSTOP), which then enforces no limit any more. The
+kernel tells the keeper, which lets the slot go on. A slot that is stopped again and again is killed
+with all that runs in it. If the keeper itself is stopped, the pilot wakes it, and so does every
+slot that runs a task. A task that stops all of them at once, or kills them, has escaped: no process
+can prevent what another one of the same user does. The server gives such a pilot up when its lease
+ends.
 
-When the pilot is gone, however it went, the keeper ends the slots, removes what they
-left on disk, and exits. When the keeper is killed, the slots end themselves, or the guard, its
-parent, ends what they ran; and the pilot forks a new guard and keeper (see ``slots``): then, and
-only then, from a process with threads.
+When the pilot is gone, for any reason, the keeper ends the slots, removes their files, and exits.
+When the keeper is killed, the slots end themselves, or the guard, its parent, ends what they ran;
+and the pilot forks a new guard and keeper (see ``slot_pool``): only then from a process with
+threads.
 """
 
 import gc
@@ -35,19 +35,19 @@ from typing import Dict, List, NamedTuple, Optional
 from covey.pilot.files.safe_paths import remove
 from covey.pilot.slots import process_tree, slot_signals
 from covey.pilot.slots.orders import ValueSocket
-from covey.pilot.slots.shared_page import Board
+from covey.pilot.slots.shared_page import SharedPage
 from covey.pilot.slots.slot import Slot
 from covey.pilot.slots.workspace import SlotSettings, group_name, outbox, paths
 from covey.pilot.walls import resource_limits
 
-REQUEST = struct.Struct("=I")  # start slot number …, with its two sockets attached
-REPLY = struct.Struct("=II")  # slot number, process id; 0: the one before is buried
-STOPPED = 0xFFFFFFFF  # instead of a process id: it was stopped too often, and is killed for it
+REQUEST = struct.Struct("=I")  # start the slot with this number; its two sockets are attached
+REPLY = struct.Struct("=II")  # slot number, process id; 0: the former slot is cleaned up
+STOPPED = 0xFFFFFFFF  # instead of a process id: the slot was stopped too often, and is killed
 _FDS = struct.Struct("=2i")
 
 _FASTEST_LIFE_SECONDS = 1.0  # a slot that dies sooner is not replaced at once
 _UNKILLABLE_SECONDS = 10.0
-_MOST_STOPS, _STOPS_SECONDS = 20, 10.0  # that many times in so many seconds a slot may be stopped
+_MOST_STOPS, _STOPS_SECONDS = 20, 10.0  # a slot may be stopped so many times in so many seconds
 
 
 class Wanted(NamedTuple):
@@ -59,8 +59,8 @@ class Wanted(NamedTuple):
 
 
 def open_standard_streams() -> None:
-    """A pilot started with some of them closed would get sockets there, which the
-    keeper and the slots would then overwrite with theirs."""
+    """If a pilot is started with some of them closed, its sockets would get their numbers, and the
+    keeper and the slots would overwrite those sockets."""
     while True:
         fd = os.open(os.devnull, os.O_RDWR)
         if fd > 2:
@@ -69,8 +69,8 @@ def open_standard_streams() -> None:
 
 
 def prepare(kept: List[int]) -> None:
-    """For a process that the pilot has forked: own session, no signals, no descriptor of the
-    pilot's but these; a subreaper."""
+    """Prepare a process that the pilot has forked: its own session, no signals, only the ``kept``
+    descriptors of the pilot; a subreaper."""
     gc.disable()  # the pilot's garbage must not close our descriptors
     slot_signals.hold_signals()
     os.setsid()
@@ -83,7 +83,7 @@ def prepare(kept: List[int]) -> None:
 
 
 def close_all_but(kept: List[int]) -> None:
-    """Every descriptor but these and the standard ones."""
+    """Close every descriptor except these and the standard ones."""
     try:
         fds = [int(name) for name in os.listdir("/proc/self/fd")]
     except OSError:
@@ -98,22 +98,22 @@ def close_all_but(kept: List[int]) -> None:
 
 class Keeper:
     def __init__(
-        self, settings: SlotSettings, board: Board, requests: socket.socket, parent: int
+        self, settings: SlotSettings, page: SharedPage, requests: socket.socket, parent: int
     ) -> None:
         self.settings = settings
-        self.board = board
+        self.page = page
         self.requests = requests
         self.parent = parent
         self.slots: Dict[int, int] = {}
         self.born: Dict[int, float] = {}
         self.wanted: Dict[int, Wanted] = {}
-        self.stops: Dict[int, List[float]] = {}  # when each slot was found stopped, lately
+        self.stops: Dict[int, List[float]] = {}  # when each slot was recently found stopped
         self.open = True
 
     def serve(self) -> None:
-        """Until the pilot or the guard is gone."""
+        """Serve until the pilot or the guard is gone."""
         process_tree.signal_when_parent_dies(slot_signals.PARENT, self.parent)
-        slot_signals.ring(self.requests.fileno())
+        slot_signals.signal_input(self.requests.fileno())
         while True:
             while self._receive():
                 pass
@@ -125,7 +125,7 @@ class Keeper:
         self._end()
 
     def _receive(self) -> bool:
-        """Take one request; False when there is none now."""
+        """Take one request; False if there is none now."""
         flags = socket.MSG_DONTWAIT | getattr(socket, "MSG_CMSG_CLOEXEC", 0)
         space = socket.CMSG_SPACE(_FDS.size)
         try:
@@ -145,7 +145,7 @@ class Keeper:
         return True
 
     def _bury(self, index: int) -> None:
-        """See that the former slot of that number, its tasks and its files are gone."""
+        """Make sure that the former slot of this number, its tasks and its files are gone."""
         if index not in self.slots:
             return
         pid = self.slots.pop(index)
@@ -159,7 +159,7 @@ class Keeper:
     def _remove_files(self, index: int) -> None:
         resource_limits.remove_group(group_name(self.settings, index))
         for path in paths(self.settings.directory, index):
-            _try_remove(path)  # if not, the next slot takes another name
+            _try_remove(path)  # if that fails, the next slot uses another name
 
     def _start_wanted(self) -> None:
         now = time.monotonic()
@@ -168,7 +168,7 @@ class Keeper:
                 continue
             try:
                 pid = os.fork()
-            except OSError:  # too many processes: later
+            except OSError:  # too many processes: try later
                 self.wanted[index] = wanted._replace(at=now + 1.0)
                 continue
             if pid == 0:
@@ -181,7 +181,7 @@ class Keeper:
             self._reply(index, pid)
 
     def _become_slot(self, index: int, mine: Wanted) -> None:
-        """In the child: never returns."""
+        """Run the slot in the forked child; never returns."""
         orders = ValueSocket(mine.orders)
         try:
             self.requests.close()
@@ -192,9 +192,9 @@ class Keeper:
             os.setsid()
             process_tree.name_process("covey-slot-{}".format(index))
             if process_tree.signal_when_parent_dies(slot_signals.PARENT, os.getppid()):
-                Slot(index, self.settings, orders, ValueSocket(mine.control), self.board).serve()
+                Slot(index, self.settings, orders, ValueSocket(mine.control), self.page).serve()
         except BaseException:
-            import traceback  # which brings half a megabyte along
+            import traceback  # only now: it needs half a megabyte
 
             orders.send(traceback.format_exc())  # the pilot puts it into its report
         finally:
@@ -204,11 +204,11 @@ class Keeper:
         try:
             self.requests.send(REPLY.pack(index, pid))
         except OSError:
-            pass  # the pilot is gone, which is noticed elsewhere
+            pass  # the pilot is gone; serve() notices that
 
     def _reap(self) -> None:
-        """Collect dead slots and kill orphans. The pilot notices a dead slot itself
-        and asks for another, so its number is only remembered here."""
+        """Collect dead slots and kill orphans. The pilot itself notices a dead slot and asks for
+        another one; here only its number is kept."""
         for index, pid in list(self.slots.items()):
             status = _changed(pid) if pid else None
             if status is None:
@@ -220,8 +220,8 @@ class Keeper:
         process_tree.kill_children(set(self.slots.values()), _UNKILLABLE_SECONDS)
 
     def _stopped(self, index: int, pid: int) -> None:
-        """Somebody has stopped a slot: let it go on. Who does it again and again keeps it from
-        ever doing anything; then the slot goes, and first what it runs."""
+        """Somebody has stopped a slot: let it go on. If that happens again and again, the slot can
+        never do anything: then kill it, and first what it runs."""
         now = time.monotonic()
         times = [at for at in self.stops.get(index, ()) if at > now - _STOPS_SECONDS] + [now]
         self.stops[index] = times
@@ -238,8 +238,8 @@ class Keeper:
         return max(0.0, min(times) - time.monotonic()) if times else None
 
     def _end(self) -> None:
-        """Let every slot clean up after itself, then see that it did."""
-        self.board.end()
+        """Let every slot clean up, then make sure that it has."""
+        self.page.end()
         pids = [pid for pid in self.slots.values() if pid]
         for pid in pids:
             process_tree.send(pid, slot_signals.PARENT)
@@ -251,11 +251,11 @@ class Keeper:
         process_tree.kill_all_children()
         for index in self.slots:
             self._remove_files(index)
-        _try_remove(outbox(self.settings.directory))  # nobody will ever fetch those
+        _try_remove(outbox(self.settings.directory))  # nobody will ever fetch these files
         try:
             os.rmdir(self.settings.directory)
         except OSError:
-            pass  # somebody else's files, or the last slot has done it
+            pass  # it has other files, or the last slot has removed it
 
 
 def _try_remove(path: str) -> None:
@@ -278,12 +278,12 @@ def _reaped(pid: int) -> bool:
 
 
 def _changed(pid: int) -> Optional[int]:
-    """The status of a child that has ended or was stopped since we last asked; None if neither."""
+    """The status of a child that has ended or was stopped since the last call; else None."""
     try:
-        found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
+        changed, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
     except ChildProcessError:
         return 0
-    return status if found == pid else None
+    return status if changed == pid else None
 
 
 def _wait_for(pid: int) -> None:

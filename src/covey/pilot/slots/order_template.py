@@ -1,8 +1,8 @@
-"""From a bag's body and a task's values to the order that a slot runs.
+"""Make the order that a slot runs from a bag's body and a task's values.
 
-Only `{name}` of a known parameter, `{task}` and `{bag}` are replaced; other braces are the
-command's own, so that awk '{print $1}' means what it says. What all tasks of a bag share is in one
-plan, told to each slot once; an order has only what differs.
+Only `{name}` of a known parameter, `{task}` and `{bag}` are replaced; other braces belong to the
+command, so that awk '{print $1}' works. What all tasks of a bag share is in one plan, which each
+slot gets once; an order has only what differs.
 """
 
 import glob
@@ -15,18 +15,18 @@ from covey.pilot.slots.orders import Link, Order, Plan
 
 _WORD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
-Part = Union[str, int]  # literal text, or the place of a value
+Part = Union[str, int]  # literal text, or the index of a value
 Parts = Tuple[Part, ...]
 
 _NONE: List[str] = []
 
-# Where the task's and the bag's own numbers are found among the values.
+# The indexes of the task's and the bag's numbers, which follow the values.
 _TASK, _BAG = -2, -1
 
 
 class Template:
-    """A body made ready to run many tasks. `number` is its plan's; `links` are the bag's inputs,
-    `setup` the directory that its setup made."""
+    """A body prepared for running many tasks. `number` is its plan's; `links` are the bag's inputs,
+    `setup` is the directory that its setup made."""
 
     def __init__(
         self,
@@ -95,8 +95,8 @@ class Template:
         )
 
     def _call(self, key: str, task: Task, grant: Grant, need: Need, own: Dict[str, str]) -> Order:
-        """Its worker knows nothing of the task: what differs is the call alone, or else the next
-        one would need another worker."""
+        """The order for a call. It has nothing of the task but the call itself: otherwise each call
+        would need a worker of its own."""
         return Order(
             key,
             self._number,
@@ -115,7 +115,7 @@ class Template:
     def _environment(
         self, key: str, task: Task, grant: Grant, own: Dict[str, str]
     ) -> Dict[str, str]:
-        """Only what differs from task to task."""
+        """The variables that differ from task to task."""
         environment = {"COVEY_TASK": str(task.task), "COVEY_ATTEMPT": key}
         if own or task.memory_mb or grant.gpus:
             environment.update(_limits(task, grant, own))
@@ -126,7 +126,7 @@ class Template:
 
 
 def _limits(task: Task, grant: Grant, own: Dict[str, str]) -> Dict[str, str]:
-    """What a class has, and what this task of it has."""
+    """The variables of a class's limits, and of this task's own."""
     environment = dict(own)
     if task.memory_mb:
         environment["COVEY_MEMORY_MB"] = str(task.memory_mb)
@@ -145,35 +145,35 @@ def _ask(need: Need, pin: bool) -> Ask:
 def _shared_environment(
     body: Body, environment: Dict[str, str], shared: Dict[str, str], setup: str
 ) -> Dict[str, str]:
-    found = dict(environment)
-    found.update(body.env)
-    found.update(shared)
-    found["COVEY_BAG"] = str(body.bag)
+    variables = dict(environment)
+    variables.update(body.env)
+    variables.update(shared)
+    variables["COVEY_BAG"] = str(body.bag)
     if setup:
-        found["COVEY_SETUP"] = setup
-    return found
+        variables["COVEY_SETUP"] = setup
+    return variables
 
 
 def _class_environments(
     body: Body, needs: Sequence[Need]
 ) -> Tuple[Dict[str, str], List[Dict[str, str]]]:
-    """What every class has alike, and what each has besides."""
+    """The variables that all classes share, and those that each class has besides."""
     each = []
     for need in needs:
         cores = str(max(1, need.cores))
-        found = {"COVEY_CORES": cores}
+        own = {"COVEY_CORES": cores}
         if "OMP_NUM_THREADS" not in body.env:
-            found["OMP_NUM_THREADS"] = cores
+            own["OMP_NUM_THREADS"] = cores
         if need.memory_mb:
-            found["COVEY_MEMORY_MB"] = str(need.memory_mb)
-        each.append(found)
+            own["COVEY_MEMORY_MB"] = str(need.memory_mb)
+        each.append(own)
     shared = {
         name: value
         for name, value in each[0].items()
-        if all(found.get(name) == value for found in each)
+        if all(own.get(name) == value for own in each)
     }
-    own = [{name: value for name, value in found.items() if name not in shared} for found in each]
-    return shared, own
+    rest = [{name: value for name, value in own.items() if name not in shared} for own in each]
+    return shared, rest
 
 
 def _parse(word: str, places: Dict[str, int]) -> Parts:
@@ -199,13 +199,13 @@ def _render(parts: Parts, values: Sequence[Scalar]) -> str:
 
 
 def _render_pattern(parts: Parts, values: Sequence[Scalar]) -> str:
-    """A value in a pattern means itself, whatever is in it."""
+    """Render a pattern; wildcards inside a value are escaped."""
     return "".join(
         part if isinstance(part, str) else glob.escape(str(values[part])) for part in parts
     )
 
 
 def _widened(parts: Parts) -> str:
-    """A pattern for all tasks: orders have none of their own for what may be missing, and in a
-    task's directory there are only its own files."""
+    """One pattern for all tasks: each value becomes `*`. That is enough, because a task's directory
+    has only its own files."""
     return "".join(part if isinstance(part, str) else "*" for part in parts)

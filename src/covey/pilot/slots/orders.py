@@ -1,9 +1,8 @@
-"""What a slot is told to run and what came of it, and how both cross a socket.
+"""The orders that a slot runs, their outcomes, and how both cross a socket.
 
-The rule: every order gets exactly one outcome, whatever dies on the way. The
-records are plain tuples of plain values, so that ``marshal`` can carry them: both
-ends are forks of one interpreter, and nothing in the standard library is faster or
-carries ``bytes`` as simply.
+The rule: every order gets exactly one outcome, whatever dies on the way. The records are plain
+tuples of plain values, so that ``marshal`` can carry them: both ends are forks of one interpreter,
+and nothing in the standard library is faster or carries ``bytes`` as simply.
 """
 
 import marshal
@@ -24,23 +23,23 @@ class Link(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What many orders share; a slot is told once. ``env`` is their environment, to which each
+    """What many orders share; a slot gets it once. ``env`` is their environment, to which each
     order adds its own."""
 
     number: int
     env: Dict[str, str]
     chdir: str = ""  # "": the slot's own private directory
     links: List[Link] = []
-    outputs: List[str] = []  # globs of files to return; each must match something
+    outputs: List[str] = []  # patterns of files to return; each must match something
     optional_outputs: List[str] = []
-    output_bytes: int = 1 << 30  # of one task, all files together
+    output_bytes: int = 1 << 30  # the most for all files of one task
     ok_codes: List[int] = [0]
-    check: str = ""  # a line of shell, run in the task's directory after it
+    check: str = ""  # a shell command, run in the task's directory after it
     log_bytes: int = 65536  # kept of each output stream
-    sees: str = ""  # a directory that a walled-in task may read (what its bag's setup made)
-    makes: str = ""  # one that it may write to (a setup's own)
-    calls: List[str] = []  # what starts the worker, if orders are calls: see `call_records`
-    ahead: bool = False  # they may be given to it before their turn
+    sees: str = ""  # a directory that a task in a sandbox may read (made by its bag's setup)
+    makes: str = ""  # a directory that it may write to (a setup's own)
+    calls: List[str] = []  # the command of the worker, if orders are calls: see `call_records`
+    ahead: bool = False  # calls may wait in front of the worker
 
 
 class Order(NamedTuple):
@@ -52,16 +51,16 @@ class Order(NamedTuple):
     env: Dict[str, str] = {}
     limit_seconds: float = 0.0  # 0: no limit
     memory_mb: int = 0  # 0: no limit
-    cores: List[int] = []  # the processors it is bound to; none: any
+    cores: List[int] = []  # the processors it is bound to; empty: any
     links: List[Link] = []
     outputs: List[str] = []
-    call: str = ""  # base64; instead of a command (or its file is the link)
+    call: str = ""  # base64, instead of a command; the call of a large one is in the linked file
     disk_mb: int = 0  # 0: no limit
 
 
 class Returned(NamedTuple):
-    """A file that a task returns: a small one as ``data``, else where it was moved to
-    (``path`` is what it was called in the task's directory)."""
+    """A file that a task returns: a small one as ``data``, else the path where it was moved to.
+    ``path`` is its name in the task's directory."""
 
     path: str
     size: int
@@ -71,14 +70,14 @@ class Returned(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of one order.
+    """The result of one order.
 
     kind: ``ok``, ``failed``, ``timeout``, ``memory`` (over its limit), ``output`` (a file is
     missing, or the check failed), ``cancelled``, ``returned`` (it never started) or ``host``
     (this host's fault: disk full, no more processes, the slot itself died). ``started`` is
-    ``time.monotonic()`` of this host, 0.0 if it never did. ``exit_code`` is -1 where there is
-    none. ``result`` is a JSON object, or nothing; ``tags`` is what was written to $COVEY_TAGS.
-    ``unkept`` is nothing, or the fields of ``messages.Unkept``.
+    ``time.monotonic()`` of this host, 0.0 if it never started. ``exit_code`` is -1 if there is
+    none. ``result`` is a JSON object or ""; ``tags`` is what was written to $COVEY_TAGS.
+    ``unkept`` is empty, or has the fields of ``messages.Unkept``.
     """
 
     key: str
@@ -103,10 +102,10 @@ class Outcome(NamedTuple):
 class ValueSocket:
     """One end of a stream socket that carries whole values and never blocks.
 
-    What is left for later waits in ``gathered``, and crosses as one list: then marshal writes
-    only once what many orders have in common. What the other end has no room for yet waits in
-    ``unsent``; whoever owns the line calls ``flush`` again later. Bytes are lost only with the
-    other process.
+    Values that are sent later wait in ``gathered``, and cross as one list: then marshal writes only
+    once what many orders have in common. Bytes that the other end has no room for wait in
+    ``unsent``; the owner calls ``flush`` again later. Bytes are lost only if the other process
+    dies.
     """
 
     __slots__ = ("closed", "gathered", "socket", "unread", "unsent")
@@ -123,13 +122,13 @@ class ValueSocket:
         return self.socket.fileno()
 
     def send(self, value: Any, later: bool = False) -> None:
-        """Send it, or with ``later`` leave that to the next flush."""
+        """Send a value, or with ``later`` leave it to the next flush."""
         self.gathered.append(value)
         if not later:
             self.flush()
 
     def flush(self) -> bool:
-        """Send what can be sent; True when nothing is left."""
+        """Send what can be sent; True if nothing is left."""
         if self.gathered:
             data = marshal.dumps(self.gathered)
             self.gathered = []
@@ -148,7 +147,7 @@ class ValueSocket:
         return True
 
     def receive(self) -> List[Any]:
-        """Every whole value that has arrived; sets ``closed`` at the end."""
+        """Every whole value that has arrived; sets ``closed`` at the end of the stream."""
         while True:
             try:
                 data = self.socket.recv(_CHUNK)

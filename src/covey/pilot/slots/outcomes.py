@@ -1,7 +1,7 @@
-"""What came of a task, in words: from statuses and errors to outcomes.
+"""Outcomes of tasks, with messages, from exit statuses and errors.
 
-The rule: pure. Whose fault an end was is decided here and nowhere else in a slot: a host's errors
-are never a task's.
+The rule: pure. Only this module decides, within a slot, whose fault an end was: an error of the
+host is never blamed on the task.
 """
 
 import errno
@@ -33,7 +33,7 @@ GOOD = EndOfTask("ok", 0, 0, "")
 def judge(
     status: Optional[int], stopped: str, limit_seconds: float, ok_codes: Container[int]
 ) -> EndOfTask:
-    """Of a process that has ended. ``stopped`` is the kind of end that we gave it, if we did."""
+    """How a process ended. ``stopped`` is the reason for which we ended it, or ""."""
     if status == 0 and not stopped and 0 in ok_codes:
         return GOOD
     if status is None:
@@ -58,12 +58,12 @@ def judge(
 
 SILENT = "its worker did not start within {:g} s".format(START_SECONDS)
 ENDED = "its worker ended: "
-MEMORY, DISK = "memory", "disk"  # it was over this limit, and is ended for it
-HUNG_UP = "hung up"  # a worker closed its line, and is ended for it
+MEMORY, DISK = "memory", "disk"  # the task was ended because it was over this limit
+HUNG_UP = "hung up"  # a worker was ended because it closed its line
 
 
 def of_worker(status: Optional[int], stopped: str, limit_seconds: float) -> EndOfTask:
-    """Of the call whose worker has ended: however it did, that was no answer."""
+    """The end of a call whose worker has ended: in any case the call has no answer."""
     verdict = judge(status, stopped, limit_seconds, ())
     if stopped == HUNG_UP:
         words = "its worker closed the connection without an answer"
@@ -74,7 +74,7 @@ def of_worker(status: Optional[int], stopped: str, limit_seconds: float) -> EndO
 
 
 def not_started(message: str, printed: bytes) -> str:
-    """What is said instead of a worker that ended before HELLO; ``printed`` is what it wrote."""
+    """The message for a worker that ended before HELLO; ``printed`` is its standard error."""
     last = printed.decode("utf-8", "replace").strip().rpartition("\n")[2][-_TAIL_CHARACTERS:]
     return NOT_STARTED + message[len(ENDED) :] + (": " + last if last else "")
 
@@ -84,7 +84,7 @@ def over_memory(limit_mb: int, peak_kb: int) -> str:
 
 
 def check_failed(verdict: EndOfTask, printed: bytes) -> str:
-    """``printed`` is what the check wrote."""
+    """``printed`` is the output of the check."""
     text = printed.decode("utf-8", "replace").strip()
     if len(text) > _TAIL_CHARACTERS:
         text = "… " + text[-_TAIL_CHARACTERS:]
@@ -92,20 +92,20 @@ def check_failed(verdict: EndOfTask, printed: bytes) -> str:
 
 
 def unstarted(key: str, argv: List[str], chdir: str, error: OSError) -> Outcome:
-    """Of an order whose command could not be executed."""
+    """The outcome of an order whose command could not be executed."""
     words = error.strerror or str(error)
     if error.errno in HOST_ERRORS:
         return Outcome(key, "host", message="cannot start a process: " + words)
     name = argv[0] if argv else ""
     missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
     if missing and chdir and not os.path.isdir(chdir):
-        name, missing = chdir, False  # as sh does when it cannot change there
+        name, missing = chdir, False  # as sh reports a directory that it cannot enter
     message = "{}: {}".format(name, "command not found" if missing else words)
     return refused(key, message, 127 if missing else 126)
 
 
 def refused(key: str, message: str, exit_code: int = 126) -> Outcome:
-    """Of an order that no host can run."""
+    """The outcome of an order that no host can run."""
     text = "covey: {}\n".format(message).encode("utf-8", "backslashreplace")
     return Outcome(
         key, "failed", exit_code, started=time.monotonic(),

@@ -1,20 +1,18 @@
-"""Whole families of processes: adopting them, finding them, ending them.
+"""Families of processes: adopt them, find them, end them.
 
-The rule: nothing that a task started outlives it. A task may double-fork, call
-setsid and leave its group, so a group is not enough; but where we are a *subreaper*
-every orphan below us becomes our child, and a process all of whose children are
-gone has no descendants left at all.
+The rule: no process that a task started outlives the task. A task may double-fork, call setsid and
+leave its group, so a process group is not enough. But a *subreaper* becomes the parent of every
+orphan below it, and a process without children has no descendants at all.
 
-Killing goes from the top: a child of ours keeps its process id until we reap it, so
-SIGKILL cannot hit a stranger; its own children then come to us and are next. Only
-against families that grow faster than that (a fork storm) is the whole tree read
-from /proc and killed at once.
+Killing goes from the top: a child of ours keeps its process id until we reap it, so SIGKILL cannot
+hit another process; its own children then become ours and are next. Only for families that grow
+faster than that (a fork storm) is the whole tree read from /proc and killed at once.
 
-A process that has changed its user (``sudo x &``) is not ours to kill: it is waited for, but not
-for ever.
+We cannot kill a process that has changed its user (``sudo x &``): it is waited for, but not for
+ever.
 
-Elsewhere than on Linux there is no subreaper and perhaps no /proc: then a task's
-process group is all that is found.
+Other systems than Linux have no subreaper and perhaps no /proc: there only a task's process group
+is found.
 """
 
 import gc
@@ -30,11 +28,11 @@ _SET_CHILD_SUBREAPER = 36
 
 _FROM_THE_TOP = 4  # passes before the whole tree is read
 _BLIND_SECONDS = 1.0
-_FOREIGN_SECONDS = 5.0  # that processes of another user are waited for
+_FOREIGN_SECONDS = 5.0  # to wait for processes of another user
 
 
 class Usage:
-    """What reaped processes used, as ``wait4`` counts it."""
+    """The resources that reaped processes used, as counted by ``wait4``."""
 
     __slots__ = ("cpu_seconds", "memory_kb")
 
@@ -43,7 +41,7 @@ class Usage:
         self.memory_kb = 0
 
     def count(self, rusage: Any) -> None:
-        """Of one more process."""
+        """Add one more process."""
         self.cpu_seconds += rusage.ru_utime + rusage.ru_stime
         memory = rusage.ru_maxrss if _RSS_IN_KB else rusage.ru_maxrss // 1024
         if memory > self.memory_kb:
@@ -66,21 +64,21 @@ def _prctl(option: int, argument: Any) -> bool:
 
 
 def become_subreaper(yes: bool = True) -> bool:
-    """Have orphaned descendants come to this process, or no longer; False where that is
-    unknown."""
+    """Make orphaned descendants children of this process, or stop that; False if the system cannot
+    do it."""
     return _prctl(_SET_CHILD_SUBREAPER, int(yes))
 
 
 def hide_memory() -> bool:
-    """Let no other process of this user read our memory or environment, nor trace us; what we
-    fork inherits that, what we execute does not. Root may all the same."""
+    """Let no other process of this user read our memory or environment, or trace us. Forked
+    processes inherit that, executed programs do not. Root can do it anyway."""
     return _prctl(_SET_DUMPABLE, 0)
 
 
 def settle_memory() -> None:
-    """Before forking. Compiling the pilot file leaves megabytes of holes: they go back to the
-    system. What is left stays for good, and looking through it for garbage would only make
-    copies of what parent and children share."""
+    """Call it before forking. Compiling the pilot file leaves megabytes of free memory, which goes
+    back to the system. The rest stays until the end: a search for garbage in it would only copy
+    pages that parent and children share."""
     gc.collect()
     if hasattr(gc, "freeze"):  # Python 3.7
         gc.freeze()  # novm
@@ -93,25 +91,25 @@ def settle_memory() -> None:
 
 
 def signal_when_parent_dies(number: int, parent: int) -> bool:
-    """Ask for ``number`` at the parent's death; False when it is dead already."""
+    """Ask for a signal at the parent's death; False if it is dead already."""
     _prctl(_SET_PDEATHSIG, number)
     return os.getppid() == parent
 
 
 def name_process(name: str) -> None:
-    """What ``top`` and ``ps`` show (15 characters). Without blanks: Slurm's linuxproc does not see
-    processes that have some in their names, nor what comes from them."""
+    """Set the name that ``top`` and ``ps`` show (15 characters). It has no blanks: Slurm's
+    linuxproc does not see processes with blanks in their names, nor their descendants."""
     _prctl(_SET_NAME, name.encode("ascii", "replace")[:15])
 
 
 def children(pid: int) -> List[int]:
-    """Process ids of the children of pid, dead ones not yet reaped included.
+    """Process ids of the children of pid, including dead ones that are not reaped.
 
-    The kernel may leave some out while they come and go: look again until none.
+    The kernel may leave some out while they come and go: call it until there are none.
     """
     if not _HAS_CHILDREN_FILE:
         return _children_by_scan(pid)
-    found: List[int] = []
+    pids: List[int] = []
     folder = "/proc/{}/task".format(pid)
     try:
         threads = os.listdir(folder)
@@ -120,15 +118,15 @@ def children(pid: int) -> List[int]:
     for thread in threads:
         try:
             with open("{}/{}/children".format(folder, thread), "rb", 0) as file:
-                found.extend(map(int, file.read().split()))
+                pids.extend(map(int, file.read().split()))
         except OSError:
-            continue  # that thread has ended
-    return found
+            continue  # this thread has ended
+    return pids
 
 
 class Offspring:
-    """Whether this process has children. ``wait4`` knows, too, but saying that there are none is
-    an exception, which costs a short task more than all else that a slot looks at after it."""
+    """Whether this process has children. ``wait4`` knows it, too, but reports that there are none
+    by an exception, which costs more than all else that a slot does after a short task."""
 
     def __init__(self) -> None:
         self._file = -1
@@ -137,7 +135,7 @@ class Offspring:
             self._file = os.open(path, os.O_RDONLY)
 
     def none(self) -> bool:
-        """That there are none; False where that is not known."""
+        """True if there are no children; False also if that is not known."""
         return self._file >= 0 and not os.pread(self._file, 1, 0)
 
 
@@ -153,25 +151,25 @@ def _children_by_scan(pid: int) -> List[int]:
 
 
 def parent_of(pid: int) -> Optional[int]:
-    """The parent's process id, None when there is no such process."""
+    """The parent's process id; None if there is no such process."""
     fields = _stat_fields(pid)
     return int(fields[1]) if fields else None
 
 
 def family(pids: Iterable[int]) -> List[int]:
-    """Those processes and all their descendants, parents first."""
-    found = list(pids)
-    for pid in found:  # grows as it goes
-        found.extend(children(pid))
-    return found
+    """These processes and all their descendants, parents first."""
+    members = list(pids)
+    for pid in members:  # grows as it goes
+        members.extend(children(pid))
+    return members
 
 
 class Strangers:
-    """Contains every process that shows no sign of being a task's or a slot's.
+    """Contains every process that shows no sign of belonging to a task or a slot.
 
-    For the pilot itself, which may have children of its own beside orphans of ours.
-    Ours are in the session of a slot, stand in our directory, or write there; a daemon
-    that gave up all three is not recognised.
+    It is for the pilot itself, which may have children of its own beside orphans of tasks. Those
+    are in the session of a slot, or have our directory as working directory, or write there; a
+    daemon that gave up all three is not recognised.
     """
 
     def __init__(self, sessions: Iterable[int], directory: str) -> None:
@@ -192,7 +190,7 @@ class Strangers:
 
 
 def _stat_fields(pid: object) -> List[bytes]:
-    """State, parent, group, session, … of a process; nothing if there is none."""
+    """State, parent, group, session, … of a process; empty if there is none."""
     try:
         with open("/proc/{}/stat".format(pid), "rb", 0) as file:
             # The name, in parentheses, may hold spaces and parentheses itself.
@@ -205,11 +203,11 @@ def send(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except OSError:
-        pass  # gone already, or it changed its user: then it is not ours to end
+        pass  # gone already, or it changed its user: then we may not end it
 
 
 def resume(pid: int) -> bool:
-    """Let a process of ours go on if somebody has stopped it; whether it was."""
+    """Let a process go on if somebody has stopped it; returns whether it was stopped."""
     fields = _stat_fields(pid)
     stopped = bool(fields) and fields[0] == b"T"
     if stopped:
@@ -218,9 +216,9 @@ def resume(pid: int) -> bool:
 
 
 def signal_task(leader: int, number: int, walled: bool = False) -> None:
-    """Signal the task whose group is led by our unreaped child ``leader``, and
-    everything that came of it. Of one that is ``walled`` in the leader is the wall: with that
-    everything would be gone at once, so it is spared all but SIGKILL."""
+    """Signal the task whose group is led by our unreaped child ``leader``, and all processes that
+    it started. If the task is ``walled``, its leader is the sandbox's first process, and without
+    it all others end at once: so the leader gets no signal but SIGKILL."""
     members = family(children(os.getpid()))
     if leader in members:
         for pid in members:
@@ -243,10 +241,10 @@ def kill_children(
     usage: Optional[Usage] = None,
     breathe: Callable[[], None] = _nothing,
 ) -> None:
-    """SIGKILL and reap all our children, and theirs, but those in ``keep``.
+    """SIGKILL and reap all our children and their descendants, except those in ``keep``.
 
-    Returns when none is left, or when patience is over (a process that hangs in the
-    kernel cannot be killed). What they used is counted. If it takes long, ``breathe`` is
+    Returns when none is left, or when the patience is over (a process that hangs in the kernel
+    cannot be killed). Their resources are added to ``usage``. If it takes long, ``breathe`` is
     called now and then.
     """
     usage = usage or Usage()
@@ -275,14 +273,14 @@ def _reap(pids: List[int], usage: Usage) -> None:
             usage.count(rusage)
 
 
-_foreign: Set[int] = set()  # children of another user, for which we wait no longer
+_foreign: Set[int] = set()  # children of another user that we no longer wait for
 
 
 def kill_all_children(
     usage: Optional[Usage] = None, breathe: Callable[[], None] = _nothing
 ) -> bool:
-    """kill_children() until the kernel itself says that there are none; False when some are left
-    that are another user's."""
+    """kill_children() until the kernel itself says that there are none; False if some are left that
+    belong to another user."""
     usage = usage or Usage()
     patient_until = time.monotonic() + _FOREIGN_SECONDS
     blind_until = 0.0
@@ -302,8 +300,8 @@ def kill_all_children(
             _foreign.update(_others(left))
         if left and _foreign.issuperset(left):
             return False
-        # A child that /proc did not show: either it was just coming, or /proc is
-        # not mounted and we cannot find it.
+        # /proc did not show this child: either it has just come, or /proc is not mounted and we
+        # cannot find it.
         blind_until = blind_until or now + _BLIND_SECONDS
         if now > blind_until and not left:
             return True
@@ -312,12 +310,12 @@ def kill_all_children(
 
 def _others(pids: List[int]) -> List[int]:
     """Those that we may not signal."""
-    found = []
+    others = []
     for pid in pids:
         try:
             os.kill(pid, 0)
         except PermissionError:
-            found.append(pid)
+            others.append(pid)
         except OSError:
             pass
-    return found
+    return others

@@ -1,13 +1,13 @@
-"""What a slot keeps on disk: one private directory and two output files.
+"""A slot's files on disk: one private directory and two output files.
 
-The rule: every task finds its directory new, and none pays for that. A fresh
-directory per task costs a third of the throughput of short tasks, so one is reused:
-looked at after each task (one system call) and emptied or replaced only if the task
-left something in it, changed its mode, or removed it. The output files are opened
-once, for appending, and truncated only if something was written.
+The rule: every task finds its directory new, and that costs almost nothing. A fresh directory per
+task would cost a third of the throughput of short tasks, so one is reused: it is checked after each
+task (one system call) and emptied or replaced only if the task left something in it, changed its
+mode, or removed it. The output files are opened once, for appending, and truncated only if
+something was written.
 
-Behind walls, where the next task may be somebody else's, nothing is used again: a task can hand
-descriptors of all this to a task in another slot, which goes on (see ``workspace.tidy``).
+In sandboxes, where the next task may be of another owner, nothing is reused: a task can pass
+descriptors of all this to a task in another slot that goes on (see ``workspace.tidy``).
 """
 
 import fcntl
@@ -19,21 +19,21 @@ from typing import List, Tuple
 from covey.pilot.files.safe_paths import FEW_PASSES, empty, open_directory, remove, some_names
 
 _MODE = 0o700
-_RETRIES = 2  # of directories that could not be removed, after a task
-# The one threshold: with less free, a pilot does not enrol, asks for no work, gives back what has
-# not started, and starts no task.
+_RETRIES = 2  # directories that could not be removed and are tried again after a task
+# The only threshold: with less free space, a pilot does not enrol, asks for no work, gives back
+# what has not started, and starts no task.
 MINIMUM_FREE_BYTES = 16 << 20
 _MINIMUM_FREE_INODES = 16
 _LOOK_SECONDS = 0.1
 CLOCK_SECONDS = 3.0  # coarser than the time stamps of any file system
-_SPARE_BYTES = 64 << 20  # of output on disk, beyond what is kept of it in the end
+_SPARE_BYTES = 64 << 20  # of output on disk, beyond what is kept at the end
 _MOVING_BYTES = 1 << 20
 _BLOCK = 1 << 16
 END_BYTES = 65537
 
 
 class Space:
-    """Whether a file system has room for a task to start."""
+    """Whether a file system has space for a task to start."""
 
     def __init__(self, directory: str, minimum_bytes: int) -> None:
         self.directory = directory
@@ -41,24 +41,24 @@ class Space:
         self._good_until = 0.0
 
     def short(self) -> bool:
-        """Whether a task should wait. Looked at ten times a second at most: a task
-        that fails on a disk that filled up between is not blamed for it."""
+        """Whether a task should wait. Checked at most ten times a second: a task that fails because
+        the disk filled up in between is not blamed for it."""
         now = time.monotonic()
         if now >= self._good_until and not self.shortage():
             self._good_until = now + _LOOK_SECONDS
         return now >= self._good_until
 
     def shortage(self) -> str:
-        """In words what is short, "" for nothing. A quota is not seen here."""
+        """A message that says what is short; "" if nothing is. Quotas are not seen here."""
         try:
-            found = os.statvfs(self.directory)
+            about = os.statvfs(self.directory)
         except OSError as error:
-            return "cannot look at {}: {}".format(self.directory, error.strerror)
-        free_bytes = found.f_bavail * found.f_frsize
+            return "cannot find out the free space of {}: {}".format(self.directory, error.strerror)
+        free_bytes = about.f_bavail * about.f_frsize
         if free_bytes < self.minimum_bytes:
             return "no space left in {} ({} bytes free)".format(self.directory, free_bytes)
-        # Some file systems (btrfs) have no fixed number and say 0 of 0.
-        if found.f_files and self.minimum_bytes and found.f_favail < _MINIMUM_FREE_INODES:
+        # Some file systems (btrfs) have no fixed number of inodes and report 0 of 0.
+        if about.f_files and self.minimum_bytes and about.f_favail < _MINIMUM_FREE_INODES:
             return "no inodes left in {}".format(self.directory)
         return ""
 
@@ -73,25 +73,25 @@ class OutputFiles:
 
     def _open(self) -> None:
         try:
-            os.unlink(self.path)  # of a slot that died, or a task's symbolic link
+            os.unlink(self.path)  # left by a slot that died, or a symbolic link of a task
         except OSError:
             pass
         flags = os.O_CREAT | os.O_EXCL | os.O_APPEND
         opened = os.open(self.path, flags | os.O_WRONLY, 0o600)
-        os.dup2(opened, self.fd)  # inheritable: this is what tasks get
+        os.dup2(opened, self.fd)  # inheritable: tasks get this descriptor
         os.close(opened)
         self._reader = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW)
         self._flags = fcntl.fcntl(self.fd, fcntl.F_GETFL)
 
     def replace(self) -> None:
-        """Have another, to which nobody writes yet. Raises OSError."""
+        """Switch to a new file that nobody has open. Raises OSError."""
         before = self._reader
         self._open()
         os.close(before)
 
     def take(self, limit: int) -> Tuple[bytes, int, bytes]:
-        """What was written since the last time, the middle left out beyond ``limit`` bytes; its
-        true size; and its end, of END_BYTES if it has as many."""
+        """What was written since the last call, without the middle if it has more than ``limit``
+        bytes; its true size; and its last END_BYTES."""
         size = os.lseek(self._reader, 0, os.SEEK_END)
         flags = fcntl.fcntl(self.fd, fcntl.F_GETFL)
         if not size and flags == self._flags:
@@ -104,7 +104,7 @@ class OutputFiles:
                 data = self._cut(size, limit)
                 end = os.pread(self._reader, END_BYTES, max(0, size - END_BYTES))
             os.ftruncate(self.fd, 0)
-        # The task shared our open file, and its place in it, and may have changed its flags.
+        # The task shared our open file and its position, and may have changed its flags.
         if flags != self._flags:
             fcntl.fcntl(self.fd, fcntl.F_SETFL, self._flags)
         os.lseek(self.fd, 0, os.SEEK_SET)
@@ -123,31 +123,31 @@ class OutputFiles:
         )
 
     def relieve(self, limit: int) -> None:
-        """While a task runs: give back the disk space of a middle that ``take(limit)`` will leave
-        out, so that a task that prints for ever does not fill the disk. What is missing from the
-        file then reads as zeros. Best effort: not every file system can."""
-        found = os.fstat(self._reader)
-        if found.st_blocks * 512 <= limit + _SPARE_BYTES:
+        """While a task runs: free the disk space of the middle that ``take(limit)`` will leave out,
+        so that a task that prints for ever does not fill the disk. The freed part reads as zeros.
+        Best effort: not every file system can do it."""
+        about = os.fstat(self._reader)
+        if about.st_blocks * 512 <= limit + _SPARE_BYTES:
             return
         start = (limit + END_BYTES) // _BLOCK * _BLOCK + _BLOCK
-        end = (found.st_size - limit - _MOVING_BYTES) // _BLOCK * _BLOCK
+        end = (about.st_size - limit - _MOVING_BYTES) // _BLOCK * _BLOCK
         if end > start:
             punch(self.fd, start, end - start)
 
 
 class Home:
-    """The private directory of a slot; the process stands in it, and has it open."""
+    """The private directory of a slot, which is the process's working directory and is open."""
 
     def __init__(self, path: str) -> None:
         self.first_path = self.path = path
-        self.fd = -1  # of the directory itself, whatever is at its path
+        self.fd = -1  # of the directory itself, even if something else is at its path
         self._abandoned: List[str] = []  # directories that could not be removed so far
         self._others = 0  # how many other paths were used
         self._settle()
 
     def _settle(self) -> None:
-        """Be in a new directory at ``path``, or at a new path if that cannot be."""
-        os.makedirs(os.path.dirname(self.path), exist_ok=True)  # a task may remove even that
+        """Move into a new directory at ``path``, or at a new path if that is impossible."""
+        os.makedirs(os.path.dirname(self.path), exist_ok=True)  # a task may have removed even that
         self._retry()
         try:
             self._make_way()
@@ -166,7 +166,7 @@ class Home:
         self._empty_since = 0
 
     def _make_way(self) -> None:
-        """Remove what is at ``path``, or put it aside. Raises OSError."""
+        """Remove what is at ``path``, or rename it. Raises OSError."""
         try:
             remove(self.path, FEW_PASSES)
         except OSError:
@@ -180,7 +180,7 @@ class Home:
         return "{}-{}".format(self.first_path, self._others)
 
     def _retry(self) -> None:
-        """Try again to remove some of those that could not be removed."""
+        """Try again to remove some of the abandoned directories."""
         for path in self._abandoned[:_RETRIES]:
             try:
                 self._abandoned.remove(path)
@@ -197,12 +197,12 @@ class Home:
             self.fd = -1
 
     def renew(self) -> None:
-        """After a task whose successor may be somebody else's: have another directory. A process
-        in another slot may have been handed a descriptor of the old one."""
+        """Switch to another directory after a task, because the next one may be of another owner: a
+        process in another slot may have a descriptor of the old one."""
         self._settle()
 
     def has_files(self) -> bool:
-        """Whether a task left anything here. Costs one call if the directory was not touched."""
+        """Whether a task left anything here. One call if the directory was not touched."""
         try:
             if os.fstat(self.fd).st_ctime_ns == self._empty_since:
                 return False
@@ -211,20 +211,19 @@ class Home:
             return False
 
     def tidy(self) -> None:
-        """After a task: make it as it was."""
+        """Clean up after a task."""
         try:
-            # Whatever is made or removed in a directory, or done to it, moving included, changes
-            # its ctime, which nobody can set. It tells nothing while younger than the clock is
-            # coarse.
+            # Anything made or removed in a directory, or done to it, changes its ctime, which
+            # nobody can set. A ctime younger than the clock's resolution proves nothing.
             here = os.stat(".")
             if here.st_ctime_ns == self._empty_since:
                 return
-            found = os.lstat(self.path)
-            if _identity(here) == _identity(found) == self._identity:
+            about = os.lstat(self.path)
+            if _identity(here) == _identity(about) == self._identity:
                 if os.listdir("."):
                     empty(self.fd)
-                elif time.time() - found.st_ctime > CLOCK_SECONDS:
-                    self._empty_since = found.st_ctime_ns
+                elif time.time() - about.st_ctime > CLOCK_SECONDS:
+                    self._empty_since = about.st_ctime_ns
                 return
         except OSError:
             pass
@@ -240,15 +239,15 @@ class Home:
                 pass
 
 
-def _identity(found: os.stat_result) -> Tuple[int, int, int]:
-    return found.st_ino, found.st_dev, stat.S_IMODE(found.st_mode)
+def _identity(about: os.stat_result) -> Tuple[int, int, int]:
+    return about.st_ino, about.st_dev, stat.S_IMODE(about.st_mode)
 
 
 _PUNCH_HOLE_KEEP_SIZE = 2 | 1
 
 
 def punch(fd: int, start: int, size: int) -> bool:
-    """Free these bytes of an open file; False where that cannot be done."""
+    """Free these bytes of an open file; False if that is impossible."""
     try:
         import ctypes
 

@@ -1,20 +1,20 @@
 """The pilot's side of its slots: orders in, outcomes out, nothing left behind.
 
-The rule: every order that ``offer`` took comes back from ``read`` or ``close`` as
-exactly one outcome, whichever process dies. None of these calls waits for a task.
+The rule: every order that ``offer`` took comes back from ``read`` or ``close`` as exactly one
+outcome, whichever process dies. None of these calls waits for a task.
 
-Each slot holds a few orders beyond the one that runs, so that it never waits for the
-pilot: two in all where tasks are long, more where they take milliseconds. What waits
-in one slot while another is idle is moved over, so holding is never queueing.
+Each slot holds a few orders beyond the one that runs, so that it never waits for the pilot: two in
+all if tasks are long, more if they take milliseconds. An order that waits in one slot while another
+is idle is moved there.
 
-What many orders share is a plan: ``plan`` it once, name it in each of them, ``forget`` it when no
-more will come. Each slot is told of it before the first order that needs it.
+What many orders share is a plan: call ``plan`` once, name its number in each order, and call
+``forget`` when no more will come. Each slot gets the plan before the first order that needs it.
 
     pilot ── guard ── keeper ── slot ── task
       └─ sockets ────────────────┘
 
-Call ``start`` before the pilot has threads. One thread at a time may use an object;
-``os.waitpid(-1)`` is not for anyone else in this process.
+Call ``start`` before the pilot has threads. An object is not thread-safe. No other code in this
+process may call ``os.waitpid(-1)``.
 """
 
 import os
@@ -30,7 +30,7 @@ from covey.pilot.slots import process_tree
 from covey.pilot.slots.guard import fork_guard
 from covey.pilot.slots.keeper import REPLY, STOPPED, request
 from covey.pilot.slots.orders import Order, Outcome, Plan, Returned, ValueSocket
-from covey.pilot.slots.shared_page import Board
+from covey.pilot.slots.shared_page import SharedPage
 from covey.pilot.slots.slot import CANCEL, FORGET, PLAN, RECALL
 from covey.pilot.slots.slot_files import MINIMUM_FREE_BYTES, Space
 from covey.pilot.slots.workspace import SlotSettings, outbox, paths
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
 
 _SHALLOW, _DEEPEST = 2, 256
 _PLENTY = 8
-_AHEAD_SECONDS = 0.2  # about how much work a slot holds: more than it, and we, collect outcomes
-_REST_SECONDS = 0.05  # that reports may wait for others, while all slots have plenty to do
+_AHEAD_SECONDS = 0.2  # about how much work a slot holds: longer than outcomes are collected
+_REST_SECONDS = 0.05  # reports may wait so long for others while all slots have plenty to do
 _START_SECONDS = 60.0
 _CLOSE_SECONDS = 10.0
-_KEEPER_SECONDS = 1.0  # between looks whether the keeper was stopped
+_KEEPER_SECONDS = 1.0  # between checks whether the keeper was stopped
 
 
 _STOPPED_WORDS = "a process stopped it repeatedly (SIGSTOP)"
 
 
 class _Seat:
-    """What the pilot knows of one slot."""
+    """What the pilot knows about one slot."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -59,10 +59,10 @@ class _Seat:
         self.control: Optional[ValueSocket] = None
         self.pid = 0
         self.inside: Dict[int, Order] = {}
-        self.plans: Set[int] = set()  # that its process knows
-        self.number = 0  # of the last order given; goes on when the slot is replaced
+        self.plans: Set[int] = set()  # that its process has
+        self.number = 0  # of the last order given; continues when the slot is replaced
         self.mean_seconds = 1.0
-        self.latest_seconds = 1.0  # that tasks of its last report took
+        self.latest_seconds = 1.0  # mean duration of the tasks in its last report
         self.depth = _SHALLOW
         self.last_words = ""
         self.dying: Deque[List[Tuple[Order, Outcome]]] = deque()
@@ -72,14 +72,14 @@ class _Seat:
         return max(0, self.depth - len(self.inside)) if self.orders is not None else 0
 
     def ease(self) -> float:
-        """Seconds for which it surely needs nothing: a third of what it has to do, for some of
-        its orders are over already. Tasks may have become shorter than they were on average."""
+        """Seconds for which it certainly needs nothing: a third of its work, because some of its
+        orders may be over already, and tasks may have become shorter than the mean."""
         count = len(self.inside)
         seconds = min(self.mean_seconds, self.latest_seconds)
         return count * seconds / 3 if count > _PLENTY else 0.0
 
     def learn(self, outcomes: List[Outcome]) -> None:
-        """How long its tasks take, and so how many it should hold."""
+        """Estimate how long its tasks take, and so how many it should hold."""
         mean = self.mean_seconds
         latest = [outcome.wall_seconds for outcome in outcomes if outcome.started]
         for seconds in latest:
@@ -92,11 +92,10 @@ class _Seat:
 
 
 class Slots:
-    """``count`` slots, working in ``directory``, which is made, and removed again at
-    the end if nobody else put anything there. Files that tasks return are in its outbox until
-    somebody takes them away. Without ``control_groups`` memory limits are held by looking.
-    ``alone``: the process that uses them starts no others, so that every other child it ever has
-    is an orphan of a task's."""
+    """``count`` slots that work in ``directory``, which is created, and removed at the end if it
+    has nothing else. Files that tasks return are in its outbox until somebody takes them away.
+    Without ``control_groups`` memory limits are enforced by sampling. ``alone``: the process starts
+    no other children, so that every other child of it is an orphan of a task."""
 
     def __init__(
         self,
@@ -116,10 +115,10 @@ class Slots:
         self._seats = [_Seat(index) for index in range(count)]
         self._next_seat = 0
         self._least = 0  # no seat has fewer orders
-        self._free: Optional[int] = None  # what ``free`` says, while that is known
-        self._warm: Optional[_Seat] = None  # took the last call: it has a worker
+        self._free: Optional[int] = None  # the result of ``free``, while it is known
+        self._warm: Optional[_Seat] = None  # it took the last call, so it has a worker
         self._plans: Dict[int, Plan] = {}
-        self._forgotten: Set[int] = set()  # but still needed
+        self._forgotten: Set[int] = set()  # plans that are forgotten but still in use
         self._by_fd: Dict[int, _Seat] = {}
         self._where: Dict[str, Tuple[_Seat, int]] = {}
         self._moving: Set[str] = set()
@@ -127,8 +126,8 @@ class Slots:
         self._ready: List[Outcome] = []
         self._poll = select.poll()
         self._listened: List[int] = []
-        self._elsewhere = select.poll()  # for those alone
-        self._rung: Optional[List[Tuple[int, int]]] = None  # what ended the last wait
+        self._elsewhere = select.poll()  # only for those
+        self._rung: Optional[List[Tuple[int, int]]] = None  # the events that ended the last wait
         self._guard_pid = self._keeper_pid = 0
         self._keeper_at = 0.0
         self._keeper: Optional[socket.socket] = None
@@ -137,10 +136,10 @@ class Slots:
     # Starting
 
     def start(self) -> None:
-        """Make the slots; raises OSError if this host cannot. Not again before close."""
+        """Start the slots. Raises OSError if this host cannot. Call it again only after close."""
         os.makedirs(self._settings.directory, 0o700, exist_ok=True)
-        process_tree.become_subreaper()  # should even the keeper be killed
-        self._board = Board(len(self._seats))
+        process_tree.become_subreaper()  # in case even the keeper is killed
+        self._page = SharedPage(len(self._seats))
         self._closing = False
         self._start_keeper()
         give_up = time.monotonic() + _START_SECONDS
@@ -152,26 +151,26 @@ class Slots:
             self._hear_keeper()
 
     def wall_in(self, sandbox: "Sandbox", memory_mb: int) -> None:
-        """Run every task in this sandbox. Call this before ``start``, so that the first task is in
-        it too. ``memory_mb`` is what all tasks may have together."""
+        """Run every task in this sandbox. Call it before ``start``, so that the first task is in it
+        too. ``memory_mb`` is for all tasks together."""
         share = max(1, memory_mb // max(1, len(self._seats)))
         self._settings = self._settings._replace(sandbox=sandbox, memory_mb=share)
 
     def _start_keeper(self) -> None:
-        self._guard_pid, self._keeper_pid, self._keeper = fork_guard(self._settings, self._board)
+        self._guard_pid, self._keeper_pid, self._keeper = fork_guard(self._settings, self._page)
         self._poll.register(self._keeper, select.POLLIN)
         for seat in self._seats:
             self._connect(seat)
-            self._hear_keeper()  # neither end may fill up with a thousand slots
+            self._hear_keeper()  # with a thousand slots either socket could fill up
 
     def _connect(self, seat: _Seat) -> None:
-        """Have the keeper start a slot for this seat."""
+        """Ask the keeper to start a slot for this seat."""
         if self._keeper is None:
             return
         pairs = [socket.socketpair(), socket.socketpair()]
         try:
             request(self._keeper, seat.index, [pairs[0][1], pairs[1][1]])
-        except OSError:  # the keeper died: _hear_keeper will see to it
+        except OSError:  # the keeper died: _hear_keeper will handle it
             for pair in pairs:
                 pair[0].close()
             return
@@ -187,13 +186,13 @@ class Slots:
     # Orders in
 
     def plan(self, plan: Plan) -> None:
-        """Let orders use it from now on, by its number; one is never given to another plan."""
+        """Let orders use this plan from now on, by its number, which is never reused."""
         if plan.number in self._plans:
             raise ValueError("plan {} is known already".format(plan.number))
         self._plans[plan.number] = plan
 
     def forget(self, number: int) -> None:
-        """No more orders will use that plan. Those that are inside still do."""
+        """No more orders will use this plan. Those inside still do."""
         if number in self._plans:
             self._forgotten.add(number)
             self._drop_plans()
@@ -208,7 +207,7 @@ class Slots:
             for seat in self._seats:
                 if seat.orders and number in seat.plans:
                     seat.plans.discard(number)
-                    # A worker that waits for more of its calls is to end now.
+                    # A worker that waits for more calls of this plan must end now.
                     seat.orders.send((FORGET, number), later=not calls)
 
     def free(self) -> int:
@@ -218,24 +217,24 @@ class Slots:
         return self._free
 
     def shortage(self) -> str:
-        """Why no task can start now: there is too little disk space. "" if there is enough."""
+        """Why no task can start now: too little disk space. "" if there is enough."""
         return self._space.shortage() if self._space.short() else ""
 
     def running(self) -> Dict[str, int]:
-        """Every order inside: the process id of those that run, 0 for the others."""
-        found = {}
+        """Every order inside, with its process id if it runs, else 0."""
+        pids = {}
         for seat in self._seats:
-            number, pid = self._board.begun(seat.index) if seat.inside else (0, 0)
+            number, pid = self._page.begun(seat.index) if seat.inside else (0, 0)
             for inside, order in seat.inside.items():
-                found[order.key] = pid if inside == number else 0
-        return found
+                pids[order.key] = pid if inside == number else 0
+        return pids
 
     def printed(self, key: str, stream: int, start: int, most: int) -> bytes:
-        """What the order has printed from byte ``start`` on, at most that many bytes: on standard
-        output (1) or error (2). Nothing when it does not run, or no longer. Zeros stand where a
-        task printed so much that the middle was given up."""
+        """What the order has printed from byte ``start`` on, up to ``most`` bytes: on standard
+        output (1) or error (2). Empty if the order does not run. Zeros stand where the middle of a
+        large output was dropped."""
         seat, number = self._where.get(key, (None, 0))
-        if seat is None or self._board.begun(seat.index)[0] != number:
+        if seat is None or self._page.begun(seat.index)[0] != number:
             return b""
         try:
             path = paths(self._settings.directory, seat.index)[stream]
@@ -246,12 +245,12 @@ class Slots:
             data = os.pread(fd, most, start)
         finally:
             os.close(fd)
-        # The next task has the same file, but prints nothing before the board says so. (A call that
-        # was given ahead may, until the slot has heard that the one before it is over.)
-        return data if self._board.begun(seat.index)[0] == number else b""
+        # The next task uses the same file, but prints nothing before the shared page has its
+        # number. (A queued call may, until the slot has the answer to the call before it.)
+        return data if self._page.begun(seat.index)[0] == number else b""
 
     def offer(self, order: Order) -> bool:
-        """Take the order into the least loaded slot; False when all are full.
+        """Put the order into the least loaded slot; False if all are full.
 
         Its key must not be inside already, and its plan must be known.
         """
@@ -270,10 +269,10 @@ class Slots:
         return True
 
     def _emptiest(self) -> Optional[_Seat]:
-        """The slot with the fewest orders among those that have room, or else among all.
+        """The slot with the fewest orders among those that have room, else among all.
 
-        Looking goes on where it ended the last time and ends at the first that has no more than
-        the least known, so that filling a thousand slots does not look at each for each order.
+        The search continues where the last one ended and stops at the first slot that has no more
+        than the known minimum: so filling a thousand slots does not look at each for each order.
         """
         best: Optional[_Seat] = None
         best_load = 1 << 30
@@ -302,17 +301,17 @@ class Slots:
             if order.plan not in seat.plans:
                 seat.plans.add(order.plan)
                 seat.orders.send(_plain(PLAN, self._plans[order.plan]), later=True)
-            # A slot with plenty to do does not need this one before the next ``wait``: several then
-            # go in one call.
+            # A slot with plenty to do does not need this order before the next ``wait``: then
+            # several are sent in one call.
             seat.orders.send(_plain(seat.number, order), len(seat.inside) > _PLENTY)
 
     def cancel(self, key: str) -> None:
-        """End the order: killed if it runs (``cancelled``), else ``returned``. One
-        that has just ended comes back as it ended; unknown keys are ignored."""
+        """End the order: it is killed if it runs (``cancelled``), else ``returned``. One that has
+        just ended comes back as it ended. Unknown keys are ignored."""
         self._tell(key, CANCEL)
 
     def recall(self, keys: Iterable[str]) -> None:
-        """Have those that have not started back as ``returned``; the others go on."""
+        """Take back as ``returned`` the orders that have not started; the others go on."""
         for key in keys:
             self._tell(key, RECALL)
 
@@ -325,23 +324,23 @@ class Slots:
 
     def _control(self, seat: _Seat, verb: int, number: int) -> None:
         if seat.orders and seat.control:
-            seat.orders.flush()  # it must know what we speak of
+            seat.orders.flush()  # it must have the order that we speak of
             seat.control.send((verb, number))
 
     # Outcomes out
 
     def listen(self, fd: int) -> None:
-        """Have this end a ``wait`` too, when there is something to read; until ``close``."""
+        """Let this descriptor end a ``wait``, too, if it is readable; until ``close``."""
         self._listened.append(fd)
         self._poll.register(fd, select.POLLIN)
         self._elsewhere.register(fd, select.POLLIN)
 
     def wait(self, seconds: float) -> None:
-        """Until a ``read`` finds something, or what we ``listen`` to has something to say.
+        """Wait until a ``read`` finds something, or a descriptor of ``listen`` is readable.
 
-        Whoever wakes up for each of many short reports does little else. So while all slots have
-        plenty to do they are not heard at once, and then all together. They must have it by then:
-        orders that were left for later are sent first.
+        Waking up for each of many short reports would cost too much. So while all slots have plenty
+        to do, their reports are not read at once, and then all together. Orders that were left for
+        later are sent first, so that the slots have them.
         """
         for seat in self._seats:
             if seat.orders is not None and seat.orders.gathered:
@@ -375,7 +374,7 @@ class Slots:
                     self._disconnect(seat)
                     self._connect(seat)
             self._balance()
-            self._mind_keeper()
+            self._wake_keeper()
             if self._forgotten:
                 self._drop_plans()
             if self._ready or not left:
@@ -383,7 +382,7 @@ class Slots:
                 return ready
 
     def _hear(self, seat: _Seat) -> bool:
-        """Take what the slot says; False when it is dead."""
+        """Take in what the slot sent; False if it is dead."""
         if seat.orders is None or seat.control is None:
             return False
         for value in seat.orders.receive():
@@ -421,7 +420,7 @@ class Slots:
         self._ready.append(outcome)
 
     def _balance(self) -> None:
-        """Take back what waits in one slot while another has nothing."""
+        """Take back an order that waits in one slot while another slot is idle."""
         if self._least > 0:
             return
         idle = sum(1 for seat in self._seats if seat.orders and not seat.inside)
@@ -438,8 +437,8 @@ class Slots:
     # When something dies
 
     def _disconnect(self, seat: _Seat) -> None:
-        """Its process is dead, but perhaps not yet what it ran: its orders are
-        written off when the keeper says so. Whether they had begun is known now."""
+        """The slot's process is dead, but perhaps not yet what it ran. Its orders are written off
+        when the keeper has cleaned up. Whether they had begun is known now."""
         if seat.orders is None or seat.control is None:
             return
         self._poll.unregister(seat.orders)
@@ -447,7 +446,7 @@ class Slots:
         seat.orders.close()
         seat.control.close()
         seat.orders = seat.control = None
-        begun, _ = self._board.begun(seat.index)
+        begun, _ = self._page.begun(seat.index)
         words = "its slot died"
         if seat.last_words:
             words += ": " + seat.last_words.strip().splitlines()[-1]
@@ -463,13 +462,13 @@ class Slots:
         self._least, self._free = 0, None
 
     def _write_off(self, seat: _Seat) -> None:
-        """Nothing of a dead slot is left: report the orders it had."""
+        """Nothing of a dead slot is left: report the orders that it had."""
         for order, outcome in seat.dying.popleft() if seat.dying else ():
             self._clear_outbox(order.key)
             self._over(order, outcome)
 
     def _clear_outbox(self, key: str) -> None:
-        """Of what a slot took from a task, but did not live to tell."""
+        """Remove files that a slot took from a task but did not report before it died."""
         away = outbox(self._settings.directory)
         try:
             for name in os.listdir(away):
@@ -497,8 +496,8 @@ class Slots:
             else:
                 self._write_off(self._seats[index])
 
-    def _mind_keeper(self) -> None:
-        """A task without walls may have stopped it."""
+    def _wake_keeper(self) -> None:
+        """Wake the keeper and the guard: a task outside of a sandbox may have stopped them."""
         now = time.monotonic()
         if now >= self._keeper_at and self._keeper is not None:
             self._keeper_at = now + _KEEPER_SECONDS
@@ -506,18 +505,18 @@ class Slots:
             process_tree.resume(self._guard_pid)
 
     def _replace_keeper(self, keeper: socket.socket) -> None:
-        """It was killed, or its guard was. The guard ends all that is left and then itself; if it
-        was killed, keeper and slots do. Wait for that (milliseconds), then begin again."""
+        """The keeper or the guard was killed. The guard ends all that is left and then itself; if
+        it was killed, keeper and slots do that. Wait for it (milliseconds), then start again."""
         self._poll.unregister(keeper)
         keeper.close()
         self._keeper = None
         _wait_reaped([self._guard_pid, self._keeper_pid], _CLOSE_SECONDS)
         for seat in self._seats:
-            self._hear(seat)  # what they finished before is not lost
+            self._hear(seat)  # what they had finished is not lost
             self._disconnect(seat)
         pids = [seat.pid for seat in self._seats if seat.pid]
         _wait_reaped(pids, _CLOSE_SECONDS)
-        # A slot that was killed with the keeper left its task to us.
+        # The task of a slot that was killed with the keeper is now our child.
         others = () if self._alone else process_tree.Strangers(pids, self._settings.directory)
         process_tree.kill_children(others, _CLOSE_SECONDS)
         for seat in self._seats:
@@ -529,10 +528,10 @@ class Slots:
                 self._start_keeper()
 
     def close(self, kill: bool = True) -> List[Outcome]:
-        """End everything and remove the directory; the outcomes still to come.
+        """End everything and remove the directory; returns the remaining outcomes.
 
-        With ``kill`` running tasks are cancelled, else waited for. Either way what
-        has not started is returned.
+        With ``kill`` running tasks are cancelled, else waited for. In both cases orders that have
+        not started are returned.
         """
         outcomes: List[Outcome] = []
         while self._listened:
@@ -560,7 +559,7 @@ class Slots:
 
 
 def _plain(number: int, row: Union[Plan, Order]) -> Tuple[Any, ...]:
-    """As it can cross a line, behind a number: plain tuples all the way down."""
+    """A row as it can cross a socket, after its number: plain tuples all the way down."""
     if not row.links:
         return (number,) + row
     links = [tuple(link) for link in row.links]
@@ -568,7 +567,7 @@ def _plain(number: int, row: Union[Plan, Order]) -> Tuple[Any, ...]:
 
 
 def _wait_reaped(pids: List[int], seconds: float) -> None:
-    """Wait until those children of ours are gone; what is no child of ours counts."""
+    """Wait until these children are gone; a process that is not our child counts as gone."""
     give_up = time.monotonic() + seconds
     pause = 0.0005
     for pid in pids:

@@ -1,21 +1,19 @@
 """How a slot process sleeps, and what wakes it: three signals, blocked until it waits.
 
-The rule: they are picked up one by one, synchronously, where the loop waits. A handler
-that raises can lose the status ``wait4`` has just returned, and one that only sets a
-flag can miss the moment before ``wait4`` blocks, so that a cancel would wait for the end
-of a task of hours. With the three blocked neither race exists. Only while a task is
-started they are let through, for it begins with our mask: what comes then is noted, and
-is what the next ``wait`` returns.
+The rule: signals are taken one by one, synchronously, where the loop waits. A handler that raises
+can lose the status that ``wait4`` has just returned, and one that only sets a flag can miss the
+moment before ``wait4`` blocks, so that a cancel would wait for hours until the task ends. With the
+three signals blocked neither race exists. They are let through only while a task is started,
+because the task begins with our mask: what comes then is noted, and the next ``wait`` returns it.
 
-Other signals, which sites and people send to whole jobs, do nothing to us. They are not
+Other signals, which sites and people send to whole jobs, have no effect on us. They are not
 ignored, which a task would inherit, but handled, which it does not.
 
-A socket can ring too: with ``O_ASYNC`` the kernel sends SIGIO when something
-arrives on it or its other end closes, so nobody ever has to signal a process id
-that may have been given to a stranger since.
+A socket can send a signal too: with ``O_ASYNC`` the kernel sends SIGIO when something arrives on it
+or its other end closes. So nobody has to signal a process id that another process may have by now.
 
-Where there is no ``sigtimedwait`` in Python (PyPy) it is called through ctypes, and
-where there is none at all (macOS) waiting is a poll every few milliseconds.
+If Python has no ``sigtimedwait`` (PyPy) it is called through ctypes, and if the system has none
+(macOS) waiting is a poll every few milliseconds.
 """
 
 import errno
@@ -26,17 +24,17 @@ import signal
 import time
 from typing import Any, Callable, List, Optional
 
-try:  # what ``signal`` wraps: that would make enums of all numbers, for each task
+try:  # what ``signal`` wraps: the wrapper would make enums of all numbers, for each task
     from _signal import pthread_sigmask  # type: ignore[import-not-found]
 except ImportError:
     from signal import pthread_sigmask
 
-RING = int(signal.SIGIO)
+INPUT = int(signal.SIGIO)
 CHILD = int(signal.SIGCHLD)
-PARENT = int(signal.SIGUSR1)  # "see whether your parent still wants you"
-ANY = -1  # nobody knows what it was: look at everything
+PARENT = int(signal.SIGUSR1)  # "check whether your parent still needs you"
+ANY = -1  # unknown: check everything
 
-_AWAITED = (CHILD, RING, PARENT)
+_AWAITED = (CHILD, INPUT, PARENT)
 _SUFFERED = (
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR2, signal.SIGPIPE, signal.SIGALRM,
     signal.SIGTERM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGXCPU, signal.SIGXFSZ,
@@ -54,31 +52,31 @@ def _note(number: int, frame: Any) -> None:
 
 
 def hold_signals() -> None:
-    """From now on only ``wait`` hears signals, and nothing but SIGKILL and faults of our own end
-    us. What others ignored for us (Python SIGPIPE, nohup SIGHUP) tasks do not inherit."""
+    """From now on signals arrive only in ``wait``, and only SIGKILL and our own faults end us.
+    Tasks do not inherit signals that others ignored for us (Python SIGPIPE, nohup SIGHUP)."""
     signal.set_wakeup_fd(-1)
     pthread_sigmask(_SET, _AWAITED)
     for number in range(1, signal.NSIG):
         if number not in (signal.SIGKILL, signal.SIGSTOP):
-            heard = number in _AWAITED or number in _SUFFERED
+            handled = number in _AWAITED or number in _SUFFERED
             try:
-                signal.signal(number, _note if heard else signal.SIG_DFL)
+                signal.signal(number, _note if handled else signal.SIG_DFL)
             except (OSError, ValueError):
-                pass  # a number this system does not have, or keeps to itself
+                pass  # this system does not have the number, or reserves it
 
 
 def let_through() -> None:
-    """Until ``hold``, whoever is started has no signal blocked."""
+    """Until ``hold``, a process that is started has no signal blocked."""
     pthread_sigmask(_SET, ())
 
 
 def hold() -> None:
-    """Every signal that came before this has been noted after it."""
+    """Block the signals again. All that came before have been noted."""
     pthread_sigmask(_SET, _AWAITED)
 
 
-def ring(fd: int, on: bool = True) -> None:
-    """Have the kernel send SIGIO to this process when fd has news, or stop that."""
+def signal_input(fd: int, on: bool = True) -> None:
+    """Let the kernel send SIGIO to this process when fd has something new, or stop that."""
     flags = fcntl.fcntl(fd, fcntl.F_GETFL)
     asynchronous = getattr(os, "O_ASYNC", getattr(fcntl, "FASYNC", 0))
     if on:
@@ -96,7 +94,7 @@ def _wait_native(timeout: Optional[float], fds: List[int]) -> int:
 
 
 def _wait_polling(timeout: Optional[float], fds: List[int]) -> int:
-    """Wake soon, or at once when a watched socket has news."""
+    """Wake soon, or at once if a watched socket has something new."""
     seconds = _POLL_SECONDS if timeout is None else max(0.0, min(timeout, _POLL_SECONDS))
     if not fds:
         time.sleep(seconds)
@@ -109,7 +107,7 @@ def _wait_polling(timeout: Optional[float], fds: List[int]) -> int:
 
 
 def _ctypes_wait() -> Callable[[Optional[float], List[int]], int]:
-    import ctypes  # not every small Python has it: ImportError means polling
+    import ctypes  # not every small Python has it: then ImportError leads to polling
 
     class Timespec(ctypes.Structure):
         _fields_ = [("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long)]
@@ -143,6 +141,6 @@ def _choose() -> Callable[[Optional[float], List[int]], int]:
         return _wait_polling
 
 
-# wait(timeout_seconds or None, sockets that may ring) -> the signal, 0 for none.
-# It may return early without a reason: callers look again and wait on.
+# wait(timeout_seconds or None, sockets with signals) -> the signal, or 0 for none.
+# It may return early without a reason: callers check and wait again.
 wait = _choose()

@@ -1,25 +1,25 @@
-"""Starting one process, as cheaply as this Python can.
+"""Start one process, as cheaply as this Python can.
 
-The rule: a task starts in its own process group, inside the session of its slot, with
-default signals, an empty signal mask and only the descriptors 0, 1 and 2, which the slot
-process itself has already set up. A session of its own would add nothing (each slot has
-one, without a terminal), and costs a short task one or two per cent where the kernel
-schedules by sessions. A failed exec is an OSError here, in the caller, before anything ran.
+The rule: a task starts in its own process group, inside the session of its slot, with default
+signals, an empty signal mask and only the descriptors 0, 1 and 2, which the slot process itself has
+already set up. A session of its own would add nothing (each slot has one, without a terminal), and
+costs a short task one or two per cent if the kernel schedules by sessions. A failed exec is an
+OSError here, in the caller, before anything ran.
 
-There are three ways. ``vfork`` is the quickest, and is inside what ``subprocess`` uses in
-CPython since 3.11; that is no public function, so one that takes other arguments is left
-alone. ``posix_spawn`` does not copy our memory either. Python 3.6, 3.7 and PyPy fork.
+There are three ways. ``vfork`` is the fastest. It is inside a private function that ``subprocess``
+uses in CPython since 3.11; a Python whose function takes other arguments does without it.
+``posix_spawn`` does not copy our memory either. Python 3.6, 3.7 and PyPy fork.
 
-Where the system refuses a vfork (too many processes, an emulator), ``fork_exec`` forks instead and
-is back before its child has called exec. So whether that failed is certain only when the child has
-ended: who reaps one that exited with UNEXECUTED asks ``never_began``, and starts it again. From
-then on it is forked here, until one has begun, for that tells at once. This holds because a slot
-has one such child at a time, and nobody else writes where it writes why.
+If the system refuses a vfork (too many processes, an emulator), ``fork_exec`` forks instead and
+returns before its child has called exec. So only the end of the child tells whether exec failed:
+after a child exited with UNEXECUTED, call ``never_began``, and start it again. From then on
+processes are forked here, which tells at once, until one has begun. This works because a slot has
+one such child at a time, and only that child writes its reason into the file.
 
-Whatever the locale, words are UTF-8 to a task, and bytes that are none are what they were.
+Whatever the locale, text is UTF-8 for a task, and bytes that are not UTF-8 stay as they were.
 
-Commands are looked up in the PATH of the *order*, as execvp would, and a script
-without a first line ``#!`` is given to /bin/sh, as execvp does.
+Commands are searched in the PATH of the *order*, as execvp does, and a script without a first line
+``#!`` is given to /bin/sh, as execvp does.
 """
 
 import errno
@@ -37,10 +37,10 @@ _fork_exec: Any = None
 if sys.platform == "linux" and sys.implementation.name == "cpython":
     from _posixsubprocess import fork_exec as _fork_exec
 
-_CACHE_SECONDS = 1.0  # a command installed in the middle of a bag is soon seen
+_CACHE_SECONDS = 1.0  # short, so that a command installed during a bag is soon found
 _CACHE_SIZE = 256
 _ERRNO = struct.Struct("=i")
-UNEXECUTED = 255 << 8  # the wait status
+UNEXECUTED = 255 << 8  # the wait status of a child whose exec failed
 
 
 class Commands:
@@ -50,27 +50,27 @@ class Commands:
         self._found: Dict[Tuple[str, str], Tuple[str, float]] = {}
 
     def find(self, name: str, path: str) -> str:
-        """The file to execute, of a name without a slash; raises OSError as execvp would."""
+        """The file to execute for a name without a slash. Raises OSError as execvp would."""
         now = time.monotonic()
-        found, until = self._found.get((name, path), ("", 0.0))
+        file, until = self._found.get((name, path), ("", 0.0))
         if until > now:
-            return found
-        found = search(name, path)
-        if found.startswith("/"):  # others depend on where we stand
+            return file
+        file = search(name, path)
+        if file.startswith("/"):  # other results depend on the working directory
             if len(self._found) >= _CACHE_SIZE:
                 self._found.clear()
-            self._found[name, path] = (found, now + _CACHE_SECONDS)
-        return found
+            self._found[name, path] = (file, now + _CACHE_SECONDS)
+        return file
 
     def forget(self) -> bool:
-        """Look everything up again; False when nothing was remembered."""
-        known = bool(self._found)
+        """Forget all; False if nothing was remembered."""
+        had_some = bool(self._found)
         self._found.clear()
-        return known
+        return had_some
 
 
 def search(name: str, path: str) -> str:
-    """Look the command up in a PATH; raises FileNotFoundError or PermissionError."""
+    """Search the command in a PATH. Raises FileNotFoundError or PermissionError."""
     denied = False
     for folder in path.split(":") if name else []:
         candidate = os.path.join(folder or ".", name)
@@ -94,9 +94,9 @@ _words = _spare = -1
 
 
 def _by_vfork(path: bytes, argv: List[bytes], env: List[bytes]) -> int:
-    """Returns when the child has called exec, or has written why it could not: into a file to
-    which nobody else writes, so that its place there tells."""
-    os.lseek(_words, 0, os.SEEK_SET)  # one that was killed as it wrote there was not asked
+    """Returns when the child has called exec, or has written why it could not: into a file to which
+    nobody else writes, so that the position in it tells."""
+    os.lseek(_words, 0, os.SEEK_SET)  # a killed child may have written here without being asked
     slot_signals.let_through()
     try:
         pid: int = _fork_exec(
@@ -118,8 +118,8 @@ def _unexecuted() -> OSError:
 
 
 def never_began() -> bool:
-    """Whether the process that was started last, and has exited with UNEXECUTED, is one that could
-    not call exec. Then the next are started in a way that tells so at once."""
+    """Whether the process that was started last, and exited with UNEXECUTED, could not call exec.
+    If so, the next ones are started in a way that tells at once."""
     global _start
     if _start is not _by_vfork or not os.lseek(_words, 0, os.SEEK_CUR):
         return False
@@ -128,7 +128,7 @@ def never_began() -> bool:
 
 
 def _by_fork_again(path: bytes, argv: List[bytes], env: List[bytes]) -> int:
-    """Until one has begun."""
+    """Fork until a process has begun."""
     global _start
     pid = _by_fork(path, argv, env)
     os.lseek(_words, 0, os.SEEK_SET)
@@ -163,7 +163,7 @@ def _by_fork(path: bytes, argv: List[bytes], env: List[bytes]) -> int:
 
 
 def _become(path: bytes, argv: List[bytes], env: Dict[bytes, bytes], writer: int) -> None:
-    """In the child: never returns, and reports through the pipe why exec failed."""
+    """Runs in the child and never returns; reports through the pipe why exec failed."""
     number = 0
     try:
         os.setpgid(0, 0)
@@ -171,7 +171,7 @@ def _become(path: bytes, argv: List[bytes], env: Dict[bytes, bytes], writer: int
         os.execve(path, argv, env)
     except OSError as error:
         number = error.errno or errno.EINVAL
-    except BaseException:  # a ValueError of argv or env: number 0
+    except BaseException:  # a ValueError for argv or env: number 0
         pass
     finally:
         os.write(writer, _ERRNO.pack(number))
@@ -179,12 +179,12 @@ def _become(path: bytes, argv: List[bytes], env: Dict[bytes, bytes], writer: int
 
 
 def encoded(text: Any) -> bytes:
-    """As UTF-8, whatever the locale: Python 3.6 under LC_ALL=C would take ASCII alone."""
+    """The text as UTF-8, whatever the locale: Python 3.6 under LC_ALL=C would use ASCII."""
     return text if text.__class__ is bytes else text.encode("utf-8", "surrogateescape")
 
 
 def variables(env: Mapping[str, str]) -> List[bytes]:
-    """As exec takes them. Raises ValueError."""
+    """The variables in the form that exec takes. Raises ValueError."""
     for name in env:
         if not name or "=" in name:
             raise ValueError("an environment variable cannot have the name {!r}".format(name))
@@ -196,20 +196,21 @@ def mapping(env: List[bytes]) -> Dict[bytes, bytes]:
 
 
 def ways() -> List[Way]:
-    """Those that this Python has, the best first."""
-    found: List[Way] = [_by_fork]
+    """The ways that this Python has, the best first."""
+    choices: List[Way] = [_by_fork]
     if hasattr(os, "posix_spawn"):
-        found.insert(0, _by_posix_spawn)
+        choices.insert(0, _by_posix_spawn)
     if _fork_exec is not None and sys.version_info >= (3, 11) and hasattr(os, "memfd_create"):
-        found.insert(0, _by_vfork)
-    return found
+        choices.insert(0, _by_vfork)
+    return choices
 
 
 _start = _by_fork
 
 
 def prepare(way: Optional[Way] = None) -> None:
-    """In each process that is to start tasks, before the first: choose the best way, or this."""
+    """Call it before the first task, in each process that starts tasks: choose the best way, or
+    this one."""
     global _start, _words, _spare
     _start = way or ways()[0]
     if _start is _by_vfork:
@@ -218,10 +219,9 @@ def prepare(way: Optional[Way] = None) -> None:
 
 
 def start(path: Any, argv: List[Any], env: List[bytes]) -> int:
-    """Start the program at ``path``; its process id.
+    """Start the program at ``path``; returns its process id.
 
-    Raises OSError when the system refuses, ValueError for arguments that no system
-    can pass on.
+    Raises OSError if the system refuses, ValueError for arguments that no system can pass on.
     """
     path, argv = encoded(path), [encoded(word) for word in argv]
     try:
@@ -233,5 +233,5 @@ def start(path: Any, argv: List[Any], env: List[bytes]) -> int:
     except TypeError:
         if _start is not _by_vfork:
             raise
-        prepare(ways()[1])  # this Python's takes other arguments
+        prepare(ways()[1])  # this Python's function takes other arguments
         return start(path, argv, env)

@@ -1,9 +1,9 @@
-"""A slot's workplace: what it has on disk, and what it does before a task runs and after.
+"""A slot's workspace: its files on disk, and what is done before and after a task.
 
-The rule: nothing here waits, and nothing is left from one task to the next. The loop of ``slot``
-says when; here is how: inputs placed (``inputs``), limits set (``resource_limits``), the process
-started (``spawn``), its files taken (``outputs``) and what it told (``told``), its directory
-emptied (``slot_files``). A plain task passes through most of that for nothing.
+The rule: nothing here waits, and nothing is left from one task to the next. The loop in ``slot``
+says when; this module says how: place inputs (``inputs``), set limits (``resource_limits``), start
+the process (``spawn``), take its files (``outputs``) and reports (``task_reports``), empty its
+directory (``slot_files``). Most of that costs a plain task nothing.
 """
 
 import os
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from covey.pilot.walls.sandbox import Sandbox
 
 
-_NAMINGS = 8  # sets of names that tasks of a plan have of their own, and are remembered
+_NAMINGS = 8  # sets of variable names that are remembered for tasks of a plan
 
 
 class SlotSettings(NamedTuple):
-    """``group`` begins the names of control groups that slots may make; none: they make none.
-    With a ``sandbox`` tasks are walled in; ``memory_mb`` is then what a task without a limit may
-    have in each of its directories that are in memory."""
+    """``group`` begins the names of control groups that slots may make; "": they make none. With a
+    ``sandbox``, each task runs in one; ``memory_mb`` is then what a task without a limit may have
+    in each of its directories in memory."""
 
     directory: str
     grace_seconds: float
@@ -49,14 +49,14 @@ class SlotSettings(NamedTuple):
 
 
 class Paths(NamedTuple):
-    """What a slot has on disk."""
+    """The paths of a slot's files."""
 
     home: str
     out: str
     err: str
     result: str
     tags: str
-    told: str  # the directory of the last two, which a walled-in task sees as a whole
+    told: str  # the directory of the last two, which a task in a sandbox sees as a whole
 
 
 def paths(directory: str, index: int) -> Paths:
@@ -66,7 +66,7 @@ def paths(directory: str, index: int) -> Paths:
 
 
 def outbox(directory: str) -> str:
-    """Where large outputs wait for the pilot."""
+    """The directory where large outputs wait for the pilot."""
     return os.path.join(directory, "outbox")
 
 
@@ -75,7 +75,7 @@ def group_name(settings: SlotSettings, index: int) -> str:
 
 
 class Recipe:
-    """A plan made ready for many tasks. A ``bare`` one has nothing to do before and after them."""
+    """A plan prepared for many tasks. If ``bare``, nothing is to be done before and after them."""
 
     __slots__ = (
         "_env", "_shared", "ahead", "bare", "calls", "chdir", "check", "links", "log_bytes",
@@ -107,16 +107,14 @@ class Recipe:
         except InvalidPattern as error:
             self.problem = str(error)
         if walled and plan.chdir != plan.makes:
-            self.problem = (
-                "a pilot that several owners share cannot run tasks in {}: leave out chdir"
-            )
-            self.problem = self.problem.format(plan.chdir)
+            words = "a pilot that several owners share cannot run tasks in {}: leave out chdir"
+            self.problem = words.format(plan.chdir)
         self.bare = not (
             plan.links or plan.outputs or plan.optional_outputs or plan.check or self.problem
         )
 
     def environment(self, own: Dict[str, str]) -> List[bytes]:
-        """Of a task that has these variables of its ``own``."""
+        """The environment of a task that has these variables of its ``own``."""
         names = tuple(own)
         shared = self._shared.get(names)
         if shared is None:
@@ -128,7 +126,7 @@ class Recipe:
 
 
 class GivenOrder(NamedTuple):
-    """An order as it waits here."""
+    """An order as it waits in a slot."""
 
     number: int
     key: str
@@ -162,15 +160,15 @@ class Workspace:
         self.folder = Folder(self.paths.told, self.result, self.tags)
         self.outputs: List[OutputFiles] = []
         self.ready = False
-        self.haunted = False  # something that we could not end may still write to the outputs
+        self.has_survivors = False  # a process that we could not end may still write to the outputs
         self._home: Optional[Home] = None
-        self._cores: List[int] = []  # our own, once a task was bound to others
+        self._cores: List[int] = []  # our own processors, once a task was bound to others
         self._taken: outputs_module.Found = {}  # the files that the last task returned
 
     # What is on disk
 
     def open(self) -> bool:
-        """Make what is missing; False when the disk does not let us: to be tried again."""
+        """Make what is missing; False if the disk does not allow it: then try again."""
         try:
             if not self.ready:
                 if self._home:
@@ -190,11 +188,11 @@ class Workspace:
         return Recipe(plan, self.paths, self.settings.sandbox is not None)
 
     def tidy(self) -> None:
-        """Have everything as it was before the task, or not be ``ready``.
+        """Restore everything as it was before the task, or clear ``ready``.
 
-        The next task of a walled one may be somebody else's. Then nothing is used again: the
-        network is the same inside all walls, and through it a task can hand descriptors of its
-        directories and its output to one in another slot, which outlives it."""
+        In a sandbox, the next task may be of another owner. Then nothing is reused: all sandboxes
+        share the network, and through it a task can pass descriptors of its directories and output
+        to a task in another slot, which outlives it."""
         walled = self.settings.sandbox is not None
         try:
             if walled:
@@ -205,16 +203,16 @@ class Workspace:
                 if self._home:
                     self._home.tidy()
                 self.folder.tidy()
-            if self.haunted or walled:
+            if self.has_survivors or walled:
                 for output in self.outputs:
                     output.replace()
-                self.haunted = False
+                self.has_survivors = False
         except OSError:
             self.ready = False
 
     def remove(self, abandoned: bool) -> None:
-        """At the end of the slot. The outbox goes too when it is ``abandoned``: the pilot is gone
-        and will never fetch what is there."""
+        """Remove everything at the end of the slot; also the outbox if it is ``abandoned``, because
+        the pilot is gone and will never fetch it."""
         self.memory.remove()
         if self._home:
             self._home.remove()
@@ -222,25 +220,26 @@ class Workspace:
         for path in self.paths[1:] + ((away,) if abandoned else ()):
             attempt(remove, path)
         attempt(os.rmdir, away)
-        attempt(os.rmdir, self.settings.directory)  # the last one out succeeds
+        attempt(os.rmdir, self.settings.directory)  # succeeds in the last slot
 
     # Before a task
 
-    def prepare(self, given: GivenOrder, breathe: Callable[[], None]) -> None:
-        """Place its inputs, calling ``breathe`` if that takes long. Raises Refused or Unready."""
-        plan = given.plan
+    def prepare(self, order: GivenOrder, breathe: Callable[[], None]) -> None:
+        """Place the order's inputs; calls ``breathe`` if that takes long. Raises InputRefused or
+        Unready."""
+        plan = order.plan
         if plan.problem:
             raise inputs_module.InputRefused(plan.problem)
         try:
-            compiled(given.outputs)
+            compiled(order.outputs)
         except InvalidPattern as error:
             raise inputs_module.InputRefused(str(error)) from None
-        links = plan.links + given.links
+        links = plan.links + order.links
         if not plan.makes or not links:
             self.place(links, breathe)
             return
         try:
-            made = open_directory(plan.makes)  # a setup has its inputs where it works
+            made = open_directory(plan.makes)  # a setup gets its inputs in its own directory
         except OSError as error:
             raise Unready("cannot work in {}: {}".format(plan.makes, error.strerror)) from error
         try:
@@ -249,14 +248,14 @@ class Workspace:
             os.close(made)
 
     def place(self, links: List[Any], breathe: Callable[[], None]) -> None:
-        """Raises Refused or Unready."""
+        """Raises InputRefused or Unready."""
         self._place(links, breathe, self._directory())
 
     def _place(
         self, links: List[Any], breathe: Callable[[], None], directory: Optional[int]
     ) -> None:
-        # To a link the task could write after a chmod, and so change the pilot's own file. With
-        # walls a pilot's files are for several owners: see ``larder``.
+        # A task could write to a link after a chmod, and so change the cached file. With sandboxes
+        # cached files are for several owners: see ``file_cache``.
         walled = self.settings.sandbox is not None
         for source, path, copy in links:
             try:
@@ -266,76 +265,74 @@ class Workspace:
                 raise Unready(words.format(path, source, error.strerror)) from error
 
     def displace(self, links: List[Any]) -> None:
-        """Remove what was placed; that it fails is fine."""
+        """Remove the files that were placed, if possible."""
         for _, path, _ in links:
             attempt(inputs_module.displace, path, self._directory())
 
     def _directory(self) -> Optional[int]:
-        """The descriptor of our own directory, of which a task may have changed the mode."""
+        """The descriptor of our own directory, whose mode a task may have changed."""
         if self._home is None:
             return None
         attempt(open_up, self._home.fd)
         return self._home.fd
 
-    def start(self, given: GivenOrder, argv: List[str], env: List[bytes]) -> int:
-        """Start the command where the task runs and within its limits; its process id. Raises
-        Unready, OSError and ValueError."""
-        chdir, file = given.plan.chdir, argv[0]
+    def start(self, order: GivenOrder, argv: List[str], env: List[bytes]) -> int:
+        """Start the command in the task's directory and within its limits; returns its process id.
+        Raises Unready, OSError and ValueError."""
+        chdir, file = order.plan.chdir, argv[0]
         try:
             if chdir:
                 os.chdir(chdir)
             if "/" not in file:
-                file = self.commands.find(file, given.env.get("PATH", given.plan.path))
-            if given.disk_mb and self._home:
-                inputs = [link[0] for link in given.plan.links + given.links]
-                self.disk.begin(given.disk_mb, (self._home.path, self.paths.told), inputs)
-            if given.memory_mb or given.cores:
-                return self._start_confined(given, file, argv, env)
-            return self._spawn(given, file, argv, env)
+                file = self.commands.find(file, order.env.get("PATH", order.plan.path))
+            if order.disk_mb and self._home:
+                inputs = [link[0] for link in order.plan.links + order.links]
+                self.disk.begin(order.disk_mb, (self._home.path, self.paths.told), inputs)
+            if order.memory_mb or order.cores:
+                return self._start_confined(order, file, argv, env)
+            return self._spawn(order, file, argv, env)
         finally:
-            # Nothing that fails from here on may hide a process that was started.
+            # No failure from here on may hide a process that was started.
             if chdir and self._home:
-                attempt(self._home.enter)  # if it is gone, ``tidy`` makes another
+                attempt(self._home.enter)  # if it is gone, ``tidy`` makes another one
 
-    def _spawn(self, given: GivenOrder, file: str, argv: List[str], env: List[bytes]) -> int:
+    def _spawn(self, order: GivenOrder, file: str, argv: List[str], env: List[bytes]) -> int:
         sandbox = self.settings.sandbox
         if sandbox is None or self._home is None:
             return spawn.start(file, argv, env)
-        from covey.pilot.walls.sandbox import (
-            TaskView,  # the pilot has loaded it, if it is used at all
-        )
+        from covey.pilot.walls.sandbox import TaskView  # loaded already if there is a sandbox
 
-        plan = given.plan
+        plan = order.plan
         writes = (self._home.path, self.paths.told) + ((plan.makes,) if plan.makes else ())
         reads = (plan.sees,) if plan.sees else ()
-        size = (given.memory_mb or self.settings.memory_mb) << 20
+        size = (order.memory_mb or self.settings.memory_mb) << 20
         view = TaskView(writes, reads, plan.makes or self._home.path, size)
         return sandbox.start(view, file, argv, spawn.mapping(env))
 
     def _start_confined(
-        self, given: GivenOrder, file: str, argv: List[str], env: List[bytes]
+        self, order: GivenOrder, file: str, argv: List[str], env: List[bytes]
     ) -> int:
-        if given.cores:
+        if order.cores:
             self._cores = self._cores or resource_limits.bound()
             try:
-                resource_limits.bind(given.cores)
+                resource_limits.bind(order.cores)
             except OSError as error:
                 words = "cannot bind it to processors {}: {}"
-                raise Unready(words.format(given.cores, error.strerror)) from error
+                raise Unready(words.format(order.cores, error.strerror)) from error
         try:
-            if given.memory_mb:
-                self.memory.begin(given.memory_mb)
-            return self._spawn(given, file, argv, env)
+            if order.memory_mb:
+                self.memory.begin(order.memory_mb)
+            return self._spawn(order, file, argv, env)
         finally:
-            if given.memory_mb:
+            if order.memory_mb:
                 attempt(self.memory.spawned)
-            if given.cores and self._cores:
+            if order.cores and self._cores:
                 attempt(resource_limits.bind, self._cores)
 
     # After a task
 
-    def told(self, printed: bytes) -> Tuple[str, str]:
-        """The task's result, and a remark if it gave one in vain. ``printed`` is the end of its
+    def take_result(self, printed: bytes) -> Tuple[str, str]:
+        """The task's result, and a remark if a result was ignored. ``printed`` is the end of its
         standard output."""
         data = self.result.take()
         if data is None and not printed:
@@ -348,78 +345,78 @@ class Workspace:
                 remark = "$COVEY_RESULT was ignored: {}".format(error)
         return last_object(printed), remark or ignored_line(printed)
 
-    def find(self, given: GivenOrder, breathe: Callable[[], None]) -> None:
-        """Look whether the files are there that it must return. Raises Unfit when they are not:
-        it cannot be said to have ended well."""
-        root = self._root(given)
+    def find(self, order: GivenOrder, breathe: Callable[[], None]) -> None:
+        """Check that the files that the task must return are there. Raises Unfit if not: then the
+        task has not succeeded."""
+        root = self._root(order)
         try:
-            self._search(root, given, True, False, breathe)
+            self._search(root, order, True, False, breathe)
         finally:
             root.close()
 
-    def take(self, given: GivenOrder, good: bool, breathe: Callable[[], None]) -> List[Any]:
-        """The files to return, as they cross the line: of a task that did not end well those that
-        are optional. Raises Unfit, OSError."""
-        plan = given.plan
+    def take(self, order: GivenOrder, good: bool, breathe: Callable[[], None]) -> List[Any]:
+        """The files to return, as plain tuples; only optional ones if the task failed. Raises
+        Unfit, OSError."""
+        plan = order.plan
         self._taken = {}
-        if not (plan.optional or (good and (plan.outputs or given.outputs))):
+        if not (plan.optional or (good and (plan.outputs or order.outputs))):
             return []
-        root = self._root(given)
+        root = self._root(order)
         try:
-            found = self._search(root, given, good, True, breathe)
+            found = self._search(root, order, good, True, breathe)
             if not found:
                 return []
-            away = self._away(given)
+            away = self._away(order)
             taken = outputs_module.take(root, found, away, plan.output_bytes, breathe)
             self._taken = found
             return [tuple(file) for file in taken]
         finally:
             root.close()
 
-    def unkept(self, given: GivenOrder, breathe: Callable[[], None]) -> Tuple[Any, ...]:
-        """Of a task that ended well: the files it left that are not returned, as they cross the
-        line. Nothing for a task in a directory that is not ours: its files stay there."""
+    def unkept(self, order: GivenOrder, breathe: Callable[[], None]) -> Tuple[Any, ...]:
+        """The files that a successful task left and that are not returned, as a plain tuple. Empty
+        for a task in a directory that is not ours: its files stay there."""
         taken, self._taken = self._taken, {}
-        if given.plan.chdir or self._home is None or not self._home.has_files():
+        if order.plan.chdir or self._home is None or not self._home.has_files():
             return ()
         try:
-            root = self._root(given)
+            root = self._root(order)
             search = outputs_module.Search(
-                root, _inputs(given), breathe, outputs_module.MOST_UNKEPT
+                root, _inputs(order), breathe, outputs_module.MOST_UNKEPT
             )
             search.found = taken
-            found = search.unkept()
+            unkept = search.unkept()
         except OSError:
             return ()
-        return tuple(found) if found else ()
+        return tuple(unkept) if unkept else ()
 
-    def _root(self, given: GivenOrder) -> Root:
-        """Where its files are. Raises OSError."""
-        chdir = given.plan.chdir
+    def _root(self, order: GivenOrder) -> Root:
+        """The directory that has the task's files. Raises OSError."""
+        chdir = order.plan.chdir
         if chdir or self._home is None:
             return Root(chdir or ".")
         return OwnRoot(self._home.fd, self._home.path)
 
     def _search(
-        self, root: Root, given: GivenOrder, good: bool, optional: bool, breathe: Callable[[], None]
+        self, root: Root, order: GivenOrder, good: bool, optional: bool, breathe: Callable[[], None]
     ) -> outputs_module.Found:
-        plan = given.plan
-        search = outputs_module.Search(root, _inputs(given), breathe)
+        plan = order.plan
+        search = outputs_module.Search(root, _inputs(order), breathe)
         try:
-            search.add(plan.outputs + compiled(given.outputs) if good else ())
+            search.add(plan.outputs + compiled(order.outputs) if good else ())
         except InvalidPattern as error:
             raise outputs_module.Unfit(str(error)) from None
         search.add((), plan.optional if optional else ())
         search.weigh(plan.output_bytes)
         return search.found
 
-    def take_value(self, given: GivenOrder, name: str) -> List[Any]:
-        """The file in which a worker put what came of a call. Raises Unfit, OSError."""
+    def take_value(self, order: GivenOrder, name: str) -> List[Any]:
+        """The file with the result of a call, which a worker made. Raises Unfit, OSError."""
         missing = outputs_module.Unfit("its worker has no file {!r}".format(name))
         if not name or "/" in name:
             raise missing
-        root = self._root(given)
-        away, most_bytes = self._away(given), given.plan.output_bytes
+        root = self._root(order)
+        away, most_bytes = self._away(order), order.plan.output_bytes
         taker = outputs_module.Taker(root, away, most_bytes, _no_pause)
         try:
             taker.move(name, VALUE_FILE)
@@ -433,12 +430,12 @@ class Workspace:
             taker.close()
             root.close()
 
-    def _away(self, given: GivenOrder) -> str:
-        return os.path.join(outbox(self.settings.directory), given.key.replace("/", "_"))
+    def _away(self, order: GivenOrder) -> str:
+        return os.path.join(outbox(self.settings.directory), order.key.replace("/", "_"))
 
 
-def _inputs(given: GivenOrder) -> Dict[str, str]:
-    return {path: source for source, path, _ in given.plan.links + given.links}
+def _inputs(order: GivenOrder) -> Dict[str, str]:
+    return {path: source for source, path, _ in order.plan.links + order.links}
 
 
 def _no_pause() -> None:
@@ -446,7 +443,7 @@ def _no_pause() -> None:
 
 
 def attempt(function: Any, *arguments: Any) -> None:
-    """Call it; that it fails is fine."""
+    """Call the function; an OSError is ignored."""
     try:
         function(*arguments)
     except OSError:

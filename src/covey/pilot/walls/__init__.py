@@ -1,1 +1,1 @@
-"""What holds a task inside: sandboxes and namespaces, limits of memory, processors and disk."""
+"""What keeps a task confined: sandboxes and namespaces, limits of memory, processors and disk."""

@@ -1,15 +1,15 @@
-"""Holding a task to its disk: how much its directory takes, measured while the task runs.
+"""Enforce a task's disk limit: its directory is measured while the task runs.
 
-The rule: looking takes a bounded part of the slot's time. A directory of a million files is not
-measured in one go but a little at each look, and a look may find only that it is not through yet.
+The rule: measuring takes a bounded part of the slot's time. A directory of a million files is not
+measured in one go but a little at each look, so that one look may not reach the end.
 
-What counts is what the task's own directories take on disk, each file once however many names it
-has, and files there that the task has removed but still has open. For its inputs a task gets as
-much in addition as they take. Elsewhere on the host (a /tmp that all share, the user's home) nobody
-can say whose a file is: what is written there does not count.
+What counts is the disk space of the task's own directories, each file once however many names it
+has, and removed files there that the task still has open. The space of its inputs is added to its
+limit. Elsewhere on the host (a shared /tmp, the user's home) nobody can say who owns a file: what
+is written there does not count.
 
-Directories are entered through descriptors, never through a path: the task may put a symbolic link
-in the place of a directory at any time.
+Directories are entered through descriptors, never through a path: the task may replace a directory
+by a symbolic link at any time.
 """
 
 import os
@@ -21,14 +21,14 @@ from covey.pilot.slots import process_tree
 from covey.pilot.walls import open_files
 
 FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS = 0.1, 1.0
-LOOK_MORE_SECONDS = 0.02  # until a look goes on that was not through
-SLICE_SECONDS = 0.01  # that one look may take
-MOST_DEPTH = 200  # levels of directories, each of which takes a descriptor
-_SLICE_FILES = 200  # after which a look asks for the time
+LOOK_MORE_SECONDS = 0.02  # until an unfinished look continues
+SLICE_SECONDS = 0.01  # the most time for one look
+MOST_DEPTH = 200  # levels of directories; each needs a descriptor
+_SLICE_FILES = 200  # files between two checks of the time
 _BLOCK_BYTES = 512
 _LARGE_BLOCK = 65536
 _TOO_DEEP = 1 << 62
-_BY_PATH = getattr(os, "O_PATH", 0)  # to have a directory, not to read it; Linux
+_BY_PATH = getattr(os, "O_PATH", 0)  # opens a directory without reading it; only on Linux
 
 File = Tuple[int, int]  # device and inode
 Measuring = Generator[int, None, None]
@@ -46,17 +46,17 @@ class Disk:
         self.used_bytes = 0  # at the last complete look
 
     def begin(self, limit_mb: int, folders: Iterable[str], inputs: Iterable[str]) -> None:
-        """Of a task that has these directories; ``inputs`` are the files that were placed there,
-        as links or copies."""
+        """Begin with a task that has these directories; ``inputs`` are the files that were placed
+        there, as links or copies."""
         self.end()
         self._limit_bytes = limit_mb << 20
-        self._inputs_bytes = sum(_most_bytes(found) for found in map(_look, inputs) if found)
+        self._inputs_bytes = sum(_most_bytes(about) for about in map(_look, inputs) if about)
         self._folders = list(folders)
         self._pause = FIRST_LOOK_SECONDS
         self.used_bytes = 0
 
     def over(self) -> bool:
-        """Look, or go on looking: does the task have more than it may?"""
+        """Look, or continue an unfinished look: is the task over its limit?"""
         until = time.monotonic() + SLICE_SECONDS
         if self._measuring is None:
             self._measuring = measure(self._folders)
@@ -77,7 +77,7 @@ class Disk:
         return self._pause
 
     def words(self) -> str:
-        """What to say of a task that is over its limit."""
+        """The message for a task that is over its limit."""
         if self.used_bytes >= _TOO_DEEP - self._inputs_bytes:
             words = "its directory is nested more than {} levels deep: its size is not known"
             return words.format(MOST_DEPTH)
@@ -93,26 +93,26 @@ class Disk:
 
 
 def measure(folders: Sequence[str]) -> Measuring:
-    """Say now and then how many bytes have been found so far; at last, how many there are."""
+    """Yields the bytes counted so far, now and then; at last the total."""
     seen: Set[File] = set()
     used = 0
     for folder in folders:
-        for found_bytes in _measure_one(folder, seen):
-            yield used + found_bytes
-        used += found_bytes
-    devices = {found.st_dev for found in map(_look, folders) if found is not None}
+        for folder_bytes in _measure_one(folder, seen):
+            yield used + folder_bytes
+        used += folder_bytes
+    devices = {about.st_dev for about in map(_look, folders) if about is not None}
     family = process_tree.family(process_tree.children(os.getpid()))
-    for _, found in open_files.written(family, open_files.removed):
-        if found.st_dev in devices and _identity(found) not in seen:
-            seen.add(_identity(found))
-            used += found.st_blocks * _BLOCK_BYTES
+    for _, about in open_files.written(family, open_files.removed):
+        if about.st_dev in devices and _identity(about) not in seen:
+            seen.add(_identity(about))
+            used += about.st_blocks * _BLOCK_BYTES
     yield used
 
 
 def _measure_one(folder: str, seen: Set[File]) -> Measuring:
-    """At least one number, the last one being all of it."""
+    """Yields at least one number; the last one is the total."""
     used = count = 0
-    stack: List[Tuple[int, List[str]]] = []  # open directories, and what is to be looked at there
+    stack: List[Tuple[int, List[str]]] = []  # open directories, and the names still to look at
     try:
         _enter(folder, None, stack)
         while stack:
@@ -121,13 +121,13 @@ def _measure_one(folder: str, seen: Set[File]) -> Measuring:
                 os.close(stack.pop()[0])
                 continue
             name = names.pop()
-            found = _look(name, fd)
-            if found is None or _identity(found) in seen:
+            about = _look(name, fd)
+            if about is None or _identity(about) in seen:
                 continue
-            if found.st_nlink > 1 or stat.S_ISDIR(found.st_mode):
-                seen.add(_identity(found))
-            used += found.st_blocks * _BLOCK_BYTES
-            if stat.S_ISDIR(found.st_mode):
+            if about.st_nlink > 1 or stat.S_ISDIR(about.st_mode):
+                seen.add(_identity(about))
+            used += about.st_blocks * _BLOCK_BYTES
+            if stat.S_ISDIR(about.st_mode):
                 if len(stack) >= MOST_DEPTH:
                     yield _TOO_DEEP
                     return
@@ -142,21 +142,21 @@ def _measure_one(folder: str, seen: Set[File]) -> Measuring:
 
 
 def _enter(path: str, above: Optional[int], stack: List[Tuple[int, List[str]]]) -> None:
-    """Have this directory on the stack; one that cannot be read has nothing in it for us."""
+    """Push this directory onto the stack; one that cannot be read counts as empty."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
     try:
         fd = os.open(path, flags, dir_fd=above)
     except PermissionError:
         fd = _open_closed(path, flags, above)
     except OSError:
-        return  # it has just been removed, or replaced
+        return  # it has just been removed or replaced
     if fd >= 0:
         stack.append((fd, _names(fd)))
 
 
 def _open_closed(path: str, flags: int, above: Optional[int]) -> int:
-    """A directory that the task has closed to itself, and so to us: open it for both. By
-    descriptor: a chmod by path would follow a symbolic link to wherever the task likes."""
+    """Open a directory whose mode the task has changed so that neither of us can read it. Works by
+    descriptor: a chmod by path would follow a symbolic link of the task."""
     try:
         handle = os.open(path, flags | _BY_PATH, dir_fd=above)
     except OSError:
@@ -185,10 +185,10 @@ def _look(path: str, above: Optional[int] = None) -> Optional[os.stat_result]:
         return None
 
 
-def _most_bytes(found: os.stat_result) -> int:
-    """What a file may take on a file system with larger blocks, and without holes."""
-    return max(found.st_blocks * _BLOCK_BYTES, -(-found.st_size // _LARGE_BLOCK) * _LARGE_BLOCK)
+def _most_bytes(about: os.stat_result) -> int:
+    """What a copy may take on a file system with larger blocks and without holes."""
+    return max(about.st_blocks * _BLOCK_BYTES, -(-about.st_size // _LARGE_BLOCK) * _LARGE_BLOCK)
 
 
-def _identity(found: os.stat_result) -> File:
-    return found.st_dev, found.st_ino
+def _identity(about: os.stat_result) -> File:
+    return about.st_dev, about.st_ino

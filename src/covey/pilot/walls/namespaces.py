@@ -1,13 +1,12 @@
-"""The walls around a task, built by hand where there is no bubblewrap: user, mount, process and IPC
-namespaces.
+"""A sandbox made by ourselves if there is no bubblewrap: user, mount, process and IPC namespaces.
 
     slot ── outer ── first process inside ── task
 
-The rule: all of it happens between fork and exec, in processes that never come back; whatever
-fails is one errno for the slot, before the task began. The outer process ends exactly as the task
-did, with its exit code or by its signal; the first process inside collects orphans, and its end
-ends everything in there. All privileges are gone when the task begins: its user is not root, and
-nothing that it executes can gain any.
+The rule: everything happens between fork and exec, in processes that never return. Any failure
+reaches the slot as one errno, before the task began. The outer process ends exactly as the task
+did, with its exit code or by its signal. The first process inside collects orphans, and its end
+ends everything inside. When the task begins, all privileges are gone: its user is not root, and no
+program that it executes can gain any.
 """
 
 import errno
@@ -29,8 +28,8 @@ _STATUS = struct.Struct("=i")
 
 
 class Walls(NamedTuple):
-    """``fixed`` and ``view`` are as in ``sandbox``; ``in_memory`` are directories that are new, and
-    limited in size."""
+    """``fixed`` and ``view`` are as in ``sandbox``; ``in_memory`` are new, empty directories in
+    memory with a limited size."""
 
     fixed: Any
     in_memory: Sequence[str]
@@ -38,7 +37,7 @@ class Walls(NamedTuple):
 
 
 class _System:
-    """The calls that Python does not have."""
+    """System calls that Python does not have."""
 
     def __init__(self) -> None:
         import ctypes
@@ -56,7 +55,7 @@ class _System:
         self._do("unshare", flags)
 
     def prctl(self, option: int, value: int) -> None:
-        self._do("prctl", option, *[self._ulong(one) for one in (value, 0, 0, 0)])
+        self._do("prctl", option, *[self._ulong(argument) for argument in (value, 0, 0, 0)])
 
     def mount(self, source: str, target: str, kind: str, flags: int, data: str = "") -> None:
         words = [os.fsencode(word) if word else None for word in (source, target, kind)]
@@ -70,11 +69,11 @@ class _System:
 
 
 def start(walls: Walls, argv: List[bytes], env: Dict[bytes, bytes]) -> int:
-    """The outer process; the task has begun. Raises OSError and ValueError."""
+    """Returns the outer process when the task has begun. Raises OSError and ValueError."""
     if any(b"\0" in word for word in argv + list(env) + list(env.values())):
         raise ValueError("a NUL character where none is allowed")
     system = _System()
-    reader, writer = os.pipe()  # closed by the task's exec, and by the end of whoever failed
+    reader, writer = os.pipe()  # closed by the task's exec, or by the end of the failed process
     try:
         pid = os.fork()
         if pid == 0:
@@ -96,7 +95,7 @@ def start(walls: Walls, argv: List[bytes], env: Dict[bytes, bytes]) -> int:
 
 
 def _guarded(writer: int, function: Any, *arguments: Any) -> None:
-    """In a child: never returns. What is raised goes to the slot, as a number."""
+    """Runs in a child and never returns. An exception goes to the slot, as a number."""
     number = errno.EINVAL
     try:
         function(*arguments)
@@ -124,24 +123,24 @@ def _outer(
     system.prctl(_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != slot:
         os._exit(1)
-    system.prctl(_DUMPABLE, 1)  # else /proc/self belongs to root, and cannot be written to
+    system.prctl(_DUMPABLE, 1)  # else /proc/self belongs to root and is not writable
     user, group = os.getuid(), os.getgid()
     system.unshare(_NEW_USER | _NEW_NS | _NEW_IPC | _NEW_PID)
     _map(user, group)
-    told, telling = os.pipe()
+    status_reader, status_writer = os.pipe()
     first = os.fork()
     if first == 0:
-        os.close(told)
-        _guarded(writer, _first, system, walls, argv, env, telling, writer)
-    os.close(telling)
+        os.close(status_reader)
+        _guarded(writer, _first, system, walls, argv, env, status_writer, writer)
+    os.close(status_writer)
     os.close(writer)
-    status = os.read(told, _STATUS.size)
+    status = os.read(status_reader, _STATUS.size)
     os.waitpid(first, 0)
     _end_like(_STATUS.unpack(status)[0] if status else 9)
 
 
 def _map(user: int, group: int) -> None:
-    """Be inside who we are outside, and nobody else."""
+    """Have the same user and group inside as outside, and no others."""
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", "%d %d 1" % (user, user)),
@@ -169,22 +168,22 @@ def _first(
     walls: Walls,
     argv: List[bytes],
     env: Dict[bytes, bytes],
-    telling: int,
+    status_writer: int,
     writer: int,
 ) -> None:
-    """Process 1 inside."""
+    """The first process inside, with process id 1."""
     system.prctl(_PDEATHSIG, signal.SIGKILL)
     _build(system, walls)
     os.chdir(walls.view.chdir)
     task = os.fork()
     if task == 0:
-        os.close(telling)
+        os.close(status_writer)
         _guarded(writer, _become, system, argv, env)
     os.close(writer)
     while True:
         pid, status = os.wait()
         if pid == task:
-            os.write(telling, _STATUS.pack(status))
+            os.write(status_writer, _STATUS.pack(status))
             os._exit(0)
 
 
@@ -200,7 +199,7 @@ def _become(system: _System, argv: List[bytes], env: Dict[bytes, bytes]) -> None
 
 
 def _build(system: _System, walls: Walls) -> None:
-    """Make a new root out of nothing but what is to be seen, and leave the old one."""
+    """Make a new root that has only what the task may see, and leave the old one."""
     fixed, view = walls.fixed, walls.view
     system.mount("", "/", "", _REC | _PRIVATE)
     system.mount("tmpfs", "/tmp", "tmpfs", _NO_SUID | _NO_DEV, "mode=0755")
@@ -253,8 +252,8 @@ def _devices(system: _System, more: Sequence[str]) -> None:
 
 
 def _close(system: _System, paths: Sequence[str], writable: Sequence[str]) -> None:
-    """Make those read-only, with all that is mounted below. What their mounts forbade before they
-    must go on forbidding, or the kernel refuses."""
+    """Make these paths read-only, with all mounts below. Their mounts must keep their other
+    restrictions, or the kernel refuses."""
     for point, flags in _mounts():
         inside = point[len("/new") :] if point.startswith("/new/") else ""
         if _is_below(inside, paths) and not _is_below(inside, writable) and not flags & _READ_ONLY:
@@ -266,15 +265,15 @@ def _is_below(path: str, roots: Sequence[str]) -> bool:
 
 
 def _mounts() -> List[Tuple[str, int]]:
-    found = []
+    mounts = []
     with open("/old/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         for line in file:
             fields = line.split()
             options = fields[5].split(",")
             flags = sum(_FLAGS.get(option, 0) for option in options)
             flags |= _RELATIME if "relatime" in options else 0
-            found.append((_unescaped(fields[4]), flags))
-    return found
+            mounts.append((_unescaped(fields[4]), flags))
+    return mounts
 
 
 def _unescaped(path: str) -> str:

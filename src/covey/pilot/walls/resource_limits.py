@@ -1,17 +1,17 @@
-"""Holding a task to its memory and its processors.
+"""Enforce a task's limits of memory and processors.
 
-The rule: a limit binds the whole family of processes, from their first instruction on. So it is
-set on the slot itself for the moment of the spawn, and children inherit it.
+The rule: a limit holds for all processes of a task, from their first instruction on. So it is set
+on the slot itself while it starts the process, and children inherit it.
 
-Memory is limited by a control group where this user may make one below the group we are in
-(never elsewhere: a task must not escape the limits that we live under). The kernel then holds the
-limit and counts. Elsewhere the family is looked at several times a second and killed when it is
-over its limit, with RLIMIT_DATA, somewhat above the limit, against what grows faster than that.
+Memory is limited by a control group, if this user may make one below the group that we are in
+(never elsewhere: a task must not escape the limits that hold for us). Then the kernel enforces the
+limit and counts. Otherwise the processes are sampled several times a second and killed if they are
+over their limit; RLIMIT_DATA, somewhat above the limit, stops what grows faster than that.
 
 What a task writes to files in memory (a tmpfs) is memory, too. A control group counts it; a group
-in which a task left such files is not used for another one. Without a group, the directories in
-memory that a task has of its own behind walls are looked at; of a /dev/shm that all share, the
-files that a process of the task was seen to write to. Those are removed at the task's end.
+in which a task left such files is not used for another task. Without a group, we look into the
+directories in memory that a task in a sandbox has of its own. In a shared /dev/shm, the files count
+that a process of the task was seen to write to; they are removed at the task's end.
 """
 
 import errno
@@ -29,14 +29,14 @@ _AT_THE_LIMIT = 0.9
 _BACKSTOP_BYTES = 64 << 20
 _OWN_ROOM_BYTES = 32 << 20  # that a slot may need while it is limited itself
 _TAIL_BYTES = 2000
-_ASKED = 8  # processes of a family
+_ASKED = 8  # processes of a task that are asked
 _REMOVE_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 _REFUSED = (b"MemoryError", b"bad_alloc", b"annot allocate", b"Out of memory!")
-_NOT_OURS = (b"CUDA", b"HIP ")  # a device's memory: more of the host's would not help
+_NOT_OURS = (b"CUDA", b"HIP ")  # memory of a device: more memory of the host would not help
 
 
 class Peak(NamedTuple):
-    """What is known of a task's memory at its end (``kb`` 0: nothing)."""
+    """What is known about a task's memory at its end (``kb`` 0: nothing)."""
 
     killed: bool
     kb: int
@@ -44,13 +44,13 @@ class Peak(NamedTuple):
 
 class Memory:
     """The memory limits of one slot's tasks, one after the other. ``group`` is the name of the
-    control group to make; none: do without. ``in_memory``: directories that each task has of its
-    own, in memory."""
+    control group to make; "": use none. ``in_memory``: directories in memory that each task has of
+    its own."""
 
     def __init__(self, group: str, in_memory: Sequence[str] = ()) -> None:
         self._name = group
         self._group: Optional[ControlGroup] = None
-        # Behind walls a task has a /dev/shm of its own.
+        # In a sandbox a task has its own /dev/shm.
         self._shared = None if in_memory else SharedMemory()
         self._sampled = Sampled(in_memory, self._shared)
         self._way: Union[ControlGroup, Sampled] = self._sampled
@@ -58,7 +58,7 @@ class Memory:
         self._interval = _FIRST_LOOK_SECONDS
 
     def begin(self, limit_mb: int) -> None:
-        """Call just before the spawn, and ``spawned`` after it, whatever came of it."""
+        """Call it just before the spawn, and ``spawned`` after it, whether or not it succeeded."""
         self._limit_mb = limit_mb
         self._interval = _FIRST_LOOK_SECONDS
         if self._shared is not None:
@@ -70,7 +70,7 @@ class Memory:
                 self._group.begin(limit_mb)
                 self._way = self._group
                 return
-            except OSError:  # somebody else manages it: do without from now on
+            except OSError:  # somebody else manages the group: do without it from now on
                 self.remove()
         self._way = self._sampled
         self._sampled.begin(limit_mb)
@@ -79,22 +79,21 @@ class Memory:
         self._way.spawned()
 
     def pause(self) -> float:
-        """Seconds until the next look; longer and longer."""
+        """Seconds until the next look; they grow."""
         now = self._interval
         self._interval = min(_LAST_LOOK_SECONDS, now * 1.2)
         return now
 
     def over(self) -> bool:
-        """Look at the family that runs: is it to be killed?"""
+        """Look at the running processes: must they be killed?"""
         if self._shared is not None and self._way is self._group:
-            self._shared.used_kb(
-                process_tree.family(process_tree.children(os.getpid()))
-            )  # to be removed later
+            # So that ``end`` can remove the task's files.
+            self._shared.used_kb(process_tree.family(process_tree.children(os.getpid())))
         return self._way.over()
 
     def end(self, usage_kb: int, failed: bool, stderr: bytes) -> Tuple[bool, int]:
-        """Whether it was over its limit, and how much it had. ``usage_kb`` is what ``wait4`` says
-        of its largest process, which counts this slot too where that is larger."""
+        """Whether the task was over its limit, and how much memory it had. ``usage_kb`` is what
+        ``wait4`` reports for its largest process; this slot counts too, if it is larger."""
         if self._shared is not None:
             self._shared.end()
         killed, peak_kb = self._way.end()
@@ -112,12 +111,12 @@ class Memory:
 
 
 def was_refused(words: bytes) -> bool:
-    """Whether a program's last words say that it got no memory."""
+    """Whether the end of a program's standard error says that it got no memory."""
     return any(word in words for word in _REFUSED) and not any(word in words for word in _NOT_OURS)
 
 
 class Sampled:
-    """A limit held by looking."""
+    """A limit that is enforced by sampling."""
 
     def __init__(
         self, in_memory: Sequence[str] = (), shared: Optional[SharedMemory] = None
@@ -127,7 +126,7 @@ class Sampled:
         self._limit_kb = 0
         self._peak_kb = 0
         self._before: Optional[Tuple[int, int]] = None
-        self.refuses = False  # whether the system refuses memory to the task that runs
+        self.refuses = False  # whether the system refuses memory to the running task
 
     def begin(self, limit_mb: int) -> None:
         self._limit_kb = limit_mb * 1024
@@ -151,13 +150,13 @@ class Sampled:
         pids = process_tree.family(process_tree.children(os.getpid()))
         used = sum(rss_kb(pid) for pid in pids)
         if used > self._limit_kb:
-            # What forked processes share was counted for each of them.
+            # Memory that forked processes share was counted for each of them.
             used = min(used, sum(_pss_kb(pid) for pid in pids))
         if self._in_memory:
             used += _files_kb(pids, self._in_memory)
         elif self._shared is not None:
             files_kb = self._shared.used_kb(pids)
-            # What is mapped has been counted with the processes.
+            # Mapped files were counted with the processes.
             used += max(0, files_kb - sum(map(_mapped_kb, pids))) if files_kb else 0
         self._peak_kb = max(self._peak_kb, used)
         self._killed = self._killed or used > self._limit_kb
@@ -170,7 +169,7 @@ class Sampled:
 class ControlGroup:
     """A control group of our own. The two versions differ in names and in how a peak is reset."""
 
-    refuses = False  # it kills instead
+    refuses = False  # the kernel kills instead
 
     def __init__(self, path: str, ours: str, version: int) -> None:
         self.path = path
@@ -183,10 +182,10 @@ class ControlGroup:
         else:
             self._peak_name, self._events_name = "memory.peak", "memory.events"
         os.makedirs(path, exist_ok=True)
-        self._kills = self._count_kills()  # one that was there before has a past
+        self._kills = self._count_kills()  # an existing group may have some already
 
     def begin(self, limit_mb: int) -> None:
-        """Raises OSError; then we are where we were."""
+        """Raises OSError; then nothing has changed."""
         if self._charged:
             self._renew()
         if limit_mb != self._limit_mb:
@@ -199,12 +198,12 @@ class ControlGroup:
         _write(self._ours, "cgroup.procs", "0")
 
     def over(self) -> bool:
-        """The kernel kills one process of the family; the others then wait in vain."""
+        """The kernel kills one process of the task; the others would then wait in vain."""
         return self._count_kills() > self._kills
 
     def end(self) -> Peak:
         peak = int(_read(self.path, self._peak_name).strip() or 0)
-        # Files that were read or written stay in memory only as long as there is room.
+        # Cached files stay in memory only as long as there is room.
         numbers = _read(self.path, "memory.stat")
         files = _number(numbers, "cache" if self._version == 1 else "file")
         kills, before = self._count_kills(), self._kills
@@ -231,13 +230,13 @@ class ControlGroup:
         if self._version == 1:
             _write(self.path, self._peak_name, "0")
             return
-        # Version 2 has no such thing: only a new group begins at nothing.
+        # Version 2 cannot reset it: only a new group begins at zero.
         if self._limit_mb and int(_read(self.path, self._peak_name).strip() or 0):
             self._renew()
 
     def _renew(self) -> None:
-        """Take a new group. What is left in memory of the tasks before is then charged to the
-        groups above us alone. Raises OSError."""
+        """Make a new group. What earlier tasks left in memory is then charged only to the groups
+        above us. Raises OSError."""
         limit_mb, self._limit_mb = self._limit_mb, 0
         _remove(self.path)
         os.mkdir(self.path)
@@ -251,17 +250,17 @@ class ControlGroup:
 
 
 def make_group(name: str) -> Optional[ControlGroup]:
-    """A group below the one that we are in; None where that is not permitted."""
-    found = own_group()
-    if found is None:
+    """A group below the one that we are in; None if that is not permitted."""
+    own = own_group()
+    if own is None:
         return None
-    ours, version = found
+    ours, version = own
     path = os.path.join(ours, name)
     try:
         if version == 2 and "memory" not in _read(ours, "cgroup.subtree_control").split():
             _write(ours, "cgroup.subtree_control", "+memory")
         elif version == 1 and _read(ours, "memory.use_hierarchy").strip() == "0":
-            return None  # the limits above us would not count below
+            return None  # the limits above us would not hold below
         _sweep(ours)
         return ControlGroup(path, ours, version)
     except OSError:
@@ -269,7 +268,7 @@ def make_group(name: str) -> Optional[ControlGroup]:
 
 
 def _sweep(folder: str) -> None:
-    """Remove what a pilot left that was killed with all its processes: groups without any."""
+    """Remove the empty groups of a pilot that was killed with all its processes."""
     for name in os.listdir(folder):
         words = name.split("-")
         if words[0] == "covey" and len(words) == 4 and not os.path.exists("/proc/" + words[1]):
@@ -280,10 +279,10 @@ def _sweep(folder: str) -> None:
 
 
 def remove_group(name: str) -> None:
-    """Of a slot that died."""
-    found = own_group() if name else None
-    if found is not None:
-        _remove(os.path.join(found[0], name))
+    """Remove the group of a slot that died."""
+    own = own_group() if name else None
+    if own is not None:
+        _remove(os.path.join(own[0], name))
 
 
 def _remove(path: str) -> None:
@@ -294,7 +293,7 @@ def _remove(path: str) -> None:
             return
         except OSError as error:
             if error.errno != errno.EBUSY:
-                return  # most slots never made one
+                return  # most slots never made a group
             time.sleep(seconds)
 
 
@@ -304,7 +303,7 @@ def own_group() -> Optional[Tuple[str, int]]:
 
 
 def locate(groups: str, mounts: str) -> Optional[Tuple[str, int]]:
-    """From the text of /proc/self/cgroup and /proc/self/mountinfo."""
+    """The same, from the text of /proc/self/cgroup and /proc/self/mountinfo."""
     ours = {}
     for line in groups.splitlines():
         number, _, rest = line.partition(":")
@@ -327,13 +326,13 @@ def locate(groups: str, mounts: str) -> Optional[Tuple[str, int]]:
 
 
 def _number(text: str, name: str) -> int:
-    """Of the line that begins with that name; 0 where there is none."""
-    found = ("\n" + text).partition("\n" + name + " ")[2].split(None, 1)
-    return int(found[0]) if found else 0
+    """The number in the line that begins with this name; 0 if there is none."""
+    values = ("\n" + text).partition("\n" + name + " ")[2].split(None, 1)
+    return int(values[0]) if values else 0
 
 
 def _read(folder: str, name: str) -> str:
-    """A small file of the kernel's; "" where there is none."""
+    """The text of a small file of the kernel; "" if there is none."""
     try:
         fd = os.open(folder + "/" + name, os.O_RDONLY)
     except OSError:
@@ -345,14 +344,14 @@ def _read(folder: str, name: str) -> str:
             if not piece:
                 return b"".join(pieces).decode("utf-8", "replace")
             pieces.append(piece)
-    except OSError:  # a process that has just ended
+    except OSError:  # the process has just ended
         return ""
     finally:
         os.close(fd)
 
 
 def _write(folder: str, name: str, text: str) -> None:
-    # Not created where it is missing: the group may be gone, or know no such thing.
+    # Without O_CREAT: the group may be gone, or may not have this file.
     fd = os.open(folder + "/" + name, os.O_WRONLY)
     try:
         os.write(fd, text.encode("ascii"))
@@ -379,7 +378,7 @@ def _own_data_bytes() -> int:
 
 
 def rss_kb(pid: int) -> int:
-    """What a process has in memory now."""
+    """The resident memory of a process."""
     fields = _read("/proc/{}".format(pid), "statm").split()
     return int(fields[1]) * _PAGE_KB if fields else 0
 
@@ -388,11 +387,11 @@ def _pss_kb(pid: int) -> int:
     for line in _read("/proc/{}".format(pid), "smaps_rollup").splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1])
-    return rss_kb(pid)  # an older kernel, or a process that has just ended
+    return rss_kb(pid)  # an older kernel, or the process has just ended
 
 
 def _mapped_kb(pid: int) -> int:
-    """Of files in memory."""
+    """The files in memory that a process has mapped."""
     for line in _read("/proc/{}".format(pid), "status").splitlines():
         if line.startswith("RssShmem:"):
             return int(line.split()[1])
@@ -400,15 +399,15 @@ def _mapped_kb(pid: int) -> int:
 
 
 def _files_kb(pids: Sequence[int], folders: Sequence[str]) -> int:
-    """What is in these directories as processes behind walls see them. Not every process can be
-    asked (the walls themselves hide); those that can say the same."""
+    """The content of these directories as processes in a sandbox see them. Not every process can be
+    asked (the sandbox's own processes hide); all others give the same answer."""
     host = [_device(folder) for folder in folders]
     most = 0
     for pid in pids[:_ASKED]:
         root = "/proc/{}/root".format(pid)
-        found = {_device(root + folder): _filled_kb(root + folder) for folder in folders}
-        if not any(device in found for device in host):  # else it is not inside walls
-            most = max(most, sum(found.values()))
+        sizes = {_device(root + folder): _filled_kb(root + folder) for folder in folders}
+        if not any(device in sizes for device in host):  # else it is not in a sandbox
+            most = max(most, sum(sizes.values()))
     return most
 
 
@@ -422,7 +421,7 @@ def _device(folder: str) -> int:
 def _filled_kb(folder: str) -> int:
     try:
         seen = os.statvfs(folder)
-    except OSError:  # of a process that has just ended, or that hides
+    except OSError:  # the process has just ended, or hides
         return 0
     return (seen.f_blocks - seen.f_bfree) * seen.f_frsize // 1024
 
@@ -431,8 +430,8 @@ def _filled_kb(folder: str) -> int:
 
 
 def bind(cores: Iterable[int]) -> None:
-    """Run this process, and what it starts from now on, on these alone, where the system knows
-    how. Raises OSError."""
+    """Run this process, and what it starts from now on, only on these processors, if the system can
+    do that. Raises OSError."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)  # novm
         return
@@ -442,7 +441,7 @@ def bind(cores: Iterable[int]) -> None:
         function = ctypes.CDLL(None, use_errno=True).sched_setaffinity
     except (ImportError, AttributeError, OSError):
         return
-    mask = sum(1 << core for core in cores).to_bytes(_MASK_BYTES, "little")  # as PyPy has to
+    mask = sum(1 << core for core in cores).to_bytes(_MASK_BYTES, "little")  # for PyPy
     if function(0, _MASK_BYTES, mask) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -452,7 +451,7 @@ _MASK_BYTES = 1024
 
 
 def bound() -> List[int]:
-    """The processors that this process may run on; none where nobody can say."""
+    """The processors that this process may run on; empty if that is not known."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))  # novm
     text = _read("/proc/self", "status")
@@ -464,8 +463,8 @@ def bound() -> List[int]:
 
 def _expand(ranges: str) -> List[int]:
     """ "0-2,5" is 0, 1, 2 and 5."""
-    found: List[int] = []
+    numbers: List[int] = []
     for part in ranges.split(","):
         first, _, last = part.partition("-")
-        found.extend(range(int(first), int(last or first) + 1))
-    return found
+        numbers.extend(range(int(first), int(last or first) + 1))
+    return numbers

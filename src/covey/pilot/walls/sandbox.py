@@ -1,19 +1,19 @@
-"""Keeping tasks of different owners apart: each in a view of the host of its own.
+"""Sandboxes keep tasks of different owners apart: each task has its own view of the host.
 
 The rule: a task sees a read-only system, its own directory, what its bag's setup made (read-only),
-an empty /tmp and its own processes; of the pilot, other tasks and other people's homes it sees
-nothing, and there is nothing that it could signal. The network is the host's. Whether this host
-can do that is found out by doing it; a pilot that cannot does not serve several owners.
+an empty /tmp and its own processes. It sees nothing of the pilot, other tasks and other people's
+homes, and can signal none of their processes. The network is the host's. Whether this host supports
+that is found out by trying it; if not, the pilot does not serve several owners.
 
-What a task may write to, besides its own directory, is in memory (/tmp, /var/tmp and /dev/shm),
-ends with the task and has a size: each of them as much as the task may have of memory. A control
-group counts it as the task's; elsewhere ``resource_limits`` looks how full they are.
+Besides its own directory, a task may write only to directories in memory (/tmp, /var/tmp and
+/dev/shm), which end with the task and have a size: each as much as the task's memory limit. A
+control group counts them for the task; otherwise ``resource_limits`` measures them.
 
-Bubblewrap does it, where it is installed and may; else we do it ourselves (``namespaces``). Either
-is started with an empty environment and is told everything through a file: what a task's owner
-chose (LD_PRELOAD, say) must not touch the process that builds the walls.
+Bubblewrap makes the sandbox if it is installed and works; else we do it ourselves (``namespaces``).
+Either is started with an empty environment and gets everything through a file: what a task's owner
+chose (LD_PRELOAD, for example) must not affect the process that makes the sandbox.
 
-A task inside is still the pilot's user. So root is refused: nothing in /etc would be kept from it.
+A task inside is still the pilot's user. So root is refused: it could read everything in /etc.
 """
 
 import glob
@@ -28,7 +28,7 @@ from covey.pilot.slots import spawn
 from covey.pilot.walls import namespaces
 
 ROOTS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt")
-MORE = ("/sys", "/run/systemd/resolve")  # what tells of processors, and where names are resolved
+MORE = ("/sys", "/run/systemd/resolve")  # has information about processors; resolves names
 DEVICES = ("/dev/nvidia*", "/dev/kfd", "/dev/dri")
 IN_MEMORY = ("/tmp", "/var/tmp", "/dev/shm")  # a task's own, and empty
 PROBE_SECONDS = 20.0
@@ -40,13 +40,12 @@ _PROBE = (
 
 
 class NoWalls(Exception):
-    """Tasks cannot be kept apart here; says why."""
+    """Tasks cannot be kept apart here; the message says why."""
 
 
 class TaskView(NamedTuple):
-    """What one task sees besides the system: directories that it may write to, others that it
-    may only read, and where it starts. ``memory_bytes``: the size of each directory that is in
-    memory."""
+    """What one task sees besides the system: directories that it may write to, others that it may
+    only read, and where it starts. ``memory_bytes``: the size of each directory in memory."""
 
     writes: Tuple[str, ...]
     reads: Tuple[str, ...]
@@ -55,7 +54,7 @@ class TaskView(NamedTuple):
 
 
 class CommonView(NamedTuple):
-    """What all tasks of this pilot see alike. ``hidden`` lies somewhere in what is ``shown``."""
+    """What all tasks of this pilot see. The ``hidden`` paths are below ``shown`` ones."""
 
     shown: Tuple[str, ...]
     links: Tuple[Tuple[str, str], ...]  # (target, path)
@@ -64,7 +63,7 @@ class CommonView(NamedTuple):
 
 
 def survey(shown: Sequence[str], hidden: Sequence[str]) -> CommonView:
-    """Of this host; ``shown`` are more directories for all to read."""
+    """The view of this host; ``shown`` are more directories that all may read."""
     links = [(os.readlink(path), path) for path in ROOTS if os.path.islink(path)]
     plain = [path for path in ROOTS + MORE if os.path.isdir(path) and not os.path.islink(path)]
     seen = plain + [os.path.realpath(path) for path in shown if os.path.isdir(path)]
@@ -83,7 +82,7 @@ def survey(shown: Sequence[str], hidden: Sequence[str]) -> CommonView:
 
 
 class Bubblewrap:
-    """``sized``: older ones (before 0.7) cannot limit what is in memory."""
+    """``sized``: versions before 0.7 cannot limit the size of directories in memory."""
 
     name = "bubblewrap"
     in_memory = IN_MEMORY
@@ -109,8 +108,8 @@ class Bubblewrap:
     def command(
         self, view: TaskView, file: str, argv: Sequence[str], env: Dict[bytes, bytes]
     ) -> Tuple[List[Any], int]:
-        """What to start, and the descriptor that it must inherit. Raises Refused, OSError,
-        ValueError."""
+        """The command to start, and the descriptor that it must inherit. Raises InputRefused,
+        OSError, ValueError."""
         check_visible(file, self._roots, view)
         words = list(self._words)
         for path in IN_MEMORY:
@@ -133,7 +132,8 @@ class Bubblewrap:
         return [self._program, "--args", str(fd), "--", file] + list(argv[1:]), fd
 
     def start(self, view: TaskView, file: str, argv: List[str], env: Dict[bytes, bytes]) -> int:
-        """The process id of the walls; the task is inside. Raises Refused, OSError, ValueError."""
+        """The process id of the sandbox with the task in it. Raises InputRefused, OSError,
+        ValueError."""
         command, fd = self.command(view, file, argv, env)
         try:
             os.set_inheritable(fd, True)
@@ -143,7 +143,7 @@ class Bubblewrap:
 
 
 class OwnNamespaces:
-    """The same, without any program."""
+    """A sandbox without any other program."""
 
     name = "user namespaces"
     in_memory = IN_MEMORY
@@ -163,21 +163,21 @@ Sandbox = Union[Bubblewrap, OwnNamespaces]
 
 
 def check_visible(file: str, roots: Sequence[str], view: TaskView) -> None:
-    """Raises Refused for a program that the task would not see."""
+    """Raises InputRefused for a program that the task would not see."""
     if file.startswith("/") and not _is_below(file, tuple(roots) + view.writes + view.reads):
         words = "{}: tasks of a pilot that several owners share cannot see this program"
         raise InputRefused(words.format(file))
 
 
 def find(directory: str, shown: Sequence[str], hidden: Sequence[str]) -> Sandbox:
-    """A way that works on this host, tried in the directory. Raises Unavailable."""
+    """A sandbox that works on this host, tried in the directory. Raises NoWalls."""
     if os.getuid() == 0:
         raise NoWalls(
             "the pilot runs as root, so nothing is hidden from tasks: start it as an ordinary user"
         )
     fixed = survey(shown, [directory] + list(hidden))
     for path in fixed.hidden:
-        os.makedirs(path, 0o700, exist_ok=True)  # what is not there cannot be hidden, but comes
+        os.makedirs(path, 0o700, exist_ok=True)  # it must exist to be hidden
     program = shutil.which("bwrap")
     reasons = []
     ways: List[Sandbox] = [Bubblewrap(program, fixed)] if program else []
@@ -198,17 +198,17 @@ def find(directory: str, shown: Sequence[str], hidden: Sequence[str]) -> Sandbox
 
 
 def _probe(way: Sandbox, directory: str) -> None:
-    """Really do it. Raises Unavailable and others."""
+    """Try the sandbox. Raises NoWalls and others."""
     os.makedirs(directory, 0o700, exist_ok=True)
     place = os.path.realpath(tempfile.mkdtemp(dir=directory, prefix="probe-"))
     try:
-        home, other, said = (os.path.join(place, name) for name in ("home", "other", "said"))
+        home, other, printed = (os.path.join(place, name) for name in ("home", "other", "printed"))
         os.mkdir(home)
         os.mkdir(other)
         inside = os.path.join(home, "inside")
         argv = ["/bin/sh", "-c", _PROBE, "sh", other, inside, os.path.join(home, "written")]
-        status = _run(way, TaskView((home,), (), home, PROBE_BYTES), argv, said)
-        with open(said, errors="replace") as file:
+        status = _run(way, TaskView((home,), (), home, PROBE_BYTES), argv, printed)
+        with open(printed, errors="replace") as file:
             words = file.read().strip().splitlines()
         if not os.path.exists(inside):
             problem = words[-1] if words else "status %d" % status
@@ -217,15 +217,15 @@ def _probe(way: Sandbox, directory: str) -> None:
             if file.read().strip() == os.readlink("/proc/self/ns/pid"):
                 raise NoWalls("tasks would see the host's processes")
         if status or not os.path.exists(os.path.join(home, "written")):
-            raise NoWalls("tasks could write to the system, or not to their directory")
+            raise NoWalls("tasks could write to the system, or not to their own directory")
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _run(way: Sandbox, view: TaskView, argv: List[str], said: str) -> int:
-    """Start it with its output in that file, and wait for its end: the status."""
+def _run(way: Sandbox, view: TaskView, argv: List[str], printed: str) -> int:
+    """Start the command with its output in that file, and wait for its end; returns its status."""
     kept = [(fd, os.dup(fd)) for fd in (1, 2)]
-    output = os.open(said, os.O_WRONLY | os.O_CREAT, 0o600)
+    output = os.open(printed, os.O_WRONLY | os.O_CREAT, 0o600)
     try:
         for fd, _ in kept:
             os.dup2(output, fd)
@@ -237,13 +237,13 @@ def _run(way: Sandbox, view: TaskView, argv: List[str], said: str) -> int:
         os.close(output)
     until = time.monotonic() + PROBE_SECONDS
     while time.monotonic() < until:
-        found, status = os.waitpid(pid, os.WNOHANG)
-        if found:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
             return status
         time.sleep(0.005)
     os.kill(pid, 9)
     os.waitpid(pid, 0)
-    raise NoWalls("it did not end in time")
+    raise NoWalls("a test process did not end in time")
 
 
 def _is_below(path: str, roots: Sequence[str]) -> bool:
@@ -251,7 +251,7 @@ def _is_below(path: str, roots: Sequence[str]) -> bool:
 
 
 def _file_of(data: bytes) -> int:
-    """A descriptor from which that can be read; nobody else can find it."""
+    """A descriptor from which the data can be read; nobody else can find it."""
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("walls")  # novm
     else:

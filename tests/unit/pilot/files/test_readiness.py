@@ -46,7 +46,7 @@ class Larder:
     def release(self, name: str) -> None:
         self.held.remove(name)
 
-    def intact(self, item: Input, name: str) -> bool:
+    def intact(self, name: str) -> bool:
         return name not in self.broken
 
     def news(self) -> list[News]:
@@ -246,15 +246,15 @@ def test_links_name_the_cached_files(desk: Desk) -> None:
 def test_what_is_known_of_a_bags_files_is_known_for_a_moment(desk: Desk) -> None:
     body = bag(1, ONE)
     desk.prepare(body)
-    assert desk.readiness.furnished == {}
+    assert desk.readiness.ready_until == {}
     desk.turn(here(ONE), later=0.5)
-    until = desk.readiness.furnished[1, 1]
+    until = desk.readiness.ready_until[1, 1]
     assert desk.now < until <= desk.now + VERIFY_SECONDS
     desk.larder.broken.add(ONE.digest)
     desk.now = until
     key = desk.prepare(body)
     assert desk.turn() == ([], [])  # it was lost, and is fetched again
-    assert desk.readiness.furnished[1, 1] <= desk.now
+    assert desk.readiness.ready_until[1, 1] <= desk.now
     assert desk.turn(here(ONE)) == ([key], [])
 
 
@@ -268,7 +268,7 @@ def test_a_bags_files_are_kept_while_it_has_attempts_that_nobody_asked_about(des
     assert desk.larder.held == [ONE.digest]
     desk.readiness.sweep({})
     assert desk.larder.held == []
-    assert desk.readiness.furnished == {}
+    assert desk.readiness.ready_until == {}
 
 
 def test_changed_inputs_are_fetched_while_attempts_with_the_old_ones_go_on(desk: Desk) -> None:

@@ -77,10 +77,12 @@ def test_a_result_is_empty_again_after_each_task(tmp_path: Path) -> None:
 
 
 def test_tags_are_drained_and_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slot_signals, "ring", lambda fd: None)  # the signal would end this process
+    monkeypatch.setattr(
+        slot_signals, "signal_input", lambda fd: None
+    )  # the signal would end this process
     path = tmp_path / "tags"
     tags = TagPipe(str(path))
-    assert (tags.take(), tags.bells()) == ("", [])
+    assert (tags.take(), tags.watched()) == ("", [])
     tags.open()
     writer = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
     os.write(writer, b"a=1\nb=2")
@@ -93,9 +95,9 @@ def test_tags_are_drained_and_bounded(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(kept) == 16384 + len(DROPPED)
     os.write(writer, b"123456789\n" * 5000)
     assert tags.take() == "123456789\n" * 1638 + DROPPED
-    before = tags.bells()
+    before = tags.watched()
     tags.open()  # a task removed it
-    assert tags.bells() == before
+    assert tags.watched() == before
     path.open("w").write("c=3\n")
     assert tags.take() == "c=3\n"
     os.close(writer)

@@ -57,7 +57,7 @@ def test_tasks_publish_their_own_which_outlive_the_pilot(tmp_path: Path) -> None
     tags = make(tmp_path)
     before = tags.at_enrolment()
     tags.changed(100.0, IDLE)
-    tags.said("ana", "blas=openblas\nnot a tag\n1x=no\nspeed=3=4\n")
+    tags.wrote("ana", "blas=openblas\nnot a tag\n1x=no\nspeed=3=4\n")
     assert not tags.due(100.1)
     assert tags.due(101.0)
     found = tags.changed(101.0, IDLE)
@@ -66,12 +66,12 @@ def test_tasks_publish_their_own_which_outlive_the_pilot(tmp_path: Path) -> None
     assert set(before) <= set(found)
     assert "free_mem_mb" in found
     assert len([name for name in found if ":" in name]) == 2
-    tags.said("bob", "blas=mkl\n")
+    tags.wrote("bob", "blas=mkl\n")
     tags.close()
     other = make(tmp_path)
     assert other.at_enrolment()["ana:blas"] == "openblas"
     assert other.at_enrolment()["bob:blas"] == "mkl"
-    tags.said("ana", "blas=\n")
+    tags.wrote("ana", "blas=\n")
     found = tags.changed(102.0, IDLE)
     assert found is not None
     assert "ana:blas" not in found
@@ -80,14 +80,14 @@ def test_tasks_publish_their_own_which_outlive_the_pilot(tmp_path: Path) -> None
 
 def test_they_are_bounded(tmp_path: Path) -> None:
     tags = make(tmp_path)
-    tags.said("ana", "long=" + "x" * 5000)
+    tags.wrote("ana", "long=" + "x" * 5000)
     for number in range(MOST_TASK_TAGS):
-        tags.said("ana", f"n{number}={number}")
+        tags.wrote("ana", f"n{number}={number}")
     tags.close()
     found = make(tmp_path).at_enrolment()
     assert "ana:long" not in found
     assert len([name for name in found if ":" in name]) == MOST_TASK_TAGS
-    tags.said("ana", "long=" + "x" * 5000)
+    tags.wrote("ana", "long=" + "x" * 5000)
     tags.close()
     assert len(make(tmp_path).at_enrolment()["ana:long"]) == LONGEST
 
@@ -103,7 +103,7 @@ def test_the_last_files(tmp_path: Path) -> None:
     assert found["ana:last_executable"] == "./run.py:" + "ab" * 32
     assert found["ana:last_input_files"] == "run.py:" + "ab" * 32 + " far"
     assert found["ana:last_output_files"] == "o:" + "cd" * 32 + " small"
-    tags.said("ana", "blas=mkl")
+    tags.wrote("ana", "blas=mkl")
     told = tags.changed(101.5, IDLE)
     assert told is not None
     assert told.items() >= {name: found[name] for name in found if ":last_" in name}.items()
@@ -118,11 +118,11 @@ def test_the_last_files(tmp_path: Path) -> None:
 def test_a_name_that_no_server_takes_is_ignored(tmp_path: Path) -> None:
     """It would keep this host's pilots out, and those that come after them."""
     tags = make(tmp_path)
-    tags.said("ana", "x" * LONGEST + "=1\nfine=1\n")
+    tags.wrote("ana", "x" * LONGEST + "=1\nfine=1\n")
     tags.close()
     assert [name for name in make(tmp_path).at_enrolment() if ":" in name] == ["ana:fine"]
     tags = make(tmp_path)
-    tags.said("ana", "".join(f"n{number}=1\n" for number in range(MOST_TASK_TAGS)))
+    tags.wrote("ana", "".join(f"n{number}=1\n" for number in range(MOST_TASK_TAGS)))
     tags.ran("ana", ["x"], [], [])
     published = tags.changed(100.0, IDLE)
     assert published is not None

@@ -566,7 +566,7 @@ def test_nobody_makes_it_wait_for_ever() -> None:
 def test_attempts_of_a_bag_whose_files_are_here_start_at_once_until_its_files_change() -> None:
     desk = Desk()
     body = BODY._replace(inputs=[Input("a", "a" * 64, 1)])
-    desk.brain.furnished[1, 1] = desk.now + 1.0
+    desk.brain.ready_until[1, 1] = desk.now + 1.0
     desk.sent()
 
     def take(number: int, *bodies: Body) -> list[str]:
@@ -575,7 +575,7 @@ def test_attempts_of_a_bag_whose_files_are_here_start_at_once_until_its_files_ch
         return [command.start.key for command in of_kind(desk.step(), Prepare)]
 
     assert take(1, body) == ["1.1"]  # a bag's body has come: its files may be others
-    desk.brain.furnished[1, 1] = desk.now + 1.0
+    desk.brain.ready_until[1, 1] = desk.now + 1.0
     assert take(2) == []
     assert desk.brain.queue[-1] == "1.2"
     desk.now += 1.0  # nobody has looked at the files since

@@ -13,7 +13,7 @@ from covey.pilot.files.uploads import Uploads
 from covey.pilot.protocol import thread_pool
 from covey.pilot.protocol.messages import Input
 from covey.pilot.protocol.request_threads import Address, RequestThreads
-from covey.pilot.protocol.thread_pool import Crew, started
+from covey.pilot.protocol.thread_pool import ThreadPool, started
 from covey.pilot.slots.orders import Returned
 from tests.unit.pilot.standin import Files, serving
 
@@ -55,7 +55,7 @@ def test_those_that_are_there_work_and_the_others_come_later(threads: Threads) -
         at_work.release()
         over.wait(20)
 
-    found = Crew(work, 3, "crew")
+    found = ThreadPool(work, 3, "crew")
     threads.left = 1
     found.want(2)
     assert at_work.acquire(timeout=20)

@@ -17,7 +17,7 @@ from covey.pilot.slots.attempt_queue import (
     AttemptQueue,
     PilotParts,
 )
-from covey.pilot.slots.capacity import Room
+from covey.pilot.slots.capacity import Capacity
 from covey.pilot.slots.orders import Link, Order, Outcome, Plan, Returned
 
 BODY = Body(1, ["run"], [])
@@ -111,7 +111,7 @@ class Said:
     def __init__(self) -> None:
         self.said_: list[tuple[str, str]] = []
 
-    def said(self, owner: str, text: str) -> None:
+    def wrote(self, owner: str, text: str) -> None:
         self.said_.append((owner, text))
 
 
@@ -121,7 +121,7 @@ class Desk:
         self.slots, self.readiness, self.outbox = Slots(), Readiness(), Outbox()
         self.tags = Said()
         parts: Any = (
-            self.slots, Room(2, **room), self.readiness, Setups(), self.outbox, None, self.tags,
+            self.slots, Capacity(2, **room), self.readiness, Setups(), self.outbox, None, self.tags,
             {"PATH": "/bin"}, print,
         )  # fmt: skip
         self.work = AttemptQueue(PilotParts(*parts))

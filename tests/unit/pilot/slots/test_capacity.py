@@ -2,11 +2,11 @@
 
 import pytest
 
-from covey.pilot.slots.capacity import Ask, Room
+from covey.pilot.slots.capacity import Ask, Capacity
 
 
 def test_light_tasks_are_not_counted() -> None:
-    room = Room(2, 1000, 1000)
+    room = Capacity(2, 1000, 1000)
     for number in range(20):
         ask = Ask(1, 500, 500)
         assert room.admits(ask)
@@ -14,7 +14,7 @@ def test_light_tasks_are_not_counted() -> None:
 
 
 def test_a_heavy_task_waits_until_it_fits_beside_all_that_is_inside() -> None:
-    room = Room(2, 1000)
+    room = Capacity(2, 1000)
     for number in range(4):
         room.take(str(number), Ask())
     heavy = Ask(1, 600)
@@ -32,7 +32,7 @@ def test_a_heavy_task_waits_until_it_fits_beside_all_that_is_inside() -> None:
 
 
 def test_devices_and_processors_are_given_to_one_only() -> None:
-    room = Room(4, 0, 0, ["0", "1", "7"], [2, 3, 4, 5])
+    room = Capacity(4, 0, 0, ["0", "1", "7"], [2, 3, 4, 5])
     first = room.take("a", Ask(1, gpus=2))
     second = room.take("b", Ask(2, gpus=1, pin=True))
     assert (first.gpus, first.processors) == (["0", "1"], [])
@@ -56,10 +56,10 @@ def test_devices_and_processors_are_given_to_one_only() -> None:
     ],
 )
 def test_what_never_fits_is_said(ask: Ask, words: str) -> None:
-    assert Room(2, 1000, 500, ["0"], [0]).never(ask) == words
+    assert Capacity(2, 1000, 500, ["0"], [0]).never(ask) == words
 
 
 def test_what_is_not_known_is_not_counted() -> None:
-    room = Room(1)
+    room = Capacity(1)
     assert room.never(Ask(1, 10**9, 10**9)) == ""
     assert room.admits(Ask(1, 10**9, 10**9))

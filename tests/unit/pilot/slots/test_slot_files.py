@@ -93,7 +93,7 @@ def test_a_long_output_gives_its_middle_back(
 def test_space_says_what_is_short(tmp_path: Path) -> None:
     assert Space(str(tmp_path), 1).shortage() == ""
     assert "no space left in" in Space(str(tmp_path), 1 << 60).shortage()
-    assert "cannot look at" in Space(str(tmp_path / "missing"), 1).shortage()
+    assert "cannot find out the free space" in Space(str(tmp_path / "missing"), 1).shortage()
 
 
 def test_an_old_directory_is_still_emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
