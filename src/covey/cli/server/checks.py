@@ -244,10 +244,9 @@ def check_sites(tree: config.Config) -> Check:
     """Those of covey.toml, as far as words can tell; `covey site test` tries one."""
     from covey import wiring
 
-    for spec in tree.sites:
-        wiring.check_site(spec)
+    sites = [wiring.check_site(spec) for spec in tree.sites]
     told = ", ".join(f"{spec.name} ({spec.driver})" for spec in tree.sites)
-    far = [spec.name for spec in tree.sites if spec.host or spec.driver == "ssh"]
+    far = [spec.name for spec in sites if spec.host or any(spec.facts.accounts or ())]
     if far and not tree.serve.public and tree.serve.listen in LOOPBACK:
         words = f"pilots at {', '.join(far)} cannot call a server on {tree.serve.listen}"
         return Check("sites", WARN, f"{told}; {words}: set serve.listen, or serve.public")
