@@ -20,12 +20,13 @@ from covey.core.record.events import (
     JobVanished,
     SiteFailed,
 )
-from covey.core.record.model import SiteSpec
+from covey.core.record.model import Option, SiteSpec
 from covey.sites import plugins
 from covey.sites.driver import Driver
 from covey.sites.drivers.local import Local
 from covey.sites.drivers.ssh import Ssh
 from tests.contract.placing import ENDS, Field, job
+from tests.contract.web_queue import Web, WebApi
 from tests.integration.sites.fake_batch import FAKE, FakeBatch
 from tests.testbed.gridengine import GridEngine
 from tests.testbed.slurm import Slurm
@@ -68,11 +69,31 @@ def hosts(folder: Path) -> Field:
     return Field(folder, spec, lambda _: Ssh(), ssh)
 
 
-KINDS = {
+class OfWeb(Field):
+    """With an API, whose driver calls it."""
+
+    def __init__(self, folder: Path, **options: Option) -> None:
+        self.api = WebApi(folder / "api")
+        spec = SiteSpec(
+            name="there",
+            driver="web",
+            options={"url": self.api.url, **options},
+            interval_seconds=0.1,
+            pause_seconds=0.01,
+        )
+        super().__init__(folder, spec, lambda _: Web())
+
+    def close(self) -> None:
+        super().close()
+        self.api.close()
+
+
+KINDS: dict[str, Callable[[Path], Field]] = {
     "local": local,
     "batch": batch,
     "batch without arrays": lambda folder: batch(folder, 1),
     "ssh": hosts,
+    "web": OfWeb,
 }
 
 
