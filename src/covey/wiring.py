@@ -44,7 +44,7 @@ from covey.store.sqlite.reading import SqliteReader, is_old
 from covey.store.sqlite.sqlite_record import SqliteRecord
 from covey.store.writer import Writer
 from covey.whoami import user
-from covey.wire import DriverView, Explanation, OptionView
+from covey.wire import DriverView, Explanation
 
 if TYPE_CHECKING:
     from covey.server.web.addresses import Door
@@ -150,10 +150,7 @@ def drivers() -> list[DriverView]:
             name=one.name,
             package=one.package,
             problem=one.problem,
-            options=[
-                OptionView(name=option.name, default=option.default, text=option.text)
-                for option in (plugins.options_help(one.driver) if one.driver is not None else ())
-            ],
+            options=plugins.options_help(one.driver) if one.driver is not None else [],
         )
         for one in plugins.find().values()
     ]

@@ -17,21 +17,11 @@ from covey.core.errors import BadConfig, CoveyError
 from covey.core.record.model import SiteSpec
 from covey.sites.command_driver import CommandDriver
 from covey.sites.driver import Driver
+from covey.wire import OptionView
 
 GROUP = "covey.sites"
 OURS = "covey"
 
-# What a driver must have: `typing` can tell only of methods, and only of their names.
-METHODS = {"facts": 1, "open": 2}
-COMMAND_METHODS = {
-    "submit": 2,
-    "submitted": 3,
-    "status": 2,
-    "listed": 3,
-    "cancel": 2,
-    "accounting": 2,
-    "accounted": 2,
-}
 COMMAND_FACTS = {"most_elements": int, "index": str, "environment": Mapping}
 
 
@@ -42,12 +32,6 @@ class Plugin(NamedTuple):
     package: str
     driver: Driver | None
     problem: str = ""
-
-
-class OptionHelp(NamedTuple):
-    name: str
-    default: object
-    text: str
 
 
 def find(points: Iterable[EntryPoint] | None = None) -> dict[str, Plugin]:
@@ -91,7 +75,7 @@ def described(spec: SiteSpec, plugins: Mapping[str, Plugin]) -> SiteSpec:
         raise BadConfig(f"site {spec.name}: driver {spec.driver!r} failed: {words}") from error
 
 
-def options_help(driver: Driver) -> list[OptionHelp]:
+def options_help(driver: Driver) -> list[OptionView]:
     """What a site of this driver can say under `options`."""
     hints = get_type_hints(driver.options, include_extras=True)
     found = []
@@ -99,7 +83,8 @@ def options_help(driver: Driver) -> list[OptionHelp]:
         default = "" if field.required else field.default
         if default is NODEFAULT:
             default = field.default_factory()
-        found.append(OptionHelp(field.name, to_builtins(default), _meant(hints[field.name])))
+        text = _meant(hints[field.name])
+        found.append(OptionView(name=field.name, default=to_builtins(default), text=text))
     return found
 
 
@@ -114,21 +99,23 @@ def _loaded(point: EntryPoint, package: str) -> Plugin:
 
 
 def _wrong(name: str, driver: object) -> str:
-    own = isinstance(driver, CommandDriver)
-    for fact, kind in {"name": str, **(COMMAND_FACTS if own else {})}.items():
+    commands = isinstance(driver, CommandDriver)
+    for fact, kind in {"name": str, **(COMMAND_FACTS if commands else {})}.items():
         if not isinstance(getattr(driver, fact, None), kind):
             return f"its {fact!r} is not of type {kind.__name__}"
     if getattr(driver, "name", "") != name:
         return f"its entry point is {name!r}, but its own name is {getattr(driver, 'name', '')!r}"
-    for method, arguments in {**METHODS, **(COMMAND_METHODS if own else {})}.items():
+    for method, promised in vars(CommandDriver if commands else Driver).items():
+        if method.startswith("_") or not inspect.isfunction(promised):
+            continue
         function = getattr(driver, method, None)
         if not callable(function):
             return f"it has no method {method!r}"
+        arguments = len(inspect.signature(promised).parameters) - 1
         try:
             inspect.signature(function).bind(*range(arguments))
         except TypeError:
-            count = "1 argument" if arguments == 1 else f"{arguments} arguments"
-            return f"its method {method!r} does not take {count}"
+            return f"its method {method!r} does not take {arguments} argument(s)"
     options = getattr(driver, "options", None)
     if not (isinstance(options, type) and issubclass(options, Struct)):
         return "its 'options' are not a msgspec.Struct"

@@ -152,7 +152,7 @@ def test_what_is_broken_says_why_and_harms_nobody(broken: str) -> None:
     assert said["raises"] == "RuntimeError: no licence"
     assert said["exits"] == "SystemExit: go away"
     assert said["other"] == "its entry point is 'other', but its own name is 'slurm'"
-    assert said["short"] == "its method 'cancel' does not take 2 arguments"
+    assert said["short"] == "its method 'cancel' does not take 2 argument(s)"
     assert said["undescribed"] == "its option 'speed' has no description (msgspec.Meta)"
     assert said["optionless"] == "its 'options' are not a msgspec.Struct"
     assert said["factless"] == "its 'most_elements' is not of type int"
