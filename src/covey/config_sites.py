@@ -20,7 +20,7 @@ from covey.core.errors import BadConfig
 from covey.core.record.model import Option, SiteSpec
 from covey.core.values import time_spans
 
-LOCAL = "local"  # core.sites has it, too; but that takes long to load
+LOCAL = "local"  # the name of the site that is this machine, and of its driver
 Time: TypeAlias = float | str
 Most = Annotated[int, Meta(ge=0, le=1_000_000)]
 
@@ -217,6 +217,21 @@ def _keys() -> Iterator[Key]:
 KEYS: dict[str, Key] = {key.name: key for key in _keys()}
 
 
+def local_site(pilots: int, slots: int, shared: bool = False) -> SiteSpec:
+    """This machine: as many pilots as there may be, at once."""
+    return SiteSpec(
+        name=LOCAL,
+        driver=LOCAL,
+        slots=slots,
+        wall_seconds=0.0,
+        queued=pilots,
+        running=pilots,
+        ramp=pilots,
+        pause_seconds=0.0,
+        shared=shared,
+    )
+
+
 # -- reading ------------------------------------------------------------------------------------
 
 
@@ -300,11 +315,17 @@ def _check_environment(where: str, table: Mapping[Any, object]) -> None:
 
 def _check_options(where: str, table: Mapping[Any, object]) -> None:
     for name, value in table.items():
-        try:
-            msgspec.convert(value, Option)
-        except msgspec.ValidationError:
-            words = "an option is a text, a number, true or false, or a list of texts"
-            raise BadConfig(f"{where}: options.{name} = {_shown(value)}: {words}") from None
+        if not _is_option(value):
+            words = "an option is a text, a number, true or false, a list or a table of such"
+            raise BadConfig(f"{where}: options.{name} = {_shown(value)}: {words}")
+
+
+def _is_option(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(name, str) and _is_option(one) for name, one in value.items())
+    if isinstance(value, list | tuple):
+        return all(_is_option(one) for one in value)
+    return isinstance(value, bool | int | float | str)
 
 
 def _check(where: str, spec: SiteSpec) -> None:

@@ -402,6 +402,7 @@ class SiteView(Struct, kw_only=True):
     users: list[str] = []  # whose tasks may run there; none: everybody's
     failover: bool = False
     shared: bool = False
+    here: bool = False  # its pilots are processes of the server's machine, and end with it
     spec: SiteSpec | None = None
 
 

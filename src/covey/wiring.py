@@ -10,30 +10,30 @@ import sys
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, get_args, get_type_hints
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakSet
 
-import msgspec
-from msgspec import Struct
+from msgspec.structs import replace as changed
 
 from covey import __version__
 from covey.client.embedded import prepare, refuse_inside_task
 from covey.config import RECORD, Config, Serve
+from covey.config_sites import LOCAL, local_site
 from covey.core.errors import BadConfig, NotFound, StoreHeld
 from covey.core.protocol import receipts
 from covey.core.record.actions import Note
-from covey.core.record.model import Settings, SiteSpec
-from covey.core.sites.site_table import local_site
+from covey.core.record.model import Option, Settings, SiteRecord, SiteSpec, Snapshot
 from covey.pilot.protocol.connection import context_for, split
 from covey.ports import Post, Reader
 from covey.replacing import PROGRAM, replace
-from covey.sites import plugins, ssh
-from covey.sites.attending import Desk
-from covey.sites.local import LocalSite
-from covey.sites.local import end_orphans as end_local_orphans
-from covey.sites.manager import SSH, Manager
+from covey.sites import plugins
+from covey.sites.driver import SiteContext
+from covey.sites.drivers.local import Local
+from covey.sites.drivers.local import end_orphans as end_local_orphans
+from covey.sites.manager import Manager
+from covey.sites.shell import Shells
 from covey.store import filesystem
 from covey.store.files.blobs import Blobs
 from covey.store.files.holdings import Holdings
@@ -44,7 +44,7 @@ from covey.store.sqlite.reading import SqliteReader, is_old
 from covey.store.sqlite.sqlite_record import SqliteRecord
 from covey.store.writer import Writer
 from covey.whoami import user
-from covey.wire import DriverView, Explanation, OptionView
+from covey.wire import DriverView, Explanation
 
 if TYPE_CHECKING:
     from covey.server.web.addresses import Door
@@ -137,12 +137,10 @@ def file_system(directory: Path) -> tuple[str, str]:
     return kind, filesystem.warning(directory, kind)
 
 
-def check_site(spec: SiteSpec, found: Mapping[str, plugins.Plugin] | None = None) -> None:
-    """Whether anything could be done with such a site, by what is installed. Raises BadConfig."""
-    if spec.driver == SSH:  # which is a site of its own kind, with a driver for each host
-        ssh.hosts_of(spec)
-    else:
-        plugins.driver_of(spec, plugins.find() if found is None else found)
+def check_site(spec: SiteSpec) -> SiteSpec:
+    """The site with what its driver knows of it. Raises BadConfig where nothing could be done with
+    such a site, by what is installed."""
+    return plugins.described(spec, plugins.find())
 
 
 def drivers() -> list[DriverView]:
@@ -152,23 +150,30 @@ def drivers() -> list[DriverView]:
             name=one.name,
             package=one.package,
             problem=one.problem,
-            options=_options(one.driver.options) if one.driver is not None else [],
+            options=plugins.options_help(one.driver) if one.driver is not None else [],
         )
         for one in plugins.find().values()
     ]
     return sorted(found, key=lambda one: one.name)
 
 
-def _options(kind: type[Struct]) -> list[OptionView]:
-    hints = get_type_hints(kind, include_extras=True)
-    return [
-        OptionView(
-            name=one.name,
-            default="" if one.required else one.default,
-            text=get_args(hints[one.name])[-1].description,
-        )
-        for one in msgspec.structs.fields(kind)
-    ]
+class DescribedRecord(SqliteRecord):
+    """The record, with what drivers know of its sites now: they may be of another version than
+    when a site was added. `describe` gives the site with its facts."""
+
+    def __init__(self, path: Path, describe: Callable[[SiteSpec], SiteSpec]) -> None:
+        super().__init__(path)
+        self._describe = describe
+
+    def open(self) -> Snapshot:
+        found = super().open()
+        return changed(found, sites=tuple(self._with_facts(record) for record in found.sites))
+
+    def _with_facts(self, record: SiteRecord) -> SiteRecord:
+        try:
+            return changed(record, spec=self._describe(record.spec))
+        except BadConfig:  # it says so when it is used
+            return record
 
 
 class _Parts:
@@ -190,7 +195,9 @@ class _Parts:
         blobs = open_blobs(directory)
         self.holdings = Holdings(blobs)
         self.tables = TableFiles(blobs)
-        self._pilot_options = _pilot_options(config, directory)
+        self._plugins = {**plugins.find(), LOCAL: self._local_driver()}
+        self._shells = Shells(_ssh(serve_.ssh))
+        sites, self._retired = _sites(config, directory)
         self.settings = Settings(
             poll_seconds=serve_.poll_seconds,
             lease_seconds=serve_.lease_seconds,
@@ -202,15 +209,10 @@ class _Parts:
             replicate_seconds=config.policy.replicate_seconds,
             buffer_seconds=config.policy.buffer_seconds,
             batch=config.policy.batch,
-            sites=_sites(config),
+            sites=tuple(self._described(spec) for spec in sites),
             receipt_key=receipts.derived_key(self.secret),
             user=user(),
         )
-        self._plugins = plugins.find()
-        self._ssh = _ssh(serve_.ssh)
-        for spec in config.sites:
-            with _told():
-                self.check_site(spec)
         self._given_ca = _pem(serve_.ca)
         self._listen(serve_)
 
@@ -242,7 +244,7 @@ class _Parts:
         return (self.tls.ca if self.tls is not None else "") + self._given_ca
 
     def store(self, post: Post, crashed: Callable[[Exception], None]) -> Writer:
-        self._record = SqliteRecord(self._directory / RECORD)
+        self._record = DescribedRecord(self._directory / RECORD, self.check_site)
         return Writer(self._record, post, crashed)
 
     def check_files(self) -> None:
@@ -254,10 +256,7 @@ class _Parts:
 
     def sites(self, post: Post, note: Callable[[Note], None]) -> Manager:
         write_pilot_file(self.pilot_file)
-        command = [sys.executable, str(self.pilot_file)]
-        folder, server = self._directory / PILOTS, self._directory / SERVER
-        local = LocalSite(folder, server, self.secret, command, post, self._pilot_options)
-        desk = Desk(
+        context = SiteContext(
             post=post,
             note=note,
             now=time.monotonic,
@@ -265,12 +264,26 @@ class _Parts:
             master=self.secret,
             whereabouts=lambda: (self.public, self.ca),
             pilot_file=self.pilot_file,
+            shells=self._shells,
         )
         driver_of = lambda spec: plugins.driver_of(spec, self._plugins)  # noqa: E731
-        return Manager(desk, local, driver_of, self._ssh)
+        return Manager(context, driver_of, self._retired)
 
-    def check_site(self, spec: SiteSpec) -> None:
-        check_site(spec, self._plugins)
+    def check_site(self, spec: SiteSpec) -> SiteSpec:
+        return plugins.described(spec, self._plugins)
+
+    def _described(self, spec: SiteSpec) -> SiteSpec:
+        """A site that nothing can be done with says so; the others go on."""
+        try:
+            return self.check_site(spec)
+        except BadConfig as error:
+            print(f"covey: {error}", file=sys.stderr, flush=True)
+            return spec
+
+    def _local_driver(self) -> plugins.Plugin:
+        folder, server = self._directory / PILOTS, self._directory / SERVER
+        driver = Local(folder, server, (sys.executable, str(self.pilot_file)))
+        return plugins.Plugin(LOCAL, plugins.OURS, driver)
 
     def reader(self) -> Reader:
         """One per thread: SQLite's connections are not shared."""
@@ -319,10 +332,20 @@ class _Parts:
         replace(self._directory / SERVER, json.dumps(found).encode())
 
 
-def _sites(config: Config) -> tuple[SiteSpec, ...]:
-    """This machine, unless it is to run no pilots; then the others."""
-    here = local_site(config.local.pilots, config.local_slots, config.local.shared)
-    return ((here,) if config.local.pilots else ()) + config.sites
+def _sites(config: Config, directory: Path) -> tuple[tuple[SiteSpec, ...], tuple[SiteSpec, ...]]:
+    """This machine, as [local] describes it, and the others; then those that get no pilots. Each of
+    several pilots of this machine takes its share of memory."""
+    local = config.local
+    options: dict[str, Option] = {
+        "cache": str(directory / CACHE),
+        "cache_mb": local.cache_mb,
+        "gpus": local.gpus,
+    }
+    if local.memory_mb or local.pilots > 1:
+        options["memory_mb"] = (local.memory_mb or _memory_mb()) // max(1, local.pilots)
+    spec = local_site(local.pilots, config.local_slots, local.shared)
+    here = changed(spec, setup=local.setup, check=local.check, options=options)
+    return ((here, *config.sites), ()) if local.pilots else (config.sites, (here,))
 
 
 def _ssh(text: str) -> tuple[str, ...]:
@@ -331,26 +354,6 @@ def _ssh(text: str) -> tuple[str, ...]:
         return tuple(shlex.split(text))
     except ValueError as error:
         raise BadConfig(f"serve.ssh = {text!r}: {error}") from error
-
-
-@contextlib.contextmanager
-def _told() -> Iterator[None]:
-    """A site that nothing can be done with is left out, and says so; the others go on."""
-    try:
-        yield
-    except BadConfig as error:
-        print(f"covey: {error}", file=sys.stderr, flush=True)
-
-
-def _pilot_options(config: Config, directory: Path) -> dict[str, object]:
-    """What pilots of this machine are told, beside what they need to find the server."""
-    local = config.local
-    found: dict[str, object] = {"cache": str(directory / CACHE), "cache_mb": local.cache_mb}
-    if local.memory_mb or local.pilots > 1:  # each of several takes its share
-        found["memory_mb"] = (local.memory_mb or _memory_mb()) // max(1, local.pilots)
-    if local.gpus:
-        found["gpus"] = local.gpus
-    return {**found, "shared": local.shared, "setup": local.setup, "check": local.check}
 
 
 def _memory_mb() -> int:

@@ -7,7 +7,6 @@ is told to go, by a signal or by us.
 
 import contextlib
 import json
-import sys
 import threading
 import time
 import zipfile
@@ -19,10 +18,9 @@ from covey.core.record.actions import Note
 from covey.core.record.events import JobEnded, JobRefused, JobVanished
 from covey.core.record.model import JobId, JobRecord, SiteSpec
 from covey.ports import EngineEvent
-from covey.sites.attending import Desk
-from covey.sites.driver import Driver
-from covey.sites.local import LocalSite
+from covey.sites.driver import Driver, SiteContext
 from covey.sites.manager import Manager
+from covey.sites.shell import Shells
 
 WAIT_SECONDS = 60.0
 PILOT = """\
@@ -94,15 +92,7 @@ class Field:
 
     def manager(self, watch: tuple[JobRecord, ...] = ()) -> Manager:
         """A new one, as of a server that starts."""
-        local = LocalSite(
-            self.folder / "pilots",
-            self.folder / "server.json",
-            "master",
-            [sys.executable, str(self.pilot_file)],
-            self._post,
-            note=self.notes.append,
-        )
-        desk = Desk(
+        context = SiteContext(
             self._post,
             self.notes.append,
             time.monotonic,
@@ -110,9 +100,10 @@ class Field:
             "master",
             lambda: self.address,
             self.pilot_file,
+            Shells(self._ssh_command),
             self._grace_seconds,
         )
-        made = Manager(desk, local, self._driver_of, self._ssh_command)
+        made = Manager(context, self._driver_of)
         self.managers.append(made)
         made.define((self.spec, *self.others))
         made.watch(watch)

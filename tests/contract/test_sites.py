@@ -2,6 +2,7 @@
 
 import secrets
 import stat
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,13 @@ from covey.core.record.events import (
     JobVanished,
     SiteFailed,
 )
-from covey.core.record.model import SiteSpec
+from covey.core.record.model import Option, SiteSpec
 from covey.sites import plugins
 from covey.sites.driver import Driver
+from covey.sites.drivers.local import Local
+from covey.sites.drivers.ssh import Ssh
 from tests.contract.placing import ENDS, Field, job
+from tests.contract.web_queue import Web, WebApi
 from tests.integration.sites.fake_batch import FAKE, FakeBatch
 from tests.testbed.gridengine import GridEngine
 from tests.testbed.slurm import Slurm
@@ -32,11 +36,9 @@ SCRIPTS = Path(__file__).parents[1] / "integration" / "sites"
 
 
 def local(folder: Path) -> Field:
-    return Field(folder, SiteSpec(name="there", driver="local", slots=2), no_driver)
-
-
-def no_driver(spec: SiteSpec) -> Driver:
-    raise AssertionError(spec)
+    command = (sys.executable, str(folder / "pilot.pyz"))
+    driver = Local(folder / "pilots", folder / "server.json", command)
+    return Field(folder, SiteSpec(name="there", driver="local", slots=2), lambda _: driver)
 
 
 def batch(folder: Path, most_elements: int = 100) -> Field:
@@ -64,14 +66,34 @@ def hosts(folder: Path) -> Field:
         pause_seconds=0.01,
     )
     ssh = ("env", f"FAKE_NETWORK={folder / 'network'}", str(SCRIPTS / "fake-ssh"))
-    return Field(folder, spec, no_driver, ssh)
+    return Field(folder, spec, lambda _: Ssh(), ssh)
 
 
-KINDS = {
+class OfWeb(Field):
+    """With an API, whose driver calls it."""
+
+    def __init__(self, folder: Path, **options: Option) -> None:
+        self.api = WebApi(folder / "api")
+        spec = SiteSpec(
+            name="there",
+            driver="web",
+            options={"url": self.api.url, **options},
+            interval_seconds=0.1,
+            pause_seconds=0.01,
+        )
+        super().__init__(folder, spec, lambda _: Web())
+
+    def close(self) -> None:
+        super().close()
+        self.api.close()
+
+
+KINDS: dict[str, Callable[[Path], Field]] = {
     "local": local,
     "batch": batch,
     "batch without arrays": lambda folder: batch(folder, 1),
     "ssh": hosts,
+    "web": OfWeb,
 }
 
 

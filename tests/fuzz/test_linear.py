@@ -36,7 +36,8 @@ from covey.pilot.slots import order_template as pilot_template
 from covey.rowfiles.forms import BEGIN
 from covey.server.web.auth import PilotSecrets
 from covey.sites import plugins
-from covey.sites.driver import Output, Refused, Unclear
+from covey.sites.commands import Output
+from covey.sites.errors import Refused, Unclear
 from covey.store import filesystem
 from covey.store.results import columns, queries
 from covey.store.results.export import NEEDED

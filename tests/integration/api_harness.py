@@ -66,9 +66,10 @@ API = "/api/v1"
 T = TypeVar("T")
 
 
-def check_driver(spec: SiteSpec) -> None:
+def check_driver(spec: SiteSpec) -> SiteSpec:
     if spec.driver != "slurm":
         raise BadConfig(f"site {spec.name}: there is no driver {spec.driver!r}")
+    return spec
 
 
 def digest(letter: str) -> str:

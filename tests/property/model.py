@@ -25,11 +25,11 @@ from covey.core.record.actions import (
 from covey.core.record.events import BagLoaded, Committed, Event, RowsLoaded, Ticked
 from covey.core.record.model import History, JobId, RequestId, Settings
 from covey.core.scheduler import Scheduler
-from covey.core.sites.site_table import local_site
 from covey.core.state import Bag, Pilot
 from covey.core.values.space import Scalar
 from covey.pilot.protocol.messages import Answer, End, Held, Need, Sync
 from covey.store.memory.memory_record import MemoryRecord
+from tests.unit.core.placing import local_site
 
 SETTINGS = Settings(
     poll_seconds=10.0,

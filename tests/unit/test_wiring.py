@@ -37,11 +37,14 @@ def test_a_file_that_holds_none_is_drawn_anew(tmp_path: Path, text: str) -> None
     assert wiring._secrets(path) == wiring._secrets(path)
 
 
-def test_this_machine_is_a_site_unless_it_runs_no_pilots() -> None:
-    both = config.Config(local=config.Local(pilots=3, slots=2), sites=(FAR,))
-    here, far = wiring._sites(both)
+def test_this_machine_is_a_site_unless_it_runs_no_pilots(tmp_path: Path) -> None:
+    both = config.Config(local=config.Local(pilots=3, slots=2, cache_mb=7), sites=(FAR,))
+    (here, far), retired = wiring._sites(both, tmp_path)
     assert (here.name, here.running, here.slots, far) == ("local", 3, 2, FAR)
-    assert wiring._sites(config.Config(local=config.Local(pilots=0), sites=(FAR,))) == (FAR,)
+    assert (here.options["cache_mb"], retired) == (7, ())
+    none = config.Config(local=config.Local(pilots=0), sites=(FAR,))
+    used, retired = wiring._sites(none, tmp_path)
+    assert (used, [spec.name for spec in retired]) == ((FAR,), ["local"])
 
 
 def test_how_ssh_is_called() -> None:

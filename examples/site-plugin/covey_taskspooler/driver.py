@@ -1,7 +1,8 @@
 """Task Spooler (`tsp`): the smallest batch system there is, one queue on one machine.
 
 An example of a driver: it builds commands and reads answers, and does nothing itself. `covey.sites.
-driver` says what each method promises. Written for 1.0, Debian's package `task-spooler`.
+command_driver` says what each method promises. Task Spooler has no arrays, and ended jobs stay in
+its list, so the driver needs no accounting. Written for 1.0, Debian's package `task-spooler`.
 """
 
 import re
@@ -11,8 +12,11 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from covey.core.record.model import SiteSpec
-from covey.sites.driver import Batch, Command, Output, Refused, Seen, Stand, Unclear, after_writing
-from covey.sites.options import options_of
+from covey.sites.command_driver import Batch, CommandDriver
+from covey.sites.commands import Command, Output, after_writing
+from covey.sites.driver import Seen, Stand
+from covey.sites.errors import Refused, Unclear
+from covey.sites.options import argument_options
 
 STATES = {
     "queued": Stand.WAITING,
@@ -34,17 +38,15 @@ class TaskSpoolerOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     nice: Annotated[int, Meta(ge=0, le=19, description="How much pilots give way to others.")] = 0
 
 
-class TaskSpooler:
+class TaskSpooler(CommandDriver):
     name = "taskspooler"
     options = TaskSpoolerOptions
-    most_elements = 1  # it has no arrays
-    index = "0"
     environment: Mapping[str, str] = {"LC_ALL": "C"}
 
     def submit(self, spec: SiteSpec, batch: Batch) -> Command:
         """It takes a command and no script. The script holds secrets, which no argument may show:
         it goes into a private file first."""
-        options = options_of(spec, TaskSpoolerOptions)
+        options = argument_options(spec, TaskSpoolerOptions)
         polite = ("nice", "-n", str(options.nice)) if options.nice else ()
         slots = ("-N", str(batch.shape.slots))
         path = f"{batch.directory}/{batch.title}.sh"
@@ -80,9 +82,3 @@ class TaskSpooler:
         together needs a shell, whose words are ours and whose arguments are handles."""
         script = 'for job; do tsp -r "$job"; done; for job; do tsp -k "$job"; done; true'
         return Command(("sh", "-c", script, "sh", *handles))
-
-    def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
-        return None  # ended jobs stay in its list
-
-    def accounted(self, spec: SiteSpec, output: Output) -> list[Seen]:
-        return []

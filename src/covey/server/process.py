@@ -129,8 +129,8 @@ class ServerParts(Protocol):
 
     def sites(self, post: Post, note: Callable[[Note], None]) -> ClosableSites: ...
 
-    def check_site(self, spec: SiteSpec) -> None:
-        """Whether anything could be done with such a site. Raises BadConfig."""
+    def check_site(self, spec: SiteSpec) -> SiteSpec:
+        """The site with what its driver knows of it. Raises BadConfig."""
         ...
 
     def check_files(self) -> None:

@@ -1,14 +1,14 @@
 """What `[sites.NAME.options]` says, read as its driver's own Struct.
 
 An option that is silently ignored costs its author a day, as in `covey.config`; so what a driver
-does not know is refused, with what it does know. A value becomes part of one argument, never of a
-shell's line, so quotes and blanks are harmless; a line break never is (some commands read lines),
-and a value that begins with a dash would be taken for an option of its own.
+does not know is refused, with what it does know. An option may be a table, or a list of tables,
+which are Structs of the driver again.
 """
 
 import re
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from typing import Annotated, TypeAlias, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -30,30 +30,70 @@ KINDS = {str: "text", bool: "true or false", int: "a whole number", float: "a nu
 
 def options_of(spec: SiteSpec, kind: type[Options]) -> Options:
     """Raises BadConfig, with words for whoever wrote them."""
-    hints = get_type_hints(kind)
+    try:
+        return msgspec.convert(spec.options, kind)
+    except msgspec.ValidationError as error:
+        for problem in _problems(spec, "", spec.options, kind):
+            raise BadConfig(f"site {spec.name}: {problem}") from None
+        raise BadConfig(f"site {spec.name}: options: {error}") from None
+
+
+def argument_options(spec: SiteSpec, kind: type[Options]) -> Options:
+    """For drivers that make arguments of commands from options. A text becomes part of one
+    argument, never of a shell's line, so quotes and blanks are harmless; a line break never is
+    (some commands read lines), and a text that begins with a dash would be taken for an option of
+    its own. Raises BadConfig."""
     for name, value in spec.options.items():
         where = f"site {spec.name}: option {name!r} of driver {spec.driver!r}"
-        if name not in hints:
-            raise BadConfig(f"{where} is unknown{_suggest(name, list(hints))}")
-        for text in (
-            [value] if isinstance(value, str) else value if isinstance(value, tuple) else ()
-        ):
+        for text in _texts(value):
             if NEW_LINE.search(text):
                 raise BadConfig(f"{where}: {text!r} has a line break or a control character")
         if isinstance(value, str) and value.startswith("-"):
             raise BadConfig(f"{where}: {value!r} must not begin with a dash")
-    try:
-        return msgspec.convert(spec.options, kind)
-    except msgspec.ValidationError:
-        pass
-    for name, value in spec.options.items():
+    return options_of(spec, kind)
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(inner)
+
+
+def _problems(spec: SiteSpec, path: str, table: Any, kind: type[Struct]) -> Iterator[str]:
+    """What is wrong with a table, in the order in which it is written."""
+    hints = get_type_hints(kind)
+    for name, value in table.items():
+        where = f"option {path + name!r} of driver {spec.driver!r}"
+        if name not in hints:
+            yield f"{where} is unknown{_suggest(name, list(hints))}"
+            continue
+        for inner_path, inner, inner_kind in _tables(value, hints[name]):
+            yield from _problems(spec, f"{path}{name}{inner_path}.", inner, inner_kind)
         try:
-            msgspec.convert({name: value}, kind)
+            msgspec.convert(value, hints[name])
         except msgspec.ValidationError:
-            where = f"site {spec.name}: option {name!r} of driver {spec.driver!r}"
-            raise BadConfig(f"{where} is {value!r}; it must be {_wanted(hints[name])}") from None
-    missing = [field.name for field in msgspec.structs.fields(kind) if field.required]
-    raise BadConfig(f"site {spec.name}: driver {spec.driver!r} needs {', '.join(missing)}")
+            yield f"{where} is {value!r}; it must be {_wanted(hints[name])}"
+    needed = [field.name for field in msgspec.structs.fields(kind) if field.required]
+    missing = ", ".join(path + name for name in needed if name not in table)
+    if missing:
+        yield f"driver {spec.driver!r} needs {missing}"
+
+
+def _tables(value: object, kind: Any) -> Iterator[tuple[str, Any, type[Struct]]]:
+    """The tables in a value that are Structs of the driver, and where they are."""
+    inner = get_args(kind)
+    if isinstance(kind, type) and issubclass(kind, Struct) and isinstance(value, Mapping):
+        yield "", value, kind
+    elif get_origin(kind) is tuple and isinstance(value, list | tuple):
+        for number, one in enumerate(value):
+            for path, table, struct in _tables(one, inner[0]):
+                yield f"[{number}]{path}", table, struct
+    elif get_origin(kind) is dict and isinstance(value, Mapping):
+        for key, one in value.items():
+            for path, table, struct in _tables(one, inner[1]):
+                yield f".{key}{path}", table, struct
 
 
 def _suggest(name: str, known: list[str]) -> str:
@@ -62,10 +102,12 @@ def _suggest(name: str, known: list[str]) -> str:
     return f"; did you mean {close[0]!r}? ({there})" if close else f"; {there}"
 
 
-def _wanted(kind: object) -> str:
+def _wanted(kind: Any) -> str:
     if kind in KINDS:
         return KINDS[kind]
     inner = get_args(kind)
     if inner and all(isinstance(word, str) for word in inner):
         return f"one of {', '.join(inner)}"
-    return "a list of texts" if inner == (str, ...) else str(kind)
+    if get_origin(kind) is tuple:
+        return "a list of texts" if inner[0] is str else "a list of tables"
+    return "a table"

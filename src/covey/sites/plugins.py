@@ -10,27 +10,19 @@ from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, NamedTuple, get_args, get_origin, get_type_hints
 
-from msgspec import Meta, Struct
+from msgspec import NODEFAULT, Meta, Struct, structs, to_builtins
+from msgspec.structs import replace
 
-from covey.core.errors import BadConfig
+from covey.core.errors import BadConfig, CoveyError
 from covey.core.record.model import SiteSpec
+from covey.sites.command_driver import CommandDriver
 from covey.sites.driver import Driver
-from covey.sites.options import options_of
+from covey.wire import OptionView
 
 GROUP = "covey.sites"
 OURS = "covey"
 
-# What a driver must have: `typing` can tell only of methods, and only of their names.
-METHODS = {
-    "submit": 2,
-    "submitted": 3,
-    "status": 2,
-    "listed": 3,
-    "cancel": 2,
-    "accounting": 2,
-    "accounted": 2,
-}
-FACTS = {"name": str, "most_elements": int, "index": str, "environment": Mapping}
+COMMAND_FACTS = {"most_elements": int, "index": str, "environment": Mapping}
 
 
 class Plugin(NamedTuple):
@@ -40,12 +32,6 @@ class Plugin(NamedTuple):
     package: str
     driver: Driver | None
     problem: str = ""
-
-
-class OptionHelp(NamedTuple):
-    name: str
-    default: object
-    text: str
 
 
 def find(points: Iterable[EntryPoint] | None = None) -> dict[str, Plugin]:
@@ -60,7 +46,7 @@ def find(points: Iterable[EntryPoint] | None = None) -> dict[str, Plugin]:
 
 
 def driver_of(spec: SiteSpec, plugins: Mapping[str, Plugin]) -> Driver:
-    """The driver of a site, whose options it understands. Raises BadConfig."""
+    """The driver of a site. Raises BadConfig."""
     plugin = plugins.get(spec.driver)
     if plugin is None:
         close = get_close_matches(spec.driver, plugins, 1)
@@ -74,15 +60,32 @@ def driver_of(spec: SiteSpec, plugins: Mapping[str, Plugin]) -> Driver:
             f"site {spec.name}: driver {spec.driver!r} of {plugin.package} cannot be used: "
             f"{plugin.problem}"
         )
-    options_of(spec, plugin.driver.options)
     return plugin.driver
 
 
-def described(driver: Driver) -> list[OptionHelp]:
+def described(spec: SiteSpec, plugins: Mapping[str, Plugin]) -> SiteSpec:
+    """The site with the facts that its driver derives from its options. Raises BadConfig."""
+    driver = driver_of(spec, plugins)
+    try:
+        return replace(spec, facts=driver.facts(spec))
+    except CoveyError:
+        raise
+    except Exception as error:  # a bug of the driver
+        words = f"{type(error).__name__}: {error}"
+        raise BadConfig(f"site {spec.name}: driver {spec.driver!r} failed: {words}") from error
+
+
+def options_help(driver: Driver) -> list[OptionView]:
     """What a site of this driver can say under `options`."""
     hints = get_type_hints(driver.options, include_extras=True)
-    defaults = {name: getattr(driver.options(), name) for name in hints}
-    return [OptionHelp(name, defaults[name], _meant(kind)) for name, kind in hints.items()]
+    found = []
+    for field in structs.fields(driver.options):
+        default = "" if field.required else field.default
+        if default is NODEFAULT:
+            default = field.default_factory()
+        text = _meant(hints[field.name])
+        found.append(OptionView(name=field.name, default=to_builtins(default), text=text))
+    return found
 
 
 def _loaded(point: EntryPoint, package: str) -> Plugin:
@@ -96,19 +99,23 @@ def _loaded(point: EntryPoint, package: str) -> Plugin:
 
 
 def _wrong(name: str, driver: object) -> str:
-    for fact, kind in FACTS.items():
+    commands = isinstance(driver, CommandDriver)
+    for fact, kind in {"name": str, **(COMMAND_FACTS if commands else {})}.items():
         if not isinstance(getattr(driver, fact, None), kind):
             return f"its {fact!r} is not of type {kind.__name__}"
     if getattr(driver, "name", "") != name:
         return f"its entry point is {name!r}, but its own name is {getattr(driver, 'name', '')!r}"
-    for method, arguments in METHODS.items():
+    for method, promised in vars(CommandDriver if commands else Driver).items():
+        if method.startswith("_") or not inspect.isfunction(promised):
+            continue
         function = getattr(driver, method, None)
         if not callable(function):
             return f"it has no method {method!r}"
+        arguments = len(inspect.signature(promised).parameters) - 1
         try:
             inspect.signature(function).bind(*range(arguments))
         except TypeError:
-            return f"its method {method!r} does not take {arguments} arguments"
+            return f"its method {method!r} does not take {arguments} argument(s)"
     options = getattr(driver, "options", None)
     if not (isinstance(options, type) and issubclass(options, Struct)):
         return "its 'options' are not a msgspec.Struct"

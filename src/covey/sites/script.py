@@ -144,7 +144,7 @@ eval @commands || fail "the site's setup failed"
 """
 
 
-class Told(NamedTuple):
+class PilotSource(NamedTuple):
     """What pilots are told of their server, and where they find the pilot file, by its digest."""
 
     address: str
@@ -154,12 +154,12 @@ class Told(NamedTuple):
     digest: str
 
 
-def job_script(spec: SiteSpec, jobs: Sequence[JobRecord], index: str, told: Told) -> str:
+def job_script(spec: SiteSpec, jobs: Sequence[JobRecord], index: str, source: PilotSource) -> str:
     """For these jobs, which are alike but for their names, in the order of their numbers."""
     first = jobs[0]
     start = {
-        "address": told.address,
-        "ca": told.ca,
+        "address": source.address,
+        "ca": source.ca,
         "slots": first.slots,
         "site": spec.name,
         "memory_mb": first.memory_mb,
@@ -171,13 +171,13 @@ def job_script(spec: SiteSpec, jobs: Sequence[JobRecord], index: str, told: Told
     wall = int(first.wall_seconds)
     parts = {
         "setup": SETUP.replace("@commands", shlex.quote(spec.setup)) if spec.setup else "",
-        "choice": _choice(jobs, index, told.master),
+        "choice": _choice(jobs, index, source.master),
         "until": f"$(($(date +%s) + {wall}))" if wall else "0",
         "folder": FOLDER,
         "start": json.dumps(start)[1:],  # one line, that none in it can end
         "python": shlex.quote(spec.python),
-        "pilot": shlex.quote(told.pilot),
-        "digest": told.digest,
+        "pilot": shlex.quote(source.pilot),
+        "digest": source.digest,
         "boot": BOOT.rstrip(),
     }
     return re.sub(r"@([a-z]+)", lambda mark: parts[mark[1]], SCRIPT)

@@ -1,7 +1,7 @@
 """The seam through which the commands of sites run: here, or over SSH.
 
 Whoever asks for a command learns one of three things: what it said (`Output`), that it surely did
-not run (`Unreached`), or that nobody knows (`Unclear`: it was stopped after its time, or the
+not run (`Away`), or that nobody knows (`Unclear`: it was stopped after its time, or the
 connection broke). It never waits for longer than the command's own limit, and a little for SSH.
 
 A command is a list of words that no shell of ours reads. Its output goes to files, not pipes: a
@@ -16,9 +16,11 @@ what it prints of its own before our command starts is cut off.
 """
 
 import contextlib
+import itertools
 import os
 import select
 import shlex
+import shutil
 import signal
 import stat
 import subprocess
@@ -27,7 +29,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
-from covey.sites.driver import Command, Output, Unclear
+from covey.sites.commands import Command, Output
+from covey.sites.errors import Away, Unclear
 
 CONNECT_SECONDS = 30.0  # with the login shell's own start
 CHECK_SECONDS = 10.0
@@ -40,6 +43,8 @@ MARK = "covey-says-4b1f"
 BECOME = f'echo {MARK}; echo {MARK} >&2; eval "exec $(printf %b "$1")"'
 # What not every login shell leaves alone between quotes, or cannot be there.
 ESCAPES = {ord(letter): f"\\0{ord(letter):03o}" for letter in "\\\n!'"}
+# A path as people write it: below the home of whoever runs the commands, unless it is absolute.
+PLACE = 'case $1 in /*) d=$1;; "~/"*) d=$HOME/${1#"~/"};; *) d=$HOME/$1;; esac; '
 PUT = (
     'umask 077; cat >"$1.$$" && test "$(wc -c <"$1.$$")" -eq "$2" && mv -f "$1.$$" "$1" '
     '|| { rm -f "$1.$$"; exit 1; }'
@@ -58,20 +63,16 @@ SSH_OPTIONS = (
 )
 
 
-class Unreached(Exception):
-    """The command surely did not run. With words."""
-
-
 class Shell(Protocol):
     def run(self, command: Command, environment: Mapping[str, str]) -> Output:
-        """Raises Unreached or Unclear. One thread at a time."""
+        """Raises Away or Unclear. One thread at a time."""
         ...
 
     def close(self) -> None: ...
 
 
 def put(shell: Shell, path: str, data: bytes) -> None:
-    """A private file, all of it or none. Raises Unreached or Unclear."""
+    """A private file, all of it or none. Raises Away or Unclear."""
     words = ("/bin/sh", "-c", PUT, "sh", path, str(len(data)))
     output = shell.run(Command(words, data, PUT_SECONDS), {})
     if output.status:
@@ -113,13 +114,13 @@ class SshShell:
         if output.status == 255 or output.status < 0:
             raise Unclear(f"the connection to {self._host} broke: {output.words}")
         if not mark:
-            raise Unreached(f"{self._host} does not let us run commands: {output.words}")
+            raise Away(f"{self._host} does not let us run commands: {output.words}")
         greeting, mark, complained = output.stderr.partition(MARK + "\n")
         return Output(output.status, said, complained if mark else greeting)
 
     def close(self) -> None:
         if self._path.exists():
-            with contextlib.suppress(Unclear, Unreached):
+            with contextlib.suppress(Unclear, Away):
                 self._control("exit")
 
     def _connect(self) -> None:
@@ -130,17 +131,15 @@ class SshShell:
                     return
             self._path.unlink(missing_ok=True)
         if not self._host or self._host.startswith("-"):
-            raise Unreached(
-                f"{self._host!r} is not a host name: it must not be empty or begin with '-'"
-            )
+            raise Away(f"{self._host!r} is not a host name: it must not be empty or begin with '-'")
         master = ["-o", "ControlMaster=yes", "-o", f"ControlPersist={IDLE_SECONDS}"]
         words = [*self._ssh, *master, "--", self._host, "true"]
         try:
             output = _run(words, b"", CONNECT_SECONDS, {})
         except Unclear as error:
-            raise Unreached(f"cannot connect to {self._host}: {error}") from error
+            raise Away(f"cannot connect to {self._host}: {error}") from error
         if output.status:
-            raise Unreached(f"cannot connect to {self._host}: {output.words}")
+            raise Away(f"cannot connect to {self._host}: {output.words}")
 
     def _keep_folder(self) -> None:
         """Temporary directories are swept now and then, and then anybody may have the name."""
@@ -149,14 +148,33 @@ class SshShell:
             folder.mkdir(mode=0o700, exist_ok=True)
             found = folder.lstat()
         except OSError as error:
-            raise Unreached(f"cannot make a directory for SSH connections: {error}") from error
+            raise Away(f"cannot make a directory for SSH connections: {error}") from error
         if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-            raise Unreached(
-                f"cannot use {folder} for SSH connections: other users have access to it"
-            )
+            raise Away(f"cannot use {folder} for SSH connections: other users have access to it")
 
     def _control(self, order: str) -> Output:
         return _run([*self._ssh, "-O", order, "--", self._host], b"", CHECK_SECONDS, {})
+
+
+class Shells:
+    """The shells of all sites of a server. `ssh` is the program, with options."""
+
+    def __init__(self, ssh: Sequence[str] = ("ssh",)) -> None:
+        self._ssh = ssh
+        self._numbers = itertools.count()
+        self._sockets: Path | None = None
+
+    def to(self, host: str) -> Shell:
+        """Of this host; of this machine, if none is named."""
+        if not host:
+            return LocalShell()
+        if self._sockets is None:
+            self._sockets = socket_folder()
+        return SshShell(host, self._sockets / str(next(self._numbers)), self._ssh)
+
+    def close(self) -> None:
+        if self._sockets is not None:
+            shutil.rmtree(self._sockets, ignore_errors=True)
 
 
 def socket_folder() -> Path:
@@ -203,7 +221,7 @@ def _run(
                 raise Unclear(f"{argv[0]} took longer than {seconds:g} s")
             return Output(process.wait(), _text(said), _text(complained))
     except (OSError, ValueError) as error:  # no memory, no disk, a word with a zero byte
-        raise Unreached(f"{argv[0]} cannot be run: {error}") from error
+        raise Away(f"{argv[0]} cannot be run: {error}") from error
 
 
 def _home() -> str:

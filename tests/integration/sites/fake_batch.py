@@ -6,7 +6,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from covey.core.record.model import SiteSpec
-from covey.sites.driver import Batch, Command, Output, Refused, Seen, Stand, Unclear
+from covey.sites.command_driver import Batch, CommandDriver
+from covey.sites.commands import Command, Output
+from covey.sites.driver import Seen, Stand
+from covey.sites.errors import Refused, Unclear
 
 PROGRAM = Path(__file__).parent / "fake-batch"
 FAKE = "FAKE"
@@ -16,7 +19,7 @@ class NoOptions(Struct, frozen=True):
     pass
 
 
-class FakeBatch:
+class FakeBatch(CommandDriver):
     """`seconds`: how long a command may take."""
 
     name = "fake"

@@ -10,20 +10,13 @@ from pathlib import Path
 import pytest
 
 from covey.core.record.model import Option, SiteSpec
-from covey.sites.driver import (
-    Batch,
-    Command,
-    Driver,
-    Output,
-    Refused,
-    Seen,
-    Shape,
-    Stand,
-    numbered,
-)
+from covey.sites.command_driver import Batch, CommandDriver
+from covey.sites.commands import Command, Output
+from covey.sites.driver import Seen, Shape, Stand, numbered
 from covey.sites.drivers.htcondor import HTCondor
 from covey.sites.drivers.lsf import Lsf
 from covey.sites.drivers.pbs import Pbs
+from covey.sites.errors import Refused
 from tests.integration.sites.fake_queues import FOLDER, NAMES
 
 PREFIX = "covey-q7-"
@@ -44,7 +37,7 @@ exit 3
 
 
 class Queue:
-    def __init__(self, folder: Path, driver: Driver) -> None:
+    def __init__(self, folder: Path, driver: CommandDriver) -> None:
         self.folder, self.driver = folder, driver
         self.spec = SiteSpec(name="there", driver=driver.name)
         (folder / "bin").mkdir()

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from covey.core.record.model import JobId, JobRecord, SiteSpec
-from covey.sites.driver import Batch, Command, Seen, Shape, Stand
-from covey.sites.script import Told, job_script
+from covey.sites.command_driver import Batch
+from covey.sites.commands import Command
+from covey.sites.driver import Seen, Shape, Stand
+from covey.sites.drivers.ssh import Processes
+from covey.sites.script import PilotSource, job_script
 from covey.sites.shell import LocalShell
-from covey.sites.ssh import Processes
 
 NAME = "covey-q-1-1"
 
@@ -55,7 +57,9 @@ def test_a_job_in_its_setup_can_be_cancelled(host: Host, tmp_path: Path) -> None
     ready = tmp_path / "ready"
     spec = SiteSpec(name="there", driver="ssh", setup=f"touch {ready}; sleep 600")
     job = JobRecord(id=JobId("1-1"), site="there", slots=1, submitted=0.0)
-    host.start(job_script(spec, [job], "0", Told("http://127.0.0.1:1", "", "master", "no", "")))
+    host.start(
+        job_script(spec, [job], "0", PilotSource("http://127.0.0.1:1", "", "master", "no", ""))
+    )
     until = time.monotonic() + 30
     while not ready.exists():
         assert time.monotonic() < until

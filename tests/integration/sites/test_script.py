@@ -18,7 +18,7 @@ import pytest
 
 from covey.core.protocol.tokens import job_secret
 from covey.core.record.model import JobId, JobRecord, SiteSpec
-from covey.sites.script import Told, job_script
+from covey.sites.script import PilotSource, job_script
 
 SHOW = """\
 import json, os, sys
@@ -64,9 +64,11 @@ class Node:
             file.writestr("inside/__init__.py", "")
             file.writestr("inside/part.py", "NUMBER = 7\n")
 
-    def told(self, address: str = "https://queue.example", pilot: str = "") -> Told:
+    def told(self, address: str = "https://queue.example", pilot: str = "") -> PilotSource:
         digest = hashlib.sha256(self.pilot.read_bytes()).hexdigest()
-        return Told(address, "-----BEGIN\nPEM-----\n", "master", pilot or str(self.pilot), digest)
+        return PilotSource(
+            address, "-----BEGIN\nPEM-----\n", "master", pilot or str(self.pilot), digest
+        )
 
     def run(self, script: str, **more: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(

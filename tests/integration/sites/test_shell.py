@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from covey.sites.driver import Command, Unclear
+from covey.sites.commands import Command
+from covey.sites.errors import Away, Unclear
 from covey.sites.shell import (
     MARK,
     LocalShell,
     Shell,
     SshShell,
-    Unreached,
     put,
     remote_line,
     socket_folder,
@@ -113,7 +113,7 @@ def test_a_file_that_cannot_be_put(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_a_word_that_no_command_can_have(shell: Shell) -> None:
-    with pytest.raises(Unreached):
+    with pytest.raises(Away):
         shell.run(Command(("echo", "a\0b")), {})
 
 
@@ -131,7 +131,7 @@ def test_a_broken_connection_is_made_again(far: Far) -> None:
     down = far.network / "far.down"
     down.touch()
     for _ in range(2):
-        with pytest.raises(Unreached, match=r"cannot connect to far: .*No route to host"):
+        with pytest.raises(Away, match=r"cannot connect to far: .*No route to host"):
             far.shell.run(Command(("true",)), {})
     down.unlink()
     assert far.shell.run(Command(("echo", "there")), {}).stdout == "there\n"
@@ -154,7 +154,7 @@ def test_a_folder_for_connections_that_was_swept_is_made_again(tmp_path: Path) -
         shutil.rmtree(tmp_path / "swept")
     (tmp_path / "swept").mkdir()
     (tmp_path / "swept").chmod(0o755)
-    with pytest.raises(Unreached, match="other users have access to it"):
+    with pytest.raises(Away, match="other users have access to it"):
         far.shell.run(Command(("true",)), {})
 
 
@@ -171,7 +171,7 @@ def test_a_host_that_lets_nobody_run_commands(far: Far, tmp_path: Path) -> None:
     liar.write_text(LIAR)
     liar.chmod(0o755)
     shell = SshShell("far", tmp_path / "socket", (str(liar),))
-    with pytest.raises(Unreached, match="does not let us run commands"):
+    with pytest.raises(Away, match="does not let us run commands"):
         shell.run(Command(("true",)), {})
 
 
@@ -187,7 +187,7 @@ def test_any_login_shell_will_do(login: str) -> None:
 
 @pytest.mark.parametrize("host", ["", "-oProxyCommand=id"])
 def test_a_host_that_would_be_an_option(tmp_path: Path, host: str) -> None:
-    with pytest.raises(Unreached, match="is not a host name"):
+    with pytest.raises(Away, match="is not a host name"):
         SshShell(host, tmp_path / "socket").run(Command(("true",)), {})
 
 

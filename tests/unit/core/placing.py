@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
+from covey import config_sites
 from covey.core.record.actions import Action, CancelJobs, SubmitPilots, Write
 from covey.core.record.events import (
     JobEnded,
@@ -14,6 +17,7 @@ from covey.core.record.events import (
 from covey.core.record.model import BagId, JobId, JobRecord, SiteSpec, SiteStatus, Snapshot
 from covey.core.state import Site
 from covey.pilot.protocol.messages import Answer, Task
+from covey.sites.drivers.local import FACTS
 from covey.store.memory.memory_record import MemoryRecord
 from tests.unit.core.table import EMPTY, Hand, Table, replies
 
@@ -22,6 +26,11 @@ def site(name: str = "lake", **fields: Any) -> SiteSpec:
     """One that takes all that it is given, unless it is told otherwise."""
     roomy = {"slots": 1, "queued": 1000, "running": 1000, "ramp": 1000, **fields}
     return SiteSpec(name=name, driver=roomy.pop("driver", "virtual"), **roomy)
+
+
+def local_site(pilots: int, slots: int, shared: bool = False) -> SiteSpec:
+    """This machine, with what its driver knows of it."""
+    return replace(config_sites.local_site(pilots, slots, shared), facts=FACTS)
 
 
 def asked(actions: Sequence[Action]) -> list[JobRecord]:

@@ -3,19 +3,19 @@
 from pathlib import Path
 
 from covey.core.record.model import Option, SiteSpec
-from covey.sites.driver import Batch, Driver, Output, Shape, numbered
+from covey.sites.command_driver import Batch, CommandDriver
+from covey.sites.commands import Output
+from covey.sites.driver import Shape, numbered
 from covey.sites.drivers.gridengine import GridEngine
 from covey.sites.drivers.htcondor import HTCondor
 from covey.sites.drivers.lsf import Lsf
-from covey.sites.drivers.manual import Manual
 from covey.sites.drivers.pbs import Pbs
 from covey.sites.drivers.slurm import Slurm
 
 DATA = Path(__file__).parents[2] / "data" / "sites"
 PREFIX = "covey-q7-"
 SCRIPT = "#!/bin/sh\n#$ -q other\n#PBS -q other\nexec python3 \"$HOME/pilot\" 'a b' `echo $(id)`\n"
-BATCH_SYSTEMS: tuple[Driver, ...] = (GridEngine(), HTCondor(), Lsf(), Pbs(), Slurm())
-DRIVERS: tuple[Driver, ...] = (*BATCH_SYSTEMS, Manual())
+BATCH_SYSTEMS: tuple[CommandDriver, ...] = (GridEngine(), HTCondor(), Lsf(), Pbs(), Slurm())
 
 
 def site(driver: str, **options: Option) -> SiteSpec:

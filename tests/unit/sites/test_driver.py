@@ -13,33 +13,21 @@ from hypothesis import strategies as st
 
 from covey.core.errors import BadConfig
 from covey.core.record.model import Option, SiteSpec
-from covey.sites.driver import (
-    WRITE,
-    Batch,
-    Driver,
-    Output,
-    Refused,
-    Seen,
-    Shape,
-    Stand,
-    Unclear,
-    after_writing,
-    numbered,
-    runs,
-)
+from covey.sites.command_driver import Batch, CommandDriver
+from covey.sites.commands import WRITE, Output, after_writing
+from covey.sites.driver import Seen, Shape, Stand, numbered, runs
 from covey.sites.drivers import common
 from covey.sites.drivers.pbs import OURS
+from covey.sites.errors import Refused, Unclear
 from tests.unit.sites.recordings import (
     BATCH_SYSTEMS,
     DATA,
-    DRIVERS,
     PREFIX,
     SCRIPT,
     batch,
     site,
 )
 
-each_driver = pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
 each_batch_system = pytest.mark.parametrize("driver", BATCH_SYSTEMS, ids=lambda driver: driver.name)
 
 RECORDINGS = sorted(
@@ -71,9 +59,9 @@ statuses = st.one_of(st.just(0), st.integers(-15, 255))
 outputs = st.builds(Output, statuses, garbage, st.one_of(st.just(""), garbage))
 
 
-@each_driver
+@each_batch_system
 @given(output=outputs)
-def test_whatever_a_site_says_is_read_or_unclear(driver: Driver, output: Output) -> None:
+def test_whatever_a_site_says_is_read_or_unclear(driver: CommandDriver, output: Output) -> None:
     spec = site(driver.name)
     reads: list[Callable[[], list[Seen]]] = [
         lambda: driver.listed(spec, PREFIX, output),
@@ -93,7 +81,7 @@ def test_whatever_a_site_says_is_read_or_unclear(driver: Driver, output: Output)
 
 @each_batch_system
 @given(output=outputs)
-def test_only_ours_are_listed(driver: Driver, output: Output) -> None:
+def test_only_ours_are_listed(driver: CommandDriver, output: Output) -> None:
     try:
         found = driver.listed(site(driver.name), PREFIX, output)
     except Unclear:
@@ -102,14 +90,14 @@ def test_only_ours_are_listed(driver: Driver, output: Output) -> None:
 
 
 @each_batch_system
-def test_a_failed_command_is_never_a_list(driver: Driver) -> None:
+def test_a_failed_command_is_never_a_list(driver: CommandDriver) -> None:
     for status in (1, 127, 255, -9):
         with pytest.raises(Unclear):
             driver.listed(site(driver.name), PREFIX, Output(status, "", "something went wrong\n"))
 
 
 @each_batch_system
-def test_a_command_that_is_not_there_has_submitted_nothing(driver: Driver) -> None:
+def test_a_command_that_is_not_there_has_submitted_nothing(driver: CommandDriver) -> None:
     with pytest.raises(Refused, match="not found"):
         driver.submitted(site(driver.name), batch(), Output(127, "", "sh: qsub: not found\n"))
 
@@ -129,7 +117,7 @@ QUEUES = {
 
 @each_batch_system
 @given(value=odd, extra=st.lists(odd, max_size=3))
-def test_an_odd_option_is_one_argument(driver: Driver, value: str, extra: list[str]) -> None:
+def test_an_odd_option_is_one_argument(driver: CommandDriver, value: str, extra: list[str]) -> None:
     options: dict[str, Option] = {QUEUES[driver.name]: value, "extra": tuple(extra)}
     spec = site(driver.name, **options)
     command = driver.submit(spec, batch(2))
@@ -144,7 +132,7 @@ def test_an_odd_option_is_one_argument(driver: Driver, value: str, extra: list[s
 
 @each_batch_system
 @pytest.mark.parametrize("text", ["a\nb", "a\rb", "a\0b", "\x1b[2J", "a\u2028b"])
-def test_line_breaks_are_refused(driver: Driver, text: str) -> None:
+def test_line_breaks_are_refused(driver: CommandDriver, text: str) -> None:
     each: list[dict[str, Option]] = [{QUEUES[driver.name]: text}, {"extra": ("ok", text)}]
     for options in each:
         with pytest.raises(BadConfig, match="line break"):
@@ -152,14 +140,14 @@ def test_line_breaks_are_refused(driver: Driver, text: str) -> None:
 
 
 @each_batch_system
-def test_a_value_is_no_option(driver: Driver) -> None:
+def test_a_value_is_no_option(driver: CommandDriver) -> None:
     with pytest.raises(BadConfig, match="must not begin with a dash"):
         driver.submit(site(driver.name, **{QUEUES[driver.name]: "--uid=0"}), batch())
 
 
 @each_batch_system
 @given(script=st.text(letters))
-def test_a_script_is_handed_on_untouched(driver: Driver, script: str) -> None:
+def test_a_script_is_handed_on_untouched(driver: CommandDriver, script: str) -> None:
     """By standard input: arguments are for all to see."""
     command = driver.submit(site(driver.name), batch(2)._replace(script=script))
     assert command.stdin == script.encode()
@@ -176,8 +164,8 @@ def test_a_script_that_arrives_in_part_is_not_submitted(tmp_path: Path) -> None:
     assert (part.returncode, part.stdout) == (126, b"")
 
 
-@each_driver
-def test_no_word_is_read_by_a_shell(driver: Driver) -> None:
+@each_batch_system
+def test_no_word_is_read_by_a_shell(driver: CommandDriver) -> None:
     """Where a shell is needed, its line is always the same."""
     spec = site(driver.name)
     commands = [
@@ -194,7 +182,7 @@ def test_no_word_is_read_by_a_shell(driver: Driver) -> None:
 
 
 @each_batch_system
-def test_many_are_cancelled_at_once(driver: Driver) -> None:
+def test_many_are_cancelled_at_once(driver: CommandDriver) -> None:
     """500 pilots, of five arrays: no argument is longer than the kernel allows, nor are all of
     them together longer than it allows one, as SSH makes them one."""
     spec = site(driver.name)
@@ -214,7 +202,9 @@ def test_many_are_cancelled_at_once(driver: Driver) -> None:
      ({"SGE_TASK_ID": "1", "LSB_JOBINDEX": "1"}, "0")],
     ids=["of an array", "alone"],
 )  # fmt: skip
-def test_the_shell_finds_its_index(driver: Driver, environment: dict[str, str], index: str) -> None:
+def test_the_shell_finds_its_index(
+    driver: CommandDriver, environment: dict[str, str], index: str
+) -> None:
     ran = subprocess.run(
         ["/bin/sh", "-c", f"echo {driver.index}"],
         env=environment,
@@ -225,7 +215,7 @@ def test_the_shell_finds_its_index(driver: Driver, environment: dict[str, str], 
 
 
 @each_batch_system
-def test_names_that_a_list_could_not_tell_are_our_mistake(driver: Driver) -> None:
+def test_names_that_a_list_could_not_tell_are_our_mistake(driver: CommandDriver) -> None:
     strangers = Batch("covey-q7-1-4", ("covey-q7-1-4", "covey-q7-1-6"), Shape(1), SCRIPT, "/d")
     with pytest.raises(ValueError, match="not numbered"):
         driver.submit(SiteSpec(name="there", driver=driver.name), strangers)

@@ -2,8 +2,10 @@
 
 import pytest
 
-from covey.sites.driver import Away, Output, Refused, Seen, Shape, Stand, Unclear
+from covey.sites.commands import Output
+from covey.sites.driver import Seen, Shape, Stand
 from covey.sites.drivers.gridengine import GridEngine
+from covey.sites.errors import Away, Refused, Unclear
 from tests.unit.sites.recordings import PREFIX, SCRIPT, batch, recorded, site
 
 GRID = GridEngine()

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from covey.sites.driver import Away, Output, Refused, Seen, Shape, Stand, Unclear
+from covey.sites.commands import Output
+from covey.sites.driver import Seen, Shape, Stand
 from covey.sites.drivers.htcondor import HTCondor
+from covey.sites.errors import Away, Refused, Unclear
 from tests.unit.sites.recordings import PREFIX, SCRIPT, batch, recorded, site
 
 CONDOR = HTCondor()

@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,30 @@ import pytest
 from covey.core.protocol.tokens import job_secret
 from covey.core.record.actions import Note
 from covey.core.record.events import JobEnded, JobStarted, JobSubmitted
-from covey.core.record.model import JobId, JobRecord
-from covey.sites import local
-from covey.sites.local import LocalSite
+from covey.core.record.model import JobId, JobRecord, Option, SiteSpec
+from covey.ports import Post
+from covey.sites.driver import OpenSite, SiteContext
+from covey.sites.drivers import local
+from covey.sites.drivers.local import Local, LocalSite
+from covey.sites.shell import Shells
 
 COPY = "import shutil, sys; shutil.copy2(sys.argv[1], '../../copy')"
 
 
-def started(tmp_path: Path, options: dict[str, object] | None) -> dict[str, object]:
+def open_site(
+    folder: Path, program: str, post: Post, notes: list[Note], options: dict[str, Option]
+) -> OpenSite:
+    spec = SiteSpec(name="local", driver="local", options=options)
+    driver = Local(folder / "pilots", folder / "server.json", (sys.executable, "-c", program))
+    whereabouts = lambda: ("", "")  # noqa: E731
+    context = SiteContext(
+        post, notes.append, time.monotonic, "q", "master", whereabouts, folder / "no", Shells()
+    )
+    driver.facts(spec)
+    return driver.open(spec, context)
+
+
+def started(tmp_path: Path, **options: Option) -> dict[str, object]:
     events: list[object] = []
     ended = threading.Event()
 
@@ -29,14 +46,7 @@ def started(tmp_path: Path, options: dict[str, object] | None) -> dict[str, obje
         if isinstance(event, JobEnded):
             ended.set()
 
-    site = LocalSite(
-        tmp_path / "pilots",
-        tmp_path / "server.json",
-        "master",
-        [sys.executable, "-c", COPY],
-        post,
-        options,
-    )
+    site = open_site(tmp_path, COPY, post, [], options)
     job = JobRecord(id=JobId("1-1"), site="local", slots=3, submitted=0.0)
     site.submit((job,))
     assert ended.wait(20)
@@ -49,7 +59,7 @@ def started(tmp_path: Path, options: dict[str, object] | None) -> dict[str, obje
 
 
 def test_the_start_file(tmp_path: Path) -> None:
-    assert started(tmp_path, None) == {
+    assert started(tmp_path) == {
         "address_file": str(tmp_path / "server.json"),
         "secret": job_secret("master", "1-1"),
         "directory": str(tmp_path / "pilots" / "1-1" / "work"),
@@ -61,8 +71,8 @@ def test_the_start_file(tmp_path: Path) -> None:
 
 
 def test_options_are_the_pilots(tmp_path: Path) -> None:
-    found = started(tmp_path, {"memory_mb": 500, "gpus": ["0"], "cache": "/elsewhere"})
-    assert (found["memory_mb"], found["gpus"], found["cache"]) == (500, ["0"], "/elsewhere")
+    found = started(tmp_path, memory_mb=500, gpus="0", cache="/elsewhere")
+    assert (found["memory_mb"], found["gpus"], found["cache"]) == (500, "0", "/elsewhere")
 
 
 class Ends:
@@ -72,10 +82,9 @@ class Ends:
         self.notes: list[Note] = []
         self._ends: dict[str, str] = {}
         self._news = threading.Condition()
-        command = [sys.executable, "-c", program]
-        self.site = LocalSite(
-            folder / "pilots", folder / "no", "master", command, self._post, note=self.notes.append
-        )
+        site = open_site(folder, program, self._post, self.notes, {})
+        assert isinstance(site, LocalSite)
+        self.site = site
 
     def _post(self, event: object) -> None:
         if isinstance(event, JobEnded):

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
-from covey.sites.driver import Away, Output, Refused, Seen, Shape, Stand, Unclear
+from covey.sites.commands import Output
+from covey.sites.driver import Seen, Shape, Stand
 from covey.sites.drivers.lsf import Lsf
+from covey.sites.errors import Away, Refused, Unclear
 from tests.unit.sites.recordings import PREFIX, SCRIPT, batch, recorded, site
 
 LSF = Lsf()

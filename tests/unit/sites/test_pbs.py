@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from covey.core.errors import BadConfig
-from covey.sites.driver import Away, Output, Refused, Seen, Shape, Stand, Unclear, numbered
+from covey.sites.commands import Output
+from covey.sites.driver import Seen, Shape, Stand, numbered
 from covey.sites.drivers.pbs import Pbs
+from covey.sites.errors import Away, Refused, Unclear
 from tests.unit.sites.recordings import PREFIX, SCRIPT, batch, recorded, site
 
 PBS = Pbs()

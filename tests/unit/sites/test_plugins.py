@@ -12,7 +12,10 @@ import pytest
 from covey.core.errors import BadConfig
 from covey.core.record.model import Option, SiteSpec
 from covey.sites import plugins
-from covey.sites.driver import Output, Refused, Seen, Stand, Unclear
+from covey.sites.command_driver import CommandDriver
+from covey.sites.commands import Output
+from covey.sites.driver import Seen, Stand
+from covey.sites.errors import Refused, Unclear
 from covey.sites.plugins import GROUP, Plugin
 from tests.unit.sites.recordings import PREFIX, batch, recorded
 
@@ -45,12 +48,14 @@ def site(driver: str = "slurm", **options: Option) -> SiteSpec:
 
 def told(spec: SiteSpec, found: dict[str, Plugin] | None = None) -> str:
     with pytest.raises(BadConfig) as caught:
-        plugins.driver_of(spec, OURS if found is None else found)
+        plugins.described(spec, OURS if found is None else found)
     return str(caught.value)
 
 
 def test_options_are_checked_with_their_driver() -> None:
-    assert plugins.driver_of(site(partition="long", requeue=False), OURS) is OURS["slurm"].driver
+    good = site(partition="long", requeue=False, whole_nodes=True)
+    assert plugins.driver_of(good, OURS) is OURS["slurm"].driver
+    assert plugins.described(good, OURS).facts.whole_nodes
     assert told(site(partiton="long")).startswith(
         "site hpc: option 'partiton' of driver 'slurm' is unknown; did you mean 'partition'? "
         "(options: partition, account, "
@@ -78,7 +83,7 @@ def test_a_driver_that_there_is_not() -> None:
 def test_every_option_is_described() -> None:
     driver = OURS["slurm"].driver
     assert driver is not None
-    helped = {option.name: option for option in plugins.described(driver)}
+    helped = {option.name: option for option in plugins.options_help(driver)}
     assert helped["partition"].default == ""
     assert helped["requeue"].default is False
     assert all(option.text.endswith(".") for option in helped.values())
@@ -147,7 +152,7 @@ def test_what_is_broken_says_why_and_harms_nobody(broken: str) -> None:
     assert said["raises"] == "RuntimeError: no licence"
     assert said["exits"] == "SystemExit: go away"
     assert said["other"] == "its entry point is 'other', but its own name is 'slurm'"
-    assert said["short"] == "its method 'cancel' does not take 2 arguments"
+    assert said["short"] == "its method 'cancel' does not take 2 argument(s)"
     assert said["undescribed"] == "its option 'speed' has no description (msgspec.Meta)"
     assert said["optionless"] == "its 'options' are not a msgspec.Struct"
     assert said["factless"] == "its 'most_elements' is not of type int"
@@ -189,6 +194,7 @@ def test_the_example_is_found_where_it_is_installed() -> None:
 def test_the_example_keeps_its_promises() -> None:
     spec = site("taskspooler", nice=10)
     driver = plugins.driver_of(spec, plugins.find())
+    assert isinstance(driver, CommandDriver)
     argv = driver.submit(spec, batch()).argv
     assert argv[argv.index("tsp") :] == (
         *("tsp", "-L", "covey-q7-1-4", "-N", "1", "nice", "-n", "10"),

@@ -79,7 +79,7 @@ def list_(as_json: bool) -> None:
 
 
 def _of_file(config: "Config") -> list["SiteView"]:
-    from covey.core.sites.site_table import local_site
+    from covey.config_sites import local_site
     from covey.wire import SiteView
 
     here = (

@@ -5,6 +5,7 @@ cancelled or told to end. If this command is killed, the server cancels a pilot 
 a day.
 """
 
+import glob
 import os
 import re
 import time
@@ -260,17 +261,16 @@ def _way(trial: "TrialView") -> str:
 
 def _printed(trial: "TrialView", spec: "SiteSpec | None") -> str:
     """Where to find what the pilot printed; if that is on this machine, its last line."""
-    folder = (spec.directory if spec is not None else "") or f"~/.covey/sites/{trial.site}"
-    name = f"log/covey-*-{trial.job}.*"
-    handles = [step.text for step in trial.steps if step.kind == "submitted"]
-    if spec is not None and spec.driver == "pbs" and spec.options.get("dialect") != "torque":
-        name = f"log/{(handles or ['*'])[-1]}.OU"  # PBS Professional and OpenPBS choose it
-    if spec is not None and not spec.host:
-        for path in sorted(Path(os.path.expanduser(folder)).glob(name)):
-            last = last_line(path.read_text(errors="replace"))
+    if spec is None or not spec.facts.log:
+        return "what the pilot printed is in the log of its site job"
+    handle = next((step.text for step in trial.steps[::-1] if step.kind == "submitted"), "*")
+    place = spec.facts.log.replace("{job}", trial.job).replace("{handle}", handle)
+    if not spec.host:
+        for path in sorted(glob.glob(os.path.expanduser(place))):
+            last = last_line(Path(path).read_text(errors="replace"))
             if last:
                 return f"the last line that the pilot printed: {last} ({path})"
-    return f"what the pilot printed is there in {folder}/{name}"
+    return f"what the pilot printed is there in {place}"
 
 
 def _is_loopback(address: str) -> bool:

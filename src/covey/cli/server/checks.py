@@ -245,10 +245,9 @@ def check_sites(tree: config.Config) -> Check:
     """The settings of the sites of covey.toml. No pilot is started; `covey site test` does that."""
     from covey import wiring
 
-    for spec in tree.sites:
-        wiring.check_site(spec)
+    sites = [wiring.check_site(spec) for spec in tree.sites]
     text = ", ".join(f"{spec.name} ({spec.driver})" for spec in tree.sites)
-    far = [spec.name for spec in tree.sites if spec.host or spec.driver == "ssh"]
+    far = [spec.name for spec in sites if spec.host or any(spec.facts.accounts or ())]
     if far and not tree.serve.public and tree.serve.listen in LOOPBACK:
         words = f"pilots at {', '.join(far)} cannot call a server on {tree.serve.listen}"
         return Check("sites", WARN, f"{text}; {words}: set serve.listen, or serve.public")

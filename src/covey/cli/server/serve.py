@@ -108,7 +108,7 @@ def stop(drain: bool, as_json: bool) -> None:
     pid = client.server().pid
     if not config.server:
         note_stop(config.directory)
-    there = [site for site in client.sites() if site.driver != "local"]
+    there = [site for site in client.sites() if not site.here]
     waiting = {site.name: site.waiting for site in there if site.waiting}
     running = 0 if drain else sum(bag.running + bag.sent for bag in client.bags())
     sent_home = client.stop(drain=drain)

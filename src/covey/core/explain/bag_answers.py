@@ -51,7 +51,6 @@ from covey.core.match.pilot_fit import last_resorts, need_now, weight
 from covey.core.record.attempts import Attempt
 from covey.core.record.model import BagId, BagStatus, Need, PilotStatus, SiteStatus
 from covey.core.record.task_classes import classifier
-from covey.core.sites.site_table import LOCAL, MANUAL
 from covey.core.state import Bag, Site, State
 from covey.core.values.space import Scalar
 
@@ -117,13 +116,13 @@ def _nobody(state: State, bag: Bag, waiting: Sequence[Need]) -> Reason | None:
     unknown = _unknown_site(state, bag)
     if unknown is not None:
         return unknown
-    placing = [site for site in state.sites.values() if site.record.spec.driver != MANUAL]
+    placing = [site for site in state.sites.values() if not site.record.spec.facts.by_hand]
     if not state.pilots and placing:
         failing = {site.record.spec.name: why for site in placing if (why := _failing(site))}
         if len(failing) < len(placing):
             return _never(placing, bag, waiting)
         name, problem = next(iter(failing.items()))
-        where = "on this machine" if name == LOCAL else f"at site {name}"
+        where = "on this machine" if state.sites[name].record.spec.facts.here else f"at site {name}"
         words = f"pilots cannot start work {where}: {problem}"
         return Reason(kind="no pilot", text=words)
     if not waiting:
@@ -161,7 +160,7 @@ def _never(placing: list[Site], bag: Bag, waiting: Sequence[Need]) -> Reason | N
     for site in placing:
         spec = site.record.spec
         if spec.users and bag.spec.owner not in spec.users:
-            if spec.driver == LOCAL:
+            if spec.facts.here:
                 told.append(f"{spec.name}: {site_answers.others_only(spec)}")
             continue
         why = _failing(site) or site_answers.never(site, bag, waiting or bag.needs)
@@ -352,7 +351,7 @@ def _coming(sites: list[Chance]) -> Reason:
     """Nobody is here, but sites are."""
     able = [one for one in sites if one.able]
     if able or not sites:
-        there = [one for one in able if one.waiting and one.site != LOCAL]
+        there = [one for one in able if one.waiting]
         waiting, where = sum(one.waiting for one in there), ", ".join(one.site for one in there)
         many = "1 pilot waits" if waiting == 1 else f"{waiting:,} pilots wait"
         words = f"{many} to start at {where}" if where else "a pilot is being started"

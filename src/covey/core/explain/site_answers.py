@@ -18,7 +18,7 @@ from covey.core.record.model import Need, PilotStatus, SiteSpec, SiteStatus
 from covey.core.sites import allowed_sites, demand, site_fit, site_table
 from covey.core.sites.allowed_sites import Allowed, PilotSize
 from covey.core.sites.demand import DemandRow, Lives, Serves
-from covey.core.sites.site_table import LOCAL, MANUAL, MOST_WAITING
+from covey.core.sites.site_table import MOST_WAITING
 from covey.core.state import Bag, Job, Pilot, Site, State
 
 FEW = 3  # parts of a policy that are named
@@ -82,7 +82,7 @@ def _covered(state: State, now: float) -> tuple[list[DemandRow], Allowed]:
 
 def _stops(state: State, now: float, site: Site) -> Iterator[Reason]:
     name, status = site.record.spec.name, site.record.status
-    if site.record.spec.driver == MANUAL:
+    if site.record.spec.facts.by_hand:
         words = f"its pilots are started by hand: covey pilot-command --site {name}"
         yield Reason(kind="manual", text=words)
     if site.record.removed:
@@ -226,7 +226,7 @@ def _kept_out(
 
 def others_only(spec: SiteSpec) -> str:
     """Why it is not for tasks of an owner that it does not name."""
-    if spec.driver == LOCAL:
+    if spec.facts.here:
         words = f"its pilots run as {spec.users[0]}, so a task could read this server's secrets"
         return f"{words}: other owners' tasks run there only in a sandbox (local.shared = true)"
     return f"it is for tasks of {', '.join(spec.users)} only (users)"
@@ -374,10 +374,10 @@ def for_bag(state: State, now: float, bag: Bag) -> list[Chance]:
     found = []
     for name, site in state.sites.items():
         spec = site.record.spec
-        hidden = spec.driver != LOCAL and spec.users and bag.spec.owner not in spec.users
+        hidden = not spec.facts.here and spec.users and bag.spec.owner not in spec.users
         if hidden or not rows:
             continue
-        waiting = sum(not job.running for job in _jobs(state, site))
+        waiting = sum(not job.running for job in _jobs(state, site)) if not spec.facts.here else 0
         why = [_why_not(state, now, site, row, allowed) for row in rows]
         stop = next(iter(_stops(state, now, site)), None)
         if all(kind != ABLE for kind, _ in why):

@@ -158,7 +158,7 @@ def _stays(turn: Turn, pilot: Pilot) -> bool:
     """Whether it waits for the next server when this one ends: if nobody would start it again, or
     it has work that would be lost. Idle at a site it would hold what others could use."""
     site = turn.state.sites.get(pilot.record.site)
-    placed = site is not None and site.record.spec.driver != site_table.LOCAL
+    placed = site is not None and not site.record.spec.facts.here
     return by_hand(pilot) or (placed and bool(pilot.attempts))
 
 

@@ -15,7 +15,6 @@ import math
 from covey.core.record.model import Role, SiteSpec
 from covey.core.state import State
 
-LOCAL, MANUAL, SSH = "local", "manual", "ssh"  # drivers
 FEW = 3
 
 
@@ -47,14 +46,13 @@ def own_users(state: State, spec: SiteSpec) -> tuple[str, ...]:
 
 def problem(state: State, spec: SiteSpec) -> str:
     """Why no pilots may be started at such a site; empty: they may."""
-    if spec.shared or spec.driver in (LOCAL, MANUAL) or not state.people:
-        return ""
     ours, user = _accounts(spec), state.settings.user
+    if spec.shared or not ours or not state.people:
+        return ""
     neighbours = [
         site.record.spec
         for name, site in state.sites.items()
         if name != spec.name and not site.record.removed
-        if site.record.spec.driver not in (LOCAL, MANUAL)
     ]
     owners = dict.fromkeys(spec.users or state.people)
     also = ""
@@ -79,16 +77,8 @@ def problem(state: State, spec: SiteSpec) -> str:
 
 
 def _accounts(spec: SiteSpec) -> set[str]:
-    if spec.driver != SSH:
-        return {spec.host}
-    hosts = spec.options.get("hosts")
-    names = hosts if isinstance(hosts, list | tuple) else [str(hosts or "")]
-    return {_without_slots(name) for name in names}
-
-
-def _without_slots(host: str) -> str:
-    name, _, slots = host.rpartition(":")
-    return name if name and slots.isdecimal() else host
+    accounts = spec.facts.accounts
+    return {spec.host} if accounts is None else set(accounts)
 
 
 def _named(owners: list[str]) -> str:

@@ -1,7 +1,7 @@
 """The records core keeps and the store remembers: immutable, and free of behaviour."""
 
 from enum import StrEnum
-from typing import NamedTuple, NewType, TypeAlias
+from typing import Any, NamedTuple, NewType, TypeAlias
 
 from msgspec import Struct
 
@@ -374,12 +374,26 @@ class TokenRecord(Struct, frozen=True, kw_only=True):
     revoked: float = 0.0  # when; 0: not
 
 
-Option: TypeAlias = bool | int | float | str | tuple[str, ...]
+# Of a driver: its own type says what a list or a table may hold.
+Option: TypeAlias = bool | int | float | str | tuple[Any, ...] | dict[str, Any]
+
+
+class SiteFacts(Struct, frozen=True, kw_only=True):
+    """What core must know of a site that its table does not say: its driver derives these facts
+    from its options."""
+
+    here: bool = False  # pilots are processes of the server's machine and user, and end with it
+    by_hand: bool = False  # people start the pilots: none can be submitted
+    whole_nodes: bool = False  # a pilot gets all slots, however few it needs
+    # Unix accounts that tasks run under, as names of hosts ("": the server's own); None: `host`.
+    accounts: tuple[str, ...] | None = None
+    # Where a job prints to, for people: {job} is its id, {handle} what the site calls it.
+    log: str = ""
 
 
 class SiteSpec(Struct, frozen=True, kw_only=True):
     """A place where pilots can be started, and how much of it may be used. Numbers of pilots; 0
-    seconds, megabytes or pilots: no limit. `options` are the driver's own."""
+    seconds, megabytes or pilots: no limit. `options` are the driver's own, and so are `facts`."""
 
     name: str
     driver: str
@@ -411,6 +425,7 @@ class SiteSpec(Struct, frozen=True, kw_only=True):
     preference: str = ""  # of its owners: an expression that ranks bags there
     failover: bool = False  # only for tasks that failed elsewhere
     shared: bool = False  # its pilots wall owners' tasks in
+    facts: SiteFacts = SiteFacts()
 
 
 class SiteRecord(Struct, frozen=True, kw_only=True):

@@ -20,7 +20,6 @@ from covey.core.match.pilot_fit import last_resorts, weight
 from covey.core.match.policies import GRID
 from covey.core.record.model import Need, SiteSpec, SiteStatus
 from covey.core.sites.demand import DemandRow
-from covey.core.sites.site_table import LOCAL, MANUAL
 from covey.core.state import Bag, Budget, State
 from covey.pilot.protocol.messages import life_of
 
@@ -69,7 +68,7 @@ def longest_life(state: State, now: float, bag: Bag, kind: int) -> float:
     for name, site in state.sites.items():
         spec = site.record.spec
         lets_in = not spec.failover and (not spec.users or bag.spec.owner in spec.users)
-        starts = spec.driver != MANUAL and site.record.status is SiteStatus.ON
+        starts = not spec.facts.by_hand and site.record.status is SiteStatus.ON
         if lets_in and starts and wanted.get(name, True) and holds(need, spec):
             most = life_of(spec.wall_seconds) if spec.wall_seconds else math.inf
             found = max(found, most - min(START_SECONDS, most / 11.0))
@@ -100,7 +99,7 @@ class PilotSize:
         self.memory_mb = -(-spec.memory_mb * slots // spec.slots)
         self.disk_mb = -(-spec.disk_mb * slots // spec.slots)
         self.gpus = -(-spec.gpus * slots // spec.slots)
-        if spec.driver == LOCAL and not spec.gpus and need is not None:
+        if spec.facts.here and not spec.gpus and need is not None:
             self.gpus = need.gpus
 
 

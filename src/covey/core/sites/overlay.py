@@ -210,7 +210,7 @@ def _able(state: State, row: DemandRow, rooms: Rooms, allowed: Allowed, every: b
 
 def _slots(spec: SiteSpec, row: DemandRow, taken: int, wanted: float) -> int:
     """As many as there is work for, unless the site gives whole nodes only."""
-    if spec.driver == site_table.LOCAL or spec.options.get("whole_nodes"):
+    if spec.facts.whole_nodes:
         return spec.slots
     slots = min(spec.slots, max(taken, -(-math.ceil(wanted - 1e-9) // taken) * taken))
     return slots if weight(row.need, PilotSize(spec, row.need, slots)) else spec.slots

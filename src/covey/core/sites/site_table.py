@@ -25,28 +25,12 @@ from covey.core.state import Job, Site, State
 from covey.core.turn import Turn
 from covey.pilot.protocol.messages import MOST_SLOTS
 
-LOCAL, MANUAL = "local", "manual"  # drivers: this machine; people start the pilots
 FIRST_REST, LONGEST_REST = 5.0, 3600.0
-LOCAL_REST, LONGEST_LOCAL_REST = 0.25, 60.0  # here a try costs little
+REST_HERE, LONGEST_REST_HERE = 0.25, 60.0  # on this machine a try costs little
 PROVEN_SECONDS = 60.0
 MOST_WORDS = 1000  # characters of what a pilot says of its site
 MOST_WAITING = 10_000  # where a site has no limit of its own
 GOODBYE_SECONDS = 60.0  # in which the job of a pilot that said goodbye is expected to end
-
-
-def local_site(pilots: int, slots: int, shared: bool = False) -> SiteSpec:
-    """This machine: as many pilots as there may be, at once."""
-    return SiteSpec(
-        name=LOCAL,
-        driver=LOCAL,
-        slots=slots,
-        wall_seconds=0.0,
-        queued=pilots,
-        running=pilots,
-        ramp=pilots,
-        pause_seconds=0.0,
-        shared=shared,
-    )
 
 
 def restore(turn: Turn, records: tuple[SiteRecord, ...]) -> None:
@@ -78,7 +62,7 @@ def look_at_owners(turn: Turn, *, tokens: bool = False) -> None:
         if problem and problem != site.crowded:
             turn.note(Note("site is not used", detail=f"{name}: {problem}"))
         site.crowded = problem
-        if spec.driver == LOCAL and spec.users != (users := unix_accounts.own_users(state, spec)):
+        if spec.facts.here and spec.users != (users := unix_accounts.own_users(state, spec)):
             site.record = replace(site.record, spec=replace(spec, users=users))
             words = f"only tasks of {users[0]}" if users else "everybody's tasks"
             turn.note(Note("pilots of this machine", detail=f"they run {words} from now on"))
@@ -224,7 +208,7 @@ def forget_removed(turn: Turn) -> None:
 def room(state: State, now: float, site: Site) -> int:
     """Pilots that may be started there now."""
     spec = site.record.spec
-    if trouble(site, now) or spec.driver == MANUAL:
+    if trouble(site, now) or spec.facts.by_hand:
         return 0
     there = present(state, now, site)
     if site.failures:  # one job finds out whether it is well again
@@ -296,8 +280,8 @@ def failed(turn: Turn, site: Site, asked: float, reason: str) -> None:
     site.failures += 1
     site.failed_at = turn.now
     row = min(site.failures - 1, 20)
-    if site.record.spec.driver == LOCAL:
-        rest = min(LOCAL_REST * 2.0 ** (row + 1), LONGEST_LOCAL_REST) if row else 0.0
+    if site.record.spec.facts.here:
+        rest = min(REST_HERE * 2.0 ** (row + 1), LONGEST_REST_HERE) if row else 0.0
     else:
         rest = min(FIRST_REST * 2.0**row, LONGEST_REST)
     site.rests_until = max(site.rests_until, turn.now + rest)

@@ -39,8 +39,8 @@ ONE = PATH + "/{site}"
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Any]]
 Guarded: TypeAlias = Callable[[Handler, Needs, int], Callable[[Request], Awaitable[Response]]]
-# Whether there is such a driver, and it understands the options. Raises BadConfig.
-Check: TypeAlias = Callable[[SiteSpec], object]
+# The site with what its driver knows of it. Raises BadConfig, also if there is no such driver.
+Check: TypeAlias = Callable[[SiteSpec], SiteSpec]
 
 
 class SiteCalls:
@@ -98,8 +98,7 @@ class SiteCalls:
         """The body is a `SiteTable`; what is wrong with it is said as of one in covey.toml."""
         table = await order(request, dict[str, Any])
         try:
-            spec = read(request.path_params["site"], table)
-            self._check(spec)
+            spec = self._check(read(request.path_params["site"], table))
         except BadConfig as error:
             raise HttpProblem(400, "invalid", str(error)) from error
         return await self._asking.ask(lambda id_: SiteSaved(id_, spec))
@@ -209,5 +208,6 @@ def _view(state: State, site: Site, pilots: list[Pilot], now: float, whole: bool
         users=list(spec.users),
         failover=spec.failover,
         shared=spec.shared,
+        here=spec.facts.here,
         spec=spec if whole else None,
     )

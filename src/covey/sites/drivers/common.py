@@ -5,7 +5,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
-from covey.sites.driver import Away, Batch, Output, Refused, Unclear, numbered
+from covey.sites.command_driver import Batch
+from covey.sites.commands import Output
+from covey.sites.driver import numbered
+from covey.sites.errors import Away, Refused, Unclear
 
 # Where a shell, or what is in its place, could not even start the command.
 NOT_STARTED = (126, 127)

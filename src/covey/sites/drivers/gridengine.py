@@ -22,9 +22,12 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from covey.core.record.model import SiteSpec
-from covey.sites.driver import Batch, Command, Output, Seen, Stand, Unclear, after_writing, numbered
+from covey.sites.command_driver import Batch, CommandDriver
+from covey.sites.commands import Command, Output, after_writing
+from covey.sites.driver import Seen, Stand, numbered
 from covey.sites.drivers import common
-from covey.sites.options import Extra, options_of
+from covey.sites.errors import Unclear
+from covey.sites.options import Extra, argument_options
 
 # The master may have heard us, though we did not hear it.
 UNCERTAIN = re.compile(r"timeout|timed out|broken pipe|read error|lost connection", re.IGNORECASE)
@@ -62,7 +65,7 @@ class GridEngineOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only
     extra: Extra = ()
 
 
-class GridEngine:
+class GridEngine(CommandDriver):
     name = "gridengine"
     options = GridEngineOptions
     most_elements = 1000
@@ -70,7 +73,7 @@ class GridEngine:
     environment: Mapping[str, str] = {"LC_ALL": "C"}
 
     def submit(self, spec: SiteSpec, batch: Batch) -> Command:
-        options = options_of(spec, GridEngineOptions)
+        options = argument_options(spec, GridEngineOptions)
         common.checked(batch)
         path = f"{batch.directory}/{batch.title}.sh"
         argv = ["qsub", "-terse", "-b", "y", "-N", batch.title, "-t", f"1-{len(batch.names)}"]
@@ -124,7 +127,7 @@ class GridEngine:
 
     def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
         """qacct knows one job at a time, or a pattern of names: ours all begin alike."""
-        options = options_of(spec, GridEngineOptions)
+        options = argument_options(spec, GridEngineOptions)
         if not options.accounting_days:
             return None
         _, together = common.arrays(handles, HANDLE)

@@ -18,19 +18,12 @@ from typing import Annotated, Any, NoReturn
 from msgspec import Meta, Struct
 
 from covey.core.record.model import SiteSpec
-from covey.sites.driver import (
-    Batch,
-    Command,
-    Output,
-    Refused,
-    Seen,
-    Stand,
-    Unclear,
-    after_writing,
-    numbered,
-)
+from covey.sites.command_driver import Batch, CommandDriver
+from covey.sites.commands import Command, Output, after_writing
+from covey.sites.driver import Seen, Stand, numbered
 from covey.sites.drivers import common
-from covey.sites.options import Extra, options_of
+from covey.sites.errors import Refused, Unclear
+from covey.sites.options import Extra, argument_options
 
 # By JobStatus. 6 is a job whose files come back, 7 a suspended one. 3 is removed: in history that
 # is its end, but in the queue only a wish, and its processes may live.
@@ -91,7 +84,7 @@ class HTCondorOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     extra: Extra = ()
 
 
-class HTCondor:
+class HTCondor(CommandDriver):
     name = "htcondor"
     options = HTCondorOptions
     most_elements = 1000
@@ -99,7 +92,7 @@ class HTCondor:
     environment: Mapping[str, str] = {"LC_ALL": "C"}
 
     def submit(self, spec: SiteSpec, batch: Batch) -> Command:
-        options = options_of(spec, HTCondorOptions)
+        options = argument_options(spec, HTCondorOptions)
         common.checked(batch)
         lines = _description(options, batch)
         argv = ["condor_submit", "-terse", *_where(options), *options.extra]
@@ -119,7 +112,7 @@ class HTCondor:
 
     def status(self, spec: SiteSpec, prefix: str) -> Command:
         """Without names of users condor_q tells of one's own jobs."""
-        options = options_of(spec, HTCondorOptions)
+        options = argument_options(spec, HTCondorOptions)
         ours = f"substr(JobBatchName, 0, {len(prefix)}) == {_string(prefix)}"
         wanted = ("-constraint", ours, "-json", "-attributes", ",".join(ATTRIBUTES))
         return Command(("condor_q", *_where(options), *wanted))
@@ -130,11 +123,11 @@ class HTCondor:
         return [seen for seen in _jobs(output.stdout, QUEUED) if seen.name.startswith(prefix)]
 
     def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:
-        options = options_of(spec, HTCondorOptions)
+        options = argument_options(spec, HTCondorOptions)
         return Command(("condor_rm", *_where(options), *dict.fromkeys(handles)))
 
     def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
-        options = options_of(spec, HTCondorOptions)
+        options = argument_options(spec, HTCondorOptions)
         wanted = ("-json", "-attributes", ",".join(ATTRIBUTES), "-limit", str(len(handles)))
         argv = ("condor_history", *_where(options), *wanted, *dict.fromkeys(handles))
         return Command(argv, b"", 180.0)

@@ -17,20 +17,12 @@ from typing import Annotated, NoReturn
 from msgspec import Meta, Struct
 
 from covey.core.record.model import SiteSpec
-from covey.sites.driver import (
-    Away,
-    Batch,
-    Command,
-    Output,
-    Refused,
-    Seen,
-    Stand,
-    Unclear,
-    after_writing,
-    numbered,
-)
+from covey.sites.command_driver import Batch, CommandDriver
+from covey.sites.commands import Command, Output, after_writing
+from covey.sites.driver import Seen, Stand, numbered
 from covey.sites.drivers import common
-from covey.sites.options import Extra, options_of
+from covey.sites.errors import Away, Refused, Unclear
+from covey.sites.options import Extra, argument_options
 
 # UNKWN and ZOMBI: LSF lost sight of the host, so the job may run or not.
 STATES = {
@@ -65,7 +57,7 @@ class LsfOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     extra: Extra = ()
 
 
-class Lsf:
+class Lsf(CommandDriver):
     name = "lsf"
     options = LsfOptions
     most_elements = 1000  # MAX_JOB_ARRAY_SIZE, unless a site says otherwise
@@ -73,7 +65,7 @@ class Lsf:
     environment: Mapping[str, str] = {"LSB_BJOBS_DISPLAY_ENH": "N"}  # jobs inherit it: no locale
 
     def submit(self, spec: SiteSpec, batch: Batch) -> Command:
-        options = options_of(spec, LsfOptions)
+        options = argument_options(spec, LsfOptions)
         common.checked(batch)
         argv = ["bsub", "-J", f"{batch.title}[1-{len(batch.names)}]"]
         argv += ["-cwd", batch.directory, "-o", f"{batch.directory}/{batch.title}.%I.out"]

@@ -4,14 +4,15 @@ list of its jobs is empty. The site is there for its name, its setup and check, 
 preference.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from covey.core.record.model import SiteSpec
-from covey.sites.driver import Batch, Command, Output, Refused, Seen
-
-NOTHING = Command(("true",))
+from covey.core.record.model import SiteFacts, SiteSpec
+from covey.sites.driver import OpenSite, Seen, SiteContext, Submission
+from covey.sites.errors import Refused
+from covey.sites.options import options_of
+from covey.sites.queue_site import QueueSite
 
 
 class ManualOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -20,31 +21,41 @@ class ManualOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 class Manual:
     name = "manual"
-    options = ManualOptions
-    most_elements = 1
-    index = "0"
-    environment: Mapping[str, str] = {}
+    options: type[Struct] = ManualOptions
 
-    def submit(self, spec: SiteSpec, batch: Batch) -> Command:
-        return NOTHING
+    def facts(self, spec: SiteSpec) -> SiteFacts:
+        options_of(spec, ManualOptions)
+        return SiteFacts(by_hand=True, accounts=())
 
-    def submitted(self, spec: SiteSpec, batch: Batch, output: Output) -> tuple[str, ...]:
+    def open(self, spec: SiteSpec, context: SiteContext) -> OpenSite:
+        site = QueueSite(spec, EmptyQueue, context)
+        site.start()
+        return site
+
+
+class EmptyQueue:
+    most_jobs = 1
+
+    def __init__(self, spec: SiteSpec) -> None:
+        self._site = spec.name
+
+    def prepare(self, submission: Submission) -> Callable[[], Sequence[str]]:
+        return self._refuse
+
+    def _refuse(self) -> Sequence[str]:
         raise Refused(
-            f"pilots of site {spec.name} are started by people: "
-            f"'covey pilot-command --site {spec.name}' prints the command"
+            f"pilots of site {self._site} are started by people: "
+            f"'covey pilot-command --site {self._site}' prints the command"
         )
 
-    def status(self, spec: SiteSpec, prefix: str) -> Command:
-        return NOTHING
+    def listed(self, prefix: str) -> Sequence[Seen]:
+        return ()
 
-    def listed(self, spec: SiteSpec, prefix: str, output: Output) -> list[Seen]:
-        return []
+    def cancel(self, handles: Sequence[str]) -> None:
+        pass
 
-    def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:
-        return NOTHING
-
-    def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
+    def accounts(self, handles: Sequence[str]) -> None:
         return None
 
-    def accounted(self, spec: SiteSpec, output: Output) -> list[Seen]:
-        return []
+    def close(self) -> None:
+        pass

@@ -21,9 +21,12 @@ from msgspec import Meta, Struct
 
 from covey.core.errors import BadConfig
 from covey.core.record.model import SiteSpec
-from covey.sites.driver import Batch, Command, Output, Seen, Stand, Unclear, numbered
+from covey.sites.command_driver import Batch, CommandDriver
+from covey.sites.commands import Command, Output
+from covey.sites.driver import Seen, Stand, numbered
 from covey.sites.drivers import common
-from covey.sites.options import Extra, options_of
+from covey.sites.errors import Unclear
+from covey.sites.options import Extra, argument_options
 
 # One letter each. A job that went to another server (M) is told of there, so it is not known.
 STATES = {
@@ -74,7 +77,7 @@ class PbsOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     extra: Extra = ()
 
 
-class Pbs:
+class Pbs(CommandDriver):
     name = "pbs"
     options = PbsOptions
     most_elements = 1000
@@ -82,7 +85,7 @@ class Pbs:
     environment: Mapping[str, str] = {"LC_ALL": "C"}
 
     def submit(self, spec: SiteSpec, batch: Batch) -> Command:
-        options = options_of(spec, PbsOptions)
+        options = argument_options(spec, PbsOptions)
         common.checked(batch)
         if options.project and options.dialect == "torque":
             raise BadConfig(f"site {spec.name}: Torque has no projects; did you mean 'account'?")
@@ -103,6 +106,11 @@ class Pbs:
         argv += _resources(options, batch)
         return Command((*argv, *options.extra), batch.script.encode())
 
+    def log(self, spec: SiteSpec) -> str:
+        """PBS Professional and OpenPBS choose the name."""
+        torque = argument_options(spec, PbsOptions).dialect == "torque"
+        return super().log(spec) if torque else "log/{handle}.OU"
+
     def submitted(self, spec: SiteSpec, batch: Batch, output: Output) -> tuple[str, ...]:
         found = SUBMITTED.findall(output.stdout)
         if output.status != 0 or len(found) != 1:
@@ -115,7 +123,7 @@ class Pbs:
         return tuple(f"{job}[{index}]{server}" for index in range(len(batch.names)))
 
     def status(self, spec: SiteSpec, prefix: str) -> Command:
-        torque = options_of(spec, PbsOptions).dialect == "torque"
+        torque = argument_options(spec, PbsOptions).dialect == "torque"
         argv = ("qstat", "-f", "-t") if torque else ("/bin/sh", "-c", OURS)
         return Command(argv, b"", 120.0)
 
@@ -123,11 +131,11 @@ class Pbs:
         """A job may have ended since it was chosen."""
         if output.status != 0 and not _all_unknown(output.stderr):
             common.no_list(output)
-        found = _jobs(output.stdout, options_of(spec, PbsOptions).dialect)
+        found = _jobs(output.stdout, argument_options(spec, PbsOptions).dialect)
         return [seen for seen in found if seen.name.startswith(prefix)]
 
     def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:
-        options = options_of(spec, PbsOptions)
+        options = argument_options(spec, PbsOptions)
         if options.dialect == "torque":
             return Command(("qdel", *dict.fromkeys(handles)))
         alone, together = common.arrays(handles, ELEMENT)
@@ -140,7 +148,7 @@ class Pbs:
 
     def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
         """The server's own history, where it keeps one. Torque shows ended jobs in its list."""
-        if options_of(spec, PbsOptions).dialect == "torque":
+        if argument_options(spec, PbsOptions).dialect == "torque":
             return None
         return Command(("qstat", "-x", "-f", *dict.fromkeys(handles)))
 
@@ -148,7 +156,7 @@ class Pbs:
         """Jobs that it does not know make it fail, but it tells of the others."""
         if output.status != 0 and not _all_unknown(output.stderr):
             common.no_list(output)
-        return list(_jobs(output.stdout, options_of(spec, PbsOptions).dialect))
+        return list(_jobs(output.stdout, argument_options(spec, PbsOptions).dialect))
 
 
 def _resources(options: PbsOptions, batch: Batch) -> list[str]:

@@ -19,9 +19,12 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from covey.core.record.model import SiteSpec
-from covey.sites.driver import Batch, Command, Output, Seen, Stand, Unclear, numbered
+from covey.sites.command_driver import Batch, CommandDriver
+from covey.sites.commands import Command, Output
+from covey.sites.driver import Seen, Stand, numbered
 from covey.sites.drivers import common
-from covey.sites.options import Extra, options_of
+from covey.sites.errors import Unclear
+from covey.sites.options import Extra, argument_options
 
 # Every state of Slurm 24.05. Those that end are told with their reason; a job that completes is
 # still there: its processes may be.
@@ -136,7 +139,7 @@ class SlurmOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     extra: Extra = ()
 
 
-class Slurm:
+class Slurm(CommandDriver):
     name = "slurm"
     options = SlurmOptions
     most_elements = MOST_ELEMENTS
@@ -144,7 +147,7 @@ class Slurm:
     environment: Mapping[str, str] = {"SLURM_BITSTR_LEN": "0"}  # lists of elements are not cut
 
     def submit(self, spec: SiteSpec, batch: Batch) -> Command:
-        options = options_of(spec, SlurmOptions)
+        options = argument_options(spec, SlurmOptions)
         common.checked(batch)
         argv = ["sbatch", "--parsable", *_cluster(options), f"--job-name={batch.title}"]
         argv += [f"--chdir={batch.directory}", "--open-mode=append"]
@@ -166,7 +169,7 @@ class Slurm:
         return tuple(f"{job}_{index}" for index in range(len(batch.names)))
 
     def status(self, spec: SiteSpec, prefix: str) -> Command:
-        options = options_of(spec, SlurmOptions)
+        options = argument_options(spec, SlurmOptions)
         columns = ",".join(f"{column}:{width}" for column, width in COLUMNS)
         mine = f"--user={options.user}" if options.user else "--me"
         wanted = (mine, "--noheader", "--array", "--states=all", f"--Format={columns}")
@@ -194,7 +197,7 @@ class Slurm:
 
     def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:
         """Elements of one array in one word: one call to the controller, not one for each."""
-        options = options_of(spec, SlurmOptions)
+        options = argument_options(spec, SlurmOptions)
         alone, together = common.arrays(handles, ELEMENT)
         words = [
             f"{job}_[{common.written(common.ranges(indices))}]"
@@ -203,7 +206,7 @@ class Slurm:
         return Command(("scancel", "--quiet", *_cluster(options), *alone, *words))
 
     def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
-        options = options_of(spec, SlurmOptions)
+        options = argument_options(spec, SlurmOptions)
         jobs = ",".join(dict.fromkeys(handles))
         wanted = ("--noheader", "--parsable2", "--allocations", f"--jobs={jobs}")
         fields = "--format=JobID,State,ExitCode,JobName"

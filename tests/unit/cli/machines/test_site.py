@@ -11,7 +11,7 @@ from covey.cli.shared.site_words import changed, from_file, written
 from covey.config_sites import read, table_of
 from covey.core.errors import NotFound
 from covey.core.explain.answers import Limit, Reason, SiteAnswer, Wanting
-from covey.core.record.model import SiteSpec
+from covey.core.record.model import SiteFacts, SiteSpec
 from covey.frontend import bag_places
 from covey.wire import SiteExplanation, SiteView, TrialStep, TrialView
 from tests.unit.cli.source import FakeSource, Look
@@ -82,7 +82,8 @@ class Fake(FakeSource):
 
 
 def _view(name: str, **more: Any) -> SiteView:
-    spec = SiteSpec(name=name, driver="slurm", slots=4, options={"partition": "short"})
+    facts = SiteFacts(log=f"~/.covey/sites/{name}/log/covey-*-{{job}}.*")
+    spec = SiteSpec(name=name, driver="slurm", slots=4, options={"partition": "short"}, facts=facts)
     known = {"driver": "slurm", "status": "on", "origin": "added", "spec": spec}
     return SiteView(name=name, **{**known, **more})
 
@@ -351,7 +352,8 @@ def test_pbs_has_names_of_its_own_for_what_pilots_print(
 ) -> None:
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "4711.OU").write_text("covey: there is no python9\n")
-    source.held = [_view("lab", spec=SiteSpec(name="lab", driver="pbs", directory=str(tmp_path)))]
+    facts = SiteFacts(log=f"{tmp_path}/log/{{handle}}.OU")
+    source.held = [_view("lab", spec=SiteSpec(name="lab", driver="pbs", facts=facts))]
     source.trials = [trial(ASKED, SENT, ("ended", "FAILED"), over=True)]
     told = look("site", "test", "lab", status=1).stderr
     assert f"covey: there is no python9 ({tmp_path}/log/4711.OU)" in told
@@ -362,7 +364,8 @@ def test_what_the_pilot_printed_is_shown_if_it_is_here(
 ) -> None:
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "covey-ab-1-1.0.out").write_text("hello\ncovey: there is no python9\n\n")
-    spec = SiteSpec(name="lab", driver="slurm", directory=str(tmp_path))
+    facts = SiteFacts(log=f"{tmp_path}/log/covey-*-{{job}}.*")
+    spec = SiteSpec(name="lab", driver="slurm", facts=facts)
     source.held = [_view("lab", spec=spec)]
     source.trials = [trial(ASKED, SENT, ("ended", "FAILED"), over=True)]
     ran = look("site", "test", "lab", status=1)

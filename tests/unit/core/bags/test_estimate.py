@@ -4,8 +4,8 @@ from covey.core.bags.estimate import estimate, stragglers
 from covey.core.explain.bag_answers import hindrance
 from covey.core.record.events import JobEnded
 from covey.core.record.model import BagId, Need
-from covey.core.sites.site_table import local_site
 from covey.pilot.protocol.messages import Answer, End
+from tests.unit.core.placing import local_site
 from tests.unit.core.table import Table, replies, spec
 from tests.unit.core.test_real_bags import enrol
 

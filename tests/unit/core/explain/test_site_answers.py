@@ -18,7 +18,7 @@ from covey.core.record.events import (
     SiteTried,
     TrialEnded,
 )
-from covey.core.record.model import BagId, JobId, JobRecord, Need, SiteSpec, SiteStatus
+from covey.core.record.model import BagId, JobId, JobRecord, Need, SiteFacts, SiteSpec, SiteStatus
 from covey.core.sites import overlay
 from tests.unit.core.match.test_policies import policy
 from tests.unit.core.placing import Grounds
@@ -118,7 +118,7 @@ def explaining_sites_of(table: Table) -> SiteAnswer:
 
 
 def test_a_site_whose_pilots_are_started_by_hand() -> None:
-    table = table_with(SiteSpec(name="s", driver="manual"))
+    table = table_with(SiteSpec(name="s", driver="manual", facts=SiteFacts(by_hand=True)))
     assert "covey pilot-command --site s" in explaining_sites_of(table).summary
 
 

@@ -16,9 +16,9 @@ from covey.core.record.actions import (
 )
 from covey.core.record.events import DrainRequested, PilotDismissed, PilotEnrolled
 from covey.core.record.model import BagId, JobId, JobRecord, PilotId, Settings, SiteSpec
-from covey.core.sites.site_table import local_site
 from covey.core.state import Job
 from covey.pilot.protocol.messages import Answer, Enrol, Enrolled
+from tests.unit.core.placing import local_site
 from tests.unit.core.table import Hand, Table, end, only, replies, spec, writes
 
 LEASE_SECONDS = Settings().lease_seconds

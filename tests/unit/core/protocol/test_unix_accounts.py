@@ -5,11 +5,10 @@ from typing import Any
 from covey.core.protocol.tokens import hand_job
 from covey.core.record.actions import Issued, Note, Problem
 from covey.core.record.events import PilotEnrolled, TokenIssued, TokenRevoked
-from covey.core.record.model import BagId, PilotId, Role, SiteSpec
+from covey.core.record.model import BagId, PilotId, Role, SiteFacts, SiteSpec
 from covey.core.sites import site_table
-from covey.core.sites.site_table import local_site
 from covey.pilot.protocol.messages import Answer, Enrol
-from tests.unit.core.placing import Grounds, asked, site
+from tests.unit.core.placing import Grounds, asked, local_site, site
 from tests.unit.core.protocol.test_hosts import enrol, problem
 from tests.unit.core.table import only, refusal, replies, spec
 
@@ -84,11 +83,10 @@ def test_walls_or_one_user_or_an_account_for_each() -> None:
 
 
 def test_two_sites_with_one_account_are_as_one() -> None:
-    options: dict[str, Any] = {"hosts": ("login:8", "big")}
     grounds = Grounds(
         far("anns", users=("ann",)),
         far("bobs", users=("bob",)),
-        SiteSpec(name="hosts", driver="ssh", options=options, users=("ann",)),
+        site("hosts", facts=SiteFacts(accounts=("login", "big")), users=("ann",)),
     )
     issue(grounds, "ann"), issue(grounds, "bob")
     assert "(site bobs uses the same account)" in trouble(grounds, "anns")

@@ -5,10 +5,18 @@ from typing import Any
 import pytest
 
 from covey.core.record.events import CancelRequested, PauseRequested
-from covey.core.record.model import BagId, Condition, Need, PilotId, PilotStatus, PolicySpec, Rule
-from covey.core.sites.site_table import local_site
+from covey.core.record.model import (
+    BagId,
+    Condition,
+    Need,
+    PilotId,
+    PilotStatus,
+    PolicySpec,
+    Rule,
+    SiteFacts,
+)
 from covey.pilot.protocol.messages import Answer
-from tests.unit.core.placing import Grounds, asked, counted, site
+from tests.unit.core.placing import Grounds, asked, counted, local_site, site
 from tests.unit.core.table import end, replies, spec
 
 SLOW = Need(limit_seconds=1000.0)
@@ -254,9 +262,8 @@ def test_a_little_work_asks_for_small_pilots() -> None:
     assert [(job.slots, job.memory_mb) for job in grounds.jobs] == [(3, 3000)]
 
 
-@pytest.mark.parametrize("fields", [{"driver": "local"}, {"options": {"whole_nodes": True}}])
-def test_some_sites_give_whole_nodes(fields: dict[str, Any]) -> None:
-    grounds = Grounds(site(slots=16, **fields))
+def test_some_sites_give_whole_nodes() -> None:
+    grounds = Grounds(site(slots=16, facts=SiteFacts(whole_nodes=True)))
     grounds.submit(spec(3))
     assert [job.slots for job in grounds.jobs] == [16]
 

@@ -5,9 +5,8 @@ from covey.core.record.model import BagId, PilotId
 from covey.core.sites.demand import LATE_SECONDS
 from covey.core.sites.overlay import SURPLUS_SECONDS
 from covey.core.sites.owner_turns import QUEUE_SECONDS, TURN_SECONDS
-from covey.core.sites.site_table import local_site
 from covey.pilot.protocol.messages import Answer
-from tests.unit.core.placing import Grounds, asked, site, taken_back
+from tests.unit.core.placing import Grounds, asked, local_site, site, taken_back
 from tests.unit.core.table import Hand, end, replies, spec
 
 

@@ -18,18 +18,23 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta, Struct
 
 from covey.core.protocol.tokens import job_secret
 from covey.core.record.actions import Note
 from covey.core.record.events import JobEnded, JobRefused, JobStarted, JobSubmitted
-from covey.core.record.model import JobId, JobRecord, SiteSpec
-from covey.ports import Post
+from covey.core.record.model import JobId, JobRecord, SiteFacts, SiteSpec
+from covey.sites.driver import OpenSite, SiteContext
+from covey.sites.options import options_of
 
 POLL_MS = 500  # where there is no pidfd
 START_FILE = "start.json"
+# A pilot gets all slots: another one here would share the same cores.
+FACTS = SiteFacts(here=True, whole_nodes=True, accounts=())
 
 
 class Watched(NamedTuple):
@@ -44,42 +49,63 @@ class Watched(NamedTuple):
     child: "subprocess.Popen[bytes] | None" = None
 
 
-class LocalSite:
-    """`command` starts the pilot file; the path of a start file is appended. `options` are more
-    of the pilot's options (`memory_mb`, `disk_mb`, `gpus`, `cache`, `cache_mb`, …), for sites that
-    say nothing else. Of `master` a pilot gets what is its job's, in its start file: arguments and
-    environments are for all to see."""
+class LocalOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """More of the pilot's own options. `[local]` in covey.toml says them."""
+
+    memory_mb: Annotated[int, Meta(ge=0, description="Memory of a pilot.")] = 0
+    gpus: Annotated[str, Meta(description="GPUs of a pilot, such as 0,1; empty: all.")] = ""
+    cache: Annotated[str, Meta(description="Directory for input files.")] = ""
+    cache_mb: Annotated[int, Meta(description="Size of that directory, at most.")] = 0
+
+
+class Local:
+    """`folder` has a folder for each job. `command` starts the pilot file; the path of a start file
+    is appended. `address_file` tells pilots where the server is."""
+
+    name = "local"
+    options: type[Struct] = LocalOptions
+
+    def __init__(self, folder: Path, address_file: Path, command: Sequence[str]) -> None:
+        self._folder = folder
+        self._address_file = address_file
+        self._command = command
+
+    def facts(self, spec: SiteSpec) -> SiteFacts:
+        options_of(spec, LocalOptions)
+        return FACTS
+
+    def open(self, spec: SiteSpec, context: SiteContext) -> OpenSite:
+        return LocalSite(spec, context, self._folder, self._address_file, self._command)
+
+
+class LocalSite(OpenSite):
+    """Of the server's master secret a pilot gets what is its job's, in its start file: arguments
+    and environments are for all to see."""
 
     def __init__(
         self,
+        spec: SiteSpec,
+        context: SiteContext,
         folder: Path,
         address_file: Path,
-        master: str,
-        command: list[str],
-        post: Post,
-        options: dict[str, object] | None = None,
-        note: Callable[[Note], None] = lambda _: None,
+        command: Sequence[str],
     ) -> None:
+        self.spec = spec
         self._folder = folder
         self._address_file = address_file
-        self._master = master
+        self._master = context.master
         self._command = command
-        self._options = options or {}
-        self._post = post
-        self._note = note
-        self._sites: dict[str, SiteSpec] = {}
+        self._post = context.post
+        self._note = context.note
         self._closed = False
         self._lock = threading.Lock()
         self._watched: dict[int, Watched] = {}  # by process id
         self._wake_read, self._wake_write = os.pipe()
         self._thread: threading.Thread | None = None
 
-    # -- the Sites port --------------------------------------------------------------------
+    # -- orders ----------------------------------------------------------------------------
 
-    def define(self, sites: tuple[SiteSpec, ...]) -> None:
-        self._sites = {spec.name: spec for spec in sites}
-
-    def submit(self, jobs: tuple[JobRecord, ...]) -> None:
+    def submit(self, jobs: Sequence[JobRecord]) -> None:
         for job in jobs:
             folder = self._folder / job.id
             try:
@@ -92,11 +118,11 @@ class LocalSite:
             self._post(JobStarted(job.id))
             self._watch(process.pid, job.id, child=process)
 
-    def watch(self, jobs: tuple[JobRecord, ...]) -> None:
+    def watch(self, jobs: Sequence[JobRecord]) -> None:
         for job in jobs:
             with self._lock:
                 known = any(job.id == watched.job for watched in self._watched.values())
-            if known or self.holds(job):
+            if known or (self._folder / job.id).is_dir():
                 self._post(JobSubmitted(job.id))
                 self._post(JobStarted(job.id))
             if not known:
@@ -104,7 +130,7 @@ class LocalSite:
                 self._watch_rest(job.id, "its process is gone", left, first=True)
         self._clear({job.id for job in jobs})
 
-    def cancel(self, jobs: tuple[JobRecord, ...]) -> None:
+    def cancel(self, jobs: Sequence[JobRecord]) -> None:
         """A pilot that is asked to end drains; without tasks it goes at once."""
         ids = {job.id for job in jobs}
         with self._lock:
@@ -112,13 +138,15 @@ class LocalSite:
         for pid in pids:
             _signal(pid, signal.SIGTERM)
 
-    def holds(self, job: JobRecord) -> bool:
-        """Whether it was started here and may be here yet."""
-        return (self._folder / job.id).is_dir()
+    def change(self, spec: SiteSpec) -> bool:
+        self.spec = spec
+        return True
+
+    def jobs(self) -> tuple[JobRecord, ...]:
+        return ()  # the folder tells
 
     def terminate(self) -> int:
-        """Ask every pilot to end at once: a second signal is the impatient one, and two equal
-        ones might arrive as one."""
+        """A second signal is the impatient one, and two equal ones might arrive as one."""
         with self._lock:
             pids = list(self._watched)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -130,12 +158,12 @@ class LocalSite:
         with self._lock:
             return len(self._watched)
 
-    def close(self) -> None:
+    def close(self, seconds: float = 0.0) -> None:
         """Watch no longer. Pilots go on."""
         self._closed = True
         os.write(self._wake_write, b"\0")
         if self._thread is not None:
-            self._thread.join(1.0)
+            self._thread.join(seconds)
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -149,8 +177,7 @@ class LocalSite:
             "site": job.site,
             "job": job.id,
             "cache": str(self._folder.parent / "cache"),
-            **self._options,
-            **self._of_site(job),
+            **self._more(job),
         }
         start_file = folder / START_FILE
         with open(os.open(start_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
@@ -165,17 +192,17 @@ class LocalSite:
                 start_new_session=True,
             )
 
-    def _of_site(self, job: JobRecord) -> dict[str, object]:
-        """What its site says, and this job in particular."""
-        found: dict[str, object] = {}
-        spec = self._sites.get(job.site)
-        if spec is not None:
-            said = {"setup": spec.setup, "check": spec.check, "shared": spec.shared}
-            found.update((name, value) for name, value in said.items() if value)
-        numbers = {"memory_mb": job.memory_mb, "disk_mb": job.disk_mb}
-        found.update((name, value) for name, value in numbers.items() if value)
+    def _more(self, job: JobRecord) -> dict[str, object]:
+        """What the site says, and this job in particular, as far as they say anything."""
+        spec = self.spec
+        said = {"setup": spec.setup, "check": spec.check, "shared": spec.shared}
+        asked: dict[str, object] = {"memory_mb": job.memory_mb, "disk_mb": job.disk_mb}
         if job.wall_seconds:
-            found["until"] = time.time() + job.wall_seconds
+            asked["until"] = time.time() + job.wall_seconds
+        found: dict[str, object] = {
+            name: value for name, value in spec.options.items() if value != ""
+        }
+        found.update((name, value) for name, value in {**said, **asked}.items() if value)
         return found
 
     def _clear(self, known: set[JobId]) -> None:

@@ -10,7 +10,7 @@ from covey.core.record.events import (
 )
 from covey.core.record.model import JobId, JobRecord
 from covey.sites.driver import Seen, Stand
-from covey.sites.roll import AGAIN_SECONDS, VANISHED_SECONDS, Roll
+from covey.sites.job_table import AGAIN_SECONDS, VANISHED_SECONDS, JobTable
 
 A, B = JobId("1-1"), JobId("1-2")
 
@@ -23,9 +23,9 @@ def seen(id_: JobId, stand: Stand, handle: str = "70", **more: object) -> Seen:
     return Seen(f"covey-q-{id_}", handle, stand, **more)  # type: ignore[arg-type]
 
 
-def submitted(*ids: JobId) -> Roll:
+def submitted(*ids: JobId) -> JobTable:
     """A roll with jobs that were there from 10 on."""
-    roll = Roll("covey-q-")
+    roll = JobTable("covey-q-")
     roll.watch((), 0.0)
     roll.queue([record(id_) for id_ in ids])
     entries = roll.queued(ids)
@@ -34,16 +34,16 @@ def submitted(*ids: JobId) -> Roll:
     return roll
 
 
-def unsure(id_: JobId) -> Roll:
+def unsure(id_: JobId) -> JobTable:
     """A roll with a job that may arrive until 90."""
-    roll = Roll("covey-q-")
+    roll = JobTable("covey-q-")
     roll.watch((), 0.0)
     roll.queue([record(id_)])
     roll.sent(roll.queued([id_]), 90.0)
     return roll
 
 
-def vanish(roll: Roll, at: float) -> list[object]:
+def vanish(roll: JobTable, at: float) -> list[object]:
     """What is said after two lists without jobs."""
     assert roll.listed([], at) == []
     assert not roll.missing()
@@ -136,7 +136,7 @@ def test_a_restart_between_two_lists_is_seen_by_its_count() -> None:
 
 
 def test_restarts_before_we_looked_are_no_news() -> None:
-    roll = Roll("covey-q-")
+    roll = JobTable("covey-q-")
     roll.watch([record(A, "70")], 0.0)
     found = roll.listed([seen(A, Stand.RUNNING, restarts=3)], 1)
     assert found == [JobSubmitted(A, "70"), JobStarted(A)]
@@ -170,7 +170,7 @@ def test_of_two_jobs_with_one_name_the_known_one_is_ours() -> None:
 
 
 def test_strays_wait_for_the_whole_record() -> None:
-    roll = Roll("covey-q-")
+    roll = JobTable("covey-q-")
     roll.listed([seen(A, Stand.RUNNING)], 1)
     assert roll.strays() == []
     roll.watch((), 0.0)
@@ -181,7 +181,7 @@ def test_strays_wait_for_the_whole_record() -> None:
 
 
 def test_jobs_of_another_site_on_the_same_machines_are_no_strays() -> None:
-    roll = Roll("covey-q-", {A}.__contains__)
+    roll = JobTable("covey-q-", {A}.__contains__)
     roll.watch((), 0.0)
     roll.listed([seen(A, Stand.RUNNING), seen(B, Stand.RUNNING, "71")], 1)
     assert roll.strays() == ["71"]

@@ -1,11 +1,11 @@
 """Hosts without a batch system, reached by SSH: a job is a detached process on one of them.
 
-Each host has an attendant of its own, with one connection and one list for each interval, so that a
-host that is down slows no other. Its driver below speaks `sh` and `/proc`. A job has a folder with
-its name, which is made once: so it cannot be started twice. The folder tells which process it is,
-and the command line of the process names a file in the folder. So a new server finds it, whoever
-started it and whenever; and a pilot that was killed has ended when the processes that it forked
-have. A host is one machine, not a name for several.
+Each host is a `QueueSite` of its own, with one connection and one list for each interval, so that a
+host that is down slows no other. Its driver, `Processes`, speaks `sh` and `/proc`. A job has a
+folder with its name, which is made once: so it cannot be started twice. The folder tells which
+process it is, and the command line of the process names a file in the folder. So a new server finds
+it, whoever started it and whenever; and a pilot that was killed has ended when the processes that
+it forked have. A host is one machine, not a name for several.
 
 Jobs wait here until a host has room: nobody else keeps a queue for these hosts. The site answers
 while one of its hosts does. A job of which only its name is known is asked for everywhere. It is
@@ -18,7 +18,7 @@ import re
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -34,13 +34,16 @@ from covey.core.record.events import (
     SiteAnswered,
     SiteFailed,
 )
-from covey.core.record.model import JobId, JobRecord, SiteSpec
+from covey.core.record.model import JobId, JobRecord, SiteFacts, SiteSpec
 from covey.ports import EngineEvent
-from covey.sites.attending import PLACE, Attendant, Desk, directory_of
-from covey.sites.driver import Batch, Command, Output, Refused, Seen, Stand, Unclear
-from covey.sites.options import options_of
+from covey.sites.command_driver import Batch, CommandDriver, directory_of, open_queue_site
+from covey.sites.commands import Command, Output
+from covey.sites.driver import OpenSite, Seen, SiteContext, Stand
+from covey.sites.errors import Refused, Unclear
+from covey.sites.options import argument_options
+from covey.sites.queue_site import QueueSite
 from covey.sites.script import FOLDER
-from covey.sites.shell import Shell
+from covey.sites.shell import PLACE
 
 # The process of a job, told from others that may get its number later by when it began, in the
 # kernel's ticks. While a process becomes another program its command line is empty for a moment.
@@ -133,16 +136,22 @@ class SshOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ] = ()
 
 
-class Processes:
-    """The driver of one host. Hosts may share a home: each has a folder of its own there."""
-
+class Ssh:
     name = "ssh"
     options: type[Struct] = SshOptions
-    most_elements = 1
-    index = "0"
-    environment: Mapping[str, str] = {}  # pilots inherit it
 
-    def __init__(self, host: str = "") -> None:
+    def facts(self, spec: SiteSpec) -> SiteFacts:
+        log = f"{directory_of(spec)}/hosts/*/jobs/covey-*-{{job}}/log"
+        return SiteFacts(accounts=tuple(hosts_of(spec)), log=log)
+
+    def open(self, spec: SiteSpec, context: SiteContext) -> OpenSite:
+        return SshSite(spec, context)
+
+
+class Processes(CommandDriver):
+    """The processes of one host. Hosts may share a home: each has a folder of its own there."""
+
+    def __init__(self, host: str) -> None:
         self._folder = "hosts/" + re.sub(r"[^\w.@-]", "_", host)
 
     def _place(self, spec: SiteSpec) -> str:
@@ -179,12 +188,6 @@ class Processes:
     def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:
         return _sh(CANCEL, b"", self._place(spec), *handles)
 
-    def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
-        return None  # the folder tells
-
-    def accounted(self, spec: SiteSpec, output: Output) -> list[Seen]:
-        return []
-
 
 _STANDS = {"running": Stand.RUNNING, "starting": Stand.UNKNOWN, "ended": Stand.ENDED}
 
@@ -196,7 +199,7 @@ def _sh(text: str, stdin: bytes, *words: str) -> Command:
 def hosts_of(spec: SiteSpec) -> dict[str, int]:
     """Their slots. Raises BadConfig."""
     found: dict[str, int] = {}
-    for text in options_of(spec, SshOptions).hosts:
+    for text in argument_options(spec, SshOptions).hosts:
         name, _, slots = text.rpartition(":")
         if not name or not (slots.isascii() and slots.isdecimal()):
             name, slots = text, str(spec.slots)
@@ -211,16 +214,15 @@ def hosts_of(spec: SiteSpec) -> dict[str, int]:
     return found
 
 
-class SshSite:
+class SshSite(OpenSite):
     """All hosts of a site, as one. Orders come from the engine's thread, events from the hosts'."""
 
-    def __init__(self, spec: SiteSpec, desk: Desk, shell_to: Callable[[str], Shell]) -> None:
+    def __init__(self, spec: SiteSpec, context: SiteContext) -> None:
         self.spec = spec
-        self._desk = desk
-        self._shell_to = shell_to
+        self._context = context
         self._lock = threading.RLock()
         self._slots = hosts_of(spec)
-        self._hosts = {name: self._attend(name) for name in self._slots}
+        self._hosts: dict[str, QueueSite] = {}
         self._failed: dict[str, str] = {}
         self._failed_at: dict[str, float] = {}
         self._heard = False
@@ -229,12 +231,12 @@ class SshSite:
         self._at: dict[JobId, str] = {}
         self._used: Counter[str] = Counter()  # slots, by host
         self._asked: dict[JobId, set[str]] = {}  # hosts that may have it
-        for attendant in self._hosts.values():
-            attendant.start()
+        with self._lock:
+            self._hosts.update((name, self._open(name)) for name in self._slots)
 
-    def _attend(self, host: str) -> Attendant:
-        desk = self._desk._replace(post=lambda event: self._hear(host, event))
-        return Attendant(self.spec, Processes(host), lambda _spec: self._shell_to(host), desk)
+    def _open(self, host: str) -> QueueSite:
+        context = self._context._replace(post=lambda event: self._hear(host, event))
+        return open_queue_site(Processes(host), self.spec, context, host)
 
     # -- orders ----------------------------------------------------------------------------
 
@@ -243,13 +245,13 @@ class SshSite:
             down = next(iter(self._failed.values()), "")
             for job in jobs:
                 if len(self._failed) == len(self._hosts):
-                    self._desk.post(JobRefused(job.id, down))
+                    self._context.post(JobRefused(job.id, down))
                 elif job.slots > max(self._slots.values()):
                     words = f"no host of {self.spec.name} has {job.slots} slots"
-                    self._desk.post(JobRefused(job.id, words))
+                    self._context.post(JobRefused(job.id, words))
                 else:
                     self._waiting.append(job)
-                    self._desk.post(JobSubmitted(job.id))
+                    self._context.post(JobSubmitted(job.id))
             self._fill()
 
     def watch(self, jobs: Sequence[JobRecord]) -> None:
@@ -266,17 +268,17 @@ class SshSite:
                     self._gone(job.id, f"host {host} does not belong to {self.spec.name} any more")
                 else:
                     self._asked[job.id] = set(self._hosts)
-            for name, attendant in self._hosts.items():
-                attendant.watch(self._jobs_of(name))
+            for name, host_site in self._hosts.items():
+                host_site.watch(self._jobs_of(name))
 
     def cancel(self, jobs: Sequence[JobRecord]) -> None:
         with self._lock:
             ids = {job.id for job in jobs}
             for job in [job for job in self._waiting if job.id in ids]:
                 self._waiting.remove(job)
-                self._desk.post(JobEnded(job.id, "cancelled before it was started"))
-            for attendant in self._hosts.values():  # one that vanished may be at any of them
-                attendant.cancel(jobs)
+                self._context.post(JobEnded(job.id, "cancelled before it was started"))
+            for host_site in self._hosts.values():  # one that vanished may be at any of them
+                host_site.cancel(jobs)
 
     def change(self, spec: SiteSpec) -> bool:
         try:
@@ -297,9 +299,8 @@ class SshSite:
                 if name in self._hosts:
                     self._hosts[name].change(spec)
                 else:
-                    self._hosts[name] = self._attend(name)
+                    self._hosts[name] = self._open(name)
                     self._hosts[name].watch(())
-                    self._hosts[name].start()
             self._fill()
         return True
 
@@ -309,13 +310,13 @@ class SshSite:
 
     def close(self, seconds: float = 0.0) -> None:
         until = time.monotonic() + seconds
-        for attendant in self._hosts.values():
-            attendant.close(max(0.0, until - time.monotonic()))
+        for host_site in self._hosts.values():
+            host_site.close(max(0.0, until - time.monotonic()))
 
     # -- which host ------------------------------------------------------------------------
 
     def _jobs_of(self, host: str) -> list[JobRecord]:
-        """There, or perhaps there. What the attendant knows has the name that it gave it."""
+        """There, or perhaps there. A host's own site knows its jobs by their names there."""
         found = []
         for id_, job in self._jobs.items():
             if self._at.get(id_) == host or host in self._asked.get(id_, ()):
@@ -345,7 +346,7 @@ class SshSite:
 
     def _gone(self, job: JobId, reason: str) -> None:
         self._forget(job)
-        self._desk.post(JobVanished(job, reason))
+        self._context.post(JobVanished(job, reason))
 
     def _forget(self, job: JobId) -> JobRecord | None:
         self._asked.pop(job, None)
@@ -367,7 +368,7 @@ class SshSite:
                     self._host_answered(host)
                 case JobSubmitted(job, handle):
                     self._settle(host, job)
-                    self._desk.post(JobSubmitted(job, f"{host}:{handle}"))
+                    self._context.post(JobSubmitted(job, f"{host}:{handle}"))
                 case JobVanished(job, reason):
                     self._lost_sight(host, job, reason)
                 case JobRefused(job, reason):
@@ -375,32 +376,32 @@ class SshSite:
                 case JobEnded(job):
                     self._settle(host, job)
                     self._forget(job)
-                    self._desk.post(event)
+                    self._context.post(event)
                     self._fill()
                 case _:
-                    self._desk.post(event)
+                    self._context.post(event)
 
     def _host_failed(self, host: str, reason: str) -> None:
         known, self._failed[host] = self._failed.get(host), reason
-        self._failed_at.setdefault(host, self._desk.now())
+        self._failed_at.setdefault(host, self._context.now())
         for job in list(self._asked):
             self._give_up_on(job, f"{host}: {reason}")
         if len(self._failed) < len(self._hosts):
             if known != reason:
                 words = f"{host} of {self.spec.name}: {reason}"
-                self._desk.note(Note("host does not answer", detail=words))
+                self._context.note(Note("host does not answer", detail=words))
             return
         self._heard = False
-        self._desk.post(SiteFailed(self.spec.name, f"{host}: {reason}"))
+        self._context.post(SiteFailed(self.spec.name, f"{host}: {reason}"))
         while self._waiting:
-            self._desk.post(JobRefused(self._waiting.popleft().id, reason))
+            self._context.post(JobRefused(self._waiting.popleft().id, reason))
 
     def _host_answered(self, host: str) -> None:
         self._failed.pop(host, None)
         self._failed_at.pop(host, None)
         if not self._heard:
             self._heard = True
-            self._desk.post(SiteAnswered(self.spec.name))
+            self._context.post(SiteAnswered(self.spec.name))
         self._fill()
 
     def _settle(self, host: str, job: JobId) -> None:
@@ -421,7 +422,7 @@ class SshSite:
 
     def _give_up_on(self, job: JobId, reason: str) -> None:
         """If only hosts may have it that have failed for long, and others do not."""
-        asked, long_ago = self._asked[job], self._desk.now() - self._desk.grace_seconds
+        asked, long_ago = self._asked[job], self._context.now() - self._context.grace_seconds
         if len(asked) < len(self._hosts) and all(
             self._failed_at.get(host, math.inf) <= long_ago for host in asked
         ):
@@ -437,4 +438,4 @@ class SshSite:
             self._waiting.appendleft(record)
             self._fill()
         else:
-            self._desk.post(JobRefused(job, reason))
+            self._context.post(JobRefused(job, reason))

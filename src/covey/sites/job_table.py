@@ -68,7 +68,7 @@ class Entry:
     suspended: bool = False  # as it was told
 
 
-class Roll:
+class JobTable:
     """`prefix` begins the names of all jobs of ours. `on_record` tells of those at other sites,
     which may be the same machines under another name."""
 

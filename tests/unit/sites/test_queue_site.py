@@ -20,9 +20,12 @@ from covey.core.record.events import (
 )
 from covey.core.record.model import JobId, JobRecord, SiteSpec
 from covey.ports import EngineEvent
-from covey.sites.attending import CREDENTIALS, MOST_CANCELLED, STAGE, Attendant, Desk
-from covey.sites.driver import Away, Batch, Command, Output, Refused, Seen, Stand, Unclear, numbered
-from covey.sites.shell import PUT, Unreached
+from covey.sites.command_driver import CREDENTIALS, STAGE, Batch, CommandDriver, CommandQueue
+from covey.sites.commands import Command, Output
+from covey.sites.driver import Seen, SiteContext, Stand, numbered
+from covey.sites.errors import Away, Refused, Unclear
+from covey.sites.queue_site import MOST_CANCELLED, QueueSite
+from covey.sites.shell import PUT, Shells
 
 
 class World:
@@ -99,7 +102,7 @@ class Options(Struct, frozen=True):
     pass
 
 
-class Plain:
+class Plain(CommandDriver):
     """The driver of such a world."""
 
     name = "plain"
@@ -137,7 +140,7 @@ class Plain:
 
 
 class Attending:
-    """An attendant of such a world, whose thread we are."""
+    """A site of such a world, whose thread we are."""
 
     def __init__(self, folder: Path, most_elements: int = 1000, **spec: object) -> None:
         self.world = World()
@@ -146,7 +149,7 @@ class Attending:
         self.notes: list[Note] = []
         pilot = folder / "pilot.pyz"
         pilot.write_bytes(b"the pilot")
-        desk = Desk(
+        context = SiteContext(
             self.events.append,
             self.notes.append,
             lambda: self.world.at,
@@ -154,19 +157,18 @@ class Attending:
             "master",
             lambda: (self.address, ""),
             pilot,
+            Shells(),
         )
         self.driver = Plain(self.world, most_elements)
         self.spec = SiteSpec(name="there", driver="plain", **spec)  # type: ignore[arg-type]
-        self.attendant = Attendant(self.spec, self.driver, self._shell, desk)
-
-    def _shell(self, _spec: SiteSpec) -> World:
-        return self.world
+        queue = lambda spec: CommandQueue(self.driver, spec, context, self.world)  # noqa: E731
+        self.site = QueueSite(self.spec, queue, context)
 
     def turns(self, seconds: float = 0.0) -> None:
         """All that is to be done within so many seconds."""
         until = self.world.at + seconds
         for _ in range(100_000):
-            pause = self.attendant.turn()
+            pause = self.site.turn()
             if self.world.at + pause > until:
                 break
             self.world.at += pause
@@ -190,7 +192,7 @@ A, B = job(1), job(2)
 def stand(tmp_path: Path) -> Attending:
     """Watching, with nothing there; it has answered once."""
     made = Attending(tmp_path)
-    made.attendant.watch(())
+    made.site.watch(())
     made.turns(1)
     assert made.heard() == [SiteAnswered("there")]
     return made
@@ -199,11 +201,11 @@ def stand(tmp_path: Path) -> Attending:
 def test_an_idle_site_is_left_alone(stand: Attending) -> None:
     stand.turns(10_000)
     assert len(stand.world.asked) == 1
-    assert stand.attendant.turn() == math.inf
+    assert stand.site.turn() == math.inf
 
 
 def test_the_list_is_asked_for_while_there_are_jobs(stand: Attending) -> None:
-    stand.attendant.submit([A])
+    stand.site.submit([A])
     stand.turns(101)
     assert len(stand.world.calls("list")) == 1 + 10
     assert stand.heard() == [JobSubmitted(A.id, "1_0")]
@@ -218,18 +220,18 @@ def test_the_list_is_asked_for_while_there_are_jobs(stand: Attending) -> None:
 
 
 def test_nothing_is_asked_right_after_a_submission(stand: Attending) -> None:
-    stand.attendant.submit([A])
+    stand.site.submit([A])
     stand.turns(9)
     assert [words[0] for _, words in stand.world.asked] == ["list", "stage", "put", "submit"]
 
 
 def test_the_directory_is_seen_to_once_in_a_while(stand: Attending) -> None:
     for number in range(20):
-        stand.attendant.submit([job(number)])
+        stand.site.submit([job(number)])
     stand.turns(60)
     assert len(stand.world.calls("stage")) == len(stand.world.calls("put")) == 1
     stand.turns(600)
-    stand.attendant.submit([job(30)])
+    stand.site.submit([job(30)])
     stand.turns(60)
     assert len(stand.world.calls("stage")) == 2
     assert len(stand.world.calls("put")) == 1
@@ -237,8 +239,8 @@ def test_the_directory_is_seen_to_once_in_a_while(stand: Attending) -> None:
 
 def test_commands_keep_their_distance(stand: Attending) -> None:
     for number in range(50):
-        stand.attendant.submit([job(number)])
-    stand.attendant.cancel([job(3)])
+        stand.site.submit([job(number)])
+    stand.site.cancel([job(3)])
     stand.turns(60)
     times = [at for at, words in stand.world.asked if words[0] in ("submit", "list", "cancel")]
     gaps = [after - before for before, after in pairwise(times)]
@@ -248,14 +250,14 @@ def test_commands_keep_their_distance(stand: Attending) -> None:
 
 def test_lists_are_not_put_off_by_submissions(stand: Attending) -> None:
     for number in range(200):
-        stand.attendant.submit([job(number)])
+        stand.site.submit([job(number)])
     stand.turns(41)
     assert len(stand.world.calls("list")) >= 1 + 3
 
 
 def test_alike_jobs_are_one_command(stand: Attending) -> None:
     jobs = [job(1, part) for part in range(300)]
-    stand.attendant.submit(jobs)
+    stand.site.submit(jobs)
     stand.turns(1)
     assert stand.world.calls("submit") == [("covey-q-1-1.0", "300")]
     handles = [event.handle for event in stand.heard() if isinstance(event, JobSubmitted)]
@@ -264,8 +266,8 @@ def test_alike_jobs_are_one_command(stand: Attending) -> None:
 
 def test_more_jobs_than_an_array_has_are_several(tmp_path: Path) -> None:
     stand = Attending(tmp_path, most_elements=100)
-    stand.attendant.watch(())
-    stand.attendant.submit([job(1, part) for part in range(250)])
+    stand.site.watch(())
+    stand.site.submit([job(1, part) for part in range(250)])
     stand.turns(5)
     assert stand.world.calls("submit") == [
         ("covey-q-1-1.0", "100"),
@@ -278,20 +280,20 @@ def test_more_jobs_than_an_array_has_are_several(tmp_path: Path) -> None:
 
 def test_a_lost_answer_does_not_double_the_job(stand: Attending) -> None:
     stand.world.deaf["submit"] = Unclear("the connection broke")
-    stand.attendant.submit([A])
+    stand.site.submit([A])
     stand.turns(1)
     assert stand.heard() == [SiteFailed("there", "the connection broke")]
     del stand.world.deaf["submit"]
     stand.turns(20)
     assert stand.heard() == [SiteAnswered("there"), JobSubmitted(A.id, "1_0")]
-    stand.attendant.submit([A])
+    stand.site.submit([A])
     stand.turns(200)
     assert len(stand.world.calls("submit")) == 1
 
 
 def test_a_lost_submission_is_told_of_after_a_while(stand: Attending) -> None:
     stand.world.trouble["submit"] = Unclear("took longer than 60 s")
-    stand.attendant.submit([A])
+    stand.site.submit([A])
     stand.turns(89)
     assert stand.heard() == [
         SiteFailed("there", "took longer than 60 s"),
@@ -303,7 +305,7 @@ def test_a_lost_submission_is_told_of_after_a_while(stand: Attending) -> None:
 
 def test_lists_that_fail_do_not_count(stand: Attending) -> None:
     stand.world.trouble["submit"] = Unclear("took longer than 60 s")
-    stand.attendant.submit([A])
+    stand.site.submit([A])
     stand.turns(1)
     stand.heard()
     stand.world.trouble["list"] = Unclear("controller is away")
@@ -318,7 +320,7 @@ def test_lists_that_fail_do_not_count(stand: Attending) -> None:
 
 
 def test_a_job_that_was_there_outlives_an_outage(stand: Attending) -> None:
-    stand.attendant.submit([A])
+    stand.site.submit([A])
     stand.turns(5)
     stand.world.stand("1_0", Stand.RUNNING)
     stand.world.trouble["list"] = Unclear("controller is away")
@@ -330,7 +332,7 @@ def test_a_job_that_was_there_outlives_an_outage(stand: Attending) -> None:
 
 
 def test_a_site_that_does_not_answer_is_asked_more_rarely(stand: Attending) -> None:
-    stand.attendant.submit([A])
+    stand.site.submit([A])
     stand.turns(5)
     stand.world.trouble["list"] = Unclear("controller is away")
     before = len(stand.world.calls("list"))
@@ -340,16 +342,15 @@ def test_a_site_that_does_not_answer_is_asked_more_rarely(stand: Attending) -> N
 
 def test_a_refused_job_is_surely_not_there(stand: Attending) -> None:
     stand.world.trouble["submit"] = Refused("invalid account")
-    stand.attendant.submit([A])
+    stand.site.submit([A])
     stand.turns(1)
     assert stand.heard() == [JobRefused(A.id, "invalid account")]
 
 
-@pytest.mark.parametrize("error", [Unreached("cannot connect"), Away("cannot connect")])
-def test_an_unreached_site_gives_back_all_that_waits(stand: Attending, error: Exception) -> None:
-    stand.world.trouble["submit"] = error
-    stand.attendant.submit([A])
-    stand.attendant.submit([B])
+def test_a_site_that_is_away_gives_back_all_that_waits(stand: Attending) -> None:
+    stand.world.trouble["submit"] = Away("cannot connect")
+    stand.site.submit([A])
+    stand.site.submit([B])
     stand.turns(1)
     assert stand.heard() == [
         SiteFailed("there", "cannot connect"),
@@ -361,8 +362,8 @@ def test_an_unreached_site_gives_back_all_that_waits(stand: Attending, error: Ex
 
 def test_jobs_behind_a_lost_one_are_given_back(stand: Attending) -> None:
     stand.world.trouble["submit"] = Unclear("took longer than 60 s")
-    stand.attendant.submit([A])
-    stand.attendant.submit([B])
+    stand.site.submit([A])
+    stand.site.submit([B])
     stand.turns(1)
     assert stand.heard()[1:] == [JobRefused(B.id, "there: took longer than 60 s")]
 
@@ -370,8 +371,8 @@ def test_jobs_behind_a_lost_one_are_given_back(stand: Attending) -> None:
 def test_missing_credentials_are_told_of_until_they_are_there(tmp_path: Path) -> None:
     stand = Attending(tmp_path, credentials=("~/proxy.pem",))
     stand.world.missing_credential = "/home/me/proxy.pem"
-    stand.attendant.watch(())
-    stand.attendant.submit([A])
+    stand.site.watch(())
+    stand.site.submit([A])
     stand.turns(1)
     failed = SiteFailed("there", "the credential /home/me/proxy.pem is missing, or cannot be read")
     assert stand.heard() == [failed, failed, JobRefused(A.id, f"there: {failed.reason}")]
@@ -384,7 +385,7 @@ def test_missing_credentials_are_told_of_until_they_are_there(tmp_path: Path) ->
 def test_wrong_settings_are_told_before_a_command_waits_for_them(tmp_path: Path) -> None:
     stand = Attending(tmp_path, environment={"SLURM_CONF": "/etc/none.conf"})
     stand.world.missing_credential = "/etc/none.conf"
-    stand.attendant.submit([A])
+    stand.site.submit([A])
     stand.turns(1)
     words = "SLURM_CONF = '/etc/none.conf': there is no such file, or it is unreadable"
     assert stand.heard()[0] == SiteFailed("there", words)
@@ -393,7 +394,7 @@ def test_wrong_settings_are_told_before_a_command_waits_for_them(tmp_path: Path)
 
 
 def test_a_driver_with_a_bug_ends_nothing(stand: Attending) -> None:
-    stand.attendant.submit([A])
+    stand.site.submit([A])
     stand.turns(1)
     stand.heard()
     stand.world.trouble["list"] = IndexError("list index out of range")
@@ -406,8 +407,8 @@ def test_a_driver_with_a_bug_ends_nothing(stand: Attending) -> None:
 
 
 def test_a_waiting_job_that_nobody_wants_is_not_submitted(stand: Attending) -> None:
-    stand.attendant.submit([A])
-    stand.attendant.cancel([A])
+    stand.site.submit([A])
+    stand.site.cancel([A])
     stand.turns(1)
     assert stand.heard() == [JobEnded(A.id, "cancelled before it was submitted")]
     assert not stand.world.calls("submit")
@@ -415,9 +416,9 @@ def test_a_waiting_job_that_nobody_wants_is_not_submitted(stand: Attending) -> N
 
 def test_five_hundred_jobs_are_cancelled_in_bounded_batches(stand: Attending) -> None:
     jobs = [job(1, part) for part in range(500)]
-    stand.attendant.submit(jobs)
+    stand.site.submit(jobs)
     stand.turns(5)
-    stand.attendant.cancel(jobs)
+    stand.site.cancel(jobs)
     stand.turns(5)
     sizes = [len(handles) for handles in stand.world.calls("cancel")]
     assert sizes == [MOST_CANCELLED] * 5
@@ -426,10 +427,10 @@ def test_five_hundred_jobs_are_cancelled_in_bounded_batches(stand: Attending) ->
 
 
 def test_a_cancelled_job_that_stays_is_cancelled_again(stand: Attending) -> None:
-    stand.attendant.submit([A])
+    stand.site.submit([A])
     stand.turns(5)
     stand.world.trouble["cancel"] = Unclear("controller is away")
-    stand.attendant.cancel([A])
+    stand.site.cancel([A])
     stand.turns(5)
     del stand.world.trouble["cancel"]
     stand.turns(100)
@@ -438,7 +439,7 @@ def test_a_cancelled_job_that_stays_is_cancelled_again(stand: Attending) -> None
 
 
 def test_accounts_are_asked_about_what_is_gone(stand: Attending) -> None:
-    stand.attendant.submit([A])
+    stand.site.submit([A])
     stand.turns(5)
     gone = stand.world.jobs.pop("1_0")
     stand.world.accounts = {"1_0": gone._replace(stand=Stand.ENDED, reason="node failed")}
@@ -449,9 +450,9 @@ def test_accounts_are_asked_about_what_is_gone(stand: Attending) -> None:
 
 def test_accounts_are_not_asked_about_what_was_cancelled(stand: Attending) -> None:
     stand.world.accounts = {}
-    stand.attendant.submit([A])
+    stand.site.submit([A])
     stand.turns(5)
-    stand.attendant.cancel([A])
+    stand.site.cancel([A])
     stand.turns(1)
     stand.world.jobs.clear()
     stand.turns(40)
@@ -462,7 +463,7 @@ def test_accounts_are_not_asked_about_what_was_cancelled(stand: Attending) -> No
 
 
 def test_without_accounts_a_job_has_vanished(stand: Attending) -> None:
-    stand.attendant.submit([A])
+    stand.site.submit([A])
     stand.turns(5)
     stand.world.jobs.clear()
     stand.turns(40)
@@ -472,12 +473,12 @@ def test_without_accounts_a_job_has_vanished(stand: Attending) -> None:
 def test_a_job_that_vanished_and_was_given_up_is_cancelled_when_it_is_back(
     stand: Attending,
 ) -> None:
-    stand.attendant.submit([A])
+    stand.site.submit([A])
     stand.turns(5)
     there = dict(stand.world.jobs)
     stand.world.jobs.clear()
     stand.turns(40)
-    stand.attendant.cancel([A])
+    stand.site.cancel([A])
     stand.turns(1000)
     assert not stand.world.calls("cancel"), "as far as anybody knows it is not there"
     assert len(stand.world.calls("list")) < 10
@@ -490,11 +491,11 @@ def test_a_job_that_vanished_and_was_given_up_is_cancelled_when_it_is_back(
 def test_lists_go_on_as_usual_after_a_submission_though_jobs_have_vanished(
     stand: Attending,
 ) -> None:
-    stand.attendant.submit([A])
+    stand.site.submit([A])
     stand.turns(5)
     stand.world.jobs.clear()
     stand.turns(100)
-    stand.attendant.submit([B])
+    stand.site.submit([B])
     before = len(stand.world.calls("list"))
     stand.turns(101)
     assert len(stand.world.calls("list")) >= before + 9
@@ -503,21 +504,21 @@ def test_lists_go_on_as_usual_after_a_submission_though_jobs_have_vanished(
 def test_slow_accounts_that_tell_nothing_hold_nobody_up(stand: Attending) -> None:
     """Each takes longer than the time between two lists, and pilots end all the time."""
     stand.world.accounts, stand.world.slow["account"] = {}, 15.0
-    stand.attendant.submit([job(1, part) for part in range(20)])
+    stand.site.submit([job(1, part) for part in range(20)])
     stand.turns(30)
     for index in range(10):
         del stand.world.jobs[f"1_{index}"]
         stand.turns(20)
         if index == 4:
             assert stand.world.calls("account")
-            stand.attendant.cancel([job(1, 19)])
-            stand.attendant.submit([A])
+            stand.site.cancel([job(1, 19)])
+            stand.site.submit([A])
     assert stand.world.calls("cancel") == [("1_19",)]
     assert JobSubmitted(A.id, "2_0") in stand.heard()
 
 
 def test_accounts_that_cannot_be_had_are_no_failure_of_the_site(stand: Attending) -> None:
-    stand.attendant.submit([A])
+    stand.site.submit([A])
     stand.turns(5)
     stand.world.jobs.clear()
     stand.world.accounts = {}
@@ -530,35 +531,35 @@ def test_accounts_that_cannot_be_had_are_no_failure_of_the_site(stand: Attending
 def test_strays_are_cancelled_with_a_note(stand: Attending) -> None:
     stand.world.do_submit("covey-q-9-9", "1")
     stand.world.do_submit("covey-other-9-9", "1")
-    stand.attendant.watch(())
+    stand.site.watch(())
     stand.turns(5)
     assert stand.world.calls("cancel") == [("1_0",)]
     assert [note.what for note in stand.notes] == ["site jobs that are not on record"]
 
 
 def test_a_changed_site_is_looked_at_anew(stand: Attending) -> None:
-    stand.attendant.submit([A])
+    stand.site.submit([A])
     stand.turns(5)
-    stand.attendant.change(SiteSpec(name="there", driver="plain", directory="/elsewhere"))
-    stand.attendant.submit([B])
+    stand.site.change(SiteSpec(name="there", driver="plain", directory="/elsewhere"))
+    stand.site.submit([B])
     stand.turns(5)
     assert stand.world.calls("stage")[-1][1] == "/elsewhere"
 
 
 def test_the_address_is_the_one_of_now(stand: Attending) -> None:
-    stand.attendant.submit([A])
+    stand.site.submit([A])
     stand.turns(5)
     stand.address = "https://elsewhere"
-    stand.attendant.submit([B])
+    stand.site.submit([B])
     stand.turns(5)
     first, second = stand.driver.scripts
     assert "https://here" in first
     assert "https://elsewhere" in second
 
 
-def test_a_closed_attendant_gives_back_what_it_had_not_begun(tmp_path: Path) -> None:
+def test_a_closed_site_gives_back_what_it_had_not_begun(tmp_path: Path) -> None:
     stand = Attending(tmp_path)
-    stand.attendant.submit([A])
-    stand.attendant.close()
-    stand.attendant.run()
+    stand.site.submit([A])
+    stand.site.close()
+    stand.site.run()
     assert stand.heard() == [JobRefused(A.id, "site there was closed")]
