@@ -16,7 +16,7 @@ from covey.client.client import Client
 from covey.client.digests import Digests
 from covey.client.source_seal import is_sealed, seal
 from covey.client.upload import describe
-from covey.core.errors import BadFile, NotFound
+from covey.core.errors import BadFile
 from covey.core.record.model import Blob, InputChanges, Placed
 from covey.frontend import formats
 from covey.frontend.submitting import upload_known
@@ -56,10 +56,7 @@ def compare(client: Client, bag: BagView, *, remote: bool) -> Compared:
     To a server elsewhere (`remote`) only files are sent whose paths we have sealed."""
     if bag.calls:
         raise BadFile(f"bag {bag.id} is of functions; submit it again with the new files")
-    try:
-        view = client.inputs(bag.id)
-    except NotFound:
-        raise BadFile("this server is of an earlier version, and takes no changed files") from None
+    view = client.inputs(bag.id)
     if not (view.inputs or view.task_inputs):
         raise BadFile(f"bag {bag.id} has no input files: its tasks read files where they are")
     if not view.sources and not any(entry.base for entry in view.task_inputs):

@@ -76,7 +76,7 @@ class Arrival:
 
     def renew(self, hello: Hello) -> None:
         """Become the server's own pilot, if that is another. If that fails, go on as we are: the
-        server takes the version before its own."""
+        server refuses the enrolment if it does not speak our protocol."""
         options, file = self._options, renewal.own_file()
         if not renewal.wanted(self._version, hello.version, file, os.environ):
             return

@@ -137,7 +137,7 @@ def failed(connection: sqlite3.Connection, id_: int) -> tuple[int, ...]:
 
 class _FreshStart(Struct):
     reopening: Reopening
-    tasks: BitMap | None  # that started afresh; None: all
+    tasks: BitMap  # that started afresh
 
 
 class _Tried(Struct):
@@ -164,10 +164,10 @@ def _fresh_starts(connection: sqlite3.Connection, id_: int) -> list[_FreshStart]
     )
     found = []
     for row, named, packed, memory, time, memory_mb, seconds in connection.execute(query, (id_,)):
-        tasks = None if packed is None else BitMap.deserialize(packed)
+        tasks = BitMap.deserialize(packed)
         reopening = Reopening(
             row=row,
-            tasks=tuple(tasks) if named and tasks is not None else None,
+            tasks=tuple(tasks) if named else None,
             memory=memory,
             time=time,
             memory_mb=memory_mb,
@@ -182,7 +182,7 @@ def _tried(connection: sqlite3.Connection, id_: int, starts: list[_FreshStart]) 
     counts = _Tried()
     for task, code, row in connection.execute(_FAILURES_OF_UNFINISHED, (id_,)):
         later = (one for one in starts if one.reopening.row >= row)
-        if not any(one.tasks is None or task in one.tasks for one in later):
+        if not any(task in one.tasks for one in later):
             counts.add(task, rows.OUTCOMES[code])
     return counts
 

@@ -109,7 +109,6 @@ class SqliteRecord:
             upkeep.choose_incremental(connection)
         connections.tune(connection, self.path, wal=self._wal)
         schema.migrate(connection, self.path, self._migrations)
-        upkeep.convert(connection)
         if self._wal:  # what an earlier failed sync left in memory only gets to disk this way
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         connection.execute("BEGIN IMMEDIATE")

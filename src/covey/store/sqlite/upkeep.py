@@ -4,8 +4,7 @@ First the rows of purged bags go (`store.purging`). Then free pages are given ba
 (`PRAGMA incremental_vacuum`), and last the write-ahead log is emptied. A piece is as large as can
 be done in about `PIECE_SECONDS`.
 
-A file can give pages back only if it was made to (`auto_vacuum = INCREMENTAL`), or was rewritten
-once. Files of earlier versions are rewritten when they are opened, if that is quick: `convert`.
+A file can give pages back because it is made with `auto_vacuum = INCREMENTAL`.
 """
 
 import sqlite3
@@ -20,7 +19,6 @@ FEWEST, MOST = 16, 4096  # rows or pages in a piece
 FIRST = 256
 KEPT_PAGES = 256  # free ones that stay, for the next rows
 MANY_FREE = 0.25  # of all pages: so many are given back without a purge
-CONVERT_PAGES = 16_384  # in use (64 MB): to rewrite as many takes a second at most
 _INCREMENTAL = 2
 
 
@@ -86,21 +84,6 @@ class Upkeep:
 def choose_incremental(connection: sqlite3.Connection) -> None:
     """For a file that has no tables yet; nothing happens to others."""
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-
-
-def convert(connection: sqlite3.Connection) -> None:
-    """Rewrite a file of an earlier version, if that is quick, so that it can give pages back. A
-    disk that is too full for that is no reason not to use the file."""
-    if _pragma(connection, "auto_vacuum") == _INCREMENTAL:
-        return
-    used = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
-    if used > CONVERT_PAGES:
-        return
-    try:
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        connection.execute("VACUUM")
-    except sqlite3.OperationalError:
-        pass
 
 
 def _has_many_free(connection: sqlite3.Connection) -> bool:
