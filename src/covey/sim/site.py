@@ -58,7 +58,6 @@ class Site(Struct, eq=False):
     away_until: float = 0.0  # nothing can be had of it
     unsure_until: float = 0.0  # of submissions nobody hears
     failed: bool = False  # the server has been told so
-    starting: int = 0
 
     def running(self) -> int:
         return sum(job.alive and job.started > 0 for job in self.jobs.values())
@@ -241,10 +240,10 @@ class Sites:
                 job.started, job.kill = 0.0, None
                 self._supervisor.requeued(job.record)
                 if told and not self._is_away(site):
-                    self._later(partial(self._say_requeued, site, job, job.round))
+                    self._later(partial(self._say_requeued, job, job.round))
                 self._enqueue(site, id_)
 
-    def _say_requeued(self, site: Site, job: _Job, round_: int) -> None:
+    def _say_requeued(self, job: _Job, round_: int) -> None:
         if job.alive and job.round == round_:
             self._report(JobRequeued(job.record.id, "its node failed"))
 

@@ -342,7 +342,7 @@ def _answer_or_park(turn: Turn, pilot: Pilot, waiting: Waiting) -> None:
     news = answer_.tasks or answer_.cancels or answer_.recalls or answer_.follow is not None
     if news or answer_.leave or timed_out:
         _send_answer(turn, pilot, waiting, answer_)
-    elif dispatch.hungry(turn.state, pilot):
+    elif dispatch.hungry(pilot):
         turn.state.hungry[pilot.record.id] = None
 
 

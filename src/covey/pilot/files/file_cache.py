@@ -184,7 +184,7 @@ class FileCache:
             finally:
                 guard.close()
 
-    def intact(self, item: Input, name: str) -> bool:
+    def intact(self, name: str) -> bool:
         """A quick look: this pilot has read the file, and nobody has changed it since. False if
         it must be read again: `request` it."""
         seal = self._seals.get(name)
@@ -255,7 +255,7 @@ class FileCache:
         if not self._leases.holds(wanted.name):
             return  # nobody waits for it any more
         try:
-            there = self.intact(wanted.item, wanted.name) or self._is_right(wanted)
+            there = self.intact(wanted.name) or self._is_right(wanted)
             if not there and wanted.item.url and self._host_rests(wanted):
                 return
             there = there or self._tried(wanted, courier)

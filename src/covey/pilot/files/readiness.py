@@ -233,7 +233,7 @@ class Readiness:
                 continue
             if not group.missing and not group.problem and now >= group.verify_at:
                 group.verify_at = now + VERIFY_SECONDS
-                lost = [n for n, item in group.items.items() if not self._larder.intact(item, n)]
+                lost = [n for n in group.items if not self._larder.intact(n)]
                 self._request(name, group, lost)
             if group.wrong and group.problem and group.echoes < MOST_ECHOES:
                 group.echoes += 1

@@ -45,7 +45,7 @@ class Shelf:
         return self.larder.name_of(item, self.bag, self.owner)
 
     def intact(self, item: Input) -> bool:
-        return self.larder.intact(item, self.name(item))
+        return self.larder.intact(self.name(item))
 
     def ask(self, item: Input) -> str:
         name = self.name(item)

@@ -46,7 +46,7 @@ class Larder:
     def release(self, name: str) -> None:
         self.held.remove(name)
 
-    def intact(self, item: Input, name: str) -> bool:
+    def intact(self, name: str) -> bool:
         return name not in self.broken
 
     def news(self) -> list[News]:
