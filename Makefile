@@ -5,11 +5,16 @@ PYTHON ?= python3
 BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
+# Whole files of tests go to the next idle process: what a file starts is started once. The long ones
+# come first (tests/conftest.py). Many tests wait for others' clocks: so there are more processes than
+# processors.
+BY_FILE := --dist loadfile --no-loadscope-reorder
+
 # What `make demo` runs.
 DEMO   := examples/epidemic/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help env dev demo test test-again lint types bench bench-peers fuzz soak audit sim wheel lock clean
+.PHONY: help env dev demo check test test-again lint types bench bench-peers fuzz soak audit sim wheel lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13
@@ -20,10 +25,14 @@ dev: .venv/dev ## add what its tests need
 demo: env ## run a sweep: files in, files out, one table; functions; a second pilot; a policy
 	@COVEY=$(CURDIR)/$(BIN)/covey $(DEMO)
 
+check: dev ## what to run before every commit, in a minute: style, types, imports, unit and property tests
+	$(MAKE) --no-print-directory lint types
+	$(BIN)/pytest -q -n 2 $(BY_FILE) tests/tidy tests/property tests/unit
+
 test: dev ## run every check and every test
 	tools/install-test-packages
 	$(MAKE) --no-print-directory lint types
-	HYPOTHESIS_PROFILE=ci $(BIN)/pytest -n 3 --dist worksteal
+	HYPOTHESIS_PROFILE=ci $(BIN)/pytest -n 4 $(BY_FILE)
 
 test-again: dev ## run the tests 20 times, shuffled, on a busy machine, until a run fails (RUNS, BUSY)
 	tools/install-test-packages

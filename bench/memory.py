@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bench import processes, rig
+from bench import processes, rig, swarm
 from bench.report import (
     FLOORS,
     NOTE,
@@ -93,9 +93,10 @@ class Talker:
         assert record is not None
         url = urlsplit(record.address)
         self._http = http.client.HTTPConnection(url.hostname or "", url.port, timeout=30)
-        secret = json.loads((directory / "secrets.json").read_text())["secret"]
-        enrol = Enrol(key=f"talker-{id(self):016x}", host="talker", slots=SLOTS)
+        [(job, secret)] = swarm.secrets_of(directory, 1)
         self._credential = secret
+        key = f"talker-{id(self):016x}"
+        enrol = Enrol(key=key, host="talker", slots=SLOTS, job=job, shared=True)
         said = self._ask("enrol", enrol._asdict())
         self._enrolled = Enrolled(**said)
         self._credential = self._enrolled.credential

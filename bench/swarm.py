@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import msgspec
 import uvloop
 
-from covey.core.protocol.tokens import ANYBODY, hand_job, job_secret
+from covey.core.protocol.tokens import ANYBODY, hand_job, job_secret, one_word
 from covey.pilot.protocol.messages import End, Enrol, Enrolled, Sync, Task
 
 GIVE_UP_SECONDS = 120.0
@@ -368,7 +368,7 @@ def secrets_of(directory: Path, count: int) -> list[tuple[str, str]]:
     master = json.loads((directory / "secrets.json").read_text())["secret"]
     until = time.time() + 3600
     jobs = [hand_job(ANYBODY, until, f"{k:06d}") for k in range(count)]
-    return [(job, job_secret(master, job)) for job in jobs]
+    return [(job, one_word(job, job_secret(master, job))) for job in jobs]
 
 
 # -- the program ---------------------------------------------------------------------------

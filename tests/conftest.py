@@ -24,6 +24,24 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Folders with the longest files first, so that several processes end at the same time; in the last
+# ones every file takes seconds at most.
+LONG_FIRST = (
+    *("faults", "simulation", "classad_reference", "fuzz", "executor_suite", "network", "testbed"),
+    *("contract", "integration", "property", "tidy", "unit"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    tests = Path(__file__).parent
+
+    def place(item: pytest.Item) -> int:
+        folder = item.path.relative_to(tests).parts[0]
+        return LONG_FIRST.index(folder) if folder in LONG_FIRST else 0
+
+    items.sort(key=place)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
     """Slots in this process make it one that orphans come to. Those of later tests would stay

@@ -135,13 +135,13 @@ def test_a_pilot_whose_directory_cannot_be_made_says_so(world: World) -> None:
 
 def test_a_stopped_server_is_not_hurried(world: World) -> None:
     """Suspended for a while, as laptops are: everyone gets that time back."""
-    settings = {"COVEY_SERVE_LEASE_SECONDS": "6", "COVEY_SERVE_POLL_SECONDS": "2"}
+    settings = {"COVEY_SERVE_LEASE_SECONDS": "4", "COVEY_SERVE_POLL_SECONDS": "1"}
     process = world.serve("--pilots", "0", env=settings)
     world.pilot("--slots", "4")
-    bag = world.submit(task_script("sleep 12"), 4)
+    bag = world.submit(task_script("sleep 8"), 4)
     wait_until(lambda: world.running() == 4)
     subprocess.run(["kill", "-STOP", str(process.pid)], check=True)
-    time.sleep(8)
+    time.sleep(5)
     subprocess.run(["kill", "-CONT", str(process.pid)], check=True)
     world.wait_over(bag)
     world.check_results(bag, 4)

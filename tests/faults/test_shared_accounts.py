@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from covey.core.protocol.tokens import job_secret
+from covey.core.protocol.tokens import job_secret, one_word
 from tests.faults.world import World, open_world, task_script, wait_until
 from tests.testbed.ssh import SshHosts
 
@@ -75,7 +75,7 @@ def test_a_task_finds_nothing_of_another_owners_pilot_that_is_of_use(
     assert key not in found, "the pilot's key is on no disk"
     # Had it seen the secret, in the spool of a batch system, it would be of no use.
     enrol = {"key": "key of the thief", "host": "eve", "slots": 1, "job": job, "site": "hosts"}
-    assert shown(world, enrol, secret) == 429
+    assert shown(world, enrol, one_word(job, secret)) == 429
     assert len(world.rows("SELECT id FROM pilots WHERE job = ?", job)) == 1
     go.touch()
     world.wait_over(victim)

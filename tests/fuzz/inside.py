@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import msgspec
 
@@ -16,6 +17,7 @@ from covey.core.record.model import BagId, JobRecord, RequestId, Settings, SiteS
 from covey.core.scheduler import Scheduler
 from covey.core.state import State
 from covey.engine import Engine
+from covey.pilot.protocol.messages import JOB_HEADER
 from covey.ports import EngineEvent, StoreOpened
 from covey.server.api.files import PilotFiles
 from covey.server.api.pilots import PilotCalls
@@ -46,7 +48,8 @@ PARKS = ("/pilot/v1/enrol", "/pilot/v1/sync", "/pilot/v1/leave")  # no thread wo
 
 class Told(NamedTuple):
     """A request: as it is, but for its Content-Length. `parts`: how its body arrives; the sender
-    may hang up before the end. `quick`: a sync that goes the short way, past ASGI."""
+    may hang up before the end. `quick`: a sync that goes the short way, past ASGI. `job`: the site
+    job of an enrolment."""
 
     method: str
     path: str
@@ -55,6 +58,7 @@ class Told(NamedTuple):
     parts: Sequence[bytes]
     hangs_up: bool = False
     quick: bool = False
+    job: str | None = None
 
 
 class Heard(NamedTuple):
@@ -239,6 +243,8 @@ class _Line:
         headers = [(b"content-length", str(size).encode())]
         if told.secret is not None:
             headers.append((b"authorization", b"Bearer " + told.secret))
+        if told.job is not None:
+            headers.append((JOB_HEADER.lower().encode(), quote(told.job).encode()))
         self.scope = {
             "type": "http",
             "asgi": {"version": "3.0"},

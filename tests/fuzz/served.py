@@ -11,7 +11,7 @@ import msgspec
 import requests
 
 from covey.client.embedded import read_record
-from covey.core.protocol.tokens import hand_job, job_secret
+from covey.core.protocol.tokens import hand_job, job_secret, one_word
 from covey.core.record.model import BagSpec
 from covey.core.values.space import Axis, Range
 from tests.faults.world import World, open_world
@@ -45,7 +45,7 @@ class Served(NamedTuple):
         return found.json()
 
     def secret(self, job: str) -> str:
-        return job_secret(self.master, job)
+        return one_word(job, job_secret(self.master, job))
 
     def pilot(self, slots: int = 4) -> Pilot:
         """A new one."""

@@ -67,7 +67,8 @@ class Good(NamedTuple):
     def told(self) -> Told:
         body = self.message if isinstance(self.message, bytes) else encode(self.message)
         method = {"get": "GET", "put": "PUT"}.get(self.name, "POST")
-        return Told(method, path_of(self.name), self.query, self.secret.encode(), [body])
+        job = self.message["job"] if self.name == "enrol" else None
+        return Told(method, path_of(self.name), self.query, self.secret.encode(), [body], job=job)
 
 
 def path_of(name: str) -> str:
@@ -141,7 +142,9 @@ class Talk:
             return Good("printed", {"pilot": self.pilot, "pieces": pieces}, self.credential)
         if lot < 0.23 and self.tasks:
             name = self.chance.choice(("get", "put"))
-            query = f"pilot={self.pilot}" + f"&offset=0&size={len(INPUT)}" * (name == "put")
+            query = f"pilot={self.pilot}"
+            if name == "put":
+                query += f"&attempt={self.epoch}.{self.tasks[0][0]}&offset=0&size={len(INPUT)}"
             return Good(name, INPUT if name == "put" else b"", self.credential, query)
         return Good("sync", self._sync(), self.credential)
 
@@ -314,9 +317,7 @@ class Talk:
         elif told.method == "POST" and not isinstance(heard.content, dict):
             raise Complaint(f"no answer: {heard}\nafter {told}")
         elif told.secret in (None, self._forged(), *map(_bytes, self._stray[:8])):
-            master = told.secret == SECRET.encode() and told.path.endswith("enrol")
-            if not master:  # pilots of the version before this one enrol with it
-                raise Complaint(f"whoever has no secret was let in: {heard}\nafter {told}")
+            raise Complaint(f"whoever has no secret was let in: {heard}\nafter {told}")
 
     def _judge_refusal(self, told: Told, heard: Heard) -> None:
         problem = heard.content

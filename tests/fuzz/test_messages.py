@@ -57,7 +57,7 @@ def asks_for_no_credential(patch: pytest.MonkeyPatch) -> None:
 
 
 def asks_for_no_secret(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(auth.PilotSecrets, "_is_secret_of", lambda *_: True)
+    patch.setattr(auth.PilotSecrets, "owner", lambda *_: "")
 
 
 def reads_syncs_as_they_come(patch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from covey.client.client import Client
 from covey.core.errors import BadConfig, InvalidBag
-from covey.core.protocol.tokens import hand_job, job_secret
+from covey.core.protocol.tokens import hand_job, job_secret, one_word
 from covey.core.record.actions import LoadRows, Note, Write
 from covey.core.record.events import BagLoaded, Committed, Event
 from covey.core.record.model import (
@@ -425,7 +425,8 @@ class Place:
         key = f"key-of-a-pilot-{time.monotonic_ns()}"
         job = hand_job("*", time.time() + 600, f"{time.monotonic_ns()}")
         enrol = {"key": key, "host": "n1", "slots": 4, "job": job, "shared": True, **fields}
-        found = self.call("POST", "/pilot/v1/enrol", enrol, job_secret(SECRET, enrol["job"]))
+        secret = one_word(enrol["job"], job_secret(SECRET, enrol["job"]))
+        found = self.call("POST", "/pilot/v1/enrol", enrol, secret)
         assert found.status == 200, found.body
         return Pilot(self, found.content)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from covey import __version__
-from covey.core.protocol.tokens import hand_job, job_secret
+from covey.core.protocol.tokens import hand_job, job_secret, one_word
 from covey.server.web.auth import CREDENTIAL_SECONDS
 from covey.server.web.quick_syncs import Response
 from tests.integration.api_harness import SECRET, Answer, Pilot, Place, digest, open_place
@@ -110,7 +110,8 @@ def test_an_enrolment_says_which_pilot_the_server_has(place: Place) -> None:
     known = hashlib.sha256(b"a pilot file").hexdigest()
     job = hand_job("*", time.time() + 60, "r")
     enrol = {"key": "a-long-enough-key", "host": "n", "slots": 1, "job": job, "shared": True}
-    found = place.call("POST", "/pilot/v1/enrol", enrol, job_secret(SECRET, job))
+    secret = one_word(job, job_secret(SECRET, job))
+    found = place.call("POST", "/pilot/v1/enrol", enrol, secret)
     assert found.headers["x-covey-version"] == __version__
     assert found.headers["x-covey-pilot"] == known
     file = place.call("GET", "/pilot/v1/pilot.pyz", None, "")

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from covey.client.client import Client
 from covey.core.bags.host_tallies import Trouble
 from covey.core.errors import NotFound, Refused
-from covey.core.protocol.tokens import hand_job, job_secret
+from covey.core.protocol.tokens import hand_job, job_secret, one_word
 from covey.core.record.events import BagSubmitted, TokenIssued
 from covey.core.record.model import BagId, BagSpec, Role
 from covey.core.values.space import Axis, Range
@@ -381,7 +381,8 @@ def test_a_pilot_for_everybody_must_wall_tasks_in(place: Place, people: People) 
     """Whatever made its secret: one that says that it has no walls is not let in."""
     job = hand_job("*", time.time() + 600, f"{time.monotonic_ns()}")
     enrol = {"key": "a-long-enough-key", "host": "n", "slots": 1, "job": job}
-    words = place.refuses(400, "POST", "/pilot/v1/enrol", enrol, job_secret(SECRET, job))
+    secret = one_word(job, job_secret(SECRET, job))
+    words = place.refuses(400, "POST", "/pilot/v1/enrol", enrol, secret)
     assert "must run them in sandboxes" in words
 
 

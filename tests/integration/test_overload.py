@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from covey.client.embedded import read_record
-from covey.core.protocol.tokens import hand_job, job_secret
+from covey.core.protocol.tokens import hand_job, job_secret, one_word
 from tests.faults.world import World, open_world
 
 CONNECTIONS = 500
@@ -62,7 +62,7 @@ class Flood:
                     "slots": 1,
                     "shared": True,
                 }
-                secret = job_secret(self.master, job)
+                secret = one_word(job, job_secret(self.master, job))
                 status, said = await self._ask(
                     reader, writer, "enrol", {**enrol, "job": job}, secret
                 )

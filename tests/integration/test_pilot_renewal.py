@@ -111,7 +111,7 @@ def test_it_is_renewed_once(stand: Stand, tmp_path: Path, current: bytes) -> Non
 
 
 def test_what_is_not_as_announced_is_not_run(stand: Stand, tmp_path: Path, current: bytes) -> None:
-    """And the old one goes on: the server takes the version before its own."""
+    """And the old one goes on, since it speaks the server's protocol."""
     stand.pilot_file, stand.pilot_digest = current, hashlib.sha256(b"another").hexdigest()
     process = start(stand, tmp_path, aged(current, "0.0.9"))
     assert work(stand) == "worked\n"

@@ -30,7 +30,7 @@ def doctor(root: Path) -> tuple[str, str]:
 def root(tmp_path: Path) -> Path:
     """A directory with a record of an earlier version."""
     (tmp_path / ".covey").mkdir()
-    record_of_version(4, tmp_path / ".covey").rename(tmp_path / ".covey" / "covey.db")
+    record_of_version(6, tmp_path / ".covey").rename(tmp_path / ".covey" / "covey.db")
     return tmp_path
 
 

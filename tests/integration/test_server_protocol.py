@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from covey.client.embedded import read_record
-from covey.core.protocol.tokens import hand_job, job_secret
-from covey.server.api.pilots import MOST_OLD_ENROL
+from covey.core.protocol.tokens import hand_job, job_secret, one_word
 from tests.faults.world import World, open_world
 
 ENROL, SYNC, LEAVE = "/pilot/v1/enrol", "/pilot/v1/sync", "/pilot/v1/leave"
@@ -58,7 +57,7 @@ class Server:
         """`body`: bytes as they are, anything else as JSON."""
         if secret is None and path == ENROL:
             job = body.get("job") if isinstance(body, dict) else None
-            secret = job_secret(self.secret, job if isinstance(job, str) else "")
+            secret = self.secret_of(job if isinstance(job, str) else new_job())
         secret = self.token if secret is None else secret
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         connection = self.connect()
@@ -68,6 +67,10 @@ class Server:
             return Answer(found.status, found.headers["content-type"], found.read())
         finally:
             connection.close()
+
+    def secret_of(self, job: str) -> str:
+        """What a pilot of this site job shows when it enrols."""
+        return one_word(job, job_secret(self.secret, job))
 
     def enrol(self, **fields: Any) -> "Pilot":
         key = f"key-of-a-pilot-{time.monotonic_ns()}"
@@ -205,9 +208,8 @@ NOT_MESSAGES = [
 def test_what_is_no_message_is_refused(
     server: Server, pilot: Pilot, path: str, body: bytes
 ) -> None:
-    small = len(body) <= MOST_OLD_ENROL
     secret = pilot.credential if path in (SYNC, LEAVE, PRINTED) else None
-    server.refuses(400 if small or path != ENROL else 413, "POST", path, body, secret)
+    server.refuses(400, "POST", path, body, secret)
 
 
 @pytest.mark.parametrize(
@@ -324,7 +326,8 @@ def test_who_is_not_known_is_turned_away(server: Server, pilot: Pilot) -> None:
     enrol = {"key": "a-good-long-key", "host": "nowhere", "slots": 4, "job": job, "shared": True}
     sync = pilot.message(1, 0)
     leave = {"pilot": pilot.id, "epoch": pilot.epoch}
-    server.refuses(401, "POST", ENROL, enrol, job_secret(server.secret, new_job()))
+    server.refuses(400, "POST", ENROL, enrol, server.secret_of(new_job()))
+    server.refuses(401, "POST", ENROL, enrol, one_word(job, job_secret(server.secret, new_job())))
     for wrong in ("", "wrong", server.token, "\xe9"):
         server.refuses(401, "POST", ENROL, enrol, wrong)
         server.refuses(401, "POST", SYNC, sync, wrong)
@@ -439,7 +442,7 @@ def test_a_body_that_is_too_large_is_refused(
 ) -> None:
     """Without waiting for all of it."""
     size = (80 if path == BAGS else 20) << 20
-    secret = {BAGS: server.token, ENROL: server.secret}.get(path, pilot.credential)
+    secret = {BAGS: server.token, ENROL: server.secret_of(new_job())}.get(path, pilot.credential)
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\r\n"
     head += "Transfer-Encoding: chunked\r\n" if chunked else f"Content-Length: {size}\r\n"
     with server.unchanged(), socket.create_connection((server.host, server.port), 60) as line:

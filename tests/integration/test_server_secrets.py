@@ -57,16 +57,21 @@ def enrolment(job: str) -> dict[str, object]:
 def test_a_secret_is_good_for_its_job_only(server: Server) -> None:
     mine, other = new_job(), new_job()
     secret = job_secret(server.secret, mine)
-    server.refuses(401, "POST", ENROL, enrolment(other), secret)
-    server.refuses(401, "POST", ENROL, enrolment(""), secret)
-    server.refuses(401, "POST", ENROL, enrolment(""), server.secret)
-    server.refuses(401, "POST", ENROL, enrolment("99-99"), job_secret(server.secret, "99-99"))
+    for job, shown in (
+        (other, one_word(other, secret)),
+        (mine, secret),
+        ("", secret),
+        ("", server.secret),
+        (mine, one_word(mine, server.secret)),
+        ("99-99", server.secret_of("99-99")),
+    ):
+        server.refuses(401, "POST", ENROL, enrolment(job), shown)
+    server.refuses(400, "POST", ENROL, enrolment(other), one_word(mine, secret))
     past = hand_job("*", time.time() - 1, "r")
-    words = server.refuses(401, "POST", ENROL, enrolment(past), job_secret(server.secret, past))
+    words = server.refuses(401, "POST", ENROL, enrolment(past), server.secret_of(past))
     assert "expired" in words
-    assert server.call("POST", ENROL, enrolment(mine), secret).status == 200
-    word = one_word(other, job_secret(server.secret, other))
-    assert server.call("POST", ENROL, enrolment(""), word).status == 200
+    assert server.call("POST", ENROL, enrolment(mine), one_word(mine, secret)).status == 200
+    assert server.call("POST", ENROL, enrolment(""), server.secret_of(other)).status == 200
 
 
 def test_pilots_have_no_place_in_the_api(server: Server) -> None:
@@ -92,7 +97,7 @@ def test_a_credential_ends_with_its_enrolment(server: Server) -> None:
 
 def test_a_secret_that_a_pilot_has_used_is_of_no_use_to_another(server: Server) -> None:
     job = new_job()
-    secret = job_secret(server.secret, job)
+    secret = server.secret_of(job)
     first = server.enrol(key="key of the first pilot", job=job)
     words = server.refuses(429, "POST", ENROL, enrolment(job), secret)
     assert "another pilot uses this secret" in words

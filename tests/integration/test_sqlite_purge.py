@@ -16,7 +16,7 @@ from covey.core.record.actions import (
 )
 from covey.core.record.model import BagId, BagStatus, FileRecord, Segment, Verdict
 from covey.core.values.space import Axis, Values
-from covey.store.sqlite import purge, schema
+from covey.store.sqlite import purge
 from covey.store.sqlite.reading import SqliteReader
 from covey.store.sqlite.sqlite_record import SqliteRecord
 from tests.unit.store.builders import a_bag_of, end, ends, pilot
@@ -181,22 +181,3 @@ def test_a_purge_that_a_crash_ended_goes_on(record: SqliteRecord) -> None:
     tidy(again)
     assert set(counts(record.path).values()) == {0}
     again.close()
-
-
-def test_a_file_of_an_earlier_version_gives_space_back(tmp_path: Path) -> None:
-    path = tmp_path / "record.db"
-    connection = sqlite3.connect(path, isolation_level=None)
-    for statement in (text for migration in schema.MIGRATIONS for text in migration):
-        connection.execute(statement)
-    connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS)}")
-    connection.close()
-    record = SqliteRecord(path)
-    record.open()
-    record.apply([SavePilot(pilot())])
-    large(record, 1)
-    before = size(record)
-    record.apply([PurgeBag(BagId(1), "all")])
-    tidy(record)
-    assert path.stat().st_size < before / 4
-    record.close()

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from covey.core.protocol.tokens import hand_job, job_secret
+from covey.core.protocol.tokens import hand_job, job_secret, one_word
 from tests.faults.world import World, wait_until
 from tests.network.serving import authority_file, covey, port_of, record_of, serve
 from tests.network.test_outages_attacks import resident
@@ -46,7 +46,7 @@ class ScriptedPilot:
             "slots": 1,
             "shared": True,
         }
-        self.credential = job_secret(master, job)
+        self.credential = one_word(job, job_secret(master, job))
         status, said = self.post("enrol", {**enrol, "job": job})
         assert status == 200, said
         self.pilot, self.epoch = said["pilot"], said["epoch"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.tidy.backtracking import METHODS
+from tests.tidy.trees import tree
 
 
 class Use(NamedTuple):
@@ -22,20 +23,20 @@ class Use(NamedTuple):
 def uses(path: Path, module: str, called: dict[str, set[str]]) -> Iterator[Use]:
     """`called` are the methods that anybody calls, by the name on which they are called. A name
     that begins with _ is used in its own module only."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = list(ast.walk(tree(path)))
     own = methods_by_name([path])
     bound = {  # re.compile(…).match
         id(node.value): (node.attr,)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Attribute) and node.attr in METHODS
     }
     names = {
         id(inner): ast.unparse(node.targets[0])
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Assign)
         for inner in ast.walk(node.value)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         what = _function_of_re(node)
         if what is None:
             continue
@@ -64,7 +65,7 @@ def methods_by_name(paths: Iterable[Path]) -> dict[str, set[str]]:
 
 
 def _calls(path: Path) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Attribute) and node.attr in METHODS:
             owner = node.value
             while isinstance(owner, ast.Subscript):

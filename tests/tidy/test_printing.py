@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+from tests.tidy.trees import parsed
+
 CLI = Path(__file__).parents[2] / "src" / "covey" / "cli"
 ALLOWED = {
     "terminal.py": "the one place",
@@ -15,7 +17,7 @@ WAYS |= {"sys.stdout.buffer", "sys.stderr.buffer", "print", "traceback.print_exc
 
 def ways_to_print(source: str) -> list[str]:
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Attribute | ast.Name) and ast.unparse(node) in WAYS:
             found.append(f"line {node.lineno}: {ast.unparse(node)}")
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\x1b" in node.value:
@@ -26,7 +28,7 @@ def ways_to_print(source: str) -> list[str]:
 def test_there_is_one_place_that_prints() -> None:
     found = [
         f"{path.name}, {what}: use covey.frontend.terminal"
-        for path in sorted(CLI.glob("*.py"))
+        for path in sorted(CLI.rglob("*.py"))
         if path.name not in ALLOWED
         for what in ways_to_print(path.read_text(encoding="utf-8"))
     ]

@@ -3,7 +3,10 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+
+from tests.tidy.trees import tree
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
@@ -18,9 +21,9 @@ def promises() -> Iterator[str]:
             yield from re.findall(r"(?ms)^- .*?(?=^- |^#|^$)", part)
 
 
+@cache
 def functions_in(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {one.name for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)}
+    return {one.name for one in ast.walk(tree(path)) if isinstance(one, ast.FunctionDef)}
 
 
 def test_every_promise_names_a_test() -> None:

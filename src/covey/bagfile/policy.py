@@ -10,7 +10,6 @@ import re
 from typing import Any
 
 from covey.bagfile.kinds import (
-    NOTHING,
     Flag,
     Key,
     Schema,
@@ -18,7 +17,6 @@ from covey.bagfile.kinds import (
     Wrong,
     check_plain,
     is_text,
-    read_at,
 )
 from covey.bagfile.lines import KeyPath
 from covey.bagfile.sheet import Sheet, suggest
@@ -169,15 +167,6 @@ class PolicyOf:
 
     def schema(self) -> Schema:
         return {"anyOf": [PresetOf().schema(), self.table.schema()]}
-
-
-def read_policy(given: object, told: str) -> PolicySpec:
-    """A policy by itself: the name of a preset, or a dictionary of keys. Raises InvalidBag with
-    everything that is wrong, in the name of `told`."""
-    sheet = Sheet(told)
-    found = read_at(PolicyOf(), sheet, ("policy",), given)
-    sheet.settle()
-    return PolicySpec() if found is NOTHING else found
 
 
 def check_policy(sheet: Sheet, spec: BagSpec) -> None:

@@ -22,7 +22,6 @@ class Account:
         self.discarded = 0  # successful, but too late
         self.cancelled = 0
         self.given_up = 0
-        self.waste_seconds = 0.0  # work that led to no result
         self.work_seconds = 0.0  # work that led to a result
         self.most_done_at = 0.0
         self.over_at = 0.0
@@ -41,7 +40,6 @@ class Account:
             if self.done >= TAIL_SHARE * self.tasks and not self.most_done_at:
                 self.most_done_at = end.delivered
             return
-        self.waste_seconds += seconds
         if end.outcome == OK:
             self.discarded += 1
         elif end.outcome == CANCELLED:

@@ -58,7 +58,6 @@ class Site(Struct, eq=False):
     away_until: float = 0.0  # it does not answer
     unsure_until: float = 0.0  # nobody hears whether submissions arrive
     failed: bool = False  # the server has been told so
-    starting: int = 0
 
     def running(self) -> int:
         return sum(job.alive and job.started > 0 for job in self.jobs.values())

@@ -133,7 +133,7 @@ class World:
             self.clock.at(START + at, partial(self._start_pilot, slots, "", owner))
         if self._breaks and not self.plan.grounds.placed:  # there, covey would count on the liar
             lying = Random(f"{seed}/liar")
-            self.liar = Liar(self.clock, self.network, self.ledger, lying, self._is_wild)
+            Liar(self.clock, self.network, self.ledger, lying, self._is_wild)
         self.clock.at(self.calm_at, self._calm_down)
         self.clock.every(1.0, self._tick)
         self.clock.every(5.0, self._mind)

@@ -25,7 +25,7 @@ def fake() -> Iterator[FakeServer]:
 
 @pytest.fixture
 def client(fake: FakeServer) -> Iterator[Client]:
-    made = Client(fake.address, "secret", patience_seconds=5.0)
+    made = Client(fake.address, "secret", patience_seconds=2.0)
     yield made
     made.close()
 
@@ -312,7 +312,7 @@ def test_what_is_not_there_is_none(fake: FakeServer, client: Client) -> None:
 def test_a_server_that_is_gone_has_stopped(fake: FakeServer, client: Client) -> None:
     fake.answers = [Told(hang_up=True)]
     assert client.stop() == 0
-    assert client.connection.patience_seconds == 5.0
+    assert client.connection.patience_seconds == 2.0
 
 
 @pytest.mark.parametrize("address", ["localhost:8080", "ftp://x", "http://", "http://x:y", ""])

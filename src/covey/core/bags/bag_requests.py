@@ -302,7 +302,7 @@ def forget(turn: Turn, id_: BagId) -> None:
         del turn.state.bags[id_]
         for pilot in turn.state.pilots.values():
             pilot.forget_bag(id_)
-        bag_policy.gone(turn.state, bag)
+        bag_policy.gone(turn.state)
 
 
 def retry(turn: Turn, event: RetryRequested) -> None:

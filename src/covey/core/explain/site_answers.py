@@ -52,7 +52,7 @@ def of_site(state: State, now: float, site: Site, owner: str | None = None) -> S
     able = [one for one in answer.wanting if one.kind == ABLE]
     if any(one.missing for one in able) and not answer.reasons:
         answer.reasons += _reached(state, now, site, answer, able)
-    answer.reasons += _no_demand(state, site, answer, len(found) - len(seen))
+    answer.reasons += _no_demand(state, answer, len(found) - len(seen))
     answer.summary = _summary(answer)
     return answer
 
@@ -282,7 +282,7 @@ def _lacking(need: Need, spec: SiteSpec) -> str:
     return ", and ".join(told)
 
 
-def _no_demand(state: State, site: Site, answer: SiteAnswer, hidden: int) -> Iterator[Reason]:
+def _no_demand(state: State, answer: SiteAnswer, hidden: int) -> Iterator[Reason]:
     """Why what waits is not for it, or needs nothing more."""
     if not answer.wanting:
         whose = "of yours " if hidden else ""

@@ -157,7 +157,7 @@ def sort_anew(bag: Bag) -> None:
         bag.free(task)
 
 
-def gone(state: State, bag: Bag) -> None:
+def gone(state: State) -> None:
     """A bag is over. Whoever has an order of bags skips it. The bags that are left are counted anew
     only when many have gone, or after a while (`tick`): with a thousand bags in the queue, that
     costs more than all tasks of a small bag."""

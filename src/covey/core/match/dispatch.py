@@ -40,7 +40,7 @@ def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
     times longer, or all fail."""
     state = turn.state
     taken: list[Attempt] = []
-    if state.draining or not hungry(state, pilot):
+    if state.draining or not hungry(pilot):
         return taken
     most = pilot.load + _room(state, pilot)
     limits: dict[str, int] = {}  # of owners' tasks: Concurrency, so far down the order
@@ -260,7 +260,7 @@ def lowest_task(turn: Turn, bag: Bag, kind: int, pilot: Pilot) -> int | None:
     ready, limit = bag.ready[kind], bag.needs[kind].limit_seconds
     left = pilot.until - turn.now
     if bag.failed_on:
-        lowest = retry_hosts.lowest(turn, bag, kind, pilot, ready)
+        lowest = retry_hosts.lowest(turn, bag, pilot, ready)
     else:
         lowest = ready.min() if ready else None
     if lowest is None or not bag.grown or limit * stretch(bag, lowest, limit) <= left:
@@ -268,7 +268,7 @@ def lowest_task(turn: Turn, bag: Bag, kind: int, pilot: Pilot) -> int | None:
     if left >= allowed_sites.longest_life(turn.state, turn.now, bag, kind):
         return lowest
     short = BitMap(task for task in ready if limit * stretch(bag, task, limit) <= left)
-    return retry_hosts.lowest(turn, bag, kind, pilot, short)
+    return retry_hosts.lowest(turn, bag, pilot, short)
 
 
 def _next_task(turn: Turn, bag: Bag, kind: int, pilot: Pilot) -> TaskNumber:
@@ -353,7 +353,7 @@ def _send(
 # -- how much ---------------------------------------------------------------------------------
 
 
-def hungry(state: State, pilot: Pilot) -> bool:
+def hungry(pilot: Pilot) -> bool:
     """Whether the pilot can take more tasks. Without disk space it cannot, whatever it wants."""
     return pilot.status is PilotStatus.ACTIVE and pilot.load < pilot.want and not pilot.shortage
 

@@ -64,7 +64,7 @@ def forget(bag: Bag, task: int) -> None:
             del bag.avoided[host]
 
 
-def lowest(turn: Turn, bag: Bag, kind: int, pilot: Pilot, tasks: BitMap) -> int | None:
+def lowest(turn: Turn, bag: Bag, pilot: Pilot, tasks: BitMap) -> int | None:
     """The lowest of these tasks of one class that this pilot may have. Those that failed there, or
     must not fail there, come after all others."""
     kept = _kept(bag, pilot)

@@ -92,7 +92,7 @@ def enrol(turn: Turn, event: PilotEnrolled) -> None:
         slots=enrol_.slots,
         site=site,
         job=JobId(enrol_.job),
-        tags=report_check.owned_tags(enrol_.tags, owner),
+        tags=enrol_.tags,
         version=enrol_.version,
         enrolled=turn.now,
         memory_mb=enrol_.memory_mb,
@@ -272,11 +272,9 @@ def _accept(turn: Turn, request: RequestId, pilot: Pilot, sync_: Sync) -> None:
     elif was_lost:  # a restarted server must know that it has to wait for this pilot
         turn.when_durable(Answering(pilot.record.id, sync_.number))
         after = turn.state.writes
-    if sync_.tags is not None:
-        tags = report_check.owned_tags(sync_.tags, pilot.record.owner)
-        if tags != pilot.record.tags:
-            pilot.record = replace(pilot.record, tags=tags)
-            turn.write(_host(pilot.record, turn.now))
+    if sync_.tags is not None and sync_.tags != pilot.record.tags:
+        pilot.record = replace(pilot.record, tags=sync_.tags)
+        turn.write(_host(pilot.record, turn.now))
     waiting = Waiting(request, sync_.number, turn.now, after)
     pilot.waiting[sync_.number] = waiting
     if not after:
@@ -344,7 +342,7 @@ def _answer_or_park(turn: Turn, pilot: Pilot, waiting: Waiting) -> None:
     news = answer_.tasks or answer_.cancels or answer_.recalls or answer_.follow is not None
     if news or answer_.leave or timed_out:
         _send_answer(turn, pilot, waiting, answer_)
-    elif dispatch.hungry(turn.state, pilot):
+    elif dispatch.hungry(pilot):
         turn.state.hungry[pilot.record.id] = None
 
 

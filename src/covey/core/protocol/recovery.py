@@ -292,9 +292,9 @@ def _adopt_one(turn: Turn, pilot: Pilot, id_: AttemptId, one: Held, given: Given
 
 
 def _refuse_unproven(turn: Turn, pilot: Pilot, bag: Bag | None, attempt: Attempt) -> None:
-    """The pilot says that it holds this, and shows no receipt. It has to stop it. The claim may be
-    true all the same (of a pilot of the version before this one), so no task of a bag that must
-    not be repeated goes out again by itself."""
+    """The pilot says that it holds this attempt, and shows no receipt. It has to stop it. The claim
+    may be true all the same, so no task of a bag that must not be repeated goes out again by
+    itself."""
     name = f"{attempt.id.epoch}.{attempt.id.sequence}"
     words = f"it shows no receipt for task {attempt.task} of bag {attempt.bag}"
     turn.note(Note("attempt not adopted", attempt=name, pilot=pilot.record.id, detail=words))

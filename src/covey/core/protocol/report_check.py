@@ -27,9 +27,8 @@ from covey.pilot.protocol.messages import (
     Unkept,
 )
 
-OWNED_TAGS = ("last_executable", "last_input_files", "last_output_files")
 _OUTCOMES = frozenset(PILOT_OUTCOMES)
-MOST_WANT = 1_000_000  # more than MOST_WANT of `messages`: older pilots ask for more
+MOST_WANT = 1_000_000  # slots' worth of attempts
 
 
 def enrol_problem(enrol_: Enrol) -> str:
@@ -133,25 +132,10 @@ def _no_attempt(one: Held) -> bool:
     return min(one.epoch, one.sequence, one.bag, one.task) < 0 or one.task >= LARGEST_BAG
 
 
-def owned_tags(tags: dict[str, str], owner: str) -> dict[str, str]:
-    """As they are kept. Older pilots do not say whose the last task and its files were: they are
-    the owner's, if the pilot has one, else nobody is to know."""
-    if not any(name in tags for name in OWNED_TAGS):
-        return tags
-    kept = {name: value for name, value in tags.items() if name not in OWNED_TAGS}
-    if owner:
-        kept |= {f"{owner}:{name}": tags[name] for name in OWNED_TAGS if name in tags}
-    return kept
-
-
 def shown_tags(tags: dict[str, str], owner: str) -> dict[str, str]:
     """What this owner may see of the tags of a host that serves them: what pilots say of the
     host, and what their own tasks do."""
-    return {
-        name: value
-        for name, value in tags.items()
-        if name.rpartition(":")[0] in ("", owner) and name not in OWNED_TAGS
-    }
+    return {name: value for name, value in tags.items() if name.rpartition(":")[0] in ("", owner)}
 
 
 def _tags_problem(tags: dict[str, str]) -> str:

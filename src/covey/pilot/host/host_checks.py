@@ -104,7 +104,7 @@ def ask(transfers: Transfers, url: str) -> Hello:
     version = response.headers.get("X-Covey-Version") or ""
     if response.status < 400 and not version:
         return Hello(problem="the program that answers at %s is not a covey server" % url)
-    # Without a version the server is overloaded, or is of the version before this one.
+    # Without a version: it has no time now.
     skew = _skew(response.headers.get("Date") or "")
     return Hello(version, response.headers.get("X-Covey-Pilot") or "", skew)
 

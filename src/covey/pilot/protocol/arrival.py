@@ -76,8 +76,8 @@ class Arrival:
         return 0
 
     def renew(self, hello: Hello) -> None:
-        """Become the server's own pilot if that has another version. If that fails, go on as we
-        are: the server accepts pilots of the version before its own."""
+        """Become the server's own pilot, if that is another. If that fails, go on as we are: the
+        server refuses the enrolment if it does not speak our protocol."""
         options, file = self._options, renewal.own_file()
         if not renewal.wanted(self._version, hello.version, file, os.environ):
             return

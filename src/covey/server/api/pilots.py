@@ -4,10 +4,9 @@ A sync may stay parked for many seconds; if its connection closes meanwhile, the
 it. Everything is checked before the engine sees it, and a message that is off changes nothing.
 
 Each call says what it wants to be shown (`SHOWN`), in the head of the request: nothing of a body is
-read before. (A pilot of the version before this one names its site job in the body of its
-enrolment only; such a body must be small.) An answer to an enrolment says in its headers
-which version the server has, and the digest of its pilot file: headers, because a pilot of an
-older version stumbles over fields that it does not know.
+read before. An answer to an enrolment says in its headers which version the server has, and the
+digest of its pilot file: headers, because a pilot of an older version stumbles over fields that it
+does not know.
 """
 
 import asyncio
@@ -24,7 +23,6 @@ from urllib.parse import parse_qs, unquote
 import msgspec
 
 from covey import __version__
-from covey.core.protocol import tokens
 from covey.core.record.actions import Refuse
 from covey.core.record.events import Event, PilotEnrolled, PilotLeft, SyncReceived
 from covey.core.record.model import AttemptId, BagId, PilotId, PilotRecord, RequestId
@@ -60,7 +58,6 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 MOST_PRINTED = 2 << 20
-MOST_OLD_ENROL = 64 << 10  # which is read before anybody knows who sends it
 PREFIX = "/pilot/v1/"
 RENEWED = b"x-covey-credential"
 
@@ -112,7 +109,6 @@ class PilotCalls:
         self._calls = {"enrol": self._enrol, "sync": self._sync, "leave": self._leave}
         # By their credentials: each with the record that it was checked against, and its end.
         self._callers: dict[bytes, tuple[PilotCaller, PilotRecord, float]] = {}
-        self._old: tuple[State | None, dict[str, PilotId]] = (None, {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -144,10 +140,10 @@ class PilotCalls:
             await respond(send, 200, await self._printed(scope, receive), _headers(scope))
             return
         if name == "enrol":
-            most = self._check_secret(scope)
+            self._check_secret(scope)
         else:
             self._caller(scope)
-            most = MOST_SYNC_BYTES
+        most = MOST_ENROL_BYTES if name == "enrol" else MOST_SYNC_BYTES
         body = await read_body(scope, receive, most)
         outcome = await self._calls[name](scope, body, receive)
         if isinstance(outcome, Refuse | Unavailable):
@@ -158,18 +154,14 @@ class PilotCalls:
                 headers += self._version_headers()
             await respond(send, 200, encode(outcome), headers)
 
-    def _check_secret(self, scope: Scope) -> int:
-        """How large an enrolment may be: it depends on whether its head shows a site job and the
-        secret of it."""
+    def _check_secret(self, scope: Scope) -> None:
+        """Whether the head of an enrolment shows a site job and its secret. Raises HttpProblem."""
         job, given = _job_shown(scope["headers"])
-        if not job:
-            return MOST_OLD_ENROL
         state = self._state()
         if state is None:
             raise from_refusal(self._away())
         owner = self._secrets.owner(job, given, state.jobs)
         connections.known(scope, _who_enrols(owner, job))
-        return MOST_ENROL_BYTES
 
     async def _enrol(self, scope: Scope, body: bytes, receive: Receive) -> Outcome | None:
         enrol = checked(Enrol, body)
@@ -179,11 +171,10 @@ class PilotCalls:
         job, given = _job_shown(scope["headers"])
         if not enrol.job:  # a pilot that was given both in one word
             enrol = enrol._replace(job=job)
-        elif job and job != enrol.job:
+        elif job != enrol.job:
             words = f"{JOB_HEADER} and the enrolment name different site jobs"
             raise HttpProblem(400, "invalid", words)
-        owner = self._secrets.owner(enrol.job, given, state.jobs)
-        connections.known(scope, _who_enrols(owner, enrol.job))
+        owner = self._secrets.owner(job, given, state.jobs)
         enrolment = secrets.token_hex(32)
         event = lambda request: PilotEnrolled(request, enrol, "", enrolment, owner)  # noqa: E731
         outcome = await self._wait(*self._gateway.ask(event), receive, None)
@@ -259,7 +250,7 @@ class PilotCalls:
         return self._look_up(given, state)
 
     def _look_up(self, given: bytes, state: State) -> PilotCaller:
-        number = self._number_in(given, state)
+        number = _number_in(given)
         found = state.pilots.get(PilotId(number))
         if found is None and number:
             raise HttpProblem(
@@ -279,18 +270,6 @@ class PilotCalls:
             return caller
         return PilotCaller(found, who, self._secrets.credential(number, record.credential).encode())
 
-    def _number_in(self, credential: bytes, state: State) -> int:
-        """Of the pilot that the credential claims to be of; 0: of none."""
-        number, dot, _ = credential.partition(b".")
-        if dot:
-            return int(number) if number.isdigit() and len(number) < 17 else 0
-        if not credential:
-            return 0
-        if self._old[0] is not state:  # those that the version before this one gave
-            pilots = state.pilots.values()
-            self._old = (state, {one.record.credential: one.record.id for one in pilots})
-        return self._old[1].get(tokens.digest(credential.decode("latin-1")), 0)
-
     def _away(self) -> Unavailable:
         engine = self._gateway.engine
         return self._gateway.away(engine.trouble if engine else "the server is starting")
@@ -299,7 +278,7 @@ class PilotCalls:
         engine = self._gateway.engine
         return engine.scheduler.state if engine and engine.scheduler else None
 
-    # -- older pilots ----------------------------------------------------------------------
+    # -- the pilot file -------------------------------------------------------------------
 
     async def _send_pilot_file(self, scope: Scope, send: Send) -> None:
         if scope["method"] not in ("GET", "HEAD"):
@@ -341,6 +320,12 @@ class PilotCalls:
         return None
 
 
+def _number_in(credential: bytes) -> int:
+    """Of the pilot that the credential claims to be of; 0: of none."""
+    number, dot, _ = credential.partition(b".")
+    return int(number) if dot and number.isdigit() and len(number) < 17 else 0
+
+
 def _check_same(caller: Pilot, pilot: int) -> None:
     """Whether a message is of the pilot whose credential came with it."""
     if caller.record.id != pilot:
@@ -356,8 +341,7 @@ def _who_enrols(owner: str, job: str) -> Who:
 
 
 def _job_shown(headers: Headers) -> tuple[str, bytes]:
-    """The site job that an enrolment is of, and its secret. Both may be in one word. No job: the
-    enrolment's body names it."""
+    """The site job that an enrolment is of, and its secret. Both may be in one word."""
     given = shown(headers)
     for name, value in headers:
         if name == JOB_HEADER.lower().encode():

@@ -31,21 +31,9 @@ class _AnnouncedFiles(Struct):
         self.sizes[digest], self.total = max(known, size), total
 
 
-class _Sent(Struct):
-    """What one pilot has announced, by attempt."""
-
-    files: dict[AttemptId, _AnnouncedFiles] = field(default_factory=dict)
-    # Of a pilot that does not say for which attempt: it is an older one, and all attempts that
-    # it has had share what they may send.
-    shared: _AnnouncedFiles = field(default_factory=_AnnouncedFiles)
-    seen: set[tuple[int, int]] = field(default_factory=set)
-    most_bytes: int = 0
-    most_files: int = 0
-
-
 class Allowance:
     def __init__(self) -> None:
-        self._sent: dict[PilotId, _Sent] = {}
+        self._sent: dict[PilotId, dict[AttemptId, _AnnouncedFiles]] = {}
 
     def claim(
         self, pilot: Pilot, specs: dict[BagId, BagSpec], request: Request, digest: str
@@ -53,15 +41,13 @@ class Allowance:
         """The bag that this file, a piece of which comes, is for. Raises HttpProblem if the pilot
         may not send it."""
         size, named = size_of(request), request.query_params.get("attempt", "")
-        sent = self._sent.setdefault(pilot.record.id, _Sent())
-        for old in [one for one in sent.files if one not in pilot.attempts]:
-            del sent.files[old]
-        if not named:
-            return _claim_unnamed(sent, pilot, specs, digest, size)
+        sent = self._sent.setdefault(pilot.record.id, {})
+        for ended in [one for one in sent if one not in pilot.attempts]:
+            del sent[ended]
         attempt = pilot.attempts.get(_attempt(named))
         if attempt is None or attempt.bag not in specs:
             raise HttpProblem(403, "not-yours", f"this pilot has no attempt {named[:100]}")
-        files = sent.files.setdefault(attempt.id, _AnnouncedFiles())
+        files = sent.setdefault(attempt.id, _AnnouncedFiles())
         files.add(digest, size, specs[attempt.bag].output_mb << 20, MOST_FILES)
         return attempt.bag
 
@@ -84,18 +70,3 @@ def _attempt(text: str) -> AttemptId:
     if not all(one.isascii() and one.isdecimal() and len(one) < 20 for one in (epoch, sequence)):
         raise HttpProblem(400, "invalid", "name the attempt: ?attempt=EPOCH.SEQUENCE")
     return AttemptId(int(epoch), int(sequence))
-
-
-def _claim_unnamed(
-    sent: _Sent, pilot: Pilot, specs: dict[BagId, BagSpec], digest: str, size: int
-) -> BagId:
-    if len({spec.owner for spec in specs.values()}) > 1:
-        words = "this pilot has tasks of several owners: name the attempt, ?attempt=EPOCH.SEQUENCE"
-        raise HttpProblem(403, "not-yours", words)
-    for id_, attempt in pilot.attempts.items():
-        if id_ not in sent.seen and attempt.bag in specs:
-            sent.most_bytes += specs[attempt.bag].output_mb << 20
-            sent.most_files += MOST_FILES
-    sent.seen = set(pilot.attempts)
-    sent.shared.add(digest, size, sent.most_bytes, sent.most_files)
-    return next(iter(specs))

@@ -124,7 +124,8 @@ class PilotSecrets:
     def owner(self, job: str, given: bytes, jobs: Mapping[JobId, object]) -> str:
         """Whose tasks a pilot of this job may run (empty: anybody's), if it shows the secret of
         the job and the job is one that lives. Raises HttpProblem."""
-        if not job or not self._is_secret_of(job, given):
+        expected = tokens.job_secret(self._master, job).encode()
+        if not job or not hmac.compare_digest(given, expected):
             words = "this secret belongs to another server, or to another site job"
             raise HttpProblem(401, "unauthorized", words)
         hand = tokens.read_hand_job(job)
@@ -135,11 +136,6 @@ class PilotSecrets:
             words = f"site job {job[:100]} does not exist any more"
             raise HttpProblem(401, "unauthorized", words)
         return hand.owner if hand is not None and hand.owner != tokens.ANYBODY else ""
-
-    def _is_secret_of(self, job: str, given: bytes) -> bool:
-        """Pilots of the version before this one show what the others' are made from."""
-        expected = tokens.job_secret(self._master, job).encode()
-        return hmac.compare_digest(given, expected) or hmac.compare_digest(given, self._key)
 
     def credential(self, pilot: int, enrolment: str) -> str:
         """For this enrolment of a pilot, from now on."""
@@ -153,7 +149,7 @@ class PilotSecrets:
             return seen[2] - self._now()
         parts = given.split(b".")
         if len(parts) != 3:
-            return self._left_of_old(record, given)
+            return 0.0
         number, until, seal = parts
         if not (until.isdigit() and len(until) < 16 and number == b"%d" % record.id):
             return 0.0
@@ -168,10 +164,3 @@ class PilotSecrets:
     def _seal(self, pilot: int, enrolment: str, expires: int) -> str:
         message = b"pilot:%d|%s|%d" % (pilot, enrolment.encode(), expires)
         return hmac.digest(self._key, message, "sha256").hex()
-
-    def _left_of_old(self, record: PilotRecord, given: bytes) -> float:
-        """The version before this one drew credentials and kept their digests. Of an enrolment
-        of ours nobody has what would fit."""
-        known = tokens.digest(given.decode("latin-1"))
-        good = hmac.compare_digest(known, record.credential)
-        return float(CREDENTIAL_SECONDS) if good else 0.0

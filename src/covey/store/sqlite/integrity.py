@@ -42,7 +42,7 @@ def look(path: Path) -> Finding:
         version=version,
         size=size,
         problem=f"{path} is damaged: {problem}" if problem else "",
-        old=version < len(schema.MIGRATIONS),
+        old=version < schema.newest(),
         complete=complete,
     )
 

@@ -114,7 +114,7 @@ def is_old(path: Path) -> bool:
     reads it is told."""
     try:
         with closing(connections.reading(path)) as connection:
-            return 0 < schema.version(connection, path) < len(schema.MIGRATIONS)
+            return 0 < schema.version(connection, path) < schema.newest()
     except (StoreError, sqlite3.Error, OSError):
         return False
 
@@ -523,7 +523,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         found = schema.version(connection, path)
         if found == 0:
             raise StoreError(f"there is no record at {path}")
-        if found < len(schema.MIGRATIONS):
+        if found < schema.newest():
             raise StoreError(f"{path} was written by an older covey: start a server to convert it")
     except BaseException:
         connection.close()

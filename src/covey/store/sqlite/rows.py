@@ -122,7 +122,7 @@ def policy_text(policy: PolicySpec | None) -> str | None:
 
 
 def outputs_from(text: str) -> OutputSummary:
-    """Nothing is known of bags of older versions, so nothing is said about them."""
+    """An empty text stands in bags that version 5 made: nobody knows what came of their tasks."""
     return _outputs.decode(text) if text else OutputSummary(something=True)
 
 

@@ -1,9 +1,10 @@
 """The tables, and how an older record becomes a current one.
 
-`PRAGMA user_version` says how many of `MIGRATIONS` a file has had. Those it lacks run in order,
-in one transaction: a crash leaves the old file or the new one. A published migration is never
-changed; a new one is added at the end. A file that is not ours, or that a newer covey wrote, is
-left alone.
+`PRAGMA user_version` is the version of a file: `OLDEST` after the first of `MIGRATIONS`, and one
+more after each of the others. Those that a file lacks run in order, in one transaction: a crash
+leaves the old file or the new one. A published migration is never changed; a new one is added at
+the end. A file that is not ours, is older than `OLDEST`, or was written by a newer covey, is left
+alone.
 
 How the tables are read (see `snapshots` and `reading`): a bag's results are found through partial
 indexes, so that only what is open or went wrong is ever scanned. `counted` holds one entry per
@@ -12,7 +13,7 @@ where all goes well. Codes: outcome 0 is success (`rows.OUTCOMES`). `bags.first_
 `last_row` enclose a bag's rows in `ends`. The files of a row have ids from row * 2**24 on, so that
 they lie together, in the order of rows, in one tree without an index. `server.last_bag` is the
 highest number of a bag that was purged: numbers are not used again. `reopenings.tasks` is the set
-of tasks that started afresh (null, in converted files: all), whether or not they were `named`.
+of tasks that started afresh, whether or not they were `named`.
 `input_versions.number` is 2 for the first files that were sent after a bag.
 `bags.policy` is null as long as the one in the spec holds; `hosts.history` is empty where nothing
 is remembered.
@@ -28,24 +29,38 @@ APPLICATION_ID = 0x636F7679  # "covy"
 
 Migration: TypeAlias = tuple[str, ...]
 
-_FIRST: Migration = (
-    "CREATE TABLE server (one INTEGER PRIMARY KEY CHECK (one = 1), epoch INTEGER NOT NULL)",
-    "INSERT INTO server VALUES (1, 0)",
+# The tables of version 6, which is the oldest that can be read.
+_TABLES: Migration = (
+    """CREATE TABLE server (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        epoch INTEGER NOT NULL,
+        last_bag INTEGER NOT NULL DEFAULT 0)""",
+    "INSERT INTO server VALUES (1, 0, 0)",
     """CREATE TABLE bags (
         id INTEGER PRIMARY KEY,
         spec TEXT NOT NULL,
         key TEXT,
         total INTEGER NOT NULL,
+        open INTEGER NOT NULL,
         status TEXT NOT NULL,
+        reason TEXT NOT NULL DEFAULT '',
         created REAL NOT NULL,
         ended REAL NOT NULL DEFAULT 0,
         done INTEGER NOT NULL DEFAULT 0,
         failed INTEGER NOT NULL DEFAULT 0,
-        tries_from INTEGER NOT NULL DEFAULT 0,
         first_row INTEGER NOT NULL,
-        last_row INTEGER)""",
+        last_row INTEGER,
+        policy TEXT,
+        outputs TEXT NOT NULL DEFAULT '')""",
     "CREATE UNIQUE INDEX bags_key ON bags (key) WHERE key IS NOT NULL",
-    "CREATE INDEX bags_running ON bags (id) WHERE status = 'running'",
+    "CREATE INDEX bags_unfinished ON bags (id) WHERE status IN ('running', 'paused')",
+    """CREATE TABLE segments (
+        bag INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        segment TEXT NOT NULL,
+        key TEXT,
+        PRIMARY KEY (bag, number)) WITHOUT ROWID""",
+    "CREATE UNIQUE INDEX segments_key ON segments (bag, key) WHERE key IS NOT NULL",
     """CREATE TABLE chunks (
         bag INTEGER NOT NULL,
         first INTEGER NOT NULL,
@@ -53,7 +68,17 @@ _FIRST: Migration = (
         epoch INTEGER NOT NULL,
         closed INTEGER NOT NULL DEFAULT 0,
         PRIMARY KEY (bag, first)) WITHOUT ROWID""",
-    "CREATE TABLE hosts (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",
+    """CREATE TABLE reopenings (
+        bag INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        row INTEGER NOT NULL,
+        named INTEGER NOT NULL,
+        tasks BLOB NOT NULL,
+        memory REAL NOT NULL,
+        time REAL NOT NULL,
+        memory_mb INTEGER NOT NULL DEFAULT 0,
+        limit_seconds REAL NOT NULL DEFAULT 0,
+        PRIMARY KEY (bag, number)) WITHOUT ROWID""",
     """CREATE TABLE ends (
         row INTEGER PRIMARY KEY,
         bag INTEGER NOT NULL,
@@ -76,112 +101,23 @@ _FIRST: Migration = (
         stdout_bytes INTEGER NOT NULL,
         stderr_bytes INTEGER NOT NULL,
         message TEXT,
-        last_line TEXT)""",
+        last_line TEXT,
+        cause INTEGER,
+        result TEXT,
+        files INTEGER NOT NULL DEFAULT 0)""",
     "CREATE UNIQUE INDEX counted ON ends (bag, task) WHERE counted = 1",
     "CREATE INDEX failures ON ends (bag, task) WHERE counted = 1 AND outcome <> 0",
     "CREATE INDEX uncounted ON ends (bag, task, outcome) WHERE counted = 0",
     "CREATE INDEX lost ON ends (epoch, sequence) WHERE outcome = 6",
-    "CREATE TABLE outputs (row INTEGER PRIMARY KEY, stdout, stderr)",
-    """CREATE TABLE pilots (
-        id INTEGER PRIMARY KEY,
-        key TEXT NOT NULL,
-        credential TEXT NOT NULL,
-        host TEXT NOT NULL,
-        slots INTEGER NOT NULL,
-        site TEXT NOT NULL,
-        job TEXT NOT NULL,
-        tags TEXT NOT NULL,
-        version TEXT NOT NULL,
-        enrolled REAL NOT NULL,
-        status TEXT NOT NULL,
-        changed REAL NOT NULL DEFAULT 0,
-        reason TEXT NOT NULL DEFAULT '')""",
-    "CREATE INDEX pilots_not_left ON pilots (id) WHERE status <> 'left'",
-    "CREATE TABLE synced (pilot INTEGER PRIMARY KEY, number INTEGER NOT NULL)",
-    """CREATE TABLE jobs (
-        row INTEGER PRIMARY KEY,
-        id TEXT NOT NULL UNIQUE,
-        site TEXT NOT NULL,
-        slots INTEGER NOT NULL,
-        submitted REAL NOT NULL,
-        status TEXT NOT NULL,
-        ended REAL NOT NULL DEFAULT 0,
-        reason TEXT NOT NULL DEFAULT '')""",
-    "CREATE INDEX jobs_not_ended ON jobs (row) WHERE status <> 'ended'",
-)
-
-# As `core.causes` would say it, as far as a file of the first version tells.
-_OLD_CAUSE = """CASE
-    WHEN outcome = 1 AND signal > 0 THEN 'signal ' || signal
-    WHEN outcome = 1 THEN 'exit ' || exit_code
-    WHEN outcome = 2 THEN 'time limit'
-    WHEN outcome = 3 THEN 'cancelled'
-    WHEN outcome = 5 THEN 'host'
-    ELSE 'lost' END"""
-
-# Causes, reported values, returned files; segments; reopenings of some tasks; hosts with a history.
-_SECOND: Migration = (
-    "ALTER TABLE server ADD COLUMN last_bag INTEGER NOT NULL DEFAULT 0",
-    """CREATE TABLE reopenings (
-        bag INTEGER NOT NULL,
-        number INTEGER NOT NULL,
-        row INTEGER NOT NULL,
-        named INTEGER NOT NULL,
-        tasks BLOB,
-        memory REAL NOT NULL,
-        time REAL NOT NULL,
-        PRIMARY KEY (bag, number)) WITHOUT ROWID""",
-    """INSERT INTO reopenings
-        SELECT id, 1, tries_from, 0, NULL, 1.0, 1.0 FROM bags WHERE tries_from > 0""",
-    """CREATE TABLE new_bags (
-        id INTEGER PRIMARY KEY,
-        spec TEXT NOT NULL,
-        key TEXT,
-        total INTEGER NOT NULL,
-        open INTEGER NOT NULL,
-        status TEXT NOT NULL,
-        reason TEXT NOT NULL DEFAULT '',
-        created REAL NOT NULL,
-        ended REAL NOT NULL DEFAULT 0,
-        done INTEGER NOT NULL DEFAULT 0,
-        failed INTEGER NOT NULL DEFAULT 0,
-        first_row INTEGER NOT NULL,
-        last_row INTEGER)""",
-    """INSERT INTO new_bags
-        SELECT id,
-            CASE WHEN json_extract(spec, '$.limit_seconds') > 0
-            THEN json_set(json_remove(spec, '$.limit_seconds'), '$.need',
-                json_object('limit_seconds', json_extract(spec, '$.limit_seconds')))
-            ELSE json_remove(spec, '$.limit_seconds') END,
-            key, total, 0, status, '', created, ended, done, failed, first_row, last_row
-        FROM bags""",
-    "DROP TABLE bags",
-    "ALTER TABLE new_bags RENAME TO bags",
-    "CREATE UNIQUE INDEX bags_key ON bags (key) WHERE key IS NOT NULL",
-    "CREATE INDEX bags_unfinished ON bags (id) WHERE status IN ('running', 'paused')",
-    """CREATE TABLE segments (
-        bag INTEGER NOT NULL,
-        number INTEGER NOT NULL,
-        segment TEXT NOT NULL,
-        key TEXT,
-        PRIMARY KEY (bag, number)) WITHOUT ROWID""",
-    "CREATE UNIQUE INDEX segments_key ON segments (bag, key) WHERE key IS NOT NULL",
+    """CREATE INDEX failures_by_cause ON ends (bag, cause, outcome, task, host)
+        WHERE counted = 1 AND outcome <> 0""",
+    "CREATE INDEX returned ON ends (bag) WHERE counted = 1 AND files > 0",
     """CREATE TABLE causes (
         id INTEGER PRIMARY KEY,
         bag INTEGER NOT NULL,
         text TEXT NOT NULL,
         UNIQUE (bag, text))""",
-    "ALTER TABLE ends ADD COLUMN cause INTEGER",
-    f"""INSERT INTO causes (bag, text)
-        SELECT DISTINCT bag, {_OLD_CAUSE} FROM ends WHERE counted = 1 AND outcome <> 0""",
-    f"""UPDATE ends SET cause = (
-            SELECT id FROM causes WHERE causes.bag = ends.bag AND text = {_OLD_CAUSE})
-        WHERE counted = 1 AND outcome <> 0""",
-    "ALTER TABLE ends ADD COLUMN result TEXT",
-    "ALTER TABLE ends ADD COLUMN files INTEGER NOT NULL DEFAULT 0",
-    """CREATE INDEX failures_by_cause ON ends (bag, cause, outcome, task, host)
-        WHERE counted = 1 AND outcome <> 0""",
-    "CREATE INDEX returned ON ends (bag) WHERE counted = 1 AND files > 0",
+    "CREATE TABLE outputs (row INTEGER PRIMARY KEY, stdout, stderr)",
     """CREATE TABLE result_names (
         bag INTEGER NOT NULL,
         place INTEGER NOT NULL,
@@ -196,25 +132,60 @@ _SECOND: Migration = (
         packed INTEGER NOT NULL,
         executable INTEGER NOT NULL)""",
     "CREATE INDEX files_digest ON files (digest) WHERE digest IS NOT NULL",
-    "ALTER TABLE hosts ADD COLUMN first REAL NOT NULL DEFAULT 0",
-    "ALTER TABLE hosts ADD COLUMN heard REAL NOT NULL DEFAULT 0",
-    "ALTER TABLE hosts ADD COLUMN done INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE hosts ADD COLUMN failed INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE hosts ADD COLUMN site TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE hosts ADD COLUMN slots INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE hosts ADD COLUMN tags TEXT NOT NULL DEFAULT '{}'",
-    """INSERT OR REPLACE INTO hosts (id, name, first, heard, done, failed)
-        SELECT hosts.id, name, first_end, last_end, well, badly FROM hosts JOIN (
-            SELECT host, min(delivered) AS first_end, max(delivered) AS last_end,
-                sum(outcome = 0) AS well, sum(outcome IN (1, 2, 5)) AS badly
-            FROM ends GROUP BY host) ON host = hosts.id""",
-    "ALTER TABLE pilots ADD COLUMN memory_mb INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE pilots ADD COLUMN disk_mb INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE pilots ADD COLUMN gpus INTEGER NOT NULL DEFAULT 0",
-)
-
-# Tokens; machines that keep their name; whose tasks a pilot runs.
-_THIRD: Migration = (
+    """CREATE TABLE hosts (
+        id INTEGER PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE,
+        first REAL NOT NULL DEFAULT 0,
+        heard REAL NOT NULL DEFAULT 0,
+        done INTEGER NOT NULL DEFAULT 0,
+        failed INTEGER NOT NULL DEFAULT 0,
+        site TEXT NOT NULL DEFAULT '',
+        slots INTEGER NOT NULL DEFAULT 0,
+        tags TEXT NOT NULL DEFAULT '{}',
+        machine TEXT NOT NULL DEFAULT '',
+        history TEXT NOT NULL DEFAULT '')""",
+    """CREATE TABLE pilots (
+        id INTEGER PRIMARY KEY,
+        key TEXT NOT NULL,
+        credential TEXT NOT NULL,
+        host TEXT NOT NULL,
+        slots INTEGER NOT NULL,
+        site TEXT NOT NULL,
+        job TEXT NOT NULL,
+        tags TEXT NOT NULL,
+        version TEXT NOT NULL,
+        enrolled REAL NOT NULL,
+        status TEXT NOT NULL,
+        changed REAL NOT NULL DEFAULT 0,
+        reason TEXT NOT NULL DEFAULT '',
+        memory_mb INTEGER NOT NULL DEFAULT 0,
+        disk_mb INTEGER NOT NULL DEFAULT 0,
+        gpus INTEGER NOT NULL DEFAULT 0,
+        machine TEXT NOT NULL DEFAULT '',
+        boot TEXT NOT NULL DEFAULT '',
+        owner TEXT NOT NULL DEFAULT '')""",
+    "CREATE INDEX pilots_not_left ON pilots (id) WHERE status <> 'left'",
+    "CREATE TABLE synced (pilot INTEGER PRIMARY KEY, number INTEGER NOT NULL)",
+    """CREATE TABLE sites (
+        name TEXT PRIMARY KEY,
+        record TEXT NOT NULL) WITHOUT ROWID""",
+    """CREATE TABLE jobs (
+        row INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        site TEXT NOT NULL,
+        slots INTEGER NOT NULL,
+        submitted REAL NOT NULL,
+        status TEXT NOT NULL,
+        ended REAL NOT NULL DEFAULT 0,
+        reason TEXT NOT NULL DEFAULT '',
+        wall_seconds REAL NOT NULL DEFAULT 0,
+        memory_mb INTEGER NOT NULL DEFAULT 0,
+        disk_mb INTEGER NOT NULL DEFAULT 0,
+        gpus INTEGER NOT NULL DEFAULT 0,
+        handle TEXT NOT NULL DEFAULT '',
+        trial INTEGER NOT NULL DEFAULT 0,
+        wanted_by TEXT NOT NULL DEFAULT '')""",
+    "CREATE INDEX jobs_not_ended ON jobs (row) WHERE status <> 'ended'",
     """CREATE TABLE tokens (
         id INTEGER PRIMARY KEY,
         name TEXT NOT NULL,
@@ -225,38 +196,6 @@ _THIRD: Migration = (
         expires REAL NOT NULL,
         revoked REAL NOT NULL)""",
     "CREATE INDEX tokens_not_revoked ON tokens (id) WHERE revoked = 0",
-    "ALTER TABLE hosts ADD COLUMN machine TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE pilots ADD COLUMN machine TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE pilots ADD COLUMN boot TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE pilots ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
-)
-
-# Policies that were changed; what is remembered of hosts.
-_FOURTH: Migration = (
-    "ALTER TABLE bags ADD COLUMN policy TEXT",
-    "ALTER TABLE hosts ADD COLUMN history TEXT NOT NULL DEFAULT ''",
-)
-
-# Sites that were added; what was asked of them for a pilot, and what they call its job.
-_FIFTH: Migration = (
-    """CREATE TABLE sites (
-        name TEXT PRIMARY KEY,
-        record TEXT NOT NULL) WITHOUT ROWID""",
-    "ALTER TABLE jobs ADD COLUMN wall_seconds REAL NOT NULL DEFAULT 0",
-    "ALTER TABLE jobs ADD COLUMN memory_mb INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE jobs ADD COLUMN disk_mb INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE jobs ADD COLUMN gpus INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE jobs ADD COLUMN handle TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE jobs ADD COLUMN trial INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE jobs ADD COLUMN wanted_by TEXT NOT NULL DEFAULT ''",
-)
-
-# What came of the tasks of a bag, in sum (empty in older bags: not known); retries of tasks that
-# were done, and with an amount of memory or time.
-_SIXTH: Migration = (
-    "ALTER TABLE bags ADD COLUMN outputs TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE reopenings ADD COLUMN memory_mb INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE reopenings ADD COLUMN limit_seconds REAL NOT NULL DEFAULT 0",
 )
 
 # Input files that were sent after the bag, and the first attempt that got them.
@@ -273,22 +212,20 @@ _SEVENTH: Migration = (
         PRIMARY KEY (bag, number)) WITHOUT ROWID""",
 )
 
-MIGRATIONS: tuple[Migration, ...] = (
-    _FIRST,
-    _SECOND,
-    _THIRD,
-    _FOURTH,
-    _FIFTH,
-    _SIXTH,
-    _SEVENTH,
-)
+OLDEST = 6
+MIGRATIONS: tuple[Migration, ...] = (_TABLES, _SEVENTH)
+
+
+def newest(migrations: tuple[Migration, ...] = MIGRATIONS) -> int:
+    """The version of a file that has had all of these."""
+    return OLDEST + len(migrations) - 1
 
 
 def version(
     connection: sqlite3.Connection, path: Path, migrations: tuple[Migration, ...] = MIGRATIONS
 ) -> int:
     """The schema version of this file, 0 if it is empty. Raises StoreNewer, and StoreError for
-    what is no record of ours."""
+    a file that is not a record of ours, or is too old."""
     try:
         found = _pragma(connection, "user_version")
         ours = _pragma(connection, "application_id") == APPLICATION_ID
@@ -299,8 +236,13 @@ def version(
         raise
     if not ours and (found or not empty):
         raise _foreign(path)
-    if found > len(migrations):
-        raise StoreNewer(str(path), found, len(migrations))
+    if found > newest(migrations):
+        raise StoreNewer(str(path), found, newest(migrations))
+    if 0 < found < OLDEST:
+        raise StoreError(
+            f"{path} has version {found}; the oldest that this covey can read is {OLDEST}. "
+            "Move it away, or use another directory."
+        )
     return found
 
 
@@ -309,15 +251,15 @@ def migrate(
 ) -> None:
     """Bring the file up to date: all of what it lacks, or nothing."""
     found = version(connection, path, migrations)
-    if found == len(migrations):
+    if found == newest(migrations):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for migration in migrations[found:]:
+        for migration in migrations[found and found - OLDEST + 1 :]:
             for statement in migration:
                 connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {len(migrations)}")
+        connection.execute(f"PRAGMA user_version = {newest(migrations)}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

@@ -138,7 +138,7 @@ def failed(connection: sqlite3.Connection, id_: int) -> tuple[int, ...]:
 
 class _FreshStart(Struct):
     reopening: Reopening
-    tasks: BitMap | None  # tasks that started afresh; None: all
+    tasks: BitMap  # tasks that started afresh
 
 
 class _Tried(Struct):
@@ -165,10 +165,10 @@ def _fresh_starts(connection: sqlite3.Connection, id_: int) -> list[_FreshStart]
     )
     starts = []
     for row, named, packed, memory, time, memory_mb, seconds in connection.execute(query, (id_,)):
-        tasks = None if packed is None else BitMap.deserialize(packed)
+        tasks = BitMap.deserialize(packed)
         reopening = Reopening(
             row=row,
-            tasks=tuple(tasks) if named and tasks is not None else None,
+            tasks=tuple(tasks) if named else None,
             memory=memory,
             time=time,
             memory_mb=memory_mb,
@@ -183,7 +183,7 @@ def _tried(connection: sqlite3.Connection, id_: int, starts: list[_FreshStart]) 
     counts = _Tried()
     for task, code, row in connection.execute(_FAILURES_OF_UNFINISHED, (id_,)):
         later = (start for start in starts if start.reopening.row >= row)
-        if not any(start.tasks is None or task in start.tasks for start in later):
+        if not any(task in start.tasks for start in later):
             counts.add(task, rows.OUTCOMES[code])
     return counts
 

@@ -109,7 +109,6 @@ class SqliteRecord:
             upkeep.choose_incremental(connection)
         connections.tune(connection, self.path, wal=self._wal)
         schema.migrate(connection, self.path, self._migrations)
-        upkeep.convert(connection)
         if self._wal:  # else pages whose sync failed earlier might never reach the disk
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         connection.execute("BEGIN IMMEDIATE")

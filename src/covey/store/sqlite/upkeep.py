@@ -4,8 +4,7 @@ First the rows of purged bags are removed (`purge`). Then free pages are given b
 (`PRAGMA incremental_vacuum`). Last, the write-ahead log is emptied. The size of a piece is adjusted
 so that it takes about `PIECE_SECONDS`.
 
-A file can give pages back only if it was made to (`auto_vacuum = INCREMENTAL`), or was rewritten
-once. Files of earlier versions are rewritten when they are opened, if that is quick: `convert`.
+A file can give pages back because it is made with `auto_vacuum = INCREMENTAL`.
 """
 
 import sqlite3
@@ -20,7 +19,6 @@ FEWEST, MOST = 16, 4096  # rows or pages in a piece
 FIRST = 256
 KEPT_PAGES = 256  # free pages that are kept for the next rows
 MANY_FREE = 0.25  # share of free pages above which they are given back, even without a purge
-CONVERT_PAGES = 16_384  # in use (64 MB): to rewrite as many takes a second at most
 _INCREMENTAL = 2
 
 
@@ -86,21 +84,6 @@ class Upkeep:
 def choose_incremental(connection: sqlite3.Connection) -> None:
     """Works only for a file that has no tables yet."""
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-
-
-def convert(connection: sqlite3.Connection) -> None:
-    """Rewrite a file of an earlier version, if that is quick, so that it can give pages back. A
-    disk that is too full for that is no reason not to use the file."""
-    if _pragma(connection, "auto_vacuum") == _INCREMENTAL:
-        return
-    used = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
-    if used > CONVERT_PAGES:
-        return
-    try:
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        connection.execute("VACUUM")
-    except sqlite3.OperationalError:
-        pass
 
 
 def _has_many_free(connection: sqlite3.Connection) -> bool:

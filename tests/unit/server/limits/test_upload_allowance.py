@@ -45,9 +45,9 @@ def pilot_with(*attempts: tuple[int, int]) -> Pilot:
     return pilot
 
 
-def claim(known: Allowance, pilot: Pilot, digest: str, size: int, attempt: str = "") -> int:
+def claim(known: Allowance, pilot: Pilot, digest: str, size: int, attempt: str) -> int:
     """The bag, or the status of a refusal."""
-    query = f"size={size}" + (f"&attempt={attempt}" if attempt else "")
+    query = f"size={size}&attempt={attempt}"
     request = Request(
         {"type": "http", "query_string": query.encode(), "headers": [], "path_params": {}}
     )
@@ -68,9 +68,10 @@ def test_each_attempt_has_its_own() -> None:
     assert claim(known, pilot, "b", MB + 1, "1.2") == 413, "it cannot grow on the way"
     assert claim(known, pilot, "c", 0, "1.3") == 403
     assert claim(known, pilot, "c", 0, "nonsense") == 400
+    assert claim(known, pilot, "c", 0, "") == 400, "each file is for an attempt"
     del pilot.attempts[AttemptId(1, 1)]
     assert claim(known, pilot, "a", 1, "1.1") == 403
-    assert list(known._sent[PilotId(7)].files) == [AttemptId(1, 2)], "it is forgotten"
+    assert list(known._sent[PilotId(7)]) == [AttemptId(1, 2)], "it is forgotten"
 
 
 def test_their_number_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,17 +79,3 @@ def test_their_number_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     known, pilot = Allowance(), pilot_with((1, 1))
     found = [claim(known, pilot, digest, 1, "1.1") for digest in "abcda"]
     assert found == [1, 1, 1, 413, 1]
-
-
-def test_an_older_pilot_has_what_all_its_attempts_may() -> None:
-    known, pilot = Allowance(), pilot_with((1, 1), (2, 1))
-    assert [claim(known, pilot, one, MB) for one in "abc"] == [1, 1, 413]
-    pilot.attempts.clear()
-    pilot.attempts.update(pilot_with((3, 1)).attempts)
-    assert [claim(known, pilot, one, MB) for one in "cd"] == [1, 413]
-
-
-def test_of_several_owners_it_must_be_said_whose() -> None:
-    known, pilot = Allowance(), pilot_with((1, 1), (2, 2))
-    assert claim(known, pilot, "a", 1) == 403
-    assert claim(known, pilot, "a", 1, "1.2") == 2

@@ -1,6 +1,7 @@
 """GridPolicy in words: checked on every site, shown, listed, read from bag files and keywords."""
 
-from covey.bagfile.policy import read_policy
+from covey.bagfile.policy import PolicyOf
+from covey.bagfile.sheet import Sheet
 from covey.core.explain import catalogue
 from covey.core.explain.answers import PolicyReport
 from covey.core.explain.policy_check import examine
@@ -56,8 +57,9 @@ def test_it_is_shown_with_its_origin() -> None:
 
 
 def test_it_is_read_wherever_policies_are() -> None:
-    assert read_policy({"grid": "Site.Price < 2"}, "here") == PolicySpec(grid="Site.Price < 2")
-    assert read_policy({"grid": False}, "here").grid == "false"
+    for given, read in (("Site.Price < 2", "Site.Price < 2"), (False, "false")):
+        found = PolicyOf().read(Sheet("here"), ("policy",), {"grid": given})
+        assert found == PolicySpec(grid=read)
     sheet = read_keywords({"command": "true", "policy": {"grid": "Site.Price < 2"}})
     assert sheet.tree["policy"] == {"grid": "Site.Price < 2"}
 

@@ -177,7 +177,7 @@ def test_a_pilot_that_was_forgotten_still_has_its_receipts() -> None:
 
 
 def test_what_is_held_without_a_receipt_is_not_repeated_if_it_must_not_be() -> None:
-    """A pilot of the version before this one says the truth, but cannot prove it."""
+    """The pilot says the truth, but cannot prove it."""
     before = Table()
     bag = BagId(before.submit(spec(1, idempotent=False)))
     old = enrol(before, "")
