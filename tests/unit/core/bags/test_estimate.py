@@ -5,8 +5,8 @@ from covey.core.explain.bag_answers import hindrance
 from covey.core.record.events import JobEnded
 from covey.core.record.model import BagId, Need
 from covey.pilot.protocol.messages import Answer, End
-from tests.unit.core.placing import local_site
 from tests.unit.core.bags.test_bag_requests import enrol
+from tests.unit.core.placing import local_site
 from tests.unit.core.table import Table, replies, spec
 
 
