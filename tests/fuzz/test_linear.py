@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from covey.bagfile import kinds, lines, template, values
+from covey.bagfile import kinds, lines, values
 from covey.bagfile.sheet import Sheet, parse_sheet
 from covey.classad import ClassAdError, Context, jsonform, parse, parse_ad
 from covey.classad.functions.tokens import _split, _unquoted
@@ -32,7 +32,6 @@ from covey.frontend import terminal
 from covey.pilot.calls.call_records import BY_FILE
 from covey.pilot.host import tags
 from covey.pilot.protocol import connection
-from covey.pilot.slots import order_template as pilot_template
 from covey.rowfiles.forms import BEGIN
 from covey.server.web.auth import PilotSecrets
 from covey.sites import plugins
@@ -160,8 +159,7 @@ PARSERS: dict[str, tuple[Callable[[str], Any], Sequence[Make]]] = {
     "cause": (causes.normalised, [same("/a"), same("1,"), same("0xg"), same("1e"), same("a1.")]),
     "last line": (causes.last_line, []),
     "template of a bag": (lambda text: placeholders.filler(text, ["a"])([1], 0, 0), []),
-    "template of a pilot": (lambda text: pilot_template._parse(text, {"a": 0}), []),
-    "template of a bag file": (lambda text: template.fill(text, {"a": 1}), []),
+    "template with values": (lambda text: placeholders.fill(text, {"a": 1}), []),
     "name of a folder": (download.safe, []),
     "call": (call_files.file_of, [around(BY_FILE, "a")]),
     "job of a hand-made pilot": (tokens.read_hand_job, [around(tokens.HAND, "-")]),

@@ -8,7 +8,6 @@ from msgspec import Struct
 from covey.bagfile.draft import Taken
 from covey.bagfile.gathering import Gathered
 from covey.bagfile.points import count_tasks, values_of
-from covey.bagfile.template import fill
 from covey.core.errors import InvalidBag
 from covey.core.explain import catalogue
 from covey.core.explain.answers import ShownPolicy
@@ -16,6 +15,7 @@ from covey.core.record.model import GIVEN, Condition, Need
 from covey.core.record.resource_rules import rule_finder
 from covey.core.record.task_classes import needs_of
 from covey.core.record.task_needs import BadNeed, need_reader, varies
+from covey.core.values.placeholders import fill
 from covey.core.values.space import Scalar
 
 FIRST_TASKS = 5

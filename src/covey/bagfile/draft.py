@@ -22,11 +22,8 @@ from covey.bagfile.rowsfile import read_names
 from covey.bagfile.sheet import Sheet, suggest
 from covey.bagfile.template import (
     MOST_NAMES,
-    PLACEHOLDER,
-    RESERVED,
     Tell,
     check_placeholders,
-    placeholders,
     seems_meant,
     tell_unused,
     unescaped,
@@ -35,7 +32,9 @@ from covey.core.bags.bag_check import pattern_problem
 from covey.core.errors import InvalidBag
 from covey.core.record.model import LONG_FIRST, BagSpec, Need, PolicySpec, Rule, Segment
 from covey.core.record.task_needs import FIELDS, deciding_names
+from covey.core.values.placeholders import names_of
 from covey.core.values.space import Axis, Product, Space, Zip, check, names, size
+from covey.pilot.protocol.placeholders import NAME, NUMBERS, PLACEHOLDER
 
 SCRIPT = ".covey-script"  # hidden, so that the output pattern * does not return it
 
@@ -241,7 +240,7 @@ def _unused(
     """Parameters that make no difference. Few tables are made for one bag alone: their columns are
     told of only if all are unused, or if one seems meant."""
     paths = [text for one in inputs for text in (one.source, one.url, one.to)]
-    used = set(placeholders([*spec.argv, *spec.outputs, *spec.optional_outputs, *paths]))
+    used = set(names_of(*spec.argv, *spec.outputs, *spec.optional_outputs, *paths))
     used |= deciding_names(spec)
     policy = set(re.findall(r"\w+", str(spec.policy).lower()))  # Job.seed, in any case
     unused = [name for name in parameters if name not in used and name.lower() not in policy]
@@ -255,7 +254,7 @@ def _script(text: str, parameters: tuple[str, ...], tell: Tell) -> str:
         return ""
     script = script_text(text)
     if _SHELL.match(script):
-        for name in re.findall(r"(?<!\$)\{([A-Za-z_]\w*)\}", script):
+        for name in re.findall(rf"(?<!\$)\{{({NAME})\}}", script):
             if name in parameters:
                 tell(f"note: the script has {{{name}}}; in a script, write ${name} for the value")
     return script
@@ -353,12 +352,12 @@ def _check_pattern(sheet: Sheet, path: KeyPath, pattern: str, parameters: tuple[
     inside = not (pattern.startswith(("/", "~")) or ".." in pattern.split("/"))
     if not inside:
         sheet.complain(path, f"{pattern} is not in the task's directory; write it relative to that")
-    return check_names(sheet, path, pattern, [*parameters, *RESERVED]) and inside
+    return check_names(sheet, path, pattern, [*parameters, *NUMBERS]) and inside
 
 
 def check_names(sheet: Sheet, path: KeyPath, text: str, known: list[str]) -> bool:
     """Whether all {NAME}s in a path are known; complains of others."""
-    unknown = [name for name in placeholders([text]) if name not in known]
+    unknown = [name for name in names_of(text) if name not in known]
     for name in unknown:
         hint = suggest(name, known, f"; there are {', '.join(known)}" if known else "")
         sheet.complain(path, f"{text}: there is no parameter {name}{hint}")
@@ -436,7 +435,7 @@ def _validation(sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...]
         told = shlex.quote(f"covey: there is no file {pattern}")
         lines.append(f'set -- {quoted}; [ -e "$1" ] || {{ echo {told} >&2; exit 1; }}')
     check = found.get("check", "")
-    for name in placeholders([check]):
+    for name in names_of(check):
         if name in parameters and f"${{{name}}}" not in check:
             sheet.complain(("validate", "check"), f"write ${name} for the value, not {{{name}}}")
     return {

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, Protocol
 
 from covey.bagfile.lines import KeyPath
 from covey.bagfile.sheet import MEANT, Sheet, spell, suggest
-from covey.bagfile.template import PLACEHOLDER, placeholders
 from covey.core.values import amounts, time_spans
 from covey.core.values.amounts import show
+from covey.core.values.placeholders import names_of
+from covey.pilot.protocol.placeholders import PLACEHOLDER
 
 Schema = dict[str, Any]
 
@@ -160,7 +161,7 @@ class PerTask:
         self.kind = kind
 
     def read(self, sheet: Sheet, path: KeyPath, value: Any) -> Any:
-        if isinstance(value, str) and placeholders([value]):
+        if isinstance(value, str) and names_of(value):
             return Filled(value)
         return self.kind.read(sheet, path, value)
 

@@ -11,23 +11,21 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
 from covey.core.errors import InvalidBag
-from covey.core.values.space import Scalar
+from covey.pilot.protocol.placeholders import NAME, NUMBERS, PLACEHOLDER
 
 Tell = Callable[[str], None]
 
-RESERVED = ("task", "bag")  # their numbers
-PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")  # as in core.filling
 ALIKE = 0.75
 MOST_NAMES = 5  # in one note
 LONGEST_SHEBANG = 256
 
-_BRACED = re.compile(r"(?P<escape>[${]?)\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}")
-_ESCAPED = re.compile(r"(?P<escape>\{)\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}\}")
+_BRACED = re.compile(rf"(?P<escape>[${{]?)\{{(?P<name>{NAME})\}}")
+_ESCAPED = re.compile(rf"\{{\{{(?P<name>{NAME})\}}\}}")
 _BLANK = re.compile(r"\s")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _OPTION = re.compile(r"(--?[A-Za-z][\w-]*=)(.+)", re.DOTALL)
@@ -42,20 +40,9 @@ class Scene(NamedTuple):
     prepared: bool = False  # a setup may install commands that are not here
 
 
-def placeholders(words: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(name for word in words for name in PLACEHOLDER.findall(word)))
-
-
-def fill(text: str, values: Mapping[str, Scalar]) -> str:
-    """With the values that are known; the same in core and in pilots."""
-    return PLACEHOLDER.sub(
-        lambda match: str(values[match[1]]) if match[1] in values else match[0], text
-    )
-
-
 def check_placeholders(argv: Sequence[str], names: Sequence[str]) -> None:
     """Raises InvalidBag for a {name} that is no parameter."""
-    known = [*names, *RESERVED]
+    known = [*names, *NUMBERS]
     quoted = f" ({_quoted_words(argv[0])})" if len(argv) == 1 and _BLANK.search(argv[0]) else ""
     for word in argv:
         for match in _BRACED.finditer(word):
@@ -80,11 +67,11 @@ def _instead(name: str, known: Sequence[str], names: Sequence[str], argv: Sequen
 
 def unescaped(word: str, names: Sequence[str]) -> str:
     """`{{name}}` as the tasks get it: {name}, which pilots leave alone if it is no parameter."""
-    known = (*names, *RESERVED)
+    known = (*names, *NUMBERS)
 
     def plain(match: "re.Match[str]") -> str:
         name = match["name"]
-        return match[0] if name in known or match["escape"] != "{" else f"{{{name}}}"
+        return match[0] if name in known else f"{{{name}}}"
 
     return _ESCAPED.sub(plain, word)
 

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from covey.client.digests import hash_file
 from covey.core.errors import BadFile, CoveyError, InvalidQuery, NotFound
+from covey.core.values.placeholders import fill, names_of
 from covey.core.values.space import Scalar
 from covey.wire import BagView, ReturnedFile
 
@@ -27,7 +28,6 @@ LONGEST_NAME_BYTES = 200  # of a folder that a value makes
 LONGEST_PART_BYTES = 255
 LONGEST_PATH_BYTES = 4000
 
-_FIELD = re.compile(r"\{(\w+)\}")
 _UNSAFE = re.compile(r"[/\\\x00-\x1f\x7f]")
 
 
@@ -99,7 +99,7 @@ class Layout:
         self._parts = [part for part in template.split("/") if part not in ("", ".")]
         self._taken: dict[str, int] | None = None if "{task}" in self._parts else {}
         known = ["task", "bag", *names]
-        for name in _FIELD.findall(template):
+        for name in names_of(template):
             if name not in known:
                 raise InvalidQuery(f"{{{name}}} is not in this bag; there are {', '.join(known)}")
         if ".." in self._parts or template.startswith("/"):
@@ -109,7 +109,7 @@ class Layout:
         """Raises BadFile for a path that leads elsewhere, InvalidQuery if it is taken."""
         values: dict[str, Scalar] = dict(zip(self._names, file.values, strict=True))
         values |= {"task": file.task, "bag": self._bag}
-        folders = [_FIELD.sub(lambda m: str(values[m[1]]), part) for part in self._parts]
+        folders = [fill(part, values) for part in self._parts]
         relative = "/".join([*map(safe, folders), *_own_parts(file.path)])
         if len(os.fsencode(relative)) > LONGEST_PATH_BYTES:
             raise BadFile(f"{file.path[:80]!r}… is too long a path")
