@@ -15,7 +15,6 @@ FAILED = "failed"
 LONGEST_GUESSED = 100  # characters of a name for which a similar one is suggested
 # What a person reads above these columns: their cells have units.
 HEADINGS = {"time": "seconds", "cpu": "cpu_seconds", "memory": "memory_kb"}
-TEXTS = ("state", "host", "cause", "output")  # among our own; the others are numbers
 
 
 class ColumnKind(Enum):
