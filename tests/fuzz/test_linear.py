@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from covey.bagfile import kinds, lines, values
-from covey.bagfile.sheet import Sheet, parse_sheet
+from covey.bagfile.sheet import parse_sheet
 from covey.classad import ClassAdError, Context, jsonform, parse, parse_ad
 from covey.classad.functions.tokens import _split, _unquoted
 from covey.classad.times import parse_absolute, parse_relative
@@ -26,7 +26,7 @@ from covey.core.errors import CoveyError
 from covey.core.protocol import tokens
 from covey.core.record import call_files
 from covey.core.record.model import SiteSpec
-from covey.core.values import causes, placeholders
+from covey.core.values import amounts, causes, placeholders
 from covey.core.values.columns import scalar
 from covey.frontend import terminal
 from covey.pilot.calls.call_records import BY_FILE
@@ -110,8 +110,12 @@ def bag_file(text: str) -> None:
     parse_sheet(text, "x.toml", "/")
 
 
-def of_kind(kind: Any) -> Callable[[str], None]:
-    return lambda text: kinds.read_at(kind, Sheet("x", "/"), ("key",), text)
+def of_amount(amount: amounts.Amount) -> Callable[[str], None]:
+    def read(text: str) -> None:
+        with suppress(amounts.BadAmount):
+            amount.read(text)
+
+    return read
 
 
 def tag_lines(text: str) -> None:
@@ -178,9 +182,9 @@ PARSERS: dict[str, tuple[Callable[[str], Any], Sequence[Make]]] = {
                             around("a = {", "b={")]),
     "lines of a bag file": (lambda text: lines.find_lines(f"a = '''{text.replace(chr(39), '')}'''"),
                             []),
-    "duration": (of_kind(kinds.Time()), [around("", "9", "h"), around("1", " ", "h")]),
-    "size": (of_kind(kinds.Size("m", "1TB")), [around("", "9", "GB"), around("1", " ", "GB")]),
-    "growth": (of_kind(kinds.Growth()), [around("x", " ", "2"), around("+", "9", "%")]),
+    "duration": (of_amount(amounts.Seconds()), [around("", "9", "h"), around("1", " ", "h")]),
+    "size": (of_amount(amounts.Size("m", "1TB")), [around("", "9", "GB"), around("1", " ", "GB")]),
+    "growth": (of_amount(amounts.Factor(1, 100)), [around("x", " ", "2"), around("+", "9", "%")]),
     "rows, csv": (in_file("csv"), [around("a,b\n", "1,2\n"), around('a\n"', "b\n")]),
     "rows, jsonl": (in_file("jsonl"), [same('{"a":1}\n'), same("["), same('{"a":')]),
     "rows, lines": (in_file("lines"), []),

@@ -4,40 +4,39 @@ this table; docs/bagfile.md explains each key with examples."""
 import re
 
 from covey.bagfile.kinds import (
+    AmountOf,
     Flag,
-    Growth,
     Key,
     Listing,
     Mapping,
     OneOf,
     PerTask,
     Printable,
-    Size,
     Table,
     Text,
-    Time,
-    Whole,
     Words,
 )
 from covey.bagfile.parts import Groups, InputOf, Parameters, RowsOf, RuleKind, Variables
 from covey.bagfile.policy import PolicyOf
 from covey.core.bags.bag_check import MOST_RETRIES
 from covey.core.record.model import GIVEN, LONG_FIRST
-from covey.core.record.task_needs import LARGEST_SIZE, MOST_CORES, MOST_GPUS
+from covey.core.record.task_needs import AMOUNTS
+from covey.core.values.amounts import Factor, Seconds, Size, Whole
 
-CORES, GPUS = Whole(1, MOST_CORES), Whole(0, MOST_GPUS)
 NEEDS: dict[str, Key] = {
-    "cores": Key(PerTask(CORES), "Cores that one task uses, or '{NAME}'. Default: 1."),
+    "cores": Key(
+        PerTask(AmountOf(AMOUNTS["cores"])), "Cores that one task uses, or '{NAME}'. Default: 1."
+    ),
     "memory": Key(
-        PerTask(Size("m", LARGEST_SIZE)),
+        PerTask(AmountOf(AMOUNTS["memory"])),
         "Memory of one task, such as '2 GB', or '{NAME}'; a task that uses more is stopped.",
     ),
     "disk": Key(
-        PerTask(Size("m", LARGEST_SIZE)), "Disk space of one task, such as '10 GB', or '{NAME}'."
+        PerTask(AmountOf(AMOUNTS["disk"])), "Disk space of one task, such as '10 GB', or '{NAME}'."
     ),
-    "gpus": Key(PerTask(GPUS), "GPUs of one task, or '{NAME}'."),
+    "gpus": Key(PerTask(AmountOf(AMOUNTS["gpus"])), "GPUs of one task, or '{NAME}'."),
     "time": Key(
-        PerTask(Time()),
+        PerTask(AmountOf(AMOUNTS["time"])),
         "Time that one task may take, such as '10m', or '{NAME}'; after that it is stopped.",
     ),
 }
@@ -50,16 +49,22 @@ RESOURCES: dict[str, Key] = {
     ),
 }
 RETRIES: dict[str, Key] = {
-    "count": Key(Whole(0, MOST_RETRIES), "How often a failed task is tried again."),
-    "memory": Key(Growth(), "How much more memory after running out of it: 'x2' or '+50%'."),
-    "time": Key(Growth(), "How much more time after the time limit. Default: 'x3'."),
+    "count": Key(AmountOf(Whole(0, MOST_RETRIES)), "How often a failed task is tried again."),
+    "memory": Key(
+        AmountOf(Factor(1, 100)), "How much more memory after running out of it: 'x2' or '+50%'."
+    ),
+    "time": Key(
+        AmountOf(Factor(1, 100)), "How much more time after the time limit. Default: 'x3'."
+    ),
     "overtimes": Key(
-        Whole(0, 100),
+        AmountOf(Whole(0, 100)),
         "How often a task gets more time; this does not count as a retry. Default: 3.",
     ),
 }
 VALIDATE: dict[str, Key] = {
-    "exit": Key(Listing(Whole(0, 255), 256), "Exit statuses that mean success. Default: 0."),
+    "exit": Key(
+        Listing(AmountOf(Whole(0, 255)), 256), "Exit statuses that mean success. Default: 0."
+    ),
     "files": Key(Listing(Text(least=1)), "Files that a task must have made to succeed (patterns)."),
     "check": Key(
         Text(lines=True, least=1),
@@ -91,13 +96,17 @@ TOP: dict[str, Key] = {
     ),
     "outputs": Key(Listing(Text(least=1)), "Files to return (patterns); each must be there."),
     "optional_outputs": Key(Listing(Text(least=1)), "Files to return, if they are there."),
-    "output_limit": Key(Size("m", "1 TB"), "Size of what one task may return. Default: '1 GB'."),
-    "log_limit": Key(Size("k", "1 MB"), "How much of each output stream is kept: '64 kB'."),
+    "output_limit": Key(
+        AmountOf(Size("m", "1 TB")), "Size of what one task may return. Default: '1 GB'."
+    ),
+    "log_limit": Key(
+        AmountOf(Size("k", "1 MB")), "How much of each output stream is kept: '64 kB'."
+    ),
     "environment": Key(Variables(), "Environment variables of the tasks."),
     "export": Key(Flag(), "Every parameter is an environment variable too."),
     "chdir": Key(Text(least=1), "Run all tasks in this directory, not in one of their own."),
     "setup": Key(Text(lines=True, least=1), "A shell script, run once per host before its tasks."),
-    "setup_time": Key(Time(1, 10**7), "Time that the setup may take. Default: '30m'."),
+    "setup_time": Key(AmountOf(Seconds(1, 10**7)), "Time that the setup may take. Default: '30m'."),
     "resources": Key(Table(RESOURCES), "What one task needs of its host."),
     "order": Key(
         OneOf(LONG_FIRST, GIVEN),
@@ -111,7 +120,7 @@ TOP: dict[str, Key] = {
         "Where tasks run, and when a task gets a second attempt: a preset, or a table of keys.",
     ),
     "breaker": Key(
-        Whole(0, 1_000_000),
+        AmountOf(Whole(0, 1_000_000)),
         "Number of failures in a row, without a success, that pause the bag; 0: never. Default: "
         "30.",
     ),

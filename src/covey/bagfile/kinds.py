@@ -10,14 +10,12 @@ from typing import Any, NamedTuple, Protocol
 
 from covey.bagfile.lines import KeyPath
 from covey.bagfile.sheet import MEANT, Sheet, spell, suggest
-from covey.core.values import amounts, time_spans
-from covey.core.values.amounts import show
+from covey.core.values.amounts import Amount, BadAmount, show
 from covey.core.values.placeholders import names_of
 from covey.pilot.protocol.placeholders import PLACEHOLDER
 
 Schema = dict[str, Any]
 
-_GROWTH = re.compile(r"(?:[x×*]\s*(\d+(?:\.\d+)?)|\+\s*(\d+(?:\.\d+)?)\s*%)")
 _SHELL_WORDS = ("|", "||", "&&", "&", ";", ">", ">>", "<", "2>", "2>&1")
 
 
@@ -91,11 +89,20 @@ class Text:
         return {"type": "string", "minLength": self.least} if self.least else {"type": "string"}
 
 
-def amount(kind: amounts.Amount, value: object) -> float:
-    try:
-        return kind.read(value)
-    except amounts.BadAmount as error:
-        raise Wrong(str(error)) from None
+class AmountOf:
+    """A number, a time, a size or a factor."""
+
+    def __init__(self, amount: Amount) -> None:
+        self.amount = amount
+
+    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> float:
+        try:
+            return self.amount.read(value)
+        except BadAmount as error:
+            raise Wrong(str(error)) from None
+
+    def schema(self) -> Schema:
+        return self.amount.schema()
 
 
 class Flag:
@@ -106,46 +113,6 @@ class Flag:
 
     def schema(self) -> Schema:
         return {"type": "boolean"}
-
-
-class Whole:
-    """A whole number between bounds."""
-
-    def __init__(self, low: int, high: int) -> None:
-        self.low, self.high = low, high
-
-    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> int:
-        return int(amount(amounts.Whole(self.low, self.high), value))
-
-    def schema(self) -> Schema:
-        return {"type": "integer", "minimum": self.low, "maximum": self.high}
-
-
-class Time:
-    """Seconds."""
-
-    def __init__(self, low: float = 0.0, high: float = amounts.MOST_SECONDS) -> None:
-        self.low, self.high = low, high
-
-    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> float:
-        return amount(amounts.Seconds(self.low, self.high), value)
-
-    def schema(self) -> Schema:
-        number: Schema = {"type": "number", "minimum": self.low}
-        return {"anyOf": [number, {"type": "string", "pattern": time_spans.PATTERN}]}
-
-
-class Size:
-    """Whole kB or MB, rounded up. 1 GB is 1024 MB here."""
-
-    def __init__(self, unit: str, high: str) -> None:
-        self.size = amounts.Size(unit, high)
-
-    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> int:
-        return int(amount(self.size, value))
-
-    def schema(self) -> Schema:
-        return {"type": "string", "pattern": f"^\\s*{amounts.SIZE_PATTERN}\\s*$"}
 
 
 class Filled(NamedTuple):
@@ -184,23 +151,6 @@ class OneOf:
 
     def schema(self) -> Schema:
         return {"enum": list(self.words)}
-
-
-class Growth:
-    """How many times as much."""
-
-    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> float:
-        told = "expected how much more: 'x2' or '+50%'"
-        match = _GROWTH.fullmatch(value.strip()) if isinstance(value, str) else None
-        if match is None:
-            raise Wrong(f"{told}; not {show(value)}")
-        factor = float(match[1]) if match[1] else 1 + float(match[2]) / 100
-        if not 1 <= factor <= 100:
-            raise Wrong(f"{told}, up to x100; not {show(value)}")
-        return factor
-
-    def schema(self) -> Schema:
-        return {"type": "string", "pattern": f"^\\s*{_GROWTH.pattern}\\s*$"}
 
 
 class Words:

@@ -8,13 +8,13 @@ its place, and told together: whoever has three mistakes in a file does not want
 import os
 import re
 import tomllib
-from collections.abc import Mapping
-from difflib import get_close_matches
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from covey.bagfile.lines import KeyPath, find_lines
 from covey.core.errors import InvalidBag
+from covey.core.values.suggestions import did_you_mean, nearest
 
 MOST_COMPLAINTS = 20
 
@@ -186,12 +186,9 @@ def spell(path: KeyPath) -> str:
     return spelt
 
 
-def suggest(name: str, known: Mapping[str, object] | list[str], otherwise: str = "") -> str:
-    """; did you mean 'memory'?"""
-    lowered = {other.lower(): other for other in known}
-    meant = MEANT.get(name.lower(), "")
-    close = [meant] if meant in lowered else get_close_matches(name.lower(), lowered, 1)
-    return f"; did you mean '{lowered[close[0]]}'?" if close else otherwise
+def suggest(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """For a key, or a name in a bag file: see `did_you_mean`."""
+    return did_you_mean(name, known, otherwise, MEANT)
 
 
 def near_files(path: str) -> str:
@@ -201,5 +198,5 @@ def near_files(path: str) -> str:
         known = os.listdir(folder or ".")
     except OSError:
         return f"; there is no directory '{folder}' either"
-    close = get_close_matches(name, known, 1)
-    return f"; did you mean '{os.path.join(folder, close[0])}'?" if close else ""
+    near = nearest(name, known)
+    return f"; did you mean '{os.path.join(folder, near)}'?" if near else ""

@@ -12,10 +12,10 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import NamedTuple
 
 from covey.core.errors import InvalidBag
+from covey.core.values.suggestions import nearest
 from covey.pilot.protocol.placeholders import NAME, NUMBERS, PLACEHOLDER
 
 Tell = Callable[[str], None]
@@ -55,9 +55,9 @@ def check_placeholders(argv: Sequence[str], names: Sequence[str]) -> None:
 
 
 def _instead(name: str, known: Sequence[str], names: Sequence[str], argv: Sequence[str]) -> str:
-    close = _alike(name, known)
-    if close:
-        return f"the parameter is called {close[0]}: write {{{close[0]}}}"
+    near = nearest(name, known, least=ALIKE)
+    if near:
+        return f"the parameter is called {near}: write {{{near}}}"
     if "-p" in argv[1:]:
         return f"there is no parameter {name}: write -p {name}=VALUES before the command"
     told = ", ".join([*names[:MOST_NAMES], *(["…"] if names[MOST_NAMES:] else [])])
@@ -79,7 +79,7 @@ def unescaped(word: str, names: Sequence[str]) -> str:
 def seems_meant(argv: Sequence[str], name: str) -> bool:
     """Whether a word of the command is like this parameter: `$seed`, `--seed`."""
     words = list(dict.fromkeys(word for part in argv for word in _WORD.findall(part)))
-    return bool(_alike(name, words))
+    return bool(nearest(name, words, least=ALIKE))
 
 
 def tell_unused(unused: Sequence[str], tell: Tell) -> None:
@@ -89,11 +89,6 @@ def tell_unused(unused: Sequence[str], tell: Tell) -> None:
     what = "parameter" if len(unused) == 1 else "any of the parameters"
     told = ", ".join([*unused[:MOST_NAMES], *(["…"] if unused[MOST_NAMES:] else [])])
     tell(f"note: nothing uses {what} {told}: write {{{unused[0]}}} for its value")
-
-
-def _alike(name: str, known: Sequence[str]) -> list[str]:
-    lowered = {other.lower(): other for other in known}
-    return [lowered[found] for found in get_close_matches(name.lower(), lowered, 1, ALIKE)]
 
 
 def absolute_command(argv: Sequence[str], scene: Scene, tell: Tell) -> tuple[str, ...]:

@@ -42,20 +42,21 @@ def changed(options: Options, given: Mapping[str, Any]) -> Options:
 
 def _read(told: Mapping[str, Any]) -> dict[str, Any]:
     # Most executors are told nothing, and need none of this.
-    from covey.bagfile.keys import CORES, GPUS
-    from covey.bagfile.kinds import Flag, Time, Whole, read_at
+    from covey.bagfile.kinds import AmountOf, Flag, read_at
     from covey.bagfile.policy import PolicyOf
     from covey.bagfile.sheet import Sheet
     from covey.core.bags.bag_check import MOST_RETRIES
+    from covey.core.record.task_needs import AMOUNTS
+    from covey.core.values.amounts import Whole
     from covey.python.keywords import plain
 
     kinds: dict[str, Kind] = {
-        "cores": CORES,
-        "memory_mb": Whole(0, MOST_MB),
-        "disk_mb": Whole(0, MOST_MB),
-        "gpus": GPUS,
-        "limit_seconds": Time(),
-        "retries": Whole(0, MOST_RETRIES),
+        "cores": AmountOf(AMOUNTS["cores"]),
+        "memory_mb": AmountOf(Whole(0, MOST_MB)),
+        "disk_mb": AmountOf(Whole(0, MOST_MB)),
+        "gpus": AmountOf(AMOUNTS["gpus"]),
+        "limit_seconds": AmountOf(AMOUNTS["time"]),
+        "retries": AmountOf(Whole(0, MOST_RETRIES)),
         "idempotent": Flag(),
         "policy": PolicyOf(),
     }

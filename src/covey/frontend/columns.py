@@ -5,7 +5,6 @@ a screen.
 """
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import NamedTuple
 
 import click
@@ -14,6 +13,7 @@ from msgspec import structs
 from covey.core.values.columns import HEADINGS, ColumnKind
 from covey.core.values.columns import Column as ResultColumn
 from covey.core.values.scalars import read
+from covey.core.values.suggestions import did_you_mean
 from covey.frontend import formats
 from covey.frontend.tables import Column
 from covey.pilot.slots.outcomes import signal_name
@@ -121,9 +121,8 @@ def choose(bag: BagView, wanted: str) -> list[Field]:
     for name in (part.strip() for part in wanted.split(",")):
         name = name if name in known else headings.get(name, name)
         if name not in known:
-            close = get_close_matches(name, known, 1)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
-            raise click.UsageError(f"bag {bag.id} has no column {name!r}; {hint}")
+            hint = did_you_mean(name, known, f"; there are {', '.join(known)}")
+            raise click.UsageError(f"bag {bag.id} has no column {name!r}{hint}")
         chosen.append(known[name])
     return chosen
 

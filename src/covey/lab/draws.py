@@ -10,7 +10,7 @@ lognormal 10m 0.5     with this median, and this deviation of the logarithm
 import math
 from random import Random
 
-from covey.core.values import time_spans
+from covey.core.values import amounts, time_spans
 
 
 class Draw:
@@ -39,14 +39,7 @@ def constant(value: float) -> Draw:
     return Draw("constant", value)
 
 
-def seconds(given: object) -> float:
-    """Of 90, 90s, 1.5m, 1h30m, 1d. Raises ValueError with words."""
-    if isinstance(given, int | float) and not isinstance(given, bool) and given >= 0:
-        return float(given)
-    found = time_spans.parse_seconds(given) if isinstance(given, str) else None
-    if found is None:
-        raise ValueError(f"{given!r} is no number or time such as 90, {time_spans.EXAMPLES}")
-    return found
+seconds = amounts.Seconds().read  # of 90, 90s, 1.5m, 1h30m, 1d; raises BadAmount with words
 
 
 def draw(given: object) -> Draw:

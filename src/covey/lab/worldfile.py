@@ -6,7 +6,6 @@ Everything is checked before anything runs; the words of a complaint name the pl
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from msgspec import Struct
 from covey.core.errors import BadConfig, InvalidBag
 from covey.core.match.policies import Compiled
 from covey.core.record.model import PolicySpec
+from covey.core.values.suggestions import did_you_mean
 from covey.lab.draws import Draw, constant, draw, seconds
 
 MOST_TASKS = 10_000_000
@@ -113,8 +113,7 @@ def find(name: str) -> WorldFile:
         return parse(known[name], name)
     path = Path(name)
     if not path.is_file():
-        close = get_close_matches(name, known, 1)
-        hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}"
+        hint = did_you_mean(name, known, f"; there are {', '.join(known)}")
         raise BadConfig(f"{name}: no such world, and no such file{hint}")
     return parse(path.read_text(encoding="utf-8"), name)
 
@@ -164,8 +163,7 @@ def _names(table: type[Struct]) -> tuple[str, ...]:
 
 
 def _hint(key: str, known: Sequence[str]) -> str:
-    close = get_close_matches(key, known, 1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
+    return did_you_mean(key, known, f"; there are {', '.join(known)}")
 
 
 # -- checking ----------------------------------------------------------------------------------

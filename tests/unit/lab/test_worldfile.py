@@ -71,7 +71,7 @@ def test_mistakes_are_told_with_their_place(text: str, words: str) -> None:
 
 
 def test_a_world_that_there_is_not() -> None:
-    with pytest.raises(BadConfig, match="did you mean gridbot-fig9"):
+    with pytest.raises(BadConfig, match="did you mean 'gridbot-fig9"):
         find("gridbot-fig99")
 
 

@@ -62,7 +62,7 @@ def test_presets(look: Look) -> None:
     assert look("policy", "show", "--preset", "frugal").stdout.startswith("preset frugal\n")
     assert len(json.loads(look("policy", "presets", "--json").stdout)) == 4
     wrong = look("policy", "show", "--preset", "frugl", status=1)
-    assert "did you mean frugal?" in str(wrong.exception)
+    assert "did you mean 'frugal'?" in str(wrong.exception)
 
 
 # -- writing -------------------------------------------------------------------------------
