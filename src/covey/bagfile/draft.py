@@ -30,7 +30,7 @@ from covey.bagfile.template import (
 )
 from covey.core.bags.bag_check import pattern_problem
 from covey.core.errors import InvalidBag
-from covey.core.record.model import LONG_FIRST, BagSpec, Need, PolicySpec, Rule, Segment
+from covey.core.record.model import BagSpec, Need, Rule, Segment
 from covey.core.record.task_needs import FIELDS, deciding_names
 from covey.core.values.placeholders import names_of
 from covey.core.values.space import Axis, Product, Space, Zip, check, names, size
@@ -98,27 +98,16 @@ def read_draft(sheet: Sheet, environ: Mapping[str, str], tell: Tell, retries: in
     found = read_at(BAG, sheet, (), sheet.tree)
     space, rows, parameters = _parameters(sheet, found)
     spec = BagSpec(
+        **BAG.fields_in(found),
         argv=_argv(sheet, found, parameters),
         space=space,
-        open=found.get("open", False),
-        name=found.get("name", ""),
-        labels=found.get("labels", {}),
-        notes=found.get("notes", ""),
         env=_environment(sheet, found.get("environment"), environ, tell),
         export=_export(found),
         chdir=_chdir(sheet, found),
-        idempotent=found.get("idempotent", True),
-        breaker=found.get("breaker", 30),
         outputs=_outputs(sheet, found, "outputs", parameters),
         optional_outputs=_outputs(sheet, found, "optional_outputs", parameters),
-        output_mb=found.get("output_limit", 1024),
-        log_kb=found.get("log_limit", 64),
-        setup=found.get("setup", ""),
-        setup_seconds=found.get("setup_time", 1800.0),
-        policy=found.get("policy", PolicySpec()),
-        order=found.get("order", LONG_FIRST),
         **_resources(sheet, found.get("resources", {}), parameters),
-        **_retries(found, retries, tell),
+        retries=_retries(found, retries, tell),
         **_validation(sheet, found.get("validate", {}), parameters),
     )
     if sheet.faultless:
@@ -383,7 +372,6 @@ def _resources(sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...])
         "need": need,
         "need_from": need_from,
         "rules": tuple(rules),
-        "pin": found.get("pin", False),
     }
 
 
@@ -407,21 +395,16 @@ def _needs_from(
     return filled
 
 
-def _retries(found: dict[str, Any], default: int, tell: Tell) -> dict[str, Any]:
+def _retries(found: dict[str, Any], default: int, tell: Tell) -> int:
     asked: dict[str, Any] = found.get("retries", {})
-    count = asked.get("count", default)
+    count: int = asked.get("count", default)
     resources: dict[str, Any] = found.get("resources", {})
     said = {name for one in resources.get("when", ()) for name in one.changes} | set(resources)
     if "memory" in asked and ("memory" not in said or count == 0):
         tell("note: retries with more memory need resources.memory, and a retries.count above 0")
     if "time" in asked and "time" not in said:
         tell("note: retries with more time need resources.time, which is not set")
-    return {
-        "retries": count,
-        "grow_memory": asked.get("memory", 1.0),
-        "grow_time": asked.get("time", 3.0),
-        "overtimes": asked.get("overtimes", 3),
-    }
+    return count
 
 
 def _validation(sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...]) -> dict[str, Any]:

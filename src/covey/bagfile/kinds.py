@@ -37,8 +37,12 @@ class Kind(Protocol):
 
 
 class Key(NamedTuple):
+    """A key of a table. Its value becomes this `field` of a BagSpec as it is; without a field, the
+    reader of drafts knows what it means."""
+
     kind: Kind
     text: str  # for the schema
+    field: str = ""
 
 
 def read_at(kind: Kind, sheet: Sheet, path: KeyPath, value: Any) -> Any:
@@ -246,6 +250,17 @@ class Table:
         if table:
             return f"; '{key}' belongs in the table [{spell((*path, table))}]"
         return suggest(name, self.keys, f"; {where} {listed}")
+
+    def fields_in(self, found: dict[str, Any]) -> dict[str, Any]:
+        """What was read, by the fields of a BagSpec that it becomes."""
+        fields: dict[str, Any] = {}
+        for name, value in found.items():
+            key = self.keys[name]
+            if key.field:
+                fields[key.field] = value
+            elif isinstance(key.kind, Table):
+                fields.update(key.kind.fields_in(value))
+        return fields
 
     def place_of(self, name: str) -> tuple[str, str]:
         """The table inside of this one that has such a key, and how the key is spelt there."""

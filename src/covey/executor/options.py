@@ -45,7 +45,7 @@ def _read(told: Mapping[str, Any]) -> dict[str, Any]:
     from covey.bagfile.kinds import AmountOf, Flag, read_at
     from covey.bagfile.policy import PolicyOf
     from covey.bagfile.sheet import Sheet
-    from covey.core.bags.bag_check import MOST_RETRIES
+    from covey.core.record.model import BAG_RANGES
     from covey.core.record.task_needs import AMOUNTS
     from covey.core.values.amounts import Whole
     from covey.python.keywords import plain
@@ -56,7 +56,7 @@ def _read(told: Mapping[str, Any]) -> dict[str, Any]:
         "disk_mb": AmountOf(Whole(0, MOST_MB)),
         "gpus": AmountOf(AMOUNTS["gpus"]),
         "limit_seconds": AmountOf(AMOUNTS["time"]),
-        "retries": AmountOf(Whole(0, MOST_RETRIES)),
+        "retries": AmountOf(Whole(*BAG_RANGES["retries"])),
         "idempotent": Flag(),
         "policy": PolicyOf(),
     }
