@@ -28,6 +28,7 @@ from msgspec import Meta, Struct
 from covey import config_sites
 from covey.core.errors import BadConfig
 from covey.core.record.model import SiteSpec
+from covey.core.values import toml_text
 from covey.core.values.suggestions import nearest
 
 RECORD = "covey.db"  # in the directory
@@ -512,12 +513,10 @@ def _from_file(path: Path) -> Source:
         return Source({}, {})
     except (OSError, UnicodeDecodeError) as error:
         raise BadConfig(f"{path}: cannot be read: {error}") from error
-    import tomllib
-
     try:
-        tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadConfig(f"{path}: {error}") from error
+        tree = toml_text.parse(text, str(path))
+    except toml_text.BadToml as error:
+        raise BadConfig(str(error)) from None
     sites = _sites(path, tree.pop(SITES, {}))
     found = dict(_flattened(path, tree))
     place = dict.fromkeys([*found, SITES], str(path))

@@ -4,7 +4,6 @@ Everything is checked before anything runs; the words of a complaint name the pl
 """
 
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
@@ -16,6 +15,7 @@ from msgspec import Struct
 from covey.core.errors import BadConfig, InvalidBag
 from covey.core.match.policies import Compiled
 from covey.core.record.model import PolicySpec
+from covey.core.values import toml_text
 from covey.core.values.suggestions import did_you_mean
 from covey.lab.draws import Draw, constant, draw, seconds
 
@@ -121,9 +121,10 @@ def find(name: str) -> WorldFile:
 def parse(text: str, where: str) -> WorldFile:
     """Raises BadConfig, with words that name the place in the file."""
     try:
-        found = msgspec.convert(tomllib.loads(text), WorldFile, dec_hook=_converted)
-    except tomllib.TOMLDecodeError as error:
-        raise BadConfig(f"{where}: this is no TOML: {error}") from None
+        tree = toml_text.parse(text, where)
+        found = msgspec.convert(tree, WorldFile, dec_hook=_converted)
+    except toml_text.BadToml as error:
+        raise BadConfig(str(error)) from None
     except msgspec.ValidationError as error:
         raise BadConfig(f"{where}: {_plain(str(error))}") from None
     for complaint in _complaints(found):

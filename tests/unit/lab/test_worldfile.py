@@ -45,14 +45,14 @@ def test_every_world_that_comes_along_is_right(name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("sites = 3 4", "w: this is no TOML"),
+        ("sites = 3 4", "w:1: this is not TOML"),
         (SITE, "missing required field `bags`"),
         (SITE + BAG + "colour = 1\n", r"no key 'colour' in bags\[0\]; there are name, tasks"),
         (SITE + "pilotes = 3\n" + BAG, r"no key 'pilotes' in sites\[0\]; did you mean 'pilots'"),
         ("[server]\nleese = 3\n" + SITE + BAG, "no key 'leese' in server; did you mean 'lease'"),
         ("tittle = 'x'\n" + SITE + BAG, "no key 'tittle'; did you mean 'title'"),
         (SITE + 'speed = "quick"\n' + BAG, r"'quick' is none of: 10m.*sites\[0\]\.speed"),
-        (SITE + 'pilots = "many"\n', "no TOML"),
+        (SITE + 'pilots = "many"\n', "not TOML"),
         (SITE + "failed = 1.5\n" + BAG, "site a: failed is a part of all: from 0 to 1, not 1.5"),
         (SITE + "preempted = 0.5\n" + BAG, "preempted_over belong together"),
         (SITE + "hosts = 1\n" + BAG, "2 pilots need as many hosts, not 1"),

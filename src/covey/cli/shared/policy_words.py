@@ -1,17 +1,15 @@
 """A policy as a person writes it: KEY=VALUE words, or a file."""
 
-import sys
-import tomllib
 from collections.abc import Sequence
-from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 import click
 from msgspec.structs import fields, replace
 
+from covey.cli.shared.standard_input import toml_table
 from covey.core.match.policies import EXPRESSIONS
 from covey.core.record.model import PolicySpec
+from covey.core.values.suggestions import nearest
 
 KEYS = tuple(one.name for one in fields(PolicySpec))
 LISTS = tuple(one.name for one in fields(PolicySpec) if one.default == ())
@@ -45,15 +43,7 @@ def changed(policy: PolicySpec, words: Sequence[str]) -> PolicySpec:
 def from_file(name: str) -> PolicySpec:
     """A TOML file of these keys; of one with a table [policy], such as a bag file, that table.
     Raises UsageError."""
-    try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-        found: dict[str, Any] = tomllib.loads(text)
-    except OSError as error:
-        raise click.UsageError(f"{name}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise click.UsageError(f"{name}: this is not text in UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
-        raise click.UsageError(f"{name}: {error}") from None
+    found = toml_table(name)
     table = found.get("policy", found)
     if not isinstance(table, dict):
         table = {"preset": table}  # policy = "fast-tail"
@@ -70,8 +60,8 @@ def from_file(name: str) -> PolicySpec:
 def _key(name: str) -> str:
     key = _NAMES.get(name.strip().lower())
     if key is None:
-        close = get_close_matches(name.strip().lower(), _NAMES, 1)
-        hint = f"; did you mean {_NAMES[close[0]]}?" if close else f"; there are {', '.join(KEYS)}"
+        near = _NAMES.get(nearest(name.strip(), _NAMES))
+        hint = f"; did you mean '{near}'?" if near else f"; there are {', '.join(KEYS)}"
         raise click.UsageError(f"a policy has no key {name.strip()!r}{hint}")
     return key
 

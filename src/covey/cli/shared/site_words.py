@@ -1,14 +1,13 @@
 """A site as a person writes it: KEY=VALUE words, or a file; and as it stands in covey.toml."""
 
-import sys
 import tomllib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
 from covey.cli.server.settings import spell
+from covey.cli.shared.standard_input import toml_table
 from covey.config_sites import KEYS
 
 TABLES = ("options", "environment")
@@ -59,15 +58,7 @@ def _plain(text: str) -> Any:
 
 def from_file(name: str, site: str) -> dict[str, Any]:
     """The keys of a site in a TOML file, or its table [sites.NAME] there. Raises UsageError."""
-    try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-        found: dict[str, Any] = tomllib.loads(text)
-    except OSError as error:
-        raise click.UsageError(f"{name}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise click.UsageError(f"{name}: this is not text in UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
-        raise click.UsageError(f"{name}: {error}") from None
+    found = toml_table(name)
     if "sites" not in found:
         return found
     tables = found["sites"]

@@ -1,4 +1,4 @@
-"""Tasks from standard input: `--lines -`, `--rows -`, and `seq 9 | covey run -- ./f {}`.
+"""Standard input: tasks (`--lines -`, `--rows -`, `seq 9 | covey run -- ./f {}`), or a TOML file.
 
 What comes in is copied into a temporary file, which is read like any file of rows and removed when
 the command ends. Standard input is read only if it is asked for, with `-` or with `{}`: a service
@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import click
@@ -62,3 +63,18 @@ def _is_terminal() -> bool:
 def _remove(path: str) -> None:
     with contextlib.suppress(OSError):
         os.unlink(path)
+
+
+def toml_table(name: str) -> dict[str, Any]:
+    """What a TOML file says, or standard input if its name is -. Raises UsageError."""
+    from covey.core.values import toml_text
+
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+        return toml_text.parse(text, name)
+    except OSError as error:
+        raise click.UsageError(f"{name}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{name}: this is not text in UTF-8") from None
+    except toml_text.BadToml as error:
+        raise click.UsageError(str(error)) from None
