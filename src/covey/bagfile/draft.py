@@ -31,7 +31,7 @@ from covey.bagfile.template import (
 from covey.core.bags.bag_check import pattern_problem
 from covey.core.errors import InvalidBag
 from covey.core.record.model import BagSpec, Need, Rule, Segment
-from covey.core.record.task_needs import FIELDS, deciding_names
+from covey.core.record.task_needs import RESOURCES, deciding_names
 from covey.core.values.placeholders import names_of
 from covey.core.values.space import Axis, Product, Space, Zip, check, names, size
 from covey.pilot.protocol.placeholders import NAME, NUMBERS, PLACEHOLDER
@@ -361,7 +361,7 @@ def _resources(sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...])
         rule: RuleOf = one
         for condition in rule.when:
             if condition.name not in parameters:
-                hint = suggest(condition.name, [*parameters, *FIELDS])
+                hint = suggest(condition.name, [*parameters, *RESOURCES])
                 told = f"there is no parameter and no resource of this name{hint}"
                 sheet.complain((*rule.at, condition.name), told)
         changed = msgspec.structs.replace(need, **_needs(rule.changes))
@@ -379,7 +379,7 @@ def _needs(found: dict[str, Any]) -> dict[str, Any]:
     """What is said for all tasks; of what each task says itself, nothing."""
     return {
         field: getattr(Need(), field) if isinstance(found[name], Filled) else found[name]
-        for name, field in FIELDS.items()
+        for name, (field, _) in RESOURCES.items()
         if name in found
     }
 
@@ -388,7 +388,7 @@ def _needs_from(
     sheet: Sheet, at: KeyPath, found: dict[str, Any], parameters: tuple[str, ...]
 ) -> dict[str, str]:
     """What the parameters of each task say."""
-    filled = {name: found[name].text for name in FIELDS if isinstance(found.get(name), Filled)}
+    filled = {name: found[name].text for name in RESOURCES if isinstance(found.get(name), Filled)}
     if sheet.faultless:  # else the names may be incomplete
         for name, text in filled.items():
             check_names(sheet, (*at, name), text, list(parameters))

@@ -11,6 +11,7 @@ from covey.bagfile.kinds import (
     AmountOf,
     Flag,
     Key,
+    Kind,
     Listing,
     Mapping,
     OneOf,
@@ -23,25 +24,26 @@ from covey.bagfile.kinds import (
 from covey.bagfile.parts import Groups, InputOf, Parameters, RowsOf, RuleKind, Variables
 from covey.bagfile.policy import PolicyOf
 from covey.core.record.model import BAG_RANGES, GIVEN, LONG_FIRST
-from covey.core.record.task_needs import AMOUNTS
+from covey.core.record.task_needs import RESOURCES as TASK_RESOURCES
 from covey.core.values.amounts import Factor, Seconds, Size, Whole
 
 Entries: TypeAlias = TableOf[str, object]
 
+
+def _per_task(resource: str) -> Kind:
+    return PerTask(AmountOf(TASK_RESOURCES[resource].amount))
+
+
 NEEDS: dict[str, Key] = {
-    "cores": Key(
-        PerTask(AmountOf(AMOUNTS["cores"])), "Cores that one task uses, or '{NAME}'. Default: 1."
-    ),
+    "cores": Key(_per_task("cores"), "Cores that one task uses, or '{NAME}'. Default: 1."),
     "memory": Key(
-        PerTask(AmountOf(AMOUNTS["memory"])),
+        _per_task("memory"),
         "Memory of one task, such as '2 GB', or '{NAME}'; a task that uses more is stopped.",
     ),
-    "disk": Key(
-        PerTask(AmountOf(AMOUNTS["disk"])), "Disk space of one task, such as '10 GB', or '{NAME}'."
-    ),
-    "gpus": Key(PerTask(AmountOf(AMOUNTS["gpus"])), "GPUs of one task, or '{NAME}'."),
+    "disk": Key(_per_task("disk"), "Disk space of one task, such as '10 GB', or '{NAME}'."),
+    "gpus": Key(_per_task("gpus"), "GPUs of one task, or '{NAME}'."),
     "time": Key(
-        PerTask(AmountOf(AMOUNTS["time"])),
+        _per_task("time"),
         "Time that one task may take, such as '10m', or '{NAME}'; after that it is stopped.",
     ),
 }

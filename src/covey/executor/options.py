@@ -46,16 +46,16 @@ def _read(told: Mapping[str, Any]) -> dict[str, Any]:
     from covey.bagfile.policy import PolicyOf
     from covey.bagfile.sheet import Sheet
     from covey.core.record.model import BAG_RANGES
-    from covey.core.record.task_needs import AMOUNTS
+    from covey.core.record.task_needs import RESOURCES
     from covey.core.values.amounts import Whole
     from covey.python.keywords import plain
 
     kinds: dict[str, Kind] = {
-        "cores": AmountOf(AMOUNTS["cores"]),
+        "cores": AmountOf(RESOURCES["cores"].amount),
         "memory_mb": AmountOf(Whole(0, MOST_MB)),
         "disk_mb": AmountOf(Whole(0, MOST_MB)),
-        "gpus": AmountOf(AMOUNTS["gpus"]),
-        "limit_seconds": AmountOf(AMOUNTS["time"]),
+        "gpus": AmountOf(RESOURCES["gpus"].amount),
+        "limit_seconds": AmountOf(RESOURCES["time"].amount),
         "retries": AmountOf(Whole(*BAG_RANGES["retries"])),
         "idempotent": Flag(),
         "policy": PolicyOf(),
