@@ -10,7 +10,6 @@ import os
 import shlex
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import (
     Annotated,
@@ -29,6 +28,8 @@ from msgspec import Meta, Struct
 from covey import config_sites
 from covey.core.errors import BadConfig
 from covey.core.record.model import SiteSpec
+from covey.core.values import toml_text
+from covey.core.values.suggestions import nearest
 
 RECORD = "covey.db"  # in the directory
 _IN_TASK = {"COVEY_BAG", "COVEY_TASK"}  # variables of tasks; workers and setups have the first
@@ -512,12 +513,10 @@ def _from_file(path: Path) -> Source:
         return Source({}, {})
     except (OSError, UnicodeDecodeError) as error:
         raise BadConfig(f"{path}: cannot be read: {error}") from error
-    import tomllib
-
     try:
-        tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadConfig(f"{path}: {error}") from error
+        tree = toml_text.parse(text, str(path))
+    except toml_text.BadToml as error:
+        raise BadConfig(str(error)) from None
     sites = _sites(path, tree.pop(SITES, {}))
     found = dict(_flattened(path, tree))
     place = dict.fromkeys([*found, SITES], str(path))
@@ -551,12 +550,8 @@ def _known(path: Path, key: str) -> str:
 
 def _suggest(name: str, known: list[str]) -> str:
     by_last = {key.rpartition(".")[2]: key for key in known}
-    close = get_close_matches(name, known, 1) or [
-        by_last[last] for last in get_close_matches(name.rpartition(".")[2], by_last, 1)
-    ]
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return "; 'covey config show' lists all settings"
+    near = nearest(name, known) or by_last.get(nearest(name.rpartition(".")[2], by_last), "")
+    return f"; did you mean '{near}'?" if near else "; 'covey config show' lists all settings"
 
 
 def _checked(values: Mapping[str, object], place: Mapping[str, str]) -> dict[str, object]:

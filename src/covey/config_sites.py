@@ -7,10 +7,8 @@ here, next to its default; `docs/configuration.md` is made from these words. Wha
 `options` may say, that driver knows.
 """
 
-import math
 import re
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_type_hints
 
 import msgspec
@@ -18,7 +16,8 @@ from msgspec import Meta, Struct
 
 from covey.core.errors import BadConfig
 from covey.core.record.model import Option, SiteSpec
-from covey.core.values import time_spans
+from covey.core.values.amounts import BadAmount, Seconds, Size
+from covey.core.values.suggestions import nearest
 
 LOCAL = "local"  # the name of the site that is this machine, and of its driver
 Time: TypeAlias = float | str
@@ -184,11 +183,10 @@ class Key(NamedTuple):
 
 _SECONDS = ("wall", "idle", "interval", "pause")
 _SIZES = ("memory", "disk", "all_memory", "all_disk")
-_MEGABYTES = {"m": 1.0, "g": 1024.0, "t": 1024.0**2}
-_SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([mgt])(?:i?b)?", re.IGNORECASE)
+_TIME = Seconds(high=10**8)
+_SIZE = Size("m", "900 TB", least=0)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_MOST_SECONDS = 10**8
 
 # What others call our keys, and what belongs to a driver's options.
 _MEANT = {
@@ -263,44 +261,24 @@ def _value(where: str, key: str, value: object) -> Any:
     if key == "options" and isinstance(value, Mapping):
         _check_options(where, value)
     try:
-        found = msgspec.convert(value, KEYS[key].kind)
         if key in _SECONDS:
-            return _seconds(found)
-        return _megabytes(found) if key in _SIZES else found
+            return _TIME.read(value)
+        if key in _SIZES:
+            return 0 if value == "" else _SIZE.read(value)
+        return msgspec.convert(value, KEYS[key].kind)
+    except BadAmount as error:
+        raise BadConfig(f"{where}: {key}: {error}") from None
     except msgspec.ValidationError as error:
-        if key in _SIZES and isinstance(value, int | float):
-            raise BadConfig(
-                f"{where}: {key} = {value!r}: a size needs its unit: 500M, 4G"
-            ) from None
-        raise BadConfig(f"{where}: {key} = {_shown(value)}: {error}") from None
-    except ValueError as error:
         raise BadConfig(f"{where}: {key} = {_shown(value)}: {error}") from None
 
 
 def _suggest(key: str) -> str:
-    close = get_close_matches(key, KEYS, 1) or get_close_matches(key, _MEANT, 1, 0.8)
-    if not close:
+    meant = _MEANT.get(key) or nearest(key, KEYS) or _MEANT.get(nearest(key, _MEANT, least=0.8), "")
+    if not meant:
         return f"; there are {', '.join(KEYS)}"
-    meant = _MEANT.get(key) or (close[0] if close[0] in KEYS else _MEANT[close[0]])
     table, dot, _ = meant.partition(".")
     more = f" (a key that belongs to the driver goes into {table})" if dot else ""
-    return f"; did you mean {meant!r}?{more}"
-
-
-def _seconds(value: Time) -> float:
-    seconds = time_spans.parse_seconds(value) if isinstance(value, str) else float(value)
-    if seconds is None or not 0 <= seconds <= _MOST_SECONDS:
-        raise ValueError(f"a time is seconds, or {time_spans.EXAMPLES}")
-    return seconds
-
-
-def _megabytes(value: str) -> int:
-    if not value.strip():
-        return 0
-    match = _SIZE.fullmatch(value.strip())
-    if match is None:
-        raise ValueError("a size is such as 500M, 4G or 1.5T")
-    return math.ceil(float(match[1]) * _MEGABYTES[match[2].lower()])
+    return f"; did you mean '{meant}'?{more}"
 
 
 def _check_environment(where: str, table: Mapping[Any, object]) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from covey.bagfile import kinds, lines, template, values
-from covey.bagfile.sheet import Sheet, parse_sheet
+from covey.bagfile import kinds, lines, values
+from covey.bagfile.sheet import parse_sheet
 from covey.classad import ClassAdError, Context, jsonform, parse, parse_ad
 from covey.classad.functions.tokens import _split, _unquoted
 from covey.classad.times import parse_absolute, parse_relative
@@ -26,13 +26,12 @@ from covey.core.errors import CoveyError
 from covey.core.protocol import tokens
 from covey.core.record import call_files
 from covey.core.record.model import SiteSpec
-from covey.core.values import causes, placeholders
+from covey.core.values import amounts, causes, placeholders
 from covey.core.values.columns import scalar
 from covey.frontend import terminal
 from covey.pilot.calls.call_records import BY_FILE
 from covey.pilot.host import tags
 from covey.pilot.protocol import connection
-from covey.pilot.slots import order_template as pilot_template
 from covey.rowfiles.forms import BEGIN
 from covey.server.web.auth import PilotSecrets
 from covey.sites import plugins
@@ -112,8 +111,12 @@ def bag_file(text: str) -> None:
     parse_sheet(text, "x.toml", "/")
 
 
-def of_kind(kind: Any) -> Callable[[str], None]:
-    return lambda text: kinds.read_at(kind, Sheet("x", "/"), ("key",), text)
+def of_amount(amount: amounts.Amount) -> Callable[[str], None]:
+    def read(text: str) -> None:
+        with suppress(amounts.BadAmount):
+            amount.read(text)
+
+    return read
 
 
 def tag_lines(text: str) -> None:
@@ -161,8 +164,7 @@ PARSERS: dict[str, tuple[Callable[[str], Any], Sequence[Make]]] = {
     "cause": (causes.normalised, [same("/a"), same("1,"), same("0xg"), same("1e"), same("a1.")]),
     "last line": (causes.last_line, []),
     "template of a bag": (lambda text: placeholders.filler(text, ["a"])([1], 0, 0), []),
-    "template of a pilot": (lambda text: pilot_template._parse(text, {"a": 0}), []),
-    "template of a bag file": (lambda text: template.fill(text, {"a": 1}), []),
+    "template with values": (lambda text: placeholders.fill(text, {"a": 1}), []),
     "name of a folder": (download.safe, []),
     "call": (call_files.file_of, [around(BY_FILE, "a")]),
     "job of a hand-made pilot": (tokens.read_hand_job, [around(tokens.HAND, "-")]),
@@ -181,9 +183,9 @@ PARSERS: dict[str, tuple[Callable[[str], Any], Sequence[Make]]] = {
                             around("a = {", "b={")]),
     "lines of a bag file": (lambda text: lines.find_lines(f"a = '''{text.replace(chr(39), '')}'''"),
                             []),
-    "duration": (of_kind(kinds.Time()), [around("", "9", "h"), around("1", " ", "h")]),
-    "size": (of_kind(kinds.Size("m", "1TB")), [around("", "9", "GB"), around("1", " ", "GB")]),
-    "growth": (of_kind(kinds.Growth()), [around("x", " ", "2"), around("+", "9", "%")]),
+    "duration": (of_amount(amounts.Seconds()), [around("", "9", "h"), around("1", " ", "h")]),
+    "size": (of_amount(amounts.Size("m", "1TB")), [around("", "9", "GB"), around("1", " ", "GB")]),
+    "growth": (of_amount(amounts.Factor(1, 100)), [around("x", " ", "2"), around("+", "9", "%")]),
     "rows, csv": (in_file("csv"), [around("a,b\n", "1,2\n"), around('a\n"', "b\n")]),
     "rows, jsonl": (in_file("jsonl"), [same('{"a":1}\n'), same("["), same('{"a":')]),
     "rows, lines": (in_file("lines"), []),

@@ -82,7 +82,7 @@ def test_xdg_config_home(place: Place, tmp_path: Path) -> None:
         ("[serve]\nport = 70000", ["serve.port = 70000"]),
         ("[local]\nslots = -1", ["local.slots = -1"]),
         ("[local]\nslots = 1.5", ["local.slots = 1.5"]),
-        ("[local", ["at end of document"]),
+        ("[local", [":1: this is not TOML"]),
         ("[sreve]\nport = 1", ["'sreve'", "did you mean 'serve'?"]),
     ],
 )

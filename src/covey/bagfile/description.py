@@ -8,7 +8,6 @@ from msgspec import Struct
 from covey.bagfile.draft import Taken
 from covey.bagfile.gathering import Gathered
 from covey.bagfile.points import count_tasks, values_of
-from covey.bagfile.template import fill
 from covey.core.errors import InvalidBag
 from covey.core.explain import catalogue
 from covey.core.explain.answers import ShownPolicy
@@ -16,6 +15,7 @@ from covey.core.record.model import GIVEN, Condition, Need
 from covey.core.record.resource_rules import rule_finder
 from covey.core.record.task_classes import needs_of
 from covey.core.record.task_needs import BadNeed, need_reader, varies
+from covey.core.values.placeholders import fill
 from covey.core.values.space import Scalar
 
 FIRST_TASKS = 5
@@ -28,17 +28,12 @@ class ShownTask(Struct, kw_only=True):
     command: list[str]
 
 
-class ShownClass(Struct, kw_only=True):
-    """`when` is empty for tasks that no condition matches, and for tasks whose resources come from
-    their parameters."""
+class ShownClass(Need, frozen=True, kw_only=True, omit_defaults=False):
+    """Tasks with equal needs. `when` is empty for tasks that no condition matches, and for tasks
+    whose resources come from their parameters."""
 
     when: str
     tasks: int
-    cores: int
-    memory_mb: int
-    disk_mb: int
-    gpus: int
-    limit_seconds: float
 
 
 class ShownFile(Struct, kw_only=True):
@@ -96,15 +91,7 @@ def describe(gathered: Gathered) -> Description:
         urls=[placed.url for placed in gathered.urls],
         outputs=list(spec.outputs),
         optional_outputs=list(spec.optional_outputs),
-        limits=Limits(
-            retries=spec.retries,
-            grow_memory=spec.grow_memory,
-            grow_time=spec.grow_time,
-            overtimes=spec.overtimes,
-            breaker=spec.breaker,
-            output_mb=spec.output_mb,
-            log_kb=spec.log_kb,
-        ),
+        limits=Limits(**{name: getattr(spec, name) for name in Limits.__struct_fields__}),
         check=spec.check,
         setup=spec.setup,
         policy=catalogue.view(spec.policy),

@@ -22,20 +22,19 @@ from covey.bagfile.rowsfile import read_names
 from covey.bagfile.sheet import Sheet, suggest
 from covey.bagfile.template import (
     MOST_NAMES,
-    PLACEHOLDER,
-    RESERVED,
     Tell,
     check_placeholders,
-    placeholders,
     seems_meant,
     tell_unused,
     unescaped,
 )
 from covey.core.bags.bag_check import pattern_problem
 from covey.core.errors import InvalidBag
-from covey.core.record.model import LONG_FIRST, BagSpec, Need, PolicySpec, Rule, Segment
-from covey.core.record.task_needs import FIELDS, deciding_names
+from covey.core.record.model import BagSpec, Need, Rule, Segment
+from covey.core.record.task_needs import RESOURCES, deciding_names
+from covey.core.values.placeholders import names_of
 from covey.core.values.space import Axis, Product, Space, Zip, check, names, size
+from covey.pilot.protocol.placeholders import NAME, NUMBERS, PLACEHOLDER
 
 SCRIPT = ".covey-script"  # hidden, so that the output pattern * does not return it
 
@@ -99,27 +98,16 @@ def read_draft(sheet: Sheet, environ: Mapping[str, str], tell: Tell, retries: in
     found = read_at(BAG, sheet, (), sheet.tree)
     space, rows, parameters = _parameters(sheet, found)
     spec = BagSpec(
+        **BAG.fields_in(found),
         argv=_argv(sheet, found, parameters),
         space=space,
-        open=found.get("open", False),
-        name=found.get("name", ""),
-        labels=found.get("labels", {}),
-        notes=found.get("notes", ""),
         env=_environment(sheet, found.get("environment"), environ, tell),
         export=_export(found),
         chdir=_chdir(sheet, found),
-        idempotent=found.get("idempotent", True),
-        breaker=found.get("breaker", 30),
         outputs=_outputs(sheet, found, "outputs", parameters),
         optional_outputs=_outputs(sheet, found, "optional_outputs", parameters),
-        output_mb=found.get("output_limit", 1024),
-        log_kb=found.get("log_limit", 64),
-        setup=found.get("setup", ""),
-        setup_seconds=found.get("setup_time", 1800.0),
-        policy=found.get("policy", PolicySpec()),
-        order=found.get("order", LONG_FIRST),
         **_resources(sheet, found.get("resources", {}), parameters),
-        **_retries(found, retries, tell),
+        retries=_retries(found, retries, tell),
         **_validation(sheet, found.get("validate", {}), parameters),
     )
     if sheet.faultless:
@@ -241,7 +229,7 @@ def _unused(
     """Parameters that make no difference. Few tables are made for one bag alone: their columns are
     told of only if all are unused, or if one seems meant."""
     paths = [text for one in inputs for text in (one.source, one.url, one.to)]
-    used = set(placeholders([*spec.argv, *spec.outputs, *spec.optional_outputs, *paths]))
+    used = set(names_of(*spec.argv, *spec.outputs, *spec.optional_outputs, *paths))
     used |= deciding_names(spec)
     policy = set(re.findall(r"\w+", str(spec.policy).lower()))  # Job.seed, in any case
     unused = [name for name in parameters if name not in used and name.lower() not in policy]
@@ -255,7 +243,7 @@ def _script(text: str, parameters: tuple[str, ...], tell: Tell) -> str:
         return ""
     script = script_text(text)
     if _SHELL.match(script):
-        for name in re.findall(r"(?<!\$)\{([A-Za-z_]\w*)\}", script):
+        for name in re.findall(rf"(?<!\$)\{{({NAME})\}}", script):
             if name in parameters:
                 tell(f"note: the script has {{{name}}}; in a script, write ${name} for the value")
     return script
@@ -353,12 +341,12 @@ def _check_pattern(sheet: Sheet, path: KeyPath, pattern: str, parameters: tuple[
     inside = not (pattern.startswith(("/", "~")) or ".." in pattern.split("/"))
     if not inside:
         sheet.complain(path, f"{pattern} is not in the task's directory; write it relative to that")
-    return check_names(sheet, path, pattern, [*parameters, *RESERVED]) and inside
+    return check_names(sheet, path, pattern, [*parameters, *NUMBERS]) and inside
 
 
 def check_names(sheet: Sheet, path: KeyPath, text: str, known: list[str]) -> bool:
     """Whether all {NAME}s in a path are known; complains of others."""
-    unknown = [name for name in placeholders([text]) if name not in known]
+    unknown = [name for name in names_of(text) if name not in known]
     for name in unknown:
         hint = suggest(name, known, f"; there are {', '.join(known)}" if known else "")
         sheet.complain(path, f"{text}: there is no parameter {name}{hint}")
@@ -373,7 +361,7 @@ def _resources(sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...])
         rule: RuleOf = one
         for condition in rule.when:
             if condition.name not in parameters:
-                hint = suggest(condition.name, [*parameters, *FIELDS])
+                hint = suggest(condition.name, [*parameters, *RESOURCES])
                 told = f"there is no parameter and no resource of this name{hint}"
                 sheet.complain((*rule.at, condition.name), told)
         changed = msgspec.structs.replace(need, **_needs(rule.changes))
@@ -384,7 +372,6 @@ def _resources(sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...])
         "need": need,
         "need_from": need_from,
         "rules": tuple(rules),
-        "pin": found.get("pin", False),
     }
 
 
@@ -392,7 +379,7 @@ def _needs(found: dict[str, Any]) -> dict[str, Any]:
     """What is said for all tasks; of what each task says itself, nothing."""
     return {
         field: getattr(Need(), field) if isinstance(found[name], Filled) else found[name]
-        for name, field in FIELDS.items()
+        for name, (field, _) in RESOURCES.items()
         if name in found
     }
 
@@ -401,28 +388,23 @@ def _needs_from(
     sheet: Sheet, at: KeyPath, found: dict[str, Any], parameters: tuple[str, ...]
 ) -> dict[str, str]:
     """What the parameters of each task say."""
-    filled = {name: found[name].text for name in FIELDS if isinstance(found.get(name), Filled)}
+    filled = {name: found[name].text for name in RESOURCES if isinstance(found.get(name), Filled)}
     if sheet.faultless:  # else the names may be incomplete
         for name, text in filled.items():
             check_names(sheet, (*at, name), text, list(parameters))
     return filled
 
 
-def _retries(found: dict[str, Any], default: int, tell: Tell) -> dict[str, Any]:
+def _retries(found: dict[str, Any], default: int, tell: Tell) -> int:
     asked: dict[str, Any] = found.get("retries", {})
-    count = asked.get("count", default)
+    count: int = asked.get("count", default)
     resources: dict[str, Any] = found.get("resources", {})
     said = {name for one in resources.get("when", ()) for name in one.changes} | set(resources)
     if "memory" in asked and ("memory" not in said or count == 0):
         tell("note: retries with more memory need resources.memory, and a retries.count above 0")
     if "time" in asked and "time" not in said:
         tell("note: retries with more time need resources.time, which is not set")
-    return {
-        "retries": count,
-        "grow_memory": asked.get("memory", 1.0),
-        "grow_time": asked.get("time", 3.0),
-        "overtimes": asked.get("overtimes", 3),
-    }
+    return count
 
 
 def _validation(sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...]) -> dict[str, Any]:
@@ -436,7 +418,7 @@ def _validation(sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...]
         told = shlex.quote(f"covey: there is no file {pattern}")
         lines.append(f'set -- {quoted}; [ -e "$1" ] || {{ echo {told} >&2; exit 1; }}')
     check = found.get("check", "")
-    for name in placeholders([check]):
+    for name in names_of(check):
         if name in parameters and f"${{{name}}}" not in check:
             sheet.complain(("validate", "check"), f"write ${name} for the value, not {{{name}}}")
     return {

@@ -6,8 +6,8 @@ import re
 import stat
 from typing import NamedTuple
 
-from covey.bagfile.template import PLACEHOLDER
 from covey.core.errors import InvalidBag
+from covey.pilot.protocol.placeholders import PLACEHOLDER
 
 SKIPPED = frozenset({".git", ".covey", "__pycache__"})
 _WILDCARD = re.compile(r"[*?\[]")

@@ -21,11 +21,12 @@ from covey.bagfile.points import values_of
 from covey.bagfile.rowsfile import read_rows
 from covey.bagfile.sheet import Sheet, near_files
 from covey.bagfile.sources import MOST_FILES, files_of
-from covey.bagfile.template import Scene, Tell, absolute_command, fill, placeholders
+from covey.bagfile.template import Scene, Tell, absolute_command
 from covey.core.errors import InvalidBag
 from covey.core.record.model import BagSpec, Blob, InputSource, Placed, Rows, Segment, TaskInput
 from covey.core.record.task_classes import find_needs
 from covey.core.record.task_needs import BadNeed
+from covey.core.values.placeholders import fill, names_of
 from covey.core.values.space import Scalar, names
 from covey.whoami import host
 
@@ -152,7 +153,7 @@ class _Gathering:
     def take(self, wanted: Wanted) -> None:
         if wanted.url:
             self._take_url(wanted)
-        elif placeholders([wanted.source, wanted.to]):
+        elif names_of(wanted.source, wanted.to):
             self._take_pattern(wanted)
         else:
             self._take_files(wanted)
@@ -173,7 +174,7 @@ class _Gathering:
 
     def _take_url(self, wanted: Wanted) -> None:
         to = self._inside(wanted, wanted.to)
-        if placeholders([wanted.url, wanted.to]):
+        if names_of(wanted.url, wanted.to):
             told = "a URL is fetched once for all tasks, and cannot have {NAME}s in it"
             self.sheet.complain(wanted.at, told)
         elif to in self.puts or to in self.urls:
@@ -386,7 +387,7 @@ def _filled(
     entry: TaskInput, names: tuple[str, ...], tasks: list[list[Scalar]]
 ) -> list[tuple[str, str, str]]:
     """Key, place and the values in them, of every task; equal ones once."""
-    used = [name for name in placeholders([entry.source, entry.path]) if name in names]
+    used = [name for name in names_of(entry.source, entry.path) if name in names]
     places = [names.index(name) for name in used]
     found: dict[tuple[Scalar, ...], tuple[str, str, str]] = {}
     for values in tasks:

@@ -10,13 +10,12 @@ from typing import Any, NamedTuple, Protocol
 
 from covey.bagfile.lines import KeyPath
 from covey.bagfile.sheet import MEANT, Sheet, spell, suggest
-from covey.bagfile.template import PLACEHOLDER, placeholders
-from covey.core.values import amounts, time_spans
-from covey.core.values.amounts import show
+from covey.core.values.amounts import Amount, BadAmount, show
+from covey.core.values.placeholders import names_of
+from covey.pilot.protocol.placeholders import PLACEHOLDER
 
 Schema = dict[str, Any]
 
-_GROWTH = re.compile(r"(?:[x×*]\s*(\d+(?:\.\d+)?)|\+\s*(\d+(?:\.\d+)?)\s*%)")
 _SHELL_WORDS = ("|", "||", "&&", "&", ";", ">", ">>", "<", "2>", "2>&1")
 
 
@@ -38,8 +37,12 @@ class Kind(Protocol):
 
 
 class Key(NamedTuple):
+    """A key of a table. Its value becomes this `field` of a BagSpec as it is; without a field, the
+    reader of drafts knows what it means."""
+
     kind: Kind
     text: str  # for the schema
+    field: str = ""
 
 
 def read_at(kind: Kind, sheet: Sheet, path: KeyPath, value: Any) -> Any:
@@ -90,11 +93,20 @@ class Text:
         return {"type": "string", "minLength": self.least} if self.least else {"type": "string"}
 
 
-def amount(kind: amounts.Amount, value: object) -> float:
-    try:
-        return kind.read(value)
-    except amounts.BadAmount as error:
-        raise Wrong(str(error)) from None
+class AmountOf:
+    """A number, a time, a size or a factor."""
+
+    def __init__(self, amount: Amount) -> None:
+        self.amount = amount
+
+    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> float:
+        try:
+            return self.amount.read(value)
+        except BadAmount as error:
+            raise Wrong(str(error)) from None
+
+    def schema(self) -> Schema:
+        return self.amount.schema()
 
 
 class Flag:
@@ -105,46 +117,6 @@ class Flag:
 
     def schema(self) -> Schema:
         return {"type": "boolean"}
-
-
-class Whole:
-    """A whole number between bounds."""
-
-    def __init__(self, low: int, high: int) -> None:
-        self.low, self.high = low, high
-
-    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> int:
-        return int(amount(amounts.Whole(self.low, self.high), value))
-
-    def schema(self) -> Schema:
-        return {"type": "integer", "minimum": self.low, "maximum": self.high}
-
-
-class Time:
-    """Seconds."""
-
-    def __init__(self, low: float = 0.0, high: float = amounts.MOST_SECONDS) -> None:
-        self.low, self.high = low, high
-
-    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> float:
-        return amount(amounts.Seconds(self.low, self.high), value)
-
-    def schema(self) -> Schema:
-        number: Schema = {"type": "number", "minimum": self.low}
-        return {"anyOf": [number, {"type": "string", "pattern": time_spans.PATTERN}]}
-
-
-class Size:
-    """Whole kB or MB, rounded up. 1 GB is 1024 MB here."""
-
-    def __init__(self, unit: str, high: str) -> None:
-        self.size = amounts.Size(unit, high)
-
-    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> int:
-        return int(amount(self.size, value))
-
-    def schema(self) -> Schema:
-        return {"type": "string", "pattern": f"^\\s*{amounts.SIZE_PATTERN}\\s*$"}
 
 
 class Filled(NamedTuple):
@@ -160,7 +132,7 @@ class PerTask:
         self.kind = kind
 
     def read(self, sheet: Sheet, path: KeyPath, value: Any) -> Any:
-        if isinstance(value, str) and placeholders([value]):
+        if isinstance(value, str) and names_of(value):
             return Filled(value)
         return self.kind.read(sheet, path, value)
 
@@ -183,23 +155,6 @@ class OneOf:
 
     def schema(self) -> Schema:
         return {"enum": list(self.words)}
-
-
-class Growth:
-    """How many times as much."""
-
-    def read(self, sheet: Sheet, path: KeyPath, value: Any) -> float:
-        told = "expected how much more: 'x2' or '+50%'"
-        match = _GROWTH.fullmatch(value.strip()) if isinstance(value, str) else None
-        if match is None:
-            raise Wrong(f"{told}; not {show(value)}")
-        factor = float(match[1]) if match[1] else 1 + float(match[2]) / 100
-        if not 1 <= factor <= 100:
-            raise Wrong(f"{told}, up to x100; not {show(value)}")
-        return factor
-
-    def schema(self) -> Schema:
-        return {"type": "string", "pattern": f"^\\s*{_GROWTH.pattern}\\s*$"}
 
 
 class Words:
@@ -295,6 +250,17 @@ class Table:
         if table:
             return f"; '{key}' belongs in the table [{spell((*path, table))}]"
         return suggest(name, self.keys, f"; {where} {listed}")
+
+    def fields_in(self, found: dict[str, Any]) -> dict[str, Any]:
+        """What was read, by the fields of a BagSpec that it becomes."""
+        fields: dict[str, Any] = {}
+        for name, value in found.items():
+            key = self.keys[name]
+            if key.field:
+                fields[key.field] = value
+            elif isinstance(key.kind, Table):
+                fields.update(key.kind.fields_in(value))
+        return fields
 
     def place_of(self, name: str) -> tuple[str, str]:
         """The table inside of this one that has such a key, and how the key is spelt there."""

@@ -19,7 +19,6 @@ from covey.bagfile.kinds import (
 )
 from covey.bagfile.lines import KeyPath
 from covey.bagfile.sheet import Sheet, spell, suggest
-from covey.bagfile.template import RESERVED
 from covey.bagfile.values import parse_values, read_values, split_items
 from covey.core.bags.bag_check import URLS
 from covey.core.errors import InvalidBag
@@ -27,6 +26,7 @@ from covey.core.record.model import Condition
 from covey.core.values.amounts import show
 from covey.core.values.scalars import scalar
 from covey.core.values.space import Range, Scalar, Values
+from covey.pilot.protocol.placeholders import NUMBERS
 
 FORMS = {
     ".csv": "csv",
@@ -148,7 +148,7 @@ class Parameters:
     def schema(self) -> Schema:
         return {
             "type": "object",
-            "propertyNames": {"pattern": "^[^\\W\\d]\\w*$", "not": {"enum": list(RESERVED)}},
+            "propertyNames": {"pattern": "^[^\\W\\d]\\w*$", "not": {"enum": list(NUMBERS)}},
             "additionalProperties": self.kind.schema(),
         }
 
@@ -157,7 +157,7 @@ def bad_name(name: str) -> str:
     """Why a parameter cannot be called so; nothing if it can."""
     if not (name.isidentifier() and name.isascii()):
         return f"the name {name!r} must look like a variable's"
-    if name in RESERVED:
+    if name in NUMBERS:
         return f"{{{name}}} is the {name}'s number; choose another name"
     return ""
 

@@ -6,7 +6,6 @@ mean something is for `covey policy check`: a host may publish any tag.
 """
 
 import math
-import re
 from typing import Any
 
 from covey.bagfile.kinds import (
@@ -31,8 +30,6 @@ from covey.core.match.policies import (
 from covey.core.record.model import BagSpec, PolicySpec, Segment
 from covey.core.values import time_spans
 from covey.core.values.amounts import show
-
-_NOT_TIME = re.compile(r"\d+(?:\.\d+)?\s*[A-Za-z]+")  # to the language, 30M is 31,457,280
 
 
 class PresetOf:
@@ -90,7 +87,7 @@ class DeadlineOf(ExpressionOf):
     def check(self, text: str) -> None:
         if time_spans.parse_seconds(text, bare=False) is not None:
             return
-        if _NOT_TIME.fullmatch(text.strip()):
+        if time_spans.is_misspelt(text):
             told = "expected a time: 90s, 30m, 2h, 1d, or an expression"
             raise Wrong(f"{told}; not {show(text)}")
         super().check(text)

@@ -6,15 +6,15 @@ its place, and told together: whoever has three mistakes in a file does not want
 """
 
 import os
-import re
-import tomllib
-from collections.abc import Mapping
-from difflib import get_close_matches
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from covey.bagfile.lines import KeyPath, find_lines
 from covey.core.errors import InvalidBag
+from covey.core.values import toml_text
+from covey.core.values.suggestions import did_you_mean, nearest
+from covey.core.values.toml_text import BadToml
 
 MOST_COMPLAINTS = 20
 
@@ -35,10 +35,6 @@ MEANT = {
 
 # Tables for one key of which a plain text may stand: policy = "fast-tail".
 SHORT = {"policy": "preset"}
-
-MOST_PARTS = 200  # of a key: tomllib takes the square of their number
-_MARK = re.compile(r"([{},=\[\]])")
-_PLACE = re.compile(r"(?:line (\d+), column \d+|end of document)\)")
 
 
 class Origin(NamedTuple):
@@ -141,38 +137,15 @@ def read_sheet(path: str | os.PathLike[str]) -> Sheet:
 
 def parse_sheet(text: str, name: str, base: str) -> Sheet:
     sheet = Sheet(name, base)
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.count(".") >= MOST_PARTS and _has_deep_key(line):
-            raise InvalidBag(f"{name}:{number}: a key has at most {MOST_PARTS} parts")
     try:
-        sheet.tree = tomllib.loads(text)
+        sheet.tree = toml_text.parse(text, name)
         lines = find_lines(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidBag(_not_toml(text, name, str(error))) from None
+    except BadToml as error:
+        raise InvalidBag(str(error)) from None
     except RecursionError:
         raise InvalidBag(f"{name}: it is nested too deeply") from None
-    except ValueError as error:  # a number of 5,000 digits
-        raise InvalidBag(f"{name}: {error}") from None
     sheet._origins = {path: Origin(f"{name}:{line}", base, line) for path, line in lines.items()}
     return sheet
-
-
-def _has_deep_key(line: str) -> bool:
-    """Whether so many dots are at the line's start, before an equals sign, or in a header."""
-    parts = _MARK.split(line)
-    keys = (key for key, mark in zip(parts[::2], parts[1::2], strict=False) if mark in "=]")
-    return any(key.count(".") >= MOST_PARTS for key in (parts[0], *keys))
-
-
-def _not_toml(text: str, name: str, error: str) -> str:
-    what, _, place = error.rpartition("(at ")
-    match = _PLACE.fullmatch(place)
-    if match is None:
-        return f"{name}: not TOML: {error}"
-    line = int(match[1]) if match[1] else text.count("\n") + 1
-    told = what[:1].lower() + what[1:].rstrip(" ")
-    hint = '; text needs quotes: name = "value"' if "nvalid value" in told else ""
-    return f"{name}:{line}: this is not TOML: {told}{hint}"
 
 
 def spell(path: KeyPath) -> str:
@@ -186,12 +159,9 @@ def spell(path: KeyPath) -> str:
     return spelt
 
 
-def suggest(name: str, known: Mapping[str, object] | list[str], otherwise: str = "") -> str:
-    """; did you mean 'memory'?"""
-    lowered = {other.lower(): other for other in known}
-    meant = MEANT.get(name.lower(), "")
-    close = [meant] if meant in lowered else get_close_matches(name.lower(), lowered, 1)
-    return f"; did you mean '{lowered[close[0]]}'?" if close else otherwise
+def suggest(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """For a key, or a name in a bag file: see `did_you_mean`."""
+    return did_you_mean(name, known, otherwise, MEANT)
 
 
 def near_files(path: str) -> str:
@@ -201,5 +171,5 @@ def near_files(path: str) -> str:
         known = os.listdir(folder or ".")
     except OSError:
         return f"; there is no directory '{folder}' either"
-    close = get_close_matches(name, known, 1)
-    return f"; did you mean '{os.path.join(folder, close[0])}'?" if close else ""
+    near = nearest(name, known)
+    return f"; did you mean '{os.path.join(folder, near)}'?" if near else ""

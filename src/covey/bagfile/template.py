@@ -11,23 +11,21 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from covey.core.errors import InvalidBag
-from covey.core.values.space import Scalar
+from covey.core.values.suggestions import nearest
+from covey.pilot.protocol.placeholders import NAME, NUMBERS, PLACEHOLDER
 
 Tell = Callable[[str], None]
 
-RESERVED = ("task", "bag")  # their numbers
-PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")  # as in core.filling
 ALIKE = 0.75
 MOST_NAMES = 5  # in one note
 LONGEST_SHEBANG = 256
 
-_BRACED = re.compile(r"(?P<escape>[${]?)\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}")
-_ESCAPED = re.compile(r"(?P<escape>\{)\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}\}")
+_BRACED = re.compile(rf"(?P<escape>[${{]?)\{{(?P<name>{NAME})\}}")
+_ESCAPED = re.compile(rf"\{{\{{(?P<name>{NAME})\}}\}}")
 _BLANK = re.compile(r"\s")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _OPTION = re.compile(r"(--?[A-Za-z][\w-]*=)(.+)", re.DOTALL)
@@ -42,20 +40,9 @@ class Scene(NamedTuple):
     prepared: bool = False  # a setup may install commands that are not here
 
 
-def placeholders(words: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(name for word in words for name in PLACEHOLDER.findall(word)))
-
-
-def fill(text: str, values: Mapping[str, Scalar]) -> str:
-    """With the values that are known; the same in core and in pilots."""
-    return PLACEHOLDER.sub(
-        lambda match: str(values[match[1]]) if match[1] in values else match[0], text
-    )
-
-
 def check_placeholders(argv: Sequence[str], names: Sequence[str]) -> None:
     """Raises InvalidBag for a {name} that is no parameter."""
-    known = [*names, *RESERVED]
+    known = [*names, *NUMBERS]
     quoted = f" ({_quoted_words(argv[0])})" if len(argv) == 1 and _BLANK.search(argv[0]) else ""
     for word in argv:
         for match in _BRACED.finditer(word):
@@ -68,9 +55,9 @@ def check_placeholders(argv: Sequence[str], names: Sequence[str]) -> None:
 
 
 def _instead(name: str, known: Sequence[str], names: Sequence[str], argv: Sequence[str]) -> str:
-    close = _alike(name, known)
-    if close:
-        return f"the parameter is called {close[0]}: write {{{close[0]}}}"
+    near = nearest(name, known, least=ALIKE)
+    if near:
+        return f"the parameter is called {near}: write {{{near}}}"
     if "-p" in argv[1:]:
         return f"there is no parameter {name}: write -p {name}=VALUES before the command"
     told = ", ".join([*names[:MOST_NAMES], *(["…"] if names[MOST_NAMES:] else [])])
@@ -80,11 +67,11 @@ def _instead(name: str, known: Sequence[str], names: Sequence[str], argv: Sequen
 
 def unescaped(word: str, names: Sequence[str]) -> str:
     """`{{name}}` as the tasks get it: {name}, which pilots leave alone if it is no parameter."""
-    known = (*names, *RESERVED)
+    known = (*names, *NUMBERS)
 
     def plain(match: "re.Match[str]") -> str:
         name = match["name"]
-        return match[0] if name in known or match["escape"] != "{" else f"{{{name}}}"
+        return match[0] if name in known else f"{{{name}}}"
 
     return _ESCAPED.sub(plain, word)
 
@@ -92,7 +79,7 @@ def unescaped(word: str, names: Sequence[str]) -> str:
 def seems_meant(argv: Sequence[str], name: str) -> bool:
     """Whether a word of the command is like this parameter: `$seed`, `--seed`."""
     words = list(dict.fromkeys(word for part in argv for word in _WORD.findall(part)))
-    return bool(_alike(name, words))
+    return bool(nearest(name, words, least=ALIKE))
 
 
 def tell_unused(unused: Sequence[str], tell: Tell) -> None:
@@ -102,11 +89,6 @@ def tell_unused(unused: Sequence[str], tell: Tell) -> None:
     what = "parameter" if len(unused) == 1 else "any of the parameters"
     told = ", ".join([*unused[:MOST_NAMES], *(["…"] if unused[MOST_NAMES:] else [])])
     tell(f"note: nothing uses {what} {told}: write {{{unused[0]}}} for its value")
-
-
-def _alike(name: str, known: Sequence[str]) -> list[str]:
-    lowered = {other.lower(): other for other in known}
-    return [lowered[found] for found in get_close_matches(name.lower(), lowered, 1, ALIKE)]
 
 
 def absolute_command(argv: Sequence[str], scene: Scene, tell: Tell) -> tuple[str, ...]:

@@ -3,12 +3,12 @@
 The wheel has them in covey/help; in a checkout they are read from docs/.
 """
 
-from difflib import get_close_matches
 from pathlib import Path
 
 import click
 
 from covey.cli.shared.commands import TOPIC, Command, json_option, print_json
+from covey.core.values.suggestions import did_you_mean
 from covey.frontend.tables import Column, render
 from covey.frontend.terminal import echo, show_page
 
@@ -77,7 +77,7 @@ def _command_help(ctx: click.Context, name: str) -> str:
         if command is not None:
             own = click.Context(command, parent=ctx.find_root(), info_name=name)
             return command.get_help(own)
-        close = get_close_matches(name, [*TOPICS, *group.list_commands(ctx)], 1)
-        hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(TOPICS)}"
-        raise click.UsageError(f"there is no page and no command '{name}'; {hint}")
+        known = [*TOPICS, *group.list_commands(ctx)]
+        hint = did_you_mean(name, known, f"; there are {', '.join(TOPICS)}")
+        raise click.UsageError(f"there is no page and no command '{name}'{hint}")
     raise click.UsageError(f"there is no page '{name}'")

@@ -9,7 +9,6 @@ Exit status: 0 well, 1 failure, 2 misuse.
 import importlib
 import os
 import sys
-from difflib import get_close_matches
 from typing import NamedTuple, NoReturn
 
 import click
@@ -104,9 +103,9 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            close = get_close_matches(args[0], COMMANDS, 1)
-            hint = f"; did you mean '{close[0]}'?" if close else ""
-            ctx.fail(f"there is no command '{args[0]}'{hint}")
+            from covey.core.values.suggestions import did_you_mean
+
+            ctx.fail(f"there is no command '{args[0]}'{did_you_mean(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from covey.client.digests import hash_file
 from covey.core.errors import BadFile, CoveyError, InvalidQuery, NotFound
+from covey.core.values.placeholders import fill, names_of
 from covey.core.values.space import Scalar
 from covey.wire import BagView, ReturnedFile
 
@@ -27,7 +28,6 @@ LONGEST_NAME_BYTES = 200  # of a folder that is named after a value
 LONGEST_PART_BYTES = 255
 LONGEST_PATH_BYTES = 4000
 
-_FIELD = re.compile(r"\{(\w+)\}")
 _UNSAFE = re.compile(r"[/\\\x00-\x1f\x7f]")
 
 
@@ -97,10 +97,10 @@ class Layout:
         self._names = names
         self._parts = [part for part in template.split("/") if part not in ("", ".")]
         self._taken: dict[str, int] | None = None if "{task}" in self._parts else {}
-        fields = ["task", "bag", *names]
-        for name in _FIELD.findall(template):
-            if name not in fields:
-                raise InvalidQuery(f"{{{name}}} is not in this bag; there are {', '.join(fields)}")
+        known = ["task", "bag", *names]
+        for name in names_of(template):
+            if name not in known:
+                raise InvalidQuery(f"{{{name}}} is not in this bag; there are {', '.join(known)}")
         if ".." in self._parts or template.startswith("/"):
             raise InvalidQuery(f"template {template!r}: it must stay inside the folder")
 
@@ -109,7 +109,7 @@ class Layout:
         another task has the same path."""
         values: dict[str, Scalar] = dict(zip(self._names, file.values, strict=True))
         values |= {"task": file.task, "bag": self._bag}
-        folders = [_FIELD.sub(lambda m: str(values[m[1]]), part) for part in self._parts]
+        folders = [fill(part, values) for part in self._parts]
         relative = "/".join([*map(safe, folders), *_own_parts(file.path)])
         if len(os.fsencode(relative)) > LONGEST_PATH_BYTES:
             raise BadFile(f"the path {file.path[:80]!r}… is too long")

@@ -44,21 +44,22 @@ def changed(options: Options, keywords: Mapping[str, Any]) -> Options:
 
 
 def _read(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    # Imported here, because most executors have no options.
-    from covey.bagfile.keys import CORES, GPUS
-    from covey.bagfile.kinds import Flag, Time, Whole, read_at
+    # Most executors are told nothing, and need none of this.
+    from covey.bagfile.kinds import AmountOf, Flag, read_at
     from covey.bagfile.policy import PolicyOf
     from covey.bagfile.sheet import Sheet
-    from covey.core.bags.bag_check import MOST_RETRIES
+    from covey.core.record.model import BAG_RANGES
+    from covey.core.record.task_needs import RESOURCES
+    from covey.core.values.amounts import Whole
     from covey.python.keywords import plain
 
     kinds: dict[str, Kind] = {
-        "cores": CORES,
-        "memory_mb": Whole(0, MOST_MB),
-        "disk_mb": Whole(0, MOST_MB),
-        "gpus": GPUS,
-        "limit_seconds": Time(),
-        "retries": Whole(0, MOST_RETRIES),
+        "cores": AmountOf(RESOURCES["cores"].amount),
+        "memory_mb": AmountOf(Whole(0, MOST_MB)),
+        "disk_mb": AmountOf(Whole(0, MOST_MB)),
+        "gpus": AmountOf(RESOURCES["gpus"].amount),
+        "limit_seconds": AmountOf(RESOURCES["time"].amount),
+        "retries": AmountOf(Whole(*BAG_RANGES["retries"])),
         "idempotent": Flag(),
         "policy": PolicyOf(),
     }

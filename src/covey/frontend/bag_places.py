@@ -8,7 +8,6 @@ import os
 import shlex
 import stat
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +19,7 @@ from covey.config import Config
 from covey.core.errors import BadConfig, NotFound
 from covey.core.explain.answers import ShownPolicy
 from covey.core.record.model import PolicySpec
+from covey.core.values.suggestions import did_you_mean
 from covey.frontend.terminal import say
 from covey.pilot.protocol.connection import context_for, split
 from covey.wire import (
@@ -182,8 +182,8 @@ def _called(bags: Sequence[BagView], reference: str) -> BagView:
     if not matching:
         matching = [bag for bag in bags if has_label(bag, reference)]
     if not matching:
-        close = get_close_matches(reference, [bag.name for bag in bags if bag.name], 1)
-        hint = f"; did you mean '{close[0]}'?" if close else "; 'covey bags' lists them"
+        named = [bag.name for bag in bags if bag.name]
+        hint = did_you_mean(reference, named, "; 'covey bags' lists them")
         raise NotFound(f"there is no bag '{reference}' (by number, name or label){hint}")
     if len(matching) > 1:
         numbers = [str(bag.id) for bag in matching]

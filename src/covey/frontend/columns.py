@@ -1,23 +1,23 @@
 """The columns of a bag's results, as people choose and see them.
 
-Names and values are the same as in exported files (`covey.store.results.columns`; a test compares
-the two). The order is: the task, its parameters, how it ended and what it used, the values that it
-reported, and the last line that it printed. If two columns have the same name, ours gets the prefix
-`covey_`, and a reported value gets `result_`.
+`covey.store.results.columns` declares which they are and what is in them; here is how they look on
+a screen.
 """
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
-from itertools import zip_longest
 from typing import NamedTuple
 
 import click
 from msgspec import structs
 
-from covey.core.values.scalars import Reading, read
+from covey.core.values.columns import HEADINGS, ColumnKind
+from covey.core.values.columns import Column as ResultColumn
+from covey.core.values.scalars import read
+from covey.core.values.suggestions import did_you_mean
 from covey.frontend import formats
 from covey.frontend.tables import Column
 from covey.pilot.slots.outcomes import signal_name
+from covey.store.results.columns import OWN, columns, own_value
 from covey.wire import BagView, ResultRow
 
 
@@ -33,18 +33,6 @@ class Field(NamedTuple):
     written: Callable[[ResultRow], object] | None = None  # the value in CSV, if it differs
 
 
-def _own(
-    name: str,
-    kind: str,
-    value: Callable[[ResultRow], object],
-    cell: Callable[[ResultRow], str] | None = None,
-) -> Field:
-    def plain(row: ResultRow) -> str:
-        return formats.plain_value(value(row))
-
-    return Field(name, value, cell or plain, kind != "text", kind, name)
-
-
 def _exit_cell(row: ResultRow) -> str:
     """The exit status, or the signal: the signal has no column of its own on the screen."""
     if row.signal:
@@ -52,61 +40,44 @@ def _exit_cell(row: ResultRow) -> str:
     return "" if row.exit_code < 0 else str(row.exit_code)
 
 
-TASK = _own("task", "whole", lambda row: row.task)
-BEFORE_REPORTED = (
-    _own("state", "text", formats.state),
-    _own("exit", "whole", lambda row: row.exit_code if row.exit_code >= 0 else None, _exit_cell),
-    _own("signal", "whole", lambda row: row.signal or None),
-    _own(
-        "seconds",
-        "real",
-        lambda row: round(row.wall_seconds, 6),
-        lambda row: formats.duration(row.wall_seconds),
-    ),
-    _own(
-        "cpu_seconds",
-        "real",
-        lambda row: round(row.cpu_seconds, 6),
-        lambda row: formats.duration(row.cpu_seconds),
-    ),
-    _own(
-        "memory_kb", "whole", lambda row: row.memory_kb, lambda row: formats.memory(row.memory_kb)
-    ),
-    _own("host", "text", lambda row: row.host),
-    _own(
-        "started", "real", lambda row: round(row.started, 3), lambda row: formats.clock(row.started)
-    ),
-    _own("ended", "real", lambda row: round(row.ended, 3), lambda row: formats.clock(row.ended)),
-    _own("cause", "text", lambda row: row.cause),
-)
-BEHIND_REPORTED = (
-    _own("files", "whole", lambda row: row.files),
-    _own("output", "text", lambda row: row.output),
-)
-TIMES = ("started", "ended")  # seconds since 1970; shown as dates in frames and on the screen
-ELASTIC = {"cause": 40, "output": 16}  # a terminal may cut these columns, but not below this width
-UNSEEN = {"signal", "started", "ended"}  # not on the screen, unless somebody asks for them
-TITLES = {"seconds": "time", "cpu_seconds": "cpu", "memory_kb": "memory"}  # cells have the units
+# What a person reads in our own columns, if not their value.
+CELLS: dict[str, Callable[[ResultRow], str]] = {
+    "exit": _exit_cell,
+    "seconds": lambda row: formats.duration(row.wall_seconds),
+    "cpu_seconds": lambda row: formats.duration(row.cpu_seconds),
+    "memory_kb": lambda row: formats.memory(row.memory_kb),
+    "started": lambda row: formats.clock(row.started),
+    "ended": lambda row: formats.clock(row.ended),
+}
+TIMES = ("started", "ended")  # seconds since 1970; moments in frames and on the screen
+ELASTIC = {"cause": 40, "output": 16}  # may be cut where a terminal ends, but so much is useful
+UNSEEN = {"signal", "started", "ended"}  # on the screen, unless asked for
+TITLES = {name: heading for heading, name in HEADINGS.items()}  # units are in the cells
 
 
 def fields(bag: BagView) -> list[Field]:
-    """Every column of a bag, in order. No two have the same name."""
-    taken = set(bag.names)
-    task = _free(TASK, "covey_", taken)
-    before = [_free(field, "covey_", taken) for field in BEFORE_REPORTED]
-    behind = [_free(field, "covey_", taken) for field in BEHIND_REPORTED]
-    reported = [_free(_reported(name), "result_", taken) for name in bag.result_names]
-    readings = zip_longest(bag.names, bag.readings, fillvalue=Reading.TYPED)
-    parameters = [_parameter(name, place, how) for place, (name, how) in enumerate(readings)]
-    return [task, *parameters, *before, *reported, *behind]
+    """Every column of a bag, in order; no two have the same name."""
+    return [*map(_field, columns(bag.names, bag.result_names, bag.readings))]
 
 
-def _free(field: Field, prefix: str, taken: set[str]) -> Field:
-    name = field.name
-    while name in taken:
-        name = prefix + name
-    taken.add(name)
-    return field._replace(name=name)
+def _field(column: ResultColumn) -> Field:
+    match column.kind:
+        case ColumnKind.OWN:
+            return _own(column)
+        case ColumnKind.PARAMETER:
+            return _parameter(column.name, column.place, column.reading)
+        case ColumnKind.REPORTED:
+            return _reported(column.name, column.key)
+
+
+def _own(column: ResultColumn) -> Field:
+    value, kind = own_value(column.key), OWN[column.key].kind
+
+    def plain(row: ResultRow) -> str:
+        return formats.plain_value(value(row))
+
+    cell = CELLS.get(column.key, plain)
+    return Field(column.name, value, cell, kind != "text", kind, column.key)
 
 
 def _parameter(name: str, place: int, reading: str) -> Field:
@@ -122,11 +93,11 @@ def _parameter(name: str, place: int, reading: str) -> Field:
     return Field(name, value, cell, right=True, written=written)
 
 
-def _reported(name: str) -> Field:
+def _reported(name: str, key: str) -> Field:
     return Field(
         name,
-        lambda row: row.result.get(name),
-        lambda row: formats.plain_value(row.result.get(name)),
+        lambda row: row.result.get(key),
+        lambda row: formats.plain_value(row.result.get(key)),
         right=True,
     )
 
@@ -150,9 +121,8 @@ def choose(bag: BagView, wanted: str) -> list[Field]:
     for name in (part.strip() for part in wanted.split(",")):
         name = name if name in every else headings.get(name, name)
         if name not in every:
-            close = get_close_matches(name, every, 1)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(every)}"
-            raise click.UsageError(f"bag {bag.id} has no column {name!r}; {hint}")
+            hint = did_you_mean(name, every, f"; there are {', '.join(every)}")
+            raise click.UsageError(f"bag {bag.id} has no column {name!r}{hint}")
         chosen.append(every[name])
     return chosen
 

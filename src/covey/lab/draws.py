@@ -10,7 +10,7 @@ lognormal 10m 0.5     lognormal, with this median and this deviation of the loga
 import math
 from random import Random
 
-from covey.core.values import time_spans
+from covey.core.values import amounts, time_spans
 
 
 class Draw:
@@ -39,14 +39,7 @@ def constant(value: float) -> Draw:
     return Draw("constant", value)
 
 
-def seconds(value: object) -> float:
-    """The seconds of 90, 90s, 1.5m, 1h30m, 1d. Raises ValueError, with a message for people."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
-        return float(value)
-    parsed = time_spans.parse_seconds(value) if isinstance(value, str) else None
-    if parsed is None:
-        raise ValueError(f"{value!r} is not a number or a time such as 90, {time_spans.EXAMPLES}")
-    return parsed
+seconds = amounts.Seconds().read  # of 90, 90s, 1.5m, 1h30m, 1d; raises BadAmount with words
 
 
 def draw(value: object) -> Draw:

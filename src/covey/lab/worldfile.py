@@ -4,9 +4,7 @@ Everything is checked before anything runs. A message names the place of the mis
 """
 
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,8 @@ from msgspec import Struct
 from covey.core.errors import BadConfig, InvalidBag
 from covey.core.match.policies import Compiled
 from covey.core.record.model import PolicySpec
+from covey.core.values import toml_text
+from covey.core.values.suggestions import did_you_mean
 from covey.lab.draws import Draw, constant, draw, seconds
 
 MOST_TASKS = 10_000_000
@@ -116,8 +116,7 @@ def find(name: str) -> WorldFile:
         return parse(worlds[name], name)
     path = Path(name)
     if not path.is_file():
-        close = get_close_matches(name, worlds, 1)
-        hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(worlds)}"
+        hint = did_you_mean(name, worlds, f"; there are {', '.join(worlds)}")
         raise BadConfig(f"{name}: no such world, and no such file{hint}")
     return parse(path.read_text(encoding="utf-8"), name)
 
@@ -125,9 +124,10 @@ def find(name: str) -> WorldFile:
 def parse(text: str, where: str) -> WorldFile:
     """Raises BadConfig. Its message names the place in the file."""
     try:
-        world = msgspec.convert(tomllib.loads(text), WorldFile, dec_hook=_converted)
-    except tomllib.TOMLDecodeError as error:
-        raise BadConfig(f"{where} is not a TOML file: {error}") from None
+        tree = toml_text.parse(text, where)
+        world = msgspec.convert(tree, WorldFile, dec_hook=_converted)
+    except toml_text.BadToml as error:
+        raise BadConfig(str(error)) from None
     except msgspec.ValidationError as error:
         raise BadConfig(f"{where}: {_plain(str(error))}") from None
     for complaint in _complaints(world):
@@ -162,9 +162,12 @@ def _plain(words: str) -> str:
     return f"there is no key {key!r}{f' in {place}' if place else ''}{_hint(key, keys)}"
 
 
-def _hint(key: str, keys: Sequence[str]) -> str:
-    close = get_close_matches(key, keys, 1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(keys)}"
+def _names(table: type[Struct]) -> tuple[str, ...]:
+    return table.__struct_fields__
+
+
+def _hint(key: str, known: Sequence[str]) -> str:
+    return did_you_mean(key, known, f"; there are {', '.join(known)}")
 
 
 # -- checking ----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Unpack
 from covey.client.download import TEMPLATE, Pulled
 from covey.frontend import bag_places
 from covey.python.bag import Bag, Progress, warn_of_lost_output
-from covey.python.keywords import BagKeywords, Groups, Table, Words
+from covey.python.keywords import Groups, SubmitKeywords, Table, Words
 from covey.python.listing import Listing
 from covey.python.results import Failures, Result, Results
 from covey.wire import HostView, PilotView, ResultQuery
@@ -31,7 +31,7 @@ class AsyncConnection:
     def __init__(self, connection: "Connection") -> None:
         self.connection = connection
 
-    async def submit(self, command: Words | None = None, **keywords: Unpack[BagKeywords]) -> Bag:
+    async def submit(self, command: Words | None = None, **keywords: Unpack[SubmitKeywords]) -> Bag:
         """As Connection.submit, with the same keywords."""
         return await asyncio.to_thread(self.connection.submit, command, **keywords)
 

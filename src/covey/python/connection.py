@@ -5,13 +5,13 @@ waiting, need one: the directory's own server is started if none runs, and start
 Several threads may use one connection: each thread has its own client.
 """
 
-import inspect
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
+from inspect import Parameter
 from types import TracebackType
-from typing import TYPE_CHECKING, Never, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 
@@ -28,10 +28,9 @@ from covey.frontend.terminal import say
 from covey.pilot.protocol.connection import context_for
 from covey.python.bag import Bag
 from covey.python.keywords import (
-    BagKeywords,
-    Groups,
+    SUBMIT_SIGNATURE,
     Name,
-    Table,
+    SubmitKeywords,
     Words,
     read_keywords,
     unknown_keyword,
@@ -118,7 +117,7 @@ def _endpoint(config: Config, token: str | None, ca: str) -> Endpoint:
     return Endpoint(config.server, token.strip(), ca or bag_places.authority(config.ca))
 
 
-def submit(command: Words | None = None, **keywords: Unpack[BagKeywords]) -> Bag:
+def submit(command: Words | None = None, **keywords: Unpack[SubmitKeywords]) -> Bag:
     """Submit a bag as `connect().submit(…)` does; see Connection.submit."""
     return connect().submit(command, **keywords)
 
@@ -171,44 +170,8 @@ class Connection:
         return AsyncConnection(self)
 
     # -- bags ------------------------------------------------------------------------------
-
-    def submit(
-        self,
-        command: Words | None = None,
-        *,
-        file: Name | None = None,
-        script: str | None = None,
-        args: Words | None = None,
-        parameters: Table | None = None,
-        zip: Groups | None = None,
-        rows: object = None,
-        open: bool | None = None,
-        inputs: Name | Table | Sequence[object] | None = None,
-        outputs: str | Sequence[str] | None = None,
-        optional_outputs: str | Sequence[str] | None = None,
-        output_limit: str | None = None,
-        log_limit: str | None = None,
-        environment: Table | None = None,
-        export: bool | None = None,
-        chdir: Name | None = None,
-        setup: str | None = None,
-        setup_time: str | float | None = None,
-        resources: Table | None = None,
-        order: str | None = None,
-        retries: int | Table | None = None,
-        validate: Table | None = None,
-        policy: str | Table | None = None,
-        breaker: int | None = None,
-        idempotent: bool | None = None,
-        name: str | None = None,
-        notes: str | None = None,
-        labels: Table | None = None,
-        key: str | None = None,
-        first: int | None = None,
-        where: str | Sequence[str] = (),
-        **unknown: Never,
-    ) -> Bag:
-        """Submit a bag and return at once. The bag is durable then, and its tasks run.
+    def submit(self, command: Words | None = None, **keywords: Unpack[SubmitKeywords]) -> Bag:
+        """Submit a bag, and return at once: it is durable then, and runs.
 
         The keywords are the keys of a bag file and mean the same (docs/bagfile.md). `file` names a
         bag file; keywords override its keys. `parameters` are combined, or side by side with `zip`.
@@ -230,13 +193,11 @@ class Connection:
         with all mistakes. Raises Unconfirmed, which has the key, if the server did not answer, so
         that the bag may or may not exist.
         """
-        if unknown:
-            raise TypeError(unknown_keyword(next(iter(unknown))))
-        apart = ("self", "file", "key", "first", "where", "unknown")
-        keywords = {
-            name: value for name, value in locals().items() if name not in (*apart, "apart")
-        }
-        sheet = read_keywords(keywords, file)
+        for name in keywords.keys() - SubmitKeywords.__annotations__.keys():
+            raise TypeError(unknown_keyword(name))
+        file, key = keywords.pop("file", None), keywords.pop("key", None)
+        first, where = keywords.pop("first", None), keywords.pop("where", ())
+        sheet = read_keywords({"command": command, **keywords}, file)
         draft = read_draft(sheet, os.environ, say, self.config.run.retries)
         draft = select(draft, first, (where,) if isinstance(where, str) else where)
         if draft.taken is not None:
@@ -365,7 +326,7 @@ _HOSTS = (("host", "site", "slots", "running", "done", "failed"), _host_cells)
 
 # `help` and editors show the keywords of `submit`, and what they mean.
 submit.__doc__ = Connection.submit.__doc__
-_signature = inspect.signature(Connection.submit)
-submit.__signature__ = _signature.replace(  # type: ignore[attr-defined]
-    parameters=list(_signature.parameters.values())[1:]
+submit.__signature__ = SUBMIT_SIGNATURE  # type: ignore[attr-defined]
+Connection.submit.__signature__ = SUBMIT_SIGNATURE.replace(  # type: ignore[attr-defined]
+    parameters=[Parameter("self", Parameter.POSITIONAL_ONLY), *SUBMIT_SIGNATURE.parameters.values()]
 )

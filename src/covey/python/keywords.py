@@ -8,10 +8,12 @@ options of `covey run` do: entries of tables are replaced one by one, inputs and
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time
-from typing import Any, TypeAlias, TypedDict
+from inspect import Parameter, Signature
+from typing import Any, TypeAlias
 
 from covey.bagfile import Sheet, read_sheet
-from covey.bagfile.keys import BAG
+from covey.bagfile.keys import BAG, TOP, BagKeywords
+from covey.bagfile.kinds import Listing
 from covey.bagfile.sheet import suggest
 from covey.core.errors import InvalidBag
 
@@ -22,44 +24,29 @@ Table: TypeAlias = Mapping[str, object]
 
 MOST_ROWS = 100_000
 TABLES = ("parameters", "environment", "labels", "resources", "retries", "validate", "policy")
-ADDED = ("inputs", "outputs", "optional_outputs")  # added to those of the bag file
-TEXTS = ("command", "args")  # lists whose items may be numbers and paths
+ADDED = tuple(name for name, key in TOP.items() if isinstance(key.kind, Listing))  # to a file's
+TEXTS = ("command", "args")  # whose words may be numbers and paths
 
 
-class BagKeywords(TypedDict, total=False):
-    """The keywords of `submit` beside the command: `file`, `key`, `first` and `where`, and the keys
-    of a bag file."""
+class SubmitKeywords(BagKeywords, total=False):
+    """What `submit` understands beside the command: the keys of a bag file, and what says which
+    bag is meant, and which of its tasks."""
 
     file: Name | None
-    script: str | None
-    args: Words | None
-    parameters: Table | None
-    zip: Groups | None
-    rows: object
-    open: bool | None
-    inputs: Name | Table | Sequence[object] | None
-    outputs: str | Sequence[str] | None
-    optional_outputs: str | Sequence[str] | None
-    output_limit: str | None
-    log_limit: str | None
-    environment: Table | None
-    export: bool | None
-    chdir: Name | None
-    setup: str | None
-    setup_time: str | float | None
-    resources: Table | None
-    order: str | None
-    retries: int | Table | None
-    validate: Table | None
-    policy: str | Table | None
-    breaker: int | None
-    idempotent: bool | None
-    name: str | None
-    notes: str | None
-    labels: Table | None
     key: str | None
     first: int | None
     where: str | Sequence[str]
+
+
+SUBMIT_SIGNATURE = Signature(
+    [
+        Parameter("command", Parameter.POSITIONAL_OR_KEYWORD, default=None),
+        *(
+            Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            for name, kind in SubmitKeywords.__annotations__.items()
+        ),
+    ]
+)
 
 
 def unknown_keyword(name: str) -> str:
@@ -68,7 +55,7 @@ def unknown_keyword(name: str) -> str:
     if table:
         hint = f"; write: {table}={{'{key}': …}}"
     else:
-        hint = suggest(name, [*BagKeywords.__annotations__])
+        hint = suggest(name, SubmitKeywords.__annotations__)
     return f"submit() has no keyword '{name}'{hint}"
 
 

@@ -8,13 +8,12 @@ from covey.bagfile.template import (
     Scene,
     absolute_command,
     check_placeholders,
-    fill,
-    placeholders,
     seems_meant,
     tell_unused,
     unescaped,
 )
 from covey.core.errors import InvalidBag
+from covey.core.values.placeholders import fill, names_of
 
 
 @pytest.fixture
@@ -35,7 +34,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_placeholders_are_plain_names() -> None:
-    assert placeholders(["{a}{b}", "{a}", "{print $1}", "${c}", "{}", "{1}"]) == ["a", "b", "c"]
+    assert names_of("{a}{b}", "{a}", "{print $1}", "${c}", "{}", "{1}") == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(

@@ -243,7 +243,7 @@ def _write_table(source: bag_places.BagSource, bag: BagView, request: Request) -
         query = ResultQuery(
             failed_only=query.failed_only,
             where=query.where,
-            sort=query.sort or columns.TASK.name,
+            sort=query.sort or "task",
             offset=first,
         )
     more = None if size is None else size + 1

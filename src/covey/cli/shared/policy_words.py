@@ -1,7 +1,6 @@
 """Reading a policy from KEY=VALUE words, or from a file."""
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -10,6 +9,7 @@ from msgspec.structs import fields, replace
 from covey.cli.shared.standard_input import read_toml
 from covey.core.match.policies import EXPRESSIONS
 from covey.core.record.model import PolicySpec
+from covey.core.values.suggestions import nearest
 
 KEYS = tuple(field.name for field in fields(PolicySpec))
 LISTS = tuple(field.name for field in fields(PolicySpec) if field.default == ())
@@ -41,10 +41,10 @@ def changed(policy: PolicySpec, words: Sequence[str]) -> PolicySpec:
 
 
 def from_file(name: str) -> PolicySpec:
-    """The policy of a TOML file. The keys are at the top of the file, or in a table [policy], as in
-    bag files. Raises UsageError."""
-    content = read_toml(name)
-    table = content.get("policy", content)
+    """A TOML file of these keys; of one with a table [policy], such as a bag file, that table.
+    Raises UsageError."""
+    found = read_toml(name)
+    table = found.get("policy", found)
     if not isinstance(table, dict):
         table = {"preset": table}  # policy = "fast-tail"
     values: dict[str, Any] = {}
@@ -60,8 +60,8 @@ def from_file(name: str) -> PolicySpec:
 def _key(name: str) -> str:
     key = _NAMES.get(name.strip().lower())
     if key is None:
-        close = get_close_matches(name.strip().lower(), _NAMES, 1)
-        hint = f"; did you mean {_NAMES[close[0]]}?" if close else f"; there are {', '.join(KEYS)}"
+        near = _NAMES.get(nearest(name.strip(), _NAMES))
+        hint = f"; did you mean '{near}'?" if near else f"; there are {', '.join(KEYS)}"
         raise click.UsageError(f"a policy has no key {name.strip()!r}{hint}")
     return key
 

@@ -58,10 +58,10 @@ def _plain(text: str) -> Any:
 
 def from_file(name: str, site: str) -> dict[str, Any]:
     """The keys of a site in a TOML file, or its table [sites.NAME] there. Raises UsageError."""
-    content = read_toml(name)
-    if "sites" not in content:
-        return content
-    tables = content["sites"]
+    found = read_toml(name)
+    if "sites" not in found:
+        return found
+    tables = found["sites"]
     if not isinstance(tables, dict) or not isinstance(tables.get(site), dict):
         raise click.UsageError(f"{name}: there is no table [sites.{site}]")
     table: dict[str, Any] = tables[site]

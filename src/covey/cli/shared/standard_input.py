@@ -12,7 +12,6 @@ import os
 import shutil
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +57,6 @@ def form_of(path: str) -> str:
         return "jsonl" if file.read(1000).lstrip().startswith(b"{") else "csv"
 
 
-def read_toml(name: str) -> dict[str, Any]:
-    """The content of a TOML file; `-` is standard input. Raises UsageError."""
-    try:
-        return tomllib.loads(read_text(name))
-    except tomllib.TOMLDecodeError as error:
-        raise click.UsageError(f"{name}: {error}") from None
-
-
 def read_text(name: str) -> str:
     """The text of a file; `-` is standard input. Raises UsageError."""
     try:
@@ -83,3 +74,13 @@ def _is_terminal() -> bool:
 def _remove(path: str) -> None:
     with contextlib.suppress(OSError):
         os.unlink(path)
+
+
+def read_toml(name: str) -> dict[str, Any]:
+    """The content of a TOML file; `-` is standard input. Raises UsageError."""
+    from covey.core.values import toml_text
+
+    try:
+        return toml_text.parse(read_text(name), name)
+    except toml_text.BadToml as error:
+        raise click.UsageError(str(error)) from None

@@ -6,17 +6,15 @@ from pathlib import PurePosixPath
 from covey.core.errors import InvalidBag
 from covey.core.match import bag_policy
 from covey.core.record import call_files, task_classes
-from covey.core.record.model import BagSpec, Blob, Segment
+from covey.core.record.model import BAG_RANGES, BagSpec, Blob, Segment
 from covey.core.record.task_numbers import check_segment, names_in
 from covey.core.values.placeholders import filler
 from covey.core.values.space import Axis, Values, shown
 from covey.pilot.calls.call_records import BY_FILE, CALL, MOST_CALL, MOST_FILE
 from covey.pilot.files.output_patterns import MOST_PATTERNS, InvalidPattern, Pattern
 
-MOST_RETRIES = 1000
 MOST_INPUTS = 100_000
 MOST_MANIFEST = 1_000_000
-MOST_LOG_KB = 1024  # two streams, escaped, must fit into a sync
 MOST_TEXT = 1 << 20  # of a setup, a check, notes
 MOST_COMMAND = 8 << 20  # characters of the command and the environment: no system takes more
 MOST_SHORT_TEXT = 4096  # of a name, an owner, a key, a directory
@@ -44,7 +42,7 @@ def check_spec(spec: BagSpec) -> None:
     segment = Segment(space=spec.space, rows=spec.rows)
     check_segment(segment, may_be_empty=spec.open)
     task_classes.check(spec, segment)
-    _check_chances(spec)
+    _check_ranges(spec)
     check_files(spec)
     _check_patterns(spec, names_in(segment))
     bag_policy.check(spec.policy, spec, segment)
@@ -139,26 +137,12 @@ def _check_call_file(call: str, chdir: str) -> None:
         raise InvalidBag("large calls are placed into the worker's own directory: leave out chdir")
 
 
-def _check_chances(spec: BagSpec) -> None:
-    if not 0 <= spec.retries <= MOST_RETRIES:
-        raise InvalidBag(f"retries must be between 0 and {MOST_RETRIES}, not {spec.retries}")
-    if not 0 <= spec.overtimes <= 100:
-        raise InvalidBag(f"overtimes must be between 0 and 100, not {spec.overtimes}")
-    for what, factor in (("memory", spec.grow_memory), ("time", spec.grow_time)):
-        if not 1.0 <= factor <= 100.0:
-            raise InvalidBag(f"{what} must grow 1 to 100 times with each retry, not {factor} times")
-    if not 0 <= spec.breaker <= 10**9:
-        raise InvalidBag(
-            f"breaker must be 0 (never pause) or a number of failures, not {spec.breaker}"
-        )
-    if not 1 <= spec.log_kb <= MOST_LOG_KB:
-        raise InvalidBag(f"log_kb must be between 1 and {MOST_LOG_KB}, not {spec.log_kb}")
-    if not 0 <= spec.output_mb <= 10**7:
-        raise InvalidBag(f"output_mb must be between 0 and 10,000,000, not {spec.output_mb}")
-    if not 0 < spec.setup_seconds < 10**7:
-        raise InvalidBag(
-            f"setup_seconds must be above 0 and below 10,000,000, not {spec.setup_seconds}"
-        )
+def _check_ranges(spec: BagSpec) -> None:
+    for name, (low, high) in BAG_RANGES.items():
+        if not low <= getattr(spec, name) <= high:
+            raise InvalidBag(
+                f"{name} must be between {low:,} and {high:,}, not {getattr(spec, name)}"
+            )
 
 
 def check_files(spec: BagSpec) -> None:

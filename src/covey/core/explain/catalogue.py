@@ -1,7 +1,6 @@
 """Everything that a policy can look at, listed; and what a policy is, shown with its origins."""
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Any
 
 from covey.core.errors import InvalidBag
@@ -18,6 +17,7 @@ from covey.core.match.policies import (
 from covey.core.record.attempts import Attempt
 from covey.core.record.model import BagStatus, PilotStatus, PolicySpec
 from covey.core.state import Bag, Pilot, State
+from covey.core.values.suggestions import did_you_mean
 
 # In the order in which one gets to know them.
 TITLES = {
@@ -159,10 +159,8 @@ def preset_of(spec: PolicySpec) -> str:
     """Raises InvalidBag where there is none of that name."""
     name = spec.preset or DEFAULT_PRESET
     if name not in PRESETS:
-        near = get_close_matches(name, PRESETS, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        words = f"there is no preset {name!r}; presets: {', '.join(PRESETS)}{hint}"
-        raise InvalidBag(words)
+        hint = did_you_mean(name, PRESETS)
+        raise InvalidBag(f"there is no preset {name!r}; presets: {', '.join(PRESETS)}{hint}")
     return name
 
 

@@ -9,7 +9,6 @@ The rules:
   smallest sets of parts that never hold together are named.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import combinations, islice
 from typing import NamedTuple
@@ -42,6 +41,7 @@ from covey.core.record.model import (
     Segment,
 )
 from covey.core.state import Bag, Pilot, State
+from covey.core.values import time_spans
 from covey.core.values.space import Axis, Range
 
 MOST_RUNNING = 100  # tasks that ReplicationRequirements is tried on
@@ -62,7 +62,6 @@ _ASKED = {
     "max_replicas": "is evaluated for a running task; its host is Job.Replica1.Host",
     "tail": "is evaluated for the whole bag",
 }
-_NO_TIME = re.compile(r"\d+(?:\.\d+)?\s*[A-Za-z]+")
 
 
 class Written(NamedTuple):
@@ -127,7 +126,7 @@ def _read(
             words = f"it has more than {LONGEST:,} characters"
             report.faults.append(PolicyFault(kind="invalid", name=one.name, message=words))
             continue
-        if one.field == "deadline" and _NO_TIME.fullmatch(one.text):  # 30M would be 31,457,280
+        if one.field == "deadline" and time_spans.is_misspelt(one.text):
             words = "expected a time (90s, 30m, 2h, 1d) or an expression"
             report.faults.append(_fault("invalid", one, words, 0))
             continue

@@ -7,6 +7,7 @@ have passed, what is still in doubt is nobody's and goes out again.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from pyroaring import BitMap
 
@@ -25,6 +26,7 @@ from covey.core.record.model import (
     BagId,
     BagRecord,
     BagSnapshot,
+    BagSpec,
     BagStatus,
     PilotId,
     PilotStatus,
@@ -175,6 +177,16 @@ def _restore(turn: Turn, snapshot: BagSnapshot, bag: Bag) -> Bag:
     return bag
 
 
+# Fields of a body that are those of the spec.
+_SAME = tuple(
+    name for name in Body._fields if name in BagSpec.__struct_fields__ and name != "inputs"
+)
+
+
+def _sent(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
 def new_bag(snapshot: BagSnapshot) -> Bag:
     record = snapshot.bag
     spec, earlier = record.spec, set[str]()
@@ -189,27 +201,13 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
     needs = needs_of(spec, record.segments)
     names = names_in(first)
     body = Body(
-        record.id,
-        list(spec.argv),
-        names,
-        spec.env,
-        spec.chdir,
-        [need_message(need) for need in needs],
-        spec.owner,
-        spec.export,
-        spec.pin,
-        input_versions.sent_as(spec.inputs),
-        list(spec.outputs),
-        list(spec.optional_outputs),
-        spec.output_mb,
-        list(spec.ok_codes),
-        spec.check,
-        spec.setup,
-        spec.setup_seconds,
-        spec.log_kb,
-        spec.calls,
-        spec.calls and spec.idempotent,
-        1 + len(record.input_versions),
+        bag=record.id,
+        names=names,
+        needs=[need_message(need) for need in needs],
+        inputs=input_versions.sent_as(spec.inputs),
+        ahead=spec.calls and spec.idempotent,
+        inputs_version=1 + len(record.input_versions),
+        **{name: _sent(getattr(spec, name)) for name in _SAME},
     )
     bag = Bag(
         record.id,

@@ -257,6 +257,19 @@ class BagSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     log_kb: int = 64  # kept of each output stream of a task: its head and its tail
 
 
+# What numbers of a bag's spec may be, both ends included.
+BAG_RANGES: dict[str, tuple[int, int]] = {
+    "retries": (0, 1000),
+    "grow_memory": (1, 100),
+    "grow_time": (1, 100),
+    "overtimes": (0, 100),
+    "breaker": (0, 1_000_000),
+    "output_mb": (0, 10_000_000),
+    "setup_seconds": (1, 10_000_000),
+    "log_kb": (1, 1024),  # two streams, escaped, must fit into a sync
+}
+
+
 class UnkeptFiles(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Files that tasks of a bag left in their directories and that no output pattern names, so
     that they were removed: of how many tasks, how many, how large in all, and a few names."""

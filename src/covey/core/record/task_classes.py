@@ -9,6 +9,8 @@ further, by their values, as tasks with new ones are met (`bag_policy`).
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from msgspec.structs import astuple
+
 from covey.core.errors import InvalidBag
 from covey.core.record import task_needs
 from covey.core.record.model import GIVEN, LONG_FIRST, BagSpec, Need, Segment
@@ -36,7 +38,7 @@ def needs_of(spec: BagSpec, more: Iterable[Segment] = ()) -> list[Need]:
 
 def need_message(need: Need) -> NeedMessage:
     """As pilots are told."""
-    return NeedMessage(need.cores, need.memory_mb, need.disk_mb, need.gpus, need.limit_seconds)
+    return NeedMessage(*astuple(need))
 
 
 def classifier(spec: BagSpec, names: Sequence[str], numbers: Mapping[Need, int]) -> Classify | None:

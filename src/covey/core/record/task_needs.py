@@ -9,7 +9,7 @@ make. So a bad value is told at once, with its row, and all classes are known fr
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, product
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -40,19 +40,20 @@ MOST_CORES, MOST_GPUS, LARGEST_SIZE = 100_000, 1024, "900 TB"
 LONGEST_TEXT, LONGEST_VALUE = 100, 100  # characters
 _MOST_KEPT = 10_000  # values whose need is remembered
 
-AMOUNTS: dict[str, Amount] = {
-    "cores": Whole(1, MOST_CORES),
-    "memory": Size("m", LARGEST_SIZE),
-    "disk": Size("m", LARGEST_SIZE),
-    "gpus": Whole(0, MOST_GPUS),
-    "time": Seconds(),
-}
-FIELDS = {
-    "cores": "cores",
-    "memory": "memory_mb",
-    "disk": "disk_mb",
-    "gpus": "gpus",
-    "time": "limit_seconds",
+
+class Resource(NamedTuple):
+    """What people call by a name: the field of `Need` that it is, and how its amount is read."""
+
+    field: str
+    amount: Amount
+
+
+RESOURCES = {
+    "cores": Resource("cores", Whole(1, MOST_CORES)),
+    "memory": Resource("memory_mb", Size("m", LARGEST_SIZE)),
+    "disk": Resource("disk_mb", Size("m", LARGEST_SIZE)),
+    "gpus": Resource("gpus", Whole(0, MOST_GPUS)),
+    "time": Resource("limit_seconds", Seconds()),
 }
 
 NeedOf: TypeAlias = Callable[[Sequence[Scalar]], Need]
@@ -76,9 +77,9 @@ def check(spec: BagSpec, known: Sequence[str]) -> None:
     there = frozenset(known)
     for need_from in (spec.need_from, *(rule.need_from for rule in spec.rules)):
         for resource, text in need_from.items():
-            if resource not in AMOUNTS:
+            if resource not in RESOURCES:
                 raise InvalidBag(
-                    f"resources are {', '.join(AMOUNTS)}; there is no {shown(resource)!r}"
+                    f"resources are {', '.join(RESOURCES)}; there is no {shown(resource)!r}"
                 )
             if len(text) > LONGEST_TEXT or not names_of(text):
                 raise InvalidBag(
@@ -123,7 +124,9 @@ def _maker(need: Need, need_from: dict[str, str], known: Sequence[str]) -> NeedO
                     resource = texts[0][0]
                     raise BadNeed(f"{resource}: {show(value)} is no amount", resource)
             for resource, fill in texts:
-                amounts[FIELDS[resource]] = _read(resource, need_from[resource], fill(values, 0, 0))
+                amounts[RESOURCES[resource].field] = _read(
+                    resource, need_from[resource], fill(values, 0, 0)
+                )
             if len(kept) >= _MOST_KEPT:
                 kept.clear()
             found = kept[key] = replace(need, **amounts)
@@ -133,10 +136,11 @@ def _maker(need: Need, need_from: dict[str, str], known: Sequence[str]) -> NeedO
 
 
 def _read(resource: str, text: str, filled: str) -> float:
+    amount = RESOURCES[resource].amount
     try:
-        return AMOUNTS[resource].read_text(filled)
+        return amount.read_text(filled)
     except BadAmount as error:
-        bare = isinstance(AMOUNTS[resource], Size) and not isinstance(by_value(filled.strip()), str)
+        bare = isinstance(amount, Size) and not isinstance(by_value(filled.strip()), str)
         hint = f" (for all tasks: {resource} = '{text} MB')" if bare else ""
         raise BadNeed(f"{resource}: {error}", resource, hint) from None
 
@@ -190,7 +194,7 @@ def _combinations(
 def too_many_classes(spec: BagSpec, what: str) -> InvalidBag:
     resources = [
         resource
-        for resource in AMOUNTS
+        for resource in RESOURCES
         if any(resource in one for one in (spec.need_from, *(r.need_from for r in spec.rules)))
     ]
     combined = "different combinations of " if len(resources) > 1 else "different values of "

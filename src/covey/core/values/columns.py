@@ -1,6 +1,5 @@
 """Columns of tables that people ask about: their names, and what is in them."""
 
-import difflib
 from enum import Enum
 from typing import Any
 
@@ -9,13 +8,12 @@ from msgspec import Struct
 
 from covey.core.errors import InvalidQuery
 from covey.core.values.scalars import Reading
+from covey.core.values.suggestions import LONGEST, nearest
 
 DONE = "done"
 FAILED = "failed"
-LONGEST_GUESSED = 100  # characters of a name for which a similar one is suggested
 # What a person reads above these columns: their cells have units.
 HEADINGS = {"time": "seconds", "cpu": "cpu_seconds", "memory": "memory_kb"}
-TEXTS = ("state", "host", "cause", "output")  # among our own; the others are numbers
 
 
 class ColumnKind(Enum):
@@ -42,13 +40,11 @@ def find(table: list[Column], name: str) -> Column:
             if column.name == wanted:
                 return column
     names = [column.name for column in table]
-    near, shown = [], name[:LONGEST_GUESSED]
-    if shown == name:  # the comparison of two long names takes the product of their lengths
-        near = difflib.get_close_matches(name, names, 1, 0.5)
-    hint = f"; did you mean '{near[0]}'?" if near else "."
+    near = nearest(name, names, least=0.5)
+    hint = f"; did you mean '{near}'?" if near else "."
     what = "parameter" if all(one.kind is ColumnKind.PARAMETER for one in table) else "column"
     listed = f"{what.capitalize()}s: {', '.join(names)}"
-    raise InvalidQuery(f"there is no {what} '{shown}'{hint} {listed}")
+    raise InvalidQuery(f"there is no {what} '{name[:LONGEST]}'{hint} {listed}")
 
 
 def scalar(value: Any) -> str | int | float | None:

@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from covey.core.errors import InvalidQuery
 from covey.core.values.amounts import BadAmount, Seconds, Size
-from covey.core.values.columns import DONE, FAILED, TEXTS, Column, ColumnKind, find, scalar
+from covey.core.values.columns import DONE, FAILED, Column, ColumnKind, find, scalar
 from covey.core.values.scalars import Reading
 
 MOST_COMPARISONS = 100  # in one query
@@ -231,7 +231,7 @@ def _check_own(text: str, comparison: Comparison) -> None:
     """Of our own columns it is known what is in them. Raises InvalidQuery."""
     column, literals = comparison.column, comparison.literals
     if comparison.op in _ORDERED:
-        is_text, is_number = column.key in TEXTS, literals[0].number is not None
+        is_text, is_number = column.reading == Reading.TEXT, literals[0].number is not None
         if is_text and is_number:
             raise InvalidQuery(
                 f"'{_shown(text)}': {column.name} is text, and cannot be compared with a "

@@ -1,36 +1,27 @@
-"""Texts with {NAME}s in them, filled in with a task's values.
+"""Texts with {NAME}s in them, filled in with a task's values, as pilots fill in commands."""
 
-Only names of parameters, `{task}` and `{bag}` are replaced; other braces mean themselves. The
-pilot fills in commands by the same rule (`covey.pilot.slots.order_template`).
-"""
-
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from covey.core.values.space import Scalar
-
-_WORD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+from covey.pilot.protocol.placeholders import PLACEHOLDER, parse, places_of, render
 
 # A task's values, its number and its bag's.
 Fill: TypeAlias = Callable[[Sequence[Scalar], int, int], str]
 
 
-def names_of(text: str) -> list[str]:
+def names_of(*texts: str) -> list[str]:
     """The names in braces, each once."""
-    return list(dict.fromkeys(_WORD.findall(text)))
+    return list(dict.fromkeys(name for text in texts for name in PLACEHOLDER.findall(text)))
+
+
+def fill(text: str, values: Mapping[str, object]) -> str:
+    """The text with these values; other names in braces stay."""
+    return PLACEHOLDER.sub(
+        lambda match: str(values[match[1]]) if match[1] in values else match[0], text
+    )
 
 
 def filler(text: str, names: Sequence[str]) -> Fill:
-    place = {name: index for index, name in enumerate(names)}
-
-    def fill(values: Sequence[Scalar], task: int, bag: int) -> str:
-        def value(match: "re.Match[str]") -> str:
-            name = match.group(1)
-            if name in place:
-                return str(values[place[name]])
-            return {"task": str(task), "bag": str(bag)}.get(name, match.group())
-
-        return _WORD.sub(value, text)
-
-    return fill
+    parts = parse(text, places_of(names))
+    return lambda values, task, bag: render(parts, [*values, task, bag])

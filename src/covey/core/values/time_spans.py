@@ -15,12 +15,19 @@ _WITH_UNITS = re.compile(_PARTS)
 _BARE = re.compile(_NUMBER)
 _LONGEST = 200  # characters
 _CLOCK = re.compile(r"(?:([0-9]{1,5})-)?([0-9]{1,5}):([0-5][0-9]):([0-5][0-9])")
+_LIKE_ONE = re.compile(r"\d+(?:\.\d+)?\s*[A-Za-z]+")
 _CLOCK_UNITS = (86400.0, 3600.0, 60.0, 1.0)
 
 EXAMPLES = "1h30m, 90s, 5m, 2h, 1d, 1:30:00"
 _UNNAMED = _PARTS.replace("(" + _NUMBER + ")", _NUMBER)
 _CLOCK_PATTERN = r"(?:[0-9]{1,5}-)?[0-9]{1,5}:[0-5][0-9]:[0-5][0-9]"
 PATTERN = rf"^\s*(?:{_NUMBER}|{_CLOCK_PATTERN}|(?=[0-9]){_UNNAMED})\s*$"
+
+
+def is_misspelt(text: str) -> bool:
+    """Whether it is a number and a word, such as 30M or 30 minutes, but not a time span. To the
+    policy language, 30M is 31,457,280."""
+    return _LIKE_ONE.fullmatch(text.strip()) is not None and parse_seconds(text) is None
 
 
 def parse_seconds(text: str, *, bare: bool = True) -> float | None:

@@ -67,9 +67,11 @@ LONGEST_UNKEPT_NAME = 200  # characters
 MOST_MESSAGE = 4096  # characters
 MOST_ENROL_BYTES = 1 << 20  # it is read before anybody knows who sends it
 MOST_SYNC_BYTES = 16 << 20
-MOST_END_BYTES = 13 << 20  # two streams of MOST_LOG_KB fit; the rest of the sync is for `held`
-# A message of many small parts takes much longer to read than one of the same size with few parts.
-# There are no more parts than commas (commas in texts count too), and counting commas is fast.
+MOST_END_BYTES = (
+    13 << 20
+)  # the two streams of a task fit, at most 1 MB each; the rest of the sync is for `held`
+# A message of many small parts takes much longer to read than one of the same size with few. There
+# are no more parts than commas (in texts, too), and commas are counted in no time.
 MOST_SYNC_COMMAS = 600_000
 MOST_LOG_COMMAS = 400_000  # in both streams of an attempt
 INVALID = "invalid"  # the problem type of a message that is over a limit or makes no sense

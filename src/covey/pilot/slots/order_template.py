@@ -1,27 +1,18 @@
 """Make the order that a slot runs from a bag's body and a task's values.
 
-Only `{name}` of a known parameter, `{task}` and `{bag}` are replaced; other braces belong to the
-command, so that awk '{print $1}' works. What all tasks of a bag share is in one plan, which each
-slot gets once; an order has only what differs.
+What all tasks of a bag share is in one plan, told to each slot once; an order has only what
+differs.
 """
 
 import glob
-import re
-from typing import Dict, List, Sequence, Tuple, Union
+from typing import Dict, List, Sequence, Tuple
 
 from covey.pilot.protocol.messages import Body, Need, Scalar, Task
+from covey.pilot.protocol.placeholders import Parts, parse, places_of, render
 from covey.pilot.slots.capacity import NOTHING, PLAIN, Ask, Grant
 from covey.pilot.slots.orders import Link, Order, Plan
 
-_WORD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
-
-Part = Union[str, int]  # literal text, or the index of a value
-Parts = Tuple[Part, ...]
-
 _NONE: List[str] = []
-
-# The indexes of the task's and the bag's numbers, which follow the values.
-_TASK, _BAG = -2, -1
 
 
 class Template:
@@ -36,16 +27,15 @@ class Template:
         links: Sequence[Link] = (),
         setup: str = "",
     ) -> None:
-        places = {"task": _TASK, "bag": _BAG}
-        places.update({name: index for index, name in enumerate(body.names)})
+        places = places_of(body.names)
         self.body = body
         self._number = number
-        self._words = [_parse(word, places) for word in body.argv]
+        self._words = [parse(word, places) for word in body.argv]
         self._argv = list(body.argv) if all(map(_constant, self._words)) else None
         self._needs = list(body.needs) or [Need()]
         self._asks = [_ask(need, body.pin) for need in self._needs]
         shared, self._class_environments = _class_environments(body, self._needs)
-        outputs = [(pattern, _parse(pattern, places)) for pattern in body.outputs]
+        outputs = [(pattern, parse(pattern, places)) for pattern in body.outputs]
         self._outputs = [parts for _, parts in outputs if not _constant(parts)]
         self.plan = Plan(
             number,
@@ -53,7 +43,7 @@ class Template:
             body.chdir,
             list(links),
             [pattern for pattern, parts in outputs if _constant(parts)],
-            [_widened(_parse(pattern, places)) for pattern in body.optional_outputs],
+            [_widened(parse(pattern, places)) for pattern in body.optional_outputs],
             body.output_mb << 20,
             list(body.ok_codes),
             body.check,
@@ -78,7 +68,7 @@ class Template:
         argv, outputs = self._argv, _NONE
         if argv is None or self._outputs:
             values: List[Scalar] = [*task.values, task.task, task.bag]
-            argv = [_render(parts, values) for parts in self._words]
+            argv = [render(parts, values) for parts in self._words]
             outputs = [_render_pattern(parts, values) for parts in self._outputs]
         return Order(
             key,
@@ -176,26 +166,8 @@ def _class_environments(
     return shared, rest
 
 
-def _parse(word: str, places: Dict[str, int]) -> Parts:
-    parts: List[Part] = []
-    end = 0
-    for match in _WORD.finditer(word):
-        if match.group(1) in places:
-            parts.append(word[end : match.start()])
-            parts.append(places[match.group(1)])
-            end = match.end()
-    parts.append(word[end:])
-    return tuple(part for part in parts if part != "")
-
-
 def _constant(parts: Parts) -> bool:
     return all(isinstance(part, str) for part in parts)
-
-
-def _render(parts: Parts, values: Sequence[Scalar]) -> str:
-    if len(parts) == 1 and isinstance(parts[0], str):
-        return parts[0]
-    return "".join(part if isinstance(part, str) else str(values[part]) for part in parts)
 
 
 def _render_pattern(parts: Parts, values: Sequence[Scalar]) -> str:

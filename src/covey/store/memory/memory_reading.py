@@ -341,23 +341,8 @@ def _result_names(bag: MemoryBag) -> list[str]:
 
 
 def _exported(row: ResultRow, report: str) -> tuple[object, ...]:
-    """The values of a row, in the order of `export.NEEDED`."""
-    return (
-        row.task,
-        rows.OUTCOME_CODES[row.outcome],
-        row.exit_code,
-        row.signal,
-        row.wall_seconds,
-        row.cpu_seconds,
-        row.memory_kb,
-        row.host,
-        row.started,
-        row.ended,
-        row.cause,
-        report if row.result else None,
-        row.files,
-        row.output,
-    )
+    """What `export.NEEDED` names."""
+    return *(own.value(row) for own in columns.OWN.values()), report if row.result else None
 
 
 def _group(ends: list[EndRecord]) -> FailureGroup:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import asdict
+
 from covey.core.record.input_files import views_of, with_changes
 from covey.core.record.model import BagSpec, BagStatus, InputVersion, OutputSummary, Segment
 from covey.core.record.task_classes import needs_of
@@ -13,16 +15,7 @@ MOST_IGNORED = 3  # reasons why results were ignored that a view names
 def class_views(spec: BagSpec, more: Iterable[Segment] = ()) -> list[ClassView]:
     """By class: what is said for all tasks comes first, then what each rule says; or, if parameters
     of tasks say it, all that tasks need. `more` are the segments that were appended."""
-    return [
-        ClassView(
-            cores=need.cores,
-            memory_mb=need.memory_mb,
-            disk_mb=need.disk_mb,
-            gpus=need.gpus,
-            limit_seconds=need.limit_seconds,
-        )
-        for need in needs_of(spec, more)
-    ]
+    return [ClassView(**asdict(need)) for need in needs_of(spec, more)]
 
 
 def is_silent(calls: bool, chdir: str, status: str, done: int, outputs: OutputSummary) -> bool:

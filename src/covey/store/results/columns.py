@@ -8,26 +8,62 @@ both as `result_NAME`.
 
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 from covey.core.values.columns import DONE, FAILED, Column, ColumnKind
 from covey.core.values.scalars import Reading, read
 from covey.pilot.protocol.messages import OK
 from covey.wire import ResultRow
 
-BEFORE_REPORTED = (
-    "state",
-    "exit",
-    "signal",
-    "seconds",
-    "cpu_seconds",
-    "memory_kb",
-    "host",
-    "started",
-    "ended",
-    "cause",
-)
+
+class OwnColumn(NamedTuple):
+    """A column of ours. `value` is what a row has in it, and `sql` the same of a row of `ends`.
+    People see both rounded to `digits`; sorting and files take them as they are. A page of an
+    export has the `number` of a text that many rows share, where there is one."""
+
+    kind: str  # whole, real or text
+    value: Callable[[ResultRow], Any]
+    sql: str
+    digits: int | None = None
+    number: str = ""
+
+
+# Every column of ours, in its order: the task comes before the parameters, the others behind them.
+OWN: dict[str, OwnColumn] = {
+    "task": OwnColumn("whole", lambda row: row.task, "task"),
+    "state": OwnColumn(
+        "text",
+        lambda row: DONE if row.outcome == OK else FAILED,
+        f"CASE outcome WHEN 0 THEN '{DONE}' ELSE '{FAILED}' END",
+    ),
+    "exit": OwnColumn(
+        "whole",
+        lambda row: row.exit_code if row.exit_code >= 0 else None,
+        "CASE WHEN exit_code >= 0 THEN exit_code END",
+    ),
+    "signal": OwnColumn("whole", lambda row: row.signal or None, "nullif(signal, 0)"),
+    "seconds": OwnColumn("real", lambda row: row.wall_seconds, "(ended - started)", 6),
+    "cpu_seconds": OwnColumn("real", lambda row: row.cpu_seconds, "cpu_seconds", 6),
+    "memory_kb": OwnColumn("whole", lambda row: row.memory_kb, "memory_kb"),
+    "host": OwnColumn(
+        "text",
+        lambda row: row.host,
+        "(SELECT name FROM hosts WHERE id = ends.host)",
+        number="host",
+    ),
+    "started": OwnColumn("real", lambda row: row.started, "started", 3),
+    "ended": OwnColumn("real", lambda row: row.ended, "ended", 3),
+    "cause": OwnColumn(
+        "text",
+        lambda row: row.cause,
+        "coalesce((SELECT text FROM causes WHERE id = ends.cause), '')",
+        number="cause",
+    ),
+    "files": OwnColumn("whole", lambda row: row.files, "files"),
+    "output": OwnColumn("text", lambda row: row.output, "coalesce(last_line, '')"),
+}
 BEHIND_REPORTED = ("files", "output")
+BEFORE_REPORTED = tuple(key for key in OWN if key not in ("task", *BEHIND_REPORTED))
 
 
 def columns(
@@ -37,7 +73,8 @@ def columns(
     taken = set(parameters)
 
     def own(key: str) -> Column:
-        return Column(_free(key, "covey_", taken), ColumnKind.OWN, key)
+        reading = Reading.TEXT if OWN[key].kind == "text" else Reading.TYPED
+        return Column(_free(key, "covey_", taken), ColumnKind.OWN, key, reading=reading)
 
     first = own("task")
     before, behind = list(map(own, BEFORE_REPORTED)), list(map(own, BEHIND_REPORTED))
@@ -51,35 +88,19 @@ def columns(
     return [first, *inner, *before, *values, *behind]
 
 
-OWN_VALUES: dict[str, Callable[[ResultRow], Any]] = {
-    "task": lambda row: row.task,
-    "state": lambda row: DONE if row.outcome == OK else FAILED,
-    "exit": lambda row: row.exit_code if row.exit_code >= 0 else None,
-    "signal": lambda row: row.signal or None,
-    "seconds": lambda row: round(row.wall_seconds, 6),
-    "cpu_seconds": lambda row: round(row.cpu_seconds, 6),
-    "memory_kb": lambda row: row.memory_kb,
-    "host": lambda row: row.host,
-    "started": lambda row: round(row.started, 3),
-    "ended": lambda row: round(row.ended, 3),
-    "cause": lambda row: row.cause,
-    "files": lambda row: row.files,
-    "output": lambda row: row.output,
-}
+def own_value(key: str) -> Callable[[ResultRow], Any]:
+    """What is in one of our columns, as people see it."""
+    value, digits = OWN[key].value, OWN[key].digits
+    return value if digits is None else lambda row: round(value(row), digits)
 
-# By what they are sorted, if not that.
-_SORTED: dict[str, Callable[[ResultRow], Any]] = {
-    "seconds": lambda row: row.wall_seconds,
-    "cpu_seconds": lambda row: row.cpu_seconds,
-    "started": lambda row: row.started,
-    "ended": lambda row: row.ended,
-}
+
+_OWN_VALUES = {key: own_value(key) for key in OWN}
 
 
 def sort_value(column: Column, row: ResultRow) -> Any:
     """By what rows are sorted that are sorted by this column."""
-    if column.kind is ColumnKind.OWN and column.key in _SORTED:
-        return _SORTED[column.key](row)
+    if column.kind is ColumnKind.OWN:
+        return OWN[column.key].value(row)
     return value(column, row)
 
 
@@ -93,7 +114,7 @@ def value(column: Column, row: ResultRow) -> Any:
 def spelling(column: Column, row: ResultRow) -> Any:
     """What is in this column of a result, as it was written."""
     if column.kind is ColumnKind.OWN:
-        return OWN_VALUES[column.key](row)
+        return _OWN_VALUES[column.key](row)
     if column.kind is ColumnKind.PARAMETER:
         return row.values[column.place] if row.values else None
     return row.result.get(column.key)

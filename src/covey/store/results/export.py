@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from covey.core.errors import InvalidQuery
-from covey.core.values.columns import DONE, FAILED, Column, ColumnKind, scalar
+from covey.core.values.columns import Column, ColumnKind, scalar
 from covey.core.values.scalars import Reading, read
 from covey.rowfiles.cells import all_disarmed, all_in_quotes
-from covey.store.results.columns import BEFORE_REPORTED, BEHIND_REPORTED
+from covey.store.results.columns import BEFORE_REPORTED, BEHIND_REPORTED, OWN
 from covey.store.sqlite.rows import reported
 
 RAW_CSV = "csv-raw"  # with cells that a spreadsheet would take for formulas
@@ -24,24 +24,9 @@ FORMS = ("csv", RAW_CSV, "jsonl")
 PAGE = 2000  # rows, some 200 kB
 PAGE_BYTES = 16 << 20  # of results and parameters: it is in memory several times
 
-# What a page is made from, in this order: columns of `ends`, but for names of hosts and causes.
-NEEDED = (
-    "task",
-    "outcome",  # its code
-    "exit_code",
-    "signal",
-    "seconds",
-    "cpu_seconds",
-    "memory_kb",
-    "host",
-    "started",
-    "ended",
-    "cause",
-    "result",
-    "files",
-    "output",
-)
-_DIGITS = {"seconds": 6, "cpu_seconds": 6, "started": 3, "ended": 3}
+# What a page is made from, in this order (`result_sql.EXPORTED`). Texts that have numbers there
+# come as texts.
+NEEDED = (*OWN, "result")
 _NUMBERS = {int, float}
 _NONE = {type(None)}
 _PARTS = {list, dict}
@@ -67,13 +52,7 @@ class ExportedTable:
         self._csv = form in ("csv", RAW_CSV)
         self._raw = form == RAW_CSV
         self._parameters = parameters
-        formats = [
-            f"%.{_DIGITS[column.key]}f"
-            if column.kind is ColumnKind.OWN and column.key in _DIGITS
-            else "%s"
-            for column in table
-        ]
-        self._line = ",".join(formats) + "\n"
+        self._line = ",".join(map(_format, table)) + "\n"
 
     def head(self) -> bytes:
         return (",".join(self._texts(self._names)) + "\n").encode() if self._csv else b""
@@ -82,9 +61,6 @@ class ExportedTable:
         """`given` are the columns `NEEDED`, which have equal lengths that are not 0."""
         known = dict(zip(NEEDED, given, strict=True))
         tasks = known["task"]
-        known["state"] = [FAILED if code else DONE for code in known["outcome"]]
-        known["exit"] = [None if code < 0 else code for code in known["exit_code"]]
-        known["signal"] = [number or None for number in known["signal"]]
         parameters = self._parameters(tasks)
         before = [known[key] for key in BEFORE_REPORTED]
         behind = [known[key] for key in BEHIND_REPORTED]
@@ -128,6 +104,11 @@ class ExportedTable:
         return columns
 
 
+def _format(column: Column) -> str:
+    digits = OWN[column.key].digits if column.kind is ColumnKind.OWN else None
+    return "%s" if digits is None else f"%.{digits}f"
+
+
 def _read(text: str | None) -> dict[str, Any]:
     return _NOTHING if text is None else reported(text) or _NOTHING
 
@@ -137,5 +118,5 @@ def _by_key(keys: list[str], results: Sequence[dict[str, Any]], missing: Any) ->
 
 
 def _rounded(key: str, column: Values) -> Values:
-    digits = _DIGITS.get(key)
+    digits = OWN[key].digits
     return column if digits is None else [round(value, digits) for value in column]

@@ -24,6 +24,7 @@ from covey.core.values.columns import Column, ColumnKind, scalar
 from covey.core.values.comparisons import Comparison, Literal, holds
 from covey.core.values.scalars import Reading, read
 from covey.core.values.space import Scalar
+from covey.store.results import columns
 from covey.store.results.queries import Query, sort_key
 from covey.store.results.task_parameters import Leaf, Points
 from covey.store.sqlite import rows
@@ -31,30 +32,13 @@ from covey.store.sqlite import rows
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_ .:/+-]+")  # written in JSON just as it is
 _LARGEST = 2**63
 
-# What is in our own columns; `columns.OWN_VALUES` says the same of a ResultRow.
-OWN = {
-    "task": "task",
-    "state": "CASE outcome WHEN 0 THEN 'done' ELSE 'failed' END",
-    "exit": "CASE WHEN exit_code >= 0 THEN exit_code END",
-    "signal": "nullif(signal, 0)",
-    "seconds": "round(ended - started, 6)",
-    "cpu_seconds": "round(cpu_seconds, 6)",
-    "memory_kb": "memory_kb",
-    "host": "(SELECT name FROM hosts WHERE id = ends.host)",
-    "started": "round(started, 3)",
-    "ended": "round(ended, 3)",
-    "cause": "coalesce((SELECT text FROM causes WHERE id = ends.cause), '')",
-    "files": "files",
-    "output": "coalesce(last_line, '')",
+# What is in our own columns as people see it, and what they are sorted by.
+SORTED = {key: own.sql for key, own in columns.OWN.items()}
+SEEN = {
+    key: own.sql if own.digits is None else f"round({own.sql}, {own.digits})"
+    for key, own in columns.OWN.items()
 }
-
-# By what they are sorted, where that is quicker to compute and says the same.
-SORTED = OWN | {
-    "seconds": "(ended - started)",
-    "cpu_seconds": "cpu_seconds",
-    "started": "started",
-    "ended": "ended",
-}
+EXPORTED = ", ".join([*(own.number or own.sql for own in columns.OWN.values()), "result"])
 
 
 def register(connection: sqlite3.Connection, points: Callable[[], Points]) -> None:
@@ -248,7 +232,7 @@ def _written(column: Column) -> tuple[str, list[Any]]:
     return _expression(replace(column, reading=Reading.TYPED))
 
 
-def _expression(column: Column, own: dict[str, str] = OWN) -> tuple[str, list[Any]]:
+def _expression(column: Column, own: dict[str, str] = SEEN) -> tuple[str, list[Any]]:
     """What a column's value is, without any type of its own, and what must be bound for it."""
     if column.kind is ColumnKind.OWN:
         return f"+{own[column.key]}", []

@@ -7,6 +7,7 @@ A closed chunk promises that all its tasks have results: recovery does not look 
 import sqlite3
 from typing import assert_never
 
+from msgspec import to_builtins
 from pyroaring import BitMap
 
 from covey.core.record.actions import (
@@ -46,17 +47,10 @@ from covey.core.record.model import (
 from covey.store.sqlite import purge, rows, snapshots
 from covey.store.sqlite.end_rows import Ends
 
-_SAVE_PILOT = """
-    INSERT INTO pilots (id, key, credential, host, slots, site, job, tags, version, enrolled,
-                        memory_mb, disk_mb, gpus, machine, boot, owner, status)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (id) DO UPDATE SET
-        key = excluded.key, credential = excluded.credential, host = excluded.host,
-        slots = excluded.slots, site = excluded.site, job = excluded.job, tags = excluded.tags,
-        version = excluded.version, enrolled = excluded.enrolled,
-        memory_mb = excluded.memory_mb, disk_mb = excluded.disk_mb, gpus = excluded.gpus,
-        machine = excluded.machine, boot = excluded.boot, owner = excluded.owner,
-        status = excluded.status"""
+_PILOT_FIELDS = tuple(name for name in PilotRecord.__struct_fields__ if name != "recorded")
+_SAVE_PILOT = rows.saving("pilots", _PILOT_FIELDS, _PILOT_FIELDS[1:])
+_SAVE_TOKEN = rows.saving("tokens", TokenRecord.__struct_fields__, ("revoked",))
+_SAVE_JOB = rows.saving("jobs", JobRecord.__struct_fields__, ("handle", "status"))
 _SAVE_HOST = """
     INSERT INTO hosts (id, name, first, heard, site, slots, tags, machine)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -67,13 +61,6 @@ _SAVE_HOST = """
 _SAVE_HISTORY = """
     INSERT INTO hosts (id, name, first, heard, history) VALUES (?1, ?2, ?3, ?3, ?4)
     ON CONFLICT (id) DO UPDATE SET history = excluded.history"""
-_SAVE_TOKEN = """
-    INSERT INTO tokens (id, name, role, owner, digest, created, expires, revoked)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (id) DO UPDATE SET revoked = excluded.revoked"""
-_SAVE_JOB = f"""
-    INSERT INTO jobs ({rows.JOB_COLUMNS}) VALUES ({", ".join("?" * 12)})
-    ON CONFLICT (id) DO UPDATE SET handle = excluded.handle, status = excluded.status"""
 _SAVE_INPUT_VERSION = """
     INSERT INTO input_versions SELECT ?1, coalesce(max(number), 1) + 1, ?2, ?3, ?4, ?5, ?6, ?7
     FROM input_versions WHERE bag = ?1"""
@@ -312,46 +299,13 @@ class Changes:
             self._execute(_SAVE_HISTORY, (host, change.host, change.history.at, history))
 
     def _save_token(self, token: TokenRecord) -> None:
-        self._execute(
-            _SAVE_TOKEN,
-            (
-                token.id,
-                token.name,
-                token.role.value,
-                token.owner,
-                token.digest,
-                token.created,
-                token.expires,
-                token.revoked,
-            ),
-        )
+        self._execute(_SAVE_TOKEN, to_builtins(token))
 
     def _save_pilot(self, pilot: PilotRecord) -> None:
         """A pilot that enrols again keeps the number of its last recorded sync."""
-        self._execute(
-            _SAVE_PILOT,
-            (
-                pilot.id,
-                pilot.key,
-                pilot.credential,
-                pilot.host,
-                pilot.slots,
-                pilot.site,
-                pilot.job,
-                rows.json_text(pilot.tags),
-                pilot.version,
-                pilot.enrolled,
-                pilot.memory_mb,
-                pilot.disk_mb,
-                pilot.gpus,
-                pilot.machine,
-                pilot.boot,
-                pilot.owner,
-                pilot.status.value,
-            ),
-        )
+        self._execute(_SAVE_PILOT, {**to_builtins(pilot), "tags": rows.json_text(pilot.tags)})
         if pilot.recorded > 0:
             self._ends.synced(pilot.id, pilot.recorded)
 
     def _save_job(self, job: JobRecord) -> None:
-        self._execute(_SAVE_JOB, rows.job_row(job))
+        self._execute(_SAVE_JOB, to_builtins(job))

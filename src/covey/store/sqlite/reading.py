@@ -54,10 +54,6 @@ _LARGE = 1 << 18  # characters of values; of larger points, only one is kept in 
 _FETCHED = 100  # results at a time, if they are sorted
 
 _BAGS = "SELECT id, status, reason, open, total, done, failed, created, ended, outputs FROM bags"
-_EXPORTED = (  # `export.NEEDED`, with numbers for hosts and causes
-    "task, outcome, exit_code, signal, ended - started, cpu_seconds, memory_kb, host, "
-    "started, ended, cause, result, files, coalesce(last_line, '')"
-)
 _EXPORTED_TEXTS = (export.NEEDED.index("result"),)
 _HOST, _CAUSE = export.NEEDED.index("host"), export.NEEDED.index("cause")
 _ALL_OF_TASK = """
@@ -331,12 +327,12 @@ class SqliteReader:
             size = max(1, min(export.PAGE, export.PAGE_BYTES // (MOST_RESULT + points.width)))
             for part in result_sql.pages_of(numbers, size):
                 with self._reading() as connection:
-                    page = result_sql.fetch(connection, bag, part, _EXPORTED)
+                    page = result_sql.fetch(connection, bag, part, result_sql.EXPORTED)
                 if page:
                     yield page
             return
         after, by_row = query.asked.after, query.asked.by_row
-        what = f"{_EXPORTED}, row" if by_row else _EXPORTED
+        what = result_sql.EXPORTED + (", row" if by_row else "")
         while left != 0:
             size = export.PAGE if left < 0 else min(left, export.PAGE)
             with self._reading() as connection:

@@ -20,15 +20,10 @@ from covey.core.record.model import (
     History,
     InputChanges,
     InputVersion,
-    JobId,
     JobRecord,
-    JobStatus,
     OutputSummary,
-    PilotId,
     PilotRecord,
-    PilotStatus,
     PolicySpec,
-    Role,
     Segment,
     SiteRecord,
     TokenRecord,
@@ -60,17 +55,28 @@ LAST_LINES = 20
 LAST_LINES_LENGTH = 4000
 MOST_RESULT_NAMES = 1000  # columns of one bag
 
+
+def _columns(kind: type[msgspec.Struct], **sources: str) -> str:
+    """The fields of a record, in their order; `sources` are those that are not columns."""
+    return ", ".join(sources.get(name, name) for name in kind.__struct_fields__)
+
+
+def saving(table: str, names: Sequence[str], changing: Sequence[str]) -> str:
+    """The statement that saves a record by the names of its fields: as a new row, or else as
+    changes of one with its id."""
+    values = ", ".join(f":{name}" for name in names)
+    changes = ", ".join(f"{name} = excluded.{name}" for name in changing)
+    return (
+        f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values}) "
+        f"ON CONFLICT (id) DO UPDATE SET {changes}"
+    )
+
+
+PILOT_COLUMNS = _columns(
+    PilotRecord, recorded="coalesce((SELECT number FROM synced WHERE pilot = id), 0)"
+)
+TOKEN_COLUMNS, JOB_COLUMNS = _columns(TokenRecord), _columns(JobRecord)
 BAG_COLUMNS = "id, spec, total, created, status, reason, open, policy, outputs"
-PILOT_COLUMNS = (
-    "id, key, credential, host, slots, site, job, tags, version, enrolled, "
-    "memory_mb, disk_mb, gpus, machine, boot, owner, status, "
-    "coalesce((SELECT number FROM synced WHERE pilot = id), 0)"
-)
-TOKEN_COLUMNS = "id, name, role, owner, digest, created, expires, revoked"
-JOB_COLUMNS = (
-    "id, site, slots, submitted, status, wall_seconds, memory_mb, disk_mb, gpus, handle, trial, "
-    "wanted_by"
-)
 VIEW_COLUMNS = (
     "id, host, site, job, slots, status, enrolled, max(enrolled, changed), tags, version, "
     "memory_mb, gpus, owner, CASE status WHEN 'active' THEN '' ELSE reason END"
@@ -209,28 +215,9 @@ def chunk_from(row: tuple[Any, ...]) -> ChunkRecord:
 
 
 def pilot_from(row: tuple[Any, ...]) -> PilotRecord:
-    id_, key, credential, host, slots, site, job, tags, version, enrolled = row[:10]
-    memory_mb, disk_mb, gpus, machine, boot, owner, status, recorded = row[10:]
-    return PilotRecord(
-        id=PilotId(id_),
-        key=key,
-        credential=credential,
-        host=host,
-        slots=slots,
-        site=site,
-        job=JobId(job),
-        tags=_tags.decode(tags),
-        version=version,
-        enrolled=enrolled,
-        memory_mb=memory_mb,
-        disk_mb=disk_mb,
-        gpus=gpus,
-        machine=machine,
-        boot=boot,
-        owner=owner,
-        status=PilotStatus(status),
-        recorded=recorded,
-    )
+    """From PILOT_COLUMNS."""
+    fields = dict(zip(PilotRecord.__struct_fields__, row, strict=True))
+    return msgspec.convert({**fields, "tags": _tags.decode(fields["tags"])}, PilotRecord)
 
 
 def pilot_view_from(row: tuple[Any, ...]) -> PilotView:
@@ -273,53 +260,15 @@ def host_from(row: tuple[Any, ...]) -> HostView:
 
 
 def token_from(row: tuple[Any, ...]) -> TokenRecord:
-    id_, name, role, owner, digest, created, expires, revoked = row
-    return TokenRecord(
-        id=id_,
-        name=name,
-        role=Role(role),
-        owner=owner,
-        digest=digest,
-        created=created,
-        expires=expires,
-        revoked=revoked,
-    )
+    """From TOKEN_COLUMNS."""
+    return msgspec.convert(dict(zip(TokenRecord.__struct_fields__, row, strict=True)), TokenRecord)
 
 
 def job_from(row: tuple[Any, ...]) -> JobRecord:
-    id_, site, slots, submitted, status, wall, memory, disk, gpus, handle, trial, wanted_by = row
-    return JobRecord(
-        id=JobId(id_),
-        site=site,
-        slots=slots,
-        submitted=submitted,
-        status=JobStatus(status),
-        wall_seconds=wall,
-        memory_mb=memory,
-        disk_mb=disk,
-        gpus=gpus,
-        handle=handle,
-        trial=bool(trial),
-        wanted_by=wanted_by,
-    )
-
-
-def job_row(job: JobRecord) -> tuple[Any, ...]:
-    """In the order of JOB_COLUMNS."""
-    return (
-        job.id,
-        job.site,
-        job.slots,
-        job.submitted,
-        job.status.value,
-        job.wall_seconds,
-        job.memory_mb,
-        job.disk_mb,
-        job.gpus,
-        job.handle,
-        job.trial,
-        job.wanted_by,
-    )
+    """From JOB_COLUMNS. SQLite has 0 and 1 for a flag, which only a reader that is not strict
+    takes."""
+    fields = dict(zip(JobRecord.__struct_fields__, row, strict=True))
+    return msgspec.convert(fields, JobRecord, strict=False)
 
 
 def result_from(

@@ -62,7 +62,7 @@ def test_presets(look: Look) -> None:
     assert look("policy", "show", "--preset", "frugal").stdout.startswith("preset frugal\n")
     assert len(json.loads(look("policy", "presets", "--json").stdout)) == 4
     wrong = look("policy", "show", "--preset", "frugl", status=1)
-    assert "did you mean frugal?" in str(wrong.exception)
+    assert "did you mean 'frugal'?" in str(wrong.exception)
 
 
 # -- writing -------------------------------------------------------------------------------
@@ -106,11 +106,11 @@ def test_a_bag_file_may_just_name_a_preset(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("rnak = 1", "did you mean rank?"),
+        ("rnak = 1", "did you mean 'rank'?"),
         ("rank = [1]", "an expression"),
         ("only_sites = 3", "a list of names"),
         ('sticky_tail = "x"', "true or false"),
-        ("rank = \nx = 1", "line 1"),
+        ("rank = \nx = 1", ":1: this is not TOML"),
         (None, "No such file"),
     ],
 )

@@ -187,7 +187,7 @@ def test_no_results(look: Look, source: FakeSource) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--columns", "enrgy"], "did you mean energy?"),
+        (["--columns", "enrgy"], "did you mean 'energy'?"),
         (["--columns", "nonsense"], "there are task, x, state"),
         (["--format", "parquet"], "-o results.parquet"),
         (["--page", "2", "--format", "csv"], "--page is for tables"),

@@ -328,7 +328,7 @@ def test_each_task_gets_its_own_input_and_a_missing_one_fails_only_its_task() ->
         ({"rules": (Rule(when=(Condition(name="z"),), need=Need()),)}, "parameter 'z'"),
         ({"rules": (Rule(when=(Condition(name="i", low=0),) * 301, need=Need()),)}, "300 condi"),
         ({"rules": (Rule(when=(MANY_VALUES,), need=Need()),)}, "at most 10,000 values"),
-        ({"grow_memory": 0.5}, "must grow 1 to 100 times"),
+        ({"grow_memory": 0.5}, "grow_memory must be between 1 and 100, not 0.5"),
         ({"ok_codes": (300,)}, "exit statuses"),
     ],
 )

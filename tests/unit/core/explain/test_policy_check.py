@@ -67,7 +67,7 @@ def test_several_mistakes_are_found_at_once() -> None:
 
 
 def test_a_preset_or_a_pattern_that_there_is_not() -> None:
-    assert "did you mean fast-tail?" in only(found(None, preset="fast-tial")).message
+    assert "did you mean 'fast-tail'?" in only(found(None, preset="fast-tial")).message
     assert "pattern" in only(found(None, requirements='regexp("(", Host.Name)')).message
 
 
@@ -263,7 +263,7 @@ def test_a_policy_is_shown_with_its_origins() -> None:
     plain = catalogue.view(policy(only_hosts=("n1",)))
     assert plain.expressions[0].origins == ["key only_hosts"]
     assert msgspec.json.decode(msgspec.json.encode(view), type=type(view)) == view
-    with pytest.raises(InvalidBag, match="did you mean frugal"):
+    with pytest.raises(InvalidBag, match="did you mean 'frugal"):
         catalogue.view(PolicySpec(preset="frugl"))
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from covey.store.results.columns import columns
-from covey.store.results.export import ExportedTable
+from covey.store.results.export import NEEDED, ExportedTable
 
 TEXT = st.text(alphabet=st.sampled_from("ab ,\"\r\n;'\\é%"), max_size=6)
 NUMBER = st.integers(-(10**20), 10**20) | st.floats(allow_nan=False, allow_infinity=False)
@@ -20,23 +20,23 @@ ANY = st.none() | st.booleans() | VALUE | st.lists(VALUE, max_size=2)
 def page(values: list[Any], texts: list[str], reports: list[Any]) -> tuple[list[Any], Any]:
     """Columns as a record gives them, and the parameters."""
     count = len(values)
-    given: list[Any] = [
-        list(range(count)),
-        [index % 2 for index in range(count)],
-        [index - 1 for index in range(count)],
-        [index % 3 for index in range(count)],
-        [0.125] * count,
-        [2.0000004] * count,
-        [7] * count,
-        texts,
-        [1.7e9] * count,
-        [1.7e9 + 0.25] * count,
-        texts,
-        [None if report is None else json.dumps({"r": report}) for report in reports],
-        [0] * count,
-        texts,
-    ]
-    return given, lambda tasks: [[values[task] for task in tasks]]
+    given: dict[str, list[Any]] = {
+        "task": list(range(count)),
+        "state": ["failed" if index % 2 else "done" for index in range(count)],
+        "exit": [index - 1 if index else None for index in range(count)],
+        "signal": [index % 3 or None for index in range(count)],
+        "seconds": [0.125] * count,
+        "cpu_seconds": [2.0000004] * count,
+        "memory_kb": [7] * count,
+        "host": texts,
+        "started": [1.7e9] * count,
+        "ended": [1.7e9 + 0.25] * count,
+        "cause": texts,
+        "files": [0] * count,
+        "output": texts,
+        "result": [None if report is None else json.dumps({"r": report}) for report in reports],
+    }
+    return [given[key] for key in NEEDED], lambda tasks: [[values[task] for task in tasks]]
 
 
 ROWS = st.lists(st.tuples(VALUE, TEXT, st.none() | ANY), min_size=1, max_size=8)

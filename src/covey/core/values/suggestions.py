@@ -1,0 +1,32 @@
+"""What somebody may have meant who wrote a name that nobody knows: "did you mean 'memory'?"."""
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+
+LONGEST = 100  # characters: the comparison of two names takes the product of their lengths
+_NONE: dict[str, str] = {}
+
+
+def nearest(
+    name: str,
+    known: Iterable[str],
+    aliases: Mapping[str, str] = _NONE,
+    least: float = 0.6,
+) -> str:
+    """The known name that is most like this one; empty if none is, or if it is very long. `aliases`
+    are what others call known names."""
+    lowered = {other.lower(): other for other in known}
+    meant = aliases.get(name.lower(), "")
+    if meant in lowered:
+        return lowered[meant]
+    close = get_close_matches(name.lower(), lowered, 1, least) if len(name) <= LONGEST else []
+    return lowered[close[0]] if close else ""
+
+
+def did_you_mean(
+    name: str, known: Iterable[str], otherwise: str = "", aliases: Mapping[str, str] = _NONE
+) -> str:
+    """The end of a message about an unknown name: a question or, if no name is like it, what is
+    told `otherwise`."""
+    near = nearest(name, known, aliases)
+    return f"; did you mean '{near}'?" if near else otherwise
