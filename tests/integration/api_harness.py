@@ -43,6 +43,7 @@ from covey.server.api.invitations import Invitations, Whereabouts
 from covey.server.api.pilots import PilotCalls, respond
 from covey.server.api.sites import SiteCalls
 from covey.server.api.trials import Trials
+from covey.server.decider import Decider
 from covey.server.limits.admission import Admission
 from covey.server.limits.tails import Tails
 from covey.server.web.app import App
@@ -223,7 +224,7 @@ class Mounted:
         return [request.path_params["digest"]]
 
     async def __call__(self, scope: Any, receive: Any, send: Any, pilot: Any) -> None:
-        await respond(send, 200, json.dumps([scope["path"], pilot.record.id]).encode())
+        await respond(send, 200, json.dumps([scope["path"], pilot.id]).encode())
 
 
 class _Ports:
@@ -266,6 +267,10 @@ class _Tables:
     """Their rows never come."""
 
     def load(self, load: LoadRows) -> None: ...
+
+
+async def _no_metrics() -> bytes:
+    return b""
 
 
 class Clock:
@@ -311,8 +316,8 @@ class Place:
             log=ports,
             settings=Settings(poll_seconds=0.2, sites=self.sites),
         )
-        gateway.engine = self.engine
-        self.asking = Asking(gateway, lambda: self.shelf, self.clock)
+        self.decider = Decider(self.engine, self.clock.now)
+        self.asking = Asking(gateway, self.decider, lambda: self.shelf, self.clock)
         self.tails = Tails(self.loop.time, first=1_000_000)
         self.trials = Trials()
         self.api = Api(
@@ -329,9 +334,15 @@ class Place:
             stop=lambda drain: 7 if drain else 3,
         )
         self.pilots = pilots = PilotCalls(
-            gateway, SECRET, self.tails, Mounted(), self.pilot_file, now=self.clock.now
+            gateway,
+            self.decider,
+            SECRET,
+            self.tails,
+            Mounted(),
+            self.pilot_file,
+            now=self.clock.now,
         )
-        self.app = App(engine=self.engine, pilots=pilots, api=self.api, metrics=lambda: b"")
+        self.app = App(decider=self.decider, pilots=pilots, api=self.api, metrics=_no_metrics)
         config = uvicorn.Config(self.app, log_config=None, lifespan="off", http="httptools")
         self.http = uvicorn.Server(config)
         self.engine.start()
@@ -343,8 +354,7 @@ class Place:
 
     def _handle(self, event: Any) -> None:
         self.events.append(event)
-        known = self.engine.scheduler
-        self.trials.heard(event, known.state if known else None, self.clock.now())
+        self.trials.heard(event, self.decider, self.clock.now())
         self.engine.handle(event)
         if isinstance(event, Committed):
             self.asking.note_change()

@@ -17,16 +17,15 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from covey import __version__
-from covey.core.record.actions import ReplyMessage
-from covey.core.record.events import PilotDismissed
-from covey.core.record.model import BagId, PilotId, Role
+from covey.core.record.model import BagId, Role
+from covey.questions.server_questions import CountAll
 from covey.server.api import openapi
 from covey.server.api.bags import BagCalls
+from covey.server.api.hosts import HostCalls
 from covey.server.api.metrics import Surroundings
 from covey.server.api.policies import PolicyCalls
 from covey.server.api.results import ResultCalls
 from covey.server.api.tokens import RightCalls
-from covey.server.api.views import host_views, hosts_seen_by, pilot_seen_by, pilot_view
 from covey.server.limits.admission import Admission
 from covey.server.limits.shares import REQUESTS, Shares, Who, asks_now
 from covey.server.limits.tails import Tails
@@ -34,8 +33,8 @@ from covey.server.web import auth, connections
 from covey.server.web.auth import ACT, ACT_ON_OWN, MANAGE, SEE, SEE_OWN, Needs
 from covey.server.web.problems import HttpProblem
 from covey.server.web.refusals import STRANGERS, Refusals
-from covey.server.web.requests import Asking, caller_of, choice, number
-from covey.wire import HostView, PilotView, ServerView
+from covey.server.web.requests import Asking, caller_of, choice
+from covey.wire import ServerView
 
 # What it gives becomes JSON, unless it is a Response.
 Handler = Callable[[Request], Awaitable[Any]]
@@ -76,12 +75,13 @@ class Api:
         self._requests = Shares(REQUESTS)
         self._refusals = refusals or Refusals()
         self._asking = asking
-        self._guard = auth.Guard(token, asking.state, asking.clock.now)
+        self._guard = auth.Guard(token, asking.decider)
         self._rights = RightCalls(asking)
         self._more = more
         self._bags = BagCalls(asking, admission, removing)
         self._results = ResultCalls(asking, tails)
         self._policies = PolicyCalls(asking)
+        self._hosts = HostCalls(asking)
         self._files = files
         self._started = asking.clock.now()
         self._store = store
@@ -101,13 +101,14 @@ class Api:
             return Route(PREFIX + path, self.guarded(handler, needs), methods=["PUT"])
 
         bags, results, rights, policies = self._bags, self._results, self._rights, self._policies
+        hosts = self._hosts
         return [
             see("/openapi.json", self._describe, SEE),
             see("/server", self._server, SEE),
             act("/stop", self._stop_server, MANAGE),
-            see("/pilots", self._pilots, SEE),
-            act("/pilots/{pilot}/dismiss", self._dismiss, ACT),
-            see("/hosts", self._hosts, SEE),
+            see("/pilots", hosts.pilots, SEE),
+            act("/pilots/{pilot}/dismiss", hosts.dismiss, ACT),
+            see("/hosts", hosts.hosts, SEE),
             see("/tokens", rights.all, ACT),
             act("/tokens", rights.issue, ACT, 201),
             act("/tokens/{token}/revoke", rights.revoke, ACT),
@@ -198,7 +199,7 @@ class Api:
         return Response(openapi.text().encode(), media_type="application/json")
 
     async def _server(self, request: Request) -> ServerView:
-        state, caller = self._asking.state(), caller_of(request)
+        counts, caller = self._asking.decider.ask_if_ready(CountAll()), caller_of(request)
         refused = [
             one
             for one in self._refusals.lately()
@@ -207,52 +208,20 @@ class Api:
         around = self._surroundings()
         return ServerView(
             version=around.version,
-            epoch=state.epoch if state else 0,
+            epoch=counts.epoch if counts else 0,
             pid=os.getpid(),
             started=self._started,
-            state=self._asking.trouble or "ready",
+            state=self._asking.decider.trouble or "ready",
             store=self._store,
-            bags=len(state.bags) if state else 0,
-            pilots=len(state.pilots) if state else 0,
-            slots=state.slots() if state else 0,
-            quarantined=sum(1 for bag in state.bags.values() if bag.quarantined) if state else 0,
-            overruns=state.overruns if state else 0,
+            bags=counts.bags if counts else 0,
+            pilots=counts.pilots if counts else 0,
+            slots=counts.slots if counts else 0,
+            quarantined=counts.quarantined if counts else 0,
+            overruns=counts.overruns if counts else 0,
             refused=refused,
             disk_free_bytes=around.disk_free_bytes,
             certificate_expires=around.certificate_expires,
         )
-
-    async def _pilots(self, request: Request) -> list[PilotView]:
-        """Those that are here, or might be; with `all=1` also the last that were."""
-        everyone = request.query_params.get("all", "0") == "1"
-        recorded: list[PilotView] = []
-        if everyone or self._asking.state() is None:
-            recorded = await self._asking.read(lambda reader: reader.pilots())
-        state, caller = self._asking.state(), caller_of(request)
-        found = recorded
-        if state is not None:
-            here = [pilot_view(pilot) for pilot in reversed(state.pilots.values())]
-            gone = [one for one in recorded if one.id not in state.pilots and one.status == "left"]
-            found = sorted(here + gone, key=lambda one: -one.id)
-        seen = (pilot_seen_by(state, caller, view) for view in found)
-        return [view for view in seen if view is not None]
-
-    async def _dismiss(self, request: Request) -> ReplyMessage:
-        id_ = PilotId(number(request, "pilot", 0))
-        state = self._asking.state()
-        pilot = state.pilots.get(id_) if state is not None else None
-        if pilot is not None:
-            auth.admit_to(caller_of(request), pilot.record.owner, f"pilot {id_}")
-        return await self._asking.ask(lambda request: PilotDismissed(request, id_))
-
-    async def _hosts(self, request: Request) -> list[HostView]:
-        found, owners = await self._asking.read(
-            lambda reader: (reader.hosts(), reader.host_owners())
-        )
-        state, caller = self._asking.state(), caller_of(request)
-        if state is not None:
-            found = host_views(state, found, self._asking.clock.now(), caller)
-        return hosts_seen_by(state, caller, found, owners)
 
 
 async def _encoded(found: Any) -> bytes:

@@ -17,6 +17,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from email.utils import formatdate
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import parse_qs, unquote
@@ -28,7 +29,6 @@ from covey.core.protocol import tokens
 from covey.core.record.actions import Refuse
 from covey.core.record.events import Event, PilotEnrolled, PilotLeft, SyncReceived
 from covey.core.record.model import AttemptId, BagId, PilotId, PilotRecord, RequestId
-from covey.core.state import Pilot, State
 from covey.pilot.protocol.messages import (
     JOB_HEADER,
     LARGEST,
@@ -41,10 +41,11 @@ from covey.pilot.protocol.messages import (
     Enrolled,
     Leave,
     Left,
-    Piece,
     Printed,
     Sync,
 )
+from covey.questions.pilot_questions import CredentialsBefore, MaySpeakOf
+from covey.server.decider import Decider
 from covey.server.limits.shares import Who
 from covey.server.limits.tails import Tails
 from covey.server.web import connections
@@ -78,7 +79,7 @@ SHOWN = {
 class PilotCaller(NamedTuple):
     """A pilot that has shown its credential; `renewed` is a new one for it, if that is due."""
 
-    pilot: Pilot
+    pilot: PilotRecord
     who: Who
     renewed: bytes
 
@@ -86,7 +87,9 @@ class PilotCaller(NamedTuple):
 class PilotFileHandler(Protocol):
     """Uploads and downloads of a pilot that has shown its credential."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send, pilot: Pilot) -> None: ...
+    async def __call__(
+        self, scope: Scope, receive: Receive, send: Send, pilot: PilotRecord
+    ) -> None: ...
 
 
 class PilotCalls:
@@ -96,6 +99,7 @@ class PilotCalls:
     def __init__(
         self,
         gateway: Gateway,
+        decider: Decider,
         secret: str,
         tails: Tails,
         files: PilotFileHandler,
@@ -103,6 +107,7 @@ class PilotCalls:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._gateway = gateway
+        self._decider = decider
         self._now = now
         self._secrets = PilotSecrets(secret, now)
         self._tails = tails
@@ -110,9 +115,10 @@ class PilotCalls:
         self._pilot_file = pilot_file
         self._content = b""
         self._calls = {"enrol": self._enrol, "sync": self._sync, "leave": self._leave}
-        # By their credentials: each with the record that it was checked against, and its end.
-        self._callers: dict[bytes, tuple[PilotCaller, PilotRecord, float]] = {}
-        self._old: tuple[State | None, dict[str, PilotId]] = (None, {})
+        # By their credentials, each with its end.
+        self._callers: dict[bytes, tuple[PilotCaller, float]] = {}
+        # Credentials that the version before this one gave, and the epoch that they are of.
+        self._old: tuple[int, dict[str, PilotId]] = (0, {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -164,17 +170,15 @@ class PilotCalls:
         job, given = _job_shown(scope["headers"])
         if not job:
             return MOST_OLD_ENROL
-        state = self._state()
-        if state is None:
+        if not self._decider.ready:
             raise from_refusal(self._away())
-        owner = self._secrets.owner(job, given, state.jobs)
+        owner = self._secrets.owner(job, given, self._decider)
         connections.known(scope, _who_enrols(owner, job))
         return MOST_ENROL_BYTES
 
     async def _enrol(self, scope: Scope, body: bytes, receive: Receive) -> Outcome | None:
         enrol = checked(Enrol, body)
-        state = self._state()
-        if state is None:
+        if not self._decider.ready:
             return self._away()
         job, given = _job_shown(scope["headers"])
         if not enrol.job:  # a pilot that was given both in one word
@@ -182,7 +186,7 @@ class PilotCalls:
         elif job and job != enrol.job:
             words = f"{JOB_HEADER} and the enrolment name different site jobs"
             raise HttpProblem(400, "invalid", words)
-        owner = self._secrets.owner(enrol.job, given, state.jobs)
+        owner = self._secrets.owner(enrol.job, given, self._decider)
         connections.known(scope, _who_enrols(owner, enrol.job))
         enrolment = secrets.token_hex(32)
         event = lambda request: PilotEnrolled(request, enrol, "", enrolment, owner)  # noqa: E731
@@ -211,7 +215,11 @@ class PilotCalls:
         self._caller(scope)
         printed = checked(Printed, await read_body(scope, receive, MOST_PRINTED))
         pilot = self._caller(scope, printed.pilot).pilot
-        self._tails.feed(piece for piece in printed.pieces if _may_speak_of(pilot, piece))
+        attempts = tuple(
+            (AttemptId(one.epoch, one.sequence), BagId(one.bag)) for one in printed.pieces
+        )
+        allowed = self._decider.ask(MaySpeakOf(pilot.id, attempts))
+        self._tails.feed(compress(printed.pieces, allowed))
         return b"{}"
 
     def take_sync(
@@ -245,59 +253,53 @@ class PilotCalls:
     def let_in(self, headers: Headers) -> PilotCaller:
         """By the credential alone, which says whose it is. A pilot that is not known is told so
         (it will enrol again); a known one must show what it was given. Raises HttpProblem."""
-        state = self._state()
-        if state is None:
-            raise from_refusal(self._away())
         given = shown(headers)
         seen = self._callers.get(given)
         if seen is not None:  # as most: the rest takes a tenth of all that a sync does
-            caller, record, until = seen
+            caller, until = seen
             pilot = caller.pilot
-            same = state.pilots.get(record.id) is pilot and pilot.record is record
+            same = self._decider.enrolment(pilot.id) is pilot
             if same and until - self._now() >= CREDENTIAL_SECONDS / 2:
                 return caller
-        return self._look_up(given, state)
+        return self._look_up(given)
 
-    def _look_up(self, given: bytes, state: State) -> PilotCaller:
-        number = self._number_in(given, state)
-        found = state.pilots.get(PilotId(number))
-        if found is None and number:
+    def _look_up(self, given: bytes) -> PilotCaller:
+        if not self._decider.ready:
+            raise from_refusal(self._away())
+        number = self._number_in(given)
+        record = self._decider.enrolment(PilotId(number))
+        if record is None and number:
             raise HttpProblem(
                 410, "unknown-pilot", f"this server has no pilot {number}: enrol again"
             )
-        left = self._secrets.left_seconds(found.record, given) if found is not None else 0.0
-        if found is None or left <= 0:
+        left = self._secrets.left_seconds(record, given) if record is not None else 0.0
+        if record is None or left <= 0:
             words = "this credential is not valid, or has expired: enrol again"
             raise HttpProblem(401, "unauthorized", words)
-        record = found.record
         who = Who(f"pilots of {record.owner}" if record.owner else f"pilot {record.id}")
         if left >= CREDENTIAL_SECONDS / 2:
-            caller = PilotCaller(found, who, b"")
+            caller = PilotCaller(record, who, b"")
             if len(self._callers) >= MOST_SEEN:
                 self._callers.clear()
-            self._callers[given] = caller, record, self._now() + left
+            self._callers[given] = caller, self._now() + left
             return caller
-        return PilotCaller(found, who, self._secrets.credential(number, record.credential).encode())
+        renewed = self._secrets.credential(number, record.credential).encode()
+        return PilotCaller(record, who, renewed)
 
-    def _number_in(self, credential: bytes, state: State) -> int:
+    def _number_in(self, credential: bytes) -> int:
         """Of the pilot that the credential claims to be of; 0: of none."""
         number, dot, _ = credential.partition(b".")
         if dot:
             return int(number) if number.isdigit() and len(number) < 17 else 0
         if not credential:
             return 0
-        if self._old[0] is not state:  # those that the version before this one gave
-            pilots = state.pilots.values()
-            self._old = (state, {one.record.credential: one.record.id for one in pilots})
+        earlier = self._decider.ask(CredentialsBefore(self._old[0]))
+        if earlier is not None:
+            self._old = earlier.epoch, earlier.pilots
         return self._old[1].get(tokens.digest(credential.decode("latin-1")), 0)
 
     def _away(self) -> Unavailable:
-        engine = self._gateway.engine
-        return self._gateway.away(engine.trouble if engine else "the server is starting")
-
-    def _state(self) -> State | None:
-        engine = self._gateway.engine
-        return engine.scheduler.state if engine and engine.scheduler else None
+        return self._gateway.away(self._decider.trouble)
 
     # -- older pilots ----------------------------------------------------------------------
 
@@ -341,12 +343,10 @@ class PilotCalls:
         return None
 
 
-def _check_same(caller: Pilot, pilot: int) -> None:
+def _check_same(caller: PilotRecord, pilot: int) -> None:
     """Whether a message is of the pilot whose credential came with it."""
-    if caller.record.id != pilot:
-        words = (
-            f"the message is from pilot {pilot}, but the credential is pilot {caller.record.id}'s"
-        )
+    if caller.id != pilot:
+        words = f"the message is from pilot {pilot}, but the credential is pilot {caller.id}'s"
         raise HttpProblem(401, "unauthorized", words)
 
 
@@ -364,13 +364,6 @@ def _job_shown(headers: Headers) -> tuple[str, bytes]:
             return unquote(value.decode("latin-1")), given
     job, _, secret = given.rpartition(b":")
     return job.decode("latin-1"), secret
-
-
-def _may_speak_of(pilot: Pilot, piece: Piece) -> bool:
-    """Of bags whose tasks it was given; the attempt itself may have just ended."""
-    attempt = pilot.attempts.get(AttemptId(piece.epoch, piece.sequence))
-    given = attempt is not None and attempt.bag == piece.bag
-    return given or BagId(piece.bag) in pilot.bodies
 
 
 def _headers(scope: Scope) -> Headers:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from covey.core.record.events import FollowRequested, ProgramHeard
 from covey.core.record.model import BagId
 from covey.ports import Reader
+from covey.questions.bag_questions import MayPrint, OwnerOfBag, Progress, ProgressOfBag
 from covey.server.limits.pacing import Pace
 from covey.server.limits.slow_questions import Questions
 from covey.server.limits.tails import Tails
@@ -57,7 +58,7 @@ class ResultCalls:
 
     def _note_presence(self, bag: BagId, until: float) -> None:
         """Of a program that waits for its calls, now and then."""
-        live = self._asking.live(bag)
+        live = self._progress(bag)
         if live is None or until <= asyncio.get_running_loop().time():
             return
         if live.heard + PRESENCE_SECONDS < self._asking.clock.now():
@@ -67,17 +68,15 @@ class ResultCalls:
         while True:
             await self._gather(bag, query, until)
             # As of before the reading.
-            changed, state = self._asking.changed, self._asking.state()
-            live = self._asking.live(bag)
+            changed, live = self._asking.changed, self._progress(bag)
+            over = live is None and self._asking.decider.ready  # if nobody decides, nobody knows
             rows: list[ResultRow] = []
-            if not self._unread.certainly_none(state, live, query):
-                durable = state.durable if state is not None else 0
+            if not self._unread.certainly_none(live, query):
                 rows = await self._read(bag, query)
-                if state is not None:
-                    self._unread.learn(state.epoch, durable, bag, query, rows)
+                if live is not None:
+                    self._unread.learn(live, query, rows)
             if rows:
                 self._pace.answered(bag, asyncio.get_running_loop().time())
-            over = live is None and state is not None  # without a state nobody knows
             if rows or over or not await self._asking.news(until, changed):
                 return rows
 
@@ -89,7 +88,7 @@ class ResultCalls:
 
     async def _gather(self, bag: BagId, query: ResultQuery, until: float) -> None:
         """Let more results come, if there will be more in a moment."""
-        while due := self._pace.next_at(self._asking.live(bag), query):
+        while due := self._pace.next_at(self._progress(bag), query):
             if not await self._asking.news(min(due, until), self._asking.changed):
                 return
 
@@ -125,8 +124,7 @@ class ResultCalls:
         if self._prints(bag, task):
             self._asking.tell(FollowRequested(bag, task))
         while self._prints(bag, task):
-            live = self._asking.live(bag)
-            owner = live.spec.owner if live is not None else ""
+            owner = self._asking.decider.ask_if_ready(OwnerOfBag(bag)) or ""
             changed, news = self._asking.changed, self._tails.follow(bag, owner)
             found = self._tails.read(bag, task, after)
             if found.pieces or not await self._asking.news(until, changed, news):
@@ -135,10 +133,10 @@ class ResultCalls:
 
     def _prints(self, bag: BagId, task: int) -> bool:
         """Whether there may be more to see."""
-        live = self._asking.live(bag)
-        if live is None or task < 0:
-            return live is not None
-        return task < live.total and task not in live.done and task not in live.failed
+        return self._asking.decider.ask_if_ready(MayPrint(bag, task)) is True
+
+    def _progress(self, bag: BagId) -> Progress | None:
+        return self._asking.decider.ask_if_ready(ProgressOfBag(bag))
 
 
 def _export(bag: BagId, query: ResultQuery, form: str, reader: Reader) -> Iterator[bytes]:

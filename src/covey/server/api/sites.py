@@ -14,7 +14,6 @@ from starlette.routing import BaseRoute, Route
 
 from covey.config_sites import read
 from covey.core.errors import BadConfig
-from covey.core.explain import site_answers
 from covey.core.record.actions import ReplyMessage, Tried
 from covey.core.record.events import (
     SiteRemoved,
@@ -24,11 +23,9 @@ from covey.core.record.events import (
     TrialEnded,
 )
 from covey.core.record.model import JobId, Role, SiteSpec, SiteStatus
-from covey.core.sites import site_table
-from covey.core.state import Pilot, Site, State
+from covey.questions.site_questions import TrialAt, ViewsOfSites, WhySite
 from covey.server.api.trials import OVER, Trials
-from covey.server.api.views import concerns
-from covey.server.web.auth import MANAGE, SEE, Needs
+from covey.server.web.auth import MANAGE, SEE, Caller, Needs
 from covey.server.web.problems import HttpProblem
 from covey.server.web.requests import Asking, caller_of, deadline, number, order
 from covey.whoami import user
@@ -77,20 +74,22 @@ class SiteCalls:
     # -- seeing --------------------------------------------------------------------------------
 
     async def all(self, request: Request) -> list[SiteView]:
-        state, caller, now = self._state(), caller_of(request), self._asking.clock.now()
-        found = [site for site in state.sites.values() if concerns(caller, site)]
-        return site_views(state, found, now, caller.may(Role.ADMIN))
+        return _seen_by(caller_of(request), self._asking.decider.ask(ViewsOfSites()))
 
     async def one(self, request: Request) -> SiteView:
-        caller, now = caller_of(request), self._asking.clock.now()
-        return site_views(self._state(), [self._site(request)], now, caller.may(Role.ADMIN))[0]
+        name = request.path_params["site"]
+        for view in await self.all(request):
+            if view.name == name:
+                return view
+        raise HttpProblem(404, "not-found", f"there is no site {name[:100]}")
 
     async def explain(self, request: Request) -> SiteExplanation:
-        site, caller = self._site(request), caller_of(request)
+        site, caller = await self.one(request), caller_of(request)
         owner = None if caller.may(Role.ADMIN) else caller.owner
-        now = self._asking.clock.now()
-        answer = site_answers.of_site(self._state(), now, site, owner)
-        return SiteExplanation(name=site.record.spec.name, summary=answer.summary, answer=answer)
+        answer = await self._asking.decider.ask_long(WhySite(site.name, owner))
+        if answer is None:
+            raise HttpProblem(404, "not-found", f"there is no site {site.name[:100]} any more")
+        return SiteExplanation(name=site.name, summary=answer.summary, answer=answer)
 
     # -- changing ------------------------------------------------------------------------------
 
@@ -142,72 +141,29 @@ class SiteCalls:
         return await self._asking.ask(lambda id_: TrialEnded(id_, job))
 
     def _trial(self, site: str, id_: JobId) -> TrialView:
-        state = self._state()
-        steps = self._trials.steps(id_, state)
-        if steps is None or site not in state.sites:
+        trial = self._asking.decider.ask(TrialAt(site, id_))
+        steps = self._trials.steps(id_, trial) if trial is not None else None
+        if trial is None or steps is None:
             raise HttpProblem(
                 404, "not-found", f"there is no trial {id_[:100]} at site {site[:100]}"
             )
-        job = state.jobs.get(id_)
-        pilot = state.pilots.get(job.pilot) if job is not None and job.pilot is not None else None
         return TrialView(
             job=id_,
             site=site,
             steps=list(steps),
-            over=job is None or (pilot is None and steps[-1].kind in OVER),
-            pilot=pilot.record.id if pilot is not None else 0,
-            host=pilot.record.host if pilot is not None else "",
-            trouble=site_table.condition(state.sites[site], self._asking.clock.now()),
+            over=not trial.alive or (not trial.pilot and steps[-1].kind in OVER),
+            pilot=trial.pilot,
+            host=trial.host,
+            trouble=trial.trouble,
             address=self._address(),
         )
 
-    # -- inside --------------------------------------------------------------------------------
 
-    def _state(self) -> State:
-        state = self._asking.state()
-        if state is None:
-            raise HttpProblem(503, "unavailable", self._asking.trouble, 1)
-        return state
-
-    def _site(self, request: Request) -> Site:
-        name = request.path_params["site"]
-        site = self._state().sites.get(name)
-        if site is None or not concerns(caller_of(request), site):
-            raise HttpProblem(404, "not-found", f"there is no site {name[:100]}")
-        return site
-
-
-def site_views(state: State, sites_: list[Site], now: float, whole: bool) -> list[SiteView]:
-    """With `whole`, also what they are made of."""
-    pilots: dict[str, list[Pilot]] = {}
-    for one in state.pilots.values():
-        pilots.setdefault(one.record.site, []).append(one)
-    return [_view(state, one, pilots.get(one.record.spec.name, []), now, whole) for one in sites_]
-
-
-def _view(state: State, site: Site, pilots: list[Pilot], now: float, whole: bool) -> SiteView:
-    record, spec = site.record, site.record.spec
-    jobs = [state.jobs[id_] for id_ in site.jobs]
-    return SiteView(
-        name=spec.name,
-        driver=spec.driver,
-        status="removed" if record.removed else record.status.value,
-        origin="covey.toml" if record.of_file else "added",
-        trouble=site_table.condition(site, now),
-        rests_until=site.rests_until if site.rests_until > now else 0.0,
-        failures=site.failures,
-        waiting=sum(not job.running for job in jobs),
-        running=sum(job.running for job in jobs),
-        suspended=sum(job.suspended for job in jobs),
-        pilots=len(pilots),
-        slots=sum(one.record.slots for one in pilots),
-        busy=sum(min(one.load, one.record.slots) for one in pilots),
-        queued_limit=spec.queued,
-        running_limit=spec.running,
-        ramp=site.ramp,
-        price=spec.price,
-        users=list(spec.users),
-        failover=spec.failover,
-        shared=spec.shared,
-        spec=spec if whole else None,
-    )
+def _seen_by(caller: Caller, sites: list[SiteView]) -> list[SiteView]:
+    """Those that the caller may use; only admins see what they are made of."""
+    if caller.may(Role.ADMIN):
+        return sites
+    found = [view for view in sites if not view.users or caller.owner in view.users]
+    for view in found:
+        view.spec = None
+    return found

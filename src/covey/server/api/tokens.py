@@ -13,6 +13,7 @@ from covey.core.protocol import tokens
 from covey.core.record.actions import Issued, ReplyMessage
 from covey.core.record.events import TokenIssued, TokenRevoked
 from covey.core.record.model import Role, TokenRecord
+from covey.questions.server_questions import AllTokens
 from covey.server.web import auth
 from covey.server.web.problems import HttpProblem
 from covey.server.web.requests import Asking, caller_of, number, order
@@ -58,22 +59,16 @@ class RightCalls:
         caller, now = caller_of(request), self._asking.clock.now()
         return [
             _view(one)
-            for one in self._tokens()
+            for one in self._asking.decider.ask(AllTokens())
             if caller.owns(one.owner) and not 0 < one.expires <= now
         ]
 
     async def revoke(self, request: Request) -> ReplyMessage:
         caller, id_ = caller_of(request), number(request, "token", 0)
-        for one in self._tokens():
+        for one in self._asking.decider.ask(AllTokens()):
             if one.id == id_:
                 auth.admit_to(caller, one.owner, f"token {id_}")
         return await self._asking.ask(lambda number: TokenRevoked(number, id_))
-
-    def _tokens(self) -> list[TokenRecord]:
-        state = self._asking.state()
-        if state is None:
-            raise HttpProblem(503, "unavailable", self._asking.trouble, 1)
-        return list(state.tokens.values())
 
     def _expires(self, caller: auth.Caller, seconds: float) -> float:
         expires = self._asking.clock.now() + seconds if seconds else caller.expires

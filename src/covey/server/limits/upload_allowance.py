@@ -6,11 +6,14 @@ when the attempt has ended, or the server.
 from msgspec import Struct, field
 from starlette.requests import Request
 
-from covey.core.record.model import AttemptId, BagId, BagSpec, PilotId
-from covey.core.state import Pilot, State
+from covey.core.record.model import AttemptId, BagId, PilotId
 from covey.pilot.protocol.messages import MOST_FILES
+from covey.questions.pilot_questions import GonePilots, PilotWork
+from covey.server.decider import Decider
 from covey.server.web.problems import HttpProblem
 from covey.server.web.requests import number
+
+FEW_PILOTS = 100
 
 
 class _AnnouncedFiles(Struct):
@@ -38,7 +41,7 @@ class _Sent(Struct):
     # Of a pilot that does not say for which attempt: it is an older one, and all attempts that
     # it has had share what they may send.
     shared: _AnnouncedFiles = field(default_factory=_AnnouncedFiles)
-    seen: set[tuple[int, int]] = field(default_factory=set)
+    seen: set[AttemptId] = field(default_factory=set)
     most_bytes: int = 0
     most_files: int = 0
 
@@ -46,30 +49,32 @@ class _Sent(Struct):
 class Allowance:
     def __init__(self) -> None:
         self._sent: dict[PilotId, _Sent] = {}
+        self._most = FEW_PILOTS  # that are remembered before those that have gone are forgotten
 
-    def claim(
-        self, pilot: Pilot, specs: dict[BagId, BagSpec], request: Request, digest: str
-    ) -> BagId:
+    def claim(self, work: PilotWork, request: Request, digest: str) -> BagId:
         """The bag that this file, a piece of which comes, is for. Raises HttpProblem if the pilot
         may not send it."""
         size, named = size_of(request), request.query_params.get("attempt", "")
-        sent = self._sent.setdefault(pilot.record.id, _Sent())
-        for old in [one for one in sent.files if one not in pilot.attempts]:
+        sent = self._sent.setdefault(work.pilot, _Sent())
+        attempts = dict(work.attempts)
+        for old in [one for one in sent.files if one not in attempts]:
             del sent.files[old]
         if not named:
-            return _claim_unnamed(sent, pilot, specs, digest, size)
-        attempt = pilot.attempts.get(_attempt(named))
-        if attempt is None or attempt.bag not in specs:
+            return _claim_unnamed(sent, work, digest, size)
+        attempt = _attempt(named)
+        bag = attempts.get(attempt)
+        if bag is None or bag not in work.bags:
             raise HttpProblem(403, "not-yours", f"this pilot has no attempt {named[:100]}")
-        files = sent.files.setdefault(attempt.id, _AnnouncedFiles())
-        files.add(digest, size, specs[attempt.bag].output_mb << 20, MOST_FILES)
-        return attempt.bag
+        files = sent.files.setdefault(attempt, _AnnouncedFiles())
+        files.add(digest, size, work.bags[bag].output_mb << 20, MOST_FILES)
+        return bag
 
-    def forget(self, state: State) -> None:
-        """Pilots that are not here any more."""
-        if len(self._sent) > len(state.pilots):
-            for gone in [one for one in self._sent if one not in state.pilots]:
+    def forget(self, decider: Decider) -> None:
+        """Pilots that are not here any more, if there may be many."""
+        if len(self._sent) > self._most:
+            for gone in decider.ask(GonePilots(tuple(self._sent))):
                 del self._sent[gone]
+            self._most = max(FEW_PILOTS, 2 * len(self._sent))
 
 
 def size_of(request: Request) -> int:
@@ -86,16 +91,14 @@ def _attempt(text: str) -> AttemptId:
     return AttemptId(int(epoch), int(sequence))
 
 
-def _claim_unnamed(
-    sent: _Sent, pilot: Pilot, specs: dict[BagId, BagSpec], digest: str, size: int
-) -> BagId:
-    if len({spec.owner for spec in specs.values()}) > 1:
+def _claim_unnamed(sent: _Sent, work: PilotWork, digest: str, size: int) -> BagId:
+    if len({bag.owner for bag in work.bags.values()}) > 1:
         words = "this pilot has tasks of several owners: name the attempt, ?attempt=EPOCH.SEQUENCE"
         raise HttpProblem(403, "not-yours", words)
-    for id_, attempt in pilot.attempts.items():
-        if id_ not in sent.seen and attempt.bag in specs:
-            sent.most_bytes += specs[attempt.bag].output_mb << 20
+    for id_, bag in work.attempts:
+        if id_ not in sent.seen and bag in work.bags:
+            sent.most_bytes += work.bags[bag].output_mb << 20
             sent.most_files += MOST_FILES
-    sent.seen = set(pilot.attempts)
+    sent.seen = {id_ for id_, _ in work.attempts}
     sent.shared.add(digest, size, sent.most_bytes, sent.most_files)
-    return next(iter(specs))
+    return next(iter(work.bags))
