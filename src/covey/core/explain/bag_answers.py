@@ -348,7 +348,10 @@ def _ask_pilots(
         chosen = max(able, key=lambda one: one.kind == FREE).pilot
         answer.first = list(islice(before(state, now, chosen, bag), FEW))
         answer.first_on = chosen.record.host
-    answer.reasons += _counted(verdicts, now, answer)
+    for reason in _counted(verdicts, now, answer):
+        yield
+        answer.reasons.append(reason)
+    yield
     if able:
         answer.reasons += _unserved(view, classes, verdicts)
     if view.tired() and len(judged) < len(pilots):

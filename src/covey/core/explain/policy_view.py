@@ -58,8 +58,10 @@ class PolicyView:
         self._pilot: Pilot | None = None  # whose ads these are
         self._sites: dict[str, Ad] = {}
         self._jobs: dict[int, tuple[TaskClass, Ad]] = {}  # by the identity of what they hold
-        for one in TABLE["bag"].values():
-            self._own[one.name] = one.find(state, now, bag)
+        looked = self.compiled.looks.get("bag", set())
+        for name, one in TABLE["bag"].items():
+            if name in looked or "*" in looked:
+                self._own[one.name] = one.find(state, now, bag)
         table = self._around.table
         table.update(dict.fromkeys(map(str.lower, ROLES), Ad()))
         table["bag"] = table["bot"] = self._own
