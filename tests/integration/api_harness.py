@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import uvicorn
 from starlette.requests import Request
-from starlette.routing import Route
 
 from covey.client.client import Client
 from covey.core.errors import BadConfig, InvalidBag
@@ -37,7 +36,7 @@ from covey.core.state import State
 from covey.core.values.space import Scalar
 from covey.engine import Engine
 from covey.ports import EngineEvent, NamedFiles, StoreOpened
-from covey.server.api.api import Api, Endpoint, Handler
+from covey.server.api.api import Api
 from covey.server.api.files import FileRoutes, Holdings
 from covey.server.api.invitations import Invitations, Whereabouts
 from covey.server.api.pilots import PilotCalls, respond
@@ -47,9 +46,10 @@ from covey.server.decider import Decider
 from covey.server.limits.admission import Admission
 from covey.server.limits.tails import Tails
 from covey.server.web.app import App
-from covey.server.web.auth import SEE, Needs
+from covey.server.web.auth import SEE
 from covey.server.web.gateway import Gateway
 from covey.server.web.requests import Asking
+from covey.server.web.route import look
 from covey.wire import (
     BagView,
     HostView,
@@ -217,10 +217,8 @@ class Held:
 class Mounted:
     """Stands for the file routes: shows that they are guarded, and who calls."""
 
-    def routes(self, guarded: Callable[[Handler, Needs], Endpoint]) -> list[Route]:
-        return [Route(API + "/files/{digest}", guarded(self._one, SEE), methods=["GET"])]
-
-    async def _one(self, request: Request) -> list[str]:
+    @look("/files/{digest}", "the digest", SEE)
+    async def one(self, request: Request) -> list[str]:
         return [request.path_params["digest"]]
 
     async def __call__(self, scope: Any, receive: Any, send: Any, pilot: Any) -> None:

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 from starlette.requests import Request
 
-from covey.core.record.actions import ReplyMessage
+from covey.core.record.actions import ReplyMessage, Submitted
 from covey.core.record.events import (
     BagSubmitted,
     CancelRequested,
@@ -31,9 +31,10 @@ from covey.questions.bag_questions import (
     ViewsOfBags,
 )
 from covey.server.limits.admission import Admission
-from covey.server.web.auth import Caller
+from covey.server.web.auth import ACT, SEE, SEE_OWN, Caller
 from covey.server.web.problems import HttpProblem
 from covey.server.web.requests import Asking, caller_of, choice, deadline, number, order
+from covey.server.web.route import BAG, act, bag_order, look
 from covey.wire import BagView, InputsView, RunningRow
 
 MOST_ROWS = 10_000
@@ -83,12 +84,22 @@ class BagCalls:
 
     # -- doing -----------------------------------------------------------------------------
 
+    @act(
+        "/bags",
+        "submit a bag; send its files first",
+        ACT,
+        takes=BagSpec,
+        gives=Submitted,
+        status=201,
+        refuses=(409, 413),
+    )
     async def submit(self, request: Request) -> ReplyMessage:
         caller = caller_of(request)
         asked = _owned(await order(request, BagSpec), caller)
         spec = await self._admission.bag(asked, caller)
         return await self._asking.ask(lambda number: BagSubmitted(number, spec))
 
+    @bag_order("append", "add tasks to an open bag", takes=Append)
     async def append(self, request: Request) -> ReplyMessage:
         bag = self._asking.bag_id(request)
         given = await order(request, Append)
@@ -99,23 +110,35 @@ class BagCalls:
             lambda number: SegmentAppended(number, bag, segment, given.key)
         )
 
+    @bag_order("close", "close an open bag: no more tasks will be added")
     async def close(self, request: Request) -> ReplyMessage:
         bag = self._asking.bag_id(request)
         return await self._asking.ask(lambda number: CloseRequested(number, bag))
 
+    @bag_order("cancel", "cancel a bag, and keep the results that it has")
     async def cancel(self, request: Request) -> ReplyMessage:
         bag = self._asking.bag_id(request)
         return await self._asking.ask(lambda number: CancelRequested(number, bag))
 
+    @bag_order(
+        "pause", "pause a bag: start no more of its tasks", takes=Pause, takes_nothing_too=True
+    )
     async def pause(self, request: Request) -> ReplyMessage:
         bag = self._asking.bag_id(request)
         given = await order(request, Pause, Pause())
         return await self._asking.ask(lambda number: PauseRequested(number, bag, given.reason))
 
+    @bag_order("resume", "resume a paused bag")
     async def resume(self, request: Request) -> ReplyMessage:
         bag = self._asking.bag_id(request)
         return await self._asking.ask(lambda number: ResumeRequested(number, bag))
 
+    @bag_order(
+        "retry",
+        "run failed tasks again, on request with other input files; send these first",
+        takes=Retry,
+        takes_nothing_too=True,
+    )
     async def retry(self, request: Request) -> ReplyMessage:
         bag = self._asking.bag_id(request)
         given = await order(request, Retry, Retry())
@@ -143,6 +166,7 @@ class BagCalls:
             )
         )
 
+    @bag_order("purge", "remove the logs or files of a bag, or all of it", query=("what",))
     async def purge(self, request: Request) -> ReplyMessage:
         bag = self._asking.bag_id(request)
         if "what" not in request.query_params:
@@ -157,6 +181,7 @@ class BagCalls:
 
     # -- seeing ----------------------------------------------------------------------------
 
+    @look("/bags", "all bags, newest first", SEE)
     async def all(self, request: Request) -> list[BagView]:
         return [_seen_by(caller_of(request), view) for view in await self._all()]
 
@@ -174,6 +199,7 @@ class BagCalls:
             for view in found
         ]
 
+    @look(BAG, "a bag", SEE, "seen", "wait")
     async def one(self, request: Request) -> BagView:
         bag = self._asking.bag_id(request)
         seen, until = number(request, "seen", -1), deadline(request)
@@ -188,6 +214,7 @@ class BagCalls:
                 break
         return _seen_by(caller_of(request), await self._view(bag))
 
+    @look(f"{BAG}/inputs", "the input files of a bag, and where they came from", SEE_OWN)
     async def inputs(self, request: Request) -> InputsView:
         bag = self._asking.bag_id(request)
         found = await self._asking.read(lambda reader: reader.inputs(bag))
@@ -195,6 +222,7 @@ class BagCalls:
             raise HttpProblem(404, "not-found", f"there is no bag {bag}")
         return found
 
+    @look(f"{BAG}/running", "tasks that are running or were sent ahead", SEE_OWN, "limit")
     async def running(self, request: Request) -> list[RunningRow]:
         limit = min(number(request, "limit", 1000), MOST_ROWS)
         bag = self._asking.bag_id(request)

@@ -7,14 +7,13 @@ certain, so that any sender can go on from there.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
-from starlette.routing import Route
 
 from covey.core.errors import BadFile, NotFound, StoreError
 from covey.core.record.model import BagId, PilotRecord, Role
@@ -26,9 +25,10 @@ from covey.server.decider import Decider
 from covey.server.limits.shares import Who, asks_now
 from covey.server.limits.upload_allowance import Allowance, size_of
 from covey.server.limits.uploads import TURN_SECONDS, Uploads
-from covey.server.web.auth import ACT, SEE, Needs
+from covey.server.web.auth import ACT, SEE
 from covey.server.web.problems import HttpProblem
 from covey.server.web.requests import caller_of, number, order
+from covey.server.web.route import API, BYTES, act, look, route
 from covey.wire import Stored
 
 MOST_PIECE_BYTES = 8 << 20
@@ -38,10 +38,9 @@ MOST_DIGESTS = 100_000
 MOST_BAGS = 100  # whose files are remembered
 BAD_FILE = 422  # the status that says so
 PILOT_FILES = PREFIX + "files/"
+FILE = "/files/{digest}"
 
 T = TypeVar("T")
-Handler = Callable[[Request], Awaitable[Any]]
-Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class Holdings(Protocol):
@@ -78,32 +77,47 @@ class FileRoutes:
     def __init__(self, holdings: Holdings, uploads: Uploads | None = None) -> None:
         self._files = _Files(holdings, uploads or Uploads())
 
-    def routes(self, guarded: Callable[[Handler, Needs], Endpoint]) -> list[Route]:
-        def route(path: str, handler: Handler, method: str, needs: Needs) -> Route:
-            return Route("/api/v1/files" + path, guarded(handler, needs), methods=[method])
-
-        return [
-            route("/missing", self._missing, "POST", ACT),
-            route("/{digest}/state", self._state, "GET", ACT),
-            route("/{digest}", self._put, "PUT", ACT),
-            route("/{digest}", self._get, "GET", SEE),
-        ]
-
-    async def _missing(self, request: Request) -> list[str]:
+    @act(
+        "/files/missing",
+        "which of these files the caller still has to send",
+        ACT,
+        takes=list[str],
+        refuses=(413, 422),
+    )
+    async def missing(self, request: Request) -> list[str]:
         digests, owner = await order(request, list[str]), caller_of(request).holder
         if len(digests) > MOST_DIGESTS:
             raise HttpProblem(413, "too-large", f"ask for at most {MOST_DIGESTS:,} files at once")
         return await self._files.call(lambda holdings: holdings.missing(owner, digests))
 
-    async def _state(self, request: Request) -> Stored:
+    @look(f"{FILE}/state", "how much of a file the caller has sent", ACT, refuses=(422,))
+    async def state(self, request: Request) -> Stored:
         digest, owner = request.path_params["digest"], caller_of(request).holder
         return await self._files.call(lambda holdings: holdings.state(owner, digest))
 
-    async def _put(self, request: Request) -> Stored:
+    @route(
+        "PUT",
+        API + FILE,
+        "send a piece of a file",
+        ACT,
+        query=("offset", "size"),
+        takes=BYTES,
+        takes_nothing_too=True,
+        refuses=(413, 422),
+    )
+    async def put(self, request: Request) -> Stored:
         owner = caller_of(request).holder
         return await self._files.receive(request, owner, request.path_params["digest"])
 
-    async def _get(self, request: Request) -> Response:
+    @look(
+        FILE,
+        "a file; with the header Range, a part of it",
+        SEE,
+        gives=BYTES,
+        partly=True,
+        refuses=(404, 416, 422),
+    )
+    async def get(self, request: Request) -> Response:
         """Those who may not have it are not told whether it is there."""
         digest, caller = request.path_params["digest"], caller_of(request)
         owner = None if caller.may(Role.ADMIN) else caller.owner

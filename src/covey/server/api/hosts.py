@@ -11,7 +11,9 @@ from covey.core.record.model import PilotId, Role
 from covey.questions.pilot_questions import HostNow, HostsNow, OwnerOfPilot, ViewsOfPilots
 from covey.questions.site_questions import HiddenSites
 from covey.server.web import auth
+from covey.server.web.auth import ACT, SEE
 from covey.server.web.requests import Asking, caller_of, number
+from covey.server.web.route import act, look
 from covey.wire import HostView, PilotView
 
 
@@ -19,6 +21,7 @@ class HostCalls:
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
 
+    @look("/pilots", "all pilots", SEE)
     async def pilots(self, request: Request) -> list[PilotView]:
         """Those that are here, or might be; with `all=1` also the last that were."""
         decider, viewer = self._asking.decider, _viewer(request)
@@ -39,6 +42,7 @@ class HostCalls:
         gone = [view for view in recorded if view.status == "left" and view.id not in ids]
         return sorted(here + gone, key=lambda view: -view.id)
 
+    @act("/pilots/{pilot}/dismiss", "shut a pilot down", ACT, refuses=(404,))
     async def dismiss(self, request: Request) -> ReplyMessage:
         id_ = PilotId(number(request, "pilot", 0))
         owner = self._asking.decider.ask_if_ready(OwnerOfPilot(id_))
@@ -46,6 +50,7 @@ class HostCalls:
             auth.admit_to(caller_of(request), owner, f"pilot {id_}")
         return await self._asking.ask(lambda request: PilotDismissed(request, id_))
 
+    @look("/hosts", "the hosts that pilots ran on", SEE)
     async def hosts(self, request: Request) -> list[HostView]:
         decider, viewer = self._asking.decider, _viewer(request)
         found, owners = await self._asking.read(

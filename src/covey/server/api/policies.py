@@ -17,16 +17,21 @@ from covey.core.record.model import BagId, PolicySpec
 from covey.questions.bag_questions import PolicyOfBag
 from covey.questions.policy_questions import AttributesNow, CheckPolicy, WhyBag
 from covey.server.api import explanations
+from covey.server.web.auth import ACT, ACT_ON_OWN, SEE, SEE_OWN
 from covey.server.web.problems import HttpProblem
 from covey.server.web.requests import Asking, caller_of, number, order
+from covey.server.web.route import API, BAG, act, look, route
 from covey.whoami import user
 from covey.wire import Explanation
+
+POLICY = f"{BAG}/policy"
 
 
 class PolicyCalls:
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
 
+    @look("/policy/attributes", "what policies can look at", SEE)
     async def attributes(self, request: Request) -> list[Listed]:
         """Examples are of what the caller may see: hosts, and their own bags."""
         caller = caller_of(request)
@@ -34,13 +39,23 @@ class PolicyCalls:
         found = self._asking.decider.ask_if_ready(AttributesNow(owner))
         return catalogue.attributes_of(None, 0.0, owner) if found is None else found
 
+    @look("/policy/presets", "the presets: policies that have a name", SEE)
     async def presets(self, request: Request) -> list[ShownPolicy]:
         return [catalogue.view(PolicySpec(preset=name)) for name in PRESETS]
 
+    @act("/policy/check", "check a policy", ACT, takes=PolicySpec, refuses=(413,))
     async def check(self, request: Request) -> PolicyReport:
         policy = await order(request, PolicySpec)
         return await self._check(policy, caller_of(request).owner or user())
 
+    @act(
+        f"{POLICY}/check",
+        "check a policy for this bag; without a body, the bag's own policy",
+        ACT_ON_OWN,
+        takes=PolicySpec,
+        takes_nothing_too=True,
+        refuses=(404, 413),
+    )
     async def check_of(self, request: Request) -> PolicyReport:
         """Without a body: of the policy that the bag has."""
         policy = await order(request, PolicySpec, await self._policy(request))
@@ -54,13 +69,23 @@ class PolicyCalls:
             return finish(policy_check.examine(None, 0.0, policy, owner=owner))
         return await self._asking.decider.ask_long(CheckPolicy(policy, owner, bag))
 
+    @look(POLICY, "the policy of a bag", SEE_OWN)
     async def one(self, request: Request) -> ShownPolicy:
         return catalogue.view(await self._policy(request), self._asking.bag_id(request))
 
+    @route(
+        "PUT",
+        API + POLICY,
+        "change the policy of a bag",
+        ACT_ON_OWN,
+        takes=PolicySpec,
+        refuses=(404, 409, 413),
+    )
     async def change(self, request: Request) -> ReplyMessage:
         policy, bag = await order(request, PolicySpec), self._asking.bag_id(request)
         return await self._asking.ask(lambda number: PolicyRequested(number, bag, policy))
 
+    @look(f"{BAG}/explain", "why a bag, or one of its tasks, is not running", SEE_OWN, "of")
     async def explain(self, request: Request) -> Explanation:
         bag, task = self._asking.bag_id(request), number(request, "task", -1)
         ended = await self._asking.read(lambda reader: explanations.ended(reader, bag, task))

@@ -16,8 +16,10 @@ from covey.server.limits.pacing import Pace
 from covey.server.limits.slow_questions import Questions
 from covey.server.limits.tails import Tails
 from covey.server.limits.unread_results import Unread
+from covey.server.web.auth import SEE_OWN
 from covey.server.web.problems import HttpProblem
 from covey.server.web.requests import Asking, choice, deadline, number
+from covey.server.web.route import BAG, Media, look
 from covey.server.web.streaming import Streams
 from covey.wire import FailureGroup, LiveOutput, Output, ResultQuery, ResultRow, ReturnedFile
 
@@ -44,6 +46,16 @@ class ResultCalls:
         self._unread = Unread()
         self._pace = Pace()
 
+    @look(
+        f"{BAG}/results",
+        "a table of results",
+        SEE_OWN,
+        *("after", "offset", "limit", "order", "failed", "where", "sort"),
+        *("brief", "format", "wait"),
+        gives=list[ResultRow],
+        also_gives=(Media("text/csv"), Media("application/jsonl")),
+        refuses=(404, 413),
+    )
     async def results(self, request: Request) -> list[ResultRow] | Response:
         bag = self._asking.bag_id(request)
         form = choice(request, "format", "json", *KINDS)
@@ -92,24 +104,29 @@ class ResultCalls:
             if not await self._asking.news(min(due, until), self._asking.changed):
                 return
 
+    @look(f"{BAG}/failures", "causes of failure", SEE_OWN, "limit")
     async def failures(self, request: Request) -> list[FailureGroup]:
         bag, limit = self._asking.bag_id(request), _limit(request, 100, MOST_GROUPS)
         return await self._questions.ask(lambda reader: reader.failures(bag, limit))
 
+    @look(f"{BAG}/files", "files that tasks returned", SEE_OWN, "after", "limit")
     async def files(self, request: Request) -> list[ReturnedFile]:
         bag, after = self._asking.bag_id(request), number(request, "after", -1)
         limit = _limit(request, 1000, MOST_FILES)
         return await self._asking.read(lambda reader: reader.files(bag, after, limit))
 
+    @look(f"{BAG}/unfinished", "the next tasks without a result", SEE_OWN, "after", "limit")
     async def unfinished(self, request: Request) -> list[int]:
         bag, after = self._asking.bag_id(request), number(request, "after", -1)
         limit = _limit(request, 1000, MOST_UNFINISHED)
         return await self._asking.read(lambda reader: reader.unfinished(bag, after, limit))
 
+    @look(f"{BAG}/tasks/{{task}}", "every attempt of a task", SEE_OWN)
     async def attempts(self, request: Request) -> list[ResultRow]:
         bag, task = self._asking.bag_id(request), _from_zero(request, "task", -1)
         return await self._asking.read(lambda reader: reader.attempts(bag, task))
 
+    @look(f"{BAG}/tasks/{{task}}/output", "what a task printed", SEE_OWN)
     async def output(self, request: Request) -> Output:
         bag, task = self._asking.bag_id(request), _from_zero(request, "task", -1)
         found = await self._asking.read(lambda reader: reader.output(bag, task))
@@ -117,6 +134,7 @@ class ResultCalls:
             raise HttpProblem(404, "not-found", f"task {task} of bag {bag} has no output yet")
         return found
 
+    @look(f"{BAG}/live", "what running tasks print", SEE_OWN, "of", "after", "wait")
     async def live(self, request: Request) -> LiveOutput:
         """Nobody waits for the output of what is over: that is in the record."""
         bag, task = self._asking.bag_id(request), number(request, "task", -1)

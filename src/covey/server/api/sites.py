@@ -5,14 +5,12 @@ Everybody sees the sites that their tasks may run at, and how these stand; what 
 server's covey.toml is changed there; whether it is on is for both.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 
-from covey.config_sites import read
+from covey.config_sites import SiteTable, read
 from covey.core.errors import BadConfig
 from covey.core.record.actions import ReplyMessage, Tried
 from covey.core.record.events import (
@@ -25,19 +23,23 @@ from covey.core.record.events import (
 from covey.core.record.model import JobId, Role, SiteSpec, SiteStatus
 from covey.questions.site_questions import TrialAt, ViewsOfSites, WhySite
 from covey.server.api.trials import OVER, Trials
-from covey.server.web.auth import MANAGE, SEE, Caller, Needs
+from covey.server.web.auth import MANAGE, SEE, Caller
 from covey.server.web.problems import HttpProblem
 from covey.server.web.requests import Asking, caller_of, deadline, number, order
+from covey.server.web.route import API, H, look, route
 from covey.whoami import user
 from covey.wire import SiteExplanation, SiteView, TrialView
 
-PATH = "/api/v1/sites"
-ONE = PATH + "/{site}"
+SITE = "/sites/{site}"
+TRIAL = SITE + "/trials/{job}"
 
-Handler: TypeAlias = Callable[[Request], Awaitable[Any]]
-Guarded: TypeAlias = Callable[[Handler, Needs, int], Callable[[Request], Awaitable[Response]]]
 # Whether there is such a driver, and it understands the options. Raises BadConfig.
 Check: TypeAlias = Callable[[SiteSpec], object]
+
+
+def _manage(method: str, path: str, summary: str, **fields: Any) -> Callable[[H], H]:
+    fields.setdefault("refuses", (404,))
+    return route(method, API + path, summary, MANAGE, **fields)
 
 
 class SiteCalls:
@@ -51,31 +53,13 @@ class SiteCalls:
         self._trials = trials
         self._address = address
 
-    def routes(self, guarded: Guarded) -> list[BaseRoute]:
-        def route(
-            method: str, path: str, handler: Handler, needs: Needs, status: int = 200
-        ) -> Route:
-            return Route(path, guarded(handler, needs, status), methods=[method])
-
-        return [
-            route("GET", PATH, self.all, SEE),
-            route("GET", ONE, self.one, SEE),
-            route("PUT", ONE, self.save, MANAGE),
-            route("DELETE", ONE, self.remove, MANAGE),
-            route("POST", ONE + "/pause", self._status(SiteStatus.PAUSED), MANAGE),
-            route("POST", ONE + "/resume", self._status(SiteStatus.ON), MANAGE),
-            route("POST", ONE + "/drain", self._status(SiteStatus.DRAINING), MANAGE),
-            route("POST", ONE + "/test", self.test, MANAGE, 201),
-            route("GET", ONE + "/trials/{job}", self.trial, MANAGE),
-            route("POST", ONE + "/trials/{job}/end", self.end_trial, MANAGE),
-            route("GET", ONE + "/explain", self.explain, SEE),
-        ]
-
     # -- seeing --------------------------------------------------------------------------------
 
+    @look("/sites", "the sites that the caller may see", SEE)
     async def all(self, request: Request) -> list[SiteView]:
         return _seen_by(caller_of(request), self._asking.decider.ask(ViewsOfSites()))
 
+    @look(SITE, "a site", SEE)
     async def one(self, request: Request) -> SiteView:
         name = request.path_params["site"]
         for view in await self.all(request):
@@ -83,6 +67,7 @@ class SiteCalls:
                 return view
         raise HttpProblem(404, "not-found", f"there is no site {name[:100]}")
 
+    @look(f"{SITE}/explain", "why a site gets no pilots, or no more", SEE)
     async def explain(self, request: Request) -> SiteExplanation:
         site, caller = await self.one(request), caller_of(request)
         owner = None if caller.may(Role.ADMIN) else caller.owner
@@ -93,6 +78,7 @@ class SiteCalls:
 
     # -- changing ------------------------------------------------------------------------------
 
+    @_manage("PUT", SITE, "add a site, or change an added one", takes=SiteTable, refuses=(413,))
     async def save(self, request: Request) -> ReplyMessage:
         """The body is a `SiteTable`; what is wrong with it is said as of one in covey.toml."""
         table = await order(request, dict[str, Any])
@@ -103,19 +89,30 @@ class SiteCalls:
             raise HttpProblem(400, "invalid", str(error)) from error
         return await self._asking.ask(lambda id_: SiteSaved(id_, spec))
 
+    @_manage("DELETE", SITE, "remove an added site as soon as its last job has ended")
     async def remove(self, request: Request) -> ReplyMessage:
         name = request.path_params["site"]
         return await self._asking.ask(lambda id_: SiteRemoved(id_, name))
 
-    def _status(self, status: SiteStatus) -> Handler:
-        async def change(request: Request) -> ReplyMessage:
-            name = request.path_params["site"]
-            return await self._asking.ask(lambda id_: SiteStatusRequested(id_, name, status))
+    @_manage("POST", f"{SITE}/pause", "pause a site: start no new pilots there")
+    async def pause(self, request: Request) -> ReplyMessage:
+        return await self._set(request, SiteStatus.PAUSED)
 
-        return change
+    @_manage("POST", f"{SITE}/resume", "resume a site, and forget its earlier failures")
+    async def resume(self, request: Request) -> ReplyMessage:
+        return await self._set(request, SiteStatus.ON)
+
+    @_manage("POST", f"{SITE}/drain", "drain a site: cancel its waiting pilots, let the others end")
+    async def drain(self, request: Request) -> ReplyMessage:
+        return await self._set(request, SiteStatus.DRAINING)
+
+    async def _set(self, request: Request, status: SiteStatus) -> ReplyMessage:
+        name = request.path_params["site"]
+        return await self._asking.ask(lambda id_: SiteStatusRequested(id_, name, status))
 
     # -- trying --------------------------------------------------------------------------------
 
+    @_manage("POST", f"{SITE}/test", "test a site: start one pilot there", status=201)
     async def test(self, request: Request) -> TrialView:
         """One pilot, whatever the demand. It serves like any other, until it is taken back: its
         owner is whoever asks, or whose server it is."""
@@ -124,6 +121,7 @@ class SiteCalls:
         assert isinstance(tried, Tried)
         return self._trial(name, tried.job)
 
+    @look(TRIAL, "the progress of that test", MANAGE, "seen_steps", "wait")
     async def trial(self, request: Request) -> TrialView:
         """With `wait`, answers when there are more than `seen` steps."""
         name, job = request.path_params["site"], JobId(request.path_params["job"])
@@ -135,6 +133,7 @@ class SiteCalls:
             if not await self._asking.news(until, changed):
                 return self._trial(name, job)
 
+    @_manage("POST", f"{TRIAL}/end", "end that test", refuses=())
     async def end_trial(self, request: Request) -> ReplyMessage:
         """Of one that is not there, nothing is left to do."""
         job = JobId(request.path_params["job"])
