@@ -31,6 +31,7 @@ from bench import (
     overlay,
     policy,
     proc,
+    questions,
     ranks,
     rest,
     results,
@@ -70,6 +71,7 @@ CASES = {
         classad.run, "a policy's requirements and rank, host after host, against classad2"
     ),
     "policy": Case(policy.run, "requests among 50 and 1,000 bags with policies; replication"),
+    "questions": Case(questions.run, "explain and policy check over 10,000 pilots: do syncs wait?"),
     "overlay": Case(overlay.run, "how many pilots where: 50 bags, 100 sites, 10,000 pilots"),
     "sites": Case(sites.run, "real Slurm and SSH: to the first task, and how full they are"),
     "ranks": Case(ranks.run, "50 bags at once, each with a rank of its own: who ends first?"),

@@ -21,6 +21,7 @@ from covey.pilot.protocol.messages import JOB_HEADER
 from covey.ports import EngineEvent, StoreOpened
 from covey.server.api.files import PilotFiles
 from covey.server.api.pilots import PilotCalls
+from covey.server.decider import Decider
 from covey.server.limits.tails import Tails
 from covey.server.web.gateway import Gateway
 from covey.server.web.load import Load, RequestKind
@@ -134,7 +135,7 @@ class Inside:
         self._loop = asyncio.get_running_loop()
         self.ports = Ports(self._post)
         self.gateway = gateway = Gateway(self.handle, lambda: 0, Calm())
-        self.engine = gateway.engine = Engine(
+        self.engine = Engine(
             store=self.ports,
             tables=Tables(self._post),
             replies=gateway,
@@ -145,8 +146,9 @@ class Inside:
         )
         self.tails = Tails(self.ports.now, first=1)
         self.blobs = Blobs(folder)
-        files = PilotFiles(Holdings(self.blobs), lambda: self.state)
-        self.app: Any = PilotCalls(gateway, SECRET, self.tails, files, now=self.ports.now)
+        decider = Decider(self.engine, self.ports.now)
+        files = PilotFiles(Holdings(self.blobs), decider)
+        self.app: Any = PilotCalls(gateway, decider, SECRET, self.tails, files, now=self.ports.now)
         self.engine.start()
 
     @property

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import uvicorn
 from starlette.requests import Request
-from starlette.routing import Route
 
 from covey.client.client import Client
 from covey.core.errors import BadConfig, InvalidBag
@@ -37,18 +36,20 @@ from covey.core.state import State
 from covey.core.values.space import Scalar
 from covey.engine import Engine
 from covey.ports import EngineEvent, NamedFiles, StoreOpened
-from covey.server.api.api import Api, Endpoint, Handler
+from covey.server.api.api import Api
 from covey.server.api.files import FileRoutes, Holdings
 from covey.server.api.invitations import Invitations, Whereabouts
 from covey.server.api.pilots import PilotCalls, respond
 from covey.server.api.sites import SiteCalls
 from covey.server.api.trials import Trials
+from covey.server.decider import Decider
 from covey.server.limits.admission import Admission
 from covey.server.limits.tails import Tails
 from covey.server.web.app import App
-from covey.server.web.auth import SEE, Needs
+from covey.server.web.auth import SEE
 from covey.server.web.gateway import Gateway
 from covey.server.web.requests import Asking
+from covey.server.web.route import look
 from covey.wire import (
     BagView,
     HostView,
@@ -217,14 +218,12 @@ class Held:
 class Mounted:
     """Stands for the file routes: shows that they are guarded, and who calls."""
 
-    def routes(self, guarded: Callable[[Handler, Needs], Endpoint]) -> list[Route]:
-        return [Route(API + "/files/{digest}", guarded(self._one, SEE), methods=["GET"])]
-
-    async def _one(self, request: Request) -> list[str]:
+    @look("/files/{digest}", "the digest", SEE)
+    async def one(self, request: Request) -> list[str]:
         return [request.path_params["digest"]]
 
     async def __call__(self, scope: Any, receive: Any, send: Any, pilot: Any) -> None:
-        await respond(send, 200, json.dumps([scope["path"], pilot.record.id]).encode())
+        await respond(send, 200, json.dumps([scope["path"], pilot.id]).encode())
 
 
 class _Ports:
@@ -267,6 +266,10 @@ class _Tables:
     """Their rows never come."""
 
     def load(self, load: LoadRows) -> None: ...
+
+
+async def _no_metrics() -> bytes:
+    return b""
 
 
 class Clock:
@@ -312,8 +315,8 @@ class Place:
             log=ports,
             settings=Settings(poll_seconds=0.2, sites=self.sites),
         )
-        gateway.engine = self.engine
-        self.asking = Asking(gateway, lambda: self.shelf, self.clock)
+        self.decider = Decider(self.engine, self.clock.now)
+        self.asking = Asking(gateway, self.decider, lambda: self.shelf, self.clock)
         self.tails = Tails(self.loop.time, first=1_000_000)
         self.trials = Trials()
         self.api = Api(
@@ -330,9 +333,15 @@ class Place:
             stop=lambda drain: 7 if drain else 3,
         )
         self.pilots = pilots = PilotCalls(
-            gateway, SECRET, self.tails, Mounted(), self.pilot_file, now=self.clock.now
+            gateway,
+            self.decider,
+            SECRET,
+            self.tails,
+            Mounted(),
+            self.pilot_file,
+            now=self.clock.now,
         )
-        self.app = App(engine=self.engine, pilots=pilots, api=self.api, metrics=lambda: b"")
+        self.app = App(decider=self.decider, pilots=pilots, api=self.api, metrics=_no_metrics)
         config = uvicorn.Config(self.app, log_config=None, lifespan="off", http="httptools")
         self.http = uvicorn.Server(config)
         self.engine.start()
@@ -344,8 +353,7 @@ class Place:
 
     def _handle(self, event: Any) -> None:
         self.events.append(event)
-        known = self.engine.scheduler
-        self.trials.heard(event, known.state if known else None, self.clock.now())
+        self.trials.heard(event, self.decider, self.clock.now())
         self.engine.handle(event)
         if isinstance(event, Committed):
             self.asking.note_change()

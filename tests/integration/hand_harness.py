@@ -20,6 +20,7 @@ from covey.server.api.invitations import Invitations, Whereabouts
 from covey.server.web.auth import Caller, Needs
 from covey.server.web.certificate_authority import Authority
 from covey.server.web.problems import HttpProblem
+from covey.server.web.route import RouteDescription, routes_of
 
 Handler = Callable[[Request], Awaitable[Any]]
 
@@ -29,7 +30,7 @@ class Inviting:
 
     def __init__(self, folder: Path, told: Whereabouts, pilot_file: Path, secure: bool) -> None:
         self.caller = Caller(Role.ADMIN, "", "the server's own", trusted=True)
-        self.needs: list[Needs] = []
+        self.needs: list[Needs | None] = []
         self.at = time.time()
         asking: Any = SimpleNamespace(clock=SimpleNamespace(now=lambda: self.at))
         self.invitations = Invitations(asking, "master", lambda: told, pilot_file)
@@ -42,7 +43,7 @@ class Inviting:
             options["ssl_certfile"] = str(folder / "tls" / "server.pem")
             options["ssl_keyfile"] = str(folder / "tls" / "server.key")
         app = Starlette(
-            routes=self.invitations.routes(self._guarded),
+            routes=routes_of(self.invitations, self._guarded),
             exception_handlers={HttpProblem: _problem},
         )
         self.socket = socket.socket()
@@ -53,13 +54,13 @@ class Inviting:
         self.http = uvicorn.Server(config)
 
     def _guarded(
-        self, handler: Handler, needs: Needs, status: int
+        self, handler: Handler, description: RouteDescription
     ) -> Callable[[Request], Awaitable[Response]]:
-        self.needs.append(needs)
+        self.needs.append(description.needs)
 
         async def endpoint(request: Request) -> Response:
             request.state.caller = self.caller
-            return Response(msgspec.json.encode(await handler(request)), status)
+            return Response(msgspec.json.encode(await handler(request)), description.status)
 
         return endpoint
 

@@ -97,9 +97,7 @@ def test_without_a_bag_it_is_tried_on_the_pilots_of_whoever_serves(
     place: Place, client: Client
 ) -> None:
     place.enrol(tags={"cpu_mhz": "2000"})
-    state = place.asking.state()
-    assert state is not None
-    (pilot,) = state.pilots.values()
+    (pilot,) = place.state.pilots.values()
     pilot.record = replace(pilot.record, owner=user())
     report = client.check_policy(PolicySpec(requirements="Host.ErorRate < 0.1"))
     assert (report.hosts, [one.kind for one in report.faults]) == (1, ["unknown", "never"])

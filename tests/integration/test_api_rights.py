@@ -226,7 +226,7 @@ def test_what_is_shown_of_others(place: Place, people: People) -> None:
     }
     bag = submitted(place, people.bob, name="its name", **words)
     trouble = Trouble("cannot get an input: https://w-url", "host", place.clock.now(), 0)
-    place.do(lambda: setattr(place.asking.live(BagId(bag)), "trouble", trouble))
+    place.do(lambda: setattr(place.state.bags[BagId(bag)], "trouble", trouble))
     own = place.call("GET", f"{API}/bags/{bag}", None, people.bob)
     other = place.call("GET", f"{API}/bags/{bag}", None, people.viewer)
     assert own.body.count(b"w-") == 6, own.body
@@ -250,7 +250,7 @@ def test_a_bag_that_is_over_has_an_owner_still(place: Place, people: People) -> 
     bag = submitted(place, people.bob)
     view = _view(place.call("GET", f"{API}/bags/{bag}").content)
     place.call("POST", f"{API}/bags/{bag}/cancel", None, people.bob)
-    assert place.do(lambda: place.asking.live(bag)) is None  # type: ignore[arg-type]
+    assert place.do(lambda: BagId(bag) not in place.state.bags)
     place.shelf.views = {bag: view}
     for _ in range(2):
         place.refuses(403, "GET", f"{API}/bags/{bag}/results", None, people.user)

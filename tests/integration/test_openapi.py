@@ -14,8 +14,9 @@ from starlette.routing import Route
 from covey.core.record.model import Role
 from covey.server.api.openapi import description, text
 from covey.server.api.pilots import PREFIX, SHOWN
-from covey.server.api.routes import RouteDescription, all_calls
+from covey.server.api.routes import all_calls
 from covey.server.web.auth import Needs
+from covey.server.web.route import RouteDescription
 from covey.store.files.blobs import Blobs
 from covey.store.files.holdings import Holdings
 from tests.integration.api_harness import Place, open_place

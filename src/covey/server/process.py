@@ -24,13 +24,12 @@ import uvloop
 from covey import __version__
 from covey.core.bags.suspects import trace
 from covey.core.errors import CoveyError, StoreGone
-from covey.core.match import policy_budget
 from covey.core.record.actions import Note
 from covey.core.record.events import Committed, DrainRequested, DrawContinued, Ticked
-from covey.core.record.model import BagId, BagStatus, Settings, SiteSpec
-from covey.core.state import Bag, State
+from covey.core.record.model import BagId, Settings, SiteSpec
 from covey.engine import Engine
 from covey.ports import EngineEvent, OpenFailed, Post, Reader, Sites, Store, StoreOpened, Tables
+from covey.questions.server_questions import AnyWork, MoreToDo
 from covey.server.api.api import Api
 from covey.server.api.files import FileRoutes, Holdings, PilotFiles
 from covey.server.api.invitations import Invitations, Whereabouts
@@ -38,6 +37,7 @@ from covey.server.api.metrics import Surroundings, renderer
 from covey.server.api.pilots import PilotCalls
 from covey.server.api.sites import SiteCalls
 from covey.server.api.trials import Trials
+from covey.server.decider import Decider
 from covey.server.limits.admission import Admission, Describing
 from covey.server.limits.retention import Retention
 from covey.server.limits.shares import BODY_BYTES, Shares
@@ -255,8 +255,8 @@ class ServerProcess:
             settings=parts.settings,
             most_errors=MOST_ERRORS,
         )
-        self._gateway.engine = self._engine
-        self._asking = Asking(self._gateway, parts.reader, clock)
+        self._decider = Decider(self._engine, clock.now)
+        self._asking = Asking(self._gateway, self._decider, parts.reader, clock)
         self._tails = Tails(self._loop.time, first=int(clock.now() * NUMBERS_PER_SECOND))
         self._retention = Retention(
             self._asking,
@@ -301,18 +301,19 @@ class ServerProcess:
         parts, refusals, bodies = self._parts, self._refusals, Shares(BODY_BYTES)
         pilots = PilotCalls(
             self._gateway,
+            self._decider,
             parts.secret,
             self._tails,
-            PilotFiles(parts.holdings, self._state, self._uploads),
+            PilotFiles(parts.holdings, self._decider, self._uploads),
             parts.pilot_file,
             self._clock.now,
         )
         app = App(
-            engine=self._engine,
+            decider=self._decider,
             pilots=pilots,
             api=self._api,
             metrics=renderer(
-                self._state,
+                self._decider,
                 self._store.backlog,
                 self._gateway.waiting,
                 self._gateway.load,
@@ -453,22 +454,17 @@ class ServerProcess:
     async def _go_on(self) -> None:
         """What core could not look at in one go, a piece at a time, between requests."""
         looks = 0
-        while (state := self._state()) is not None and policy_budget.goes_on(state, looks):
+        while self._decider.ask_if_ready(MoreToDo(looks)):
             looks += 1
             await asyncio.sleep(0)
             self._handle(DrawContinued())
 
     def _idle(self) -> float:
         """Seconds since anybody needed this server."""
-        state = self._state()
-        busy = state is None or any(map(_works, state.bags.values()))
+        busy = self._decider.ask_if_ready(AnyWork()) is not False
         if busy or self._api.open_requests or self._tails.followed():
             self._api.last_request = self._loop.time()
         return self._loop.time() - self._api.last_request
-
-    def _state(self) -> State | None:
-        scheduler = self._engine.scheduler
-        return scheduler.state if scheduler is not None else None
 
     def _post(self, event: EngineEvent) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended; so has the server
@@ -476,7 +472,7 @@ class ServerProcess:
 
     def _handle(self, event: EngineEvent) -> None:
         try:
-            self._trials.heard(event, self._state(), self._clock.now())
+            self._trials.heard(event, self._decider, self._clock.now())
             self._engine.handle(event)
         except Exception as error:
             self._crashed(error)
@@ -495,14 +491,6 @@ class ServerProcess:
         self._log.line(what, detail=f"{type(error).__name__}: {told}")
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._ending.set)
-
-
-def _works(bag: Bag) -> bool:
-    """Whether anything is to be done. A bag that is paused, or waits for more tasks, can wait
-    without a server."""
-    if bag.status is BagStatus.PAUSED:
-        return bool(bag.live)
-    return bool(bag.live) or len(bag.done) + len(bag.failed) < bag.total
 
 
 def run(parts_for: Callable[[], ServerParts]) -> int:

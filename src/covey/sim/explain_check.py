@@ -22,6 +22,7 @@ from covey.core.explain.obstacles import (
     lenient,
 )
 from covey.core.explain.policy_view import PolicyView, cases, here, waiting_kinds
+from covey.core.explain.steps import finish
 from covey.core.match import dispatch
 from covey.core.record.model import BagId, BagStatus, PilotId
 from covey.core.state import Bag, State
@@ -44,7 +45,8 @@ def can_be_compared(state: State, now: float) -> list[Bag]:
 def obstacles(state: State, now: float, bag: Bag) -> list[Obstacle]:
     """One for each pilot, as the explanation of the bag finds them."""
     view, classes = PolicyView(state, now, bag), cases(bag, bag.policy)
-    return lenient([judge(state, now, view, pilot, classes) for pilot in here(state, bag)])
+    pilots = finish(here(state, bag))
+    return lenient([judge(state, now, view, pilot, classes) for pilot in pilots])
 
 
 def disagreement(state: State, now: float, bag: Bag, obstacle: Obstacle) -> str:

@@ -306,12 +306,13 @@ def check(words: tuple[str, ...], file: str | None, as_json: bool) -> None:
 def _check_bag(client: Client | None, reference: str, pairs: list[str]) -> "PolicyReport":
     from covey.cli.shared.policy_words import changed
     from covey.core.explain.policy_check import examine
+    from covey.core.explain.steps import finish
 
     source = client or bag_places.reader(settings())
     bag = bag_places.find_bag(source, reference)
     policy = changed(_view(source, bag.id).policy, pairs)
     if client is None:
-        return examine(None, 0.0, policy)
+        return finish(examine(None, 0.0, policy))
     return client.check_policy(policy, bag.id)
 
 
@@ -320,11 +321,12 @@ def _check_words(
 ) -> "PolicyReport":
     from covey.cli.shared.policy_words import changed
     from covey.core.explain.policy_check import examine
+    from covey.core.explain.steps import finish
     from covey.core.record.model import PolicySpec
 
     policy = changed(read or PolicySpec(), pairs)
     if client is None:
-        return examine(None, 0.0, policy)
+        return finish(examine(None, 0.0, policy))
     bag = None if named is None else bag_places.find_bag(client, named).id
     return client.check_policy(policy, bag)
 

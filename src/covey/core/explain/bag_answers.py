@@ -2,7 +2,7 @@
 
 Everything is a function of the state and the time; asking changes nothing. `hindrance` is the short
 answer that every view of a bag carries, from what dispatch has found out already; `of_bag` and
-`of_task` look at everything themselves, and cost accordingly.
+`of_task` look at everything themselves, and cost accordingly: `of_bag` goes in steps.
 
 For each pilot there is one verdict (`obstacles`); the reasons are the verdicts, counted.
 """
@@ -41,10 +41,12 @@ from covey.core.explain.policy_view import (
     TaskClass,
     cases,
     here,
+    is_here,
     may_have,
     values_of,
     waiting_kinds,
 )
+from covey.core.explain.steps import Steps
 from covey.core.match import retry_hosts, site_preference
 from covey.core.match.attributes import can_see
 from covey.core.match.pilot_fit import last_resorts, need_now, weight
@@ -188,9 +190,10 @@ def _wants(need: Need) -> list[str]:
 # -- a bag -------------------------------------------------------------------------------------
 
 
-def of_bag(state: State, now: float, bag: Bag, task: int | None = None) -> BagAnswer:
+def of_bag(state: State, now: float, bag: Bag, task: int | None = None) -> Steps[BagAnswer]:
     """With a task: as far as that one is concerned."""
     view = PolicyView(state, now, bag)
+    replication = yield from replica_answers.of_tasks(view)
     running = len({attempt.task for attempt in probably_running(state, bag)})
     answer = BagAnswer(
         summary="",
@@ -204,14 +207,14 @@ def of_bag(state: State, now: float, bag: Bag, task: int | None = None) -> BagAn
         tail=view.tail,
         reasons=[],
         replicas=bag.replicas,
-        replication=replica_answers.of_tasks(view),
+        replication=replication,
         order=_order(bag),
     )
     if bag.status in (BagStatus.RUNNING, BagStatus.PAUSED):
         answer.reasons = list(_stops(state, bag))
         usual = answer.waiting > len(bag.rescue) and (task is None or task not in bag.rescue)
         if bag.status is BagStatus.RUNNING and usual:
-            _ask_pilots(state, now, view, answer, _cases(bag, task))
+            yield from _ask_pilots(state, now, view, answer, _cases(bag, task))
         if (queued := site_answers.in_queues(state, now, bag)) is not None:
             answer.reasons.append(queued)
         answer.reasons += _besides(state, bag)
@@ -316,12 +319,18 @@ def _besides(state: State, bag: Bag) -> Iterator[Reason]:
 
 def _ask_pilots(
     state: State, now: float, view: PolicyView, answer: BagAnswer, classes: list[TaskClass]
-) -> None:
+) -> Steps[None]:
     bag = view.bag
     obvious = _nobody(state, bag, [bag.needs[case.kind] for case in classes])
-    pilots = here(state, bag)
-    judged = (judge(state, now, view, one, classes) for one in pilots if not view.tired())
-    verdicts = lenient(list(judged))
+    pilots = yield from here(state, bag)
+    judged = []
+    for pilot in pilots:
+        if view.tired():
+            break
+        if is_here(state, pilot):
+            judged.append(judge(state, now, view, pilot, classes))
+        yield
+    verdicts = lenient([one for one in judged if is_here(state, one.pilot)])
     able = [one for one in verdicts if one.kind in ABLE]
     answer.hosts = len({one.pilot.record.host for one in verdicts})
     answer.able = len({one.pilot.record.host for one in able})
@@ -339,10 +348,13 @@ def _ask_pilots(
         chosen = max(able, key=lambda one: one.kind == FREE).pilot
         answer.first = list(islice(before(state, now, chosen, bag), FEW))
         answer.first_on = chosen.record.host
-    answer.reasons += _counted(verdicts, now, answer)
+    for reason in _counted(verdicts, now, answer):
+        yield
+        answer.reasons.append(reason)
+    yield
     if able:
         answer.reasons += _unserved(view, classes, verdicts)
-    if len(verdicts) < len(pilots):
+    if view.tired() and len(judged) < len(pilots):
         words = f"only {len(verdicts):,} of {len(pilots):,} pilots were checked, to save time"
         answer.reasons.append(Reason(kind="cut", text=words))
 

@@ -18,7 +18,16 @@ from covey.classad.nodes import Node
 from covey.core.errors import InvalidBag
 from covey.core.explain import catalogue
 from covey.core.explain.answers import ConditionAnswer, PolicyFault, PolicyReport
-from covey.core.explain.policy_view import PolicyView, TaskClass, cases, here, may_hold, shown
+from covey.core.explain.policy_view import (
+    PolicyView,
+    TaskClass,
+    cases,
+    here,
+    is_here,
+    may_hold,
+    shown,
+)
+from covey.core.explain.steps import Steps
 from covey.core.match import bag_policy
 from covey.core.match.policies import (
     DISPATCH,
@@ -74,7 +83,7 @@ class Written(NamedTuple):
 
 def examine(
     state: State | None, now: float, policy: PolicySpec, bag: Bag | None = None, owner: str = ""
-) -> PolicyReport:
+) -> Steps[PolicyReport]:
     """Of a bag that is there, or of one that this owner might submit. Without a state: the words
     alone."""
     report = PolicyReport(faults=[], notes=[])
@@ -85,13 +94,14 @@ def examine(
         return report
     if bag is not None:
         owner = bag.spec.owner
-    _read(report, state, policy, bag, owner)
+    yield from _read(report, state, policy, bag, owner)
     if any(one.kind in ("syntax", "invalid") for one in report.faults):
         return report
     _govern(report, policy, bag)
     if state is None or any(one.kind == "invalid" for one in report.faults):
         return report
-    _try_out(report, PolicyView(state, now, bag or pretended(policy, owner, now), Compiled(policy)))
+    view = PolicyView(state, now, bag or pretended(policy, owner, now), Compiled(policy))
+    yield from _try_out(report, view)
     del report.faults[MOST_FAULTS:]
     return report
 
@@ -118,10 +128,11 @@ def written(policy: PolicySpec) -> Iterator[Written]:
 
 def _read(
     report: PolicyReport, state: State | None, policy: PolicySpec, bag: Bag | None, owner: str
-) -> None:
+) -> Steps[None]:
     tags = catalogue.tags(state, owner) if state is not None else []
     parameters = list(bag.body.names) if bag is not None and not bag.spec.calls else []
     for one in written(policy):
+        yield
         if len(one.text) > LONGEST:
             words = f"it has more than {LONGEST:,} characters"
             report.faults.append(PolicyFault(kind="invalid", name=one.name, message=words))
@@ -197,21 +208,21 @@ def _govern(report: PolicyReport, policy: PolicySpec, bag: Bag | None) -> None:
 # -- what it comes to --------------------------------------------------------------------------
 
 
-def _try_out(report: PolicyReport, view: PolicyView) -> None:
-    pilots = here(view.state, view.bag)
+def _try_out(report: PolicyReport, view: PolicyView) -> Steps[None]:
+    pilots = yield from here(view.state, view.bag)
     if not pilots:
         report.notes.append("no host is connected, so it was not tried on any")
     sources = {one.name: one for one in written(view.compiled.spec)}
     classes = cases(view.bag, view.compiled)
     if "job" not in view.compiled.at_dispatch:
         del classes[1:]  # what it says of one holds for all
-    _dispatch(report, view, pilots, classes, sources)
+    yield from _dispatch(report, view, pilots, classes, sources)
     _tail(report, view, sources)
-    _replication(report, view, sources)
+    yield from _replication(report, view, sources)
     if GRID in view.compiled.texts:
         _grid(report, view, sources)
     if report.meeting and not view.tail and "tail" in view.compiled.at_dispatch.get("bag", ()):
-        _end(report, view, pilots, classes)
+        yield from _end(report, view, pilots, classes)
 
 
 class _Trial:
@@ -270,25 +281,28 @@ def _dispatch(
     pilots: list[Pilot],
     classes: list[TaskClass],
     sources: dict[str, Written],
-) -> None:
+) -> Steps[None]:
     trial = _Trial(report, view, sources)
     tried: dict[str, None] = {}
     for count, pilot in enumerate(pilots):
+        yield
         if view.tired():
             report.notes.append(
                 f"it was tried on {count:,} of {len(pilots):,} pilots, to save time"
             )
             break
-        tried[pilot.record.host] = None
-        trial.at(pilot, classes)
+        if is_here(view.state, pilot):
+            tried[pilot.record.host] = None
+            trial.at(pilot, classes)
     report.hosts = report.meeting = len(tried)
     if not trial.conditions:
         return
     report.meeting = len({host for host, _ in trial.meeting})
-    report.parts = [
-        ConditionAnswer(text=unparse(one.node), hosts=len({host for host, _ in held}))
-        for one, held in zip(trial.conditions, trial.holding, strict=True)
-    ]
+    report.parts = []
+    for one, held in zip(trial.conditions, trial.holding, strict=True):
+        yield
+        hosts = len({host for host, _ in held})
+        report.parts.append(ConditionAnswer(text=unparse(one.node), hosts=hosts))
     if pilots and not trial.meeting:
         apart = never_together(trial.holding)
         report.apart = [[report.parts[place].text for place in group] for group in apart]
@@ -360,7 +374,7 @@ def never_together(holding: Sequence[set[tuple[str, int]]]) -> list[list[int]]:
     pairs = [
         [first, second]
         for first, second in combinations(range(len(holding)), 2)
-        if not holding[first] & holding[second]
+        if holding[first].isdisjoint(holding[second])
     ]
     if pairs:
         return pairs
@@ -380,11 +394,12 @@ def _tail(report: PolicyReport, view: PolicyView, sources: dict[str, Written]) -
 
 def _end(
     report: PolicyReport, view: PolicyView, pilots: list[Pilot], classes: list[TaskClass]
-) -> None:
+) -> Steps[None]:
     """Whether it would be stuck once it is in its tail."""
     view.enter_tail()
     for pilot in pilots:
-        for case in classes:
+        yield
+        for case in classes if is_here(view.state, pilot) else ():
             view.at(pilot, case)
             if view.named("JobRequirements") is True or view.tired():
                 return
@@ -409,13 +424,16 @@ def _grid(report: PolicyReport, view: PolicyView, sources: dict[str, Written]) -
         )
 
 
-def _replication(report: PolicyReport, view: PolicyView, sources: dict[str, Written]) -> None:
+def _replication(
+    report: PolicyReport, view: PolicyView, sources: dict[str, Written]
+) -> Steps[None]:
     if not view.compiled.replicates:
         return
     wrong: set[str] = set()
-    for task in islice(view.bag.live, MOST_RUNNING):
+    for task in list(islice(view.bag.live, MOST_RUNNING)):
         if view.tired():
             break
+        yield
         view.of_task(task)
         for name in ("ReplicationRequirements", "MaxReplicas"):
             value = view.named(name)

@@ -12,6 +12,7 @@ from covey.classad.ads import as_node
 from covey.classad.depends import path
 from covey.classad.evaluation import evaluate
 from covey.classad.nodes import Node, Operation, Reference
+from covey.core.explain.steps import Steps
 from covey.core.match import attributes, match_cache
 from covey.core.match.attributes import TABLE, JobSubject
 from covey.core.match.policies import ROLES, TAIL, Compiled
@@ -20,7 +21,8 @@ from covey.core.state import Bag, Pilot, State
 from covey.core.values.space import Scalar
 
 MOST_CASES = 20  # classes of a bag that are looked at
-MOST_STEPS = 300_000  # for one question: nobody else is answered meanwhile
+MOST_STEPS = 300_000  # of evaluating, for one question
+FEW_PILOTS = 100  # that are looked up in one step
 MOST_SAMPLED = 200  # tasks, in search of different values
 
 
@@ -56,8 +58,10 @@ class PolicyView:
         self._pilot: Pilot | None = None  # whose ads these are
         self._sites: dict[str, Ad] = {}
         self._jobs: dict[int, tuple[TaskClass, Ad]] = {}  # by the identity of what they hold
-        for one in TABLE["bag"].values():
-            self._own[one.name] = one.find(state, now, bag)
+        looked = self.compiled.looks.get("bag", set())
+        for name, one in TABLE["bag"].items():
+            if name in looked or "*" in looked:
+                self._own[one.name] = one.find(state, now, bag)
         table = self._around.table
         table.update(dict.fromkeys(map(str.lower, ROLES), Ad()))
         table["bag"] = table["bot"] = self._own
@@ -187,11 +191,22 @@ def _named(pilot: Pilot, names: set[str]) -> dict[str, str]:
     return {key: text for key, text in tags if key.rpartition(":")[2].lower() in names}
 
 
-def here(state: State, bag: Bag) -> list[Pilot]:
+def here(state: State, bag: Bag) -> Steps[list[Pilot]]:
     """Pilots that could be asked for the bag's tasks; those that dispatch lets have some first."""
     there = (PilotStatus.ACTIVE, PilotStatus.SUSPECTED)
-    found = [one for one in attributes.can_see(state, bag) if one.status in there]
-    return sorted(found, key=lambda one: not may_have(state, one, bag))
+    first: list[Pilot] = []
+    others: list[Pilot] = []
+    for number, pilot in enumerate(list(attributes.can_see(state, bag))):
+        if pilot.status in there:
+            (first if may_have(state, pilot, bag) else others).append(pilot)
+        if number % FEW_PILOTS == 0:
+            yield
+    return first + others
+
+
+def is_here(state: State, pilot: Pilot) -> bool:
+    """Whether the pilot has not gone since it was found."""
+    return state.pilots.get(pilot.record.id) is pilot
 
 
 def may_have(state: State, pilot: Pilot, bag: Bag) -> bool | None:

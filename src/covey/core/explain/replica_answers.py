@@ -6,6 +6,7 @@ from itertools import islice
 from covey.classad import ERROR
 from covey.core.explain.answers import Replication
 from covey.core.explain.policy_view import PolicyView, shown
+from covey.core.explain.steps import Steps, finish
 from covey.core.match import match_cache
 from covey.core.record.model import BagStatus
 
@@ -29,14 +30,15 @@ def _forbidden(view: PolicyView) -> str:
     return "" if bag.live else "no task is running"
 
 
-def of_tasks(view: PolicyView, tasks: Iterable[int] | None = None) -> Replication:
+def of_tasks(view: PolicyView, tasks: Iterable[int] | None = None) -> Steps[Replication]:
     why = _forbidden(view)
     if why:
         return Replication(active=False, text=f"no running task gets another attempt: {why}")
     found = Replication(active=True, text="")
-    for task in islice(view.bag.live if tasks is None else tasks, MOST_TASKS):
+    for task in list(islice(view.bag.live if tasks is None else tasks, MOST_TASKS)):
         if view.tired():
             break
+        yield
         view.of_task(task)
         wants = view.named("ReplicationRequirements")
         most = int(max(1.0, match_cache.as_number(view.named("MaxReplicas"), 2.0)))
@@ -68,7 +70,7 @@ def of_task(view: PolicyView, task: int) -> Replication:
     if len(attempts) >= most and all(one.expired for one in attempts):
         words = f"all its attempts are past their deadline; max_replicas allows no more than {most}"
         return Replication(active=False, text=f"{words}, so one of them must end first")
-    found = of_tasks(view, [task])
+    found = finish(of_tasks(view, [task]))
     if not found.active:
         return found
     if task in bag.offers:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from covey.classad import unparse
 from covey.core.explain.answers import Chance, Limit, Reason, SiteAnswer, Wanting
 from covey.core.explain.policy_view import PolicyView, TaskClass, parts
+from covey.core.explain.steps import Steps
 from covey.core.match.pilot_fit import weight
 from covey.core.match.policies import GRID, KEYS
 from covey.core.record.model import Need, PilotStatus, SiteSpec, SiteStatus
@@ -29,7 +30,7 @@ LAST_RESORT = "it is only for tasks that failed elsewhere (failover)"
 _DECIDING = (GRID, "JobRequirements")
 
 
-def of_site(state: State, now: float, site: Site, owner: str | None = None) -> SiteAnswer:
+def of_site(state: State, now: float, site: Site, owner: str | None = None) -> Steps[SiteAnswer]:
     jobs = _jobs(state, site)
     pilots = _pilots(state, site)
     limits = list(_limits(state, now, site))
@@ -46,9 +47,12 @@ def of_site(state: State, now: float, site: Site, owner: str | None = None) -> S
         busy=sum(min(pilot.load, pilot.record.slots) for pilot in pilots),
         room=site_table.room(state, now, site),
     )
+    yield
     found, allowed = _covered(state, now)
     seen = [row for row in found if owner is None or row.bag.spec.owner == owner]
-    answer.wanting = [_wanting(state, now, site, row, allowed) for row in seen]
+    for row in seen:
+        yield
+        answer.wanting.append(_wanting(state, now, site, row, allowed))
     able = [one for one in answer.wanting if one.kind == ABLE]
     if any(one.missing for one in able) and not answer.reasons:
         answer.reasons += _reached(state, now, site, answer, able)

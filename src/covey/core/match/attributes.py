@@ -6,6 +6,7 @@ owner, whose names stand without their prefix. Tags that read as numbers are num
 the task's parameters under their names.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
@@ -400,10 +401,12 @@ def _mean(bag: Bag) -> float:
 def _best_rate(state: State, now: float, bag: Bag) -> float:
     """Looked for once a second: there may be thousands of pilots."""
     if now - bag.best_at >= 1.0:
-        rates = (
-            _rate(state, now, pilot) for pilot in _here(state) if _can_have(state, now, pilot, bag)
-        )
-        bag.best_at, bag.best_rate = now, min(rates, default=0.0)
+        best = math.inf
+        for pilot in _here(state):
+            rate = _rate(state, now, pilot)
+            if rate < best and _can_have(state, now, pilot, bag):
+                best = rate
+        bag.best_at, bag.best_rate = now, best if best < math.inf else 0.0
     return bag.best_rate
 
 

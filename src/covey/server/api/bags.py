@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 from starlette.requests import Request
 
-from covey.core.record.actions import ReplyMessage
+from covey.core.record.actions import ReplyMessage, Submitted
 from covey.core.record.events import (
     BagSubmitted,
     CancelRequested,
@@ -21,19 +21,24 @@ from covey.core.record.events import (
 )
 from covey.core.record.input_files import InputSummary
 from covey.core.record.model import BagId, BagSpec, InputChanges, Role, Segment
-from covey.core.state import Bag
 from covey.core.values.space import LARGEST_BAG
 from covey.pilot.protocol.messages import LARGEST
-from covey.server.api.views import bag_view, running_rows
+from covey.questions.bag_questions import (
+    ProgressOfBag,
+    RunningTasks,
+    SpecOfBag,
+    ViewOfBag,
+    ViewsOfBags,
+)
 from covey.server.limits.admission import Admission
-from covey.server.web.auth import Caller
+from covey.server.web.auth import ACT, SEE, SEE_OWN, Caller
 from covey.server.web.problems import HttpProblem
 from covey.server.web.requests import Asking, caller_of, choice, deadline, number, order
-from covey.wire import BagView, InputsView, RunningRow, in_list
+from covey.server.web.route import BAG, act, bag_order, look
+from covey.wire import BagView, InputsView, RunningRow
 
 MOST_ROWS = 10_000
 REMOVED_SECONDS = 0.02  # between looks whether a purged bag is gone
-MOST_AT_ONCE = 200  # bags that are looked at before others are served
 NAMES_SECONDS = 1.0  # between looks for new names of results
 
 Times = Annotated[float, Meta(ge=0.001, le=1_000_000)]
@@ -79,40 +84,61 @@ class BagCalls:
 
     # -- doing -----------------------------------------------------------------------------
 
+    @act(
+        "/bags",
+        "submit a bag; send its files first",
+        ACT,
+        takes=BagSpec,
+        gives=Submitted,
+        status=201,
+        refuses=(409, 413),
+    )
     async def submit(self, request: Request) -> ReplyMessage:
         caller = caller_of(request)
         asked = _owned(await order(request, BagSpec), caller)
         spec = await self._admission.bag(asked, caller)
         return await self._asking.ask(lambda number: BagSubmitted(number, spec))
 
+    @bag_order("append", "add tasks to an open bag", takes=Append)
     async def append(self, request: Request) -> ReplyMessage:
         bag = self._asking.bag_id(request)
         given = await order(request, Append)
-        live = self._asking.live(bag)
-        spec = live.spec if live is not None else None
+        spec = self._asking.decider.ask_if_ready(SpecOfBag(bag))
         owner = await self._asking.owner(bag)
         segment = await self._admission.segment(given.segment, owner, caller_of(request), spec)
         return await self._asking.ask(
             lambda number: SegmentAppended(number, bag, segment, given.key)
         )
 
+    @bag_order("close", "close an open bag: no more tasks will be added")
     async def close(self, request: Request) -> ReplyMessage:
         bag = self._asking.bag_id(request)
         return await self._asking.ask(lambda number: CloseRequested(number, bag))
 
+    @bag_order("cancel", "cancel a bag, and keep the results that it has")
     async def cancel(self, request: Request) -> ReplyMessage:
         bag = self._asking.bag_id(request)
         return await self._asking.ask(lambda number: CancelRequested(number, bag))
 
+    @bag_order(
+        "pause", "pause a bag: start no more of its tasks", takes=Pause, takes_nothing_too=True
+    )
     async def pause(self, request: Request) -> ReplyMessage:
         bag = self._asking.bag_id(request)
         given = await order(request, Pause, Pause())
         return await self._asking.ask(lambda number: PauseRequested(number, bag, given.reason))
 
+    @bag_order("resume", "resume a paused bag")
     async def resume(self, request: Request) -> ReplyMessage:
         bag = self._asking.bag_id(request)
         return await self._asking.ask(lambda number: ResumeRequested(number, bag))
 
+    @bag_order(
+        "retry",
+        "run failed tasks again, on request with other input files; send these first",
+        takes=Retry,
+        takes_nothing_too=True,
+    )
     async def retry(self, request: Request) -> ReplyMessage:
         bag = self._asking.bag_id(request)
         given = await order(request, Retry, Retry())
@@ -140,6 +166,7 @@ class BagCalls:
             )
         )
 
+    @bag_order("purge", "remove the logs or files of a bag, or all of it", query=("what",))
     async def purge(self, request: Request) -> ReplyMessage:
         bag = self._asking.bag_id(request)
         if "what" not in request.query_params:
@@ -154,38 +181,40 @@ class BagCalls:
 
     # -- seeing ----------------------------------------------------------------------------
 
+    @look("/bags", "all bags, newest first", SEE)
     async def all(self, request: Request) -> list[BagView]:
         return [_seen_by(caller_of(request), view) for view in await self._all()]
 
     async def _all(self) -> list[BagView]:
         found = await self._asking.read(lambda reader: reader.bags())
-        state = self._asking.state()
-        if state is None:
+        if not self._asking.decider.ready:
             return found
-        now = self._asking.clock.now()
-        self._names = {bag: kept for bag, kept in self._names.items() if bag in state.bags}
-        for place, view in enumerate(found):
-            if place % MOST_AT_ONCE == MOST_AT_ONCE - 1:
-                await asyncio.sleep(0)  # others are served between
-            if live := state.bags.get(BagId(view.id)):
-                shown = bag_view(state, live, now, view.result_names, view.ignored_results)
-                found[place] = in_list(shown)
-        return found
+        ids = tuple(BagId(view.id) for view in found)
+        live = await self._asking.decider.ask_long(ViewsOfBags(ids))
+        self._names = {bag: kept for bag, kept in self._names.items() if bag in live}
+        return [
+            _completed(live[BagId(view.id)], view.result_names, view.ignored_results)
+            if view.id in live
+            else view
+            for view in found
+        ]
 
+    @look(BAG, "a bag", SEE, "seen", "wait")
     async def one(self, request: Request) -> BagView:
         bag = self._asking.bag_id(request)
         seen, until = number(request, "seen", -1), deadline(request)
         while True:
             changed = self._asking.changed
-            live = self._asking.live(bag)
-            if live is None and self._asking.state() is not None:
+            live = self._asking.decider.ask_if_ready(ProgressOfBag(bag))
+            if live is None and self._asking.decider.ready:
                 break
-            if live is not None and len(live.done) + len(live.failed) != seen:
+            if live is not None and live.done + live.failed != seen:
                 break
             if not await self._asking.news(until, changed):
                 break
         return _seen_by(caller_of(request), await self._view(bag))
 
+    @look(f"{BAG}/inputs", "the input files of a bag, and where they came from", SEE_OWN)
     async def inputs(self, request: Request) -> InputsView:
         bag = self._asking.bag_id(request)
         found = await self._asking.read(lambda reader: reader.inputs(bag))
@@ -193,35 +222,44 @@ class BagCalls:
             raise HttpProblem(404, "not-found", f"there is no bag {bag}")
         return found
 
+    @look(f"{BAG}/running", "tasks that are running or were sent ahead", SEE_OWN, "limit")
     async def running(self, request: Request) -> list[RunningRow]:
         limit = min(number(request, "limit", 1000), MOST_ROWS)
-        bag, state = self._asking.live(self._asking.bag_id(request)), self._asking.state()
-        return [] if bag is None or state is None else running_rows(state, bag, limit)
+        bag = self._asking.bag_id(request)
+        if not self._asking.decider.ready:
+            return []
+        return await self._asking.decider.ask_long(RunningTasks(bag, limit))
 
     async def _view(self, bag: BagId) -> BagView:
-        live = self._asking.live(bag)
+        live = self._asking.decider.ask_if_ready(ProgressOfBag(bag))
         if live is not None:
-            names, ignored = await self._from_results(live)
-            live, state = self._asking.live(bag), self._asking.state()  # it may have ended
-            if live is not None and state is not None:
-                return bag_view(state, live, self._asking.clock.now(), names, ignored)
+            names, ignored = await self._from_results(bag, live.done > 0)
+            view = self._asking.decider.ask_if_ready(ViewOfBag(bag))
+            if view is not None:  # else it has ended meanwhile
+                return _completed(view, names, ignored)
         found = await self._asking.read(lambda reader: reader.bag(bag))
         if found is None:
             raise HttpProblem(404, "not-found", f"there is no bag {bag}")
         return found
 
-    async def _from_results(self, bag: Bag) -> tuple[list[str], list[str]]:
+    async def _from_results(self, bag: BagId, some_done: bool) -> tuple[list[str], list[str]]:
         """The names of reported values, and why some were ignored. Core does not look into results;
         the record has both."""
         now = self._asking.clock.now()
-        looked, names, ignored = self._names.get(bag.id, (0.0, [], []))
-        if now - looked >= NAMES_SECONDS and bag.done:
-            self._names[bag.id] = (now, names, ignored)  # whoever asks meanwhile takes the old ones
-            found = await self._asking.read(lambda reader: reader.bag(bag.id))
+        looked, names, ignored = self._names.get(bag, (0.0, [], []))
+        if now - looked >= NAMES_SECONDS and some_done:
+            self._names[bag] = (now, names, ignored)  # whoever asks meanwhile takes the old ones
+            found = await self._asking.read(lambda reader: reader.bag(bag))
             if found is not None:
                 names, ignored = found.result_names, found.ignored_results
-            self._names[bag.id] = (now, names, ignored)
+            self._names[bag] = (now, names, ignored)
         return names, ignored
+
+
+def _completed(view: BagView, names: list[str], ignored: list[str]) -> BagView:
+    """With what the record knows of its results."""
+    view.result_names, view.ignored_results = [] if view.calls else names, ignored
+    return view
 
 
 def _owned(spec: BagSpec, caller: Caller) -> BagSpec:

@@ -6,10 +6,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from covey.core.errors import NotFound
-from covey.core.explain import bag_answers
-from covey.core.state import Bag, State
 from covey.pilot.protocol.messages import LOST, OK
 from covey.ports import Reader
+from covey.questions.policy_questions import BagReasons
 from covey.wire import BagView, Explanation, ResultRow, WasteView
 
 
@@ -38,25 +37,22 @@ def _with_job_ends(reader: Reader, attempts: list[ResultRow]) -> list[ResultRow]
     return told
 
 
-def explained(state: State, now: float, bag: Bag, task: int, past: Ended) -> Explanation:
-    """Of a bag that core holds; with `task` -1 of all of it."""
-    of_task = bag_answers.of_task(state, now, bag, task) if task >= 0 else None
-    waits = of_task is None or of_task.state == "waiting"
-    answer = bag_answers.of_bag(state, now, bag, task if task >= 0 else None) if waits else None
-    summary = answer.summary if answer is not None else ""
-    if of_task is not None:
-        summary = of_task.summary
-        if of_task.state in ("done", "failed") and past.attempts:
+def explained(bag: int, live: BagReasons, past: Ended) -> Explanation:
+    """Of a bag that core holds."""
+    summary = live.answer.summary if live.answer is not None else ""
+    if live.task is not None:
+        summary = live.task.summary
+        if live.task.state in ("done", "failed") and past.attempts:
             summary = _how_it_ended(past.attempts)
     return Explanation(
-        bag=bag.id,
-        name=bag.spec.name,
-        owner=bag.spec.owner,
-        names=[] if bag.spec.calls else bag.body.names,
-        status=bag.status.value,
+        bag=bag,
+        name=live.name,
+        owner=live.owner,
+        names=live.names,
+        status=live.status,
         summary=summary,
-        answer=answer,
-        task=of_task,
+        answer=live.answer,
+        task=live.task,
         attempts=past.attempts,
         waste=past.waste,
     )

@@ -7,39 +7,40 @@ certain, so that any sender can go on from there.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
-from starlette.routing import Route
 
 from covey.core.errors import BadFile, NotFound, StoreError
-from covey.core.record.input_files import digests_in
-from covey.core.record.model import BagId, BagSpec, Role
-from covey.core.state import Pilot, State
+from covey.core.record.model import BagId, PilotRecord, Role
 from covey.ports import NamedFiles
+from covey.questions.bag_questions import BagFiles, FilesOfBag
+from covey.questions.pilot_questions import HasCallFile, PilotWork, WorkOfPilot
 from covey.server.api.pilots import PREFIX, Receive, Scope, Send, respond
+from covey.server.decider import Decider
 from covey.server.limits.shares import Who, asks_now
 from covey.server.limits.upload_allowance import Allowance, size_of
 from covey.server.limits.uploads import TURN_SECONDS, Uploads
-from covey.server.web.auth import ACT, SEE, Needs
+from covey.server.web.auth import ACT, SEE
 from covey.server.web.problems import HttpProblem
 from covey.server.web.requests import caller_of, number, order
+from covey.server.web.route import API, BYTES, act, look, route
 from covey.wire import Stored
 
 MOST_PIECE_BYTES = 8 << 20
 STEP_BYTES = 1 << 20  # written at once
 PATIENCE_SECONDS = 20.0  # with senders that have fallen silent
 MOST_DIGESTS = 100_000
+MOST_BAGS = 100  # whose files are remembered
 BAD_FILE = 422  # the status that says so
 PILOT_FILES = PREFIX + "files/"
+FILE = "/files/{digest}"
 
 T = TypeVar("T")
-Handler = Callable[[Request], Awaitable[Any]]
-Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class Holdings(Protocol):
@@ -76,32 +77,47 @@ class FileRoutes:
     def __init__(self, holdings: Holdings, uploads: Uploads | None = None) -> None:
         self._files = _Files(holdings, uploads or Uploads())
 
-    def routes(self, guarded: Callable[[Handler, Needs], Endpoint]) -> list[Route]:
-        def route(path: str, handler: Handler, method: str, needs: Needs) -> Route:
-            return Route("/api/v1/files" + path, guarded(handler, needs), methods=[method])
-
-        return [
-            route("/missing", self._missing, "POST", ACT),
-            route("/{digest}/state", self._state, "GET", ACT),
-            route("/{digest}", self._put, "PUT", ACT),
-            route("/{digest}", self._get, "GET", SEE),
-        ]
-
-    async def _missing(self, request: Request) -> list[str]:
+    @act(
+        "/files/missing",
+        "which of these files the caller still has to send",
+        ACT,
+        takes=list[str],
+        refuses=(413, 422),
+    )
+    async def missing(self, request: Request) -> list[str]:
         digests, owner = await order(request, list[str]), caller_of(request).holder
         if len(digests) > MOST_DIGESTS:
             raise HttpProblem(413, "too-large", f"ask for at most {MOST_DIGESTS:,} files at once")
         return await self._files.call(lambda holdings: holdings.missing(owner, digests))
 
-    async def _state(self, request: Request) -> Stored:
+    @look(f"{FILE}/state", "how much of a file the caller has sent", ACT, refuses=(422,))
+    async def state(self, request: Request) -> Stored:
         digest, owner = request.path_params["digest"], caller_of(request).holder
         return await self._files.call(lambda holdings: holdings.state(owner, digest))
 
-    async def _put(self, request: Request) -> Stored:
+    @route(
+        "PUT",
+        API + FILE,
+        "send a piece of a file",
+        ACT,
+        query=("offset", "size"),
+        takes=BYTES,
+        takes_nothing_too=True,
+        refuses=(413, 422),
+    )
+    async def put(self, request: Request) -> Stored:
         owner = caller_of(request).holder
         return await self._files.receive(request, owner, request.path_params["digest"])
 
-    async def _get(self, request: Request) -> Response:
+    @look(
+        FILE,
+        "a file; with the header Range, a part of it",
+        SEE,
+        gives=BYTES,
+        partly=True,
+        refuses=(404, 416, 422),
+    )
+    async def get(self, request: Request) -> Response:
         """Those who may not have it are not told whether it is there."""
         digest, caller = request.path_params["digest"], caller_of(request)
         owner = None if caller.may(Role.ADMIN) else caller.owner
@@ -116,77 +132,62 @@ class PilotFiles:
     def __init__(
         self,
         holdings: Holdings,
-        state: Callable[[], State | None],
+        decider: Decider,
         uploads: Uploads | None = None,
     ) -> None:
         self._files = _Files(holdings, uploads or Uploads())
-        self._state = state
-        # With how many versions of its inputs a bag was looked at, and the files of all of them.
-        self._named: dict[BagId, tuple[int, frozenset[str]]] = {}
+        self._decider = decider
+        self._named: dict[BagId, BagFiles] = {}  # as they were when last looked at
         self._allowance = Allowance()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send, pilot: Pilot) -> None:
+    async def __call__(
+        self, scope: Scope, receive: Receive, send: Send, pilot: PilotRecord
+    ) -> None:
         digest = scope["path"][len(PILOT_FILES) :]
-        specs = self._specs(pilot)
-        asks_now.set(_who(pilot, specs))
+        work = self._work(pilot)
+        asks_now.set(_who(work))
         if scope["method"] == "GET":
-            named = any(digest in self._digests(bag) for bag in specs)
-            if not named and not self._is_call(pilot, digest):
+            named = any(digest in self._digests(bag) for bag in work.bags)
+            if not named and not self._decider.ask(HasCallFile(pilot.id, digest)):
                 raise HttpProblem(403, "not-yours", "no task of this pilot needs this file")
             response = await self._files.response(None, digest)
             await response(scope, receive, send)
         elif scope["method"] == "PUT":
-            if not specs:
+            if not work.bags:
                 raise HttpProblem(
                     403, "not-yours", "this pilot has no task that could return a file"
                 )
             request = Request(scope, receive)
-            bag = self._allowance.claim(pilot, specs, request, digest)
-            stored = await self._files.receive(request, specs[bag].owner, digest)
+            bag = self._allowance.claim(work, request, digest)
+            stored = await self._files.receive(request, work.bags[bag].owner, digest)
             await respond(send, 200, msgspec.json.encode(stored))
         else:
             raise HttpProblem(405, "invalid", "use GET for a file, or PUT for a piece of one")
 
-    def _specs(self, pilot: Pilot) -> dict[BagId, BagSpec]:
-        """Of the bags whose attempts it has."""
-        state = self._state()
-        if state is None or pilot.resync:  # what it has is not known yet
+    def _work(self, pilot: PilotRecord) -> PilotWork:
+        work = self._decider.ask_if_ready(WorkOfPilot(pilot.id))
+        if work is None:
             raise HttpProblem(
                 503, "unavailable", "this pilot must first report the tasks that it has", 1
             )
-        self._allowance.forget(state)
-        bags = dict.fromkeys(attempt.bag for attempt in pilot.attempts.values())
-        return {bag: state.bags[bag].spec for bag in bags if bag in state.bags}
+        self._allowance.forget(self._decider)
+        return work
 
-    def _is_call(self, pilot: Pilot, digest: str) -> bool:
-        state = self._state()
-        for attempt in pilot.attempts.values():
-            bag = state.bags.get(attempt.bag) if state is not None else None
-            if bag is not None and bag.large:
-                call = bag.call_file(attempt.task)
-                if call is not None and call.digest == digest:
-                    return True
-        return False
-
-    def _digests(self, id_: BagId) -> frozenset[str]:
-        """Of the bag's input files: some attempts may have been sent with earlier ones."""
-        state = self._state()
-        bag = state.bags.get(id_) if state is not None else None
-        if state is None or bag is None:
-            return frozenset()
-        versions, named = self._named.get(id_, (-1, frozenset[str]()))
-        if versions != len(bag.input_versions):
-            for old in [known for known in self._named if known not in state.bags]:
-                del self._named[old]
-            named = bag.earlier_files.union(digests_in(bag.spec))
-            self._named[id_] = len(bag.input_versions), named
-        return named
+    def _digests(self, bag: BagId) -> frozenset[str]:
+        """Of the bag's input files."""
+        known = self._named.get(bag)
+        changed = self._decider.ask(FilesOfBag(bag, known.versions if known is not None else -1))
+        if changed is not None:
+            if len(self._named) >= MOST_BAGS:
+                self._named.clear()
+            self._named[bag] = known = changed
+        return known.digests if known is not None else frozenset()
 
 
-def _who(pilot: Pilot, specs: dict[BagId, BagSpec]) -> Who:
+def _who(work: PilotWork) -> Who:
     """On whose account a pilot moves files: that of the one owner for whom it works now."""
-    owners = {spec.owner for spec in specs.values()}
-    return Who(owners.pop() if len(owners) == 1 else f"pilot {pilot.record.id}")
+    owners = {bag.owner for bag in work.bags.values()}
+    return Who(owners.pop() if len(owners) == 1 else f"pilot {work.pilot}")
 
 
 class _Files:

@@ -11,26 +11,26 @@ import io
 import json
 import secrets
 import zipfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 
 from covey.core.protocol import tokens
 from covey.core.record.model import Role
 from covey.server.limits.shares import INVITATIONS, Shares, Who, asks_now
 from covey.server.web import auth
-from covey.server.web.auth import ACT, Needs
+from covey.server.web.auth import ACT
 from covey.server.web.problems import HttpProblem
 from covey.server.web.requests import Asking, caller_of, order
+from covey.server.web.route import Media, act, route
 from covey.wire import Invitation
 
-PATH = "/api/v1/invitations"
 JOIN = "/join/"
+PYTHON = Media("text/x-python")
 UNIT_BYTES = 4096  # of a setup and check: an invitation with more counts for several
 TOKEN_BYTES = 18
 HOUR = 3600.0
@@ -41,8 +41,6 @@ REACH_SECONDS = 10.0  # that such a pilot waits for a server at first: somebody 
 PATIENCE_SECONDS = 10 * HOUR  # and later: nobody would start it again (a tenth if all is delivered)
 
 Text = Annotated[str, Meta(max_length=200)]
-Handler = Callable[[Request], Awaitable[Any]]
-Guarded = Callable[[Handler, Needs, int], Callable[[Request], Awaitable[Response]]]
 
 
 class NewInvitation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -93,14 +91,15 @@ class Invitations:
         self._kept: dict[str, _KeptInvitation] = {}
         self._shares = Shares(INVITATIONS)
 
-    def routes(self, guarded: Guarded) -> list[BaseRoute]:
-        """`guarded` makes an endpoint of a handler and what it needs. Whoever joins shows nothing
-        but the invitation."""
-        return [
-            Route(PATH, guarded(self.invite, ACT, 201), methods=["POST"]),
-            Route(JOIN + "{invitation}", self.join, methods=["GET"]),
-        ]
-
+    @act(
+        "/invitations",
+        "invite a pilot that somebody starts by hand",
+        ACT,
+        takes=NewInvitation,
+        takes_nothing_too=True,
+        status=201,
+        refuses=(413, 429),
+    )
     async def invite(self, request: Request) -> Invitation:
         caller, asked = caller_of(request), await order(request, NewInvitation, NewInvitation())
         owner = asked.owner or caller.owner or tokens.ANYBODY
@@ -134,6 +133,16 @@ class Invitations:
             expires=now + asked.seconds,
         )
 
+    @route(
+        "GET",
+        JOIN + "{invitation}",
+        "a program that starts a pilot; can be fetched once",
+        None,
+        shown="nothing",
+        gives=PYTHON,
+        refuses=(410,),
+        refuses_with=PYTHON,
+    )
     async def join(self, request: Request) -> Response:
         """The program; or one that says why not. Either way it is Python, which the line runs."""
         if request.method != "GET":  # whoever only looks must not use it up

@@ -1,15 +1,14 @@
-"""/metrics, in Prometheus' format: read from the live state when asked, counted nowhere else."""
+"""/metrics, in Prometheus' format: what the decider tells when asked, counted nowhere else."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from covey.core.bags.estimate import in_slots
-from covey.core.record.model import PilotStatus
-from covey.core.state import State
+from covey.questions.server_questions import AllFigures, Figures
+from covey.server.decider import Decider
 from covey.server.web.connections import Connections
 from covey.server.web.load import Load, RequestKind
 from covey.server.web.refusals import Refusals
@@ -26,7 +25,6 @@ class Surroundings(NamedTuple):
 class _Collector(Collector):
     def __init__(
         self,
-        state: Callable[[], State | None],
         backlog: Callable[[], int],
         waiting: Callable[[], int],
         load: Load | None,
@@ -37,14 +35,14 @@ class _Collector(Collector):
         self._surroundings = surroundings
         self._refusals = refusals
         self._connections = connections
-        self._state = state
         self._backlog = backlog
+        self.figures: Figures | None = None  # None: nobody decides
         self._waiting = waiting
         self._load = load
 
     def collect(self) -> Iterator[Metric]:
-        state = self._state()
-        yield _gauge("covey_up", "1 when the server can decide and record", state is not None)
+        up = self.figures is not None
+        yield _gauge("covey_up", "1 when the server can decide and record", up)
         yield _gauge("covey_writes_queued", "Writes that are not committed yet", self._backlog())
         yield _gauge(
             "covey_requests_waiting", "Requests that are not answered yet", self._waiting()
@@ -63,8 +61,8 @@ class _Collector(Collector):
             yield open_
         if self._surroundings is not None:
             yield from _of_surroundings(self._surroundings())
-        if state is not None:
-            yield from _of_state(state)
+        if self.figures is not None:
+            yield from _of_core(self.figures)
 
 
 def _of_surroundings(found: Surroundings) -> Iterator[Metric]:
@@ -102,43 +100,35 @@ def _of_load(load: Load) -> Iterator[Metric]:
     yield line
 
 
-def _of_state(state: State) -> Iterator[Metric]:
-    yield _gauge("covey_epoch", "How often a server was started on this record", state.epoch)
-    yield CounterMetricFamily("covey_writes", "Changes that are on disk", value=state.durable)
+def _of_core(found: Figures) -> Iterator[Metric]:
+    yield _gauge("covey_epoch", "How often a server was started on this record", found.epoch)
+    yield CounterMetricFamily("covey_writes", "Changes that are on disk", value=found.durable)
     ends = CounterMetricFamily("covey_attempts_ended", "Ended attempts", labels=["outcome"])
-    for outcome, count in sorted(state.ended.items()):
+    for outcome, count in sorted(found.ended.items()):
         ends.add_metric([outcome], count)
     yield ends
     tasks = GaugeMetricFamily("covey_tasks", "Tasks of unfinished bags", labels=["state"])
-    live = sum(len(bag.live) for bag in state.bags.values())
-    started = (one for pilot in state.pilots.values() for one in in_slots(pilot))
-    running = len({(attempt.bag, attempt.task) for attempt in started})
-    tasks.add_metric(["running"], running)
-    tasks.add_metric(["sent"], max(0, live - running))
-    tasks.add_metric(["waiting"], state.unsent())
-    tasks.add_metric(["in_doubt"], sum(len(bag.doubt) for bag in state.bags.values()))
+    tasks.add_metric(["running"], found.running)
+    tasks.add_metric(["sent"], found.sent)
+    tasks.add_metric(["waiting"], found.waiting)
+    tasks.add_metric(["in_doubt"], found.in_doubt)
     yield tasks
-    quarantined = sum(1 for bag in state.bags.values() if bag.quarantined)
-    yield _gauge(
-        "covey_bags_quarantined", "Bags that the server cannot handle (quarantined)", quarantined
-    )
+    words = "Bags that the server cannot handle (quarantined)"
+    yield _gauge("covey_bags_quarantined", words, found.quarantined)
     words = "Times that an owner's policies needed more work than allowed"
-    yield CounterMetricFamily("covey_policy_overruns", words, value=state.overruns)
+    yield CounterMetricFamily("covey_policy_overruns", words, value=found.overruns)
     pilots = GaugeMetricFamily("covey_pilots", "Pilots", labels=["status"])
-    for status in PilotStatus:
-        known = sum(1 for pilot in state.pilots.values() if pilot.status is status)
-        pilots.add_metric([status.value], known)
+    for status, count in found.pilots.items():
+        pilots.add_metric([status], count)
     yield pilots
-    short = sum(1 for pilot in state.pilots.values() if pilot.shortage)
-    yield _gauge("covey_pilots_short_of_disk", "Pilots that wait for disk space", short)
-    aside = sum(pilot.aside for pilot in state.pilots.values())
+    yield _gauge("covey_pilots_short_of_disk", "Pilots that wait for disk space", found.short)
     words = "Slots' worth of attempts that wait for input files or a setup, and take no slot"
-    yield _gauge("covey_attempts_waiting_for_files", words, aside)
-    yield _gauge("covey_slots", "Slots of active pilots", state.slots())
-    yield from _of_sites(state)
+    yield _gauge("covey_attempts_waiting_for_files", words, found.aside)
+    yield _gauge("covey_slots", "Slots of active pilots", found.slots)
+    yield from _of_sites(found)
 
 
-def _of_sites(state: State) -> Iterator[Metric]:
+def _of_sites(found: Figures) -> Iterator[Metric]:
     jobs = GaugeMetricFamily("covey_site_jobs", "Jobs of a site", labels=["site", "state"])
     failures = GaugeMetricFamily(
         "covey_site_failures", "Failures of a site in a row; 0 if it works", labels=["site"]
@@ -148,12 +138,10 @@ def _of_sites(state: State) -> Iterator[Metric]:
         "Unix time at which a failed site is tried again; 0 if it need not wait",
         labels=["site"],
     )
-    for name, site in state.sites.items():
-        running = sum(state.jobs[id_].running for id_ in site.jobs)
-        suspended = sum(state.jobs[id_].suspended for id_ in site.jobs)
-        jobs.add_metric([name, "running"], running - suspended)
-        jobs.add_metric([name, "suspended"], suspended)
-        jobs.add_metric([name, "waiting"], len(site.jobs) - running)
+    for name, site in found.sites.items():
+        jobs.add_metric([name, "running"], site.running - site.suspended)
+        jobs.add_metric([name, "suspended"], site.suspended)
+        jobs.add_metric([name, "waiting"], site.waiting)
         failures.add_metric([name], site.failures)
         rest.add_metric([name], site.rests_until)
     yield jobs
@@ -166,16 +154,20 @@ def _gauge(name: str, text: str, value: float) -> Metric:
 
 
 def renderer(
-    state: Callable[[], State | None],
+    decider: Decider,
     backlog: Callable[[], int],
     waiting: Callable[[], int],
     load: Load | None = None,
     refusals: Refusals | None = None,
     connections: Connections | None = None,
     surroundings: Callable[[], Surroundings] | None = None,
-) -> Callable[[], bytes]:
-    registry = CollectorRegistry()
-    registry.register(
-        _Collector(state, backlog, waiting, load, refusals, connections, surroundings)
-    )
-    return lambda: generate_latest(registry)
+) -> Callable[[], Awaitable[bytes]]:
+    collector = _Collector(backlog, waiting, load, refusals, connections, surroundings)
+
+    async def render() -> bytes:
+        collector.figures = await decider.ask_long(AllFigures()) if decider.ready else None
+        registry = CollectorRegistry()
+        registry.register(collector)
+        return generate_latest(registry)
+
+    return render

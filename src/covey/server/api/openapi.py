@@ -1,8 +1,8 @@
 """The description of everything that can be asked of a server (OpenAPI 3.1).
 
-It is computed from the table of calls (`calls`) and from the very types that the handlers decode
-and encode. `python -m covey.server.api.openapi` prints it; docs/openapi.json is what it printed
-last.
+It is computed from the routes that handlers declare (`routes`) and from the very types that they
+decode and encode. `python -m covey.server.api.openapi` prints it; docs/openapi.json is what it
+printed last.
 """
 
 import json
@@ -16,10 +16,9 @@ from covey.server.api.routes import (
     CREDENTIAL,
     PILOT_FILE,
     VERSION,
-    Media,
-    RouteDescription,
     all_calls,
 )
+from covey.server.web.route import Media, RouteDescription
 from covey.wire import ProblemDocument
 
 API_VERSION = "1"  # the one in its addresses

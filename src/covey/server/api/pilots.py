@@ -16,6 +16,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from email.utils import formatdate
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import parse_qs, unquote
@@ -26,7 +27,6 @@ from covey import __version__
 from covey.core.record.actions import Refuse
 from covey.core.record.events import Event, PilotEnrolled, PilotLeft, SyncReceived
 from covey.core.record.model import AttemptId, BagId, PilotId, PilotRecord, RequestId
-from covey.core.state import Pilot, State
 from covey.pilot.protocol.messages import (
     JOB_HEADER,
     LARGEST,
@@ -39,10 +39,11 @@ from covey.pilot.protocol.messages import (
     Enrolled,
     Leave,
     Left,
-    Piece,
     Printed,
     Sync,
 )
+from covey.questions.pilot_questions import MaySpeakOf
+from covey.server.decider import Decider
 from covey.server.limits.shares import Who
 from covey.server.limits.tails import Tails
 from covey.server.web import connections
@@ -75,7 +76,7 @@ SHOWN = {
 class PilotCaller(NamedTuple):
     """A pilot that has shown its credential; `renewed` is a new one for it, if that is due."""
 
-    pilot: Pilot
+    pilot: PilotRecord
     who: Who
     renewed: bytes
 
@@ -83,7 +84,9 @@ class PilotCaller(NamedTuple):
 class PilotFileHandler(Protocol):
     """Uploads and downloads of a pilot that has shown its credential."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send, pilot: Pilot) -> None: ...
+    async def __call__(
+        self, scope: Scope, receive: Receive, send: Send, pilot: PilotRecord
+    ) -> None: ...
 
 
 class PilotCalls:
@@ -93,6 +96,7 @@ class PilotCalls:
     def __init__(
         self,
         gateway: Gateway,
+        decider: Decider,
         secret: str,
         tails: Tails,
         files: PilotFileHandler,
@@ -100,6 +104,7 @@ class PilotCalls:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._gateway = gateway
+        self._decider = decider
         self._now = now
         self._secrets = PilotSecrets(secret, now)
         self._tails = tails
@@ -107,8 +112,8 @@ class PilotCalls:
         self._pilot_file = pilot_file
         self._content = b""
         self._calls = {"enrol": self._enrol, "sync": self._sync, "leave": self._leave}
-        # By their credentials: each with the record that it was checked against, and its end.
-        self._callers: dict[bytes, tuple[PilotCaller, PilotRecord, float]] = {}
+        # By their credentials, each with its end.
+        self._callers: dict[bytes, tuple[PilotCaller, float]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -157,16 +162,14 @@ class PilotCalls:
     def _check_secret(self, scope: Scope) -> None:
         """Whether the head of an enrolment shows a site job and its secret. Raises HttpProblem."""
         job, given = _job_shown(scope["headers"])
-        state = self._state()
-        if state is None:
+        if not self._decider.ready:
             raise from_refusal(self._away())
-        owner = self._secrets.owner(job, given, state.jobs)
+        owner = self._secrets.owner(job, given, self._decider)
         connections.known(scope, _who_enrols(owner, job))
 
     async def _enrol(self, scope: Scope, body: bytes, receive: Receive) -> Outcome | None:
         enrol = checked(Enrol, body)
-        state = self._state()
-        if state is None:
+        if not self._decider.ready:
             return self._away()
         job, given = _job_shown(scope["headers"])
         if not enrol.job:  # a pilot that was given both in one word
@@ -174,7 +177,7 @@ class PilotCalls:
         elif job != enrol.job:
             words = f"{JOB_HEADER} and the enrolment name different site jobs"
             raise HttpProblem(400, "invalid", words)
-        owner = self._secrets.owner(job, given, state.jobs)
+        owner = self._secrets.owner(job, given, self._decider)
         enrolment = secrets.token_hex(32)
         event = lambda request: PilotEnrolled(request, enrol, "", enrolment, owner)  # noqa: E731
         outcome = await self._wait(*self._gateway.ask(event), receive, None)
@@ -202,7 +205,11 @@ class PilotCalls:
         self._caller(scope)
         printed = checked(Printed, await read_body(scope, receive, MOST_PRINTED))
         pilot = self._caller(scope, printed.pilot).pilot
-        self._tails.feed(piece for piece in printed.pieces if _may_speak_of(pilot, piece))
+        attempts = tuple(
+            (AttemptId(one.epoch, one.sequence), BagId(one.bag)) for one in printed.pieces
+        )
+        allowed = self._decider.ask(MaySpeakOf(pilot.id, attempts))
+        self._tails.feed(compress(printed.pieces, allowed))
         return b"{}"
 
     def take_sync(
@@ -236,47 +243,41 @@ class PilotCalls:
     def let_in(self, headers: Headers) -> PilotCaller:
         """By the credential alone, which says whose it is. A pilot that is not known is told so
         (it will enrol again); a known one must show what it was given. Raises HttpProblem."""
-        state = self._state()
-        if state is None:
-            raise from_refusal(self._away())
         given = shown(headers)
         seen = self._callers.get(given)
         if seen is not None:  # as most: the rest takes a tenth of all that a sync does
-            caller, record, until = seen
+            caller, until = seen
             pilot = caller.pilot
-            same = state.pilots.get(record.id) is pilot and pilot.record is record
+            same = self._decider.enrolment(pilot.id) is pilot
             if same and until - self._now() >= CREDENTIAL_SECONDS / 2:
                 return caller
-        return self._look_up(given, state)
+        return self._look_up(given)
 
-    def _look_up(self, given: bytes, state: State) -> PilotCaller:
+    def _look_up(self, given: bytes) -> PilotCaller:
+        if not self._decider.ready:
+            raise from_refusal(self._away())
         number = _number_in(given)
-        found = state.pilots.get(PilotId(number))
-        if found is None and number:
+        record = self._decider.enrolment(PilotId(number))
+        if record is None and number:
             raise HttpProblem(
                 410, "unknown-pilot", f"this server has no pilot {number}: enrol again"
             )
-        left = self._secrets.left_seconds(found.record, given) if found is not None else 0.0
-        if found is None or left <= 0:
+        left = self._secrets.left_seconds(record, given) if record is not None else 0.0
+        if record is None or left <= 0:
             words = "this credential is not valid, or has expired: enrol again"
             raise HttpProblem(401, "unauthorized", words)
-        record = found.record
         who = Who(f"pilots of {record.owner}" if record.owner else f"pilot {record.id}")
         if left >= CREDENTIAL_SECONDS / 2:
-            caller = PilotCaller(found, who, b"")
+            caller = PilotCaller(record, who, b"")
             if len(self._callers) >= MOST_SEEN:
                 self._callers.clear()
-            self._callers[given] = caller, record, self._now() + left
+            self._callers[given] = caller, self._now() + left
             return caller
-        return PilotCaller(found, who, self._secrets.credential(number, record.credential).encode())
+        renewed = self._secrets.credential(number, record.credential).encode()
+        return PilotCaller(record, who, renewed)
 
     def _away(self) -> Unavailable:
-        engine = self._gateway.engine
-        return self._gateway.away(engine.trouble if engine else "the server is starting")
-
-    def _state(self) -> State | None:
-        engine = self._gateway.engine
-        return engine.scheduler.state if engine and engine.scheduler else None
+        return self._gateway.away(self._decider.trouble)
 
     # -- the pilot file -------------------------------------------------------------------
 
@@ -321,17 +322,15 @@ class PilotCalls:
 
 
 def _number_in(credential: bytes) -> int:
-    """Of the pilot that the credential claims to be of; 0: of none."""
+    """The number of the pilot that the credential claims to be of; 0: it names none."""
     number, dot, _ = credential.partition(b".")
     return int(number) if dot and number.isdigit() and len(number) < 17 else 0
 
 
-def _check_same(caller: Pilot, pilot: int) -> None:
+def _check_same(caller: PilotRecord, pilot: int) -> None:
     """Whether a message is of the pilot whose credential came with it."""
-    if caller.record.id != pilot:
-        words = (
-            f"the message is from pilot {pilot}, but the credential is pilot {caller.record.id}'s"
-        )
+    if caller.id != pilot:
+        words = f"the message is from pilot {pilot}, but the credential is pilot {caller.id}'s"
         raise HttpProblem(401, "unauthorized", words)
 
 
@@ -348,13 +347,6 @@ def _job_shown(headers: Headers) -> tuple[str, bytes]:
             return unquote(value.decode("latin-1")), given
     job, _, secret = given.rpartition(b":")
     return job.decode("latin-1"), secret
-
-
-def _may_speak_of(pilot: Pilot, piece: Piece) -> bool:
-    """Of bags whose tasks it was given; the attempt itself may have just ended."""
-    attempt = pilot.attempts.get(AttemptId(piece.epoch, piece.sequence))
-    given = attempt is not None and attempt.bag == piece.bag
-    return given or BagId(piece.bag) in pilot.bodies
 
 
 def _headers(scope: Scope) -> Headers:

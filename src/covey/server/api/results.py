@@ -11,12 +11,15 @@ from starlette.responses import Response
 from covey.core.record.events import FollowRequested, ProgramHeard
 from covey.core.record.model import BagId
 from covey.ports import Reader
+from covey.questions.bag_questions import MayPrint, OwnerOfBag, Progress, ProgressOfBag
 from covey.server.limits.pacing import Pace
 from covey.server.limits.slow_questions import Questions
 from covey.server.limits.tails import Tails
 from covey.server.limits.unread_results import Unread
+from covey.server.web.auth import SEE_OWN
 from covey.server.web.problems import HttpProblem
 from covey.server.web.requests import Asking, choice, deadline, number
+from covey.server.web.route import BAG, Media, look
 from covey.server.web.streaming import Streams
 from covey.wire import FailureGroup, LiveOutput, Output, ResultQuery, ResultRow, ReturnedFile
 
@@ -43,6 +46,16 @@ class ResultCalls:
         self._unread = Unread()
         self._pace = Pace()
 
+    @look(
+        f"{BAG}/results",
+        "a table of results",
+        SEE_OWN,
+        *("after", "offset", "limit", "order", "failed", "where", "sort"),
+        *("brief", "format", "wait"),
+        gives=list[ResultRow],
+        also_gives=(Media("text/csv"), Media("application/jsonl")),
+        refuses=(404, 413),
+    )
     async def results(self, request: Request) -> list[ResultRow] | Response:
         bag = self._asking.bag_id(request)
         form = choice(request, "format", "json", *KINDS)
@@ -57,7 +70,7 @@ class ResultCalls:
 
     def _note_presence(self, bag: BagId, until: float) -> None:
         """Of a program that waits for its calls, now and then."""
-        live = self._asking.live(bag)
+        live = self._progress(bag)
         if live is None or until <= asyncio.get_running_loop().time():
             return
         if live.heard + PRESENCE_SECONDS < self._asking.clock.now():
@@ -67,17 +80,15 @@ class ResultCalls:
         while True:
             await self._gather(bag, query, until)
             # As of before the reading.
-            changed, state = self._asking.changed, self._asking.state()
-            live = self._asking.live(bag)
+            changed, live = self._asking.changed, self._progress(bag)
+            over = live is None and self._asking.decider.ready  # if nobody decides, nobody knows
             rows: list[ResultRow] = []
-            if not self._unread.certainly_none(state, live, query):
-                durable = state.durable if state is not None else 0
+            if not self._unread.certainly_none(live, query):
                 rows = await self._read(bag, query)
-                if state is not None:
-                    self._unread.learn(state.epoch, durable, bag, query, rows)
+                if live is not None:
+                    self._unread.learn(live, query, rows)
             if rows:
                 self._pace.answered(bag, asyncio.get_running_loop().time())
-            over = live is None and state is not None  # without a state nobody knows
             if rows or over or not await self._asking.news(until, changed):
                 return rows
 
@@ -89,28 +100,33 @@ class ResultCalls:
 
     async def _gather(self, bag: BagId, query: ResultQuery, until: float) -> None:
         """Let more results come, if there will be more in a moment."""
-        while due := self._pace.next_at(self._asking.live(bag), query):
+        while due := self._pace.next_at(self._progress(bag), query):
             if not await self._asking.news(min(due, until), self._asking.changed):
                 return
 
+    @look(f"{BAG}/failures", "causes of failure", SEE_OWN, "limit")
     async def failures(self, request: Request) -> list[FailureGroup]:
         bag, limit = self._asking.bag_id(request), _limit(request, 100, MOST_GROUPS)
         return await self._questions.ask(lambda reader: reader.failures(bag, limit))
 
+    @look(f"{BAG}/files", "files that tasks returned", SEE_OWN, "after", "limit")
     async def files(self, request: Request) -> list[ReturnedFile]:
         bag, after = self._asking.bag_id(request), number(request, "after", -1)
         limit = _limit(request, 1000, MOST_FILES)
         return await self._asking.read(lambda reader: reader.files(bag, after, limit))
 
+    @look(f"{BAG}/unfinished", "the next tasks without a result", SEE_OWN, "after", "limit")
     async def unfinished(self, request: Request) -> list[int]:
         bag, after = self._asking.bag_id(request), number(request, "after", -1)
         limit = _limit(request, 1000, MOST_UNFINISHED)
         return await self._asking.read(lambda reader: reader.unfinished(bag, after, limit))
 
+    @look(f"{BAG}/tasks/{{task}}", "every attempt of a task", SEE_OWN)
     async def attempts(self, request: Request) -> list[ResultRow]:
         bag, task = self._asking.bag_id(request), _from_zero(request, "task", -1)
         return await self._asking.read(lambda reader: reader.attempts(bag, task))
 
+    @look(f"{BAG}/tasks/{{task}}/output", "what a task printed", SEE_OWN)
     async def output(self, request: Request) -> Output:
         bag, task = self._asking.bag_id(request), _from_zero(request, "task", -1)
         found = await self._asking.read(lambda reader: reader.output(bag, task))
@@ -118,6 +134,7 @@ class ResultCalls:
             raise HttpProblem(404, "not-found", f"task {task} of bag {bag} has no output yet")
         return found
 
+    @look(f"{BAG}/live", "what running tasks print", SEE_OWN, "of", "after", "wait")
     async def live(self, request: Request) -> LiveOutput:
         """Nobody waits for the output of what is over: that is in the record."""
         bag, task = self._asking.bag_id(request), number(request, "task", -1)
@@ -125,8 +142,7 @@ class ResultCalls:
         if self._prints(bag, task):
             self._asking.tell(FollowRequested(bag, task))
         while self._prints(bag, task):
-            live = self._asking.live(bag)
-            owner = live.spec.owner if live is not None else ""
+            owner = self._asking.decider.ask_if_ready(OwnerOfBag(bag)) or ""
             changed, news = self._asking.changed, self._tails.follow(bag, owner)
             found = self._tails.read(bag, task, after)
             if found.pieces or not await self._asking.news(until, changed, news):
@@ -135,10 +151,10 @@ class ResultCalls:
 
     def _prints(self, bag: BagId, task: int) -> bool:
         """Whether there may be more to see."""
-        live = self._asking.live(bag)
-        if live is None or task < 0:
-            return live is not None
-        return task < live.total and task not in live.done and task not in live.failed
+        return self._asking.decider.ask_if_ready(MayPrint(bag, task)) is True
+
+    def _progress(self, bag: BagId) -> Progress | None:
+        return self._asking.decider.ask_if_ready(ProgressOfBag(bag))
 
 
 def _export(bag: BagId, query: ResultQuery, form: str, reader: Reader) -> Iterator[bytes]:

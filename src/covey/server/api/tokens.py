@@ -13,9 +13,12 @@ from covey.core.protocol import tokens
 from covey.core.record.actions import Issued, ReplyMessage
 from covey.core.record.events import TokenIssued, TokenRevoked
 from covey.core.record.model import Role, TokenRecord
+from covey.questions.server_questions import AllTokens
 from covey.server.web import auth
+from covey.server.web.auth import ACT
 from covey.server.web.problems import HttpProblem
 from covey.server.web.requests import Asking, caller_of, number, order
+from covey.server.web.route import act, look
 from covey.wire import Issued as IssuedView
 from covey.wire import TokenView
 
@@ -33,10 +36,18 @@ class NewToken(Struct, frozen=True, forbid_unknown_fields=True):
     seconds: Seconds = 0.0
 
 
-class RightCalls:
+class TokenCalls:
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
 
+    @act(
+        "/tokens",
+        "a new token, with no more rights than the caller's",
+        ACT,
+        takes=NewToken,
+        status=201,
+        refuses=(413, 429),
+    )
     async def issue(self, request: Request) -> IssuedView:
         caller, asked = caller_of(request), await order(request, NewToken)
         auth.admit(caller, asked.role)
@@ -53,27 +64,23 @@ class RightCalls:
         assert isinstance(found, Issued)
         return IssuedView(id=found.id, token=token)
 
+    @look("/tokens", "the valid tokens of the caller's owner", ACT)
     async def all(self, request: Request) -> list[TokenView]:
         """Those that are valid, and the caller's to see."""
         caller, now = caller_of(request), self._asking.clock.now()
         return [
             _view(one)
-            for one in self._tokens()
+            for one in self._asking.decider.ask(AllTokens())
             if caller.owns(one.owner) and not 0 < one.expires <= now
         ]
 
+    @act("/tokens/{token}/revoke", "revoke a token", ACT, refuses=(404,))
     async def revoke(self, request: Request) -> ReplyMessage:
         caller, id_ = caller_of(request), number(request, "token", 0)
-        for one in self._tokens():
+        for one in self._asking.decider.ask(AllTokens()):
             if one.id == id_:
                 auth.admit_to(caller, one.owner, f"token {id_}")
         return await self._asking.ask(lambda number: TokenRevoked(number, id_))
-
-    def _tokens(self) -> list[TokenRecord]:
-        state = self._asking.state()
-        if state is None:
-            raise HttpProblem(503, "unavailable", self._asking.trouble, 1)
-        return list(state.tokens.values())
 
     def _expires(self, caller: auth.Caller, seconds: float) -> float:
         expires = self._asking.clock.now() + seconds if seconds else caller.expires

@@ -19,8 +19,9 @@ from covey.core.record.events import (
 )
 from covey.core.record.model import JobId, PilotId
 from covey.core.sites.site_table import MOST_WORDS
-from covey.core.state import State
 from covey.ports import EngineEvent
+from covey.questions.site_questions import JobOfPilot, TrialNow, TrialSince
+from covey.server.decider import Decider
 from covey.wire import TrialStep
 
 MOST = 1000
@@ -46,9 +47,9 @@ class Trials:
         self._steps: dict[JobId, list[TrialStep]] = {}
         self.changed = asyncio.Event()  # set, and replaced, with each step
 
-    def heard(self, event: EngineEvent, state: State | None, now: float) -> None:
+    def heard(self, event: EngineEvent, decider: Decider, now: float) -> None:
         if event.__class__ is SyncReceived:
-            self._heard_sync(event.sync.pilot, event.sync.number, state, now)
+            self._heard_sync(event.sync.pilot, event.sync.number, decider, now)
             return
         if event.__class__ not in _HEARD:  # most are not, and there are many
             return
@@ -68,18 +69,19 @@ class Trials:
             case PilotEnrolled(_, enrol):
                 job, kind, text = JobId(enrol.job), "enrolled", enrol.host
             case PilotLeft(_, leave):
-                job, kind, text = _job_of(state, leave.pilot), "left", leave.reason[:MOST_WORDS]
+                job = _job_of(decider, leave.pilot)
+                kind, text = "left", leave.reason[:MOST_WORDS]
             case _:
                 return
-        known = state.jobs.get(job) if state is not None else None
-        if known is not None and known.record.trial:
-            self._add(self._of(job, known.record.submitted), kind, text, now)
+        since = decider.ask_if_ready(TrialSince(job))
+        if since:
+            self._add(self._of(job, since), kind, text, now)
 
-    def _heard_sync(self, pilot: int, number: int, state: State | None, now: float) -> None:
+    def _heard_sync(self, pilot: int, number: int, decider: Decider, now: float) -> None:
         """With its first sync a pilot asks for work: the site works."""
         if number != 1 or not self._steps:
             return
-        steps = self._steps.get(_job_of(state, pilot))
+        steps = self._steps.get(_job_of(decider, pilot))
         if steps is not None:
             self._add(steps, "ready", "", now)
 
@@ -89,12 +91,9 @@ class Trials:
             self.changed.set()
             self.changed = asyncio.Event()
 
-    def steps(self, job: JobId, state: State) -> list[TrialStep] | None:
+    def steps(self, job: JobId, trial: TrialNow) -> list[TrialStep] | None:
         """None of a job that there is not, or that nobody tries."""
-        known = state.jobs.get(job)
-        if known is not None and known.record.trial:
-            return self._of(job, known.record.submitted)
-        return self._steps.get(job)
+        return self._of(job, trial.submitted) if trial.submitted else self._steps.get(job)
 
     def _of(self, job: JobId, asked: float) -> list[TrialStep]:
         if job not in self._steps:
@@ -104,7 +103,6 @@ class Trials:
         return self._steps[job]
 
 
-def _job_of(state: State | None, pilot: int) -> JobId:
+def _job_of(decider: Decider, pilot: int) -> JobId:
     """The site job of a pilot; empty if the pilot is not known."""
-    known = state.pilots.get(PilotId(pilot)) if state is not None else None
-    return known.record.job if known is not None else JobId("")
+    return decider.ask_if_ready(JobOfPilot(PilotId(pilot))) or JobId("")

@@ -8,7 +8,7 @@ those of a bag that may grow, perhaps by what its owner makes of a result.
 """
 
 from covey.core.record.model import BagId
-from covey.core.state import Bag
+from covey.questions.bag_questions import Progress
 from covey.wire import ResultQuery
 
 PAGE_SECONDS = 0.25
@@ -21,13 +21,13 @@ class Pace:
     def __init__(self) -> None:
         self._answered: dict[BagId, float] = {}
 
-    def next_at(self, bag: Bag | None, query: ResultQuery) -> float:
+    def next_at(self, bag: Progress | None, query: ResultQuery) -> float:
         """When the next page is due; 0: as soon as there is something in it."""
-        if bag is None or bag.open or not bag.unsent():
+        if bag is None or bag.open or not bag.waits:
             return 0.0
         if not query.by_row or query.after < 0:  # they have just come
             return 0.0
-        return self._answered.get(bag.id, -PAGE_SECONDS) + PAGE_SECONDS
+        return self._answered.get(bag.bag, -PAGE_SECONDS) + PAGE_SECONDS
 
     def answered(self, bag: BagId, now: float) -> None:
         """A page of its results goes out."""

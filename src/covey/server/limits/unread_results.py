@@ -8,7 +8,7 @@ end of that bag, so there is nothing after the last row that was read.
 from typing import NamedTuple
 
 from covey.core.record.model import BagId
-from covey.core.state import Bag, State
+from covey.questions.bag_questions import Progress
 from covey.wire import ResultQuery, ResultRow
 
 MOST_BAGS = 1000
@@ -26,26 +26,25 @@ class Unread:
     def __init__(self) -> None:
         self._read: dict[BagId, _Read] = {}
 
-    def certainly_none(self, state: State | None, bag: Bag | None, query: ResultQuery) -> bool:
+    def certainly_none(self, bag: Progress | None, query: ResultQuery) -> bool:
         """For a bag that may still change; of others the record is asked."""
-        if state is None or bag is None or not _follows(query):
+        if bag is None or not _follows(query):
             return False
-        read = self._read.get(bag.id)
+        read = self._read.get(bag.bag)
         if not bag.recorded:
             return True  # it is new, and nothing has ended
-        if read is None or read.epoch != state.epoch:
+        if read is None or read.epoch != bag.epoch:
             return False
         return read.row <= query.after and bag.recorded <= read.durable
 
-    def learn(
-        self, epoch: int, durable: int, bag: BagId, query: ResultQuery, rows: list[ResultRow]
-    ) -> None:
-        """What a reading found that began when so much was durable."""
+    def learn(self, bag: Progress, query: ResultQuery, rows: list[ResultRow]) -> None:
+        """What a reading found that began when the bag was so far."""
         whole = len(rows) < query.limit and not query.failed_only and not query.where
         if whole and _follows(query):
             if len(self._read) >= MOST_BAGS:
                 self._read.clear()
-            self._read[bag] = _Read(epoch, durable, rows[-1].row if rows else query.after)
+            last = rows[-1].row if rows else query.after
+            self._read[bag.bag] = _Read(bag.epoch, bag.durable, last)
 
 
 def _follows(query: ResultQuery) -> bool:

@@ -6,11 +6,14 @@ when the attempt has ended, or the server.
 from msgspec import Struct, field
 from starlette.requests import Request
 
-from covey.core.record.model import AttemptId, BagId, BagSpec, PilotId
-from covey.core.state import Pilot, State
+from covey.core.record.model import AttemptId, BagId, PilotId
 from covey.pilot.protocol.messages import MOST_FILES
+from covey.questions.pilot_questions import GonePilots, PilotWork
+from covey.server.decider import Decider
 from covey.server.web.problems import HttpProblem
 from covey.server.web.requests import number
+
+FEW_PILOTS = 100
 
 
 class _AnnouncedFiles(Struct):
@@ -33,29 +36,32 @@ class _AnnouncedFiles(Struct):
 
 class Allowance:
     def __init__(self) -> None:
+        # By pilot and attempt.
         self._sent: dict[PilotId, dict[AttemptId, _AnnouncedFiles]] = {}
+        self._most = FEW_PILOTS  # that are remembered before those that have gone are forgotten
 
-    def claim(
-        self, pilot: Pilot, specs: dict[BagId, BagSpec], request: Request, digest: str
-    ) -> BagId:
+    def claim(self, work: PilotWork, request: Request, digest: str) -> BagId:
         """The bag that this file, a piece of which comes, is for. Raises HttpProblem if the pilot
         may not send it."""
         size, named = size_of(request), request.query_params.get("attempt", "")
-        sent = self._sent.setdefault(pilot.record.id, {})
-        for ended in [one for one in sent if one not in pilot.attempts]:
+        sent = self._sent.setdefault(work.pilot, {})
+        attempts = dict(work.attempts)
+        for ended in [one for one in sent if one not in attempts]:
             del sent[ended]
-        attempt = pilot.attempts.get(_attempt(named))
-        if attempt is None or attempt.bag not in specs:
+        attempt = _attempt(named)
+        bag = attempts.get(attempt)
+        if bag is None or bag not in work.bags:
             raise HttpProblem(403, "not-yours", f"this pilot has no attempt {named[:100]}")
-        files = sent.setdefault(attempt.id, _AnnouncedFiles())
-        files.add(digest, size, specs[attempt.bag].output_mb << 20, MOST_FILES)
-        return attempt.bag
+        files = sent.setdefault(attempt, _AnnouncedFiles())
+        files.add(digest, size, work.bags[bag].output_mb << 20, MOST_FILES)
+        return bag
 
-    def forget(self, state: State) -> None:
-        """Pilots that are not here any more."""
-        if len(self._sent) > len(state.pilots):
-            for gone in [one for one in self._sent if one not in state.pilots]:
+    def forget(self, decider: Decider) -> None:
+        """Pilots that are not here any more, if there may be many."""
+        if len(self._sent) > self._most:
+            for gone in decider.ask(GonePilots(tuple(self._sent))):
                 del self._sent[gone]
+            self._most = max(FEW_PILOTS, 2 * len(self._sent))
 
 
 def size_of(request: Request) -> int:

@@ -1,6 +1,6 @@
 """The server's face: pilots' calls in front, the API, health and metrics behind."""
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import msgspec
@@ -11,9 +11,9 @@ from starlette.routing import Match, Route
 
 from covey.core.bags.suspects import brief
 from covey.core.record.actions import Problem
-from covey.engine import Engine
 from covey.server.api.api import Api
 from covey.server.api.pilots import PREFIX, PilotCalls, Receive, Scope, Send
+from covey.server.decider import Decider
 from covey.server.limits.shares import BODY_BYTES, STRANGER_BYTES, Shares, Who
 from covey.server.web import connections
 from covey.server.web.problems import HttpProblem
@@ -29,14 +29,14 @@ class App:
     def __init__(
         self,
         *,
-        engine: Engine,
+        decider: Decider,
         pilots: PilotCalls,
         api: Api,
-        metrics: Callable[[], bytes],
+        metrics: Callable[[], Awaitable[bytes]],
         bodies: Shares | None = None,
         refusals: Refusals | None = None,
     ) -> None:
-        self._engine = engine
+        self._decider = decider
         self._bodies = bodies or Shares(BODY_BYTES)
         self._stranger_bodies = Shares(STRANGER_BYTES)
         self._refusals = refusals or Refusals()
@@ -84,12 +84,13 @@ class App:
             await self._rest(scope, receive, send)
 
     async def _health(self, _: Request) -> Response:
-        trouble = self._engine.trouble
+        trouble = self._decider.trouble
         body = msgspec.json.encode({"status": trouble or "ready"})
         return Response(body, 503 if trouble else 200, media_type="application/json")
 
     async def _show_metrics(self, _: Request) -> Response:
-        return Response(self._metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        text = await self._metrics()
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 class _Counted:

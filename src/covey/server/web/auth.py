@@ -11,13 +11,15 @@ only the server can make. It is renewed along the way, long before that.
 
 import hmac
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from msgspec import Struct
 
 from covey.core.protocol import tokens
 from covey.core.record.model import JobId, PilotRecord, Role
-from covey.core.state import State
+from covey.questions.pilot_questions import JobLives
+from covey.questions.server_questions import ValidToken
+from covey.server.decider import Decider
 from covey.server.web.problems import HttpProblem
 
 CREDENTIAL_SECONDS = 3600
@@ -67,12 +69,9 @@ class Caller(Struct, frozen=True):
 class Guard:
     """Knows callers by what they show."""
 
-    def __init__(
-        self, own_token: str, state: Callable[[], State | None], now: Callable[[], float]
-    ) -> None:
+    def __init__(self, own_token: str, decider: Decider) -> None:
         self._own = b"Bearer " + own_token.encode()
-        self._state = state
-        self._now = now
+        self._decider = decider
 
     def caller(self, authorization: str) -> Caller:
         """Raises HttpProblem, in the same words whatever is wrong with the token."""
@@ -81,12 +80,11 @@ class Guard:
             return Caller(Role.ADMIN, "", "the server's own", trusted=True)
         kind, _, token = authorization.partition(" ")
         if kind.lower() == "bearer" and token.startswith(TOKEN_PREFIX):
-            state = self._state()
-            if state is None:
+            if not self._decider.ready:
                 raise HttpProblem(
                     503, "unavailable", "the server is starting, and has not read its tokens yet", 1
                 )
-            found = tokens.find(state, token, self._now())
+            found = self._decider.ask(ValidToken(token))
             if found is not None:
                 return Caller(found.role, found.owner, found.name, found.expires)
         words = "this needs a valid token: Authorization: Bearer TOKEN"
@@ -121,7 +119,7 @@ class PilotSecrets:
         self._now = now
         self._seen: dict[int, tuple[bytes, str, int]] = {}  # the last good one of each pilot
 
-    def owner(self, job: str, given: bytes, jobs: Mapping[JobId, object]) -> str:
+    def owner(self, job: str, given: bytes, decider: Decider) -> str:
         """Whose tasks a pilot of this job may run (empty: anybody's), if it shows the secret of
         the job and the job is one that lives. Raises HttpProblem."""
         expected = tokens.job_secret(self._master, job).encode()
@@ -132,7 +130,7 @@ class PilotSecrets:
         if hand is not None and self._now() >= hand.expires:
             words = "this secret has expired: make another with 'covey pilot-command'"
             raise HttpProblem(401, "unauthorized", words)
-        if hand is None and JobId(job) not in jobs:
+        if hand is None and not decider.ask(JobLives(JobId(job))):
             words = f"site job {job[:100]} does not exist any more"
             raise HttpProblem(401, "unauthorized", words)
         return hand.owner if hand is not None and hand.owner != tokens.ANYBODY else ""

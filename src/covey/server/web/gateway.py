@@ -16,7 +16,6 @@ from msgspec import Struct
 from covey.core.record.actions import Problem, Refuse, Reply, ReplyMessage
 from covey.core.record.events import Event, PilotEnrolled, PilotLeft, RequestDropped, SyncReceived
 from covey.core.record.model import PilotId, RequestId
-from covey.engine import Engine
 from covey.server.web.load import SAMPLE_SECONDS, Load, RequestKind, Sample, memory
 
 MOST_WAITING = 20_000
@@ -52,7 +51,6 @@ class Gateway:
         backlog: Callable[[], int],
         load: Load | None = None,
     ) -> None:
-        self.engine: Engine | None = None
         self.load = load or Load()
         self._handle = handle
         self._backlog = backlog
@@ -98,8 +96,7 @@ class Gateway:
 
     def tell(self, event: Event) -> None:
         """Put to the engine what has no answer."""
-        if self.engine is not None:
-            self._handle(event)
+        self._handle(event)
 
     def hung_up(self, request: RequestId, pilot: PilotId | None) -> None:
         """Whoever asked has gone; of a pilot, the engine wants to know."""
@@ -114,8 +111,6 @@ class Gateway:
         return Unavailable(reason, self._spread())
 
     def _turned_away(self, kind: RequestKind, key: object) -> Unavailable | None:
-        if self.engine is None:
-            return Unavailable("the server is starting", self._spread())
         most = MOST_WAITING + MOST_FOR_PEOPLE * (kind is RequestKind.PEOPLE)
         if len(self._waiting) >= most:
             return Unavailable("too many requests are waiting", self._spread())

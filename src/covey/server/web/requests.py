@@ -1,7 +1,8 @@
-"""What the API's handlers share: asking the engine, reading the record, waiting for news.
+"""What the API's handlers share: giving orders to the engine, asking the decider, reading the
+record, waiting for news.
 
-The engine is asked in the event loop's thread. The record is read in other threads, so that
-readers never hold up the engine.
+The engine and the decider run in the event loop's thread. The record is read in other threads, so
+that readers never hold them up.
 """
 
 import asyncio
@@ -16,10 +17,11 @@ from covey.core.errors import InvalidQuery, NotFound, PageTooLong, StoreError, T
 from covey.core.record.actions import Refuse, ReplyMessage
 from covey.core.record.events import Event
 from covey.core.record.model import BagId, RequestId
-from covey.core.state import Bag, State
 from covey.pilot.protocol.messages import TOO_LARGE
 from covey.ports import Clock, Reader
+from covey.questions.bag_questions import LastBag, OwnerOfBag
 from covey.server.api.pilots import read_body
+from covey.server.decider import Decider
 from covey.server.limits.shares import READS, Workers, asks_now
 from covey.server.web.auth import Caller
 from covey.server.web.gateway import Gateway, Unavailable
@@ -44,8 +46,11 @@ Number = TypeVar("Number", int, float)
 
 
 class Asking:
-    def __init__(self, gateway: Gateway, reader: Callable[[], Reader], clock: Clock) -> None:
+    def __init__(
+        self, gateway: Gateway, decider: Decider, reader: Callable[[], Reader], clock: Clock
+    ) -> None:
         self._gateway = gateway
+        self.decider = decider
         self.reader = reader  # one per thread
         self.clock = clock
         self.changed = asyncio.Event()  # set, and replaced, whenever something became durable
@@ -64,19 +69,6 @@ class Asking:
         self.note_change()
 
     # -- the engine ------------------------------------------------------------------------
-
-    @property
-    def trouble(self) -> str:
-        engine = self._gateway.engine
-        return engine.trouble if engine else "starting"
-
-    def state(self) -> State | None:
-        engine = self._gateway.engine
-        return engine.scheduler.state if engine and engine.scheduler else None
-
-    def live(self, bag: BagId) -> Bag | None:
-        state = self.state()
-        return state.bags.get(bag) if state else None
 
     async def ask(self, event_for: Callable[[RequestId], Event]) -> ReplyMessage:
         """The engine's answer, when what it says is durable."""
@@ -129,20 +121,18 @@ class Asking:
 
     async def named_bag(self, request: Request) -> BagId:
         """The bag that the address names, which there is or was."""
-        state = self.state()
         if request.path_params["bag"] == "latest":
-            if state is None:
-                raise HttpProblem(503, "unavailable", self.trouble, 1)
-            return await self._latest(state, caller_of(request))
+            return await self._latest(self.decider.ask(LastBag()), caller_of(request))
         bag = BagId(number(request, "bag", 0))
-        if bag < 1 or (state is not None and bag >= state.next_bag):
+        last = self.decider.ask_if_ready(LastBag())
+        if bag < 1 or (last is not None and bag > last):
             raise HttpProblem(404, "not-found", f"there is no bag {bag}")
         return bag
 
-    async def _latest(self, state: State, caller: Caller) -> BagId:
+    async def _latest(self, last: BagId, caller: Caller) -> BagId:
         """The last one that this caller submitted."""
-        if caller.trusted and state.next_bag > 1:
-            return BagId(state.next_bag - 1)
+        if caller.trusted and last:
+            return last
         found = [] if caller.trusted else await self.read(lambda reader: reader.bags())
         for view in found:
             if view.owner == caller.owner:
@@ -151,9 +141,9 @@ class Asking:
 
     async def owner(self, bag: BagId) -> str:
         """Whose bag it is. Raises HttpProblem if it is not there any more."""
-        live = self.live(bag)
-        if live is not None:
-            return live.spec.owner
+        owner = self.decider.ask_if_ready(OwnerOfBag(bag))
+        if owner is not None:
+            return owner
         if bag not in self._owners:
             found = await self.read(lambda reader: reader.bag(bag))
             if found is None:

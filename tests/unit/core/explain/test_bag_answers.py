@@ -6,6 +6,7 @@ import pytest
 
 from covey.core.explain import bag_answers
 from covey.core.explain.answers import BagAnswer, TaskAnswer
+from covey.core.explain.steps import finish
 from covey.core.record.events import CloseRequested, PauseRequested
 from covey.core.record.model import BagId, Ban, Need
 from tests.unit.core.match.test_blame import a_worker, spoil
@@ -16,7 +17,7 @@ from tests.unit.core.table import Hand, Table, end, spec
 
 def ask(table: Table, bag: int, task: int | None = None) -> BagAnswer:
     state = table.scheduler.state
-    return bag_answers.of_bag(state, table.now, state.bags[BagId(bag)], task)
+    return finish(bag_answers.of_bag(state, table.now, state.bags[BagId(bag)], task))
 
 
 def ask_of(table: Table, bag: int, task: int) -> TaskAnswer:

@@ -7,6 +7,7 @@ from covey.core.errors import InvalidBag
 from covey.core.explain import catalogue
 from covey.core.explain.answers import PolicyFault, PolicyReport
 from covey.core.explain.policy_check import examine, never_together
+from covey.core.explain.steps import finish
 from covey.core.match.attributes import REPLICA, TABLE
 from covey.core.match.policies import PRESETS
 from covey.core.record.model import BagId, PolicySpec
@@ -25,9 +26,9 @@ def two_hosts(**settings: object) -> Table:
 
 def found(table: Table | None, owner: str = "", bag: int = 0, **fields: object) -> PolicyReport:
     if table is None:
-        return examine(None, 0.0, policy(**fields))
+        return finish(examine(None, 0.0, policy(**fields)))
     state = table.scheduler.state
-    return examine(state, table.now, policy(**fields), state.bags.get(BagId(bag)), owner)
+    return finish(examine(state, table.now, policy(**fields), state.bags.get(BagId(bag)), owner))
 
 
 def only(report: PolicyReport) -> PolicyFault:
@@ -278,7 +279,7 @@ def test_a_policy_is_shown_with_its_origins() -> None:
     ],
 )
 def test_names_out_of_scope_are_a_fault(key: str, text: str, role: str) -> None:
-    faults = examine(None, 0.0, msgspec.structs.replace(PolicySpec(), **{key: text})).faults
+    faults = finish(examine(None, 0.0, msgspec.structs.replace(PolicySpec(), **{key: text}))).faults
     assert [fault.kind for fault in faults if fault.kind == "scope"] == ["scope"]
     [fault] = [fault for fault in faults if fault.kind == "scope"]
     assert fault.message.startswith(f"{role} is undefined here: ")
@@ -287,11 +288,11 @@ def test_names_out_of_scope_are_a_fault(key: str, text: str, role: str) -> None:
 
 @pytest.mark.parametrize("text", ["-5", "x", "'soon'", "true", "-3 * 2"])
 def test_what_can_be_no_deadline_is_refused(text: str) -> None:
-    faults = examine(None, 0.0, PolicySpec(deadline=text)).faults
+    faults = finish(examine(None, 0.0, PolicySpec(deadline=text))).faults
     [fault] = [fault for fault in faults if fault.kind == "invalid"]
     assert "expected a time (90s, 30m, 2h, 1d)" in fault.message
 
 
 @pytest.mark.parametrize("text", ["30m", "0", "90", "2 * JobsTotal", "JobsTotal", "undefined"])
 def test_what_can_be_a_deadline_is_not(text: str) -> None:
-    assert examine(None, 0.0, PolicySpec(deadline=text)).faults == []
+    assert finish(examine(None, 0.0, PolicySpec(deadline=text))).faults == []

@@ -5,6 +5,7 @@ from covey.bagfile.sheet import Sheet
 from covey.core.explain import catalogue
 from covey.core.explain.answers import PolicyReport
 from covey.core.explain.policy_check import examine
+from covey.core.explain.steps import finish
 from covey.core.match.policies import Compiled
 from covey.core.record.model import PolicySpec
 from covey.python.keywords import read_keywords
@@ -14,7 +15,7 @@ from tests.unit.core.table import spec
 
 def examined(grid: str, *sites: str) -> PolicyReport:
     grounds = Grounds(*(site(name, price=float(len(name))) for name in sites))
-    return examine(grounds.scheduler.state, grounds.now, PolicySpec(grid=grid), None, "ann")
+    return finish(examine(grounds.scheduler.state, grounds.now, PolicySpec(grid=grid), None, "ann"))
 
 
 def test_one_that_makes_sense() -> None:

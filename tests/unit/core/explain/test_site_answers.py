@@ -6,6 +6,7 @@ import pytest
 
 from covey.core.explain import bag_answers, site_answers
 from covey.core.explain.answers import SiteAnswer
+from covey.core.explain.steps import finish
 from covey.core.record.actions import CancelJobs, Done, SubmitPilots, Tried
 from covey.core.record.events import (
     DrainRequested,
@@ -35,7 +36,7 @@ def table_with(*sites: SiteSpec) -> Table:
 
 def ask(table: Table, name: str = "s", owner: str | None = None) -> SiteAnswer:
     state = table.scheduler.state
-    return site_answers.of_site(state, table.now, state.sites[name], owner)
+    return finish(site_answers.of_site(state, table.now, state.sites[name], owner))
 
 
 def kinds(answer: SiteAnswer) -> list[str]:
@@ -114,7 +115,7 @@ def test_a_server_that_is_about_to_end() -> None:
 
 def explaining_sites_of(table: Table) -> SiteAnswer:
     state = table.scheduler.state
-    return site_answers.of_site(state, table.now, state.sites["s"])
+    return finish(site_answers.of_site(state, table.now, state.sites["s"]))
 
 
 def test_a_site_whose_pilots_are_started_by_hand() -> None:
@@ -265,7 +266,7 @@ def test_asking_changes_nothing() -> None:
 
 def of_bag(table: Table, bag: int) -> Any:
     state = table.scheduler.state
-    return bag_answers.of_bag(state, table.now, state.bags[BagId(bag)])
+    return finish(bag_answers.of_bag(state, table.now, state.bags[BagId(bag)]))
 
 
 def test_a_bag_without_pilots_says_which_sites_could_get_some() -> None:
@@ -361,5 +362,5 @@ def test_demand_that_waits_in_the_queue_of_a_site_is_told_with_the_time() -> Non
     grounds.later(site_answers.QUEUE_SECONDS + 5)
     words = "in the queue of site lake, the first for 35 s"
     assert words in bag_answers.hindrance(state, known)
-    reasons = bag_answers.of_bag(state, grounds.now, known).reasons
+    reasons = finish(bag_answers.of_bag(state, grounds.now, known)).reasons
     assert any(one.kind == "queue" and words in one.text for one in reasons)

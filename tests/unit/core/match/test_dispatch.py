@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from covey.core.bags.lookahead import MOST_ORDERED
 from covey.core.explain.bag_answers import of_bag, of_task
+from covey.core.explain.steps import finish
 from covey.core.record.events import RowsLoaded, SegmentAppended
 from covey.core.record.model import BagId, BagSpec, Condition, Need, Rows, Rule, Segment
 from covey.core.record.task_classes import find_needs
@@ -61,7 +62,10 @@ def test_without_different_times_nothing_changes() -> None:
     bag = table.submit(spec(4, need=Need(limit_seconds=9.0), rules=rules))
     assert sent(table.enrol(8), 8) == [0, 1, 2, 3]
     assert (
-        of_bag(table.scheduler.state, table.now, table.scheduler.state.bags[BagId(bag)]).order == ""
+        finish(
+            of_bag(table.scheduler.state, table.now, table.scheduler.state.bags[BagId(bag)])
+        ).order
+        == ""
     )
 
 
@@ -130,7 +134,7 @@ def test_it_is_explained() -> None:
     table = Table()
     id_ = BagId(table.submit(timed((5, 60, 5, 300))))
     state, bag = table.scheduler.state, table.scheduler.state.bags[id_]
-    assert of_bag(state, table.now, bag).order.startswith(
+    assert finish(of_bag(state, table.now, bag)).order.startswith(
         "tasks with a longer declared time go fir"
     )
     told = of_task(state, table.now, bag, 2).summary

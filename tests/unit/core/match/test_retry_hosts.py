@@ -3,6 +3,7 @@
 import pytest
 
 from covey.core.explain import bag_answers
+from covey.core.explain.steps import finish
 from covey.core.match import ranking
 from covey.core.match.retry_hosts import FAILING, LAST_TRY, WAIT_SECONDS
 from covey.core.record.events import PilotLeft
@@ -56,8 +57,9 @@ def test_nobody_else_takes_it_so_the_same_host_may_after_a_while() -> None:
     answer = bag_answers.of_task(table.scheduler.state, table.now, only_bag(table), 0)
     assert answer.summary.startswith("it waits for another host than bad, where it failed")
     assert f"for {WAIT_SECONDS:.0f} s at most" in answer.summary
-    reasons = bag_answers.of_bag(table.scheduler.state, table.now, only_bag(table)).reasons
-    [avoided] = [reason for reason in reasons if reason.kind == "avoided"]
+    state, bag = table.scheduler.state, only_bag(table)
+    answer_of_bag = finish(bag_answers.of_bag(state, table.now, bag))
+    [avoided] = [reason for reason in answer_of_bag.reasons if reason.kind == "avoided"]
     assert avoided.text.startswith("the tasks that wait have failed on bad before")
     table.later(WAIT_SECONDS)
     assert bad.gets() == 1

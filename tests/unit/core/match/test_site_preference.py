@@ -6,6 +6,7 @@ import pytest
 
 from covey.core.errors import InvalidBag
 from covey.core.explain import bag_answers
+from covey.core.explain.steps import finish
 from covey.core.match import site_preference
 from covey.core.record.model import BagId, PolicySpec, SiteSpec
 from covey.pilot.protocol.messages import Answer
@@ -83,10 +84,10 @@ def test_whoever_waits_is_told() -> None:
     ann = grounds.submit(spec(9, owner="ann"))
     grounds.begin(grounds.jobs[0])
     state = grounds.scheduler.state
-    told = bag_answers.of_bag(state, grounds.now, state.bags[BagId(bob)])
+    told = finish(bag_answers.of_bag(state, grounds.now, state.bags[BagId(bob)]))
     [reason] = [one for one in told.reasons if one.kind == "preference"]
     assert f"lake prefers bag {ann}" in reason.text
-    told = bag_answers.of_bag(state, grounds.now, state.bags[BagId(ann)])
+    told = finish(bag_answers.of_bag(state, grounds.now, state.bags[BagId(ann)]))
     assert not any(one.kind == "preference" for one in told.reasons)
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from covey.core.explain import site_answers
+from covey.core.explain.steps import finish
 from covey.core.record.events import PilotLeft
 from covey.core.record.model import Need, PolicySpec
 from covey.core.sites import site_fit
@@ -26,7 +27,7 @@ def round_of_idle_pilots(grounds: Grounds, **host: Any) -> int:
 
 def told(grounds: Grounds) -> str:
     state = grounds.scheduler.state
-    answer = site_answers.of_site(state, grounds.now, grounds.site())
+    answer = finish(site_answers.of_site(state, grounds.now, grounds.site()))
     return " ".join(one.text for one in answer.wanting)
 
 

@@ -8,6 +8,7 @@ from starlette.datastructures import QueryParams
 
 from covey.server.api.bags import BagCalls
 from covey.server.api.results import ResultCalls
+from tests.unit.server.deciders import decider_of
 
 
 class Halted:
@@ -15,15 +16,10 @@ class Halted:
 
     changed = None
     reader = None
+    decider = decider_of(None)
 
     def __init__(self) -> None:
         self.waits: list[float] = []
-
-    def state(self) -> None:
-        return None
-
-    def live(self, bag: int) -> None:
-        return None
 
     def bag_id(self, request: Any) -> int:
         return 1

@@ -60,8 +60,7 @@ def receive_of(parts: list[Any]) -> Callable[[], Awaitable[Message]]:
 
 def put(blobs: Blobs, *parts: Any, offset: int = 0) -> Stored:
     async def call() -> Stored:
-        routes = FileRoutes(Holdings(blobs)).routes(lambda handler, _: handler)
-        [handler] = [route.endpoint for route in routes if route.methods == {"PUT"}]
+        handler = FileRoutes(Holdings(blobs)).put
         scope = {
             "type": "http",
             "method": "PUT",
@@ -105,8 +104,7 @@ class Crowd:
     """Uploads of several owners to one server."""
 
     def __init__(self, blobs: Blobs, uploads: Uploads) -> None:
-        routes = FileRoutes(Holdings(blobs), uploads).routes(lambda handler, _: handler)
-        [self._handler] = [route.endpoint for route in routes if route.methods == {"PUT"}]
+        self._handler = FileRoutes(Holdings(blobs), uploads).put
 
     def begin(
         self, owner: str, digest: str, parts: list[Any], size: int = len(DATA), admin: bool = False

@@ -1,10 +1,13 @@
 """What /metrics says of sites."""
 
+import asyncio
+
 from covey.core.record.events import PilotLeft
 from covey.pilot.protocol.messages import Leave
 from covey.server.api.metrics import renderer
 from tests.unit.core.placing import Grounds, site
 from tests.unit.core.table import spec
+from tests.unit.server.deciders import decider_of
 
 
 def test_a_site_whose_check_fails_is_seen() -> None:
@@ -14,7 +17,11 @@ def test_a_site_whose_check_fails_is_seen() -> None:
     grounds.now += 1
     hand = grounds.begin(first, want=0)
     grounds.handle(PilotLeft(grounds.request(), Leave(hand.pilot, 1, "the check failed")))
-    text = renderer(lambda: grounds.scheduler.state, lambda: 0, lambda: 0)().decode()
+
+    async def render() -> bytes:
+        return await renderer(decider_of(grounds.scheduler), lambda: 0, lambda: 0)()
+
+    text = asyncio.run(render()).decode()
     assert 'covey_site_failures{site="lake"} 1.0' in text
     assert 'covey_site_jobs{site="lake",state="waiting"} 1.0' in text
     rests = next(line for line in text.splitlines() if line.startswith("covey_site_rests_until_"))

@@ -16,9 +16,12 @@ from covey.core.record.events import (
 )
 from covey.core.record.model import JobId, SiteSpec
 from covey.pilot.protocol.messages import Leave, Sync
+from covey.questions.site_questions import TrialAt
 from covey.server.api import trials
 from covey.server.api.trials import Trials
+from covey.wire import TrialStep
 from tests.unit.core.table import Table, only, spec
+from tests.unit.server.deciders import decider_of
 
 SITE = SiteSpec(name="s", driver="slurm")
 
@@ -29,12 +32,18 @@ def tried(table: Table) -> JobId:
 
 def heard(found: Trials, table: Table, event: object) -> None:
     """First they, then the engine."""
-    found.heard(event, table.scheduler.state, table.now)  # type: ignore[arg-type]
+    found.heard(event, decider_of(table.scheduler), table.now)  # type: ignore[arg-type]
     table.handle(event)  # type: ignore[arg-type]
 
 
+def steps_of(found: Trials, table: Table, job: JobId) -> list[TrialStep] | None:
+    trial = TrialAt("s", job).answer(table.scheduler.state, table.now)
+    assert trial is not None
+    return found.steps(job, trial)
+
+
 def kinds(found: Trials, table: Table, job: JobId) -> list[str] | None:
-    steps = found.steps(job, table.scheduler.state)
+    steps = steps_of(found, table, job)
     return None if steps is None else [step.kind for step in steps]
 
 
@@ -59,8 +68,8 @@ def test_other_jobs_are_nobodys_business() -> None:
     (job,) = table.scheduler.state.jobs
     heard(found, table, JobSubmitted(job, "7"))
     assert kinds(found, table, job) is None
-    found.heard(Ticked(), None, 0.0)
-    found.heard(JobStarted(job), None, 0.0)
+    found.heard(Ticked(), decider_of(None), 0.0)
+    found.heard(JobStarted(job), decider_of(None), 0.0)
 
 
 def test_old_ones_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +94,7 @@ def test_a_pilot_that_asks_for_work_shows_that_the_site_works() -> None:
     hand = table.enrol(1, site="s", job=job, key="key of it")
     first = SyncReceived(table.request(), Sync(hand.pilot, table.scheduler.state.epoch, 1, 0, 1))
     heard(found, table, first)
-    found.heard(first, None, 0.0)
+    found.heard(first, decider_of(None), 0.0)
     assert kinds(found, table, job) == ["asked", "started", "ready"]
 
 
@@ -96,6 +105,6 @@ def test_a_pilot_that_leaves_says_why() -> None:
     hand = table.enrol(1, site="s", job=job, key="key of it")
     leave = Leave(hand.pilot, table.scheduler.state.epoch, "no scratch")
     heard(found, table, PilotLeft(table.request(), leave))
-    steps = found.steps(job, table.scheduler.state)
+    steps = steps_of(found, table, job)
     assert steps is not None
     assert (steps[-1].kind, steps[-1].text) == ("left", "no scratch")

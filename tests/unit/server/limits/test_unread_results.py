@@ -9,6 +9,7 @@ from covey.core.record.actions import Action, RecordEnds, Write
 from covey.core.record.events import Committed
 from covey.core.record.model import BagId, PilotId
 from covey.pilot.protocol.messages import Answer, End
+from covey.questions.bag_questions import Progress, ProgressOfBag
 from covey.server.limits.unread_results import Unread
 from covey.wire import ResultQuery, ResultRow
 from tests.unit.core.table import Hand, Table, end, replies, spec
@@ -27,6 +28,16 @@ def a_row(number: int) -> ResultRow:
     return ResultRow(
         row=number, task=number, values=[], outcome="ok", counted=True, **texts, **zeros
     )
+
+
+def progress(table: Table, bag: BagId) -> Progress | None:
+    return ProgressOfBag(bag).answer(table.scheduler.state, table.now)
+
+
+def present(table: Table, bag: BagId) -> Progress:
+    found = progress(table, bag)
+    assert found is not None
+    return found
 
 
 class Record:
@@ -49,18 +60,18 @@ class Record:
 def test_a_new_bag_has_nothing_and_an_old_one_is_read_first() -> None:
     table, unread = Table(), Unread()
     bag = table.scheduler.state.bags[BagId(table.submit(spec(4)))]
-    state = table.scheduler.state
-    assert unread.certainly_none(state, bag, FOLLOW)
-    assert not unread.certainly_none(state, None, FOLLOW)
-    assert not unread.certainly_none(None, bag, FOLLOW)
+    assert unread.certainly_none(progress(table, bag.id), FOLLOW)
+    assert not unread.certainly_none(None, FOLLOW)
     pilot = table.enrol()
     answer = pilot.ask()
     pilot.ask(ends=[end(answer)])
-    assert not unread.certainly_none(state, bag, FOLLOW)
-    unread.learn(state.epoch, state.durable, bag.id, FOLLOW, [a_row(7)])
+    assert not unread.certainly_none(progress(table, bag.id), FOLLOW)
+    unread.learn(present(table, bag.id), FOLLOW, [a_row(7)])
     after = ResultQuery(by_row=True, limit=100, after=7)
-    assert unread.certainly_none(state, bag, after)
-    assert not unread.certainly_none(state, bag, FOLLOW)  # who begins again reads again
+    assert unread.certainly_none(progress(table, bag.id), after)
+    assert not unread.certainly_none(
+        progress(table, bag.id), FOLLOW
+    )  # who begins again reads again
 
 
 @pytest.mark.parametrize(
@@ -74,7 +85,7 @@ def test_a_new_bag_has_nothing_and_an_old_one_is_read_first() -> None:
 def test_other_orders_are_read(other: ResultQuery) -> None:
     table, unread = Table(), Unread()
     bag = table.scheduler.state.bags[BagId(table.submit(spec(4)))]
-    assert not unread.certainly_none(table.scheduler.state, bag, other)
+    assert not unread.certainly_none(progress(table, bag.id), other)
 
 
 @pytest.mark.parametrize(
@@ -89,11 +100,12 @@ def test_other_orders_are_read(other: ResultQuery) -> None:
 def test_from_a_part_nothing_is_learnt(query: ResultQuery, rows: list[ResultRow]) -> None:
     table, unread = Table(), Unread()
     bag = table.scheduler.state.bags[BagId(table.submit(spec(4)))]
-    state = table.scheduler.state
     pilot = table.enrol()
     pilot.ask(ends=[end(pilot.ask())])
-    unread.learn(state.epoch, state.durable, bag.id, query, rows)
-    assert not unread.certainly_none(state, bag, ResultQuery(by_row=True, limit=9, after=7))
+    unread.learn(present(table, bag.id), query, rows)
+    assert not unread.certainly_none(
+        progress(table, bag.id), ResultQuery(by_row=True, limit=9, after=7)
+    )
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -118,11 +130,11 @@ def test_in_any_order_of_ends_commits_and_questions(seed: int) -> None:
         elif choice == "read":
             query = ResultQuery(by_row=True, limit=50, after=last)
             rows = record.rows(last)
-            if unread.certainly_none(state, state.bags.get(record.bag), query):
+            if unread.certainly_none(progress(table, record.bag), query):
                 spared += 1
                 assert not rows
             else:
-                unread.learn(state.epoch, state.durable, record.bag, query, rows)
+                unread.learn(present(table, record.bag), query, rows)
                 found += len(rows)
                 last = rows[-1].row if rows else last
         for answer in replies(actions, Answer):

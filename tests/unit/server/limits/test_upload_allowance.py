@@ -1,59 +1,35 @@
 """What pilots may send for their attempts, and for which."""
 
+import msgspec
 import pytest
 from starlette.requests import Request
 
-from covey.core.record.attempts import Attempt
-from covey.core.record.model import (
-    AttemptId,
-    BagId,
-    BagSpec,
-    JobId,
-    PilotId,
-    PilotRecord,
-    TaskNumber,
-)
-from covey.core.state import Pilot
+from covey.core.record.model import AttemptId, BagId, PilotId
+from covey.questions.pilot_questions import PilotWork, ReturnRule
 from covey.server.limits import upload_allowance as module
 from covey.server.limits.upload_allowance import Allowance
 from covey.server.web.problems import HttpProblem
+from tests.unit.core.table import Table
+from tests.unit.server.deciders import decider_of
 
 MB = 1 << 20
-SPECS = {
-    BagId(1): BagSpec(argv=("x",), owner="ann", output_mb=1),
-    BagId(2): BagSpec(argv=("x",), owner="bob", output_mb=2),
-}
+RULES = {BagId(1): ReturnRule("ann", 1), BagId(2): ReturnRule("bob", 2)}
 
 
-def pilot_with(*attempts: tuple[int, int]) -> Pilot:
-    record = PilotRecord(
-        id=PilotId(7),
-        key="a-long-enough-key",
-        credential="",
-        host="h",
-        slots=4,
-        site="s",
-        job=JobId("j"),
-        tags={},
-        version="1",
-        enrolled=0.0,
-    )
-    pilot = Pilot(record, 0.0, 1e10)
-    for sequence, bag in attempts:
-        id_ = AttemptId(1, sequence)
-        pilot.attempts[id_] = Attempt(id_, BagId(bag), TaskNumber(0), record.id, 0.0)
-    return pilot
+def pilot_with(*attempts: tuple[int, int]) -> PilotWork:
+    """Attempts, and the bags that they are of."""
+    held = [(AttemptId(1, sequence), BagId(bag)) for sequence, bag in attempts]
+    return PilotWork(PilotId(7), held, {bag: RULES[bag] for _, bag in held})
 
 
-def claim(known: Allowance, pilot: Pilot, digest: str, size: int, attempt: str) -> int:
+def claim(known: Allowance, work: PilotWork, digest: str, size: int, attempt: str) -> int:
     """The bag, or the status of a refusal."""
     query = f"size={size}&attempt={attempt}"
     request = Request(
         {"type": "http", "query_string": query.encode(), "headers": [], "path_params": {}}
     )
-    specs = {one.bag: SPECS[one.bag] for one in pilot.attempts.values()}
     try:
-        return known.claim(pilot, specs, request, digest)
+        return known.claim(work, request, digest)
     except HttpProblem as problem:
         return problem.status
 
@@ -69,7 +45,7 @@ def test_each_attempt_has_its_own() -> None:
     assert claim(known, pilot, "c", 0, "1.3") == 403
     assert claim(known, pilot, "c", 0, "nonsense") == 400
     assert claim(known, pilot, "c", 0, "") == 400, "each file is for an attempt"
-    del pilot.attempts[AttemptId(1, 1)]
+    pilot = pilot_with((2, 2))
     assert claim(known, pilot, "a", 1, "1.1") == 403
     assert list(known._sent[PilotId(7)]) == [AttemptId(1, 2)], "it is forgotten"
 
@@ -79,3 +55,13 @@ def test_their_number_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     known, pilot = Allowance(), pilot_with((1, 1))
     found = [claim(known, pilot, digest, 1, "1.1") for digest in "abcda"]
     assert found == [1, 1, 1, 413, 1]
+
+
+def test_pilots_that_have_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FEW_PILOTS", 0)
+    known, table = Allowance(), Table()
+    here = table.enrol().pilot
+    for pilot in (here, 7):
+        claim(known, msgspec.structs.replace(pilot_with((1, 1)), pilot=pilot), "a", 1, "1.1")
+    known.forget(decider_of(table.scheduler))
+    assert list(known._sent) == [here]

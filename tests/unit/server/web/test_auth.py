@@ -1,7 +1,5 @@
 """Who is let in, by what they show; and what a pilot's secret and credential are good for."""
 
-from typing import Any
-
 import pytest
 
 from covey.core.protocol.tokens import digest, hand_job, job_secret
@@ -12,6 +10,7 @@ from covey.core.state import State
 from covey.server.web import auth
 from covey.server.web.auth import CREDENTIAL_SECONDS, Caller, Guard, PilotSecrets
 from covey.server.web.problems import HttpProblem
+from tests.unit.server.deciders import decider_of
 from tests.unit.store.builders import pilot
 
 OWN = "the server's own token"
@@ -55,14 +54,14 @@ def test_tokens_are_long_random_and_easy_to_find() -> None:
 
 
 def test_the_servers_own_token_stands_for_everybody(state: State, clock: Clock) -> None:
-    for known in (state, None):
-        guard = Guard(OWN, lambda known=known: known, clock.now)  # type: ignore[misc]
+    for known in (Scheduler(state), None):
+        guard = Guard(OWN, decider_of(known))
         found = guard.caller(f"Bearer {OWN}")
         assert (found.role, found.owner, found.trusted) == (Role.ADMIN, "", True)
 
 
 def test_tokens_are_known_until_they_expire_or_are_revoked(state: State, clock: Clock) -> None:
-    guard = Guard(OWN, lambda: state, clock.now)
+    guard = Guard(OWN, decider_of(Scheduler(state), clock.now))
     token = auth.new_token()
     assert refused(guard, f"Bearer {token}").status == 401
     issue(state, token, Role.VIEWER, NOW + 10)
@@ -82,7 +81,7 @@ def test_tokens_are_known_until_they_expire_or_are_revoked(state: State, clock: 
     ["", "Bearer", "Bearer ", f"Basic {OWN}", OWN, "Bearer covey_", "Bearer \udce9", "Bearer é"],
 )
 def test_all_else_is_refused_in_the_same_words(state: State, clock: Clock, shown: str) -> None:
-    guard = Guard(OWN, lambda: state, clock.now)
+    guard = Guard(OWN, decider_of(Scheduler(state), clock.now))
     problem = refused(guard, shown)
     assert (problem.status, problem.detail) == (401, refused(guard, "Bearer covey_x").detail)
 
@@ -90,13 +89,13 @@ def test_all_else_is_refused_in_the_same_words(state: State, clock: Clock, shown
 def test_a_digest_is_not_a_token(state: State, clock: Clock) -> None:
     token = auth.new_token()
     issue(state, token)
-    guard = Guard(OWN, lambda: state, clock.now)
+    guard = Guard(OWN, decider_of(Scheduler(state), clock.now))
     assert refused(guard, f"Bearer {digest(token)}").status == 401
     assert refused(guard, f"Bearer covey_{digest(token)}").status == 401
 
 
 def test_before_the_record_is_read_nobody_is_refused_for_good(clock: Clock) -> None:
-    guard = Guard(OWN, lambda: None, clock.now)
+    guard = Guard(OWN, decider_of(None))
     assert refused(guard, f"Bearer {auth.new_token()}").status == 503
     assert refused(guard, "Bearer wrong").status == 401
 
@@ -118,11 +117,13 @@ def test_roles_and_owners() -> None:
 # -- pilots' secrets -----------------------------------------------------------------------------
 
 SITE_JOB = JobId("3-1")
-JOBS: dict[JobId, Any] = {SITE_JOB: None}
 
 
 def owner(clock: Clock, job: str, shown: str) -> str:
-    return PilotSecrets(MASTER, clock.now).owner(job, shown.encode(), JOBS)
+    state = State(1, Settings(), NOW)
+    state.jobs[SITE_JOB] = None  # type: ignore[assignment]
+    decider = decider_of(Scheduler(state))
+    return PilotSecrets(MASTER, clock.now).owner(job, shown.encode(), decider)
 
 
 def test_a_secret_is_bound_to_its_job(clock: Clock) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from covey.core.record.model import BagStatus
-from covey.server.process import _works
+from covey.questions.server_questions import works
 
 RUNNING, PAUSED = BagStatus.RUNNING, BagStatus.PAUSED
 
@@ -20,7 +20,7 @@ class FakeBag:
 
 
 @pytest.mark.parametrize(
-    ("status", "live", "settled", "works"),
+    ("status", "live", "settled", "needed"),
     [
         (RUNNING, 1, 0, True),
         (RUNNING, 0, 0, True),
@@ -30,6 +30,6 @@ class FakeBag:
         (PAUSED, 1, 0, True),
     ],
 )
-def test_what_keeps_a_server(status: BagStatus, live: int, settled: int, works: bool) -> None:
+def test_what_keeps_a_server(status: BagStatus, live: int, settled: int, needed: bool) -> None:
     bag: Any = FakeBag(status, live, settled)
-    assert _works(bag) is works
+    assert works(bag) is needed

@@ -1,0 +1,227 @@
+"""Questions about pilots, their hosts and their enrolments. `viewer` is an owner who sees their own
+and what is nobody's; None: an admin, who sees all."""
+
+from msgspec import Struct
+
+from covey.core.bags import estimate
+from covey.core.explain.steps import Steps
+from covey.core.protocol import host_history
+from covey.core.protocol.report_check import shown_tags
+from covey.core.record.model import AttemptId, BagId, JobId, PilotId, PilotStatus
+from covey.core.state import Pilot, State
+from covey.questions.question import LongQuestion, Question
+from covey.questions.site_questions import hides
+from covey.wire import PilotView
+
+FEW_PILOTS = 50  # that are looked at in one step
+
+
+# -- seeing ------------------------------------------------------------------------------------
+
+
+class ViewsOfPilots(LongQuestion[list[PilotView]], frozen=True):
+    """Pilots that are here, or might be, the latest first."""
+
+    viewer: str | None
+
+    def steps(self, state: State, now: float) -> Steps[list[PilotView]]:
+        found, viewer = [], self.viewer
+        for number, pilot in enumerate(reversed(list(state.pilots.values()))):
+            if number % FEW_PILOTS == FEW_PILOTS - 1:
+                yield
+            if viewer is None or _serves(state, pilot, viewer):
+                found.append(_pilot_view(pilot, viewer))
+        return found
+
+
+def _serves(state: State, pilot: Pilot, viewer: str) -> bool:
+    record = pilot.record
+    return record.owner in ("", viewer) and not hides(state, record.site, viewer)
+
+
+def _pilot_view(pilot: Pilot, viewer: str | None) -> PilotView:
+    record = pilot.record
+    running = sum(1 for _ in estimate.in_slots(pilot))
+    return PilotView(
+        id=record.id,
+        host=record.host,
+        site=record.site,
+        job=record.job,
+        slots=record.slots,
+        status=pilot.status.value,
+        running=running,
+        sent=len(pilot.attempts) - running,
+        enrolled=record.enrolled,
+        heard=pilot.heard,
+        tags=record.tags if viewer is None else shown_tags(record.tags, viewer),
+        version=record.version,
+        memory_mb=record.memory_mb,
+        gpus=record.gpus,
+        owner=record.owner,
+        shortage=pilot.shortage,
+    )
+
+
+class HostNow(Struct, kw_only=True):
+    """What goes on at a host. Without pilots there: only what core remembers of it."""
+
+    error_rate: float | None = None
+    banned: dict[str, float] = {}  # owner -> until when
+    pilots: int = 0
+    slots: int = 0
+    running: int = 0
+    sent: int = 0
+    heard: float = 0.0
+    shortage: str = ""
+    tags: dict[str, str] = {}  # of the pilot that was heard last
+
+
+class HostsNow(LongQuestion[dict[str, HostNow]], frozen=True):
+    """All hosts that core remembers, with those of their pilots that the viewer may see."""
+
+    viewer: str | None
+
+    def steps(self, state: State, now: float) -> Steps[dict[str, HostNow]]:
+        found: dict[str, HostNow] = {}
+        for number, (name, host) in enumerate(list(state.hosts.items())):
+            if number % FEW_PILOTS == FEW_PILOTS - 1:
+                yield
+            history = host.history
+            bans = {owner: ban.until for owner, ban in history.bans.items() if ban.until > now}
+            rate = host_history.error_rate(state, history, now)
+            found[name] = HostNow(error_rate=rate, banned=bans)
+        for number, pilot in enumerate(list(state.pilots.values())):
+            if number % FEW_PILOTS == FEW_PILOTS - 1:
+                yield
+            serves = self.viewer is None or pilot.record.owner in ("", self.viewer)
+            if serves and pilot.status is not PilotStatus.LOST:
+                _add(found.setdefault(pilot.record.host, HostNow()), pilot)
+        return found
+
+
+def _add(host: HostNow, pilot: Pilot) -> None:
+    running = sum(1 for _ in estimate.in_slots(pilot))
+    host.pilots += 1
+    host.slots += pilot.record.slots
+    host.running += running
+    host.sent += len(pilot.attempts) - running
+    host.shortage = host.shortage or pilot.shortage
+    if pilot.heard > host.heard:
+        host.heard, host.tags = pilot.heard, pilot.record.tags
+
+
+class OwnerOfPilot(Question[str | None], frozen=True):
+    """Whose tasks it runs (empty: anybody's); None: core has no such pilot."""
+
+    pilot: PilotId
+
+    def answer(self, state: State, now: float) -> str | None:
+        pilot = state.pilots.get(self.pilot)
+        return pilot.record.owner if pilot is not None else None
+
+
+# -- who calls ---------------------------------------------------------------------------------
+
+
+class EarlierCredentials(Struct, frozen=True):
+    epoch: int
+    pilots: dict[str, PilotId]  # by what their records have as credential
+
+
+class CredentialsBefore(Question[EarlierCredentials | None], frozen=True):
+    """Pilots that an earlier server enrolled; None if whoever asks has them of this epoch."""
+
+    epoch: int
+
+    def answer(self, state: State, now: float) -> EarlierCredentials | None:
+        if state.epoch == self.epoch:
+            return None
+        records = (pilot.record for pilot in state.pilots.values())
+        return EarlierCredentials(state.epoch, {one.credential: one.id for one in records})
+
+
+class JobLives(Question[bool], frozen=True):
+    """Whether this site job is not over."""
+
+    job: JobId
+
+    def answer(self, state: State, now: float) -> bool:
+        return self.job in state.jobs
+
+
+class GonePilots(Question[list[PilotId]], frozen=True):
+    """Those of these pilots that are not here any more."""
+
+    pilots: tuple[PilotId, ...]
+
+    def answer(self, state: State, now: float) -> list[PilotId]:
+        return [id_ for id_ in self.pilots if id_ not in state.pilots]
+
+
+# -- what a pilot has --------------------------------------------------------------------------
+
+
+class ReturnRule(Struct, frozen=True):
+    """Whose what a task of the bag returns is, and how much that may be."""
+
+    owner: str
+    output_mb: int
+
+
+class PilotWork(Struct, frozen=True):
+    pilot: PilotId
+    attempts: list[tuple[AttemptId, BagId]]
+    bags: dict[BagId, ReturnRule]  # those of its attempts that core holds
+
+
+class WorkOfPilot(Question[PilotWork | None], frozen=True):
+    """None: it is not known, because the pilot must first report it."""
+
+    pilot: PilotId
+
+    def answer(self, state: State, now: float) -> PilotWork | None:
+        pilot = state.pilots.get(self.pilot)
+        if pilot is None or pilot.resync:
+            return None
+        attempts = [(one.id, one.bag) for one in pilot.attempts.values()]
+        bags = {}
+        for _, id_ in attempts:
+            if id_ not in bags and id_ in state.bags:
+                spec = state.bags[id_].spec
+                bags[id_] = ReturnRule(spec.owner, spec.output_mb)
+        return PilotWork(self.pilot, attempts, bags)
+
+
+class HasCallFile(Question[bool], frozen=True):
+    """Whether a task of the pilot is a large call, which is in this file."""
+
+    pilot: PilotId
+    digest: str
+
+    def answer(self, state: State, now: float) -> bool:
+        pilot = state.pilots.get(self.pilot)
+        for attempt in pilot.attempts.values() if pilot is not None else ():
+            bag = state.bags.get(attempt.bag)
+            call = bag.call_file(attempt.task) if bag is not None and bag.large else None
+            if call is not None and call.digest == self.digest:
+                return True
+        return False
+
+
+class MaySpeakOf(Question[list[bool]], frozen=True):
+    """Of each of these attempts of a bag: whether the pilot may report what it prints. So it may of
+    bags whose tasks it was given; the attempt itself may have just ended."""
+
+    pilot: PilotId
+    attempts: tuple[tuple[AttemptId, BagId], ...]
+
+    def answer(self, state: State, now: float) -> list[bool]:
+        pilot = state.pilots.get(self.pilot)
+        if pilot is None:
+            return [False] * len(self.attempts)
+        return [bag in pilot.bodies or _has(pilot, id_, bag) for id_, bag in self.attempts]
+
+
+def _has(pilot: Pilot, id_: AttemptId, bag: BagId) -> bool:
+    attempt = pilot.attempts.get(id_)
+    return attempt is not None and attempt.bag == bag

@@ -1,0 +1,97 @@
+"""Questions about policies, and why a bag or a task stands as it does. They look at every pilot."""
+
+from typing import TypeVar
+
+from msgspec import Struct
+
+from covey.core.explain import bag_answers, catalogue, policy_check
+from covey.core.explain.answers import BagAnswer, Listed, PolicyReport, TaskAnswer
+from covey.core.explain.steps import Steps
+from covey.core.record.model import BagId, PolicySpec
+from covey.core.state import Bag, State
+from covey.questions.question import LongQuestion, Question
+
+A = TypeVar("A")
+
+
+class AttributesNow(Question[list[Listed]], frozen=True):
+    """All that policies can look at, with examples that this owner may see; None: everybody's."""
+
+    owner: str | None
+
+    def answer(self, state: State, now: float) -> list[Listed]:
+        return catalogue.attributes_of(state, now, self.owner)
+
+
+class CheckPolicy(LongQuestion[PolicyReport], frozen=True):
+    """What is wrong with a policy, for a bag of this owner: one that core holds, or a new one."""
+
+    policy: PolicySpec
+    owner: str
+    bag: BagId | None = None
+
+    def steps(self, state: State, now: float) -> Steps[PolicyReport]:
+        bag = state.bags.get(self.bag) if self.bag is not None else None
+        if bag is not None:
+            found = yield from _while_held(
+                state, bag, policy_check.examine(state, now, self.policy, bag, self.owner)
+            )
+            if found is not None:
+                return found
+        return (yield from policy_check.examine(state, now, self.policy, None, self.owner))
+
+
+class BagReasons(Struct, frozen=True):
+    """What core knows of a bag, or of one task of it."""
+
+    name: str
+    owner: str
+    names: list[str]
+    status: str
+    total: int
+    answer: BagAnswer | None  # None: about a task that does not wait
+    task: TaskAnswer | None
+
+
+class WhyBag(LongQuestion[BagReasons | None], frozen=True):
+    """Why a bag, or one task of it, stands as it does. Task -1: all of them. None: core does not
+    hold the bag, or not any more."""
+
+    bag: BagId
+    task: int
+
+    def steps(self, state: State, now: float) -> Steps[BagReasons | None]:
+        bag = state.bags.get(self.bag)
+        if bag is None:
+            return None
+        return (yield from _while_held(state, bag, _reasons(state, now, bag, self.task)))
+
+
+def _reasons(state: State, now: float, bag: Bag, task: int) -> Steps[BagReasons]:
+    of_task = bag_answers.of_task(state, now, bag, task) if 0 <= task < bag.total else None
+    answer = None
+    if task < 0 or (of_task is not None and of_task.state == "waiting"):
+        one = task if task >= 0 else None
+        answer = yield from bag_answers.of_bag(state, now, bag, one)
+    return BagReasons(
+        name=bag.spec.name,
+        owner=bag.spec.owner,
+        names=[] if bag.spec.calls else bag.body.names,
+        status=bag.status.value,
+        total=bag.total,
+        answer=answer,
+        task=of_task,
+    )
+
+
+def _while_held(state: State, bag: Bag, steps: Steps[A]) -> Steps[A | None]:
+    """The same answer; None if core lets go of the bag between two steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: A = end.value
+            return found
+        yield
+        if state.bags.get(bag.id) is not bag:
+            return None

@@ -1,0 +1,144 @@
+"""Questions about the server as a whole: how much there is of everything, and who may call."""
+
+from msgspec import Struct
+
+from covey.core.bags.estimate import in_slots
+from covey.core.explain.steps import Steps
+from covey.core.match import policy_budget
+from covey.core.protocol import tokens
+from covey.core.record.model import BagStatus, PilotStatus, TokenRecord
+from covey.core.state import Bag, State
+from covey.questions.question import LongQuestion, Question
+
+FEW_PILOTS = 100  # that are counted in one step
+
+
+class ServerCounts(Struct, frozen=True):
+    epoch: int
+    bags: int
+    pilots: int
+    slots: int  # of active pilots
+    quarantined: int  # bags
+    overruns: int  # how often policies of an owner needed more work than they may
+
+
+class CountAll(Question[ServerCounts], frozen=True):
+    def answer(self, state: State, now: float) -> ServerCounts:
+        return ServerCounts(
+            epoch=state.epoch,
+            bags=len(state.bags),
+            pilots=len(state.pilots),
+            slots=state.slots(),
+            quarantined=_quarantined(state),
+            overruns=state.overruns,
+        )
+
+
+class SiteFigures(Struct, frozen=True):
+    running: int  # site jobs
+    suspended: int  # of these
+    waiting: int
+    failures: int  # in a row
+    rests_until: float
+
+
+class Figures(Struct, frozen=True, kw_only=True):
+    """What /metrics shows of core."""
+
+    epoch: int
+    durable: int  # writes
+    ended: dict[str, int]  # attempts by outcome
+    running: int  # tasks
+    sent: int
+    waiting: int
+    in_doubt: int
+    quarantined: int  # bags
+    overruns: int
+    pilots: dict[str, int]  # by status
+    short: int  # pilots that wait for disk space
+    aside: int  # slots' worth of attempts that wait for files
+    slots: int
+    sites: dict[str, SiteFigures]
+
+
+class AllFigures(LongQuestion[Figures], frozen=True):
+    def steps(self, state: State, now: float) -> Steps[Figures]:
+        started: set[tuple[int, int]] = set()
+        pilots = {status.value: 0 for status in PilotStatus}
+        short = aside = 0
+        for number, pilot in enumerate(list(state.pilots.values())):
+            if number % FEW_PILOTS == FEW_PILOTS - 1:
+                yield
+            started.update((one.bag, one.task) for one in in_slots(pilot))
+            pilots[pilot.status.value] += 1
+            short += bool(pilot.shortage)
+            aside += pilot.aside
+        live = sum(len(bag.live) for bag in state.bags.values())
+        return Figures(
+            epoch=state.epoch,
+            durable=state.durable,
+            ended=dict(state.ended),
+            running=len(started),
+            sent=max(0, live - len(started)),
+            waiting=state.unsent(),
+            in_doubt=sum(len(bag.doubt) for bag in state.bags.values()),
+            quarantined=_quarantined(state),
+            overruns=state.overruns,
+            pilots=pilots,
+            short=short,
+            aside=aside,
+            slots=state.slots(),
+            sites=_of_sites(state),
+        )
+
+
+def _quarantined(state: State) -> int:
+    return sum(1 for bag in state.bags.values() if bag.quarantined)
+
+
+def _of_sites(state: State) -> dict[str, SiteFigures]:
+    found = {}
+    for name, site in state.sites.items():
+        running = sum(state.jobs[id_].running for id_ in site.jobs)
+        suspended = sum(state.jobs[id_].suspended for id_ in site.jobs)
+        waiting = len(site.jobs) - running
+        found[name] = SiteFigures(running, suspended, waiting, site.failures, site.rests_until)
+    return found
+
+
+class MoreToDo(Question[bool], frozen=True):
+    """Whether core would go on before the next tick, after so many `DrawContinued` since then."""
+
+    looks: int
+
+    def answer(self, state: State, now: float) -> bool:
+        return policy_budget.goes_on(state, self.looks)
+
+
+class AnyWork(Question[bool], frozen=True):
+    """Whether any bag needs this server."""
+
+    def answer(self, state: State, now: float) -> bool:
+        return any(map(works, state.bags.values()))
+
+
+def works(bag: Bag) -> bool:
+    """Whether anything is to be done. A bag that is paused, or waits for more tasks, can wait
+    without a server."""
+    if bag.status is BagStatus.PAUSED:
+        return bool(bag.live)
+    return bool(bag.live) or len(bag.done) + len(bag.failed) < bag.total
+
+
+class ValidToken(Question[TokenRecord | None], frozen=True):
+    """The record of a token that somebody shows; None: it is not valid, or not any more."""
+
+    token: str
+
+    def answer(self, state: State, now: float) -> TokenRecord | None:
+        return tokens.find(state, self.token, now)
+
+
+class AllTokens(Question[list[TokenRecord]], frozen=True):
+    def answer(self, state: State, now: float) -> list[TokenRecord]:
+        return list(state.tokens.values())

@@ -1,0 +1,130 @@
+"""Questions about sites and their jobs. None as an answer: there is no such site or job."""
+
+from msgspec import Struct
+
+from covey.core.explain import site_answers
+from covey.core.explain.answers import SiteAnswer
+from covey.core.explain.steps import Steps
+from covey.core.record.model import JobId, PilotId
+from covey.core.sites import site_table
+from covey.core.state import Pilot, Site, State
+from covey.questions.question import LongQuestion, Question
+from covey.wire import SiteView
+
+
+def hides(state: State, site: str, owner: str) -> bool:
+    """Whether the site is not for tasks of this owner, who therefore does not see it."""
+    found = state.sites.get(site)
+    users = found.record.spec.users if found is not None else ()
+    return bool(users) and owner not in users
+
+
+class HiddenSites(Question[frozenset[str]], frozen=True):
+    """Names of the sites that this owner may not use."""
+
+    owner: str
+
+    def answer(self, state: State, now: float) -> frozenset[str]:
+        return frozenset(name for name in state.sites if hides(state, name, self.owner))
+
+
+class ViewsOfSites(Question[list[SiteView]], frozen=True):
+    def answer(self, state: State, now: float) -> list[SiteView]:
+        pilots: dict[str, list[Pilot]] = {}
+        for one in state.pilots.values():
+            pilots.setdefault(one.record.site, []).append(one)
+        sites = state.sites.items()
+        return [_view(state, site, pilots.get(name, []), now) for name, site in sites]
+
+
+def _view(state: State, site: Site, pilots: list[Pilot], now: float) -> SiteView:
+    record, spec = site.record, site.record.spec
+    jobs = [state.jobs[id_] for id_ in site.jobs]
+    return SiteView(
+        name=spec.name,
+        driver=spec.driver,
+        status="removed" if record.removed else record.status.value,
+        origin="covey.toml" if record.of_file else "added",
+        trouble=site_table.condition(site, now),
+        rests_until=site.rests_until if site.rests_until > now else 0.0,
+        failures=site.failures,
+        waiting=sum(not job.running for job in jobs),
+        running=sum(job.running for job in jobs),
+        suspended=sum(job.suspended for job in jobs),
+        pilots=len(pilots),
+        slots=sum(one.record.slots for one in pilots),
+        busy=sum(min(one.load, one.record.slots) for one in pilots),
+        queued_limit=spec.queued,
+        running_limit=spec.running,
+        ramp=site.ramp,
+        price=spec.price,
+        users=list(spec.users),
+        failover=spec.failover,
+        shared=spec.shared,
+        here=spec.facts.here,
+        spec=spec,
+    )
+
+
+class WhySite(LongQuestion[SiteAnswer | None], frozen=True):
+    """Why a site gets no pilots, or only so many. `owner`: whose bags are told of; None: all."""
+
+    site: str
+    owner: str | None
+
+    def steps(self, state: State, now: float) -> Steps[SiteAnswer | None]:
+        site = state.sites.get(self.site)
+        if site is None:
+            return None
+        return (yield from site_answers.of_site(state, now, site, self.owner))
+
+
+class TrialNow(Struct, frozen=True):
+    """A site, and a job there that somebody started to see whether the site works."""
+
+    trouble: str  # of the site
+    submitted: float = 0.0  # when the trial was asked for; 0: the job is over, or is no trial
+    alive: bool = False  # the job is not over
+    pilot: int = 0  # 0: it has none yet, or that has left
+    host: str = ""
+
+
+class TrialAt(Question[TrialNow | None], frozen=True):
+    site: str
+    job: JobId
+
+    def answer(self, state: State, now: float) -> TrialNow | None:
+        site, job = state.sites.get(self.site), state.jobs.get(self.job)
+        if site is None:
+            return None
+        trouble = site_table.condition(site, now)
+        if job is None:
+            return TrialNow(trouble)
+        pilot = state.pilots.get(job.pilot) if job.pilot is not None else None
+        return TrialNow(
+            trouble,
+            submitted=job.record.submitted if job.record.trial else 0.0,
+            alive=True,
+            pilot=pilot.record.id if pilot is not None else 0,
+            host=pilot.record.host if pilot is not None else "",
+        )
+
+
+class TrialSince(Question[float], frozen=True):
+    """When this trial was asked for; 0: the job is over, or is no trial."""
+
+    job: JobId
+
+    def answer(self, state: State, now: float) -> float:
+        job = state.jobs.get(self.job)
+        return job.record.submitted if job is not None and job.record.trial else 0.0
+
+
+class JobOfPilot(Question[JobId], frozen=True):
+    """The pilot's site job; empty if core has no such pilot."""
+
+    pilot: PilotId
+
+    def answer(self, state: State, now: float) -> JobId:
+        pilot = state.pilots.get(self.pilot)
+        return pilot.record.job if pilot is not None else JobId("")

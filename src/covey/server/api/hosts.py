@@ -1,0 +1,101 @@
+"""The API's pilots and hosts: those that are here as the decider knows them, others as the record
+does. Only admins see pilots of another owner, or of a site that is not for the caller."""
+
+from msgspec.structs import replace
+from starlette.requests import Request
+
+from covey.core.protocol.report_check import shown_tags
+from covey.core.record.actions import ReplyMessage
+from covey.core.record.events import PilotDismissed
+from covey.core.record.model import PilotId, Role
+from covey.questions.pilot_questions import HostNow, HostsNow, OwnerOfPilot, ViewsOfPilots
+from covey.questions.site_questions import HiddenSites
+from covey.server.web import auth
+from covey.server.web.auth import ACT, SEE
+from covey.server.web.requests import Asking, caller_of, number
+from covey.server.web.route import act, look
+from covey.wire import HostView, PilotView
+
+
+class HostCalls:
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    @look("/pilots", "all pilots", SEE)
+    async def pilots(self, request: Request) -> list[PilotView]:
+        """Those that are here, or might be; with `all=1` also the last that were."""
+        decider, viewer = self._asking.decider, _viewer(request)
+        recorded: list[PilotView] = []
+        if request.query_params.get("all", "0") == "1" or not decider.ready:
+            recorded = await self._asking.read(lambda reader: reader.pilots())
+        if viewer is not None:
+            hidden = self._hidden(viewer)
+            recorded = [
+                replace(view, tags=shown_tags(view.tags, viewer))
+                for view in recorded
+                if view.owner in ("", viewer) and view.site not in hidden
+            ]
+        if not decider.ready:
+            return recorded
+        here = await decider.ask_long(ViewsOfPilots(viewer))
+        ids = {view.id for view in here}
+        gone = [view for view in recorded if view.status == "left" and view.id not in ids]
+        return sorted(here + gone, key=lambda view: -view.id)
+
+    @act("/pilots/{pilot}/dismiss", "shut a pilot down", ACT, refuses=(404,))
+    async def dismiss(self, request: Request) -> ReplyMessage:
+        id_ = PilotId(number(request, "pilot", 0))
+        owner = self._asking.decider.ask_if_ready(OwnerOfPilot(id_))
+        if owner is not None:
+            auth.admit_to(caller_of(request), owner, f"pilot {id_}")
+        return await self._asking.ask(lambda request: PilotDismissed(request, id_))
+
+    @look("/hosts", "the hosts that pilots ran on", SEE)
+    async def hosts(self, request: Request) -> list[HostView]:
+        decider, viewer = self._asking.decider, _viewer(request)
+        found, owners = await self._asking.read(
+            lambda reader: (reader.hosts(), reader.host_owners())
+        )
+        if decider.ready:
+            known = await decider.ask_long(HostsNow(viewer))
+            found = [_with(host, known.get(host.host)) for host in found]
+        if viewer is None:
+            return found
+        hidden = self._hidden(viewer)
+        there = ((host, owners.get(host.host, set())) for host in found if host.site not in hidden)
+        return [_seen_by(viewer, host, whose) for host, whose in there if whose & {"", viewer}]
+
+    def _hidden(self, viewer: str) -> frozenset[str]:
+        return self._asking.decider.ask_if_ready(HiddenSites(viewer)) or frozenset()
+
+
+def _viewer(request: Request) -> str | None:
+    """Whose pilots and hosts are seen; None: everybody's."""
+    caller = caller_of(request)
+    return None if caller.may(Role.ADMIN) else caller.owner
+
+
+def _with(host: HostView, now: HostNow | None) -> HostView:
+    """With what its pilots do now, and what core remembers of it."""
+    if now is None:
+        return host
+    host.error_rate, host.banned = now.error_rate, now.banned
+    if now.pilots:
+        host.tags, host.shortage = now.tags, now.shortage
+        host.pilots, host.slots, host.running, host.sent = (
+            now.pilots,
+            now.slots,
+            now.running,
+            now.sent,
+        )
+        host.heard = max(host.heard, now.heard)
+    return host
+
+
+def _seen_by(viewer: str, host: HostView, whose: set[str]) -> HostView:
+    """Of a host that serves several, what is the viewer's, and what is nobody's. What another's own
+    pilot said last is not for the viewer."""
+    own = {"", viewer}
+    tags = host.tags if whose <= own or host.pilots else {}
+    bans = {owner: ban for owner, ban in host.banned.items() if owner in own}
+    return replace(host, tags=shown_tags(tags, viewer), banned=bans)
