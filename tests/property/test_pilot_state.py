@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from covey.pilot.protocol import pilot_state as module
+from covey.pilot.protocol.commands import Send
 from covey.pilot.protocol.messages import OK, Answer, Body, End, Sync, Task
-from covey.pilot.protocol.pilot_state import PilotState, Send
+from covey.pilot.protocol.pilot_state import PilotState
 
 
 def only_sync(brain: PilotState, now: float) -> Sync:

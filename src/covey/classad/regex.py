@@ -100,7 +100,8 @@ class Pattern:
             self._start = self._sequence(parsed, 0, python.flags)
             self.cost = 10 + len(text) + len(self._code) // 2
             self.search, self._groups = python.search, python.groups
-            self.longest, self.rate = -1, 0.0  # of subjects for Python; steps for each character
+            # The longest subject for Python's engine, and its steps for each character.
+            self.longest, self.rate = -1, 0.0
             unlike = r"\B" in text or (python.flags & re.M and "^" in text)
             for length in (20, 80, 320, 1280, 5120, 20480) if not unlike else ():
                 steps = _ways(parsed, length) * (1 + len(text))

@@ -30,6 +30,7 @@ from covey.pilot.host import host_facts, machine_id
 from covey.pilot.host.tags import HostTags, Now, PilotFacts
 from covey.pilot.options import Options
 from covey.pilot.protocol.arrival import Arrival
+from covey.pilot.protocol.commands import Depart, EnrolAgain, Prepare, Recall, Send, Stop
 from covey.pilot.protocol.live_output import Follower
 from covey.pilot.protocol.messages import (
     JOB_HEADER,
@@ -46,16 +47,7 @@ from covey.pilot.protocol.messages import (
     Task,
     life_of,
 )
-from covey.pilot.protocol.pilot_state import (
-    OUT_OF_ORDER,
-    Depart,
-    EnrolAgain,
-    PilotState,
-    Prepare,
-    Recall,
-    Send,
-    Stop,
-)
+from covey.pilot.protocol.pilot_state import OUT_OF_ORDER, PilotState
 from covey.pilot.protocol.request_threads import Identity, RequestThreads, ServerReply
 from covey.pilot.protocol.spool import Spool
 from covey.pilot.protocol.thread_pool import started
@@ -453,7 +445,7 @@ class Pilot:
 
     def _say_goodbye(self, state: PilotState, reason: str) -> None:
         self.requests.timeout_seconds = GOODBYE_SECONDS
-        leave = Leave(state.pilot, state.epoch, reason, state.started_nothing_else())
+        leave = Leave(state.pilot, state.epoch, reason, state.every_start_confirmed())
         self.requests.post("leave", "/pilot/v1/leave", leave._asdict(), self.identity.credential)
         until = time.monotonic() + GOODBYE_SECONDS
         while time.monotonic() < until:

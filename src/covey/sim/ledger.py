@@ -44,7 +44,7 @@ class Sending(Struct, eq=False):
     number: int  # of the answer
     at: float
     life: "HostLife"
-    decided: float  # when it was decided at the earliest, if nobody waited for the answer then
+    decided: float  # when it left, or earlier if nobody waited for the answer then
     deadline: float = math.inf  # it was not given up for its deadline before this time
     beside: tuple[Key, ...] = ()  # attempts of the task that were out then
     may_repeat: bool = False  # the policy may have wanted another attempt then

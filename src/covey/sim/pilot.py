@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from covey.core.record.actions import Problem, Refuse
 from covey.core.record.events import PilotEnrolled, PilotLeft, SyncReceived
 from covey.core.record.model import PilotId, RequestId
+from covey.pilot.protocol.commands import Depart, EnrolAgain, Prepare, Recall, Send, Start, Stop
 from covey.pilot.protocol.messages import (
     CANCELLED,
     HOST,
@@ -26,16 +27,7 @@ from covey.pilot.protocol.messages import (
     Leave,
     Sync,
 )
-from covey.pilot.protocol.pilot_state import (
-    Depart,
-    EnrolAgain,
-    PilotState,
-    Prepare,
-    Recall,
-    Send,
-    Start,
-    Stop,
-)
+from covey.pilot.protocol.pilot_state import PilotState
 from covey.sim.checkers import Judge
 from covey.sim.clock import Timeline, Trace
 from covey.sim.ledger import HostLife, Ledger, Run, Violation
@@ -283,7 +275,7 @@ class SimPilot:
     def _depart(self, state: PilotState, reason: str) -> None:
         self._leaving = True
         self._around.judge.departs(self.life)
-        leave = Leave(state.pilot, state.epoch, reason, state.started_nothing_else())
+        leave = Leave(state.pilot, state.epoch, reason, state.every_start_confirmed())
         call = Call(
             self.name,
             "leave",

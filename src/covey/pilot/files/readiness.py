@@ -11,10 +11,9 @@ from typing import Deque, Dict, List, Mapping, NamedTuple, Sequence, Set
 
 from covey.pilot.files.file_cache import FileCache, News
 from covey.pilot.files.setups import DONE, RUN, Setups, problem_of
-from covey.pilot.protocol.commands import BodyKey, body_key
+from covey.pilot.protocol.commands import BodyKey, Start, body_key
 from covey.pilot.protocol.held_attempts import Holding
 from covey.pilot.protocol.messages import HOST, SETUP, Body, Input
-from covey.pilot.protocol.pilot_state import Start
 from covey.pilot.slots.orders import Link, Outcome
 
 FILES_AGAIN_SECONDS = 5.0

@@ -47,8 +47,8 @@ class TaskResult:
         self.stale = False
 
     def take(self) -> Optional[bytes]:
-        """What the task wrote, up to one byte too much; None for nothing. Afterwards ``stale`` says
-        whether the task replaced the file."""
+        """What the task wrote, up to one byte more than allowed; None for nothing. Afterwards
+        ``stale`` says whether the task replaced the file."""
         about = os.fstat(self._fd)
         if about.st_nlink == 1:
             if not about.st_size:

@@ -310,7 +310,7 @@ class PilotState:
         """Nothing runs or waits here, and the server has confirmed every end."""
         return not self.holding and not self.undelivered()
 
-    def started_nothing_else(self) -> bool:
+    def every_start_confirmed(self) -> bool:
         """Whether the server has confirmed an end of every attempt that was started here."""
         return self.holds_nothing() and not self._abandoned
 
@@ -564,17 +564,3 @@ class PilotState:
         if reason:
             self._departed = True
             self._commands.append(Depart(reason))
-
-
-__all__ = [
-    "Command",
-    "Depart",
-    "EnrolAgain",
-    "PilotState",
-    "Prepare",
-    "Recall",
-    "Send",
-    "Start",
-    "Stop",
-    "key_of",
-]

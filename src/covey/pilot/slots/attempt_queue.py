@@ -16,6 +16,7 @@ from covey.pilot.files.readiness import Readiness
 from covey.pilot.files.setups import Setups
 from covey.pilot.files.uploads import Sent, Uploads
 from covey.pilot.host.tags import HostTags
+from covey.pilot.protocol.commands import Start
 from covey.pilot.protocol.ended_attempts import size_of
 from covey.pilot.protocol.held_attempts import Holding
 from covey.pilot.protocol.message_limits import allowed_end
@@ -31,7 +32,7 @@ from covey.pilot.protocol.messages import (
     Task,
     Unkept,
 )
-from covey.pilot.protocol.pilot_state import PilotState, Start
+from covey.pilot.protocol.pilot_state import PilotState
 from covey.pilot.protocol.spool import Spool
 from covey.pilot.protocol.thread_pool import started
 from covey.pilot.slots.capacity import Ask, Capacity

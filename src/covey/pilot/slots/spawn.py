@@ -96,7 +96,7 @@ _words = _spare = -1
 def _by_vfork(path: bytes, argv: List[bytes], env: List[bytes]) -> int:
     """Returns when the child has called exec, or has written why it could not: into a file to which
     nobody else writes, so that the position in it tells."""
-    os.lseek(_words, 0, os.SEEK_SET)  # a killed child may have written here without being asked
+    os.lseek(_words, 0, os.SEEK_SET)  # an earlier child may have been killed while it wrote here
     slot_signals.let_through()
     try:
         pid: int = _fork_exec(

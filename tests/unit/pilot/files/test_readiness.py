@@ -16,9 +16,9 @@ from covey.pilot.files.readiness import (
     Unable,
 )
 from covey.pilot.files.setups import Setups
+from covey.pilot.protocol.commands import Start
 from covey.pilot.protocol.held_attempts import Holding
 from covey.pilot.protocol.messages import Body, Input, Task
-from covey.pilot.protocol.pilot_state import Start
 from covey.pilot.slots.orders import Outcome
 
 ONE, TWO, OWN = (Input(name, letter * 64, 1) for name, letter in zip("abc", "abc", strict=True))

@@ -3,6 +3,7 @@
 from random import Random
 from typing import TypeVar
 
+from covey.pilot.protocol.commands import Command, Depart, EnrolAgain, Prepare, Recall, Send, Stop
 from covey.pilot.protocol.messages import (
     Answer,
     Body,
@@ -22,14 +23,7 @@ from covey.pilot.protocol.pilot_state import (
     MOST_ENDS,
     MOST_OUTPUT,
     PACE_SECONDS,
-    Command,
-    Depart,
-    EnrolAgain,
     PilotState,
-    Prepare,
-    Recall,
-    Send,
-    Stop,
     key_of,
 )
 

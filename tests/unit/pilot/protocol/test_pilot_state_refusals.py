@@ -1,7 +1,7 @@
 """A sync that the server refuses as invalid is sent otherwise, and wedges nothing."""
 
+from covey.pilot.protocol.commands import Send
 from covey.pilot.protocol.messages import MOST_WANT, Answer, End, Sync
-from covey.pilot.protocol.pilot_state import Send
 from tests.unit.pilot.protocol.test_pilot_state import Desk, of_kind
 
 

@@ -4,8 +4,9 @@ nothing is kept for bags that are over."""
 from collections import Counter
 from random import Random
 
+from covey.pilot.protocol.commands import Prepare, Recall, Send
 from covey.pilot.protocol.messages import Answer, Body, End, Input, Sync, Task, WaitingBag
-from covey.pilot.protocol.pilot_state import PilotState, Prepare, Recall, Send
+from covey.pilot.protocol.pilot_state import PilotState
 from covey.pilot.protocol.waiting_bags import WAITING_SECONDS
 from tests.unit.pilot.protocol.test_pilot_state import Desk
 
@@ -124,10 +125,10 @@ def test_waiting_attempts_are_prepared_once() -> None:
 def test_whoever_gave_up_a_started_attempt_does_not_say_that_nothing_had_started() -> None:
     desk = Desk()
     [first] = desk.sent()
-    assert desk.brain.started_nothing_else()
+    assert desk.brain.every_start_confirmed()
     desk.work(first.number, 1)
     [key] = desk.start_all()
-    assert not desk.brain.started_nothing_else()
+    assert not desk.brain.every_start_confirmed()
     desk.brain.abandon(key)
     assert desk.brain.holds_nothing()
-    assert not desk.brain.started_nothing_else()
+    assert not desk.brain.every_start_confirmed()

@@ -8,8 +8,9 @@ import pytest
 
 from covey.pilot.files.readiness import Unable
 from covey.pilot.files.uploads import Sent
+from covey.pilot.protocol.commands import Prepare, Start
 from covey.pilot.protocol.messages import Answer, Body, End, Input, Need, OutputFile, Task
-from covey.pilot.protocol.pilot_state import PilotState, Prepare, Start
+from covey.pilot.protocol.pilot_state import PilotState
 from covey.pilot.slots.attempt_queue import (
     DOUBT_SECONDS,
     PLAN_SECONDS,
