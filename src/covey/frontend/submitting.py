@@ -36,22 +36,23 @@ def send(
     if running is not None and slots is not None:
         _tell_slots(running, slots)
     try:
-        return client, _submit(client, gathered, key)
+        return client, submit(client, gathered, key)
     except ServerAway:
         if config.server or is_held(config.directory):
             raise
     client = bag_places.client(config, options)
-    return client, _submit(client, gathered, key)
+    return client, submit(client, gathered, key)
 
 
-def _submit(client: Client, gathered: Gathered, key: str) -> Submitted:
-    spec = with_seal(gathered.complete(upload(client, gathered.uploads)))
+def submit(client: Client, gathered: Gathered, key: str, *, quiet: bool = False) -> Submitted:
+    """Upload the files that the server lacks, and submit the bag."""
+    spec = with_seal(gathered.complete(upload(client, gathered.uploads, quiet=quiet)))
     return client.submit(msgspec.structs.replace(spec, key=key, owner=user()))
 
 
-def upload(client: Client, files: Iterable[Found]) -> dict[Found, Blob]:
+def upload(client: Client, files: Iterable[Found], *, quiet: bool = False) -> dict[Found, Blob]:
     """Upload the files that the server lacks. Returns the blob of each file."""
-    line = _Line()
+    line = _Line(quiet)
     sending = Upload(client, line.progress)
     blobs = add_all(sending, files)
     if blobs:
@@ -72,7 +73,7 @@ def upload_known(client: Client, files: Mapping[Blob, Path | bytes]) -> None:
 def _send(sending: Upload, line: "_Line") -> None:
     sent = sending.send()
     line.clear()
-    if sent:
+    if sent and not line.quiet:
         say(f"uploaded {formats.size(sent)}")
 
 
@@ -83,10 +84,11 @@ def add_all(sending: Upload, files: Iterable[Found]) -> dict[Found, Blob]:
 class _Line:
     """The progress of an upload on one line, if standard error is a terminal."""
 
-    def __init__(self) -> None:
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
         self._shown = False
         self._last = 0.0
-        self._terminal = sys.stderr.isatty()
+        self._terminal = sys.stderr.isatty() and not quiet
 
     def progress(self, done: int, total: int) -> None:
         now = time.monotonic()

@@ -13,17 +13,13 @@ from inspect import Parameter
 from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
-import msgspec
-
 from covey.bagfile import Gathered, gather, read_draft, select
 from covey.client import embedded
-from covey.client.client import Client, Submitted, submission_key, with_seal
+from covey.client.client import Client, Submitted, submission_key
 from covey.client.http import Endpoint
-from covey.client.upload import Upload
 from covey.config import Config, load
 from covey.core.errors import BadConfig, NotFound, ServerAway
-from covey.frontend import bag_places
-from covey.frontend.submitting import add_all
+from covey.frontend import bag_places, submitting
 from covey.frontend.terminal import say
 from covey.pilot.protocol.connection import context_for
 from covey.python.bag import Bag
@@ -36,7 +32,6 @@ from covey.python.keywords import (
     unknown_keyword,
 )
 from covey.python.listing import Listing
-from covey.whoami import user
 from covey.wire import HostView, PilotView, ServerView
 
 if TYPE_CHECKING:
@@ -209,11 +204,11 @@ class Connection:
         both requests have the same key, so there is only one bag."""
         key = submission_key(key)
         try:
-            return _submit(self.client(), gathered, key)
+            return submitting.submit(self.client(), gathered, key, quiet=True)
         except ServerAway:
             if self._is_there():
                 raise
-        return _submit(self.client(), gathered, key)
+        return submitting.submit(self.client(), gathered, key, quiet=True)
 
     def bag(self, reference: int | str = "latest") -> Bag:
         """A bag by its number, its name or a label; the latest one if none is named. Raises
@@ -296,15 +291,6 @@ class Connection:
 
     def _is_there(self) -> bool:
         return self.is_remote or embedded.is_held(self.config.directory)
-
-
-def _submit(client: Client, gathered: Gathered, key: str) -> Submitted:
-    upload = Upload(client)
-    blobs = add_all(upload, gathered.uploads)
-    if blobs:
-        upload.send()
-    spec = with_seal(gathered.complete(blobs))
-    return client.submit(msgspec.structs.replace(spec, key=key, owner=user()))
 
 
 def _bag_cells(bag: Bag) -> Iterable[object]:

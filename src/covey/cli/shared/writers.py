@@ -91,16 +91,12 @@ def write_table(
     return _write_pages(file, Stream("table", chosen, width), rows)
 
 
-def write_csv(
-    file: IO[bytes], chosen: Sequence[Field], rows: Iterator[ResultRow], form: str = "csv"
+def write_lines(
+    file: IO[bytes], chosen: Sequence[Field], rows: Iterator[ResultRow], form: str
 ) -> int:
     stream = Stream(form, chosen)
-    file.writelines(stream.lines([]))
+    file.writelines(stream.lines([]))  # the titles of CSV, also without rows
     return _write_pages(file, stream, rows)
-
-
-def write_jsonl(file: IO[bytes], chosen: Sequence[Field], rows: Iterator[ResultRow]) -> int:
-    return _write_pages(file, Stream("jsonl", chosen), rows)
 
 
 def _write_pages(file: IO[bytes], stream: Stream, rows: Iterable[ResultRow]) -> int:
@@ -134,8 +130,6 @@ def write_ready_made(file: IO[bytes], form: str, parts: Iterable[bytes]) -> int:
 
 
 WRITERS: dict[str, Writer] = {
-    "csv": write_csv,
-    "csv-raw": partial(write_csv, form="csv-raw"),
-    "jsonl": write_jsonl,
+    **{form: partial(write_lines, form=form) for form in (*CSV, "jsonl")},
     "json": write_json,
 }
