@@ -30,7 +30,7 @@ MOST_ACCOUNTED = 200
 
 
 class QueueSite(OpenSite):
-    """`open_queue` gives the queue of a site, without I/O. `start` starts the thread."""
+    """`open_queue` gives the queue of a site, without I/O."""
 
     def __init__(
         self, spec: SiteSpec, open_queue: Callable[[SiteSpec], Queue], context: SiteContext
@@ -74,10 +74,12 @@ class QueueSite(OpenSite):
     def jobs(self) -> tuple[JobRecord, ...]:
         return self._table.jobs()
 
-    def start(self) -> None:
+    def start(self) -> "QueueSite":
+        """With a thread of its own."""
         name = f"site-{self.spec.name}"
         self._thread = threading.Thread(target=self.run, daemon=True, name=name)
         self._thread.start()
+        return self
 
     def close(self, seconds: float = 0.0) -> None:
         """Begin nothing more. A command that runs longer than this is left to itself."""
@@ -100,8 +102,8 @@ class QueueSite(OpenSite):
         self._look_at = self._now()
 
     def _changed(self, spec: SiteSpec) -> None:
-        self._queue.close()
-        self._queue = self._open_queue(spec)
+        before, self._queue = self._queue, self._open_queue(spec)
+        before.close()
         self._look_at = self._now()
 
     # -- its own thread --------------------------------------------------------------------
