@@ -90,8 +90,8 @@ class Field:
 
     # -- managers --------------------------------------------------------------------------
 
-    def manager(self, watch: tuple[JobRecord, ...] = ()) -> Manager:
-        """A new one, as of a server that starts."""
+    def manager(self, watch: tuple[JobRecord, ...] = (), retired: bool = False) -> Manager:
+        """A new one, as of a server that starts. `retired`: the site gets no more jobs."""
         context = SiteContext(
             self._post,
             self.notes.append,
@@ -103,9 +103,9 @@ class Field:
             Shells(self._ssh_command),
             self._grace_seconds,
         )
-        made = Manager(context, self._driver_of)
+        made = Manager(context, self._driver_of, (self.spec,) if retired else ())
         self.managers.append(made)
-        made.define((self.spec, *self.others))
+        made.define(self.others if retired else (self.spec, *self.others))
         made.watch(watch)
         return made
 

@@ -265,6 +265,19 @@ def test_what_is_not_on_record_is_ended(field: Field) -> None:
     assert [note.what for note in field.notes] == ["site jobs that are not on record"]
 
 
+def test_the_jobs_of_a_retired_site_are_found_and_ended(field: Field) -> None:
+    one = job(1)
+    before = field.manager()
+    before.submit((one,))
+    field.pilot(one)
+    field.stop(before)
+    manager = field.manager((one,), retired=True)
+    field.wait(JobStarted, one)
+    manager.cancel((one,))
+    field.wait(JobEnded | JobVanished, one)
+    assert not field.alive(one)
+
+
 def test_the_site_of_a_job_must_be_there(field: Field) -> None:
     manager = field.manager((job(7, site="gone"),))
     manager.submit((job(8, site="elsewhere"),))

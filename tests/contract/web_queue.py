@@ -60,9 +60,7 @@ class Web:
         return SiteFacts(whole_nodes=options.machine.whole, accounts=(), log=log)
 
     def open(self, spec: SiteSpec, context: SiteContext) -> OpenSite:
-        site = QueueSite(spec, lambda spec: WebQueue(spec, context), context)
-        site.start()
-        return site
+        return QueueSite(spec, lambda spec: WebQueue(spec, context), context).start()
 
 
 class WebQueue:

@@ -7,7 +7,9 @@ import pytest
 
 from covey import config, wiring
 from covey.core.errors import BadConfig
-from covey.core.record.model import SiteSpec
+from covey.core.record.actions import SaveSite
+from covey.core.record.model import SiteRecord, SiteSpec
+from covey.store.sqlite.sqlite_record import SqliteRecord
 
 FAR = SiteSpec(name="far", driver="slurm")
 
@@ -51,3 +53,18 @@ def test_how_ssh_is_called() -> None:
     assert wiring._ssh("ssh -F '/a b'") == ("ssh", "-F", "/a b")
     with pytest.raises(BadConfig, match=r"serve\.ssh"):
         wiring._ssh("ssh 'x")
+
+
+def test_a_record_is_opened_with_what_drivers_know_now(tmp_path: Path) -> None:
+    """Sites were saved by a server whose drivers knew less, or are not installed any more."""
+    known, unknown = (SiteSpec(name=n, driver=d, options={"whole_nodes": True})
+                      for n, d in (("a", "slurm"), ("b", "slrum")))  # fmt: skip
+    before = SqliteRecord(tmp_path / "record.db")
+    before.open()
+    before.apply([SaveSite(SiteRecord(spec=spec)) for spec in (known, unknown)])
+    before.close()
+    record = wiring.DescribedRecord(tmp_path / "record.db", wiring.check_site)
+    found = {site.spec.name: site.spec for site in record.open().sites}
+    record.close()
+    assert found["a"].facts.whole_nodes
+    assert found["b"] == unknown

@@ -127,9 +127,7 @@ def open_queue_site(
         where = spec.host if host is None else host
         return CommandQueue(driver, spec, context, context.shells.to(where))
 
-    site = QueueSite(spec, queue, context)
-    site.start()
-    return site
+    return QueueSite(spec, queue, context).start()
 
 
 class CommandQueue:

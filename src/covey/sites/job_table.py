@@ -1,11 +1,11 @@
-"""The jobs that we think a site has, and what its lists say of them. Pure: no commands, no clock.
+"""The jobs that we think a site has, and what its lists say of them. Pure: no calls, no clock.
 
 Rules 2 to 7 of docs/decisions/0014-pilots-by-demand.md live here. In short: a job that is not in a
-list may be in the next one, so nothing is concluded from one; a list that was asked for before a
-job had time to appear says nothing of it; where it says that the job is there, nobody submits it
+list may be in the next one, so nothing is concluded from a single list. A list that was asked for
+before a job had time to appear says nothing about that job. A job that is listed is not submitted
 again.
 
-A job is *queued* until the command that submits it begins, *unsure* from then until the site has
+A job is *queued* until the call that submits it begins, *unsure* from then until the site has
 named it, and *there* until the site says that it ended, or it vanished. One that vanished after it
 had been there is kept for a while: its pilot may be heard, and if lists show it again, that is
 told; if core has given it up, it is cancelled then. One that never was listed is forgotten; if it
@@ -48,8 +48,9 @@ class Phase(Enum):
 
 @dataclass(slots=True)
 class Entry:
-    """`counts_from`: lists that were asked for earlier do not count against it. `told`: what core
-    heard of it last. `doomed`: somebody wants it gone. `stuck`: why it never would have run."""
+    """`counts_from`: lists that were asked for earlier do not count against the job. `told`: the
+    last state that core heard of. `doomed`: the job is to be cancelled. `stuck`: why the job would
+    never have run."""
 
     job: JobRecord
     name: str
@@ -69,8 +70,8 @@ class Entry:
 
 
 class JobTable:
-    """`prefix` begins the names of all jobs of ours. `on_record` tells of those at other sites,
-    which may be the same machines under another name."""
+    """`prefix` begins the names of all our jobs. `on_record` tells whether a job is on record at
+    any site: another site may have the same machines under another name."""
 
     def __init__(self, prefix: str, on_record: Callable[[JobId], bool] = lambda _: False) -> None:
         self.prefix = prefix
@@ -101,15 +102,15 @@ class JobTable:
     # -- what core asks for ----------------------------------------------------------------
 
     def queue(self, jobs: Iterable[JobRecord]) -> list[JobRecord]:
-        """Those that are new here."""
+        """Of these jobs, those that were not in the table."""
         fresh = [job for job in jobs if job.id not in self._entries]
         for job in fresh:
             self._entries[job.id] = Entry(job, self.name(job.id), Phase.QUEUED)
         return fresh
 
     def watch(self, jobs: Iterable[JobRecord], counts_from: float) -> None:
-        """These are on record, and no others. What is known of them is told again. Of one
-        without a handle nobody knows whether it was submitted: perhaps it is, just now."""
+        """These jobs are on record, and no others. What is known of them is told again. Nobody
+        knows whether a job without a handle was submitted: perhaps that happens just now."""
         before, self._entries = self._entries, {}
         self.complete = True
         for job in jobs:
@@ -140,7 +141,7 @@ class JobTable:
         return [entry for entry in entries if entry is not None and entry.phase is Phase.QUEUED]
 
     def withdraw(self, entries: Iterable[Entry]) -> list[Event]:
-        """Nobody wants them any more, and they were never submitted."""
+        """Jobs that were cancelled before they were submitted."""
         found: list[Event] = []
         for entry in entries:
             del self._entries[entry.job.id]
@@ -148,7 +149,7 @@ class JobTable:
         return found
 
     def sent(self, entries: Iterable[Entry], counts_from: float) -> None:
-        """Whatever happens now, they may be there."""
+        """The call that submits them begins: whatever happens now, they may be at the site."""
         for entry in entries:
             entry.phase, entry.counts_from = Phase.UNSURE, counts_from
 
@@ -172,7 +173,7 @@ class JobTable:
     # -- lists -----------------------------------------------------------------------------
 
     def listed(self, seen: Iterable[Seen], asked: float) -> list[Event]:
-        """A good list, which was asked for then."""
+        """What a complete list says that was asked for at that time."""
         found: list[Event] = []
         by_name: dict[str, list[Seen]] = {}
         for one in seen:
@@ -221,7 +222,7 @@ class JobTable:
         return found
 
     def _note_strays(self, seen: Iterable[Seen], asked: float) -> None:
-        """Jobs of our queue that nobody knows of. Only a whole record can tell."""
+        """Note jobs of our queue that are not on record, once all jobs on record are known."""
         before, self._strays = self._strays, {}
         for one in seen:
             if self.complete and one.stand is not Stand.ENDED and self._ours(one.name):
@@ -240,11 +241,12 @@ class JobTable:
     # -- jobs that are missing -------------------------------------------------------------
 
     def missing(self) -> list[Entry]:
-        """Those about which the lists are sure, and how they ended is not known yet."""
+        """Jobs that several lists in a row did not have, and whose end is not known yet."""
         return [one for one in self._entries.values() if one.misses >= MISSES]
 
     def accounted(self, entries: Iterable[Entry], seen: Iterable[Seen], now: float) -> list[Event]:
-        """What the site's accounts say of missing ones. They may lag: they are asked again."""
+        """What the site's accounts say about missing jobs. Accounts may lag, so they are asked
+        again."""
         by_handle = {one.handle: one for one in seen}
         found: list[Event] = []
         for entry in entries:
@@ -259,7 +261,7 @@ class JobTable:
         return found
 
     def vanished(self, entries: Iterable[Entry], now: float) -> list[Event]:
-        """Missing ones of which nobody can tell more."""
+        """Missing jobs about which no accounts can be asked."""
         return [self._vanish(entry, now) for entry in entries]
 
     def _vanish(self, entry: Entry, now: float) -> Event:
@@ -294,7 +296,7 @@ class JobTable:
         return [handle for handle, at in self._strays.items() if at is None]
 
     def cancelled(self, handles: Iterable[str], now: float) -> None:
-        """They were asked to go, then."""
+        """These were cancelled at that time."""
         handles = set(handles)
         for entry in self._entries.values():
             if entry.handle in handles:
@@ -304,6 +306,6 @@ class JobTable:
 
 
 def _choose(seen: Sequence[Seen], handle: str) -> Seen | None:
-    """Of several jobs with one name: the one that we know, else the liveliest."""
+    """Of several jobs with one name: the one whose handle we know, else the liveliest."""
     known = [one for one in seen if handle and one.handle == handle]
     return min(known or seen, key=lambda one: _LIVELIEST.index(one.stand), default=None)

@@ -106,29 +106,26 @@ class Manager:
         self._post(event)
 
     def _define(self, site: OpenSite | None, spec: SiteSpec) -> None:
-        problem = self._problem(spec)
-        same = site is not None and site.spec.driver == spec.driver and not problem
-        if site is not None and same and site.change(spec):
+        if site is not None and site.spec.driver == spec.driver and site.change(spec):
             return
         jobs: tuple[JobRecord, ...] = ()
         if site is not None:
             site.close()
             jobs = site.jobs()
-        self._sites[spec.name] = (
-            _Hopeless(spec, problem, self._context.post)
-            if problem
-            else self._driver_of(spec).open(spec, self._context)
-        )
+        self._sites[spec.name] = self._open(spec)
         if self._watched:
             self._sites[spec.name].watch(jobs)
 
-    def _problem(self, spec: SiteSpec) -> str:
-        """Why nothing can be done with such a site."""
+    def _open(self, spec: SiteSpec) -> OpenSite:
         try:
-            self._driver_of(spec).facts(spec)
+            driver = self._driver_of(spec)
+            driver.facts(spec)
+            return driver.open(spec, self._context)
         except CoveyError as error:
-            return str(error)
-        return ""
+            return _Hopeless(spec, str(error), self._context.post)
+        except Exception as error:  # a bug of the driver: the other sites go on
+            words = f"driver {spec.driver}: {type(error).__name__}: {error}"
+            return _Hopeless(spec, words, self._context.post)
 
 
 class _Hopeless(OpenSite):

@@ -3,7 +3,8 @@
 The thread does one thing after another, each time the most urgent: the list when it is due, then
 how missing jobs ended (but not twice in a row while others wait: accounts may be slow), what is to
 be cancelled, what is to be submitted. Between two calls it pauses, for the site's sake. Nothing
-that a call or a driver does ends it. Orders may come from any thread; they only leave a word.
+that a call or a driver does ends the thread. Orders may come from any thread; the site's own thread
+carries them out.
 
 Lists are asked for while there are jobs to tell of, or the site does not answer (then ever more
 rarely): that it answers again is news; now and then, too, if all that is left has vanished, since
@@ -30,7 +31,7 @@ MOST_ACCOUNTED = 200
 
 
 class QueueSite(OpenSite):
-    """`open_queue` gives the queue of a site, without I/O. `start` starts the thread."""
+    """`open_queue` gives the queue of a site, without I/O."""
 
     def __init__(
         self, spec: SiteSpec, open_queue: Callable[[SiteSpec], Queue], context: SiteContext
@@ -45,7 +46,7 @@ class QueueSite(OpenSite):
         self._free_at = -math.inf
         self._failures = 0
         self._heard = False
-        self._accounted = False  # when it last did anything but look
+        self._accounted = False  # whether it asked for accounts when it last did anything but list
         self._orders: deque[Callable[[], None]] = deque()
         self._awake = threading.Event()
         self._closed = False
@@ -63,7 +64,7 @@ class QueueSite(OpenSite):
         self._order(lambda: self._table.doom(job.id for job in jobs))
 
     def forget(self, jobs: Sequence[JobId]) -> None:
-        """They are somewhere else."""
+        """These jobs turned out to be somewhere else."""
         self._order(lambda: self._table.forget(jobs))
 
     def change(self, spec: SiteSpec) -> bool:
@@ -74,13 +75,15 @@ class QueueSite(OpenSite):
     def jobs(self) -> tuple[JobRecord, ...]:
         return self._table.jobs()
 
-    def start(self) -> None:
+    def start(self) -> "QueueSite":
+        """With a thread of its own."""
         name = f"site-{self.spec.name}"
         self._thread = threading.Thread(target=self.run, daemon=True, name=name)
         self._thread.start()
+        return self
 
     def close(self, seconds: float = 0.0) -> None:
-        """Begin nothing more. A command that runs longer than this is left to itself."""
+        """A call that takes longer than this is left to itself."""
         self._closed = True
         self._awake.set()
         if self._thread is not None:
@@ -100,8 +103,8 @@ class QueueSite(OpenSite):
         self._look_at = self._now()
 
     def _changed(self, spec: SiteSpec) -> None:
-        self._queue.close()
-        self._queue = self._open_queue(spec)
+        before, self._queue = self._queue, self._open_queue(spec)
+        before.close()
         self._look_at = self._now()
 
     # -- its own thread --------------------------------------------------------------------
@@ -116,7 +119,7 @@ class QueueSite(OpenSite):
         self._give_up()
 
     def _give_up(self) -> None:
-        """What was not begun is surely not there."""
+        """Jobs that wait to be submitted are refused: they are surely not at the site."""
         while self._orders:
             self._orders.popleft()()
         waiting = [entry for ids in self._batches for entry in self._table.queued(ids)]
@@ -205,16 +208,16 @@ class QueueSite(OpenSite):
         self._look_again()
 
     def _account(self, missing: list[Entry]) -> None:
-        """How those ended that are no longer listed. Of those that we cancelled nobody needs to
-        know more, and of those without a handle nobody can."""
-        gone = [one for one in missing if not one.handle or one.cancelled_at is not None]
+        """Find out how jobs ended that are no longer listed. Jobs that we cancelled, and jobs
+        without a handle, are not asked for: they have vanished."""
+        gone = [entry for entry in missing if not entry.handle or entry.cancelled_at is not None]
         if gone:
             self._say(self._table.vanished(gone, self._now()))
             return
         known = missing[:MOST_ACCOUNTED]
         try:
             seen = self._queue.accounts([entry.handle for entry in known])
-        except Exception as error:  # the lists are good: it can do without
+        except Exception as error:  # lists suffice where there are no accounts
             words = f"{self.spec.name}: {type(error).__name__}: {error}"
             self._context.note(Note("the site's accounting cannot be read", detail=words))
             seen = []
@@ -224,7 +227,7 @@ class QueueSite(OpenSite):
             self._say(self._table.accounted(known, seen, self._now()))
 
     def _cancel(self, handles: list[str]) -> None:
-        """What is still listed later is cancelled again: whether it worked, the list tells."""
+        """A job that is still listed later is cancelled again: the list tells whether it worked."""
         self._table.cancelled(handles, self._now())
         try:
             self._queue.cancel(handles)
@@ -267,7 +270,8 @@ class QueueSite(OpenSite):
         self._look_at = min(self._look_at, self._due())
 
     def _give_back(self, entries: list[Entry], error: Exception) -> None:
-        """These are surely not there, and others need not be tried now."""
+        """Refuse these jobs, which are surely not at the site, and all that wait: the site does not
+        work just now."""
         self._failed(error)
         waiting = [entry for ids in self._batches for entry in self._table.queued(ids)]
         self._batches.clear()

@@ -206,7 +206,7 @@ class LocalSite(OpenSite):
         return found
 
     def _clear(self, known: set[JobId]) -> None:
-        """End what is here of ours and not on record, and remove what it left."""
+        """End pilots in our folder that are not on record, and remove what ended ones left."""
         with self._lock:
             known |= {watched.job for watched in self._watched.values()}
         for folder in self._folder.iterdir() if self._folder.is_dir() else ():
@@ -256,7 +256,7 @@ class LocalSite(OpenSite):
                     self._try_reaping(pid, one)
 
     def _try_reaping(self, pid: int, watched: Watched) -> None:
-        """Again later, if it fails: nobody else would tell of the others' ends."""
+        """If this fails it is tried again: the thread must go on, for the other pilots."""
         try:
             self._reap(pid, watched)
         except Exception as error:
@@ -279,7 +279,7 @@ class LocalSite(OpenSite):
         self._watch_rest(watched.job, reason, left)
 
     def _watch_rest(self, job: JobId, reason: str, left: list[int], first: bool = False) -> None:
-        """Go on with what is left of the job, if only for the time that it takes to tidy up."""
+        """Watch the processes that are left of the job; without any, it has ended."""
         if left:
             self._watch(left[0], job, "" if first else reason)
         else:

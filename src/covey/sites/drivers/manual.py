@@ -28,9 +28,7 @@ class Manual:
         return SiteFacts(by_hand=True, accounts=())
 
     def open(self, spec: SiteSpec, context: SiteContext) -> OpenSite:
-        site = QueueSite(spec, EmptyQueue, context)
-        site.start()
-        return site
+        return QueueSite(spec, EmptyQueue, context).start()
 
 
 class EmptyQueue:

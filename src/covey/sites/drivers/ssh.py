@@ -10,7 +10,8 @@ it forked have. A host is one machine, not a name for several.
 Jobs wait here until a host has room: nobody else keeps a queue for these hosts. The site answers
 while one of its hosts does. A job of which only its name is known is asked for everywhere. It is
 gone when no host has it but those that have failed for long: else one dead host would keep all jobs
-on record that it never had. If it has one, that is not on record when it answers again.
+on record that it never had. If it does have one, that job is not on record when the host answers
+again, and is cancelled.
 """
 
 import math
@@ -197,7 +198,7 @@ def _sh(text: str, stdin: bytes, *words: str) -> Command:
 
 
 def hosts_of(spec: SiteSpec) -> dict[str, int]:
-    """Their slots. Raises BadConfig."""
+    """The slots of each host. Raises BadConfig."""
     found: dict[str, int] = {}
     for text in argument_options(spec, SshOptions).hosts:
         name, _, slots = text.rpartition(":")
@@ -328,7 +329,7 @@ class SshSite(OpenSite):
         return self._slots[host] - self._used[host]
 
     def _fill(self) -> None:
-        """Start what waits, where there is most room."""
+        """Start jobs that wait, each on the host that has most free slots."""
         able = [name for name in self._hosts if name not in self._failed]
         while self._waiting and able:
             job = self._waiting[0]
@@ -405,14 +406,14 @@ class SshSite(OpenSite):
         self._fill()
 
     def _settle(self, host: str, job: JobId) -> None:
-        """It is there, and nowhere else."""
+        """The job is on this host, so no other host is asked for it any more."""
         for other in self._asked.pop(job, set()) - {host}:
             self._hosts[other].forget([job])
         if job in self._jobs:
             self._put(self._jobs[job], host)
 
     def _lost_sight(self, host: str, job: JobId, reason: str) -> None:
-        """Gone, when no host is left that may have it."""
+        """This host does not have the job. It is gone when no other host may have it."""
         asked = self._asked.get(job, set())
         asked.discard(host)
         if not asked:
@@ -421,7 +422,7 @@ class SshSite(OpenSite):
             self._give_up_on(job, reason)
 
     def _give_up_on(self, job: JobId, reason: str) -> None:
-        """If only hosts may have it that have failed for long, and others do not."""
+        """The job is gone if only hosts that have failed for long may have it."""
         asked, long_ago = self._asked[job], self._context.now() - self._context.grace_seconds
         if len(asked) < len(self._hosts) and all(
             self._failed_at.get(host, math.inf) <= long_ago for host in asked
@@ -431,7 +432,7 @@ class SshSite(OpenSite):
             self._gone(job, reason)
 
     def _refused(self, host: str, job: JobId, reason: str) -> None:
-        """If the host is to blame, another may take it."""
+        """If the host does not answer, another host may take the job."""
         record = self._forget(job)
         able = len(self._failed) < len(self._hosts)
         if host in self._failed and able and record is not None:
