@@ -12,7 +12,6 @@ from covey.core.record.actions import (
     RecordEnds,
     ReopenFailed,
     Reply,
-    SaveBag,
     SaveBagStatus,
     Submitted,
     Write,
@@ -21,8 +20,6 @@ from covey.core.record.events import (
     BagLoaded,
     BagSubmitted,
     CancelRequested,
-    Committed,
-    PauseRequested,
     PilotLeft,
     RequestDropped,
     RetryRequested,
@@ -40,7 +37,7 @@ from covey.core.record.model import (
     TaskInput,
     Verdict,
 )
-from covey.pilot.protocol.messages import Answer, End, Held, Leave
+from covey.pilot.protocol.messages import Answer, Leave
 from tests.unit.core.table import Hand, Table, end, only, refusal, replies, spec, writes
 
 
@@ -49,14 +46,6 @@ def run_out(table: Table, pilot: Hand, outcome: str = "ok") -> None:
     answers = replies(pilot.sync(), Answer)
     while answers and answers[0].tasks:
         answers = replies(pilot.sync(1, [end(answers[0], 0, outcome)]), Answer)
-
-
-def test_a_submission_is_acknowledged_only_when_durable() -> None:
-    table = Table(durable=False)
-    actions = table.handle(BagSubmitted(table.request(), spec()))
-    assert writes(actions, SaveBag)
-    assert not replies(actions, Submitted)
-    assert only(table.commit(), Submitted).total == 4
 
 
 def test_a_submission_sent_twice_is_one_bag() -> None:
@@ -80,39 +69,6 @@ def test_a_bag_that_makes_no_sense_is_refused(bag: object, words: str) -> None:
     assert refused.problem is Problem.INVALID
     assert words in refused.detail
     assert not table.scheduler.state.bags
-
-
-def test_no_number_goes_out_before_it_is_reserved() -> None:
-    table = Table(durable=False)
-    table.handle(BagSubmitted(table.request(), spec(100)))
-    table.commit()
-    pilot = table_pilot(table)
-    answer = only(pilot.sync(want=50), Answer)
-    assert len(answer.tasks) == 8, "only the first chunk is durable"
-    lease = LeaseChunk(BagId(1), 8, 24)
-    assert [write for write in writes(table.actions, LeaseChunk) if write.first == 8] == [lease]
-    assert not replies(pilot.sync(want=50), Answer), "nothing more until the commit"
-    assert len(only(table.commit(), Answer).tasks) == 16
-
-
-def table_pilot(table: Table) -> Hand:
-    """Enrol on a table that does not commit by itself."""
-    table.durable = True
-    pilot = table.enrol(slots=50)
-    table.durable = False
-    return pilot
-
-
-def test_ends_are_acknowledged_only_when_durable() -> None:
-    table = Table()
-    table.submit(spec())
-    pilot = table.enrol()
-    answer = pilot.ask()
-    table.durable = False
-    actions = pilot.sync(1, [end(answer)])
-    assert writes(actions, RecordEnds)
-    assert not replies(actions, Answer)
-    assert only(table.commit(), Answer).number == 2
 
 
 def test_a_bag_runs_to_its_end() -> None:
@@ -343,70 +299,10 @@ def test_tasks_that_cannot_be_sent_end_their_bag() -> None:
     assert [one.status for one in saved if isinstance(one, SaveBagStatus)] == [BagStatus.FINISHED]
 
 
-def test_what_was_prefetched_of_a_paused_bag_is_asked_back_whatever_was_lost() -> None:
-    table = Table()
-    bag = BagId(table.submit(spec(8)))
-    hand = table.enrol()
-    answer = hand.ask(6, [end(hand.ask())])
-    hand.sync(want=1)
-    (asked,) = replies(table.handle(PauseRequested(table.request(), bag, "")), Answer)
-    assert len(asked.recalls) == 6
-    held = [Held(1, task.sequence, bag, task.task) for task in answer.tasks]
-    again = only(hand.sync(0, held=held, number=hand.number + 3), Answer)
-    assert len(again.recalls) == 6, "that answer never arrived"
-
-
 def given_up(bag: BagId) -> BagSnapshot:
     record = BagRecord(id=bag, spec=spec(1), total=1, created=0.0, status=BagStatus.FINISHED)
     chunks = (ChunkRecord(first=0, stop=1, closed=True),)
     return BagSnapshot(bag=record, chunks=chunks, open_done=(), failed=(0,), tries={})
-
-
-def test_prefetched_tasks_are_recalled_for_idle_slots() -> None:
-    table = Table()
-    table.submit(spec(7))
-    hoarder = table.enrol(slots=1)
-    first = hoarder.ask(want=6)
-    assert len(first.tasks) == 1, "it does not know yet how long they take"
-    assert len(hoarder.ask(6, [end(first)]).tasks) == 6
-    hoarder.sync(want=6)
-    idle = table.enrol(slots=2)
-    idle.sync(want=2)
-    (answer,) = replies(table.later(1), Answer)
-    assert len(answer.recalls) == 2
-    back = answer.recalls[0]
-    actions = hoarder.sync(6, [returned(back)])
-    assert [task.task for a in replies(actions, Answer) for task in a.tasks] == [back.task]
-
-
-def test_a_task_that_was_given_back_goes_to_the_idle_pilot() -> None:
-    """Not back to the one that had too many, whose question is open at that moment."""
-    table = Table()
-    table.submit(spec(4))
-    hoarder = table.enrol(slots=1)
-    assert len(hoarder.ask(3, [end(hoarder.ask())]).tasks) == 3
-    hoarder.sync(want=3)
-    idle = table.enrol(slots=1)
-    idle.sync(want=1)
-    (answer,) = replies(table.later(1), Answer)
-    (back,) = answer.recalls
-    hoarder.sync(want=3)
-    hoarder.sync(3, [returned(back)])
-    pilots = table.scheduler.state.pilots
-    assert [one.task for one in pilots[PilotId(idle.pilot)].attempts.values()] == [back.task]
-
-
-def returned(held: Held) -> End:
-    return End(held.epoch, held.sequence, held.bag, held.task, "returned")
-
-
-def test_a_commit_in_parts_answers_in_order() -> None:
-    table = Table(durable=False)
-    table.handle(BagSubmitted(table.request(), spec()))
-    table.handle(BagSubmitted(table.request(), spec()))
-    first = table.handle(Committed(2))
-    assert only(first, Submitted).bag == 1
-    assert only(table.commit(), Submitted).bag == 2
 
 
 @pytest.mark.parametrize(

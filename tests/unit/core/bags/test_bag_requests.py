@@ -1,50 +1,35 @@
-"""Classes, segments, rows, chances and pauses: what makes a bag more than a loop."""
+"""Appending, chances, pauses, purges: what is asked of a bag, and what it does then."""
 
 import pytest
-from msgspec.structs import replace
 
 from covey.core.record.actions import (
-    AppendSegment,
-    CloseBag,
     Done,
-    LoadRows,
     PurgeBag,
     RecordEnds,
     ReopenFailed,
-    SaveBagStatus,
     SaveHost,
-    Submitted,
 )
 from covey.core.record.events import (
     BagSubmitted,
-    CloseRequested,
     FollowRequested,
     PauseRequested,
     PilotEnrolled,
     PurgeRequested,
     ResumeRequested,
     RetryRequested,
-    RowsFailed,
-    RowsLoaded,
-    SegmentAppended,
     SyncReceived,
 )
 from covey.core.record.model import (
     BagId,
-    BagSpec,
     BagStatus,
     Blob,
     Condition,
     Need,
     Placed,
-    Rows,
     Rule,
-    Segment,
-    TaskInput,
 )
-from covey.core.values.space import Axis, Product, Range, Values
 from covey.pilot.protocol.messages import Answer, End, Enrol, Enrolled, Followed, Sync, Task
-from tests.unit.core.table import Hand, Table, end, only, refusal, replies, spec, writes
+from tests.unit.core.table import Hand, Table, only, refusal, replies, spec, writes
 
 DIGEST = "ab" * 32
 MANY_VALUES = Condition(name="i", values=tuple(range(10_001)))
@@ -66,134 +51,6 @@ def asked(hand: Hand, want: int, ends: list[End] | None = None) -> list[Task]:
 
 def ended(hand: Hand, task: Task, outcome: str = "ok", exit_code: int = 0) -> End:
     return End(hand.epoch, task.sequence, task.bag, task.task, outcome, exit_code)
-
-
-# -- classes -----------------------------------------------------------------------------------
-
-
-def sized() -> BagSpec:
-    """Tasks 2 and 3 of four need two cores."""
-    rule = Rule(when=(Condition(name="i", low=2),), need=Need(cores=2, memory_mb=100))
-    return spec(rules=(rule,))
-
-
-def test_a_task_goes_only_where_it_fits() -> None:
-    table = Table()
-    table.submit(sized())
-    small = enrol(table, 1)
-    assert [task.task for task in asked(small, 5)] == [0]
-    large = enrol(table, 4)
-    got = asked(large, 4)
-    assert [(task.task, task.need) for task in got] == [(1, 0), (2, 1)], "four slots: 1 + 2"
-
-
-def test_no_more_is_sent_than_fits_by_memory_or_gpus() -> None:
-    table = Table()
-    table.submit(spec(8, need=Need(memory_mb=600)))
-    host = enrol(table, 4, memory_mb=1000)
-    assert len(asked(host, 4)) == 1, "each takes more than half of the memory"
-    blind = Table()
-    blind.submit(spec(8, need=Need(gpus=1)))
-    assert not asked(enrol(blind, 2), 2), "no GPUs there"
-    assert len(asked(enrol(blind, 4, gpus=2), 4)) == 2, "two GPUs, two tasks"
-
-
-def test_a_pilot_searches_beyond_what_it_cannot_run() -> None:
-    table = Table(chunk=4)
-    rule = Rule(when=(Condition(name="i", high=29),), need=Need(cores=8))
-    table.submit(spec(40, rules=(rule,)))
-    small = enrol(table, 1)
-    assert [task.task for task in asked(small, 1)] == [30]
-
-
-def test_conditions_compare_numbers_as_numbers_and_text_as_text() -> None:
-    rule = Rule(
-        when=(Condition(name="m", values=("large",)), Condition(name="n", values=(1,))),
-        need=Need(cores=2),
-    )
-    space = Product((Axis("m", Values(("small", "large"))), Axis("n", Values(("1", 1.0, 2)))))
-    table = Table()
-    table.submit(BagSpec(argv=("x",), space=space, rules=(rule,)))
-    got = asked(enrol(table, 16), 16)
-    assert {task.task for task in got if task.need} == {3, 4}
-
-
-# -- segments ----------------------------------------------------------------------------------
-
-
-def test_an_open_bag_grows_and_ends_only_when_closed() -> None:
-    table = Table()
-    bag = BagId(table.submit(spec(1, open=True)))
-    pilot = enrol(table, 4)
-    first = pilot.ask(4)
-    pilot.sync(4, [end(first)])
-    pilot.sync(4)
-    assert table.scheduler.state.bags[bag].status is BagStatus.RUNNING
-    segment = Segment(space=Axis("i", Range("5", "1", 2)))
-    actions = table.handle(SegmentAppended(table.request(), bag, segment, "k"))
-    assert only(actions, Submitted).total == 3
-    assert writes(actions, AppendSegment) == [AppendSegment(bag, segment, 3, "k")]
-    again = only(table.handle(SegmentAppended(table.request(), bag, segment, "k")), Submitted)
-    assert (again.total, again.known) == (3, True)
-    got = tasks(replies(actions, Answer))
-    assert [(task.task, task.values) for task in got] == [(1, [5]), (2, [6])]
-    pilot.sync(4, [ended(pilot, task) for task in got])
-    closing = table.handle(CloseRequested(table.request(), bag))
-    assert writes(closing, CloseBag)
-    assert [one.status for one in writes(closing, SaveBagStatus)] == [BagStatus.FINISHED]
-    late = refusal(table.handle(SegmentAppended(table.request(), bag, segment, "l")))
-    assert "closed" in late.detail
-
-
-def test_a_segment_with_other_parameters_is_refused() -> None:
-    table = Table()
-    bag = BagId(table.submit(spec(1, open=True)))
-    other = Segment(space=Axis("j", Range("0", "1", 2)))
-    problem = refusal(table.handle(SegmentAppended(table.request(), bag, other)))
-    assert "parameters i" in problem.detail
-
-
-def rows_spec(count: int, inner: int = 1, **fields: object) -> BagSpec:
-    rows = Rows(digest=DIGEST, form="csv", names=("a",), count=count)
-    space = Axis("b", Range("0", "1", inner)) if inner > 1 else Product(())
-    return BagSpec(argv=("x", "{a}"), rows=rows, space=space, **fields)  # type: ignore[arg-type]
-
-
-def loads(actions: list[object]) -> list[LoadRows]:
-    return [action for action in actions if isinstance(action, LoadRows)]
-
-
-def test_rows_go_out_once_they_are_read() -> None:
-    table = Table(chunk=4)
-    actions = table.handle(BagSubmitted(table.request(), rows_spec(3, inner=2)))
-    (load,) = loads(list(actions))
-    assert (load.chunk, load.first, load.stop) == (0, 0, 2), "four tasks have two rows"
-    pilot = enrol(table, 8)
-    assert not asked(pilot, 8)
-    event = RowsLoaded(load.bag, load.chunk, [["p"], ["q"]])
-    got = tasks(replies(table.handle(event), Answer))
-    assert [task.values for task in got] == [["p", 0], ["p", 1], ["q", 0], ["q", 1]]
-
-
-def test_few_long_rows_are_read_at_a_time() -> None:
-    table = Table(chunk=1024)
-    spec = rows_spec(10_000)
-    assert spec.rows is not None
-    long = replace(spec, rows=replace(spec.rows, row_bytes=1 << 20))
-    (load,) = loads(list(table.handle(BagSubmitted(table.request(), long))))
-    assert 1 <= load.stop - load.first <= 4
-
-
-def test_rows_that_cannot_be_read_pause_the_bag_until_it_is_resumed() -> None:
-    table = Table()
-    actions = table.handle(BagSubmitted(table.request(), rows_spec(3)))
-    (load,) = loads(list(actions))
-    paused = table.handle(RowsFailed(load.bag, load.chunk, "no such file"))
-    (status,) = writes(paused, SaveBagStatus)
-    assert status.status is BagStatus.PAUSED
-    assert "no such file" in status.reason
-    resumed = table.handle(ResumeRequested(table.request(), load.bag))
-    assert loads(list(resumed)) == [load]
 
 
 # -- chances -----------------------------------------------------------------------------------
@@ -292,28 +149,6 @@ def test_some_failed_tasks_are_tried_again_with_more_memory_while_others_run() -
 
 
 # -- files -------------------------------------------------------------------------------------
-
-
-def test_each_task_gets_its_own_input_and_a_missing_one_fails_only_its_task() -> None:
-    table = Table()
-    bag = spec(
-        3,
-        inputs=(Placed(path="fit.py", blob=Blob(DIGEST, 10)),),
-        task_inputs=(TaskInput(source="cases/{i}.json", path="case-{task}.json"),),
-        manifest={"cases/0.json": Blob(DIGEST, 5), "cases/2.json": Blob(DIGEST, 6)},
-    )
-    table.submit(bag)
-    pilot = enrol(table, 4)
-    actions = pilot.sync(4)
-    answer = only(actions, Answer)
-    assert [one.path for one in answer.bodies[0].inputs] == ["fit.py"]
-    assert [(t.task, t.inputs[0].path, t.inputs[0].size) for t in answer.tasks] == [
-        (0, "case-0.json", 5),
-        (2, "case-2.json", 6),
-    ]
-    (record,) = writes(actions, RecordEnds)[0].ends
-    assert (record.task, record.outcome) == (1, "failed")
-    assert "cases/1.json" in record.message
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,12 @@
 """Why bags wait, why tasks are where they are, why they run twice or not."""
 
-from collections.abc import Callable
-
-import pytest
-
 from covey.core.explain import bag_answers
 from covey.core.explain.answers import BagAnswer, TaskAnswer
 from covey.core.explain.steps import finish
-from covey.core.record.events import CloseRequested, PauseRequested
+from covey.core.record.events import PauseRequested
 from covey.core.record.model import BagId, Ban, Need
 from tests.unit.core.match.test_blame import a_worker, spoil
-from tests.unit.core.match.test_policies import draw, gets, policy
+from tests.unit.core.match.test_policies import gets, policy
 from tests.unit.core.placing import Grounds, site
 from tests.unit.core.table import Hand, Table, end, spec
 
@@ -191,21 +187,6 @@ def test_concurrency_holds_it_back() -> None:
     assert kinds(ask(table, bag)) == ["concurrency"]
 
 
-def test_other_bags_come_first_by_rank_and_by_age() -> None:
-    table = Table()
-    low = table.submit(spec(4, policy=policy(rank="1")))
-    high = table.submit(spec(4, policy=policy(rank="Host.NumCpus")))
-    bobs = table.submit(spec(4, owner="bob"))
-    table.enrol(2, host="a")
-    found = ask(table, low)
-    assert kinds(found) == ["order"]
-    assert [(one.bag, one.rank, one.waiting) for one in found.first] == [(high, 2.0, 4)]
-    assert found.first_on == "a"
-    assert [one.bag for one in ask(table, bobs).first] == [high, low]
-    assert ask(table, high).reasons == []
-    assert ask(table, high).summary.endswith("the next free hosts get them")
-
-
 def test_a_host_whose_time_is_nearly_over() -> None:
     grounds = Grounds(site(wall_seconds=2000.0), lease_seconds=1e6)
     bag = grounds.submit(spec(2, need=Need(limit_seconds=1000.0)))
@@ -274,67 +255,6 @@ def test_tasks_that_failed_elsewhere_wait_for_a_failover_site() -> None:
     assert "it failed elsewhere" in ask_of(table, bag, 0).summary
 
 
-# -- more attempts -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("fields", "told"),
-    [
-        ({"idempotent": False}, "must not run twice"),
-        ({}, "does not ask for it"),
-        ({"open": True, "policy": policy(replication="true")}, "it is open"),
-        ({"policy": policy(replication="true", tail="JobsLeft < 1")}, "where JobsLeft is 1"),
-    ],
-)
-def test_why_there_are_no_replicas(fields: dict[str, object], told: str) -> None:
-    table = Table()
-    bag = table.submit(spec(1, **fields))
-    gets(table.enrol())
-    found = ask(table, bag).replication
-    assert not found.active
-    assert told in found.text
-    of_task = ask_of(table, bag, 0).replication
-    assert of_task is not None
-    assert told in of_task.text
-
-
-def test_why_some_tasks_get_another_attempt() -> None:
-    table = Table(lease_seconds=1e9)
-    wanted = policy(replication='Job.Replica1.Host.Name == "a"', max_replicas="2")
-    bag = table.submit(spec(2, policy=wanted, open=True))
-    for name in "ab":
-        gets(table.enrol(host=name))
-    table.handle(CloseRequested(table.request(), BagId(bag)))
-    found = ask(table, bag)
-    assert found.tail
-    assert (found.replication.wanted, found.replication.refused) == (1, 1)
-    assert found.replication.values == {"Job.Replica1.Host.Name": '"b"'}
-    of_task: Callable[[int], str] = lambda task: ask_of(table, bag, task).replication.text  # type: ignore[union-attr] # noqa: E731
-    assert "wants another attempt" in of_task(0)
-    assert of_task(1) == "replication is not true for it"
-    draw(table)
-    assert of_task(0) == "it is offered to hosts with a free slot"
-    assert gets(table.enrol(host="c")) == [(bag, 0)]
-    assert of_task(0) == "it has as many attempts as max_replicas allows"
-    twice = ask_of(table, bag, 0)
-    assert twice.summary == "it runs on a, c, 2 attempts"
-    assert [one.replica for one in twice.running] == [False, True]
-    assert ask(table, bag).replication.full == 1
-
-
-def test_a_deadline_that_has_passed() -> None:
-    table = Table(lease_seconds=1e9)
-    bag = table.submit(spec(1, policy=policy(deadline="30s")))
-    gets(table.enrol(host="slow"))
-    (running,) = ask_of(table, bag, 0).running
-    assert (running.deadline, running.expired) == (table.now + 30.0, False)
-    table.later(31)
-    found = ask_of(table, bag, 0)
-    assert found.running[0].expired
-    assert found.replication is not None
-    assert found.replication.text == "it is past its deadline, and offered to other hosts"
-
-
 # -- tasks ---------------------------------------------------------------------------------
 
 
@@ -358,16 +278,6 @@ def test_a_task_that_was_sent_ahead() -> None:
     gets(table.enrol(1, host="a"))
     assert ask_of(table, bag, 0).summary == "it runs on a"
     assert ask_of(table, bag, 2).summary == "it waits for a slot of a"
-
-
-def test_a_task_that_waits_and_how_many_are_before_it() -> None:
-    table = Table()
-    bag = table.submit(spec(5))
-    assert gets(table.enrol(1, host="a")) == [(bag, 0)]
-    assert ask_of(table, bag, 1).summary == "it is next"
-    assert ask_of(table, bag, 4).summary == "it waits behind 3 tasks of its bag"
-    classes = table.submit(spec(5, policy=policy(requirements="Job.i < 3")))
-    assert ask_of(table, classes, 4).summary == "it waits for a host"
 
 
 def test_a_task_that_is_over() -> None:

@@ -1,7 +1,8 @@
 """Deadlines: when a task that runs is sent to somebody else as well."""
 
 from covey.core.record.model import BagId, PolicySpec, TaskNumber
-from tests.unit.core.protocol.test_pilots import held, restarted
+from tests.unit.core.protocol.test_pilots import held
+from tests.unit.core.protocol.test_recovery import restarted
 from tests.unit.core.table import Hand, Table, spec
 
 
