@@ -7,7 +7,6 @@ from typing import Any
 from click.testing import Result
 
 from covey.client.client import Client
-from covey.core.errors import NotFound
 from covey.core.explain import catalogue
 from covey.core.explain.answers import Listed, PolicyReport, ShownPolicy
 from covey.core.record.model import PolicySpec
@@ -28,6 +27,18 @@ from covey.wire import (
 from tests.unit.cli.builders import bag, row
 
 Look = Callable[..., Result]  # the words of a command; the exit status it must have
+
+
+NO_INPUTS = InputsView(
+    version=1,
+    versions=[],
+    host="",
+    seal="",
+    sources=[],
+    inputs=[],
+    task_inputs=[],
+    manifest={},
+)
 
 
 class FakeSource(Client):
@@ -171,9 +182,7 @@ class FakeSource(Client):
         return 0 if "nothing" in causes else 2
 
     def inputs(self, bag: Any) -> InputsView:
-        if self.named_inputs is None:
-            raise NotFound("there is no such address here")
-        return self.named_inputs
+        return self.named_inputs or NO_INPUTS
 
     def missing(self, digests: Any) -> list[str]:
         return [digest for digest in digests if digest not in self.sent]
