@@ -8,8 +8,6 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from tests.tidy.trees import parsed
-
 MODULE_LINES = 600
 FUNCTION_LINES = 70
 
@@ -48,7 +46,7 @@ def long_functions(source: str) -> dict[str, int]:
     """Lines of code of each function that has too many, by qualified name."""
     spans = [
         (name, function, range(function.lineno, (function.end_lineno or function.lineno) + 1))
-        for name, function in _functions(parsed(source))
+        for name, function in _functions(ast.parse(source))
     ]
     long = [one for one in spans if len(one[2]) > FUNCTION_LINES]
     code = _code_lines(source) if long else set()  # which takes long
@@ -107,7 +105,7 @@ def bad_name(path: PurePath) -> list[str]:
 
 
 def missing_docstring(source: str) -> list[str]:
-    return [] if ast.get_docstring(parsed(source)) else ["no module docstring"]
+    return [] if ast.get_docstring(ast.parse(source)) else ["no module docstring"]
 
 
 def not_exports(source: str) -> list[str]:
@@ -125,13 +123,13 @@ def not_exports(source: str) -> list[str]:
             case _:
                 return False
 
-    body = parsed(source).body
+    body = ast.parse(source).body
     return [f"line {node.lineno}: not an export" for node in body if not is_export(node)]
 
 
 def imports(source: str, package: str) -> Iterator[tuple[int, str]]:
     """Line and absolute name of everything imported, anywhere in a module of `package`."""
-    for node in ast.walk(parsed(source)):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -150,7 +148,7 @@ def impure_core(source: str, package: str) -> list[str]:
         unseeded = name.startswith("random.") and name != "random.Random"
         if name.split(".")[0] in CORE_FORBIDDEN or unseeded:
             found.append(f"line {line}: core imports {name}")
-    for node in ast.walk(parsed(source)):
+    for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Attribute(ast.Name("random"), attribute) if attribute != "Random":
                 found.append(f"line {node.lineno}: core uses random.{attribute}, unseeded")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.tidy.backtracking import METHODS
-from tests.tidy.trees import tree
 
 
 class Use(NamedTuple):
@@ -23,7 +22,7 @@ class Use(NamedTuple):
 def uses(path: Path, module: str, called: dict[str, set[str]]) -> Iterator[Use]:
     """`called` are the methods that anybody calls, by the name on which they are called. A name
     that begins with _ is used in its own module only."""
-    nodes = list(ast.walk(tree(path)))
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     own = methods_by_name([path])
     bound = {  # re.compile(…).match
         id(node.value): (node.attr,)
@@ -65,7 +64,7 @@ def methods_by_name(paths: Iterable[Path]) -> dict[str, set[str]]:
 
 
 def _calls(path: Path) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(tree(path)):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Attribute) and node.attr in METHODS:
             owner = node.value
             while isinstance(owner, ast.Subscript):

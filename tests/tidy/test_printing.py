@@ -3,8 +3,6 @@
 import ast
 from pathlib import Path
 
-from tests.tidy.trees import parsed
-
 CLI = Path(__file__).parents[2] / "src" / "covey" / "cli"
 ALLOWED = {
     "terminal.py": "the one place",
@@ -17,7 +15,7 @@ WAYS |= {"sys.stdout.buffer", "sys.stderr.buffer", "print", "traceback.print_exc
 
 def ways_to_print(source: str) -> list[str]:
     found = []
-    for node in ast.walk(parsed(source)):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Attribute | ast.Name) and ast.unparse(node) in WAYS:
             found.append(f"line {node.lineno}: {ast.unparse(node)}")
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\x1b" in node.value:

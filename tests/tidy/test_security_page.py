@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tests.tidy.trees import tree
-
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 NAMED = re.compile(r"`(tests/[\w/]+\.py)?::(\w+)`")
@@ -23,7 +21,8 @@ def promises() -> Iterator[str]:
 
 @cache
 def functions_in(path: Path) -> set[str]:
-    return {one.name for one in ast.walk(tree(path)) if isinstance(one, ast.FunctionDef)}
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {one.name for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)}
 
 
 def test_every_promise_names_a_test() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.tidy import checkers
-from tests.tidy.trees import text as read
 
 ROOT = Path(__file__).parents[2]
 SKIPPED = {".git", ".venv", "__pycache__", "dist", ".hypothesis"}
@@ -37,6 +36,10 @@ FILES = repository_files()
 PYTHON = [path for path in FILES if path.suffix == ".py"]
 SOURCES = [path for path in PYTHON if path.is_relative_to(ROOT / "src")]
 TESTS = [path for path in PYTHON if path.is_relative_to(ROOT / "tests")]
+
+
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def in_package(*names: str) -> list[Path]:

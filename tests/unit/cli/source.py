@@ -29,6 +29,18 @@ from tests.unit.cli.builders import bag, row
 Look = Callable[..., Result]  # the words of a command; the exit status it must have
 
 
+NO_INPUTS = InputsView(
+    version=1,
+    versions=[],
+    host="",
+    seal="",
+    sources=[],
+    inputs=[],
+    task_inputs=[],
+    manifest={},
+)
+
+
 class FakeSource(Client):
     """Bag 3 has ten tasks: 0 to 5 have ended, 2 and 4 of them badly. What it is told to do is
     noted in `told`, the questions about results in `asked`."""
