@@ -48,7 +48,8 @@ def edit(tree: Path, recipe: str) -> None:
 def install(project: Path) -> None:
     """As far as Python can tell: the package's metadata are on the path."""
     about = tomllib.loads(project.read_text("utf-8"))["project"]
-    info = project.parent / f"{about['name']}-{about['version']}.dist-info"
+    stem = about["name"].replace("-", "_")
+    info = project.parent / f"{stem}-{about['version']}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Name: {about['name']}\nVersion: {about['version']}\n")
     ((group, points),) = about["entry-points"].items()
