@@ -28,15 +28,15 @@ class Turn:
     def write(self, change: Change, then: Then | None = None) -> int:
         """Make a change durable, and do `then` once it is. Returns the write's number."""
         state = self.state
-        state.writes += 1
-        self.actions.append(Write(state.writes, change))
+        state.journal.writes += 1
+        self.actions.append(Write(state.journal.writes, change))
         if isinstance(change, RecordEnds):
             for bag in {end.bag for end in change.ends}:
                 if bag in state.bags:
-                    state.bags[bag].recorded = state.writes
+                    state.bags[bag].progress.recorded = state.journal.writes
         if then is not None:
-            state.then.append((state.writes, then))
-        return state.writes
+            state.journal.then.append((state.journal.writes, then))
+        return state.journal.writes
 
     def write_last(self, make: Callable[[], Change], then: Then | None = None) -> None:
         """Write after all else of this turn, and only then see what. A crash may fall between any
@@ -52,7 +52,7 @@ class Turn:
     def when_durable(self, then: Then) -> None:
         """Do `then` once everything written so far is durable. The scheduler runs what is due
         at the end of the turn, so this may be at once."""
-        self.state.then.append((self.state.writes, then))
+        self.state.journal.then.append((self.state.journal.writes, then))
 
     def reply(self, request: RequestId, message: ReplyMessage) -> None:
         self.actions.append(Reply(request, message))

@@ -134,7 +134,7 @@ class LabServer:
 
     def _note_sent(self, bag: BagId, task: int) -> None:
         """A replica is an attempt while another may still end in time."""
-        attempts = self._core.state.bags[bag].live[task]
+        attempts = self._core.state.bags[bag].places.live[task]
         in_time = sum(not one.expired for one in attempts)
         self.accounts[bag].sent(replica=in_time > 1, repeat=len(attempts) > in_time)
 

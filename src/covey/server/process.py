@@ -22,12 +22,12 @@ import uvicorn
 import uvloop
 
 from covey import __version__
-from covey.core.bags.suspects import trace
 from covey.core.errors import CoveyError, StoreGone
 from covey.core.match import policy_budget
 from covey.core.record.actions import Note
 from covey.core.record.events import Committed, DrainRequested, DrawContinued, Ticked
 from covey.core.record.model import BagId, BagStatus, Settings, SiteSpec
+from covey.core.record.suspects import trace
 from covey.core.state import Bag, State
 from covey.engine import Engine
 from covey.ports import EngineEvent, OpenFailed, Post, Reader, Sites, Store, StoreOpened, Tables
@@ -501,8 +501,8 @@ def _works(bag: Bag) -> bool:
     """Whether anything is to be done. A bag that is paused, or waits for more tasks, can wait
     without a server."""
     if bag.status is BagStatus.PAUSED:
-        return bool(bag.live)
-    return bool(bag.live) or len(bag.done) + len(bag.failed) < bag.total
+        return bool(bag.places.live)
+    return bool(bag.places.live) or len(bag.places.done) + len(bag.places.failed) < bag.total
 
 
 def run(parts_for: Callable[[], ServerParts]) -> int:

@@ -32,9 +32,9 @@ def test_nobody_ends_what_another_pilot_runs(owner: str, outcome: str) -> None:
     thief = enrol(table, owner)
     told = thief.sync(0, [end(given, 0, outcome)])
     state = table.scheduler.state
-    assert not state.bags[bag].done
-    assert not state.bags[bag].failed
-    assert len(state.bags[bag].live) == 1
+    assert not state.bags[bag].places.done
+    assert not state.bags[bag].places.failed
+    assert len(state.bags[bag].places.live) == 1
     assert [one.ends for one in writes(told, RecordEnds)] == [()]
 
 
@@ -46,9 +46,9 @@ def test_nobody_ends_tasks_of_another_owners(sequence: int) -> None:
     first = enrol(table, "ann")
     first.ask(1)
     table.later(table.scheduler.state.settings.lease_seconds + 60)
-    assert not table.scheduler.state.bags[bag].live
+    assert not table.scheduler.state.bags[bag].places.live
     told = enrol(table, "eve").sync(0, [End(1, sequence, bag, 0, "ok", 0)])
-    assert not table.scheduler.state.bags[bag].done
+    assert not table.scheduler.state.bags[bag].places.done
     assert [one.ends for one in writes(told, RecordEnds)] == [()]
 
 
@@ -59,7 +59,7 @@ def test_the_one_that_had_it_may_be_late() -> None:
     given = first.ask(1)
     table.later(table.scheduler.state.settings.lease_seconds + 60)
     first.sync(0, [end(given)], held=[])
-    assert list(table.scheduler.state.bags[bag].done) == [0]
+    assert list(table.scheduler.state.bags[bag].places.done) == [0]
 
 
 @pytest.mark.parametrize("owner", ["eve", "ann", ""])
@@ -107,10 +107,10 @@ def test_nobody_ends_what_another_pilot_had_before_a_restart(owner: str, outcome
     told = Hand(table, thief.pilot).sync(0, lies, held=[], shown=[])
     state = table.scheduler.state
     assert [one.ends for one in writes(told, RecordEnds)] == [()]
-    assert not state.bags[bag].done
-    assert not state.bags[bag].failed
+    assert not state.bags[bag].places.done
+    assert not state.bags[bag].places.failed
     Hand(table, honest.pilot).sync(0, [end(given)], held=[], shown=[given.receipt])
-    assert list(state.bags[bag].done) == [0]
+    assert list(state.bags[bag].places.done) == [0]
 
 
 @pytest.mark.parametrize("owner", ["ann", ""])
@@ -142,7 +142,7 @@ def test_nobody_ends_what_another_pilot_gave_up(live: bool, outcome: str) -> Non
     thief = enrol(table, "")
     told = thief.sync(0, [end(given, 0, outcome)], held=[], shown=[given.receipt])
     assert [one.ends for one in writes(told, RecordEnds)] == [()]
-    assert not table.scheduler.state.bags[bag].done
+    assert not table.scheduler.state.bags[bag].places.done
     first.sync(0, [end(given)], held=[], shown=[given.receipt])
     assert bag not in table.scheduler.state.bags  # over: its one task is done
 
@@ -173,7 +173,7 @@ def test_a_pilot_that_was_forgotten_still_has_its_receipts() -> None:
     again = table.enrol(key="key-of-one-pilot")
     assert again.pilot != first.pilot
     again.sync(0, [end(given)], held=[], shown=[given.receipt])
-    assert list(table.scheduler.state.bags[bag].done) == [0]
+    assert list(table.scheduler.state.bags[bag].places.done) == [0]
 
 
 def test_what_is_held_without_a_receipt_is_not_repeated_if_it_must_not_be() -> None:

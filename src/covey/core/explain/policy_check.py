@@ -19,7 +19,7 @@ from covey.classad.nodes import Node
 from covey.core.errors import InvalidBag
 from covey.core.explain import catalogue
 from covey.core.explain.answers import ConditionAnswer, PolicyFault, PolicyReport
-from covey.core.explain.policy_view import PolicyView, TaskClass, cases, here, may_hold, shown
+from covey.core.explain.policy_view import PolicyView, SampledClass, cases, here, may_hold, shown
 from covey.core.match import bag_policy
 from covey.core.match.policies import (
     DISPATCH,
@@ -228,7 +228,7 @@ class _Trial:
         self._of_job = {name for name in self._asked if view.looks_at_job(view.node(name))}
         self._wrong: set[str] = set()
 
-    def at(self, pilot: Pilot, classes: list[TaskClass]) -> None:
+    def at(self, pilot: Pilot, classes: list[SampledClass]) -> None:
         host = pilot.record.host
         for number, case in enumerate(classes):
             self.view.at(pilot, case)
@@ -269,7 +269,7 @@ def _dispatch(
     report: PolicyReport,
     view: PolicyView,
     pilots: list[Pilot],
-    classes: list[TaskClass],
+    classes: list[SampledClass],
     sources: dict[str, Written],
 ) -> None:
     trial = _Trial(report, view, sources)
@@ -340,7 +340,7 @@ def _say_never(report: PolicyReport, one: Written | None) -> None:
 
 
 def _say_left_out(
-    report: PolicyReport, view: PolicyView, classes: list[TaskClass], met: set[int]
+    report: PolicyReport, view: PolicyView, classes: list[SampledClass], met: set[int]
 ) -> None:
     """Some tasks have a place, others have none."""
     places = view.compiled.parameters(view.bag.body.names)
@@ -380,7 +380,7 @@ def _tail(report: PolicyReport, view: PolicyView, sources: dict[str, Written]) -
 
 
 def _end(
-    report: PolicyReport, view: PolicyView, pilots: list[Pilot], classes: list[TaskClass]
+    report: PolicyReport, view: PolicyView, pilots: list[Pilot], classes: list[SampledClass]
 ) -> None:
     """Whether it would be stuck once it is in its tail."""
     view.enter_tail()
@@ -414,7 +414,7 @@ def _replication(report: PolicyReport, view: PolicyView, sources: dict[str, Writ
     if not view.compiled.replicates:
         return
     wrong: set[str] = set()
-    for task in islice(view.bag.live, MOST_RUNNING):
+    for task in islice(view.bag.places.live, MOST_RUNNING):
         if view.tired():
             break
         view.of_task(task)

@@ -215,8 +215,10 @@ class Api:
             bags=len(state.bags) if state else 0,
             pilots=len(state.pilots) if state else 0,
             slots=state.slots() if state else 0,
-            quarantined=sum(1 for bag in state.bags.values() if bag.quarantined) if state else 0,
-            overruns=state.overruns if state else 0,
+            quarantined=sum(1 for bag in state.bags.values() if bag.quarantine.reason)
+            if state
+            else 0,
+            overruns=state.budget.overruns if state else 0,
             refused=refused,
             disk_free_bytes=around.disk_free_bytes,
             certificate_expires=around.certificate_expires,

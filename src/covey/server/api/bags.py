@@ -180,7 +180,7 @@ class BagCalls:
             live = self._asking.live(bag)
             if live is None and self._asking.state() is not None:
                 break
-            if live is not None and len(live.done) + len(live.failed) != seen:
+            if live is not None and len(live.places.done) + len(live.places.failed) != seen:
                 break
             if not await self._asking.news(until, changed):
                 break
@@ -215,7 +215,7 @@ class BagCalls:
         the record has both."""
         now = self._asking.clock.now()
         looked, names, ignored = self._names.get(bag.id, (0.0, [], []))
-        if now - looked >= NAMES_SECONDS and bag.done:
+        if now - looked >= NAMES_SECONDS and bag.places.done:
             self._names[bag.id] = (now, names, ignored)  # whoever asks meanwhile takes the old ones
             found = await self._asking.read(lambda reader: reader.bag(bag.id))
             if found is not None:

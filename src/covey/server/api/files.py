@@ -162,7 +162,7 @@ class PilotFiles:
         state = self._state()
         for attempt in pilot.attempts.values():
             bag = state.bags.get(attempt.bag) if state is not None else None
-            if bag is not None and bag.large:
+            if bag is not None and bag.inputs.large:
                 call = bag.call_file(attempt.task)
                 if call is not None and call.digest == digest:
                     return True
@@ -175,11 +175,11 @@ class PilotFiles:
         if state is None or bag is None:
             return frozenset()
         versions, named = self._named.get(id_, (-1, frozenset[str]()))
-        if versions != len(bag.input_versions):
+        if versions != len(bag.inputs.versions):
             for old in [known for known in self._named if known not in state.bags]:
                 del self._named[old]
-            named = bag.earlier_files.union(digests_in(bag.spec))
-            self._named[id_] = len(bag.input_versions), named
+            named = bag.inputs.earlier.union(digests_in(bag.spec))
+            self._named[id_] = len(bag.inputs.versions), named
         return named
 
 

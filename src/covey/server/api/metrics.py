@@ -104,26 +104,28 @@ def _of_load(load: Load) -> Iterator[Metric]:
 
 def _of_state(state: State) -> Iterator[Metric]:
     yield _gauge("covey_epoch", "How often a server was started on this record", state.epoch)
-    yield CounterMetricFamily("covey_writes", "Changes that are on disk", value=state.durable)
+    yield CounterMetricFamily(
+        "covey_writes", "Changes that are on disk", value=state.journal.durable
+    )
     ends = CounterMetricFamily("covey_attempts_ended", "Ended attempts", labels=["outcome"])
-    for outcome, count in sorted(state.ended.items()):
+    for outcome, count in sorted(state.counters.ended.items()):
         ends.add_metric([outcome], count)
     yield ends
     tasks = GaugeMetricFamily("covey_tasks", "Tasks of unfinished bags", labels=["state"])
-    live = sum(len(bag.live) for bag in state.bags.values())
+    live = sum(len(bag.places.live) for bag in state.bags.values())
     started = (one for pilot in state.pilots.values() for one in in_slots(pilot))
     running = len({(attempt.bag, attempt.task) for attempt in started})
     tasks.add_metric(["running"], running)
     tasks.add_metric(["sent"], max(0, live - running))
     tasks.add_metric(["waiting"], state.unsent())
-    tasks.add_metric(["in_doubt"], sum(len(bag.doubt) for bag in state.bags.values()))
+    tasks.add_metric(["in_doubt"], sum(len(bag.places.doubt) for bag in state.bags.values()))
     yield tasks
-    quarantined = sum(1 for bag in state.bags.values() if bag.quarantined)
+    quarantined = sum(1 for bag in state.bags.values() if bag.quarantine.reason)
     yield _gauge(
         "covey_bags_quarantined", "Bags that the server cannot handle (quarantined)", quarantined
     )
     words = "Times that an owner's policies needed more work than allowed"
-    yield CounterMetricFamily("covey_policy_overruns", words, value=state.overruns)
+    yield CounterMetricFamily("covey_policy_overruns", words, value=state.budget.overruns)
     pilots = GaugeMetricFamily("covey_pilots", "Pilots", labels=["status"])
     for status in PilotStatus:
         known = sum(1 for pilot in state.pilots.values() if pilot.status is status)

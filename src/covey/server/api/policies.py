@@ -73,7 +73,7 @@ class PolicyCalls:
         bag: BagId = self._asking.bag_id(request)
         live = self._asking.live(bag)
         if live is not None:
-            return live.held or live.policy.spec  # held: its bag is quarantined
+            return live.quarantine.held or live.policy.spec  # held: its bag is quarantined
         found = await self._asking.read(lambda reader: reader.policy(bag))
         if found is None:
             raise HttpProblem(404, "not-found", f"there is no bag {bag}")

@@ -60,7 +60,7 @@ class ResultCalls:
         live = self._asking.live(bag)
         if live is None or until <= asyncio.get_running_loop().time():
             return
-        if live.heard + PRESENCE_SECONDS < self._asking.clock.now():
+        if live.progress.heard + PRESENCE_SECONDS < self._asking.clock.now():
             self._asking.tell(ProgramHeard(bag))
 
     async def _page(self, bag: BagId, query: ResultQuery, until: float) -> list[ResultRow]:
@@ -71,7 +71,7 @@ class ResultCalls:
             live = self._asking.live(bag)
             rows: list[ResultRow] = []
             if not self._unread.certainly_none(state, live, query):
-                durable = state.durable if state is not None else 0
+                durable = state.journal.durable if state is not None else 0
                 rows = await self._read(bag, query)
                 if state is not None:
                     self._unread.learn(state.epoch, durable, bag, query, rows)
@@ -138,7 +138,7 @@ class ResultCalls:
         live = self._asking.live(bag)
         if live is None or task < 0:
             return live is not None
-        return task < live.total and task not in live.done and task not in live.failed
+        return task < live.total and task not in live.places.done and task not in live.places.failed
 
 
 def _export(bag: BagId, query: ResultQuery, form: str, reader: Reader) -> Iterator[bytes]:

@@ -73,7 +73,7 @@ class RightCalls:
         state = self._asking.state()
         if state is None:
             raise HttpProblem(503, "unavailable", self._asking.trouble, 1)
-        return list(state.tokens.values())
+        return list(state.access.tokens.values())
 
     def _expires(self, caller: auth.Caller, seconds: float) -> float:
         expires = self._asking.clock.now() + seconds if seconds else caller.expires

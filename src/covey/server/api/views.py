@@ -48,17 +48,17 @@ def bag_view(
         owner=spec.owner,
         argv=list(spec.argv),
         names=[] if spec.calls else bag.body.names,
-        readings=bag.readings,
+        readings=bag.numbering.readings,
         status=(BagStatus.PAUSED if paused else BagStatus.RUNNING).value,
         reason=bag.reason if paused else bag_answers.hindrance(state, bag),
         open=bag.open,
         calls=spec.calls,
         total=bag.total,
-        done=len(bag.done),
-        failed=len(bag.failed),
+        done=len(bag.places.done),
+        failed=len(bag.places.failed),
         running=running,
-        sent=len(bag.live) - running,
-        in_doubt=len(bag.doubt),
+        sent=len(bag.places.live) - running,
+        in_doubt=len(bag.places.doubt),
         created=bag.created,
         retries=spec.retries,
         overtimes=spec.overtimes,
@@ -70,15 +70,15 @@ def bag_view(
         outputs=[*spec.outputs, *spec.optional_outputs],
         result_names=[] if spec.calls else result_names,
         ignored_results=ignored_results,
-        unkept=bag.outputs.unkept,
-        inputs=summary(spec, views_of(bag.input_versions)),
+        unkept=bag.outputs.summary.unkept,
+        inputs=summary(spec, views_of(bag.inputs.versions)),
         estimate=_estimate(state, bag, now),
         stragglers=_stragglers(state, bag, now),
     )
 
 
 def _classes(bag: Bag) -> list[ClassView]:
-    all_known = bag.ends >= len(bag.done)
+    all_known = bag.progress.ends >= len(bag.places.done)
     return [
         ClassView(
             cores=need.cores,
@@ -119,8 +119,8 @@ def running_rows(state: State, bag: Bag, limit: int) -> list[RunningRow]:
 
 def _running(state: State, bag: Bag) -> Iterator[RunningRow]:
     started = {attempt.id for attempt in estimate.probably_running(state, bag)}
-    for task in sorted(bag.live):
-        for attempt in bag.live[task]:
+    for task in sorted(bag.places.live):
+        for attempt in bag.places.live[task]:
             yield RunningRow(
                 task=task,
                 state="running" if attempt.id in started else "sent",

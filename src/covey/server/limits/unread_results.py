@@ -31,11 +31,11 @@ class Unread:
         if state is None or bag is None or not _follows(query):
             return False
         read = self._read.get(bag.id)
-        if not bag.recorded:
+        if not bag.progress.recorded:
             return True  # it is new, and nothing has ended
         if read is None or read.epoch != state.epoch:
             return False
-        return read.row <= query.after and bag.recorded <= read.durable
+        return read.row <= query.after and bag.progress.recorded <= read.durable
 
     def learn(
         self, epoch: int, durable: int, bag: BagId, query: ResultQuery, rows: list[ResultRow]

@@ -135,14 +135,14 @@ class Asking:
                 raise HttpProblem(503, "unavailable", self.trouble, 1)
             return await self._latest(state, caller_of(request))
         bag = BagId(number(request, "bag", 0))
-        if bag < 1 or (state is not None and bag >= state.next_bag):
+        if bag < 1 or (state is not None and bag >= state.counters.next_bag):
             raise HttpProblem(404, "not-found", f"there is no bag {bag}")
         return bag
 
     async def _latest(self, state: State, caller: Caller) -> BagId:
         """The last one that this caller submitted."""
-        if caller.trusted and state.next_bag > 1:
-            return BagId(state.next_bag - 1)
+        if caller.trusted and state.counters.next_bag > 1:
+            return BagId(state.counters.next_bag - 1)
         found = [] if caller.trusted else await self.read(lambda reader: reader.bags())
         for view in found:
             if view.owner == caller.owner:

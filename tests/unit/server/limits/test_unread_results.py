@@ -42,7 +42,7 @@ class Record:
         for action in self.table.actions:
             if isinstance(action, Write) and isinstance(action.change, RecordEnds):
                 found += [action.number for one in action.change.ends if one.bag == self.bag]
-        readable = [row for row, write in enumerate(found) if write <= state.durable]
+        readable = [row for row, write in enumerate(found) if write <= state.journal.durable]
         return [a_row(row) for row in readable if row > after]
 
 
@@ -57,7 +57,7 @@ def test_a_new_bag_has_nothing_and_an_old_one_is_read_first() -> None:
     answer = pilot.ask()
     pilot.ask(ends=[end(answer)])
     assert not unread.certainly_none(state, bag, FOLLOW)
-    unread.learn(state.epoch, state.durable, bag.id, FOLLOW, [a_row(7)])
+    unread.learn(state.epoch, state.journal.durable, bag.id, FOLLOW, [a_row(7)])
     after = ResultQuery(by_row=True, limit=100, after=7)
     assert unread.certainly_none(state, bag, after)
     assert not unread.certainly_none(state, bag, FOLLOW)  # who begins again reads again
@@ -92,7 +92,7 @@ def test_from_a_part_nothing_is_learnt(query: ResultQuery, rows: list[ResultRow]
     state = table.scheduler.state
     pilot = table.enrol()
     pilot.ask(ends=[end(pilot.ask())])
-    unread.learn(state.epoch, state.durable, bag.id, query, rows)
+    unread.learn(state.epoch, state.journal.durable, bag.id, query, rows)
     assert not unread.certainly_none(state, bag, ResultQuery(by_row=True, limit=9, after=7))
 
 
@@ -113,8 +113,10 @@ def test_in_any_order_of_ends_commits_and_questions(seed: int) -> None:
         elif choice == "end" and held and free:
             random.shuffle(held)
             actions = pilot.sync(ends=[held.pop()])
-        elif choice == "commit" and state.durable < state.writes:
-            actions = table.handle(Committed(random.randint(state.durable + 1, state.writes)))
+        elif choice == "commit" and state.journal.durable < state.journal.writes:
+            actions = table.handle(
+                Committed(random.randint(state.journal.durable + 1, state.journal.writes))
+            )
         elif choice == "read":
             query = ResultQuery(by_row=True, limit=50, after=last)
             rows = record.rows(last)
@@ -122,7 +124,7 @@ def test_in_any_order_of_ends_commits_and_questions(seed: int) -> None:
                 spared += 1
                 assert not rows
             else:
-                unread.learn(state.epoch, state.durable, record.bag, query, rows)
+                unread.learn(state.epoch, state.journal.durable, record.bag, query, rows)
                 found += len(rows)
                 last = rows[-1].row if rows else last
         for answer in replies(actions, Answer):
