@@ -206,7 +206,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     # -- people ----------------------------------------------------------------------------
 
-    @precondition(lambda self: self.bench.scheduler.state.next_bag <= MOST_BAGS)
+    @precondition(lambda self: self.bench.scheduler.state.counters.next_bag <= MOST_BAGS)
     @rule(spec=SPECS)
     def submit(self, spec: BagSpec) -> None:
         self.bench.handle(BagSubmitted(self.bench.request("submit"), spec))

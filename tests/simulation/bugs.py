@@ -218,10 +218,10 @@ def adopts_without_taking_out_of_doubt(
     right: Callable[..., None], turn: Turn, pilot: Pilot, id_: AttemptId, one: Held, given: Given
 ) -> None:
     bag = turn.state.bags.get(one.bag)  # type: ignore[call-overload]
-    doubtful = bag is not None and one.task in bag.doubt
+    doubtful = bag is not None and one.task in bag.places.doubt
     right(turn, pilot, id_, one, given)
     if doubtful:
-        bag.doubt.add(one.task)
+        bag.places.doubt.add(one.task)
 
 
 @bug((Turn, "write_last"))
@@ -360,7 +360,9 @@ def forgets_calls_that_may_be_tried_again(
     first = bag.chunks.first_of(task)
     stop = bag.chunks.open.get(first)
     right(turn, bag, task)
-    if bag.spec.calls and first in bag.chunks.marred and stop is not None:
+    if stop is None or first in bag.chunks.open:
+        return
+    if bag.spec.calls and bag.places.failed.range_cardinality(first, stop):
         bag.numbering.release(first, stop)
 
 

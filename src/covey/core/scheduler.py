@@ -113,16 +113,16 @@ class Scheduler:
     def _finish(self, turn: Turn) -> None:
         """Do what has become possible: what waited for durability, then waiting pilots."""
         turn.flush()
-        state = self.state
-        while state.journal.then and state.journal.then[0][0] <= state.journal.durable:
-            _follow_up(turn, state.journal.then.popleft()[1])
-        while state.queue.signalled:
-            id_ = next(iter(state.queue.signalled))
-            del state.queue.signalled[id_]
+        state, queue, journal = self.state, self.state.queue, self.state.journal
+        while journal.then and journal.then[0][0] <= journal.durable:
+            _follow_up(turn, journal.then.popleft()[1])
+        while queue.signalled:
+            id_ = next(iter(queue.signalled))
+            del queue.signalled[id_]
             if id_ in state.pilots:
                 pilots.answer_parked(turn, state.pilots[id_])
-        if state.queue.hungry and state.queue.offered != state.queue.news:
-            state.queue.offered = state.queue.news
+        if queue.hungry and queue.offered != queue.news:
+            queue.offered = queue.news
             for id_ in dispatch.hungry_first(turn):
                 if not dispatch.work_available(state):
                     break

@@ -40,7 +40,6 @@ from covey.core.record.model import (
     BagStatus,
     RequestId,
     Segment,
-    TaskNumber,
 )
 from covey.core.record.suspects import brief, trace
 from covey.core.record.task_numbers import check_segment, names_in, tasks_in
@@ -400,26 +399,11 @@ def _reopen(turn: Turn, bag: Bag, event: RetryRequested) -> None:
     bag.places.failed -= chosen
     bag.places.done -= chosen
     bag.places.rescued -= chosen
-    settled = bag.places.done | bag.places.failed
-    for first, stop in _closed_chunks(bag):
-        if chosen.range_cardinality(first, stop):
-            bag.chunks.open[first] = stop
-            lookahead.load_rows(turn, bag, first, stop)
-            if not bag.places.failed.range_cardinality(first, stop):
-                bag.chunks.marred.pop(first, None)
-    for first, stop in bag.chunks.open.items():
-        bag.chunks.unfinished[first] = stop - first - settled.range_cardinality(first, stop)
+    for first, stop in bag.chunks.reopen(chosen):
+        lookahead.load_rows(turn, bag, first, stop)
     if raised:
         bag.failures.raised.append(Raised(chosen, *more))
-    for task in map(TaskNumber, chosen):
-        ends.forget_failures(bag, task)
+    for task in chosen:
+        bag.failures.forget(task)
         if task not in bag.places.live:
             bag.free(task)
-
-
-def _closed_chunks(bag: Bag) -> list[tuple[int, int]]:
-    """First and stop of every chunk whose tasks all had their results. Chunks follow each other
-    without gaps."""
-    stops = [*bag.chunks.starts[1:], bag.chunks.asked_mark]
-    pairs = zip(bag.chunks.starts, stops, strict=False)
-    return [(first, stop) for first, stop in pairs if first not in bag.chunks.open]

@@ -8,8 +8,6 @@ when all have been looked at. A bag whose long tasks go first looks further ahea
 find them.
 """
 
-from pyroaring import BitMap
-
 from covey.core.after_commit import Reserving
 from covey.core.match.bag_policy import CROWDED
 from covey.core.protocol.task_recall import pause
@@ -28,34 +26,29 @@ MOST_ROW_BYTES = 4 << 20  # of a chunk's rows: they are in memory until its task
 def reserve(turn: Turn, bag: Bag, *, searching: bool = False) -> None:
     """Keep the mark ahead: chunks double while they are used up. A pilot that finds nothing of
     its classes (`searching`) makes us look further, within bounds."""
-    settings = turn.state.settings
-    if bag.chunks.asked_mark >= bag.total:
-        if searching and bag.chunks.set_aside and bag.chunks.asked_mark == bag.chunks.mark:
+    settings, chunks, places = turn.state.settings, bag.chunks, bag.places
+    if chunks.asked_mark >= bag.total:
+        if searching and chunks.set_aside and chunks.asked_mark == chunks.mark:
             _bring_back(turn, bag)
         return
-    ahead = bag.chunks.asked_mark - bag.places.next
+    ahead = chunks.asked_mark - places.next
     if bag.classes.classify is not None:
-        ahead += bag.places.waiting() - len(bag.places.aside)
-    if ahead > bag.chunks.size // 2:
-        if bag.chunks.asked_mark > bag.chunks.mark or not (
-            searching or _looks_for_long_ones(bag, ahead)
-        ):
+        ahead += places.waiting() - len(places.aside)
+    if ahead > chunks.size // 2:
+        if chunks.asked_mark > chunks.mark or not (searching or _looks_for_long_ones(bag, ahead)):
             return
-        looked = len(bag.chunks.open) - len(bag.chunks.set_aside)
+        looked = len(chunks.open) - len(chunks.set_aside)
         if looked >= settings.most_lookahead and not (searching and _set_aside(turn, bag)):
             return
     largest = settings.largest_chunk
     if bag.classes.classify is not None:
         largest = min(largest, MOST_SORTED)
-    part = bag.numbering.part(bag.chunks.asked_mark)
+    part = bag.numbering.part(chunks.asked_mark)
     if part.rows is not None and part.rows.row_bytes:
         largest = max(1, min(largest, MOST_ROW_BYTES // part.rows.row_bytes))
-    bag.chunks.size = min(max(settings.chunk, bag.chunks.size * 2), largest)
-    first, stop = bag.chunks.asked_mark, min(bag.chunks.asked_mark + bag.chunks.size, part.stop)
-    bag.chunks.asked_mark = stop
-    bag.chunks.starts.append(first)
-    bag.chunks.open[first] = stop
-    bag.chunks.unfinished[first] = stop - first
+    chunks.size = min(max(settings.chunk, chunks.size * 2), largest)
+    stop = min(chunks.asked_mark + chunks.size, part.stop)
+    first = chunks.reserve(stop)
     turn.write(LeaseChunk(bag.id, first, stop), Reserving(bag.id, first))
 
 
@@ -66,49 +59,35 @@ def _looks_for_long_ones(bag: Bag, ahead: int) -> bool:
 def _set_aside(turn: Turn, bag: Bag) -> bool:
     """The chunk that has waited longest makes place, if that was long enough."""
     late = turn.now - turn.state.settings.buffer_seconds
-    for first, since in bag.chunks.sorted_at.items():
+    chunks, live, loaded = bag.chunks, bag.places.live, bag.numbering.loaded
+    for first, since in chunks.sorted_at.items():
         if since > late:
             return False
-        if (
-            first in bag.chunks.open
-            and first not in bag.chunks.awaited
-            and first not in bag.chunks.set_aside
-        ):
-            del bag.chunks.sorted_at[first]
-            stop = bag.chunks.open[first]
-            waiting = _ready_in(bag, first, stop)
-            for ready in bag.places.ready:
-                ready -= waiting
-            bag.places.aside |= waiting
-            bag.chunks.set_aside[first] = stop
-            if first in bag.numbering.loaded and not any(
-                first <= k < stop for k in bag.places.live
-            ):
-                del bag.numbering.loaded[first]
-                bag.chunks.awaited[first] = stop  # asked for when it comes back
+        if first in chunks.open and first not in chunks.awaited and first not in chunks.set_aside:
+            del chunks.sorted_at[first]
+            chunks.set_aside[first] = stop = chunks.open[first]
+            bag.places.set_aside(first, stop)
+            if first in loaded and not any(first <= task < stop for task in live):
+                del loaded[first]
+                chunks.awaited[first] = stop  # asked for when it comes back
             return True
     return False
-
-
-def _ready_in(bag: Bag, first: int, stop: int) -> BitMap:
-    span = BitMap()
-    span.add_range(first, stop)
-    return BitMap().union(*(ready & span for ready in bag.places.ready))
 
 
 def _bring_back(turn: Turn, bag: Bag) -> None:
     """Everything has been looked at: let those that made place be looked at again, one chunk for
     each that has waited long enough."""
-    first = next(iter(bag.chunks.set_aside))
-    looked = len(bag.chunks.open) - len(bag.chunks.set_aside)
+    chunks, places = bag.chunks, bag.places
+    first = next(iter(chunks.set_aside))
+    looked = len(chunks.open) - len(chunks.set_aside)
     if looked >= turn.state.settings.most_lookahead and not _set_aside(turn, bag):
         return
-    stop = bag.chunks.set_aside.pop(first)
-    bag.chunks.sorted_at[first] = turn.now
-    if first in bag.chunks.awaited:
+    stop = chunks.set_aside.pop(first)
+    chunks.sorted_at[first] = turn.now
+    if first in chunks.awaited:
         load_rows(turn, bag, first, stop)
-    for task in [task for task in bag.places.aside if first <= task < stop]:
-        bag.places.aside.remove(task)
+    for task in [task for task in places.aside if first <= task < stop]:
+        places.aside.remove(task)
         bag.free(task)
     turn.state.queue.news += 1
 
@@ -126,15 +105,13 @@ def reserved(turn: Turn, bag: Bag, first: int) -> None:
 
 def _open_up(turn: Turn, bag: Bag, first: int) -> None:
     """Move the mark over this chunk, and those behind it that were waiting for it."""
-    bag.chunks.opened.add(first)
-    while bag.chunks.mark in bag.chunks.opened:
-        bag.chunks.opened.remove(bag.chunks.mark)
-        bag.chunks.mark = bag.chunks.open[bag.chunks.mark]
+    chunks, places = bag.chunks, bag.places
+    chunks.open_up(first)
     if bag.classes.classify is not None and bag.status in (BagStatus.RUNNING, BagStatus.PAUSED):
-        for task in range(bag.places.next, bag.chunks.mark):
-            bag.places.ready[bag.class_of(task)].add(task)
-        bag.places.next = bag.chunks.mark
-        bag.chunks.sorted_at[first] = turn.now
+        for task in range(places.next, chunks.mark):
+            places.ready[bag.class_of(task)].add(task)
+        places.next = chunks.mark
+        chunks.sorted_at[first] = turn.now
         if bag.classes.crowded:
             pause(turn, bag, CROWDED)
         elif bag.classes.long_first:

@@ -51,17 +51,11 @@ def put_away(bag: Bag, reason: str) -> None:
     if bag.quarantine.held is None:
         bag.quarantine.held = bag.policy.spec
     bag.quarantine.reason = reason
-    bag.policy = bag_policy.DEFAULT
-    bag.cache.jobs.clear()
-    bag.replicas.offers.clear()
     bag.cache.suits = None
-    bag.replicas.tail, bag.cache.dirty, bag.classes.crowded = False, True, False
-    bag.cache.stamp += 1
+    bag_policy.replace(bag, bag_policy.DEFAULT)
     if bag.classes.classify is not None:
         bag.classes.classify = None
-        for ready in bag.places.ready[1:]:
-            bag.places.ready[0] |= ready
-            ready.clear()
+        bag.places.merge_classes()
 
 
 def release(turn: Turn, bag: Bag) -> None:
@@ -69,10 +63,8 @@ def release(turn: Turn, bag: Bag) -> None:
     nothing has changed."""
     policy = bag_policy.compiled(bag.quarantine.held or PolicySpec())
     bag_policy.noticed(turn.state, bag)
-    bag.policy, bag.quarantine.held, bag.quarantine.reason = policy, None, ""
-    bag.cache.jobs.clear()
-    bag.cache.dirty = True
-    bag.cache.stamp += 1
+    bag.quarantine.held, bag.quarantine.reason = None, ""
+    bag_policy.replace(bag, policy)
     bag_policy.sort_anew(bag)
     bag_policy.noticed(turn.state, bag)
 

@@ -82,12 +82,12 @@ def _combinations(space: Space, looked: set[str]) -> int:
 def split(bag: Bag) -> None:
     """Tell the bag's tasks apart by what its policy looks at, from now on. Classes that there are
     stay: their tasks that are out have been sent under these numbers."""
-    names = bag.body.names
-    number_of = classifier(bag.spec, names, bag.classes.numbers)
+    names, classes = bag.body.names, bag.classes
+    number_of = classifier(bag.spec, names, classes.numbers)
     places = () if bag.spec.calls else bag.policy.parameters(names)
-    kinds = bag.classes.by_number
+    kinds = classes.by_number
     if not places:
-        bag.classes.classify = number_of and (lambda values: kinds[number_of(values)])
+        classes.classify = number_of and (lambda values: kinds[number_of(values)])
         return
     known: dict[tuple[Scalar, ...], int] = {}
 
@@ -96,12 +96,12 @@ def split(bag: Bag) -> None:
         key = (number, *(values[place] for place in places))
         kind = known.get(key)
         if kind is None:
-            bag.classes.crowded = len(known) >= MOST_CLASSES
-            kind = kinds[number] if bag.classes.crowded else bag.add_class(number, list(values))
+            classes.crowded = len(known) >= MOST_CLASSES
+            kind = kinds[number] if classes.crowded else bag.add_class(number, list(values))
             known[key] = kind
         return kind
 
-    bag.classes.classify = classify
+    classes.classify = classify
 
 
 def check_deadline(written: str, text: str) -> None:
@@ -131,11 +131,7 @@ def change(state: State, bag: Bag, policy: PolicySpec) -> None:
     new = compiled(policy)
     noticed(state, bag)
     before = bag.policy.parameters(bag.body.names)
-    bag.policy = new
-    bag.cache.jobs.clear()
-    bag.replicas.offers.clear()
-    bag.replicas.tail, bag.cache.dirty, bag.classes.crowded = False, True, False
-    bag.cache.stamp += 1
+    replace(bag, new)
     if before != bag.policy.parameters(bag.body.names):
         sort_anew(bag)
     if not last_resorts(state, bag):
@@ -143,18 +139,24 @@ def change(state: State, bag: Bag, policy: PolicySpec) -> None:
     noticed(state, bag)
 
 
+def replace(bag: Bag, policy: Compiled) -> None:
+    """Forget what the policy before this one has said."""
+    bag.policy = policy
+    bag.cache.renew()
+    bag.replicas.offers.clear()
+    bag.replicas.tail = bag.classes.crowded = False
+
+
 def sort_anew(bag: Bag) -> None:
     """Tell the tasks that wait apart by what the bag's policy and its rules look at."""
-    was_plain = bag.classes.classify is None
+    was_plain, places = bag.classes.classify is None, bag.places
     split(bag)
-    waiting = BitMap().union(*bag.places.ready)
-    for ready in bag.places.ready:
+    waiting = BitMap().union(*places.ready)
+    for ready in places.ready:
         ready.clear()
-    if (
-        was_plain and bag.classes.classify is not None
-    ):  # until now numbers went out one after the other
-        waiting.add_range(bag.places.next, bag.chunks.mark)
-        bag.places.next = bag.chunks.mark
+    if was_plain and bag.classes.classify is not None:
+        waiting.add_range(places.next, bag.chunks.mark)  # until now they went out by their numbers
+        places.next = bag.chunks.mark
     for task in waiting:
         bag.free(task)
 

@@ -47,14 +47,17 @@ def note(turn: Turn, pilot: Pilot, bag: Bag, outcome: str) -> None:
     """How an attempt of the bag has ended there."""
     if outcome != OK and outcome not in BLAMED:
         return
-    tally = bag.hosts.tallies.get(pilot.record.host)
+    hosts = bag.hosts
+    tally = hosts.tallies.get(pilot.record.host)
     if tally is None:
-        tally = bag.hosts.tallies[pilot.record.host] = Tally()
+        tally = hosts.tallies[pilot.record.host] = Tally()
     if outcome != OK or tally.rate or tally.weight < HEAVIEST:
-        _count(bag, tally, outcome != OK)
+        change = (outcome != OK) - tally.rate
+        rate = tally.rate + change * (MOVING if tally.weight else 1.0)
+        hosts.set_rate(tally, rate, min(tally.weight + 1, HEAVIEST))
     if outcome == OK:
         tally.done += 1
-        bag.hosts.well += 1
+        hosts.well += 1
         if tally.failures:
             tally.failures, tally.times, tally.until = 0, 0, 0.0
         if pilot.rests:
@@ -74,18 +77,8 @@ def note(turn: Turn, pilot: Pilot, bag: Bag, outcome: str) -> None:
         what = "host rests" if several else "pilot rests"
         turn.note(Note(what, bag=bag.id, pilot=pilot.record.id, detail=words))
     unlikely = rate_elsewhere(bag, tally) ** tally.failures < UNLIKELY
-    if tally.failures >= SUSPICIOUS and unlikely and bag.hosts.well > tally.done:
+    if tally.failures >= SUSPICIOUS and unlikely and hosts.well > tally.done:
         _ban(turn, pilot, bag, tally)
-
-
-def _count(bag: Bag, tally: Tally, failed: bool) -> None:
-    """Bring the bag's sums over all hosts up to date."""
-    bag.hosts.ended_weight -= tally.weight
-    bag.hosts.failed_weight -= tally.weight * tally.rate
-    tally.rate += (failed - tally.rate) * (MOVING if tally.weight else 1.0)
-    tally.weight = min(tally.weight + 1, HEAVIEST)
-    bag.hosts.ended_weight += tally.weight
-    bag.hosts.failed_weight += tally.weight * tally.rate
 
 
 def rate_elsewhere(bag: Bag, tally: Tally) -> float:

@@ -4,7 +4,8 @@ GridBot's Algorithm 1, per class of tasks: of the bags whose policy lets them ru
 first (`ranking`); `Concurrency` is a running minimum down that order, each owner's for the owner's
 own tasks. Of one bag go out first the tasks that nobody has in time (`overdue`), then those that
 wait, then running ones that may run twice (`offers`). Of those that wait, tasks with a longer time
-limit come first, unless the bag says otherwise (`Bag.turns`), then those with lower numbers.
+limit come first, unless the bag says otherwise (`TaskClasses.turns`), then those with lower
+numbers.
 """
 
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ from covey.core.turn import Turn
 
 MOST_AHEAD = 10_000  # tasks that Concurrency may send to one pilot
 MOST_BATCH = 1000  # waiting pilots among which the best are looked for
-_WHEN = itemgetter(0)  # when it is the turn of a class (`Bag.turns`)
+_WHEN = itemgetter(0)  # when it is the turn of a class (`TaskClasses.turns`)
 # Of values and commands that one answer brings, unless a single task has more: to write it holds
 # the server up.
 MOST_ANSWER_CHARACTERS = 8 << 20
@@ -132,12 +133,10 @@ def _concurrency(candidate: Candidate, limit: int) -> tuple[int, bool]:
 def _candidates(turn: Turn, pilot: Pilot) -> Iterator[Candidate]:
     for one in ranking.candidates(turn.state, turn.now, pilot):
         bag = one.bag
-        if (
-            not one.barren
-            or bag.replicas.overdue
-            or bag.replicas.offers
-            or _may_rescue(turn.state, pilot, bag)
-        ):
+        replicas = bag.replicas
+        if not one.barren or replicas.overdue or replicas.offers:
+            yield one
+        elif _may_rescue(turn.state, pilot, bag):
             yield one  # some of its tasks are looked at one by one
         elif bag.classes.classify is not None:
             reserve(turn, bag, searching=True)
@@ -169,17 +168,17 @@ def _take_from(
     if _is_reserve(turn.state, pilot):
         _rescue(turn, pilot, bag, enough, limit, taken)
         return
-    if bag.replicas.overdue:
-        _take_again(turn, pilot, candidate, bag.replicas.overdue, enough, limit, taken)
+    chunks, places, replicas = bag.chunks, bag.places, bag.replicas
+    if replicas.overdue:
+        _take_again(turn, pilot, candidate, replicas.overdue, enough, limit, taken)
     weights: dict[int, int] = {}
     turns = bag.classes.turns
     if len(turns) == 1:
         weights[0] = weight_on(bag, 0, pilot, turn.now) if candidate.match(0) is not None else 0
     else:
         weights = _Weights(turn, pilot, candidate)
-        turns = [
-            one for one in turns if bag.places.ready[one[1]] and candidate.match(one[1]) is not None
-        ]
+        ready = places.ready
+        turns = [one for one in turns if ready[one[1]] and candidate.match(one[1]) is not None]
     while pilot.load < enough and len(pilot.attempts) < limit:
         kind = _next_class(turn, bag, turns, weights, pilot, enough)
         if kind is None:
@@ -187,18 +186,14 @@ def _take_from(
         match = candidate.match(kind) or ANYWHERE
         task = _next_task(turn, bag, kind, pilot)
         taken.append(_send(turn, pilot, bag, task, kind, weights[kind], match))
-    if _may_rescue(turn.state, pilot, bag):
+    if places.rescue and _may_rescue(turn.state, pilot, bag):
         _rescue(turn, pilot, bag, enough, limit, taken)
     room = pilot.load < enough and len(pilot.attempts) < limit
-    sorts = bag.classes.classify is not None or bool(bag.chunks.set_aside)
+    sorts = bag.classes.classify is not None or bool(chunks.set_aside)
     reserve(turn, bag, searching=room and sorts)
-    if (
-        bag.replicas.offers
-        and room
-        and pilot.load < pilot.record.slots
-        and bag.chunks.asked_mark == bag.total
-    ):
-        _take_again(turn, pilot, candidate, bag.replicas.offers, enough, limit, taken)
+    idle = room and pilot.load < pilot.record.slots
+    if replicas.offers and idle and chunks.asked_mark == bag.total:
+        _take_again(turn, pilot, candidate, replicas.offers, enough, limit, taken)
 
 
 class _Weights(dict[int, int]):
@@ -228,16 +223,17 @@ def _next_class(
     turn, it is the one with the lowest number that the pilot can run. A task that is larger than
     the pilot's free room may be sent too, if the pilot has nothing else: it waits there for room.
     `owner_turns`: the bag's turns, only of classes in which tasks wait."""
-    alike = bag.classes.classify is None and len(bag.classes) == 1
-    if alike and not (bag.failures.overtimes or bag.failures.raised or bag.failures.failed_on):
-        there = weights[0] and (bag.places.next < bag.chunks.mark or bag.places.ready[0])
+    classes, places, failures = bag.classes, bag.places, bag.failures
+    alike = classes.classify is None and len(classes) == 1
+    if alike and not (failures.overtimes or failures.raised or failures.failed_on):
+        there = weights[0] and (places.next < bag.chunks.mark or places.ready[0])
         return 0 if there and _room_for(weights[0], pilot, enough) else None
     for _, group in groupby(turns, _WHEN):
-        kinds = [kind for _, kind in group if bag.places.ready[kind]]
+        kinds = [kind for _, kind in group if places.ready[kind]]
         found = _lowest_class(turn, bag, kinds, weights, pilot, enough)
         if found is not None:
             return found
-    if bag.classes.classify is None and bag.places.next < bag.chunks.mark and weights[0]:
+    if classes.classify is None and places.next < bag.chunks.mark and weights[0]:
         return 0 if _room_for(weights[0], pilot, enough) else None
     return None
 
@@ -247,13 +243,14 @@ def _lowest_class(
 ) -> int | None:
     """Of these classes, that of the lowest number that this pilot can run. If nothing is known of
     single tasks, the classes are asked by their lowest numbers, until one will do."""
+    ready = bag.places.ready
     if bag.failures.failed_on or bag.failures.grown:
         fits = [one for one in kinds if weights[one] and _room_for(weights[one], pilot, enough)]
         found = [(_lowest(turn, bag, kind, pilot), kind) for kind in fits]
         return min(
             ((least, kind) for least, kind in found if least is not None), default=(0, None)
         )[1]
-    for kind in sorted(kinds, key=lambda kind: bag.places.ready[kind].min()):
+    for kind in sorted(kinds, key=lambda kind: ready[kind].min()):
         if weights[kind] and _room_for(weights[kind], pilot, enough):
             return kind
     return None
@@ -281,12 +278,14 @@ def _lowest(turn: Turn, bag: Bag, kind: int, pilot: Pilot) -> int | None:
 
 
 def _next_task(turn: Turn, bag: Bag, kind: int, pilot: Pilot) -> TaskNumber:
-    task = _lowest(turn, bag, kind, pilot) if bag.places.ready[kind] else None
+    places = bag.places
+    ready = places.ready[kind]
+    task = _lowest(turn, bag, kind, pilot) if ready else None
     if task is not None:
-        bag.places.ready[kind].remove(task)
+        ready.remove(task)
         return TaskNumber(task)
-    bag.places.next += 1
-    return TaskNumber(bag.places.next - 1)
+    places.next = after = places.next + 1
+    return TaskNumber(after - 1)
 
 
 def _take_again(
@@ -347,9 +346,9 @@ def _rescue(
 def _send(
     turn: Turn, pilot: Pilot, bag: Bag, task: TaskNumber, kind: int, slots: int, match: Match
 ) -> Attempt:
-    state = turn.state
-    id_ = AttemptId(state.epoch, state.counters.next_sequence)
-    state.counters.next_sequence += 1
+    state, counters = turn.state, turn.state.counters
+    id_ = AttemptId(state.epoch, counters.next_sequence)
+    counters.next_sequence += 1
     attempt = Attempt(id_, bag.id, task, pilot.record.id, turn.now, kind, slots, rank=match.rank)
     pilot.add(attempt)
     bag.places.live.setdefault(task, []).append(attempt)

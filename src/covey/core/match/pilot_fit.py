@@ -65,13 +65,11 @@ def weight_on(bag: Bag, kind: int, pilot: Pilot, now: float) -> int:
     """As `weight`, for a task of this class; 0 also where the pilot's time is over before that of
     the task could be. Without a limit it is taken to be as long as others were, unless the pilot
     never had so much time."""
-    need, left = bag.classes[kind].need, pilot.until - now
+    class_, left = bag.classes[kind], pilot.until - now
+    need, mean = class_.need, class_.times.mean
     if need.limit_seconds > left:
         return 0
-    if (
-        not need.limit_seconds
-        and left < bag.classes[kind].times.mean < pilot.until - pilot.record.enrolled
-    ):
+    if not need.limit_seconds and left < mean < pilot.until - pilot.record.enrolled:
         return 0
     return weight(need, pilot.record)
 

@@ -17,7 +17,7 @@ The rules:
 - A bag that is not idempotent is never offered again, by either way.
 
 A draw is cut into slices, so that nobody who asks for work waits for it: the engine calls `go_on`
-between requests while `state.drawing` holds something.
+between requests while `ReplicaWatch.drawing` holds something.
 """
 
 from heapq import heapify, heappop, heappush

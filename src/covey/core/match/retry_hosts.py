@@ -25,13 +25,11 @@ from covey.core.match import blame, match_cache
 from covey.core.match.pilot_fit import admits, weight_on
 from covey.core.record.model import PilotStatus
 from covey.core.state import Bag, Pilot, State
-from covey.core.state.failures import FailedOn
 from covey.core.turn import Turn
 
 WAIT_SECONDS = 60.0
 LAST_TRY = 10.0
 FAILING = 2  # failures in a row of a host that gets no last tries
-MOST_HOSTS = 32  # that are remembered of a task
 MOST_LOOKED_AT = 16  # tasks, one by one, in search of one that the host may have
 CHECK_SECONDS = 1.0  # for which it holds that another host could run a task
 _SAYS_NOTHING = BitMap()
@@ -41,27 +39,8 @@ def note(turn: Turn, bag: Bag, task: int, host: str, outcome: str) -> None:
     """The task has failed there, and may be tried again."""
     if outcome not in blame.BLAMED:
         return
-    failed = bag.failures.failed_on.get(task)
-    if failed is None:
-        failed = bag.failures.failed_on[task] = FailedOn()
-    failed.at = turn.now
-    if host not in failed.hosts and len(failed.hosts) < MOST_HOSTS:
-        failed.hosts = (*failed.hosts, host)
-        bag.failures.avoided.setdefault(host, BitMap()).add(task)
-    if bag.failures.tries.get(task, 0) >= bag.spec.retries > 0:
-        bag.failures.last_tries.add(task)
-
-
-def forget(bag: Bag, task: int) -> None:
-    failed = bag.failures.failed_on.pop(task, None)
-    if failed is None:
-        return
-    bag.failures.last_tries.discard(task)
-    for host in failed.hosts:
-        tasks = bag.failures.avoided[host]
-        tasks.discard(task)
-        if not tasks:
-            del bag.failures.avoided[host]
+    last_try = bag.failures.tries.get(task, 0) >= bag.spec.retries > 0
+    bag.failures.note_host(task, host, turn.now, last_try=last_try)
 
 
 def lowest(turn: Turn, bag: Bag, kind: int, pilot: Pilot, tasks: BitMap) -> int | None:

@@ -118,7 +118,8 @@ def _settle(
                 limit = bag.classes[attempt.kind].need.limit_seconds
                 if limit:
                     bag.classes.pace.add(end.wall_seconds / limit)
-    state.counters.ended[outcome] = state.counters.ended.get(outcome, 0) + 1
+    ended = state.counters.ended
+    ended[outcome] = ended.get(outcome, 0) + 1
     if outcome == RETURNED:
         return None
     if outcome not in _EXPECTED:
@@ -225,12 +226,12 @@ def _finished(turn: Turn, bag: Bag) -> SaveBagStatus:
 
 def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, attempt: Attempt | None) -> Verdict:
     """`attempt`: what it was sent as; None if we forgot."""
-    task = TaskNumber(end.task)
-    if not 0 <= task < bag.places.next or task in bag.places.done:
+    task, places = TaskNumber(end.task), bag.places
+    if not 0 <= task < places.next or task in places.done:
         return Verdict.WASTE
     if end.outcome == OK:
         return _succeed(turn, bag, task, end, attempt)
-    if (attempt is None and task not in bag.places.doubt) or task in bag.places.failed:
+    if (attempt is None and task not in places.doubt) or task in places.failed:
         return Verdict.WASTE
     if bag.status not in (BagStatus.RUNNING, BagStatus.PAUSED):
         return Verdict.WASTE
@@ -247,15 +248,15 @@ def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, attempt: Attempt | None
             bag.replicas.offers.pop(task, None)
     elif final and _has_last_chance(turn.state, bag, task, end.outcome, kinds):
         bag.replicas.overdue.pop(task, None)
-        if task not in bag.places.live:  # else when the one past its deadline has ended, too
-            bag.places.rescued.add(task)
+        if task not in places.live:  # else when the one past its deadline has ended, too
+            places.rescued.add(task)
             _free(turn.state, bag, task, end)
     elif final:
-        bag.places.doubt.discard(task)
+        places.doubt.discard(task)
         bag.hold(task)
         _give_up(turn, bag, task)
         verdict = Verdict.COUNTS
-    elif task in bag.places.live:  # past their deadline, all of them
+    elif task in places.live:  # past their deadline, all of them
         replication.offer_overdue(bag, task)
     else:
         _free(turn.state, bag, task, end)
@@ -307,46 +308,48 @@ def _has_last_chance(
 def restore_last_chances(state: State, bag: Bag) -> None:
     """Of tasks that had failed too often before the server started: they have or had theirs."""
     if bag.spec.idempotent and last_resorts(state, bag):
-        spec = bag.spec
-        bag.places.rescued |= BitMap(
-            task for task, count in bag.failures.tries.items() if count > spec.retries
-        )
-        late = (task for task, count in bag.failures.overtimes.items() if count > spec.overtimes)
-        bag.places.rescued |= BitMap(late)
+        failures = bag.failures
+        failed = (*failures.tries, *failures.overtimes)
+        bag.places.rescued |= BitMap(task for task in failed if failures.spent(task, bag.spec))
 
 
 def _is_final(turn: Turn, bag: Bag, task: TaskNumber, outcome: str) -> bool:
     """Count the failure; whether it was the task's last chance."""
-    spec = bag.spec
+    spec, failures = bag.spec, bag.failures
     if outcome == TIMEOUT:
-        bag.failures.overtimes[task] = bag.failures.overtimes.get(task, 0) + 1
-        return bag.failures.overtimes[task] > (spec.overtimes if spec.idempotent else 0)
+        most = spec.overtimes if spec.idempotent else 0
+        return _count(failures.overtimes, task) > most
     if outcome in OWN_FAILURES:
-        bag.failures.tries[task] = bag.failures.tries.get(task, 0) + 1
         if outcome == MEMORY:
-            bag.failures.short[task] = bag.failures.short.get(task, 0) + 1
-        return bag.failures.tries[task] > spec.retries
+            _count(failures.short, task)
+        return _count(failures.tries, task) > spec.retries
     if outcome in (HOST, LOST):
-        bag.failures.losses[task] = bag.failures.losses.get(task, 0) + 1
-        return not spec.idempotent or bag.failures.losses[task] >= turn.state.settings.most_losses
+        losses = _count(failures.losses, task)
+        return not spec.idempotent or losses >= turn.state.settings.most_losses
     return False
 
 
+def _count(counts: dict[int, int], task: TaskNumber) -> int:
+    counts[task] = count = counts.get(task, 0) + 1
+    return count
+
+
 def _succeed(turn: Turn, bag: Bag, task: TaskNumber, end: End, attempt: Attempt | None) -> Verdict:
-    replaces = task in bag.places.failed
+    places, progress = bag.places, bag.progress
+    replaces = task in places.failed
     if end.unkept is not None or not bag.outputs.summary.something:
         output_summary.add(turn, bag, end)
     if replaces:
-        bag.places.failed.discard(task)
-    if attempt is None or task in bag.places.live:  # else it was nowhere but with this pilot
+        places.failed.discard(task)
+    if attempt is None or task in places.live:  # else it was nowhere but with this pilot
         bag.hold(task)
-        bag.places.doubt.discard(task)
-    bag.places.done.add(task)
+        places.doubt.discard(task)
+    places.done.add(task)
     bag.failures.streak = 0
-    bag.progress.ends += 1
-    bag.progress.first_end = bag.progress.first_end or turn.now
-    forget_failures(bag, task)
-    for loser in bag.places.live.get(task, ()):
+    progress.ends += 1
+    progress.first_end = progress.first_end or turn.now
+    bag.failures.forget(task)
+    for loser in places.live.get(task, ()):
         cancel(turn, loser)
     if replaces:
         return Verdict.REPLACES
@@ -354,41 +357,19 @@ def _succeed(turn: Turn, bag: Bag, task: TaskNumber, end: End, attempt: Attempt 
     return _COUNTS
 
 
-def forget_failures(bag: Bag, task: TaskNumber) -> None:
-    """It is done, or starts afresh."""
-    if bag.failures.failed_on:
-        retry_hosts.forget(bag, task)
-    if bag.failures.tries or bag.failures.overtimes or bag.failures.losses:
-        for counts in (
-            bag.failures.tries,
-            bag.failures.overtimes,
-            bag.failures.short,
-            bag.failures.losses,
-        ):
-            counts.pop(task, None)
-
-
 def _give_up(turn: Turn, bag: Bag, task: TaskNumber) -> None:
-    retry_hosts.forget(bag, task)
+    bag.failures.forget_hosts(task)
     bag.places.failed.add(task)
     _count_down(turn, bag, task)
 
 
 def _count_down(turn: Turn, bag: Bag, task: TaskNumber) -> None:
     """One task fewer to go in its chunk; the last one closes it, and perhaps ends the bag."""
-    first = bag.chunks.first_of(task)
-    stop = bag.chunks.open.get(first)
-    if stop is None:
-        return
-    bag.chunks.unfinished[first] -= 1
-    if bag.chunks.unfinished[first] == 0:
-        del bag.chunks.open[first], bag.chunks.unfinished[first]
-        for chunks in (bag.chunks.awaited, bag.chunks.set_aside, bag.chunks.sorted_at):
-            chunks.pop(first, None)
+    closed = bag.chunks.count_down(task)
+    if closed is not None:
+        first, stop = closed
         bag.numbering.loaded.pop(first, None)
-        if bag.places.failed.range_cardinality(first, stop):
-            bag.chunks.marred[first] = stop
-        elif bag.spec.calls:
+        if bag.spec.calls and not bag.places.failed.range_cardinality(first, stop):
             bag.numbering.release(first, stop)
         turn.write_last(partial(CloseChunk, bag.id, first))
         finish_if_over(turn, bag)
@@ -403,15 +384,14 @@ def cancel(turn: Turn, attempt: Attempt) -> None:
 
 
 def _forget_attempt(bag: Bag, attempt: Attempt) -> None:
-    task = attempt.task
-    rest = bag.places.live.get(task, [])
+    task, live, replicas = attempt.task, bag.places.live, bag.replicas
+    rest = live.get(task, [])
     if attempt in rest:
         rest.remove(attempt)
     if not rest:
-        bag.places.live.pop(task, None)
-        if bag.replicas.overdue or bag.replicas.offers:
-            bag.replicas.overdue.pop(task, None)
-            bag.replicas.offers.pop(task, None)
+        live.pop(task, None)
+        if replicas.overdue or replicas.offers:
+            replicas.forget(task)
 
 
 def _record(

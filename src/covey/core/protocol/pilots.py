@@ -393,19 +393,12 @@ def _compose(turn: Turn, pilot: Pilot, number: int) -> Answer:
 
 def _task(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> Task | None:
     """The attempt as it is sent; nothing if a file of the task's own does not exist."""
-    values = bag.values(attempt.task)
-    if not (
-        bag.failures.raised
-        or bag.failures.short
-        or bag.failures.overtimes
-        or bag.inputs.filled
-        or bag.inputs.large
-    ):
-        return Task(
-            attempt.id.sequence, attempt.bag, attempt.task, values, bag.classes[attempt.kind].number
-        )
+    values, class_ = bag.values(attempt.task), bag.classes[attempt.kind]
+    failures, own = bag.failures, bag.inputs
+    if not (failures.raised or failures.short or failures.overtimes or own.filled or own.large):
+        return Task(attempt.id.sequence, attempt.bag, attempt.task, values, class_.number)
     inputs: list[Input] = []
-    for source, path, copy in bag.inputs.filled:
+    for source, path, copy in own.filled:
         key = source(values, attempt.task, attempt.bag)
         blob = bag.spec.manifest.get(key)
         if blob is None:
@@ -417,16 +410,15 @@ def _task(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> Task | None:
     call = bag.call_file(attempt.task)
     if call is not None:
         inputs.append(Input(CALL_FILE, call.digest, call.size))
-    need = bag.classes[attempt.kind].need
-    memory_mb, seconds = limits(bag, attempt.task, need, pilot.record)
+    memory_mb, seconds = limits(bag, attempt.task, class_.need, pilot.record)
     if seconds:  # more than usual, but no more than there is
-        seconds = min(seconds, max(need.limit_seconds, pilot.until - turn.now))
+        seconds = min(seconds, max(class_.need.limit_seconds, pilot.until - turn.now))
     return Task(
         attempt.id.sequence,
         attempt.bag,
         attempt.task,
         values,
-        bag.classes[attempt.kind].number,
+        class_.number,
         memory_mb,
         seconds,
         inputs,
@@ -532,8 +524,7 @@ def lost(turn: Turn, pilot: Pilot, reason: str) -> None:
 
 
 def _forget_in_queues(turn: Turn, id_: PilotId) -> None:
-    turn.state.queue.hungry.pop(id_, None)
-    turn.state.queue.signalled.pop(id_, None)
+    turn.state.queue.remove(id_)
     recovery.heard(turn, id_, gone=True)
 
 

@@ -131,42 +131,41 @@ def _restore(turn: Turn, snapshot: BagSnapshot, bag: Bag) -> Bag:
     if record.spec.calls:
         bag.progress.heard = turn.now
     bag.progress.recorded = max(1, turn.state.journal.writes)
-    bag.failures.tries = dict(snapshot.tries)
-    bag.failures.overtimes = dict(snapshot.overtimes)
-    bag.failures.short = dict(snapshot.short)
+    places, chunks, failures = bag.places, bag.chunks, bag.failures
+    failures.tries = dict(snapshot.tries)
+    failures.overtimes = dict(snapshot.overtimes)
+    failures.short = dict(snapshot.short)
     ends.restore_last_chances(turn.state, bag)
     for one in snapshot.reopenings:
         if one.raises:
             tasks = None if one.tasks is None else BitMap(one.tasks)
             more = (one.memory, one.time, one.memory_mb, one.limit_seconds)
-            bag.failures.raised.append(Raised(tasks, *more))
-    bag.places.failed = BitMap(snapshot.failed)
-    bag.places.done = BitMap(snapshot.open_done)
+            failures.raised.append(Raised(tasks, *more))
+    places.failed = BitMap(snapshot.failed)
+    places.done = BitMap(snapshot.open_done)
     for chunk in snapshot.chunks:
-        bag.chunks.mark = max(bag.chunks.mark, chunk.stop)
+        chunks.mark = max(chunks.mark, chunk.stop)
         if chunk.closed:
-            bag.places.done.add_range(chunk.first, chunk.stop)
-    bag.places.done -= bag.places.failed
-    bag.places.next = bag.chunks.asked_mark = bag.chunks.mark
-    settled = bag.places.done | bag.places.failed
-    bag.chunks.starts = sorted(chunk.first for chunk in snapshot.chunks)
+            places.done.add_range(chunk.first, chunk.stop)
+    places.done -= places.failed
+    places.next = chunks.asked_mark = chunks.mark
+    settled = places.done | places.failed
+    chunks.starts = sorted(chunk.first for chunk in snapshot.chunks)
     for chunk in snapshot.chunks:
         left = chunk.stop - chunk.first - settled.range_cardinality(chunk.first, chunk.stop)
         if left:
-            bag.chunks.open[chunk.first] = chunk.stop
-            bag.chunks.unfinished[chunk.first] = left
+            chunks.open[chunk.first] = chunk.stop
+            chunks.unfinished[chunk.first] = left
             lookahead.load_rows(turn, bag, chunk.first, chunk.stop)
             continue
-        if bag.places.failed.range_cardinality(chunk.first, chunk.stop):
-            bag.chunks.marred[chunk.first] = chunk.stop
-        elif bag.spec.calls:
+        if bag.spec.calls and not places.failed.range_cardinality(chunk.first, chunk.stop):
             bag.numbering.release(chunk.first, chunk.stop)
         if not chunk.closed:
             turn.write(CloseChunk(bag.id, chunk.first))
     if bag.status in (BagStatus.RUNNING, BagStatus.PAUSED):
-        bag.places.doubt = BitMap()
-        bag.places.doubt.add_range(0, bag.chunks.mark)
-        bag.places.doubt -= settled
+        places.doubt = BitMap()
+        places.doubt.add_range(0, chunks.mark)
+        places.doubt -= settled
     for pilot in turn.state.pilots.values():
         for attempt in pilot.attempts.values():  # told to stop, but not gone yet
             if attempt.bag == bag.id:

@@ -19,7 +19,6 @@ class Chunks(Struct, eq=False):
     unfinished: dict[int, int] = field(default_factory=dict)  # first -> tasks to go, of open ones
     awaited: dict[int, int] = field(default_factory=dict)  # those whose rows are being read
     opened: set[int] = field(default_factory=set)  # first numbers of those above the mark, early
-    marred: dict[int, int] = field(default_factory=dict)  # closed ones with given-up tasks
     set_aside: dict[int, int] = field(default_factory=dict)  # of which tasks were set aside
     sorted_at: dict[int, float] = field(default_factory=dict)  # first -> since when they wait
 
@@ -34,6 +33,24 @@ class Chunks(Struct, eq=False):
         self.open[first] = stop
         self.unfinished[first] = stop - first
         return first
+
+    def reopen(self, chosen: BitMap) -> list[tuple[int, int]]:
+        """These tasks have no results any more. First and stop of closed chunks with some of them:
+        they are open again."""
+        found = [(first, stop) for first, stop in self.closed() if _count(chosen, first, stop)]
+        self.open.update(found)
+        for first, stop in self.open.items():
+            left = self.unfinished.get(first, 0)
+            self.unfinished[first] = left + _count(chosen, first, stop)
+        return found
+
+    def open_up(self, first: int) -> None:
+        """The tasks of this chunk may go out. Move the mark over it, and over those behind it that
+        were waiting for it."""
+        self.opened.add(first)
+        while self.mark in self.opened:
+            self.opened.remove(self.mark)
+            self.mark = self.open[self.mark]
 
     def count_down(self, task: int) -> tuple[int, int] | None:
         """The task has its result. If it was the last one of its chunk, the chunk is closed: its
@@ -64,8 +81,12 @@ class Chunks(Struct, eq=False):
         assert self.awaited.keys() <= self.open.keys(), "rows are awaited for a closed chunk"
         assert self.set_aside.keys() <= self.open.keys(), "a closed chunk is set aside"
         for first, stop in self.open.items():
-            left = stop - first - settled.range_cardinality(first, stop)
+            left = stop - first - _count(settled, first, stop)
             assert self.unfinished[first] == left, (
                 f"chunk {first}: {self.unfinished[first]}, {left}"
             )
             assert left > 0
+
+
+def _count(tasks: BitMap, first: int, stop: int) -> int:
+    return tasks.range_cardinality(first, stop)

@@ -35,7 +35,8 @@ class HostTallies(Struct, eq=False):
     def set_rate(self, tally: Tally, rate: float, weight: int) -> None:
         """Bring one tally and the sums up to date."""
         self.ended_weight += weight - tally.weight
-        self.failed_weight += weight * rate - tally.weight * tally.rate
+        self.failed_weight -= tally.weight * tally.rate
+        self.failed_weight += weight * rate
         tally.rate, tally.weight = rate, weight
 
     def check(self) -> None:

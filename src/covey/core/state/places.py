@@ -41,6 +41,14 @@ class TaskPlaces(Struct, eq=False):
         for place in (self.parked, self.aside, self.rescue, *self.ready):
             place.clear()
 
+    def set_aside(self, first: int, stop: int) -> None:
+        """Tasks from `first` to before `stop` that are ready make place for others."""
+        span = BitMap()
+        span.add_range(first, stop)
+        for ready in self.ready:
+            self.aside |= ready & span
+            ready -= span
+
     def merge_classes(self) -> None:
         """Tasks that wait are of the first class from now on."""
         for ready in self.ready[1:]:
