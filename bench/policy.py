@@ -333,7 +333,7 @@ def cycles(looks: str, condition: str, running: int) -> Row:
         "asked": calls,
         "total": 1e3 * median(totals),
         "longest": 1e3 * longest,
-        "replicas": bag.replicas,
+        "replicas": bag.replicas.sent,
     }
 
 

@@ -465,6 +465,7 @@ def bans_in_words_only(right: Callable[..., float], state: State, pilot: Pilot, 
 
 @bug((blame, "rate_elsewhere"), words="nobody else has done a task")
 def blames_hosts_for_a_broken_bag(right: Callable[..., float], bag: Bag, tally: Tally) -> float:
+    bag.hosts.tallies.setdefault("nobody", Tally()).done += tally.done + 1
     bag.hosts.well += tally.done + 1
     return 0.0
 

@@ -102,11 +102,9 @@ def _short_hosts(state: State, bag: Bag) -> list[str]:
 def _trouble(state: State, bag: Bag) -> Trouble | None:
     """If its attempts could not be made lately wherever they are out, and none ended well since."""
     found = bag.failures.trouble
-    if (
-        found is None
-        or found.ends != bag.progress.ends
-        or state.ticked - found.at > TROUBLE_SECONDS
-    ):
+    if found is None or found.ends != bag.progress.ends:
+        return None
+    if state.ticked - found.at > TROUBLE_SECONDS:
         return None
     for attempts in islice(bag.places.live.values(), MOST_TASKS):
         tally = bag.hosts.tallies.get(state.pilots[attempts[0].pilot].record.host)
@@ -160,16 +158,14 @@ def _never(placing: list[Site], bag: Bag, waiting: Sequence[Need]) -> Reason | N
     """Whether a pilot is on its way for it, while there is none."""
     if not bag.unsent() or bag.places.rescue:
         return None
-    told = []
+    told, needs = [], waiting or [one.need for one in bag.classes]
     for site in placing:
         spec = site.record.spec
         if spec.users and bag.spec.owner not in spec.users:
             if spec.driver == LOCAL:
                 told.append(f"{spec.name}: {site_answers.others_only(spec)}")
             continue
-        why = _failing(site) or site_answers.never(
-            site, bag, waiting or [one.need for one in bag.classes]
-        )
+        why = _failing(site) or site_answers.never(site, bag, needs)
         if not why:
             return None
         told.append(f"{spec.name}: {why}")
@@ -215,9 +211,8 @@ def of_bag(state: State, now: float, bag: Bag, task: int | None = None) -> BagAn
     )
     if bag.status in (BagStatus.RUNNING, BagStatus.PAUSED):
         answer.reasons = list(_stops(state, bag))
-        usual = answer.waiting > len(bag.places.rescue) and (
-            task is None or task not in bag.places.rescue
-        )
+        rescue = bag.places.rescue
+        usual = answer.waiting > len(rescue) and (task is None or task not in rescue)
         if bag.status is BagStatus.RUNNING and usual:
             _ask_pilots(state, now, view, answer, _cases(bag, task))
         if (queued := site_answers.in_queues(state, now, bag)) is not None:
@@ -243,9 +238,8 @@ def _cases(bag: Bag, task: int | None) -> list[SampledClass]:
 def _class_of(bag: Bag, values: list[Scalar] | None) -> int:
     """The bag's own `classify` makes a class of values that are new; looking must not."""
     number_of = classifier(bag.spec, bag.body.names, bag.classes.numbers)
-    return bag.classes.by_number[
-        number_of(values) if number_of is not None and values is not None else 0
-    ]
+    number = number_of(values) if number_of is not None and values is not None else 0
+    return bag.classes.by_number[number]
 
 
 def _order(bag: Bag) -> str:
@@ -277,11 +271,8 @@ def _stops(state: State, bag: Bag) -> Iterator[Reason]:
     """What stops all of it, whoever is here."""
     if bag.quarantine.reason:
         words = f"it is {bag.quarantine.reason}. No task of it is sent any more. Use: "
-        change = (
-            ""
-            if bag.quarantine.shell
-            else f"covey policy set {bag.id} …, covey resume {bag.id}, or "
-        )
+        change = f"covey policy set {bag.id} …, covey resume {bag.id}, or "
+        change = "" if bag.quarantine.shell else change
         yield Reason(kind="quarantined", text=f"{words}{change}covey cancel {bag.id}")
     elif bag.status is BagStatus.PAUSED:
         why = f": {bag.reason}" if bag.reason else ""
@@ -300,10 +291,9 @@ def _stops(state: State, bag: Bag) -> Iterator[Reason]:
 
 def _besides(state: State, bag: Bag) -> Iterator[Reason]:
     """What concerns some of its tasks only."""
-    if bag.places.doubt:
-        words = (
-            f"{_tasks(len(bag.places.doubt))} may be running on pilots that have not called since "
-        )
+    places, overdue = bag.places, bag.replicas.overdue
+    if places.doubt:
+        words = f"{_tasks(len(places.doubt))} may be running on pilots that have not called since "
         until = state.arrivals.adopt_until
         yield Reason(kind="doubt", text=words + "the server started", until=until)
     if bag.chunks.awaited and bag.places.parked:
@@ -322,10 +312,8 @@ def _besides(state: State, bag: Bag) -> Iterator[Reason]:
                 f"{name} prefers {_bags(better)} (preference of its owners), which go first there"
             )
             yield Reason(kind="preference", text=words)
-    if bag.replicas.overdue:
-        words = (
-            f"{_tasks(len(bag.replicas.overdue))} past their deadline are sent to other hosts first"
-        )
+    if overdue:
+        words = f"{_tasks(len(overdue))} past their deadline are sent to other hosts first"
         yield Reason(kind="deadline", text=words)
     if not bag.places.waiting() and bag.places.next >= bag.total and bag.open:
         words = f"all its tasks were sent; it is open, so more may be added (covey close {bag.id})"

@@ -62,11 +62,8 @@ def _ranks(state: State, now: float, pilot: Pilot, bag: Bag) -> list[float]:
 
 def _competes(state: State, pilot: Pilot, bag: Bag) -> bool:
     running = bag.status is BagStatus.RUNNING and bag.places.not_before <= state.journal.durable
-    return (
-        running
-        and admits(state, pilot.record, bag)
-        and (has_work(bag) or bag.places.next < bag.total)
-    )
+    work = has_work(bag) or bag.places.next < bag.total
+    return running and work and admits(state, pilot.record, bag)
 
 
 def before(state: State, now: float, pilot: Pilot, ours: Bag) -> Iterator[Rival]:

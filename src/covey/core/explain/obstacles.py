@@ -43,11 +43,10 @@ def judge(
         return Obstacle(pilot, SHORT)
     if bag.id in pilot.waits:
         return Obstacle(pilot, FILES)
-    fits = [
-        number for number, case in enumerate(classes) if weight(bag.classes[case.kind].need, record)
-    ]
+    needs = [bag.classes[case.kind].need for case in classes]
+    fits = [number for number, need in enumerate(needs) if weight(need, record)]
     if not fits:
-        lacking = len(_too_small(bag.classes[classes[0].kind].need, record).missing)
+        lacking = len(_too_small(needs[0], record).missing)
         return Obstacle(pilot, SMALL, lacking)
     fits = [number for number in fits if weight_on(bag, classes[number].kind, pilot, now)]
     if not fits:

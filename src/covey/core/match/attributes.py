@@ -16,7 +16,7 @@ from covey.core.match.pilot_fit import admits, weight
 from covey.core.protocol import host_history
 from covey.core.protocol.hosts import called_name
 from covey.core.record.attempts import Attempt
-from covey.core.record.model import BagStatus, History, PilotStatus, SiteSpec
+from covey.core.record.model import BagStatus, History, Need, PilotStatus, SiteSpec
 from covey.core.sites import site_table
 from covey.core.state import Bag, Host, Pilot, State
 from covey.core.state.match_records import Value
@@ -222,20 +222,14 @@ BAG = (
     ),
 )
 JOB = (
-    Attribute(
-        "Cores", "cores that the task needs", lambda s, t, j: j.bag.classes[j.kind].need.cores
-    ),
-    Attribute(
-        "Memory", "MB of memory that it needs", lambda s, t, j: j.bag.classes[j.kind].need.memory_mb
-    ),
-    Attribute(
-        "Disk", "MB of disk that it needs", lambda s, t, j: j.bag.classes[j.kind].need.disk_mb
-    ),
-    Attribute("Gpus", "GPUs that it needs", lambda s, t, j: j.bag.classes[j.kind].need.gpus),
+    Attribute("Cores", "cores that the task needs", lambda s, t, j: _need(j).cores),
+    Attribute("Memory", "MB of memory that it needs", lambda s, t, j: _need(j).memory_mb),
+    Attribute("Disk", "MB of disk that it needs", lambda s, t, j: _need(j).disk_mb),
+    Attribute("Gpus", "GPUs that it needs", lambda s, t, j: _need(j).gpus),
     Attribute(
         "TimeLimit",
         "seconds that it may run; 0: no limit",
-        lambda s, t, j: j.bag.classes[j.kind].need.limit_seconds,
+        lambda s, t, j: _need(j).limit_seconds,
     ),
     Attribute(
         "MeanTime", "mean seconds of similar tasks", lambda s, t, j: expected(j.bag, j.kind).mean
@@ -394,6 +388,10 @@ def _free(state: State, now: float, site: str) -> int:
 def _bags_of(state: State, owner: str) -> Iterator[Bag]:
     alive = (BagStatus.RUNNING, BagStatus.PAUSED)
     return (b for b in state.bags.values() if b.spec.owner == owner and b.status in alive)
+
+
+def _need(job: JobSubject) -> Need:
+    return job.bag.classes[job.kind].need
 
 
 def _left(bag: Bag) -> int:

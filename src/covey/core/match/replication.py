@@ -29,8 +29,9 @@ from covey.core.protocol import host_history
 from covey.core.record.actions import Note
 from covey.core.record.attempts import Attempt
 from covey.core.record.model import AttemptId, BagStatus, PilotStatus
-from covey.core.state import FEW_DEADLINES, Bag, Draw, Pilot, State
+from covey.core.state import Bag, Draw, Pilot, State
 from covey.core.state.match_records import Match
+from covey.core.state.replicas import FEW_DEADLINES
 from covey.core.turn import Turn
 
 MOST_DRAWN = 1024  # tasks of one bag that are looked at in a cycle
@@ -40,51 +41,42 @@ SLICE = 32  # … without a pause
 def watch(state: State, attempt: Attempt, seconds: float) -> None:
     """It is to end within so many seconds."""
     attempt.deadline = attempt.sent + seconds
-    if len(state.replication.deadlines) >= state.replication.most_deadlines:
+    watched = state.replication
+    if len(watched.deadlines) >= watched.most_deadlines:
         _forget_ended(state)
-    heappush(state.replication.deadlines, (attempt.deadline, attempt.id, attempt.bag, attempt.task))
+    heappush(watched.deadlines, (attempt.deadline, attempt.id, attempt.bag, attempt.task))
 
 
 def _forget_ended(state: State) -> None:
     """Most attempts end long before their deadline."""
-    state.replication.deadlines = [
-        one
-        for one in state.replication.deadlines
-        if _attempt(state.bags.get(one[2]), one[3], one[1])
-    ]
-    heapify(state.replication.deadlines)
-    state.replication.most_deadlines = max(FEW_DEADLINES, 2 * len(state.replication.deadlines))
+    bags, watched = state.bags, state.replication
+    left = [one for one in watched.deadlines if _attempt(bags.get(one[2]), one[3], one[1])]
+    heapify(left)
+    watched.deadlines, watched.most_deadlines = left, max(FEW_DEADLINES, 2 * len(left))
 
 
 def tick(turn: Turn) -> None:
     _expire(turn)
-    state = turn.state
-    if (
-        turn.now - state.replication.drawn_at < state.settings.replicate_seconds
-        or state.replication.drawing
-    ):
+    state, watched = turn.state, turn.state.replication
+    if turn.now - watched.drawn_at < state.settings.replicate_seconds or watched.drawing:
         return
-    state.replication.drawn_at = turn.now
+    watched.drawn_at = turn.now
     for bag in state.bags.values():
         if bag.policy.replicates and _may_ask(turn, bag) and _may_speculate(turn, bag):
-            state.replication.drawing.append(Draw(bag.id, _room_for_offers(state, bag)))
+            watched.drawing.append(Draw(bag.id, _room_for_offers(state, bag)))
     go_on(turn)
 
 
 def _expire(turn: Turn) -> None:
-    state = turn.state
-    while state.replication.deadlines and state.replication.deadlines[0][0] <= turn.now:
-        _, id_, bag_id, task = heappop(state.replication.deadlines)
+    state, arrivals, deadlines = turn.state, turn.state.arrivals, turn.state.replication.deadlines
+    while deadlines and deadlines[0][0] <= turn.now:
+        _, id_, bag_id, task = heappop(deadlines)
         bag = state.bags.get(bag_id)
         attempt = _attempt(bag, task, id_)
         if bag is None or attempt is None or attempt.cancelled:
             continue
-        if (
-            state.arrivals.unheard
-            and id_.epoch < state.epoch
-            and turn.now < state.arrivals.adopt_until
-        ):
-            heappush(state.replication.deadlines, (state.arrivals.adopt_until, id_, bag_id, task))
+        if arrivals.unheard and id_.epoch < state.epoch and turn.now < arrivals.adopt_until:
+            heappush(deadlines, (arrivals.adopt_until, id_, bag_id, task))
             continue
         attempt.expired = True
         host_history.note_late(turn, state.pilots[attempt.pilot].record)
@@ -123,12 +115,9 @@ def _may_ask(turn: Turn, bag: Bag) -> bool:
 
 def _may_speculate(turn: Turn, bag: Bag) -> bool:
     bag.replicas.offers.clear()
-    if (
-        bag.status is not BagStatus.RUNNING
-        or bag.open
-        or not bag.spec.idempotent
-        or not bag.places.live
-    ):
+    if bag.status is not BagStatus.RUNNING or bag.open or not bag.spec.idempotent:
+        return False
+    if not bag.places.live:
         return False
     match_cache.refresh(turn.state, turn.now, bag)
     return bag.replicas.tail
@@ -154,17 +143,17 @@ def _drawn(dice: Random, bag: Bag) -> list[int]:
 
 def go_on(turn: Turn) -> None:
     """One slice of a draw that is under way."""
-    state = turn.state
-    if not state.replication.drawing:
+    state, drawing = turn.state, turn.state.replication.drawing
+    if not drawing:
         return
-    draw = state.replication.drawing.popleft()
+    draw = drawing.popleft()
     bag = state.bags.get(draw.bag)
     if bag is None or bag.status is not BagStatus.RUNNING or not bag.policy.replicates:
         return
     if draw.tasks is None:
         draw.tasks = _drawn(state.random, bag)
         if len(bag.places.live) > MOST_DRAWN:  # enough for now
-            state.replication.drawing.appendleft(draw)
+            drawing.appendleft(draw)
             return
     for task in draw.tasks[:SLICE]:
         if len(bag.replicas.offers) >= draw.wanted or not _may_ask(turn, bag):
@@ -179,18 +168,15 @@ def go_on(turn: Turn) -> None:
             state.queue.news += 1
     del draw.tasks[:SLICE]
     if draw.tasks:
-        state.replication.drawing.append(draw)
+        drawing.append(draw)
 
 
 def may_run_twice(bag: Bag, task: int) -> bool:
     """It runs, its end is of use (of one that was given up a late success is, but nobody asks for
     it), and its values are here."""
-    settled = task in bag.places.done or task in bag.places.failed
-    return (
-        task in bag.places.live
-        and not settled
-        and bag.chunks.first_of(task) not in bag.chunks.awaited
-    )
+    places, chunks = bag.places, bag.chunks
+    settled = task in places.done or task in places.failed
+    return task in places.live and not settled and chunks.first_of(task) not in chunks.awaited
 
 
 def _room_for_offers(state: State, bag: Bag) -> int:

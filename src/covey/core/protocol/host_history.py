@@ -41,10 +41,7 @@ Ended: TypeAlias = tuple[End, float, Times | None]
 def restore(state: State, histories: dict[str, History], now: float) -> None:
     for name, found in histories.items():
         state.hosts[name] = Host(name, found, saved=now)
-        for whole in (
-            state.histories.by_site.setdefault(found.site, History()),
-            state.histories.overall,
-        ):
+        for whole in state.histories.above(found.site):
             _decay(whole, now)
             faded = _faded(found, now)
             whole.done += found.done * faded
@@ -128,10 +125,7 @@ def sum_up(turn: Turn) -> None:
         fresh, found = host.fresh, host.history
         if not (fresh.done or fresh.failed or fresh.lost):
             continue
-        for whole in (
-            state.histories.by_site.setdefault(found.site, History()),
-            state.histories.overall,
-        ):
+        for whole in state.histories.above(found.site):
             _decay(whole, now)
             whole.done += fresh.done
             whole.failed += fresh.failed

@@ -132,9 +132,8 @@ def _expired(token: TokenRecord, now: float) -> bool:
 
 
 def _forget_expired(state: State, now: float) -> None:
-    state.access.tokens = {
-        name: one for name, one in state.access.tokens.items() if not _expired(one, now)
-    }
+    tokens = state.access.tokens
+    state.access.tokens = {name: one for name, one in tokens.items() if not _expired(one, now)}
 
 
 # -- secrets of site jobs ------------------------------------------------------------------

@@ -117,15 +117,15 @@ def suits(state: State, now: float, bag: Bag) -> dict[str, bool]:
     """What the policy says of each site, kept until something changes that it looks at."""
     owner = bag.spec.owner
     left = policy_budget.of(state, now, owner)
-    if left.in_turn > 0 and (
-        len(bag.cache.jobs) != len(bag.classes) or match_cache.stale(state, now, bag)
-    ):
+    cache = bag.cache
+    unseen = len(cache.jobs) != len(bag.classes) or match_cache.stale(state, now, bag)
+    if left.in_turn > 0 and unseen:
         match_cache.refresh(state, now, bag)
-    stamps = (bag.cache.stamp, state.scene.stamp, len(bag.cache.jobs), state.plan.defined)
-    known = bag.cache.suits
+    stamps = (cache.stamp, state.scene.stamp, len(cache.jobs), state.plan.defined)
+    known = cache.suits
     if known is None or known.stamps != stamps or bag.policy.moody:
         before = {**known.before, **known.sites} if known is not None else {}
-        known = bag.cache.suits = Suits(stamps, before=before)
+        known = cache.suits = Suits(stamps, before=before)
     found = known.sites
     if len(found) == len(state.sites):
         return found
@@ -150,10 +150,8 @@ def suits(state: State, now: float, bag: Bag) -> dict[str, bool]:
 def _wants(state: State, now: float, bag: Bag, name: str, user: Ad, left: Budget) -> bool | None:
     """Whether it wants pilots at this site. None: nobody knows before a later turn."""
     policy, queue, own = bag.policy, state.scene.queue, bag.policy.ad
-    site, asked = (
-        match_cache.site_ad(state, now, name),
-        bag.cache.suits.asked if bag.cache.suits else {},
-    )
+    site, jobs = match_cache.site_ad(state, now, name), bag.cache.jobs
+    asked = bag.cache.suits.asked if bag.cache.suits else {}
     if GRID in policy.texts:
         policy.grid.context.now, policy.grid.context.random = now, state.random.random
         around = (_NOTHING, _NOTHING, site, _NOTHING, user, queue, own, own)
@@ -165,12 +163,12 @@ def _wants(state: State, now: float, bag: Bag, name: str, user: Ad, left: Budget
     if place is None:
         return True
     evaluate = policy.dispatch.evaluate
-    different = len(bag.cache.jobs[:1] if policy.by_class else bag.cache.jobs)
+    different = len(jobs[:1] if policy.by_class else jobs)
     for number in range(asked.get(name, 0), different):
         if left.in_turn <= 0:
             policy_budget.put_off(state, bag.spec.owner, left)
             return None
-        job = bag.cache.jobs[number]
+        job = jobs[number]
         value = evaluate(_NOTHING, _NOTHING, site, job, user, queue, own, own)[place]
         policy_budget.spend(left, policy_budget.cost(policy.static))
         if value is not False:

@@ -105,37 +105,28 @@ def _wants(bag: Bag) -> bool:
 def rows(state: State, now: float) -> list[DemandRow]:
     found: list[DemandRow] = []
     for bag in filter(_wants, state.bags.values()):
-        old = (
-            now - bag.progress.wanting >= OFFERED_SECONDS
-            and bag.places.not_before <= state.journal.durable
-        )
+        places, classes = bag.places, bag.classes
+        old = now - bag.progress.wanting >= OFFERED_SECONDS
+        old = old and places.not_before <= state.journal.durable
         waiting = _waiting(bag)
         for kind, times, tasks in _long_ones(bag) if bag.failures.grown else ():
             waiting[kind] -= tasks
-            found.append(_row(bag, kind, tasks, bag.classes[kind].need, offered=old, times=times))
-        classes = _alike(bag, waiting) if len(waiting) > MANY_CLASSES else _some(bag, waiting)
-        for kind, tasks, need in classes:
-            sent = (
-                bool(bag.places.ready[kind])
-                or bag.places.next < bag.chunks.mark
-                or bool(bag.replicas.overdue)
-            )
+            found.append(_row(bag, kind, tasks, classes[kind].need, offered=old, times=times))
+        some = _alike(bag, waiting) if len(waiting) > MANY_CLASSES else _some(bag, waiting)
+        for kind, tasks, need in some:
+            unsorted = places.next < bag.chunks.mark
+            sent = bool(places.ready[kind] or unsorted or bag.replicas.overdue)
             found.append(_row(bag, kind, tasks, need, offered=old and sent))
-        if bag.places.rescue:
-            for kind, tasks in sorted(Counter(map(bag.class_of, bag.places.rescue)).items())[
-                :MOST_ROWS
-            ]:
-                found.append(
-                    _row(bag, kind, tasks, bag.classes[kind].need, offered=old, rescue=True)
-                )
+        rescue = sorted(Counter(map(bag.class_of, places.rescue)).items())
+        for kind, tasks in rescue[:MOST_ROWS]:
+            found.append(_row(bag, kind, tasks, classes[kind].need, offered=old, rescue=True))
     return found
 
 
 def _some(bag: Bag, waiting: list[int]) -> list[tuple[int, int, Need]]:
     """Classes with tasks that wait, how many these are, and what each needs."""
-    return [
-        (kind, tasks, bag.classes[kind].need) for kind, tasks in enumerate(waiting) if tasks > 0
-    ]
+    needs = [one.need for one in bag.classes]
+    return [(kind, tasks, needs[kind]) for kind, tasks in enumerate(waiting) if tasks > 0]
 
 
 def _alike(bag: Bag, waiting: list[int]) -> list[tuple[int, int, Need]]:

@@ -6,13 +6,12 @@ only keep themselves consistent. What decides is in `bags`, `match`, `protocol` 
 
 from covey.core.state.bag import Bag
 from covey.core.state.pilots import Pilot, Waiting
-from covey.core.state.replicas import FEW_DEADLINES, Draw
+from covey.core.state.replicas import Draw
 from covey.core.state.scene import Budget, Candidate, Scene
 from covey.core.state.sites import Host, Job, Site
 from covey.core.state.state import State
 
 __all__ = [
-    "FEW_DEADLINES",
     "Bag",
     "Budget",
     "Candidate",

@@ -94,3 +94,7 @@ class HostHistories(Struct, eq=False):
     unsaved: dict[str, None] = field(default_factory=dict)  # hosts whose history has changed since
     by_site: dict[str, History] = field(default_factory=dict)  # of all hosts of a site together
     overall: History = field(default_factory=lambda: History(site=""))  # of all sites
+
+    def above(self, site: str) -> tuple[History, History]:
+        """To which the history of a host of this site is added."""
+        return self.by_site.setdefault(site, History()), self.overall
