@@ -27,6 +27,8 @@ from covey.pilot.protocol.messages import Body
 
 
 class BagProgress(Struct, eq=False):
+    """When something was last heard of the bag, and what it has done in this epoch."""
+
     recorded: int = 0  # the bag's ends are in writes up to this one; 0: none has ended
     ends: int = 0  # successes in this epoch
     first_end: float = 0.0  # when the first of them came
@@ -48,6 +50,8 @@ class Quarantine(Struct, eq=False):
 
 
 class Bag(Struct, eq=False):
+    """Fields with defaults at the end are parts: each keeps its own rules."""
+
     id: BagId
     spec: BagSpec
     body: Body

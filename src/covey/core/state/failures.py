@@ -29,6 +29,8 @@ class Trouble(Struct, frozen=True):
 
 
 class TaskFailures(Struct, eq=False):
+    """By task, unless it says otherwise."""
+
     tries: dict[int, int] = field(default_factory=dict)  # failures of the task's own
     overtimes: dict[int, int] = field(default_factory=dict)  # … because of the time limit
     short: dict[int, int] = field(default_factory=dict)  # … for want of memory

@@ -45,7 +45,7 @@ class Scene(Struct, eq=False):
     inward: dict[str, list[Bag]] = field(default_factory=dict)  # … whose policies look at them
     restless: bool = False  # some policy never says the same twice
     bags: int = 0  # grows with every bag's stamp
-    latest_bags: "deque[tuple[int, BagId]]" = field(
+    latest_bags: deque[tuple[int, BagId]] = field(
         default_factory=lambda: deque(maxlen=MOST_LATEST)
     )  # the bags that it last grew with
     places: dict[BagId, int] = field(default_factory=dict)  # of bags, among their owner's
@@ -69,7 +69,7 @@ class BagChanges(Struct, eq=False):
 
 
 class Budget(Struct, eq=False):
-    """What an owner's policies may still do: work, in units (`budget`)."""
+    """How much an owner's policies may still work, in units (`policy_budget`)."""
 
     left: float  # of what was saved up
     at: float  # when that was last filled up
@@ -81,6 +81,8 @@ class Budget(Struct, eq=False):
 
 
 class PolicyBudgets(Struct, eq=False):
+    """How much the policies of all owners may still work, and who waits for a later turn."""
+
     owners: dict[str, Budget] = field(default_factory=dict)
     postponed: dict[str, None] = field(default_factory=dict)  # owners that go on in a later turn
     overruns: int = 0  # turns in which an owner's budget was used up

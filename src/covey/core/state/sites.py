@@ -4,14 +4,7 @@ import math
 
 from msgspec import Struct, field
 
-from covey.core.record.model import (
-    History,
-    JobId,
-    JobRecord,
-    PilotId,
-    SiteRecord,
-    SiteSpec,
-)
+from covey.core.record.model import History, JobId, JobRecord, PilotId, SiteRecord, SiteSpec
 from covey.core.state.match_records import Preference
 
 
@@ -74,13 +67,13 @@ class Site(Struct, eq=False):
 
 
 class SitePlan(Struct, eq=False):
-    """Which sites are for which tasks, and when pilots are asked for."""
+    """Which sites are for which tasks, and when pilots were asked for."""
 
     guarded: dict[str, SiteSpec] = field(default_factory=dict)  # sites that are not for every task
     reserves: tuple[str, ...] = ()  # sites only for tasks that failed elsewhere
     defined: int = 0  # grows when sites come, go or change
     provide_at: float = 0.0  # how many pilots where is not asked again before, but for ticks
-    asked_for: dict[str, float] = field(default_factory=dict)  # owner -> when pilots last were
+    asked_for: dict[str, float] = field(default_factory=dict)  # owner -> when they last were
     given_up: dict[JobId, JobRecord] = field(default_factory=dict)  # over; nobody saw them end
 
     def check(self) -> None:
@@ -96,5 +89,5 @@ class HostHistories(Struct, eq=False):
     overall: History = field(default_factory=lambda: History(site=""))  # of all sites
 
     def above(self, site: str) -> tuple[History, History]:
-        """To which the history of a host of this site is added."""
+        """The two histories to which that of a host of this site is added."""
         return self.by_site.setdefault(site, History()), self.overall
