@@ -154,8 +154,8 @@ class Yard:
 
     def _commit(self) -> list[Action]:
         state, actions = self.scheduler.state, list[Action]()
-        while state.durable < state.writes:
-            actions += self.scheduler.handle(Committed(state.writes), self.now)
+        while state.journal.durable < state.journal.writes:
+            actions += self.scheduler.handle(Committed(state.journal.writes), self.now)
         return actions
 
     def _request(self) -> RequestId:
@@ -190,7 +190,7 @@ class Yard:
             memory_mb=job.memory_mb,
         )
         self.handle(PilotEnrolled(self._request(), enrol, "word", "digest"))
-        pilot = self.scheduler.state.next_pilot - 1
+        pilot = self.scheduler.state.counters.next_pilot - 1
         if self._when != "surplus":
             self.handle(SyncReceived(self._request(), Sync(pilot, 1, 1, 0, job.slots)))
 

@@ -154,8 +154,8 @@ class Desk:
         """All that comes of it, commits included."""
         scheduler, state, now = self.scheduler, self.scheduler.state, self.now
         actions = scheduler.handle(event, now)
-        while state.durable < state.writes:
-            actions += scheduler.handle(Committed(state.writes), now)
+        while state.journal.durable < state.journal.writes:
+            actions += scheduler.handle(Committed(state.journal.writes), now)
         return actions
 
     def submit(self, tasks: int, policy: PolicySpec) -> None:
@@ -322,18 +322,18 @@ def cycles(looks: str, condition: str, running: int) -> Row:
     for _ in range(CYCLES):
         desk.now += 1.0
         times = [_timed(desk, Ticked())]
-        while desk.scheduler.state.drawing:
+        while desk.scheduler.state.replication.drawing:
             times.append(_timed(desk, DrawContinued()))
         totals.append(sum(times))
         longest, calls = max(longest, *times), len(times)
     (bag,) = desk.scheduler.state.bags.values()
     return {
         "looks": looks,
-        "running": sum(map(len, bag.live.values())),
+        "running": sum(map(len, bag.places.live.values())),
         "asked": calls,
         "total": 1e3 * median(totals),
         "longest": 1e3 * longest,
-        "replicas": bag.replicas,
+        "replicas": bag.replicas.sent,
     }
 
 

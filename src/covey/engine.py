@@ -12,7 +12,6 @@ with is quarantined in the new scheduler (docs/decisions/0018-quarantine.md).
 from collections import deque
 from typing import assert_never
 
-from covey.core.bags.suspects import Suspect, brief, suspect, trace
 from covey.core.record.actions import (
     Action,
     CancelJobs,
@@ -52,6 +51,7 @@ from covey.core.record.events import (
     TrialEnded,
 )
 from covey.core.record.model import BagId, Settings, Snapshot
+from covey.core.record.suspects import Suspect, brief, suspect, trace
 from covey.core.scheduler import Scheduler
 from covey.core.sites.demand import DemandRow
 from covey.core.state import Bag, Candidate

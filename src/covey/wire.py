@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from covey.core.bags.suspects import MARK
 from covey.core.explain.answers import BagAnswer, SiteAnswer, TaskAnswer
 from covey.core.record.input_files import InputSummary, InputVersionView
 from covey.core.record.model import Blob, InputSource, Placed, SiteSpec, TaskInput, UnkeptFiles
+from covey.core.record.suspects import MARK
 from covey.core.values.space import Scalar
 from covey.pilot.protocol.messages import (
     OK,

@@ -344,8 +344,8 @@ class Talk:
             if pilot.status is PilotStatus.SUSPECTED:
                 found[8][number][1] = PilotStatus.ACTIVE
         found += [
-            dict(state.machines),
-            dict(state.tokens),
+            dict(state.histories.machines),
+            dict(state.access.tokens),
             self.server.tails.read(self.other_bag, -1, 0),
         ]
         return found

@@ -374,7 +374,7 @@ def test_whatever_a_bag_says_the_server_goes_on(
         served.enrol()
         answered = served.handle(BagSubmitted(served.request(), spec))
         if not taken(answered):
-            assert served.scheduler.state.next_bag == 1
+            assert served.scheduler.state.counters.next_bag == 1
             served.record.close()
             return
         event("accepted")

@@ -91,7 +91,7 @@ def believes_whoever_says_they_have_it(patch: pytest.MonkeyPatch) -> None:
     def credulous(turn: Any, pilot: Any, id_: Any, one: Any, given: Any) -> None:
         adopt_one(turn, pilot, id_, one, {**given, id_: (one.bag, one.task)})
 
-    patch.setattr(recovery, "_may_be_its", lambda _, __, bag, one: one.task < bag.next)
+    patch.setattr(recovery, "_may_be_its", lambda _, __, bag, one: one.task < bag.places.next)
     patch.setattr(recovery, "_adopt_one", credulous)
 
 

@@ -258,7 +258,7 @@ def test_a_live_bag_is_seen_with_its_classes_and_results(place: Place, client: C
     assert seen is not None
     assert (seen.done, seen.result_names) == (1, ["energy"])
     assert seen.classes[0].ended == 1
-    place.state.bags[BagId(id_)].ends = 0  # as if the server had started since
+    place.state.bags[BagId(id_)].progress.ends = 0  # as if the server had started since
     assert client.bags()[0].classes[0].ended is None
     before = len(place.shelf.asked)
     client.bag(id_)
@@ -274,7 +274,7 @@ def test_stragglers_and_the_estimate_are_cores(
     pilot.sync(want=1)
 
     def late(state: State, bag: Bag, now: float, limit: int) -> list[estimate.Late]:
-        (attempt,) = bag.live[0]
+        (attempt,) = bag.places.live[0]
         return [estimate.Late(attempt, now - attempt.sent, 0.001)][:limit]
 
     found = estimate.Estimate(10.0, 8.0, 15.0)

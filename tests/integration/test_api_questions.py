@@ -69,7 +69,7 @@ def bag_of(place: Place, owner: str) -> tuple[str, int]:
     client = place.client(token)
     bag = BagId(client.submit(BagSpec(argv=("true",))).bag)
     client.close()
-    place.do(lambda: setattr(place.state.bags[bag], "recorded", 1))
+    place.do(lambda: setattr(place.state.bags[bag].progress, "recorded", 1))
     return token, bag
 
 

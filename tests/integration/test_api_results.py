@@ -58,7 +58,7 @@ def test_a_question_arrives_as_it_was_asked(
 ) -> None:
     place.shelf.rows = [row(5, result={"energy": 1.5}, cause="", files=2)]
     assert place.engine.scheduler is not None
-    place.engine.scheduler.state.bags[BagId(1)].recorded = 1  # else nobody would look
+    place.engine.scheduler.state.bags[BagId(1)].progress.recorded = 1  # else nobody would look
     assert client.results(1, query) == place.shelf.rows
     assert b"".join(client.export(1, query, "jsonl")) == b""
     page = replace(query, most_bytes=MOST_PAGE_BYTES)

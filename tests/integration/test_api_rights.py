@@ -12,11 +12,11 @@ import pytest
 from starlette.routing import Route
 
 from covey.client.client import Client
-from covey.core.bags.host_tallies import Trouble
 from covey.core.errors import NotFound, Refused
 from covey.core.protocol.tokens import hand_job, job_secret, one_word
 from covey.core.record.events import BagSubmitted, TokenIssued
 from covey.core.record.model import BagId, BagSpec, Role
+from covey.core.state.failures import Trouble
 from covey.core.values.space import Axis, Range
 from covey.server.api.pilots import SHOWN
 from covey.server.web.auth import Needs

@@ -169,7 +169,7 @@ class Bench:
             changes: list[Change] = [write.change for write in batch]
             self.record.apply(changes)
             self.handle(Committed(batch[-1].number))
-        durable = self.scheduler.state.durable
+        durable = self.scheduler.state.journal.durable
         ripe = [load for after, load in self.loads if after <= durable]
         self.loads = [(after, load) for after, load in self.loads if after > durable]
         for load in ripe:
@@ -187,7 +187,11 @@ class Bench:
         for action in actions:
             match action:
                 case Write():
-                    last = self.writes[-1].number if self.writes else self.scheduler.state.durable
+                    last = (
+                        self.writes[-1].number
+                        if self.writes
+                        else self.scheduler.state.journal.durable
+                    )
                     assert action.number > last
                     self.writes.append(action)
                 case Reply(request, message):
@@ -195,7 +199,7 @@ class Bench:
                 case Refuse(request):
                     self._answer(request, action)
                 case LoadBag():
-                    self.loads.append((self.scheduler.state.writes, action))
+                    self.loads.append((self.scheduler.state.journal.writes, action))
                 case LoadRows():
                     self.rows.append(action)
                 case SubmitPilots(jobs):
@@ -217,17 +221,23 @@ class Bench:
 def picture(scheduler: Scheduler) -> list[object]:
     """All that core knows, but for when it heard of whom."""
     state = scheduler.state
-    counts = [state.epoch, state.writes, state.durable, state.next_bag, state.next_pilot]
+    counts = [
+        state.epoch,
+        state.journal.writes,
+        state.journal.durable,
+        state.counters.next_bag,
+        state.counters.next_pilot,
+    ]
     return [
         *counts,
-        state.next_sequence,
-        list(state.keys.items()),
+        state.counters.next_sequence,
+        list(state.bag_index.keys.items()),
         [list(_bag(bag)) for bag in state.bags.values()],
         [list(_pilot(pilot)) for pilot in state.pilots.values()],
         list(state.jobs),
-        list(state.hungry),
-        list(state.unheard),
-        list(state.then),
+        list(state.queue.hungry),
+        list(state.arrivals.unheard),
+        list(state.journal.then),
         remembered(scheduler),
     ]
 
@@ -239,14 +249,40 @@ def remembered(scheduler: Scheduler) -> dict[str, History]:
 
 
 def _bag(bag: Bag) -> Iterator[object]:
-    yield from (bag.id, bag.status, bag.next, bag.mark, bag.asked_mark)
-    yield from (list(bag.done), list(bag.failed), list(bag.parked), list(bag.doubt))
-    yield [list(ready) for ready in bag.ready]
-    yield from (bag.total, bag.open, bag.streak, dict(bag.awaited), list(bag.raised))
-    yield [(task, [one.id for one in attempts]) for task, attempts in bag.live.items()]
-    yield from (dict(bag.tries), dict(bag.losses), dict(bag.chunks), dict(bag.unfinished))
-    yield from (bag.policy.spec, list(bag.overdue), list(bag.offers), list(bag.aside))
-    yield from (list(bag.rescue), list(bag.rescued), bag.classify, len(bag.needs))
+    yield from (bag.id, bag.status, bag.places.next, bag.chunks.mark, bag.chunks.asked_mark)
+    yield from (
+        list(bag.places.done),
+        list(bag.places.failed),
+        list(bag.places.parked),
+        list(bag.places.doubt),
+    )
+    yield [list(ready) for ready in bag.places.ready]
+    yield from (
+        bag.total,
+        bag.open,
+        bag.failures.streak,
+        dict(bag.chunks.awaited),
+        list(bag.failures.raised),
+    )
+    yield [(task, [one.id for one in attempts]) for task, attempts in bag.places.live.items()]
+    yield from (
+        dict(bag.failures.tries),
+        dict(bag.failures.losses),
+        dict(bag.chunks.open),
+        dict(bag.chunks.unfinished),
+    )
+    yield from (
+        bag.policy.spec,
+        list(bag.replicas.overdue),
+        list(bag.replicas.offers),
+        list(bag.places.aside),
+    )
+    yield from (
+        list(bag.places.rescue),
+        list(bag.places.rescued),
+        bag.classes.classify,
+        len(bag.classes),
+    )
 
 
 def _pilot(pilot: Pilot) -> Iterator[object]:

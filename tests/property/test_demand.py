@@ -73,7 +73,7 @@ def around(there: list[tuple[Pilot, bool]], asked: list[Job]) -> State:
         silent = "not heard" if name == MUTE else ""
         state.sites[name] = Site(SiteRecord(spec=spec), 1, unanswered=silent)
     state.pilots = {PilotId(number): pilot for number, (pilot, _) in enumerate(there)}
-    state.hungry = {PilotId(number): None for number, (_, waits) in enumerate(there) if waits}
+    state.queue.hungry = {PilotId(number): None for number, (_, waits) in enumerate(there) if waits}
     state.jobs = {JobId(str(number)): job for number, job in enumerate(asked)}
     return state
 

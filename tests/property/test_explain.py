@@ -73,7 +73,7 @@ class ExplainMachine(SchedulerMachine):
         need = Need(cores=cores, limit_seconds=hours * 3600.0)
         space = Axis("i", Range("0", "1", count))
         spec = BagSpec(argv=("work",), space=space, need=need, retries=2)
-        if self.bench.scheduler.state.next_bag <= MOST_BAGS:
+        if self.bench.scheduler.state.counters.next_bag <= MOST_BAGS:
             self.submit(spec)
 
     @rule()

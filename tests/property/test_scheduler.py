@@ -206,7 +206,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     # -- people ----------------------------------------------------------------------------
 
-    @precondition(lambda self: self.bench.scheduler.state.next_bag <= MOST_BAGS)
+    @precondition(lambda self: self.bench.scheduler.state.counters.next_bag <= MOST_BAGS)
     @rule(spec=SPECS)
     def submit(self, spec: BagSpec) -> None:
         self.bench.handle(BagSubmitted(self.bench.request("submit"), spec))
@@ -217,7 +217,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @rule(bag=st.integers(1, 4), kind=st.sampled_from(CHANGES))
     def change(self, bag: int, kind: Callable[[RequestId, BagId], Event]) -> None:
-        request, known = self.bench.request("change"), self.bench.scheduler.state.next_bag
+        request, known = self.bench.request("change"), self.bench.scheduler.state.counters.next_bag
         if bag < known:
             self.bench.handle(kind(request, BagId(bag)))
         else:
@@ -226,7 +226,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(bag=st.integers(1, 2), rounds=st.integers(0, 3))
     def correct_files(self, bag: int, rounds: int) -> None:
         """Tasks that have ended run again with other input files, perhaps at once."""
-        if bag < self.bench.scheduler.state.next_bag:
+        if bag < self.bench.scheduler.state.counters.next_bag:
             request = self.bench.request("change")
             changes = other_files(request)
             self.bench.handle(RetryRequested(request, BagId(bag), done=True, changes=changes))
@@ -239,7 +239,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         if live is not None and not live.spec.idempotent:
             policy = once(policy)
         event = PolicyRequested(request, BagId(bag), policy)
-        if bag < self.bench.scheduler.state.next_bag:
+        if bag < self.bench.scheduler.state.counters.next_bag:
             self.bench.handle(event)
         else:
             self.refused(event)

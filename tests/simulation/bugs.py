@@ -13,10 +13,8 @@ from msgspec.structs import replace
 
 from covey.core.after_commit import Answering, Replying, Then
 from covey.core.bags import bag_requests, lookahead
-from covey.core.bags.host_tallies import Tally
 from covey.core.explain import obstacles
 from covey.core.match import bag_policy, blame, dispatch, match_cache, replication, retry_hosts
-from covey.core.match.match_records import Match
 from covey.core.match.policies import Places
 from covey.core.protocol import ends, pilots, receipts, recovery, task_recall
 from covey.core.protocol.receipts import Given
@@ -42,6 +40,8 @@ from covey.core.record.model import (
 )
 from covey.core.record.task_numbers import Numbering
 from covey.core.state import Bag, Pilot, State
+from covey.core.state.hosts import Tally
+from covey.core.state.match_records import Match
 from covey.core.turn import Turn
 from covey.engine import Engine
 from covey.pilot.protocol.messages import FAILED, HOST, LOST, TIMEOUT, End, Held, Sync
@@ -94,7 +94,7 @@ def acknowledges_before_the_commit(
     right: Callable[..., int], turn: Turn, change: Change, then: Then | None = None
 ) -> int:
     if isinstance(then, Answering | Replying):
-        turn.state.then.appendleft((0, then))
+        turn.state.journal.then.appendleft((0, then))
         then = None
     return right(turn, change, then)
 
@@ -104,7 +104,7 @@ def dispatches_above_the_durable_mark(
     right: Callable[..., None], turn: Turn, bag: Bag, **searching: bool
 ) -> None:
     right(turn, bag, **searching)
-    for first in [first for first in bag.chunks if first >= bag.mark]:
+    for first in [first for first in bag.chunks.open if first >= bag.chunks.mark]:
         if bag.numbering.part(first).rows is None:
             lookahead._open_up(turn, bag, first)
 
@@ -114,7 +114,7 @@ def asks_nobody_after_a_restart(
     right: Callable[..., Turn], snapshot: Snapshot, settings: Settings, now: float
 ) -> Turn:
     turn = right(snapshot, settings, now)
-    turn.state.unheard.clear()
+    turn.state.arrivals.unheard.clear()
     recovery._release_doubt(turn)
     return turn
 
@@ -175,9 +175,9 @@ def sends_recalled_tasks_elsewhere_at_once(right: Callable[..., None], turn: Tur
     for pilot in turn.state.pilots.values():
         for attempt in [one for one in pilot.attempts.values() if one.recalled]:
             bag = turn.state.bags.get(attempt.bag)
-            if bag is not None and bag.live.get(attempt.task) == [attempt]:
+            if bag is not None and bag.places.live.get(attempt.task) == [attempt]:
                 pilot.drop(attempt.id)
-                del bag.live[attempt.task]
+                del bag.places.live[attempt.task]
                 bag.free(attempt.task)
 
 
@@ -224,10 +224,10 @@ def adopts_without_taking_out_of_doubt(
     right: Callable[..., None], turn: Turn, pilot: Pilot, id_: AttemptId, one: Held, given: Given
 ) -> None:
     bag = turn.state.bags.get(one.bag)  # type: ignore[call-overload]
-    doubtful = bag is not None and one.task in bag.doubt
+    doubtful = bag is not None and one.task in bag.places.doubt
     right(turn, pilot, id_, one, given)
     if doubtful:
-        bag.doubt.add(one.task)
+        bag.places.doubt.add(one.task)
 
 
 @bug((Turn, "write_last"))
@@ -250,8 +250,8 @@ def an_old_failure_settles_the_doubt(
     attempt: Attempt | None,
 ) -> Verdict:
     verdict = right(turn, pilot, bag, end, attempt)
-    if end.task in bag.doubt:
-        bag.doubt.discard(end.task)
+    if end.task in bag.places.doubt:
+        bag.places.doubt.discard(end.task)
         bag.free(end.task)
     return verdict
 
@@ -260,8 +260,8 @@ def an_old_failure_settles_the_doubt(
 def a_last_chance_settles_the_doubt(
     right: Callable[..., None], state: State, bag: Bag, task: TaskNumber, end: End
 ) -> None:
-    if task in bag.rescued:
-        bag.doubt.discard(task)
+    if task in bag.places.rescued:
+        bag.places.doubt.discard(task)
         bag.free(task)
     else:
         right(state, bag, task, end)
@@ -314,8 +314,8 @@ def tries_all_again_when_some_are_wished_for(
     right: Callable[..., None], turn: Turn, bag: Bag, event: RetryRequested
 ) -> None:
     right(turn, bag, event)
-    for task in list(bag.failed):
-        bag.failed.remove(task)
+    for task in list(bag.places.failed):
+        bag.places.failed.remove(task)
         bag.free(task)
 
 
@@ -363,10 +363,12 @@ def forgets_calls_that_are_still_to_go_out(
 def forgets_calls_that_may_be_tried_again(
     right: Callable[..., None], turn: Turn, bag: Bag, task: int
 ) -> None:
-    first = bag.chunk_of(task)
-    stop = bag.chunks.get(first)
+    first = bag.chunks.first_of(task)
+    stop = bag.chunks.open.get(first)
     right(turn, bag, task)
-    if bag.spec.calls and first in bag.marred and stop is not None:
+    if stop is None or first in bag.chunks.open:
+        return
+    if bag.spec.calls and bag.places.failed.range_cardinality(first, stop):
         bag.numbering.release(first, stop)
 
 
@@ -391,12 +393,12 @@ def knows_no_concurrency(
 def counts_no_replicas(
     right: Callable[..., bool], state: State, now: float, bag: Bag, task: int
 ) -> bool:
-    live, bag.live = bag.live, {**bag.live, task: bag.live[task][:1]}
+    live, bag.places.live = bag.places.live, {**bag.places.live, task: bag.places.live[task][:1]}
     bag.policy.most_replicas = 1000  # who takes the task counts them, too
     try:
         return right(state, now, bag, task)
     finally:
-        bag.live = live
+        bag.places.live = live
 
 
 @bug((replication, "_may_speculate"), words="nobody wants that")
@@ -412,12 +414,12 @@ def replicates_while_tasks_may_follow(right: Callable[..., bool], turn: Turn, ba
 def takes_two_pilots_for_two_hosts(
     right: Callable[..., Match | None], turn: Turn, pilot: Pilot, bag: Bag, task: int, alike: Any
 ) -> Match | None:
-    live = bag.live[task]
-    bag.live[task] = [one for one in live if one.pilot == pilot.record.id]
+    live = bag.places.live[task]
+    bag.places.live[task] = [one for one in live if one.pilot == pilot.record.id]
     try:
         return right(turn, pilot, bag, task, None)
     finally:
-        bag.live[task] = live
+        bag.places.live[task] = live
 
 
 @bug((replication, "_expire"), words="it is not idempotent")
@@ -463,13 +465,14 @@ def trusts_at_once_after_a_ban(right: Callable[..., bool], *_: object) -> bool:
 
 @bug((blame, "withheld"), words="which is banned until")
 def bans_in_words_only(right: Callable[..., float], state: State, pilot: Pilot, bag: Bag) -> float:
-    tally, rest = bag.tallies.get(pilot.record.host), pilot.rests.get(bag.id)
+    tally, rest = bag.hosts.tallies.get(pilot.record.host), pilot.rests.get(bag.id)
     return max((one.until for one in (tally, rest) if one is not None), default=0.0)
 
 
 @bug((blame, "rate_elsewhere"), words="nobody else has done a task")
 def blames_hosts_for_a_broken_bag(right: Callable[..., float], bag: Bag, tally: Tally) -> float:
-    bag.well += tally.done + 1
+    bag.hosts.tallies.setdefault("nobody", Tally()).done += tally.done + 1
+    bag.hosts.well += tally.done + 1
     return 0.0
 
 
@@ -487,7 +490,9 @@ def checks_no_policy(right: Callable[..., None], *_: object) -> None:
 def keeps_a_policy_to_itself(
     right: Callable[..., int], turn: Turn, change: Change, then: Then | None = None
 ) -> int:
-    return turn.state.writes if isinstance(change, SavePolicy) else right(turn, change, then)
+    return (
+        turn.state.journal.writes if isinstance(change, SavePolicy) else right(turn, change, then)
+    )
 
 
 @bug((bag_requests, "SavePolicy"), words="that nobody asked for")
@@ -530,7 +535,7 @@ def tries_again_on_the_same_host(right: Callable[..., float], *_: object) -> flo
 
 @bug((replication, "offer_overdue"), words="more than MaxReplicas")
 def repeats_without_a_cap(right: Callable[..., None], bag: Bag, task: int) -> None:
-    bag.overdue[task] = None
+    bag.replicas.overdue[task] = None
     bag.policy.most_replicas = bag.policy.most_late = 1000
 
 

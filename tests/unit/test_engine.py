@@ -178,7 +178,7 @@ def test_a_bug_of_core_is_the_trouble_of_one_request(monkeypatch: pytest.MonkeyP
     monkeypatch.undo()
     world.take()
     world.engine.handle(CANCEL)
-    world.engine.handle(Committed(world.engine.scheduler.state.writes))
+    world.engine.handle(Committed(world.engine.scheduler.state.journal.writes))
     assert any(isinstance(call, Reply) for call in world.take()), "it can be cancelled"
 
 
@@ -201,7 +201,7 @@ def test_a_bag_that_core_cannot_start_with_is_put_away(monkeypatch: pytest.Monke
 
     def notice(state: State, now: float) -> None:
         for bag in state.bags.values():
-            if bag.id == 2 and not bag.quarantined:
+            if bag.id == 2 and not bag.quarantine.reason:
                 raise KeyError("a bug of ours")
 
     settings = Settings(sites=(SiteSpec(name="local", driver="local"),))

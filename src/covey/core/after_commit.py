@@ -1,4 +1,4 @@
-"""What is done once a write is durable: it waits in `State.then`, with the write's number."""
+"""What is done once a write is durable: it waits in `Journal.then`, with the write's number."""
 
 from typing import TypeAlias
 

@@ -12,7 +12,6 @@ from typing import TypeAlias
 
 from covey.core.after_commit import Answering, Forgetting, Replying, Reserving, Starting, Then
 from covey.core.bags import bag_requests, lookahead, quarantine, waiting_programs
-from covey.core.bags.suspects import Suspect
 from covey.core.match import bag_policy, dispatch, policy_budget, replication
 from covey.core.protocol import host_history, pilots, recovery, tokens
 from covey.core.record.actions import Action
@@ -59,6 +58,7 @@ from covey.core.record.events import (
     TrialEnded,
 )
 from covey.core.record.model import BagId, Settings, Snapshot
+from covey.core.record.suspects import Suspect
 from covey.core.sites import overlay, site_table
 from covey.core.state import State
 from covey.core.turn import Turn
@@ -113,16 +113,16 @@ class Scheduler:
     def _finish(self, turn: Turn) -> None:
         """Do what has become possible: what waited for durability, then waiting pilots."""
         turn.flush()
-        state = self.state
-        while state.then and state.then[0][0] <= state.durable:
-            _follow_up(turn, state.then.popleft()[1])
-        while state.signalled:
-            id_ = next(iter(state.signalled))
-            del state.signalled[id_]
+        state, queue, journal = self.state, self.state.queue, self.state.journal
+        while journal.then and journal.then[0][0] <= journal.durable:
+            _follow_up(turn, journal.then.popleft()[1])
+        while queue.signalled:
+            id_ = next(iter(queue.signalled))
+            del queue.signalled[id_]
             if id_ in state.pilots:
                 pilots.answer_parked(turn, state.pilots[id_])
-        if state.hungry and state.offered != state.news:
-            state.offered = state.news
+        if queue.hungry and queue.offered != queue.news:
+            queue.offered = queue.news
             for id_ in dispatch.hungry_first(turn):
                 if not dispatch.work_available(state):
                     break
@@ -137,7 +137,7 @@ def _decide(turn: Turn, event: Event) -> None:
         case SyncReceived(request, sync):
             pilots.sync(turn, request, sync)
         case Committed(through):
-            turn.state.durable = through
+            turn.state.journal.durable = through
         case BagSubmitted(request, spec):
             bag_requests.submit(turn, request, spec)
             site_table.note_owner(turn, spec.owner)
@@ -189,7 +189,7 @@ def _decide(turn: Turn, event: Event) -> None:
         case DrainRequested():
             turn.state.draining = True
             host_history.save(turn, at_once=True)
-            turn.state.signalled.update(dict.fromkeys(turn.state.pilots))
+            turn.state.queue.signalled.update(dict.fromkeys(turn.state.pilots))
         case DrawContinued():
             replication.go_on(turn)
             policy_budget.go_on(turn)
@@ -200,7 +200,7 @@ def _decide(turn: Turn, event: Event) -> None:
 
 
 def _tick(turn: Turn) -> None:
-    turn.state.news += 1  # somebody's ban is over, some statistic has changed
+    turn.state.queue.news += 1  # somebody's ban is over, some statistic has changed
     pilots.tick(turn)
     recovery.tick(turn)
     waiting_programs.tick(turn)
@@ -255,7 +255,7 @@ def _follow_up(turn: Turn, then: Then) -> None:
                 pilots.answer_durable(turn, state.pilots[pilot], number)
         case Replying(request, message):
             turn.reply(request, message)
-            state.news += 1  # of what has become durable some may now go out
+            state.queue.news += 1  # of what has become durable some may now go out
         case Reserving(bag, chunk):
             if bag in state.bags:
                 lookahead.reserved(turn, state.bags[bag], chunk)

@@ -27,16 +27,16 @@ class Turn:
 
     def write(self, change: Change, then: Then | None = None) -> int:
         """Make a change durable, and do `then` once it is. Returns the write's number."""
-        state = self.state
-        state.writes += 1
-        self.actions.append(Write(state.writes, change))
+        bags, journal = self.state.bags, self.state.journal
+        journal.writes = number = journal.writes + 1
+        self.actions.append(Write(number, change))
         if isinstance(change, RecordEnds):
             for bag in {end.bag for end in change.ends}:
-                if bag in state.bags:
-                    state.bags[bag].recorded = state.writes
+                if bag in bags:
+                    bags[bag].progress.recorded = number
         if then is not None:
-            state.then.append((state.writes, then))
-        return state.writes
+            journal.then.append((number, then))
+        return number
 
     def write_last(self, make: Callable[[], Change], then: Then | None = None) -> None:
         """Write after all else of this turn, and only then see what. A crash may fall between any
@@ -52,7 +52,8 @@ class Turn:
     def when_durable(self, then: Then) -> None:
         """Do `then` once everything written so far is durable. The scheduler runs what is due
         at the end of the turn, so this may be at once."""
-        self.state.then.append((self.state.writes, then))
+        journal = self.state.journal
+        journal.then.append((journal.writes, then))
 
     def reply(self, request: RequestId, message: ReplyMessage) -> None:
         self.actions.append(Reply(request, message))

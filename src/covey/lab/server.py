@@ -135,7 +135,7 @@ class LabServer:
 
     def _note_sent(self, bag: BagId, task: int) -> None:
         """Count an attempt. It is a replica if another attempt may still end in time."""
-        attempts = self._core.state.bags[bag].live[task]
+        attempts = self._core.state.bags[bag].places.live[task]
         in_time = sum(not attempt.expired for attempt in attempts)
         self.accounts[bag].sent(replica=in_time > 1, repeat=len(attempts) > in_time)
 

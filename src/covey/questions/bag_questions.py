@@ -16,7 +16,7 @@ class LastBag(Question[BagId], frozen=True):
     """The number of the latest bag; 0: there was none yet."""
 
     def answer(self, state: State, now: float) -> BagId:
-        return BagId(state.next_bag - 1)
+        return BagId(state.counters.next_bag - 1)
 
 
 class OwnerOfBag(Question[str | None], frozen=True):
@@ -42,7 +42,7 @@ class PolicyOfBag(Question[PolicySpec | None], frozen=True):
         bag = state.bags.get(self.bag)
         if bag is None:
             return None
-        return bag.held or bag.policy.spec  # held: the bag is quarantined
+        return bag.quarantine.held or bag.policy.spec  # held: the bag is quarantined
 
 
 class Progress(Struct, frozen=True):
@@ -71,13 +71,13 @@ class ProgressOfBag(Question[Progress | None], frozen=True):
             bag.id,
             bag.spec.owner,
             bag.open,
-            len(bag.done),
-            len(bag.failed),
+            len(bag.places.done),
+            len(bag.places.failed),
             bag.unsent() > 0,
-            bag.recorded,
-            bag.heard,
+            bag.progress.recorded,
+            bag.progress.heard,
             state.epoch,
-            state.durable,
+            state.journal.durable,
         )
 
 
@@ -91,7 +91,7 @@ class MayPrint(Question[bool], frozen=True):
         bag, task = state.bags.get(self.bag), self.task
         if bag is None or task < 0:
             return bag is not None
-        return task < bag.total and task not in bag.done and task not in bag.failed
+        return task < bag.total and task not in bag.places.done and task not in bag.places.failed
 
 
 class ViewOfBag(Question[BagView | None], frozen=True):
@@ -149,6 +149,6 @@ class FilesOfBag(Question[BagFiles | None], frozen=True):
         bag = state.bags.get(self.bag)
         if bag is None:
             return BagFiles(-1, frozenset())
-        if len(bag.input_versions) == self.versions:
+        if len(bag.inputs.versions) == self.versions:
             return None
-        return BagFiles(len(bag.input_versions), bag.earlier_files.union(digests_in(bag.spec)))
+        return BagFiles(len(bag.inputs.versions), bag.inputs.earlier.union(digests_in(bag.spec)))

@@ -30,17 +30,17 @@ def bag_view(state: State, bag: Bag, now: float) -> BagView:
         owner=spec.owner,
         argv=list(spec.argv),
         names=[] if spec.calls else bag.body.names,
-        readings=bag.readings,
+        readings=bag.numbering.readings,
         status=(BagStatus.PAUSED if paused else BagStatus.RUNNING).value,
         reason=bag.reason if paused else bag_answers.hindrance(state, bag),
         open=bag.open,
         calls=spec.calls,
         total=bag.total,
-        done=len(bag.done),
-        failed=len(bag.failed),
+        done=len(bag.places.done),
+        failed=len(bag.places.failed),
         running=running,
-        sent=len(bag.live) - running,
-        in_doubt=len(bag.doubt),
+        sent=len(bag.places.live) - running,
+        in_doubt=len(bag.places.doubt),
         created=bag.created,
         retries=spec.retries,
         overtimes=spec.overtimes,
@@ -50,15 +50,15 @@ def bag_view(state: State, bag: Bag, now: float) -> BagView:
         labels=spec.labels,
         notes=spec.notes,
         outputs=[*spec.outputs, *spec.optional_outputs],
-        unkept=bag.outputs.unkept,
-        inputs=summary(spec, views_of(bag.input_versions)),
+        unkept=bag.outputs.summary.unkept,
+        inputs=summary(spec, views_of(bag.inputs.versions)),
         estimate=_estimate(state, bag, now),
         stragglers=_stragglers(state, bag, now),
     )
 
 
 def _classes(bag: Bag) -> list[ClassView]:
-    all_known = bag.ends >= len(bag.done)
+    all_known = bag.progress.ends >= len(bag.places.done)
     return [
         ClassView(
             cores=need.cores,
@@ -96,7 +96,7 @@ def running_rows(state: State, bag: Bag, limit: int) -> Steps[list[RunningRow]]:
     most = max(0, min(limit, max(1, MOST_PAGE_CHARACTERS // bag.width)))
     started = {attempt.id for attempt in estimate.probably_running(state, bag)}
     found: list[RunningRow] = []
-    attempts = chain.from_iterable(bag.live[task] for task in sorted(bag.live))
+    attempts = chain.from_iterable(bag.places.live[task] for task in sorted(bag.places.live))
     for number, attempt in enumerate(list(islice(attempts, most))):
         if number % FEW_ROWS == FEW_ROWS - 1:
             yield

@@ -202,7 +202,7 @@ class HasCallFile(Question[bool], frozen=True):
         pilot = state.pilots.get(self.pilot)
         for attempt in pilot.attempts.values() if pilot is not None else ():
             bag = state.bags.get(attempt.bag)
-            call = bag.call_file(attempt.task) if bag is not None and bag.large else None
+            call = bag.call_file(attempt.task) if bag is not None and bag.inputs.large else None
             if call is not None and call.digest == self.digest:
                 return True
         return False

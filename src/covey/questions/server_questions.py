@@ -30,7 +30,7 @@ class CountAll(Question[ServerCounts], frozen=True):
             pilots=len(state.pilots),
             slots=state.slots(),
             quarantined=_quarantined(state),
-            overruns=state.overruns,
+            overruns=state.budget.overruns,
         )
 
 
@@ -73,17 +73,17 @@ class AllFigures(LongQuestion[Figures], frozen=True):
             pilots[pilot.status.value] += 1
             short += bool(pilot.shortage)
             aside += pilot.aside
-        live = sum(len(bag.live) for bag in state.bags.values())
+        live = sum(len(bag.places.live) for bag in state.bags.values())
         return Figures(
             epoch=state.epoch,
-            durable=state.durable,
-            ended=dict(state.ended),
+            durable=state.journal.durable,
+            ended=dict(state.counters.ended),
             running=len(started),
             sent=max(0, live - len(started)),
             waiting=state.unsent(),
-            in_doubt=sum(len(bag.doubt) for bag in state.bags.values()),
+            in_doubt=sum(len(bag.places.doubt) for bag in state.bags.values()),
             quarantined=_quarantined(state),
-            overruns=state.overruns,
+            overruns=state.budget.overruns,
             pilots=pilots,
             short=short,
             aside=aside,
@@ -93,7 +93,7 @@ class AllFigures(LongQuestion[Figures], frozen=True):
 
 
 def _quarantined(state: State) -> int:
-    return sum(1 for bag in state.bags.values() if bag.quarantined)
+    return sum(1 for bag in state.bags.values() if bag.quarantine.reason)
 
 
 def _of_sites(state: State) -> dict[str, SiteFigures]:
@@ -126,8 +126,8 @@ def works(bag: Bag) -> bool:
     """Whether anything is to be done. A bag that is paused, or waits for more tasks, can wait
     without a server."""
     if bag.status is BagStatus.PAUSED:
-        return bool(bag.live)
-    return bool(bag.live) or len(bag.done) + len(bag.failed) < bag.total
+        return bool(bag.places.live)
+    return bool(bag.places.live) or len(bag.places.done) + len(bag.places.failed) < bag.total
 
 
 class ValidToken(Question[TokenRecord | None], frozen=True):
@@ -141,4 +141,4 @@ class ValidToken(Question[TokenRecord | None], frozen=True):
 
 class AllTokens(Question[list[TokenRecord]], frozen=True):
     def answer(self, state: State, now: float) -> list[TokenRecord]:
-        return list(state.tokens.values())
+        return list(state.access.tokens.values())

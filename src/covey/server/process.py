@@ -22,11 +22,11 @@ import uvicorn
 import uvloop
 
 from covey import __version__
-from covey.core.bags.suspects import trace
 from covey.core.errors import CoveyError, StoreGone
 from covey.core.record.actions import Note
 from covey.core.record.events import Committed, DrainRequested, DrawContinued, Ticked
 from covey.core.record.model import BagId, Settings, SiteSpec
+from covey.core.record.suspects import trace
 from covey.engine import Engine
 from covey.ports import EngineEvent, OpenFailed, Post, Reader, Sites, Store, StoreOpened, Tables
 from covey.questions.server_questions import AnyWork, MoreToDo

@@ -38,8 +38,12 @@ def can_be_compared(state: State, now: float) -> list[Bag]:
     if state.draining:
         return []
     running = (bag for bag in state.bags.values() if bag.status is BagStatus.RUNNING)
-    ready = [bag for bag in running if bag.not_before <= state.durable and waiting_kinds(bag)]
-    return [bag for bag in ready if PolicyView(state, now, bag).tail == bag.tail]
+    ready = [
+        bag
+        for bag in running
+        if bag.places.not_before <= state.journal.durable and waiting_kinds(bag)
+    ]
+    return [bag for bag in ready if PolicyView(state, now, bag).tail == bag.replicas.tail]
 
 
 def obstacles(state: State, now: float, bag: Bag) -> list[Obstacle]:
@@ -70,7 +74,7 @@ def _tasks_for(state: State, now: float, pilot: PilotId, bag: BagId) -> tuple[li
             other.status = BagStatus.PAUSED
     asker, asked = copy.pilots[pilot], copy.bags[bag]
     asker.want = 100
-    waiting = {task for ready in asked.ready for task in ready}
-    waiting |= set(range(asked.next, asked.total))
+    waiting = {task for ready in asked.places.ready for task in ready}
+    waiting |= set(range(asked.places.next, asked.total))
     sent = [int(one.task) for one in dispatch.take(Turn(copy, now), asker) if one.bag == bag]
     return sent, [task for task in sent if task in waiting]

@@ -124,7 +124,7 @@ class Server:
         if self.alive and self.engine.scheduler is not None:
             state = self.engine.scheduler.state
             state.check()
-            assert not state.quarantines, "a bag is quarantined, though none of them is bad"
+            assert not state.counters.quarantines, "a bag is quarantined, though none is bad"
 
     def kill(self, cause: str = "") -> None:
         """kill -9."""

@@ -21,11 +21,11 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from covey.core.bags.suspects import brief
 from covey.core.errors import StoreFailed
 from covey.core.record.actions import Change, PurgeBag, RecordEnds, Write
 from covey.core.record.events import BagLoaded, Committed
 from covey.core.record.model import BagId, RequestId
+from covey.core.record.suspects import brief
 from covey.ports import CommitFailed, OpenFailed, Post, Record, StoreOpened
 
 MOST_CHANGES = 2000  # in one commit

@@ -92,7 +92,7 @@ class Grounds(Table):
 
     def measure(self, bag: int, seconds: float, kind: int = 0) -> None:
         """As if a task of that class had taken so long."""
-        self.scheduler.state.bags[BagId(bag)].times[kind].add(seconds)
+        self.scheduler.state.bags[BagId(bag)].classes[kind].times.add(seconds)
 
     def after(self) -> Snapshot:
         """What the next server starts from."""

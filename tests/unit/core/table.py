@@ -58,7 +58,7 @@ class Table:
         return self.actions[start:]
 
     def commit(self) -> list[Action]:
-        return self.handle(Committed(self.scheduler.state.writes))
+        return self.handle(Committed(self.scheduler.state.journal.writes))
 
     def later(self, seconds: float) -> list[Action]:
         """Time passes, in small steps, as it does."""

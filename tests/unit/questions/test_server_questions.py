@@ -3,8 +3,11 @@
 from typing import Any
 
 import pytest
+from pyroaring import BitMap
 
+from covey.core.record.attempts import Attempt
 from covey.core.record.model import BagStatus
+from covey.core.state.places import TaskPlaces
 from covey.questions.server_questions import works
 
 RUNNING, PAUSED = BagStatus.RUNNING, BagStatus.PAUSED
@@ -13,9 +16,8 @@ RUNNING, PAUSED = BagStatus.RUNNING, BagStatus.PAUSED
 class FakeBag:
     def __init__(self, status: BagStatus, live: int, settled: int) -> None:
         self.status = status
-        self.live = dict.fromkeys(range(live))
-        self.done: list[int] = list(range(settled))
-        self.failed: list[int] = []
+        running: dict[int, list[Attempt]] = {task: [] for task in range(live)}
+        self.places = TaskPlaces(done=BitMap(range(settled)), live=running)
         self.total = 3
 
 

@@ -7,7 +7,6 @@ from pyroaring import BitMap
 
 from covey.core.after_commit import Forgetting, Replying
 from covey.core.bags import bag_check, input_versions, lookahead, output_summary, quarantine
-from covey.core.bags.suspects import brief, trace
 from covey.core.errors import InvalidBag
 from covey.core.match import bag_policy
 from covey.core.protocol import bag_bodies, ends, recovery, task_recall
@@ -41,8 +40,8 @@ from covey.core.record.model import (
     BagStatus,
     RequestId,
     Segment,
-    TaskNumber,
 )
+from covey.core.record.suspects import brief, trace
 from covey.core.record.task_numbers import check_segment, names_in, tasks_in
 from covey.core.record.transitions import step
 from covey.core.state import Bag
@@ -56,12 +55,12 @@ _ALIVE = (BagStatus.RUNNING, BagStatus.PAUSED)
 def submit(turn: Turn, request: RequestId, spec: BagSpec) -> None:
     """Nothing has changed before all of the bag is checked and built."""
     state = turn.state
-    id_ = BagId(state.next_bag)
+    id_ = BagId(state.counters.next_bag)
     try:
         bag_check.check_spec(spec)
         total = tasks_in(Segment(space=spec.space, rows=spec.rows))
-        if spec.key and spec.key in state.keys:
-            known = state.keys[spec.key]
+        if spec.key and spec.key in state.bag_index.keys:
+            known = state.bag_index.keys[spec.key]
             turn.when_durable(Replying(request, Submitted(known, total, True)))
             return
         record = BagRecord(id=id_, spec=spec, total=total, created=turn.now, open=spec.open)
@@ -70,14 +69,14 @@ def submit(turn: Turn, request: RequestId, spec: BagSpec) -> None:
     except Exception as error:
         _refuse(turn, request, "this bag", error)
         return
-    state.next_bag += 1
-    bag.suspects = state.suspects
+    state.counters.next_bag += 1
+    bag.quarantine.suspects = state.suspects
     if spec.calls:
-        bag.heard = turn.now
+        bag.progress.heard = turn.now
     state.bags[id_] = bag
     bag_policy.noticed(state, bag)
     if spec.key:
-        state.keys[spec.key] = id_
+        state.bag_index.keys[spec.key] = id_
     turn.write(SaveBag(record))
     turn.note(Note("bag submitted", bag=id_, detail=f"{record.total} tasks"))
     lookahead.reserve(turn, bag)
@@ -102,7 +101,7 @@ def append(turn: Turn, event: SegmentAppended) -> None:
     if event.key and event.key in bag.keys:
         turn.when_durable(Replying(event.request, Submitted(bag.id, bag.total, True)))
         return
-    if bag.shell:
+    if bag.quarantine.shell:
         turn.refuse(event.request, Problem.INVALID, _unusable(bag))
         return
     segment = event.segment
@@ -117,13 +116,13 @@ def append(turn: Turn, event: SegmentAppended) -> None:
             )
         if len(event.key) > bag_check.MOST_SHORT_TEXT:
             raise InvalidBag(f"a key has at most {bag_check.MOST_SHORT_TEXT:,} characters")
-        task_classes.check_task_needs(bag.spec, segment, segment.task_needs, bag.numbers)
-        large = bag.large or (bag.spec.calls and call_files.has_files(segment))
+        task_classes.check_task_needs(bag.spec, segment, segment.task_needs, bag.classes.numbers)
+        large = bag.inputs.large or (bag.spec.calls and call_files.has_files(segment))
         bag.numbering.append(segment)  # all of it, or nothing
     except Exception as error:
         _refuse(turn, event.request, "this segment", error)
         return
-    bag.large = large
+    bag.inputs.large = large
     _add_needs(bag, segment)
     if event.key:
         bag.keys.add(event.key)
@@ -136,7 +135,7 @@ def _add_needs(bag: Bag, segment: Segment) -> None:
     """What tasks of the segment need and none before did. Pilots are told with their next task."""
     if not task_needs.varies(bag.spec):
         return
-    new = [need for need in dict.fromkeys(segment.task_needs) if need not in bag.numbers]
+    new = [need for need in dict.fromkeys(segment.task_needs) if need not in bag.classes.numbers]
     for need in new:
         bag.add_need(need)
     if new:
@@ -160,7 +159,7 @@ def _open_bag(turn: Turn, request: RequestId, id_: BagId) -> Bag | None:
     bag = turn.state.bags.get(id_)
     if bag is not None and bag.open and bag.status in _ALIVE:
         return bag
-    if 0 < id_ < turn.state.next_bag:
+    if 0 < id_ < turn.state.counters.next_bag:
         detail = f"bag {id_} is closed: submit a bag with 'open' to append to it later"
         turn.refuse(request, Problem.INVALID, detail)
     else:
@@ -170,7 +169,7 @@ def _open_bag(turn: Turn, request: RequestId, id_: BagId) -> Bag | None:
 
 def _done_or_unknown(turn: Turn, request: RequestId, id_: BagId) -> None:
     """Nothing to do about a bag that is over; nothing can be done about one that is not."""
-    if 0 < id_ < turn.state.next_bag:
+    if 0 < id_ < turn.state.counters.next_bag:
         turn.when_durable(Replying(request, Done(0)))
     else:
         turn.refuse(request, Problem.NOT_FOUND, f"there is no bag {id_}")
@@ -184,11 +183,11 @@ def cancel(turn: Turn, request: RequestId, id_: BagId) -> None:
         return
     count = 0
     if bag.status in _ALIVE:
-        count = bag.total - len(bag.done) - len(bag.failed)
+        count = bag.total - len(bag.places.done) - len(bag.places.failed)
         bag.status = step(bag.status, BagStatus.CANCELLED)
         bag.hold_all()
-        bag.doubt.clear()
-        done, failed = len(bag.done), len(bag.failed)
+        bag.places.doubt.clear()
+        done, failed = len(bag.places.done), len(bag.places.failed)
         change = SaveBagStatus(id_, bag.status, turn.now, done, failed)
         turn.write(change, Forgetting(id_))
         turn.note(Note("bag cancelled", bag=id_, detail=f"{count} tasks unfinished"))
@@ -210,16 +209,16 @@ def resume(turn: Turn, request: RequestId, id_: BagId) -> None:
     if bag is None or bag.status is not BagStatus.PAUSED:
         _done_or_unknown(turn, request, id_)
         return
-    if bag.quarantined and not _release(turn, request, bag):
+    if bag.quarantine.reason and not _release(turn, request, bag):
         return
     go_on(turn, bag)
-    bag.heard = math.inf  # a person wants it
+    bag.progress.heard = math.inf  # a person wants it
     turn.when_durable(Replying(request, Done(1)))
 
 
 def _release(turn: Turn, request: RequestId, bag: Bag) -> bool:
     """Take a bag out of quarantine, if that can be done; otherwise its owner is told."""
-    if bag.shell:
+    if bag.quarantine.shell:
         turn.refuse(request, Problem.INVALID, _unusable(bag))
         return False
     try:
@@ -232,23 +231,23 @@ def _release(turn: Turn, request: RequestId, bag: Bag) -> bool:
 
 def _unusable(bag: Bag) -> str:
     return (
-        f"bag {bag.id} is {bag.quarantined}. This server cannot run its tasks. Use: "
+        f"bag {bag.id} is {bag.quarantine.reason}. This server cannot run its tasks. Use: "
         f"covey cancel {bag.id}, and submit it again"
     )
 
 
 def go_on(turn: Turn, bag: Bag) -> None:
     _run_again(turn, bag)
-    done, failed = len(bag.done), len(bag.failed)
-    bag.not_before = turn.write(SaveBagStatus(bag.id, bag.status, turn.now, done, failed))
+    done, failed = len(bag.places.done), len(bag.places.failed)
+    bag.places.not_before = turn.write(SaveBagStatus(bag.id, bag.status, turn.now, done, failed))
     turn.note(Note("bag resumed", bag=bag.id))
 
 
 def _run_again(turn: Turn, bag: Bag) -> None:
     bag.status = step(bag.status, BagStatus.RUNNING)
     bag.reason = ""
-    bag.streak = 0
-    for first, stop in list(bag.awaited.items()):
+    bag.failures.streak = 0
+    for first, stop in list(bag.chunks.awaited.items()):
         lookahead.load_rows(turn, bag, first, stop)
 
 
@@ -259,9 +258,9 @@ def set_policy(turn: Turn, event: PolicyRequested) -> None:
         _done_or_unknown(turn, event.request, event.bag)
         return
     try:
-        if bag.quarantined:  # it takes effect with covey resume
+        if bag.quarantine.reason:  # it takes effect with covey resume
             bag_policy.check(event.policy, bag.spec, bag_policy.first_segment(bag))
-            bag.held = event.policy
+            bag.quarantine.held = event.policy
         else:
             bag_policy.change(turn.state, bag, event.policy)
     except Exception as error:
@@ -275,17 +274,17 @@ def set_policy(turn: Turn, event: PolicyRequested) -> None:
 def purge(turn: Turn, event: PurgeRequested) -> None:
     """Only of what is over: a bag that runs needs all of it."""
     state, id_ = turn.state, event.bag
-    if not 0 < id_ < state.next_bag:
+    if not 0 < id_ < state.counters.next_bag:
         turn.refuse(event.request, Problem.NOT_FOUND, f"there is no bag {id_}")
         return
     bag = state.bags.get(id_)
-    if (bag is not None and bag.status in _ALIVE) or id_ in state.loading:
+    if (bag is not None and bag.status in _ALIVE) or id_ in state.bag_index.loading:
         detail = f"bag {id_} is not finished: cancel it first"
         turn.refuse(event.request, Problem.INVALID, detail)
         return
     if event.what == "all":
-        for key in [key for key, known in state.keys.items() if known == id_]:
-            del state.keys[key]
+        for key in [key for key, known in state.bag_index.keys.items() if known == id_]:
+            del state.bag_index.keys[key]
     turn.write(PurgeBag(id_, event.what))
     turn.note(Note("bag purged", bag=id_, detail=event.what))
     turn.when_durable(Replying(event.request, Done(1)))
@@ -296,7 +295,7 @@ def forget(turn: Turn, id_: BagId) -> None:
     leave a running bag with killed tasks), and the record has the rest."""
     bag = turn.state.bags.get(id_)
     if bag is not None and bag.status not in _ALIVE:
-        for attempts in bag.live.values():
+        for attempts in bag.places.live.values():
             for attempt in attempts:
                 ends.cancel(turn, attempt)
         del turn.state.bags[id_]
@@ -316,16 +315,16 @@ def retry(turn: Turn, event: RetryRequested) -> None:
     bag = turn.state.bags.get(event.bag)
     if bag is not None:
         _retry(turn, event, bag)
-    elif 0 < event.bag < turn.state.next_bag:
-        turn.state.retrying[event.request] = event
-        if event.bag not in turn.state.loading:
+    elif 0 < event.bag < turn.state.counters.next_bag:
+        turn.state.bag_index.retrying[event.request] = event
+        if event.bag not in turn.state.bag_index.loading:
             _load(turn, event.request, event.bag)
     else:
         turn.refuse(event.request, Problem.NOT_FOUND, f"there is no bag {event.bag}")
 
 
 def _load(turn: Turn, request: RequestId, id_: BagId) -> None:
-    turn.state.loading[id_] = False
+    turn.state.bag_index.loading[id_] = False
     turn.actions.append(LoadBag(request, id_))
 
 
@@ -334,12 +333,12 @@ def loaded(turn: Turn, request: RequestId, id_: BagId, snapshot: BagSnapshot | N
     end was written while it was read, it is read again: that end may be the success of a task we
     would otherwise repeat."""
     state = turn.state
-    if state.loading.pop(id_):
+    if state.bag_index.loading.pop(id_):
         _load(turn, request, id_)
         return
-    events = [event for event in state.retrying.values() if event.bag == id_]
+    events = [event for event in state.bag_index.retrying.values() if event.bag == id_]
     for event in events:
-        del state.retrying[event.request]
+        del state.bag_index.retrying[event.request]
         if snapshot is None:
             turn.refuse(event.request, Problem.NOT_FOUND, f"there is no bag {id_}")
     if snapshot is None:
@@ -356,14 +355,14 @@ def _retry(turn: Turn, event: RetryRequested, bag: Bag) -> None:
         detail = f"bag {bag.id} was cancelled; submit it again instead"
         turn.refuse(event.request, Problem.INVALID, detail)
         return
-    if bag.shell:
+    if bag.quarantine.shell:
         turn.refuse(event.request, Problem.INVALID, _unusable(bag))
         return
     if event.done and bag.spec.calls:
         detail = f"calls that are done cannot run again (bag {bag.id}): call the function again"
         turn.refuse(event.request, Problem.INVALID, detail)
         return
-    ended = bag.failed | bag.done if event.done else bag.failed
+    ended = bag.places.failed | bag.places.done if event.done else bag.places.failed
     chosen = ended if event.tasks is None else ended & _valid(event.tasks)
     count = len(chosen)
     try:
@@ -371,7 +370,7 @@ def _retry(turn: Turn, event: RetryRequested, bag: Bag) -> None:
     except InvalidBag as error:
         _refuse(turn, event.request, "these files", error)
         return
-    if count and bag.quarantined and not _release(turn, event.request, bag):
+    if count and bag.quarantine.reason and not _release(turn, event.request, bag):
         return
     if count and changes is not None:
         input_versions.begin(turn, bag, changes)
@@ -388,38 +387,23 @@ def _valid(tasks: tuple[int, ...]) -> BitMap:
 def _reopen(turn: Turn, bag: Bag, event: RetryRequested) -> None:
     """The record reopens the chunks with these tasks in them; so do we."""
     chosen = BitMap(event.tasks or ())
-    again = chosen & bag.done
+    again = chosen & bag.places.done
     more = (event.memory, event.time, event.memory_mb, event.limit_seconds)
     raised = more != (1.0, 1.0, 0, 0.0)
-    tasks = None if chosen == bag.failed and not raised else event.tasks
-    bag.not_before = turn.write(ReopenFailed(bag.id, turn.now, tasks, *more, bool(again)))
-    bag.heard = math.inf  # a person wants it
+    tasks = None if chosen == bag.places.failed and not raised else event.tasks
+    bag.places.not_before = turn.write(ReopenFailed(bag.id, turn.now, tasks, *more, bool(again)))
+    bag.progress.heard = math.inf  # a person wants it
     _run_again(turn, bag)
     if again:
         output_summary.forget_unkept(turn, bag)
-    bag.failed -= chosen
-    bag.done -= chosen
-    bag.rescued -= chosen
-    settled = bag.done | bag.failed
-    for first, stop in _closed_chunks(bag):
-        if chosen.range_cardinality(first, stop):
-            bag.chunks[first] = stop
-            lookahead.load_rows(turn, bag, first, stop)
-            if not bag.failed.range_cardinality(first, stop):
-                bag.marred.pop(first, None)
-    for first, stop in bag.chunks.items():
-        bag.unfinished[first] = stop - first - settled.range_cardinality(first, stop)
+    bag.places.failed -= chosen
+    bag.places.done -= chosen
+    bag.places.rescued -= chosen
+    for first, stop in bag.chunks.reopen(chosen):
+        lookahead.load_rows(turn, bag, first, stop)
     if raised:
-        bag.raised.append(Raised(chosen, *more))
-    for task in map(TaskNumber, chosen):
-        ends.forget_failures(bag, task)
-        if task not in bag.live:
+        bag.failures.raised.append(Raised(chosen, *more))
+    for task in chosen:
+        bag.failures.forget(task)
+        if task not in bag.places.live:
             bag.free(task)
-
-
-def _closed_chunks(bag: Bag) -> list[tuple[int, int]]:
-    """First and stop of every chunk whose tasks all had their results. Chunks follow each other
-    without gaps."""
-    stops = [*bag.starts[1:], bag.asked_mark]
-    pairs = zip(bag.starts, stops, strict=False)
-    return [(first, stop) for first, stop in pairs if first not in bag.chunks]

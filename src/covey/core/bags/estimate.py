@@ -47,7 +47,8 @@ class Late(NamedTuple):
 def expected(bag: Bag, kind: int) -> Times:
     """How long tasks of this class take. As long as few of them have ended, that is told by all
     tasks of the bag, which took some part of their time limits."""
-    own, pace, limit = bag.times[kind], bag.pace, bag.needs[kind].limit_seconds
+    known, pace = bag.classes[kind], bag.classes.pace
+    own, limit = known.times, known.need.limit_seconds
     if own.count >= ENOUGH or pace.count <= own.count or not limit:
         return own
     return Times(pace.count, pace.mean * limit, pace.squares * limit**2)
@@ -55,28 +56,28 @@ def expected(bag: Bag, kind: int) -> Times:
 
 def classes(bag: Bag) -> list[ClassTimes]:
     """One for each number of a need: what a policy tells apart besides needs the same."""
-    counts, sums = [0] * len(bag.kinds), [0.0] * len(bag.kinds)
-    for number, times in zip(bag.rules, bag.times, strict=True):
-        counts[number] += times.count
-        sums[number] += times.count * times.mean
+    counts, sums = [0] * len(bag.classes.by_number), [0.0] * len(bag.classes.by_number)
+    for one in bag.classes:
+        counts[one.number] += one.times.count
+        sums[one.number] += one.times.count * one.times.mean
     return [
-        ClassTimes(bag.needs[kind], count, total / count if count else 0.0)
-        for kind, count, total in zip(bag.kinds, counts, sums, strict=True)
+        ClassTimes(bag.classes[kind].need, count, total / count if count else 0.0)
+        for kind, count, total in zip(bag.classes.by_number, counts, sums, strict=True)
     ]
 
 
 def estimate(state: State, bag: Bag, now: float) -> Estimate | None:
     """Nothing while nothing is known, or nothing goes on."""
-    known = [times for times in bag.times if times.count]
-    left = bag.total - len(bag.done) - len(bag.failed)
+    known = [one.times for one in bag.classes if one.times.count]
+    left = bag.total - len(bag.places.done) - len(bag.places.failed)
     if not known or left <= 0 or bag.status is not BagStatus.RUNNING:
         return None
     mean, deviation, seen = _mixture(bag, known)
     slots = min(_slots(state, bag), left)
     likely = left * mean / slots
-    elapsed = now - bag.first_end
-    if mean < SHORT_SECONDS and bag.ends > FEW and elapsed > 1.0:
-        likely = max(likely, left * elapsed / bag.ends)
+    elapsed = now - bag.progress.first_end
+    if mean < SHORT_SECONDS and bag.progress.ends > FEW and elapsed > 1.0:
+        likely = max(likely, left * elapsed / bag.progress.ends)
     spread = deviation / mean if mean > 0 else 0.0
     unsure = (spread**2 / seen + spread**2 / left + DOUBT**2) ** 0.5
     if seen < FEW:
@@ -96,15 +97,15 @@ def estimate(state: State, bag: Bag, now: float) -> Estimate | None:
 def _mixture(bag: Bag, known: list[Times]) -> tuple[float, float, int]:
     """Mean and deviation of what is left, and how many were seen. What is queued or out is of
     known classes; what was never looked at is taken to be like what has ended."""
-    waiting = [len(ready) for ready in bag.ready]
-    for attempts in bag.live.values():
+    waiting = [len(ready) for ready in bag.places.ready]
+    for attempts in bag.places.live.values():
         waiting[attempts[0].kind] += 1
     seen = sum(times.count for times in known)
-    unknown = max(0, bag.total - bag.next) + len(bag.parked) + len(bag.doubt)
+    unknown = max(0, bag.total - bag.places.next) + len(bag.places.parked) + len(bag.places.doubt)
     fallback = sum(times.count * times.mean for times in known) / seen
     total = mean = square = 0.0
     for kind, count in enumerate(waiting):
-        share, times = count + unknown * bag.times[kind].count / seen, expected(bag, kind)
+        share, times = count + unknown * bag.classes[kind].times.count / seen, expected(bag, kind)
         middle = times.mean if times.count else fallback
         spread = times.deviation if times.count > 1 else middle / 2
         total += share
@@ -136,7 +137,7 @@ def _has_all(state: State, bag: Bag, pilot: PilotId) -> bool:
 
 def stragglers(state: State, bag: Bag, now: float, limit: int) -> list[Late]:
     """The worst first."""
-    if sum(times.count for times in bag.times) < FEW:
+    if sum(one.times.count for one in bag.classes) < FEW:
         return []
     found: list[Late] = []
     for attempt in probably_running(state, bag):
@@ -149,7 +150,7 @@ def stragglers(state: State, bag: Bag, now: float, limit: int) -> list[Late]:
 
 def probably_running(state: State, bag: Bag) -> Iterator[Attempt]:
     """Attempts of a bag that probably run; the others are sent ahead (see `in_slots`)."""
-    pilots = dict.fromkeys(one.pilot for attempts in bag.live.values() for one in attempts)
+    pilots = dict.fromkeys(one.pilot for attempts in bag.places.live.values() for one in attempts)
     for id_ in pilots:
         for attempt in in_slots(state.pilots[id_]):
             if attempt.bag == bag.id:

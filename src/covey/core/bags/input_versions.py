@@ -28,7 +28,7 @@ LONGEST_NAME = 200  # characters
 
 def version_in(bag: Bag, attempt: AttemptId) -> int:
     """The version of the input files that this attempt of the bag was sent with."""
-    return version_of([version.first for version in bag.input_versions], attempt)
+    return version_of([version.first for version in bag.inputs.versions], attempt)
 
 
 def sent_as(inputs: Sequence[Placed]) -> list[Input]:
@@ -68,11 +68,11 @@ def _only_new(spec: BagSpec, changes: InputChanges) -> InputChanges:
 def _check(bag: Bag, changes: InputChanges) -> None:
     if bag.spec.calls:
         raise InvalidBag(f"bag {bag.id} is of functions: submit it again with the new files")
-    if len(bag.input_versions) >= MOST_VERSIONS - 1:
+    if len(bag.inputs.versions) >= MOST_VERSIONS - 1:
         raise InvalidBag(
             f"bag {bag.id} has had {MOST_VERSIONS:,} versions of its inputs: submit it again"
         )
-    before = sum(version.files for version in bag.input_versions)
+    before = sum(version.files for version in bag.inputs.versions)
     if before + _count(changes) > MOST_CHANGED:
         raise InvalidBag(
             f"bag {bag.id} would have more than {MOST_CHANGED:,} changed files: submit it again"
@@ -98,7 +98,7 @@ def begin(turn: Turn, bag: Bag, changes: InputChanges) -> None:
         *changes.manifest,
     ]
     version = InputVersion(
-        first=AttemptId(turn.state.epoch, turn.state.next_sequence),
+        first=AttemptId(turn.state.epoch, turn.state.counters.next_sequence),
         at=turn.now,
         files=_count(changes),
         names=tuple(name[:LONGEST_NAME] for name in names[:FEW_NAMES]),
@@ -106,14 +106,14 @@ def begin(turn: Turn, bag: Bag, changes: InputChanges) -> None:
     )
     turn.write(SaveInputVersion(bag.id, version))
     bag.spec, replaced = with_changes(bag.spec, [changes])
-    bag.earlier_files |= replaced
-    bag.input_versions.append(version)
-    number = 1 + len(bag.input_versions)
+    bag.inputs.earlier |= replaced
+    bag.inputs.versions.append(version)
+    number = 1 + len(bag.inputs.versions)
     inputs = sent_as(bag.spec.inputs)
     bag_bodies.change(bag, bag.body._replace(inputs=inputs, inputs_version=number))
     for pilot in turn.state.pilots.values():
         pilot.bodies.pop(bag.id, None)
-    for attempts in bag.live.values():
+    for attempts in bag.places.live.values():
         for attempt in attempts:
             recall(turn, attempt)
 

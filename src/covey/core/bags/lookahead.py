@@ -8,8 +8,6 @@ when all have been looked at. A bag whose long tasks go first looks further ahea
 find them.
 """
 
-from pyroaring import BitMap
-
 from covey.core.after_commit import Reserving
 from covey.core.match.bag_policy import CROWDED
 from covey.core.protocol.task_recall import pause
@@ -28,86 +26,75 @@ MOST_ROW_BYTES = 4 << 20  # of a chunk's rows: they are in memory until its task
 def reserve(turn: Turn, bag: Bag, *, searching: bool = False) -> None:
     """Keep the mark ahead: chunks double while they are used up. A pilot that finds nothing of
     its classes (`searching`) makes us look further, within bounds."""
-    settings = turn.state.settings
-    if bag.asked_mark >= bag.total:
-        if searching and bag.set_aside and bag.asked_mark == bag.mark:
+    settings, chunks, places = turn.state.settings, bag.chunks, bag.places
+    if chunks.asked_mark >= bag.total:
+        if searching and chunks.set_aside and chunks.asked_mark == chunks.mark:
             _bring_back(turn, bag)
         return
-    ahead = bag.asked_mark - bag.next
-    if bag.classify is not None:
-        ahead += bag.waiting() - len(bag.aside)
-    if ahead > bag.chunk // 2:
-        if bag.asked_mark > bag.mark or not (searching or _looks_for_long_ones(bag, ahead)):
+    ahead = chunks.asked_mark - places.next
+    if bag.classes.classify is not None:
+        ahead += places.waiting() - len(places.aside)
+    if ahead > chunks.size // 2:
+        if chunks.asked_mark > chunks.mark or not (searching or _looks_for_long_ones(bag, ahead)):
             return
-        looked = len(bag.chunks) - len(bag.set_aside)
+        looked = len(chunks.open) - len(chunks.set_aside)
         if looked >= settings.most_lookahead and not (searching and _set_aside(turn, bag)):
             return
     largest = settings.largest_chunk
-    if bag.classify is not None:
+    if bag.classes.classify is not None:
         largest = min(largest, MOST_SORTED)
-    part = bag.numbering.part(bag.asked_mark)
+    part = bag.numbering.part(chunks.asked_mark)
     if part.rows is not None and part.rows.row_bytes:
         largest = max(1, min(largest, MOST_ROW_BYTES // part.rows.row_bytes))
-    bag.chunk = min(max(settings.chunk, bag.chunk * 2), largest)
-    first, stop = bag.asked_mark, min(bag.asked_mark + bag.chunk, part.stop)
-    bag.asked_mark = stop
-    bag.starts.append(first)
-    bag.chunks[first] = stop
-    bag.unfinished[first] = stop - first
+    chunks.size = min(max(settings.chunk, chunks.size * 2), largest)
+    stop = min(chunks.asked_mark + chunks.size, part.stop)
+    first = chunks.reserve(stop)
     turn.write(LeaseChunk(bag.id, first, stop), Reserving(bag.id, first))
 
 
 def _looks_for_long_ones(bag: Bag, ahead: int) -> bool:
-    return ahead < MOST_ORDERED and bag.long_first
+    return ahead < MOST_ORDERED and bag.classes.long_first
 
 
 def _set_aside(turn: Turn, bag: Bag) -> bool:
     """The chunk that has waited longest makes place, if that was long enough."""
     late = turn.now - turn.state.settings.buffer_seconds
-    for first, since in bag.sorted_at.items():
+    chunks, live, loaded = bag.chunks, bag.places.live, bag.numbering.loaded
+    for first, since in chunks.sorted_at.items():
         if since > late:
             return False
-        if first in bag.chunks and first not in bag.awaited and first not in bag.set_aside:
-            del bag.sorted_at[first]
-            stop = bag.chunks[first]
-            waiting = _ready_in(bag, first, stop)
-            for ready in bag.ready:
-                ready -= waiting
-            bag.aside |= waiting
-            bag.set_aside[first] = stop
-            if first in bag.numbering.loaded and not any(first <= k < stop for k in bag.live):
-                del bag.numbering.loaded[first]
-                bag.awaited[first] = stop  # asked for when it comes back
+        if first in chunks.open and first not in chunks.awaited and first not in chunks.set_aside:
+            del chunks.sorted_at[first]
+            chunks.set_aside[first] = stop = chunks.open[first]
+            bag.places.set_aside(first, stop)
+            if first in loaded and not any(first <= task < stop for task in live):
+                del loaded[first]
+                chunks.awaited[first] = stop  # asked for when it comes back
             return True
     return False
-
-
-def _ready_in(bag: Bag, first: int, stop: int) -> BitMap:
-    span = BitMap()
-    span.add_range(first, stop)
-    return BitMap().union(*(ready & span for ready in bag.ready))
 
 
 def _bring_back(turn: Turn, bag: Bag) -> None:
     """Everything has been looked at: let those that made place be looked at again, one chunk for
     each that has waited long enough."""
-    first = next(iter(bag.set_aside))
-    looked = len(bag.chunks) - len(bag.set_aside)
+    chunks, places = bag.chunks, bag.places
+    first = next(iter(chunks.set_aside))
+    looked = len(chunks.open) - len(chunks.set_aside)
     if looked >= turn.state.settings.most_lookahead and not _set_aside(turn, bag):
         return
-    stop = bag.set_aside.pop(first)
-    bag.sorted_at[first] = turn.now
-    if first in bag.awaited:
+    stop = chunks.set_aside.pop(first)
+    chunks.sorted_at[first] = turn.now
+    if first in chunks.awaited:
         load_rows(turn, bag, first, stop)
-    for task in [task for task in bag.aside if first <= task < stop]:
-        bag.aside.remove(task)
+    for task in [task for task in places.aside if first <= task < stop]:
+        places.aside.remove(task)
         bag.free(task)
-    turn.state.news += 1
+    turn.state.queue.news += 1
 
 
 def reserved(turn: Turn, bag: Bag, first: int) -> None:
     """The chunk is durable. Its tasks may go out once their values are known."""
-    stop = bag.chunks.get(first)
+    stop = bag.chunks.open.get(first)
     if stop is None:
         return  # cancelled meanwhile
     if bag.numbering.part(first).rows is None:
@@ -118,49 +105,47 @@ def reserved(turn: Turn, bag: Bag, first: int) -> None:
 
 def _open_up(turn: Turn, bag: Bag, first: int) -> None:
     """Move the mark over this chunk, and those behind it that were waiting for it."""
-    bag.opened.add(first)
-    while bag.mark in bag.opened:
-        bag.opened.remove(bag.mark)
-        bag.mark = bag.chunks[bag.mark]
-    if bag.classify is not None and bag.status in (BagStatus.RUNNING, BagStatus.PAUSED):
-        for task in range(bag.next, bag.mark):
-            bag.ready[bag.class_of(task)].add(task)
-        bag.next = bag.mark
-        bag.sorted_at[first] = turn.now
-        if bag.crowded:
+    chunks, places = bag.chunks, bag.places
+    chunks.open_up(first)
+    if bag.classes.classify is not None and bag.status in (BagStatus.RUNNING, BagStatus.PAUSED):
+        for task in range(places.next, chunks.mark):
+            places.ready[bag.class_of(task)].add(task)
+        places.next = chunks.mark
+        chunks.sorted_at[first] = turn.now
+        if bag.classes.crowded:
             pause(turn, bag, CROWDED)
-        elif bag.long_first:
+        elif bag.classes.long_first:
             reserve(turn, bag)
-    bag.dirty = True
-    turn.state.news += 1
+    bag.cache.dirty = True
+    turn.state.queue.news += 1
 
 
 def load_rows(turn: Turn, bag: Bag, first: int, stop: int) -> None:
     part = bag.numbering.part(first)
     if part.rows is None:
         return
-    bag.awaited[first] = stop
+    bag.chunks.awaited[first] = stop
     rows = (part.row_of(first), part.row_of(stop - 1) + 1)
     turn.actions.append(LoadRows(bag.id, first, part.rows, *rows))
 
 
 def rows_loaded(turn: Turn, id_: BagId, first: int, rows: list[list[Scalar]]) -> None:
     bag = turn.state.bags.get(id_)
-    if bag is None or first not in bag.awaited:
+    if bag is None or first not in bag.chunks.awaited:
         return  # it is over, or they were asked for twice
-    stop = bag.awaited.pop(first)
+    stop = bag.chunks.awaited.pop(first)
     bag.numbering.loaded[first] = Loaded(bag.numbering.part(first).row_of(first), rows)
-    waiting = [task for task in bag.parked if first <= task < stop]
+    waiting = [task for task in bag.places.parked if first <= task < stop]
     for task in waiting:
-        bag.parked.remove(task)
+        bag.places.parked.remove(task)
         bag.free(task)
-    turn.state.news += 1
-    if first >= bag.mark:
+    turn.state.queue.news += 1
+    if first >= bag.chunks.mark:
         _open_up(turn, bag, first)
 
 
 def rows_failed(turn: Turn, id_: BagId, first: int, reason: str) -> None:
     """The bag cannot go on without them; its owner is told, and may resume it."""
     bag = turn.state.bags.get(id_)
-    if bag is not None and first in bag.awaited:
+    if bag is not None and first in bag.chunks.awaited:
         pause(turn, bag, f"the file of its parameters cannot be read: {reason}")

@@ -15,7 +15,7 @@ MOST_NAMES = 5
 
 def add(turn: Turn, bag: Bag, end: End) -> None:
     """The result of one more task of the bag, which ended well."""
-    before = bag.outputs
+    before = bag.outputs.summary
     something = before.something or bool(
         end.stdout_bytes or end.stderr_bytes or end.result or end.files
     )
@@ -35,17 +35,17 @@ def add(turn: Turn, bag: Bag, end: End) -> None:
 
 def forget_unkept(turn: Turn, bag: Bag) -> None:
     """Tasks that were done run again: the count begins anew."""
-    if bag.outputs.unkept != UnkeptFiles():
-        _change(turn, bag, OutputSummary(something=bag.outputs.something))
+    if bag.outputs.summary.unkept != UnkeptFiles():
+        _change(turn, bag, OutputSummary(something=bag.outputs.summary.something))
 
 
-def _change(turn: Turn, bag: Bag, outputs: OutputSummary) -> None:
-    bag.outputs = outputs
-    if not bag.outputs_unsaved:
-        bag.outputs_unsaved = True
+def _change(turn: Turn, bag: Bag, summary: OutputSummary) -> None:
+    bag.outputs.summary = summary
+    if not bag.outputs.unsaved:
+        bag.outputs.unsaved = True
         turn.write_last(lambda: _save(bag))
 
 
 def _save(bag: Bag) -> SaveOutputSummary:
-    bag.outputs_unsaved = False
-    return SaveOutputSummary(bag.id, bag.outputs)
+    bag.outputs.unsaved = False
+    return SaveOutputSummary(bag.id, bag.outputs.summary)

@@ -1,18 +1,18 @@
 """Bags that cannot be handled are paused, and nothing of theirs is evaluated any more.
 
-The rules stand in docs/decisions/0018-quarantine.md. A quarantined bag has `bag.quarantined`, the
-reason, and `bag.held`, the policy that is put away. The default policy stands in its place, which
+The rules stand in docs/decisions/0018-quarantine.md. A quarantined bag has `bag.quarantine`: the
+reason, and the policy that is put away. The default policy stands in its place, which
 looks at nothing. One that could not even be built is a *shell*: all its task numbers are there, but
 none of their values.
 """
 
 from msgspec.structs import replace
 
-from covey.core.bags.suspects import MARK, Suspect
 from covey.core.match import bag_policy
 from covey.core.protocol.task_recall import pause, recall
 from covey.core.record.actions import Note, SaveBagStatus
 from covey.core.record.model import BagRecord, BagSnapshot, BagStatus, Need, PolicySpec
+from covey.core.record.suspects import MARK, Suspect
 from covey.core.state import Bag
 from covey.core.turn import Turn
 from covey.core.values.space import ONE_TASK
@@ -27,7 +27,7 @@ def settle(turn: Turn) -> None:
         id_ = next(iter(suspects))
         found = suspects.pop(id_)
         bag = turn.state.bags.get(id_)
-        if bag is not None and bag.status in _ALIVE and not bag.quarantined:
+        if bag is not None and bag.status in _ALIVE and not bag.quarantine.reason:
             impose(turn, bag, found)
 
 
@@ -35,44 +35,36 @@ def impose(turn: Turn, bag: Bag, found: Suspect) -> None:
     bag_policy.noticed(turn.state, bag)
     put_away(bag, MARK + found.reason)
     bag_policy.noticed(turn.state, bag)
-    turn.state.quarantines += 1
+    turn.state.counters.quarantines += 1
     turn.note(Note("bag quarantined", bag=bag.id, detail=found.trace or found.reason))
     if bag.status is BagStatus.RUNNING:
-        pause(turn, bag, bag.quarantined)
+        pause(turn, bag, bag.quarantine.reason)
         return
     _save(turn, bag)
-    for attempts in bag.live.values():
+    for attempts in bag.places.live.values():
         for attempt in attempts:
             recall(turn, attempt)
 
 
 def put_away(bag: Bag, reason: str) -> None:
     """From now on nothing of the bag is evaluated: not its policy, not its classes."""
-    if bag.held is None:
-        bag.held = bag.policy.spec
-    bag.quarantined = reason
-    bag.policy = bag_policy.DEFAULT
-    bag.jobs.clear()
-    bag.offers.clear()
-    bag.suits = None
-    bag.tail, bag.dirty, bag.crowded = False, True, False
-    bag.stamp += 1
-    if bag.classify is not None:
-        bag.classify = None
-        for ready in bag.ready[1:]:
-            bag.ready[0] |= ready
-            ready.clear()
+    if bag.quarantine.held is None:
+        bag.quarantine.held = bag.policy.spec
+    bag.quarantine.reason = reason
+    bag.cache.suits = None
+    bag_policy.replace(bag, bag_policy.DEFAULT)
+    if bag.classes.classify is not None:
+        bag.classes.classify = None
+        bag.places.merge_classes()
 
 
 def release(turn: Turn, bag: Bag) -> None:
     """Evaluate it again, as its owner wants. Raises whatever building its policy raises; then
     nothing has changed."""
-    policy = bag_policy.compiled(bag.held or PolicySpec())
+    policy = bag_policy.compiled(bag.quarantine.held or PolicySpec())
     bag_policy.noticed(turn.state, bag)
-    bag.policy, bag.held, bag.quarantined = policy, None, ""
-    bag.jobs.clear()
-    bag.dirty = True
-    bag.stamp += 1
+    bag.quarantine.held, bag.quarantine.reason = None, ""
+    bag_policy.replace(bag, policy)
     bag_policy.sort_anew(bag)
     bag_policy.noticed(turn.state, bag)
 
@@ -96,19 +88,22 @@ def shell_of(snapshot: BagSnapshot) -> BagSnapshot:
 
 def make_shell(turn: Turn, bag: Bag, record: BagRecord, found: Suspect) -> None:
     """The bag was made from `shell_of`: quarantine it, also in the record."""
-    bag.shell = True
-    bag.held = record.policy or record.spec.policy
+    bag.quarantine.shell = True
+    bag.quarantine.held = record.policy or record.spec.policy
     put_away(bag, MARK + found.reason)
-    turn.state.quarantines += 1
+    turn.state.counters.quarantines += 1
     turn.note(Note("bag quarantined", bag=bag.id, detail=found.trace or found.reason))
-    if bag.status in _ALIVE and (bag.status, bag.reason) != (BagStatus.PAUSED, bag.quarantined):
+    if bag.status in _ALIVE and (bag.status, bag.reason) != (
+        BagStatus.PAUSED,
+        bag.quarantine.reason,
+    ):
         bag.status = BagStatus.PAUSED
         _save(turn, bag)
 
 
 def _save(turn: Turn, bag: Bag) -> None:
-    bag.reason = bag.quarantined
-    done, failed = len(bag.done), len(bag.failed)
+    bag.reason = bag.quarantine.reason
+    done, failed = len(bag.places.done), len(bag.places.failed)
     turn.write(SaveBagStatus(bag.id, bag.status, turn.now, done, failed, bag.reason))
 
 

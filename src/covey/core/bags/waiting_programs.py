@@ -24,9 +24,9 @@ ABSENT = (
 
 def heard(turn: Turn, id_: BagId) -> None:
     bag = turn.state.bags.get(id_)
-    if bag is None or bag.heard == math.inf:
+    if bag is None or bag.progress.heard == math.inf:
         return
-    bag.heard = turn.now
+    bag.progress.heard = turn.now
     if bag.status is BagStatus.PAUSED and bag.reason == ABSENT:
         bag_requests.go_on(turn, bag)
 
@@ -34,9 +34,9 @@ def heard(turn: Turn, id_: BagId) -> None:
 def tick(turn: Turn) -> None:
     since = turn.now - turn.state.settings.absent_seconds
     for bag in turn.state.bags.values():
-        if bag.heard < since and bag.status is BagStatus.RUNNING and _has_calls(bag):
+        if bag.progress.heard < since and bag.status is BagStatus.RUNNING and _has_calls(bag):
             task_recall.pause(turn, bag, ABSENT)
 
 
 def _has_calls(bag: Bag) -> bool:
-    return len(bag.done) + len(bag.failed) < bag.total
+    return len(bag.places.done) + len(bag.places.failed) < bag.total

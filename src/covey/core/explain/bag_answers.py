@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from covey.core.bags.estimate import probably_running
-from covey.core.bags.host_tallies import Trouble
 from covey.core.bags.input_versions import version_in
 from covey.core.explain import replica_answers, site_answers
 from covey.core.explain.answers import BagAnswer, Chance, Reason, RunningAttempt, TaskAnswer
@@ -38,7 +37,7 @@ from covey.core.explain.obstacles import (
 )
 from covey.core.explain.policy_view import (
     PolicyView,
-    TaskClass,
+    SampledClass,
     cases,
     here,
     is_here,
@@ -54,6 +53,7 @@ from covey.core.record.attempts import Attempt
 from covey.core.record.model import BagId, BagStatus, Need, PilotStatus, SiteStatus
 from covey.core.record.task_classes import classifier
 from covey.core.state import Bag, Site, State
+from covey.core.state.failures import Trouble
 from covey.core.values.space import Scalar
 
 MOST_TASKS = 200  # running ones that the policy is asked about
@@ -76,9 +76,9 @@ def hindrance(state: State, bag: Bag) -> str:
     if waiting_for_disk:
         return f"waits for disk space on {', '.join(waiting_for_disk[:FEW])}"
     queued = site_answers.in_queues(state, state.ticked, bag)
-    if bag.live:
+    if bag.places.live:
         return queued.text if queued is not None else ""
-    waiting = [bag.needs[kind] for kind in waiting_kinds(bag)]
+    waiting = [bag.classes[kind].need for kind in waiting_kinds(bag)]
     obvious = _nobody(state, bag, waiting)
     if obvious is not None:
         return obvious.text
@@ -103,11 +103,13 @@ def _short_hosts(state: State, bag: Bag) -> list[str]:
 
 def _trouble(state: State, bag: Bag) -> Trouble | None:
     """If its attempts could not be made lately wherever they are out, and none ended well since."""
-    found = bag.trouble
-    if found is None or found.ends != bag.ends or state.ticked - found.at > TROUBLE_SECONDS:
+    found = bag.failures.trouble
+    if found is None or found.ends != bag.progress.ends:
         return None
-    for attempts in islice(bag.live.values(), MOST_TASKS):
-        tally = bag.tallies.get(state.pilots[attempts[0].pilot].record.host)
+    if state.ticked - found.at > TROUBLE_SECONDS:
+        return None
+    for attempts in islice(bag.places.live.values(), MOST_TASKS):
+        tally = bag.hosts.tallies.get(state.pilots[attempts[0].pilot].record.host)
         if tally is None or not tally.failures:
             return None  # there it may be well
     return found
@@ -156,16 +158,16 @@ def _unknown_site(state: State, bag: Bag) -> Reason | None:
 
 def _never(placing: list[Site], bag: Bag, waiting: Sequence[Need]) -> Reason | None:
     """Whether a pilot is on its way for it, while there is none."""
-    if not bag.unsent() or bag.rescue:
+    if not bag.unsent() or bag.places.rescue:
         return None
-    told = []
+    told, needs = [], waiting or [one.need for one in bag.classes]
     for site in placing:
         spec = site.record.spec
         if spec.users and bag.spec.owner not in spec.users:
             if spec.facts.here:
                 told.append(f"{spec.name}: {site_answers.others_only(spec)}")
             continue
-        why = _failing(site) or site_answers.never(site, bag, waiting or bag.needs)
+        why = _failing(site) or site_answers.never(site, bag, needs)
         if not why:
             return None
         told.append(f"{spec.name}: {why}")
@@ -198,21 +200,22 @@ def of_bag(state: State, now: float, bag: Bag, task: int | None = None) -> Steps
     answer = BagAnswer(
         summary="",
         total=bag.total,
-        done=len(bag.done),
-        failed=len(bag.failed),
+        done=len(bag.places.done),
+        failed=len(bag.places.failed),
         running=running,
-        sent=len(bag.live) - running,
-        waiting=bag.waiting() + bag.total - bag.next,
-        doubtful=len(bag.doubt),
+        sent=len(bag.places.live) - running,
+        waiting=bag.places.waiting() + bag.total - bag.places.next,
+        doubtful=len(bag.places.doubt),
         tail=view.tail,
         reasons=[],
-        replicas=bag.replicas,
+        replicas=bag.replicas.sent,
         replication=replication,
         order=_order(bag),
     )
     if bag.status in (BagStatus.RUNNING, BagStatus.PAUSED):
         answer.reasons = list(_stops(state, bag))
-        usual = answer.waiting > len(bag.rescue) and (task is None or task not in bag.rescue)
+        rescue = bag.places.rescue
+        usual = answer.waiting > len(rescue) and (task is None or task not in rescue)
         if bag.status is BagStatus.RUNNING and usual:
             yield from _ask_pilots(state, now, view, answer, _cases(bag, task))
         if (queued := site_answers.in_queues(state, now, bag)) is not None:
@@ -228,22 +231,23 @@ def _bags(ids: list[BagId]) -> str:
     return f"bag{'s' if len(ids) > 1 else ''} {named}{more}"
 
 
-def _cases(bag: Bag, task: int | None) -> list[TaskClass]:
+def _cases(bag: Bag, task: int | None) -> list[SampledClass]:
     values = values_of(bag, task) if task is not None else None
-    if task is None or (values is None and bag.classify is not None):
+    if task is None or (values is None and bag.classes.classify is not None):
         return cases(bag, bag.policy)
-    return [TaskClass(_class_of(bag, values), values)]
+    return [SampledClass(_class_of(bag, values), values)]
 
 
 def _class_of(bag: Bag, values: list[Scalar] | None) -> int:
     """The bag's own `classify` makes a class of values that are new; looking must not."""
-    number_of = classifier(bag.spec, bag.body.names, bag.numbers)
-    return bag.kinds[number_of(values) if number_of is not None and values is not None else 0]
+    number_of = classifier(bag.spec, bag.body.names, bag.classes.numbers)
+    number = number_of(values) if number_of is not None and values is not None else 0
+    return bag.classes.by_number[number]
 
 
 def _order(bag: Bag) -> str:
     """In which its tasks go out, if not by their numbers."""
-    if not bag.long_first or bag.status is not BagStatus.RUNNING:
+    if not bag.classes.long_first or bag.status is not BagStatus.RUNNING:
         return ""
     return "tasks with a longer declared time go first (order = 'given' keeps the given order)"
 
@@ -268,9 +272,10 @@ def _summary(bag: Bag, answer: BagAnswer) -> str:
 
 def _stops(state: State, bag: Bag) -> Iterator[Reason]:
     """What stops all of it, whoever is here."""
-    if bag.quarantined:
-        words = f"it is {bag.quarantined}. No task of it is sent any more. Use: "
-        change = "" if bag.shell else f"covey policy set {bag.id} …, covey resume {bag.id}, or "
+    if bag.quarantine.reason:
+        words = f"it is {bag.quarantine.reason}. No task of it is sent any more. Use: "
+        change = f"covey policy set {bag.id} …, covey resume {bag.id}, or "
+        change = "" if bag.quarantine.shell else change
         yield Reason(kind="quarantined", text=f"{words}{change}covey cancel {bag.id}")
     elif bag.status is BagStatus.PAUSED:
         why = f": {bag.reason}" if bag.reason else ""
@@ -278,7 +283,7 @@ def _stops(state: State, bag: Bag) -> Iterator[Reason]:
         yield Reason(kind="paused", text=words)
     if state.draining:
         yield Reason(kind="draining", text="the server is shutting down, and sends no more tasks")
-    if bag.not_before > state.durable:
+    if bag.places.not_before > state.journal.durable:
         yield Reason(kind="writing", text="the bag is still being written to the record")
     trouble = _trouble(state, bag) if bag.status is BagStatus.RUNNING else None
     if trouble is not None:
@@ -289,19 +294,20 @@ def _stops(state: State, bag: Bag) -> Iterator[Reason]:
 
 def _besides(state: State, bag: Bag) -> Iterator[Reason]:
     """What concerns some of its tasks only."""
-    if bag.doubt:
-        words = f"{_tasks(len(bag.doubt))} may be running on pilots that have not called since "
-        until = state.adopt_until
+    places, overdue = bag.places, bag.replicas.overdue
+    if places.doubt:
+        words = f"{_tasks(len(places.doubt))} may be running on pilots that have not called since "
+        until = state.arrivals.adopt_until
         yield Reason(kind="doubt", text=words + "the server started", until=until)
-    if bag.awaited and bag.parked:
-        words = f"the rows of {_tasks(len(bag.parked))} are being read from a file"
+    if bag.chunks.awaited and bag.places.parked:
+        words = f"the rows of {_tasks(len(bag.places.parked))} are being read from a file"
         yield Reason(kind="rows", text=words)
-    if bag.aside:
-        words = f"{_tasks(len(bag.aside))} fitted no host for a while; other tasks go first"
+    if bag.places.aside:
+        words = f"{_tasks(len(bag.places.aside))} fitted no host for a while; other tasks go first"
         yield Reason(kind="aside", text=words)
-    if bag.rescue:
+    if bag.places.rescue:
         sites = ", ".join(last_resorts(state, bag))
-        words = f"{_tasks(len(bag.rescue))} that failed elsewhere may only go to {sites}"
+        words = f"{_tasks(len(bag.places.rescue))} that failed elsewhere may only go to {sites}"
         yield Reason(kind="failover", text=words)
     for name in state.sites:
         if better := site_preference.ahead(state, name, bag):
@@ -309,19 +315,19 @@ def _besides(state: State, bag: Bag) -> Iterator[Reason]:
                 f"{name} prefers {_bags(better)} (preference of its owners), which go first there"
             )
             yield Reason(kind="preference", text=words)
-    if bag.overdue:
-        words = f"{_tasks(len(bag.overdue))} past their deadline are sent to other hosts first"
+    if overdue:
+        words = f"{_tasks(len(overdue))} past their deadline are sent to other hosts first"
         yield Reason(kind="deadline", text=words)
-    if not bag.waiting() and bag.next >= bag.total and bag.open:
+    if not bag.places.waiting() and bag.places.next >= bag.total and bag.open:
         words = f"all its tasks were sent; it is open, so more may be added (covey close {bag.id})"
         yield Reason(kind="open", text=words)
 
 
 def _ask_pilots(
-    state: State, now: float, view: PolicyView, answer: BagAnswer, classes: list[TaskClass]
+    state: State, now: float, view: PolicyView, answer: BagAnswer, classes: list[SampledClass]
 ) -> Steps[None]:
     bag = view.bag
-    obvious = _nobody(state, bag, [bag.needs[case.kind] for case in classes])
+    obvious = _nobody(state, bag, [bag.classes[case.kind].need for case in classes])
     pilots = yield from here(state, bag)
     judged = []
     for pilot in pilots:
@@ -373,7 +379,7 @@ def _coming(sites: list[Chance]) -> Reason:
 
 
 def _unserved(
-    view: PolicyView, classes: list[TaskClass], verdicts: list[Obstacle]
+    view: PolicyView, classes: list[SampledClass], verdicts: list[Obstacle]
 ) -> Iterator[Reason]:
     """Some tasks have a place, others have none."""
     served = {number for one in verdicts for number in one.served}
@@ -384,7 +390,7 @@ def _unserved(
         if number not in served and case.values is not None and places:
             told.append(", ".join(f"{names[place]}={case.values[place]}" for place in places))
         elif number not in served:
-            told.append(", ".join(_wants(view.bag.needs[case.kind])))
+            told.append(", ".join(_wants(view.bag.classes[case.kind].need)))
     if told:
         more = f" or {len(told) - FEW} others" if len(told) > FEW else ""
         words = f"no connected host can run tasks with {' or '.join(told[:FEW])}{more}"
@@ -465,19 +471,19 @@ def of_task(state: State, now: float, bag: Bag, task: int) -> TaskAnswer:
         values={name: str(value) for name, value in zip(names, values or (), strict=False)},
         state="waiting",
         summary="",
-        tries=bag.tries.get(task, 0),
-        losses=bag.losses.get(task, 0),
+        tries=bag.failures.tries.get(task, 0),
+        losses=bag.failures.losses.get(task, 0),
     )
-    if values is not None and not bag.shell:
-        answer.need = need_now(bag, task, bag.needs[_class_of(bag, values)])
-    attempts = bag.live.get(task, [])
+    if values is not None and not bag.quarantine.shell:
+        answer.need = need_now(bag, task, bag.classes[_class_of(bag, values)].need)
+    attempts = bag.places.live.get(task, [])
     going = {one.id for one in probably_running(state, bag)} if attempts else set()
     answer.running = [_running(state, now, bag, one, one.id in going) for one in attempts]
-    if task in bag.done or task in bag.failed:
-        answer.state = "done" if task in bag.done else "failed"
-        answer.summary = "it is done" if task in bag.done else "it failed"
+    if task in bag.places.done or task in bag.places.failed:
+        answer.state = "done" if task in bag.places.done else "failed"
+        answer.summary = "it is done" if task in bag.places.done else "it failed"
         return answer
-    if task in bag.doubt:
+    if task in bag.places.doubt:
         answer.state = "being checked"
         answer.summary = "it may be running on a pilot that has not called since the restart"
         return answer
@@ -496,7 +502,7 @@ def of_task(state: State, now: float, bag: Bag, task: int) -> TaskAnswer:
 
 def _why_it_waits(state: State, now: float, bag: Bag, task: int) -> str:
     hosts, until = retry_hosts.waits_until(state, now, bag, task)
-    if task in bag.rescue:
+    if task in bag.places.rescue:
         sites = ", ".join(last_resorts(state, bag))
         return f"it waits for a host of {sites}: it failed elsewhere"
     if hosts:
@@ -505,24 +511,24 @@ def _why_it_waits(state: State, now: float, bag: Bag, task: int) -> str:
             f"it waits for another host than {where}, where it failed; "
             f"for {until - now:.0f} s at most, then {where} may have it again"
         )
-    if task in bag.parked:
+    if task in bag.places.parked:
         return "it waits for its row to be read from a file"
-    if task in bag.aside:
+    if task in bag.places.aside:
         return "it fitted no host for a while; other tasks go first, then it is tried again"
-    if task >= bag.next and bag.classify is None:
-        ahead = task - bag.next + sum(map(len, bag.ready))
+    if task >= bag.places.next and bag.classes.classify is None:
+        ahead = task - bag.places.next + sum(map(len, bag.places.ready))
         return f"it waits behind {_tasks(ahead)} of its bag" if ahead else "it is next"
-    if task >= bag.mark:
+    if task >= bag.chunks.mark:
         return "it waits: tasks with lower numbers come first"
-    kind = next((kind for kind, ready in enumerate(bag.ready) if task in ready), None)
+    kind = next((kind for kind, ready in enumerate(bag.places.ready) if task in ready), None)
     if kind is None:
         return "it waits for a host"
     longer = 0
-    if bag.long_first:
-        seconds = bag.needs[kind].limit_seconds
-        needs = zip(bag.needs, bag.ready, strict=True)
-        longer = sum(len(ready) for need, ready in needs if need.limit_seconds > seconds)
-    ahead = bag.ready[kind].rank(task) - 1
+    if bag.classes.long_first:
+        seconds = bag.classes[kind].need.limit_seconds
+        classes = zip(bag.classes, bag.places.ready, strict=True)
+        longer = sum(len(ready) for one, ready in classes if one.need.limit_seconds > seconds)
+    ahead = bag.places.ready[kind].rank(task) - 1
     told = [f"{_tasks(longer)} with a longer declared time"] if longer else []
     told += [f"{_tasks(ahead)} of the same kind"] if ahead else []
     return f"it waits behind {' and '.join(told)}" if told else "it waits for a host"

@@ -61,8 +61,9 @@ def _ranks(state: State, now: float, pilot: Pilot, bag: Bag) -> list[float]:
 
 
 def _competes(state: State, pilot: Pilot, bag: Bag) -> bool:
-    running = bag.status is BagStatus.RUNNING and bag.not_before <= state.durable
-    return running and admits(state, pilot.record, bag) and (has_work(bag) or bag.next < bag.total)
+    running = bag.status is BagStatus.RUNNING and bag.places.not_before <= state.journal.durable
+    work = has_work(bag) or bag.places.next < bag.total
+    return running and work and admits(state, pilot.record, bag)
 
 
 def before(state: State, now: float, pilot: Pilot, ours: Bag) -> Iterator[Rival]:

@@ -119,12 +119,12 @@ def _a_pilot(state: State, owner: str | None) -> Pilot | None:
 def _a_bag(state: State, owner: str | None) -> Bag | None:
     """One that runs, if any does; else the latest."""
     theirs = [one for one in state.bags.values() if owner is None or one.spec.owner == owner]
-    running = [one for one in theirs if one.status is BagStatus.RUNNING and one.live]
+    running = [one for one in theirs if one.status is BagStatus.RUNNING and one.places.live]
     return next(iter((running or theirs)[::-1]), None)
 
 
 def _an_attempt(bag: Bag | None) -> Attempt | None:
-    return next(iter(bag.live.values()))[0] if bag is not None and bag.live else None
+    return next(iter(bag.places.live.values()))[0] if bag is not None and bag.places.live else None
 
 
 def _job_title(job: JobSubject | None) -> str:

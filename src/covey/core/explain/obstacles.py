@@ -8,7 +8,7 @@ from typing import NamedTuple
 from covey.classad import unparse
 from covey.classad.nodes import Node
 from covey.core.explain.answers import Near
-from covey.core.explain.policy_view import PolicyView, TaskClass
+from covey.core.explain.policy_view import PolicyView, SampledClass
 from covey.core.match import blame, dispatch, match_cache
 from covey.core.match.pilot_fit import held_of, weight, weight_on
 from covey.core.record.model import Need, PilotRecord, PilotStatus
@@ -37,7 +37,7 @@ class Obstacle(NamedTuple):
 
 
 def judge(
-    state: State, now: float, view: PolicyView, pilot: Pilot, classes: list[TaskClass]
+    state: State, now: float, view: PolicyView, pilot: Pilot, classes: list[SampledClass]
 ) -> Obstacle:
     bag, record = view.bag, pilot.record
     if pilot.status is not PilotStatus.ACTIVE:
@@ -46,9 +46,10 @@ def judge(
         return Obstacle(pilot, SHORT)
     if bag.id in pilot.waits:
         return Obstacle(pilot, FILES)
-    fits = [number for number, case in enumerate(classes) if weight(bag.needs[case.kind], record)]
+    needs = [bag.classes[case.kind].need for case in classes]
+    fits = [number for number, need in enumerate(needs) if weight(need, record)]
     if not fits:
-        lacking = len(_too_small(bag.needs[classes[0].kind], record).missing)
+        lacking = len(_too_small(needs[0], record).missing)
         return Obstacle(pilot, SMALL, lacking)
     weights = {number: weight_on(bag, classes[number].kind, pilot, now) for number in fits}
     fits = [number for number in fits if weights[number]]
@@ -88,7 +89,9 @@ def room_is_free(pilot: Pilot, weights: list[int]) -> bool:
 def _has_task(state: State, now: float, bag: Bag, kind: int, pilot: Pilot) -> bool:
     """Whether some task of the class may go to the pilot, which suits the class. If nothing is
     known of single tasks, every one may."""
-    if not (bag.failed_on or bag.grown) or (bag.classify is None and bag.next < bag.mark):
+    if not (bag.failures.failed_on or bag.failures.grown) or (
+        bag.classes.classify is None and bag.places.next < bag.chunks.mark
+    ):
         return True
     return dispatch.lowest_task(Turn(state, now), bag, kind, pilot) is not None
 
@@ -125,7 +128,9 @@ def _lacking(view: PolicyView) -> Iterator[Node]:
     return (one.node for one in view.conditions() if view.value(one.node) is not True)
 
 
-def nearest(view: PolicyView, verdicts: Iterable[Obstacle], classes: list[TaskClass]) -> list[Near]:
+def nearest(
+    view: PolicyView, verdicts: Iterable[Obstacle], classes: list[SampledClass]
+) -> list[Near]:
     """Who lacks the fewest things, a host once."""
     hosts: dict[str, Obstacle] = {}
     for one in verdicts:
@@ -136,11 +141,11 @@ def nearest(view: PolicyView, verdicts: Iterable[Obstacle], classes: list[TaskCl
     return [_near(view, one, classes) for one in closest[:MOST_NEAR]]
 
 
-def _near(view: PolicyView, verdict: Obstacle, classes: list[TaskClass]) -> Near:
-    record, needs = verdict.pilot.record, view.bag.needs
+def _near(view: PolicyView, verdict: Obstacle, classes: list[SampledClass]) -> Near:
+    record, known = verdict.pilot.record, view.bag.classes
     if verdict.kind == SMALL:
-        return _too_small(needs[classes[0].kind], record)
-    view.at(verdict.pilot, next(case for case in classes if weight(needs[case.kind], record)))
+        return _too_small(known[classes[0].kind].need, record)
+    view.at(verdict.pilot, next(one for one in classes if weight(known[one.kind].need, record)))
     missing, values = [], {}
     for part in _lacking(view):
         missing.append(unparse(part))

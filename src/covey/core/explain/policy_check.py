@@ -20,7 +20,7 @@ from covey.core.explain import catalogue
 from covey.core.explain.answers import ConditionAnswer, PolicyFault, PolicyReport
 from covey.core.explain.policy_view import (
     PolicyView,
-    TaskClass,
+    SampledClass,
     cases,
     here,
     is_here,
@@ -238,7 +238,7 @@ class _Trial:
         self._of_job = {name for name in self._asked if view.looks_at_job(view.node(name))}
         self._wrong: set[str] = set()
 
-    def at(self, pilot: Pilot, classes: list[TaskClass]) -> None:
+    def at(self, pilot: Pilot, classes: list[SampledClass]) -> None:
         host = pilot.record.host
         for number, case in enumerate(classes):
             self.view.at(pilot, case)
@@ -279,7 +279,7 @@ def _dispatch(
     report: PolicyReport,
     view: PolicyView,
     pilots: list[Pilot],
-    classes: list[TaskClass],
+    classes: list[SampledClass],
     sources: dict[str, Written],
 ) -> Steps[None]:
     trial = _Trial(report, view, sources)
@@ -353,7 +353,7 @@ def _say_never(report: PolicyReport, one: Written | None) -> None:
 
 
 def _say_left_out(
-    report: PolicyReport, view: PolicyView, classes: list[TaskClass], met: set[int]
+    report: PolicyReport, view: PolicyView, classes: list[SampledClass], met: set[int]
 ) -> None:
     """Some tasks have a place, others have none."""
     places = view.compiled.parameters(view.bag.body.names)
@@ -393,7 +393,7 @@ def _tail(report: PolicyReport, view: PolicyView, sources: dict[str, Written]) -
 
 
 def _end(
-    report: PolicyReport, view: PolicyView, pilots: list[Pilot], classes: list[TaskClass]
+    report: PolicyReport, view: PolicyView, pilots: list[Pilot], classes: list[SampledClass]
 ) -> Steps[None]:
     """Whether it would be stuck once it is in its tail."""
     view.enter_tail()
@@ -430,7 +430,7 @@ def _replication(
     if not view.compiled.replicates:
         return
     wrong: set[str] = set()
-    for task in list(islice(view.bag.live, MOST_RUNNING)):
+    for task in list(islice(view.bag.places.live, MOST_RUNNING)):
         if view.tired():
             break
         yield

@@ -26,7 +26,7 @@ FEW_PILOTS = 100  # that are looked up in one step
 MOST_SAMPLED = 200  # tasks, in search of different values
 
 
-class TaskClass(NamedTuple):
+class SampledClass(NamedTuple):
     """Tasks that a policy cannot tell apart."""
 
     kind: int
@@ -57,7 +57,7 @@ class PolicyView:
         self._conditions: list[RequirementPart] | None = None
         self._pilot: Pilot | None = None  # whose ads these are
         self._sites: dict[str, Ad] = {}
-        self._jobs: dict[int, tuple[TaskClass, Ad]] = {}  # by the identity of what they hold
+        self._jobs: dict[int, tuple[SampledClass, Ad]] = {}  # by the identity of what they hold
         looked = self.compiled.looks.get("bag", set())
         for name, one in TABLE["bag"].items():
             if name in looked or "*" in looked:
@@ -81,11 +81,11 @@ class PolicyView:
     def _tail(self) -> bool:
         if self.bag.open:
             return False
-        if self.bag.tail and self.compiled.sticky:
+        if self.bag.replicas.tail and self.compiled.sticky:
             return True
         return self.named(TAIL) is True
 
-    def at(self, pilot: Pilot, case: TaskClass | None = None) -> None:
+    def at(self, pilot: Pilot, case: SampledClass | None = None) -> None:
         table, site = self._around.table, pilot.record.site
         if pilot is not self._pilot:
             self._pilot = pilot
@@ -96,7 +96,7 @@ class PolicyView:
         if case is not None:
             table["job"] = self._job(case)
 
-    def at_site(self, site: str, case: TaskClass | None = None) -> None:
+    def at_site(self, site: str, case: SampledClass | None = None) -> None:
         """A site, before there is any pilot."""
         table, self._pilot = self._around.table, None
         table["host"] = table["pilot"] = Ad()
@@ -105,7 +105,7 @@ class PolicyView:
 
     def of_task(self, task: int) -> None:
         """A task that is out, with its replicas in view; no host is."""
-        attempts = self.bag.live.get(task)
+        attempts = self.bag.places.live.get(task)
         about = JobSubject(self.bag, attempts[0].kind if attempts else 0, task)
         table, self._pilot = self._around.table, None
         table["host"] = table["pilot"] = table["site"] = Ad()
@@ -175,7 +175,7 @@ class PolicyView:
                 found[name] = others[name]
         return found
 
-    def _job(self, case: TaskClass) -> Ad:
+    def _job(self, case: SampledClass) -> Ad:
         if id(case) not in self._jobs:
             about = JobSubject(self.bag, case.kind)
             job = attributes.full_ad(self.state, self.now, "job", about, self.bag.spec.owner)
@@ -216,28 +216,28 @@ def may_have(state: State, pilot: Pilot, bag: Bag) -> bool | None:
     return None if found is None else any(match is not None for match in found)
 
 
-def cases(bag: Bag, compiled: Compiled) -> list[TaskClass]:
+def cases(bag: Bag, compiled: Compiled) -> list[SampledClass]:
     """The classes of a bag, or what they would be under another policy: then tasks from all over
     the bag are looked at, as far as their values are here."""
     places = () if bag.spec.calls else compiled.parameters(bag.body.names)
     if not places or places == bag.policy.parameters(bag.body.names):
-        waiting = waiting_kinds(bag) or range(len(bag.needs))
-        return [TaskClass(kind, bag.samples[kind]) for kind in waiting][:MOST_CASES]
-    found: dict[tuple[Scalar, ...], TaskClass] = {}
+        waiting = waiting_kinds(bag) or range(len(bag.classes))
+        return [SampledClass(kind, bag.classes[kind].sample) for kind in waiting][:MOST_CASES]
+    found: dict[tuple[Scalar, ...], SampledClass] = {}
     step = max(1, bag.total // MOST_SAMPLED)
     for task in range(0, bag.total, step):
         values = values_of(bag, task)
         if values is not None and len(found) < MOST_CASES:
             key = tuple(values[place] for place in places)
-            found.setdefault(key, TaskClass(0, values))
-    return list(found.values()) or [TaskClass(0)]
+            found.setdefault(key, SampledClass(0, values))
+    return list(found.values()) or [SampledClass(0)]
 
 
 def waiting_kinds(bag: Bag) -> list[int]:
     """Classes of which tasks could go out."""
-    if bag.classify is None and bag.next < bag.mark:
-        return list(range(len(bag.needs)))
-    return [kind for kind, ready in enumerate(bag.ready) if ready]
+    if bag.classes.classify is None and bag.places.next < bag.chunks.mark:
+        return list(range(len(bag.classes)))
+    return [kind for kind, ready in enumerate(bag.places.ready) if ready]
 
 
 def values_of(bag: Bag, task: int) -> list[Scalar] | None:

@@ -27,7 +27,7 @@ def _forbidden(view: PolicyView) -> str:
     if not view.tail:
         told = ", ".join(f"{k} is {v}" for k, v in view.values(view.node("TailCondition")).items())
         return f"it is not in its tail: {view.compiled.texts['TailCondition']}, where {told}"
-    return "" if bag.live else "no task is running"
+    return "" if bag.places.live else "no task is running"
 
 
 def of_tasks(view: PolicyView, tasks: Iterable[int] | None = None) -> Steps[Replication]:
@@ -35,7 +35,7 @@ def of_tasks(view: PolicyView, tasks: Iterable[int] | None = None) -> Steps[Repl
     if why:
         return Replication(active=False, text=f"no running task gets another attempt: {why}")
     found = Replication(active=True, text="")
-    for task in list(islice(view.bag.live if tasks is None else tasks, MOST_TASKS)):
+    for task in list(islice(view.bag.places.live if tasks is None else tasks, MOST_TASKS)):
         if view.tired():
             break
         yield
@@ -48,7 +48,7 @@ def of_tasks(view: PolicyView, tasks: Iterable[int] | None = None) -> Steps[Repl
                 found.values = view.values(view.node("ReplicationRequirements"))
                 if wants is ERROR:
                     found.values["ReplicationRequirements"] = shown(wants)
-        elif len(view.bag.live.get(task, ())) >= most:
+        elif len(view.bag.places.live.get(task, ())) >= most:
             found.full += 1
         else:
             found.wanted += 1
@@ -63,9 +63,9 @@ def of_tasks(view: PolicyView, tasks: Iterable[int] | None = None) -> Steps[Repl
 
 def of_task(view: PolicyView, task: int) -> Replication:
     bag = view.bag
-    if task in bag.overdue:
+    if task in bag.replicas.overdue:
         return Replication(active=True, text="it is past its deadline, and offered to other hosts")
-    attempts = bag.live.get(task, [])
+    attempts = bag.places.live.get(task, [])
     most = match_cache.most_replicas(view.state, view.now, bag, task)
     if len(attempts) >= most and all(one.expired for one in attempts):
         words = f"all its attempts are past their deadline; max_replicas allows no more than {most}"
@@ -73,7 +73,7 @@ def of_task(view: PolicyView, task: int) -> Replication:
     found = finish(of_tasks(view, [task]))
     if not found.active:
         return found
-    if task in bag.offers:
+    if task in bag.replicas.offers:
         found.text = "it is offered to hosts with a free slot"
     elif found.full:
         found.text = "it has as many attempts as max_replicas allows"

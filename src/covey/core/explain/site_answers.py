@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from covey.classad import unparse
 from covey.core.explain.answers import Chance, Limit, Reason, SiteAnswer, Wanting
-from covey.core.explain.policy_view import PolicyView, TaskClass, parts
+from covey.core.explain.policy_view import PolicyView, SampledClass, parts
 from covey.core.explain.steps import Steps
 from covey.core.match.pilot_fit import weight
 from covey.core.match.policies import GRID, KEYS
@@ -242,7 +242,7 @@ def _refusal(state: State, now: float, site: str, row: DemandRow) -> str:
     if said := _by_name(site, bag):
         return said
     view = PolicyView(state, now, bag)
-    view.at_site(site, TaskClass(row.kind, bag.samples[row.kind]))
+    view.at_site(site, SampledClass(row.kind, bag.classes[row.kind].sample))
     for name in _DECIDING:
         if name in view.compiled.texts:
             false = [one for one in parts(view.node(name)) if view.value(one) is False]
@@ -340,7 +340,7 @@ def never(site: Site, bag: Bag, needs: Sequence[Need]) -> str:
     spec = site.record.spec
     if spec.failover:
         return LAST_RESORT
-    if bag.suits is not None and bag.suits.sites.get(spec.name) is False:
+    if bag.cache.suits is not None and bag.cache.suits.sites.get(spec.name) is False:
         return _by_name(spec.name, bag) or f"its policy does not want it (covey explain {bag.id})"
     if any(allowed_sites.holds(need, spec) for need in needs):
         return ""

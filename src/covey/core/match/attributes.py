@@ -13,14 +13,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 from covey.classad import Ad
 from covey.core.bags.estimate import expected
-from covey.core.match.match_records import Value
 from covey.core.match.pilot_fit import admits, weight
 from covey.core.protocol import host_history
 from covey.core.protocol.hosts import called_name
 from covey.core.record.attempts import Attempt
-from covey.core.record.model import BagStatus, History, PilotStatus, SiteSpec
+from covey.core.record.model import BagStatus, History, Need, PilotStatus, SiteSpec
 from covey.core.sites import site_table
 from covey.core.state import Bag, Host, Pilot, State
+from covey.core.state.match_records import Value
 from covey.core.values.scalars import read
 from covey.core.values.space import Scalar
 
@@ -196,22 +196,24 @@ BAG = (
     Attribute("Owner", "its owner", lambda s, t, b: b.spec.owner),
     Attribute("JobsTotal", "number of its tasks", lambda s, t, b: b.total),
     Attribute("JobsLeft", "tasks without a result", lambda s, t, b: _left(b)),
-    Attribute("JobsDone", "tasks done", lambda s, t, b: len(b.done)),
-    Attribute("JobsFailed", "tasks that failed", lambda s, t, b: len(b.failed)),
+    Attribute("JobsDone", "tasks done", lambda s, t, b: len(b.places.done)),
+    Attribute("JobsFailed", "tasks that failed", lambda s, t, b: len(b.places.failed)),
     Attribute("JobsUnsent", "tasks that wait for a host", lambda s, t, b: b.unsent()),
-    Attribute("JobsRunning", "tasks that are running or sent ahead", lambda s, t, b: len(b.live)),
+    Attribute(
+        "JobsRunning", "tasks that are running or sent ahead", lambda s, t, b: len(b.places.live)
+    ),
     Attribute("Open", "whether tasks may still be added", lambda s, t, b: b.open),
     Attribute(
         "Tail",
         "whether TailCondition is true (with sticky_tail: was ever true)",
-        lambda s, t, b: b.tail,
+        lambda s, t, b: b.replicas.tail,
     ),
     Attribute("Age", "seconds since it was submitted", lambda s, t, b: max(0.0, t - b.created)),
     Attribute("MeanTime", "mean seconds that its tasks ran", lambda s, t, b: _mean(b)),
     Attribute(
         "Replicas",
         "attempts that were sent beyond the first of each task",
-        lambda s, t, b: b.replicas,
+        lambda s, t, b: b.replicas.sent,
     ),
     Attribute(
         "BestErrorRate",
@@ -221,16 +223,14 @@ BAG = (
     ),
 )
 JOB = (
-    Attribute("Cores", "cores that the task needs", lambda s, t, j: j.bag.needs[j.kind].cores),
-    Attribute(
-        "Memory", "MB of memory that it needs", lambda s, t, j: j.bag.needs[j.kind].memory_mb
-    ),
-    Attribute("Disk", "MB of disk that it needs", lambda s, t, j: j.bag.needs[j.kind].disk_mb),
-    Attribute("Gpus", "GPUs that it needs", lambda s, t, j: j.bag.needs[j.kind].gpus),
+    Attribute("Cores", "cores that the task needs", lambda s, t, j: _need(j).cores),
+    Attribute("Memory", "MB of memory that it needs", lambda s, t, j: _need(j).memory_mb),
+    Attribute("Disk", "MB of disk that it needs", lambda s, t, j: _need(j).disk_mb),
+    Attribute("Gpus", "GPUs that it needs", lambda s, t, j: _need(j).gpus),
     Attribute(
         "TimeLimit",
         "seconds that it may run; 0: no limit",
-        lambda s, t, j: j.bag.needs[j.kind].limit_seconds,
+        lambda s, t, j: _need(j).limit_seconds,
     ),
     Attribute(
         "MeanTime", "mean seconds of similar tasks", lambda s, t, j: expected(j.bag, j.kind).mean
@@ -270,11 +270,13 @@ JOB = (
         "whether the pilot of one of its attempts is silent",
         lambda s, t, j: any(_silent(s, a) for a in live(j)),
     ),
-    Attribute("Tries", "how often it failed", lambda s, t, j: j.bag.tries.get(j.number, 0)),
+    Attribute(
+        "Tries", "how often it failed", lambda s, t, j: j.bag.failures.tries.get(j.number, 0)
+    ),
     Attribute(
         "Losses",
         "how often it was lost with a pilot",
-        lambda s, t, j: j.bag.losses.get(j.number, 0),
+        lambda s, t, j: j.bag.failures.losses.get(j.number, 0),
     ),
     Attribute(
         "FailedHosts",
@@ -307,7 +309,7 @@ USER = (
     Attribute(
         "RunningJobs",
         "tasks of this owner that are running or sent ahead",
-        lambda s, t, o: sum(len(b.live) for b in _bags_of(s, o)),
+        lambda s, t, o: sum(len(b.places.live) for b in _bags_of(s, o)),
     ),
 )
 QUEUE = (
@@ -323,7 +325,7 @@ QUEUE = (
     Attribute(
         "RunningJobs",
         "tasks that are running or sent ahead",
-        lambda s, t, _: sum(len(b.live) for b in s.bags.values()),
+        lambda s, t, _: sum(len(b.places.live) for b in s.bags.values()),
     ),
     Attribute(
         "ErrorRate",
@@ -389,25 +391,30 @@ def _bags_of(state: State, owner: str) -> Iterator[Bag]:
     return (b for b in state.bags.values() if b.spec.owner == owner and b.status in alive)
 
 
+def _need(job: JobSubject) -> Need:
+    return job.bag.classes[job.kind].need
+
+
 def _left(bag: Bag) -> int:
-    return bag.total - len(bag.done) - len(bag.failed)
+    return bag.total - len(bag.places.done) - len(bag.places.failed)
 
 
 def _mean(bag: Bag) -> float:
-    count = sum(times.count for times in bag.times)
-    return sum(times.count * times.mean for times in bag.times) / count if count else 0.0
+    times = [one.times for one in bag.classes]
+    count = sum(one.count for one in times)
+    return sum(one.count * one.mean for one in times) / count if count else 0.0
 
 
 def _best_rate(state: State, now: float, bag: Bag) -> float:
     """Looked for once a second: there may be thousands of pilots."""
-    if now - bag.best_at >= 1.0:
+    if now - bag.hosts.best_at >= 1.0:
         best = math.inf
         for pilot in _here(state):
             rate = _rate(state, now, pilot)
             if rate < best and _can_have(state, now, pilot, bag):
                 best = rate
-        bag.best_at, bag.best_rate = now, best if best < math.inf else 0.0
-    return bag.best_rate
+        bag.hosts.best_at, bag.hosts.best_rate = now, best if best < math.inf else 0.0
+    return bag.hosts.best_rate
 
 
 def _can_have(state: State, now: float, pilot: Pilot, bag: Bag) -> bool:
@@ -420,7 +427,7 @@ def _can_have(state: State, now: float, pilot: Pilot, bag: Bag) -> bool:
         and (not policy.only_hosts or _is_named(record.host, policy.only_hosts))
         and not _is_named(record.host, policy.avoid_hosts)
         and (ban is None or ban.until <= now)
-        and any(weight(need, record) for need in bag.needs)
+        and any(weight(one.need, record) for one in bag.classes)
     )
 
 
@@ -430,11 +437,11 @@ def _is_named(host: str, names: tuple[str, ...]) -> bool:
 
 def live(job: JobSubject) -> list[Attempt]:
     """Attempts of the task that may still end well, and in time."""
-    return [one for one in job.bag.live.get(job.number, ()) if not one.expired]
+    return [one for one in job.bag.places.live.get(job.number, ()) if not one.expired]
 
 
 def _failed_hosts(job: JobSubject) -> list[str]:
-    failed = job.bag.failed_on.get(job.number)
+    failed = job.bag.failures.failed_on.get(job.number)
     return list(failed.hosts) if failed is not None else []
 
 
@@ -507,7 +514,9 @@ def _looked(role: str, names: Names) -> tuple[Attribute, ...]:
 
 def parameters(bag: Bag, values: Sequence[Scalar] | None) -> Iterator[tuple[str, Scalar]]:
     """The parameters of a task as policies see them: text that spells a number is that number."""
-    for name, value, reading in zip(bag.body.names, values or (), bag.readings, strict=False):
+    for name, value, reading in zip(
+        bag.body.names, values or (), bag.numbering.readings, strict=False
+    ):
         yield name, read(value, reading)
 
 

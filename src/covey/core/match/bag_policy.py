@@ -82,12 +82,12 @@ def _combinations(space: Space, looked: set[str]) -> int:
 def split(bag: Bag) -> None:
     """Tell the bag's tasks apart by what its policy looks at, from now on. Classes that there are
     stay: their tasks that are out have been sent under these numbers."""
-    names = bag.body.names
-    number_of = classifier(bag.spec, names, bag.numbers)
+    names, classes = bag.body.names, bag.classes
+    number_of = classifier(bag.spec, names, classes.numbers)
     places = () if bag.spec.calls else bag.policy.parameters(names)
-    kinds = bag.kinds
+    kinds = classes.by_number
     if not places:
-        bag.classify = number_of and (lambda values: kinds[number_of(values)])
+        classes.classify = number_of and (lambda values: kinds[number_of(values)])
         return
     known: dict[tuple[Scalar, ...], int] = {}
 
@@ -96,12 +96,12 @@ def split(bag: Bag) -> None:
         key = (number, *(values[place] for place in places))
         kind = known.get(key)
         if kind is None:
-            bag.crowded = len(known) >= MOST_CLASSES
-            kind = kinds[number] if bag.crowded else bag.add_class(number, list(values))
+            classes.crowded = len(known) >= MOST_CLASSES
+            kind = kinds[number] if classes.crowded else bag.add_class(number, list(values))
             known[key] = kind
         return kind
 
-    bag.classify = classify
+    classes.classify = classify
 
 
 def check_deadline(written: str, text: str) -> None:
@@ -131,11 +131,7 @@ def change(state: State, bag: Bag, policy: PolicySpec) -> None:
     new = compiled(policy)
     noticed(state, bag)
     before = bag.policy.parameters(bag.body.names)
-    bag.policy = new
-    bag.jobs.clear()
-    bag.offers.clear()
-    bag.tail, bag.dirty, bag.crowded = False, True, False
-    bag.stamp += 1
+    replace(bag, new)
     if before != bag.policy.parameters(bag.body.names):
         sort_anew(bag)
     if not last_resorts(state, bag):
@@ -143,16 +139,24 @@ def change(state: State, bag: Bag, policy: PolicySpec) -> None:
     noticed(state, bag)
 
 
+def replace(bag: Bag, policy: Compiled) -> None:
+    """Forget what the policy before this one has said."""
+    bag.policy = policy
+    bag.cache.renew()
+    bag.replicas.offers.clear()
+    bag.replicas.tail = bag.classes.crowded = False
+
+
 def sort_anew(bag: Bag) -> None:
     """Tell the tasks that wait apart by what the bag's policy and its rules look at."""
-    was_plain = bag.classify is None
+    was_plain, places = bag.classes.classify is None, bag.places
     split(bag)
-    waiting = BitMap().union(*bag.ready)
-    for ready in bag.ready:
+    waiting = BitMap().union(*places.ready)
+    for ready in places.ready:
         ready.clear()
-    if was_plain and bag.classify is not None:  # until now numbers went out one after the other
-        waiting.add_range(bag.next, bag.mark)
-        bag.next = bag.mark
+    if was_plain and bag.classes.classify is not None:
+        waiting.add_range(places.next, bag.chunks.mark)  # until now they went out by their numbers
+        places.next = bag.chunks.mark
     for task in waiting:
         bag.free(task)
 
@@ -161,27 +165,27 @@ def gone(state: State) -> None:
     """A bag is over. Whoever has an order of bags skips it. The bags that are left are counted anew
     only when many have gone, or after a while (`tick`): with a thousand bags in the queue, that
     costs more than all tasks of a small bag."""
-    state.departures += 1
-    if FEW_DEPARTURES <= len(state.bags) <= PART_GONE * state.departures or not state.bags:
+    state.changes.departures += 1
+    if FEW_DEPARTURES <= len(state.bags) <= PART_GONE * state.changes.departures or not state.bags:
         _count_anew(state)
 
 
 def tick(state: State, now: float) -> None:
-    if not state.departures:
-        state.departed_at = now
-    elif len(state.bags) < FEW_DEPARTURES or now - state.departed_at >= RECOUNT_SECONDS:
+    if not state.changes.departures:
+        state.changes.counted_at = now
+    elif len(state.bags) < FEW_DEPARTURES or now - state.changes.counted_at >= RECOUNT_SECONDS:
         _count_anew(state)
-        state.departed_at = now
+        state.changes.counted_at = now
 
 
 def _count_anew(state: State) -> None:
-    state.departures = 0
-    state.comings += 1
-    state.policies += 1
+    state.changes.departures = 0
+    state.changes.comings += 1
+    state.changes.policies += 1
 
 
 def noticed(state: State, bag: Bag) -> None:
     """A bag has come, gone or changed. Where it has a policy, what these look at is found anew."""
-    state.comings += 1
+    state.changes.comings += 1
     if not bag.policy.plain or bag.policy.replicates or not bag.policy.anywhere:
-        state.policies += 1
+        state.changes.policies += 1

@@ -23,12 +23,12 @@ others together, until no task has a retry left.
 import math
 from itertools import islice
 
-from covey.core.bags.host_tallies import Rest, Tally
 from covey.core.match import match_cache
 from covey.core.match.pilot_fit import admits, weight
 from covey.core.record.actions import Note
 from covey.core.record.model import Ban, PilotStatus
 from covey.core.state import Bag, Pilot, State
+from covey.core.state.hosts import Rest, Tally
 from covey.core.turn import Turn
 from covey.pilot.protocol.messages import FAILED, HOST, MEMORY, OK, OUTPUT, SETUP
 
@@ -47,14 +47,17 @@ def note(turn: Turn, pilot: Pilot, bag: Bag, outcome: str) -> None:
     """How an attempt of the bag has ended there."""
     if outcome != OK and outcome not in BLAMED:
         return
-    tally = bag.tallies.get(pilot.record.host)
+    hosts = bag.hosts
+    tally = hosts.tallies.get(pilot.record.host)
     if tally is None:
-        tally = bag.tallies[pilot.record.host] = Tally()
+        tally = hosts.tallies[pilot.record.host] = Tally()
     if outcome != OK or tally.rate or tally.weight < HEAVIEST:
-        _count(bag, tally, outcome != OK)
+        change = (outcome != OK) - tally.rate
+        rate = tally.rate + change * (MOVING if tally.weight else 1.0)
+        hosts.set_rate(tally, rate, min(tally.weight + 1, HEAVIEST))
     if outcome == OK:
         tally.done += 1
-        bag.well += 1
+        hosts.well += 1
         if tally.failures:
             tally.failures, tally.times, tally.until = 0, 0, 0.0
         if pilot.rests:
@@ -74,24 +77,14 @@ def note(turn: Turn, pilot: Pilot, bag: Bag, outcome: str) -> None:
         what = "host rests" if several else "pilot rests"
         turn.note(Note(what, bag=bag.id, pilot=pilot.record.id, detail=words))
     unlikely = rate_elsewhere(bag, tally) ** tally.failures < UNLIKELY
-    if tally.failures >= SUSPICIOUS and unlikely and bag.well > tally.done:
+    if tally.failures >= SUSPICIOUS and unlikely and hosts.well > tally.done:
         _ban(turn, pilot, bag, tally)
-
-
-def _count(bag: Bag, tally: Tally, failed: bool) -> None:
-    """Bring the bag's sums over all hosts up to date."""
-    bag.ended_weight -= tally.weight
-    bag.failed_weight -= tally.weight * tally.rate
-    tally.rate += (failed - tally.rate) * (MOVING if tally.weight else 1.0)
-    tally.weight = min(tally.weight + 1, HEAVIEST)
-    bag.ended_weight += tally.weight
-    bag.failed_weight += tally.weight * tally.rate
 
 
 def rate_elsewhere(bag: Bag, tally: Tally) -> float:
     """How often the bag's tasks fail on other hosts, lately."""
-    failed = bag.failed_weight - tally.weight * tally.rate
-    return (max(0.0, failed) + PRIOR_RATE) / (bag.ended_weight - tally.weight + 1.0)
+    failed = bag.hosts.failed_weight - tally.weight * tally.rate
+    return (max(0.0, failed) + PRIOR_RATE) / (bag.hosts.ended_weight - tally.weight + 1.0)
 
 
 def _rests(turn: Turn, rest: Rest) -> bool:
@@ -117,7 +110,7 @@ def _ban(turn: Turn, pilot: Pilot, bag: Bag, tally: Tally) -> None:
     seconds = max(seconds, 0.1 * longest)
     times = known.times + 1 if known is not None else 1
     host.history.bans[owner] = Ban(since, turn.now + seconds, times)
-    turn.state.unsaved[host.name] = None
+    turn.state.histories.unsaved[host.name] = None
     words = (
         f"{record.host}: {tally.failures} failures in a row, while others do well; {seconds:.0f} s"
     )
@@ -127,21 +120,21 @@ def _ban(turn: Turn, pilot: Pilot, bag: Bag, tally: Tally) -> None:
 def _absolve(turn: Turn, pilot: Pilot, bag: Bag) -> None:
     host = turn.state.hosts[pilot.record.host]
     if host.history.bans.pop(bag.spec.owner, None) is not None:
-        turn.state.unsaved[host.name] = None
+        turn.state.histories.unsaved[host.name] = None
         turn.note(Note("ban ended", bag=bag.id, pilot=pilot.record.id, detail=host.name))
 
 
 def counts(state: State, pilot: Pilot, bag: Bag) -> bool:
     """Whether a failure there counts against the bag."""
-    there = bag.tallies.get(pilot.record.host)
+    there = bag.hosts.tallies.get(pilot.record.host)
     if there is None or there.failures <= SUSPICIOUS:
         return True
-    tallies = islice(bag.tallies.values(), MOST_LOOKED_AT)
+    tallies = islice(bag.hosts.tallies.values(), MOST_LOOKED_AT)
     failing = sum(tally.failures > 0 for tally in tallies)
     sound: set[str] = set()
-    for attempts in islice(bag.live.values(), MOST_LOOKED_AT):
+    for attempts in islice(bag.places.live.values(), MOST_LOOKED_AT):
         host = state.pilots[attempts[0].pilot].record.host
-        tally = bag.tallies.get(host)
+        tally = bag.hosts.tallies.get(host)
         if tally is None or not tally.failures:
             sound.add(host)
             if len(sound) >= failing:
@@ -167,7 +160,7 @@ def withheld(state: State, pilot: Pilot, bag: Bag) -> float:
         found = bans[bag.spec.owner].until
     if pilot.rests and bag.id in pilot.rests:
         found = max(found, pilot.rests[bag.id].until)
-    tally = bag.tallies.get(pilot.record.host)
+    tally = bag.hosts.tallies.get(pilot.record.host)
     return found if tally is None else max(found, tally.until)
 
 
@@ -176,7 +169,7 @@ def is_tried(state: State, pilot: Pilot, bag: Bag) -> bool:
     banned one of the owner's."""
     host = state.hosts[pilot.record.host]
     banned = bag.spec.owner in host.history.bans
-    tally = bag.tallies.get(host.name)
+    tally = bag.hosts.tallies.get(host.name)
     rests = tally is not None and tally.until > 0.0
     for id_ in host.pilots if banned or rests else (pilot.record.id,):
         for attempt in state.pilots[id_].attempts.values():
@@ -194,7 +187,7 @@ def others_can(state: State, now: float, pilot: Pilot, bag: Bag) -> bool:
             and other.status is PilotStatus.ACTIVE
             and admits(state, other.record, bag)
             and not withheld(state, other, bag)
-            and any(weight(need, other.record) for need in bag.needs)
+            and any(weight(one.need, other.record) for one in bag.classes)
             and (bag.policy.plain or _lets(state, now, other, bag))
         ):
             return True

@@ -4,7 +4,8 @@ GridBot's Algorithm 1, per class of tasks: of the bags whose policy lets them ru
 first (`ranking`); `Concurrency` is a running minimum down that order, each owner's for the owner's
 own tasks. Of one bag go out first the tasks that nobody has in time (`overdue`), then those that
 wait, then running ones that may run twice (`offers`). Of those that wait, tasks with a longer time
-limit come first, unless the bag says otherwise (`Bag.turns`), then those with lower numbers.
+limit come first, unless the bag says otherwise (`TaskClasses.turns`), then those with lower
+numbers.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,6 @@ from pyroaring import BitMap
 
 from covey.core.bags.lookahead import reserve
 from covey.core.match import blame, match_cache, policy_budget, ranking, retry_hosts
-from covey.core.match.match_records import ANYWHERE, Match
 from covey.core.match.pilot_fit import admits, held_of, last_resorts, stretch, weight_on
 from covey.core.match.ranking import has_work
 from covey.core.match.replication import may_have, may_run_twice, watch
@@ -24,11 +24,12 @@ from covey.core.record.attempts import Attempt
 from covey.core.record.model import AttemptId, BagId, BagStatus, PilotId, PilotStatus, TaskNumber
 from covey.core.sites import allowed_sites
 from covey.core.state import Bag, Candidate, Pilot, State
+from covey.core.state.match_records import ANYWHERE, Match
 from covey.core.turn import Turn
 
 MOST_AHEAD = 10_000  # tasks that Concurrency may send to one pilot
 MOST_BATCH = 1000  # waiting pilots among which the best are looked for
-_WHEN = itemgetter(0)  # when it is the turn of a class (`Bag.turns`)
+_WHEN = itemgetter(0)  # when it is the turn of a class (`TaskClasses.turns`)
 # Of values and commands that one answer brings, unless a single task has more: to write it holds
 # the server up.
 MOST_ANSWER_CHARACTERS = 8 << 20
@@ -92,13 +93,13 @@ def _is_empty(candidate: Candidate, waiting: dict[BagId, set[float]]) -> bool:
     is a candidate for each, and often most of them are empty. `waiting`: by bag, the ranks of
     classes that have tasks; the first candidate of a bag is always looked at, and finds them."""
     bag, matches = candidate.bag, candidate.matches
-    if matches is None or len(matches) == 1 or bag.classify is None or bag.policy.limiting:
+    if matches is None or len(matches) == 1 or bag.classes.classify is None or bag.policy.limiting:
         return False
-    if bag.overdue or bag.offers or bag.rescue:
+    if bag.replicas.overdue or bag.replicas.offers or bag.places.rescue:
         return False
     if bag.id in waiting:
         return candidate.rank not in waiting[bag.id]
-    ready = zip(bag.ready, matches, strict=False)
+    ready = zip(bag.places.ready, matches, strict=False)
     waiting[bag.id] = {match.rank for tasks, match in ready if tasks and match is not None}
     return False
 
@@ -132,9 +133,12 @@ def _concurrency(candidate: Candidate, limit: int) -> tuple[int, bool]:
 def _candidates(turn: Turn, pilot: Pilot) -> Iterator[Candidate]:
     for one in ranking.candidates(turn.state, turn.now, pilot):
         bag = one.bag
-        if not one.barren or bag.overdue or bag.offers or _may_rescue(turn.state, pilot, bag):
+        replicas = bag.replicas
+        if not one.barren or replicas.overdue or replicas.offers:
+            yield one
+        elif _may_rescue(turn.state, pilot, bag):
             yield one  # some of its tasks are looked at one by one
-        elif bag.classify is not None:
+        elif bag.classes.classify is not None:
             reserve(turn, bag, searching=True)
 
 
@@ -142,7 +146,7 @@ def hungry_first(turn: Turn) -> list[PilotId]:
     """Those who wait for work, in the order in which they get it: who has waited longest, or in a
     batch who ranks best for anything that waits."""
     state = turn.state
-    waiting = list(state.hungry)
+    waiting = list(state.queue.hungry)
     if state.settings.batch:
         match_cache.set_scene(state, turn.now)
     if not state.settings.batch or not state.scene.ranking or len(waiting) > MOST_BATCH:
@@ -164,15 +168,17 @@ def _take_from(
     if _is_reserve(turn.state, pilot):
         _rescue(turn, pilot, bag, enough, limit, taken)
         return
-    if bag.overdue:
-        _take_again(turn, pilot, candidate, bag.overdue, enough, limit, taken)
+    chunks, places, replicas = bag.chunks, bag.places, bag.replicas
+    if replicas.overdue:
+        _take_again(turn, pilot, candidate, replicas.overdue, enough, limit, taken)
     weights: dict[int, int] = {}
-    turns = bag.turns
+    turns = bag.classes.turns
     if len(turns) == 1:
         weights[0] = weight_on(bag, 0, pilot, turn.now) if candidate.match(0) is not None else 0
     else:
         weights = _Weights(turn, pilot, candidate)
-        turns = [one for one in turns if bag.ready[one[1]] and candidate.match(one[1]) is not None]
+        ready = places.ready
+        turns = [one for one in turns if ready[one[1]] and candidate.match(one[1]) is not None]
     while pilot.load < enough and len(pilot.attempts) < limit:
         kind = _next_class(turn, bag, turns, weights, pilot, enough)
         if kind is None:
@@ -180,13 +186,14 @@ def _take_from(
         match = candidate.match(kind) or ANYWHERE
         task = _next_task(turn, bag, kind, pilot)
         taken.append(_send(turn, pilot, bag, task, kind, weights[kind], match))
-    if _may_rescue(turn.state, pilot, bag):
+    if places.rescue and _may_rescue(turn.state, pilot, bag):
         _rescue(turn, pilot, bag, enough, limit, taken)
     room = pilot.load < enough and len(pilot.attempts) < limit
-    sorts = bag.classify is not None or bool(bag.set_aside)
+    sorts = bag.classes.classify is not None or bool(chunks.set_aside)
     reserve(turn, bag, searching=room and sorts)
-    if bag.offers and room and pilot.load < pilot.record.slots and bag.asked_mark == bag.total:
-        _take_again(turn, pilot, candidate, bag.offers, enough, limit, taken)
+    idle = room and pilot.load < pilot.record.slots
+    if replicas.offers and idle and chunks.asked_mark == bag.total:
+        _take_again(turn, pilot, candidate, replicas.offers, enough, limit, taken)
 
 
 class _Weights(dict[int, int]):
@@ -216,16 +223,17 @@ def _next_class(
     turn, it is the one with the lowest number that the pilot can run. A task that is larger than
     the pilot's free room may be sent too, if the pilot has nothing else: it waits there for room.
     `turns`: the bag's turns, only of classes in which tasks wait."""
-    alike = bag.classify is None and len(bag.needs) == 1
-    if alike and not (bag.overtimes or bag.raised or bag.failed_on):
-        there = weights[0] and (bag.next < bag.mark or bag.ready[0])
+    classes, places, failures = bag.classes, bag.places, bag.failures
+    alike = classes.classify is None and len(classes) == 1
+    if alike and not (failures.overtimes or failures.raised or failures.failed_on):
+        there = weights[0] and (places.next < bag.chunks.mark or places.ready[0])
         return 0 if there and room_for(weights[0], pilot, enough) else None
     for _, group in groupby(turns, _WHEN):
-        kinds = [kind for _, kind in group if bag.ready[kind]]
+        kinds = [kind for _, kind in group if places.ready[kind]]
         found = _lowest_class(turn, bag, kinds, weights, pilot, enough)
         if found is not None:
             return found
-    if bag.classify is None and bag.next < bag.mark and weights[0]:
+    if classes.classify is None and places.next < bag.chunks.mark and weights[0]:
         return 0 if room_for(weights[0], pilot, enough) else None
     return None
 
@@ -235,13 +243,14 @@ def _lowest_class(
 ) -> int | None:
     """Of these classes, that of the lowest number that this pilot can run. If nothing is known of
     single tasks, the classes are asked by their lowest numbers, until one will do."""
-    if bag.failed_on or bag.grown:
+    ready = bag.places.ready
+    if bag.failures.failed_on or bag.failures.grown:
         fits = [one for one in kinds if weights[one] and room_for(weights[one], pilot, enough)]
         found = [(lowest_task(turn, bag, kind, pilot), kind) for kind in fits]
         return min(
             ((least, kind) for least, kind in found if least is not None), default=(0, None)
         )[1]
-    for kind in sorted(kinds, key=lambda kind: bag.ready[kind].min()):
+    for kind in sorted(kinds, key=lambda kind: ready[kind].min()):
         if weights[kind] and room_for(weights[kind], pilot, enough):
             return kind
     return None
@@ -254,16 +263,15 @@ def room_for(taken: int, pilot: Pilot, enough: int) -> bool:
 
 
 def lowest_task(turn: Turn, bag: Bag, kind: int, pilot: Pilot) -> int | None:
-    """The lowest ready task of this class that the pilot may have. A task that failed there goes
-    elsewhere first (`retry_hosts`). A task that took too long before may need more time than the
-    pilot has, if others can have that much."""
-    ready, limit = bag.ready[kind], bag.needs[kind].limit_seconds
+    """Of those that are ready. One that failed there goes elsewhere first (`retry_hosts`). One that
+    took too long may need more time than the pilot has, if others can have that much."""
+    ready, limit = bag.places.ready[kind], bag.classes[kind].need.limit_seconds
     left = pilot.until - turn.now
-    if bag.failed_on:
+    if bag.failures.failed_on:
         lowest = retry_hosts.lowest(turn, bag, pilot, ready)
     else:
         lowest = ready.min() if ready else None
-    if lowest is None or not bag.grown or limit * stretch(bag, lowest, limit) <= left:
+    if lowest is None or not bag.failures.grown or limit * stretch(bag, lowest, limit) <= left:
         return lowest
     if left >= allowed_sites.longest_life(turn.state, turn.now, bag, kind):
         return lowest
@@ -272,12 +280,14 @@ def lowest_task(turn: Turn, bag: Bag, kind: int, pilot: Pilot) -> int | None:
 
 
 def _next_task(turn: Turn, bag: Bag, kind: int, pilot: Pilot) -> TaskNumber:
-    task = lowest_task(turn, bag, kind, pilot) if bag.ready[kind] else None
+    places = bag.places
+    ready = places.ready[kind]
+    task = lowest_task(turn, bag, kind, pilot) if ready else None
     if task is not None:
-        bag.ready[kind].remove(task)
+        ready.remove(task)
         return TaskNumber(task)
-    bag.next += 1
-    return TaskNumber(bag.next - 1)
+    places.next = after = places.next + 1
+    return TaskNumber(after - 1)
 
 
 def _take_again(
@@ -300,24 +310,24 @@ def _take_again(
         if not may_run_twice(bag, task):
             continue
         match = may_have(turn, pilot, bag, task, alike)
-        kind = bag.live[task][0].kind
+        kind = bag.places.live[task][0].kind
         slots = weight_on(bag, kind, pilot, turn.now)
         if match is not None and slots and room_for(slots, pilot, enough):
             del tasks[task]
             attempt = _send(turn, pilot, bag, TaskNumber(task), kind, slots, match)
             attempt.replica = True
-            bag.replicas += 1
+            bag.replicas.sent += 1
             taken.append(attempt)
 
 
 def _is_reserve(state: State, pilot: Pilot) -> bool:
     """Whether its site is only for tasks that failed elsewhere."""
-    spec = state.guarded.get(pilot.record.site) if state.guarded else None
+    spec = state.plan.guarded.get(pilot.record.site) if state.plan.guarded else None
     return spec is not None and spec.failover
 
 
 def _may_rescue(state: State, pilot: Pilot, bag: Bag) -> bool:
-    return bool(bag.rescue) and pilot.record.site in last_resorts(state, bag)
+    return bool(bag.places.rescue) and pilot.record.site in last_resorts(state, bag)
 
 
 def _rescue(
@@ -325,26 +335,26 @@ def _rescue(
 ) -> None:
     """Tasks that failed elsewhere, on a site where they have one more chance, whatever the policy
     says of it otherwise."""
-    for task in list(bag.rescue):
+    for task in list(bag.places.rescue):
         kind = bag.class_of(task)
         slots = weight_on(bag, kind, pilot, turn.now)
         if pilot.load >= enough or len(pilot.attempts) >= limit:
             break
         if slots and room_for(slots, pilot, enough):
-            bag.rescue.remove(task)
+            bag.places.rescue.remove(task)
             taken.append(_send(turn, pilot, bag, TaskNumber(task), kind, slots, ANYWHERE))
 
 
 def _send(
     turn: Turn, pilot: Pilot, bag: Bag, task: TaskNumber, kind: int, slots: int, match: Match
 ) -> Attempt:
-    state = turn.state
-    id_ = AttemptId(state.epoch, state.next_sequence)
-    state.next_sequence += 1
+    state, counters = turn.state, turn.state.counters
+    id_ = AttemptId(state.epoch, counters.next_sequence)
+    counters.next_sequence += 1
     attempt = Attempt(id_, bag.id, task, pilot.record.id, turn.now, kind, slots, rank=match.rank)
     pilot.add(attempt)
-    bag.live.setdefault(task, []).append(attempt)
-    bag.dirty = True
+    bag.places.live.setdefault(task, []).append(attempt)
+    bag.cache.dirty = True
     if match.deadline:
         watch(state, attempt, match.deadline)
     return attempt
@@ -360,7 +370,9 @@ def hungry(pilot: Pilot) -> bool:
 
 def work_available(state: State) -> bool:
     return any(
-        bag.status is BagStatus.RUNNING and bag.not_before <= state.durable and has_work(bag)
+        bag.status is BagStatus.RUNNING
+        and bag.places.not_before <= state.journal.durable
+        and has_work(bag)
         for bag in state.bags.values()
     )
 
@@ -384,7 +396,7 @@ def recall_surplus(turn: Turn) -> None:
     """Slots stand idle and nothing is left to send to them: ask for prefetched tasks back that
     they could run."""
     state = turn.state
-    idle = [state.pilots[id_] for id_ in state.hungry]
+    idle = [state.pilots[id_] for id_ in state.queue.hungry]
     slots = sum(max(0, one.record.slots - one.load) for one in idle)
     suits: dict[tuple[BagId, int], bool] = {}
     for pilot in state.pilots.values() if slots > 0 else ():
@@ -406,21 +418,21 @@ def recall_surplus(turn: Turn) -> None:
 def _may_move(turn: Turn, attempt: Attempt, idle: list[Pilot]) -> bool:
     """Whether one of the idle pilots would get this task, in spite of where it has failed."""
     bag, task = turn.state.bags[attempt.bag], attempt.task
-    if task in bag.rescued:
+    if task in bag.places.rescued:
         sites = last_resorts(turn.state, bag)
         idle = [pilot for pilot in idle if pilot.record.site in sites]
-    elif task not in bag.failed_on:
+    elif task not in bag.failures.failed_on:
         return True
     return any(
         _could(turn, pilot, bag, attempt.kind)
-        and (task in bag.rescued or not retry_hosts.avoids(turn, bag, task, pilot))
+        and (task in bag.places.rescued or not retry_hosts.avoids(turn, bag, task, pilot))
         for pilot in idle
     )
 
 
 def _suits(turn: Turn, bag: Bag | None, kind: int, idle: list[Pilot]) -> bool:
     """Whether somebody who stands idle could run such a task, and none of them waits."""
-    if bag is None or bag.next < bag.mark or any(bag.ready):
+    if bag is None or bag.places.next < bag.chunks.mark or any(bag.places.ready):
         return False
     return any(_could(turn, pilot, bag, kind) for pilot in idle)
 

@@ -14,9 +14,9 @@ from covey.classad.fast import METER
 from covey.classad.values import UNDEFINED
 from covey.core.match import attributes, policy_budget
 from covey.core.match.attributes import STATISTICS, TABLE, JobSubject
-from covey.core.match.match_records import ANYWHERE, ClassMatch, Match, MatchAnswer, PilotFace
 from covey.core.match.policies import FACE, Compiled, Places
 from covey.core.state import Bag, Budget, Pilot, State
+from covey.core.state.match_records import ANYWHERE, ClassMatch, Match, MatchAnswer, PilotFace
 from covey.core.values.scalars import read
 
 MOST_CONCURRENCY = 1_000_000
@@ -58,7 +58,7 @@ def found_of(state: State, now: float, pilot: Pilot, bag: Bag, face: PilotFace) 
     answer that they have: nothing, if they were never asked."""
     policy, owner = bag.policy, bag.spec.owner
     found = face.found.get(bag.id)
-    unseen = len(bag.jobs) != len(bag.needs) or (policy.inward and stale(state, now, bag))
+    unseen = len(bag.cache.jobs) != len(bag.classes) or (policy.inward and stale(state, now, bag))
     if not unseen and found is not None and found.whole() and _is_true(state, bag, face, found):
         found.face = face.stamp
         return found
@@ -72,14 +72,14 @@ def found_of(state: State, now: float, pilot: Pilot, bag: Bag, face: PilotFace) 
         found = face.found[bag.id] = MatchAnswer(-1, -1, -1, [])
     if not _is_true(state, bag, face, found):
         found.asked = 0
-    found.face, found.scene, found.bag = face.stamp, state.scene.stamp, bag.stamp
+    found.face, found.scene, found.bag = face.stamp, state.scene.stamp, bag.cache.stamp
     _ask_classes(state, now, pilot, bag, face, found, left)
     return found
 
 
 def _is_true(state: State, bag: Bag, face: PilotFace, found: MatchAnswer) -> bool:
     """Whether nothing has changed since then that the policy looks at."""
-    same = found.bag == bag.stamp and len(found.matches) == len(bag.jobs)
+    same = found.bag == bag.cache.stamp and len(found.matches) == len(bag.cache.jobs)
     return same and _holds(state, bag.policy, face, found)
 
 
@@ -94,7 +94,7 @@ def _ask_classes(
 ) -> None:
     """Those that were not asked yet, in turn, as far as the budget goes. If the policy looks at
     nothing of a task, one answer holds for all of them."""
-    jobs, answers = bag.jobs, found.matches
+    jobs, answers = bag.cache.jobs, found.matches
     count, first, spent, policy = len(jobs), found.asked, 0, bag.policy
     if len(answers) != count:
         answers[count:] = []
@@ -117,7 +117,7 @@ def _ask_classes(
         found.asked, answers[:] = count, [None] * count
     found.turn = place
     if found.asked > first:
-        bag.expense = spent if policy.by_class else spent / (found.asked - first) * count
+        bag.cache.expense = spent if policy.by_class else spent / (found.asked - first) * count
     policy_budget.spend(left, spent)
     found.ranks = list(dict.fromkeys([one.rank for one in answers if one is not None]))
 
@@ -193,7 +193,7 @@ def _cost(kind: ClassMatch) -> int:
 def kind_of(state: State, bag: Bag) -> ClassMatch | None:
     """None where what is said to the bag is said to no other."""
     policy = bag.policy
-    if policy.plain or policy.inward or policy.erratic or len(bag.needs) != 1:
+    if policy.plain or policy.inward or policy.erratic or len(bag.classes) != 1:
         return None
     kinds = state.scene.kinds
     kind = kinds.get(policy.said)
@@ -220,9 +220,9 @@ def known(state: State, face: PilotFace, bag: Bag) -> list[Match | None] | None:
 def stale(state: State, now: float, bag: Bag) -> bool:
     """Whether what a policy sees of its bag may have changed. What only time changes is looked at
     once a second."""
-    if bag.dirty or bag.seen_scene != state.scene.stamp:
+    if bag.cache.dirty or bag.cache.scene != state.scene.stamp:
         return True
-    return bag.policy.timed and now - bag.seen_at >= REFRESH_SECONDS
+    return bag.policy.timed and now - bag.cache.at >= REFRESH_SECONDS
 
 
 def _holds(state: State, policy: Compiled, face: PilotFace, found: MatchAnswer) -> bool:
@@ -274,7 +274,7 @@ def match_task(
     """Of one task that is out already, with its replicas in view."""
     if bag.policy.plain:
         return ANYWHERE
-    if bag.dirty and bag.policy.inward:
+    if bag.cache.dirty and bag.policy.inward:
         refresh(state, now, bag)
     try:
         job = job_ad(state, now, bag, task, bag.policy.at_dispatch)
@@ -301,7 +301,7 @@ def wants_replica(state: State, now: float, bag: Bag, task: int) -> bool:
     except Exception as error:
         bag.suspect(EVALUATING, error)
         return False
-    return values[0] is True and len(bag.live.get(task, ())) < _at_least_one(values[1])
+    return values[0] is True and len(bag.places.live.get(task, ())) < _at_least_one(values[1])
 
 
 def most_replicas(state: State, now: float, bag: Bag, task: int) -> int:
@@ -309,7 +309,7 @@ def most_replicas(state: State, now: float, bag: Bag, task: int) -> int:
     compiled = bag.policy
     if compiled.most_replicas is not None:
         late = compiled.most_late or 0
-        if late > compiled.most_replicas and all(one.expired for one in bag.live[task]):
+        if late > compiled.most_replicas and all(one.expired for one in bag.places.live[task]):
             return late
         return compiled.most_replicas
     if stale(state, now, bag):
@@ -398,7 +398,7 @@ def _look(
 
 def set_scene(state: State, now: float) -> None:
     scene = state.scene
-    if scene.policies != state.policies:
+    if scene.policies != state.changes.policies:
         _look_anew(state)
     elif now - scene.at < REFRESH_SECONDS:
         return
@@ -419,7 +419,7 @@ def _look_anew(state: State) -> None:
         for role, names in bag.policy.looks.items():
             looks.setdefault(role, set()).update(names)
     scene = state.scene
-    scene.policies = state.policies
+    scene.policies = state.changes.policies
     scene.asking = any(not bag.policy.plain for bag in state.bags.values())
     scene.ranking = any("Rank" in bag.policy.texts for bag in state.bags.values())
     scene.limiting = any(bag.policy.limiting for bag in state.bags.values())
@@ -479,17 +479,17 @@ def refresh(state: State, now: float, bag: Bag) -> None:
     if bag.spec.owner not in scene.users:
         _place(state, now, "", bag.spec.owner)
     left = policy_budget.of(state, now, bag.spec.owner)
-    policy_budget.spend(left, REFRESH * (1 + len(bag.needs)))
+    policy_budget.spend(left, REFRESH * (1 + len(bag.classes)))
     try:
         changed = _refresh(state, now, bag)
     except Exception as error:
         bag.suspect(EVALUATING, error)
         changed = True
     if changed:
-        bag.stamp += 1
+        bag.cache.stamp += 1
         scene.bags += 1
         scene.latest_bags.append((scene.bags, bag.id))
-    bag.dirty, bag.seen_scene, bag.seen_at = False, scene.stamp, now
+    bag.cache.dirty, bag.cache.scene, bag.cache.at = False, scene.stamp, now
 
 
 def _refresh(state: State, now: float, bag: Bag) -> bool:
@@ -503,9 +503,9 @@ def _refresh(state: State, now: float, bag: Bag) -> bool:
             if ad.table.get(name, ad) != value:
                 ad[one.name] = value
                 changed |= name in telling or "*" in telling
-    tail = (bag.tail and bag.policy.sticky) or (not bag.open and in_tail(state, now, bag))
-    if tail != bag.tail:
-        bag.tail = tail
+    tail = (bag.replicas.tail and bag.policy.sticky) or (not bag.open and in_tail(state, now, bag))
+    if tail != bag.replicas.tail:
+        bag.replicas.tail = tail
         if "tail" in ad.table:
             ad["Tail"] = tail
             changed = True
@@ -514,22 +514,22 @@ def _refresh(state: State, now: float, bag: Bag) -> bool:
 
 def _refresh_jobs(state: State, now: float, bag: Bag) -> bool:
     looked, table, changed = bag.policy.at_dispatch.get("job", set()), TABLE["job"], False
-    fresh = len(bag.jobs) < len(bag.needs)
+    fresh = len(bag.cache.jobs) < len(bag.classes)
     places = bag.policy.parameters(bag.body.names) if fresh else ()
-    while len(bag.jobs) < len(bag.needs):
-        kind, job = len(bag.jobs), Ad()
-        sample = bag.samples[kind]
+    while len(bag.cache.jobs) < len(bag.classes):
+        kind, job = len(bag.cache.jobs), Ad()
+        sample = bag.classes[kind].sample
         if sample is not None:
             for place in places:
-                job[bag.body.names[place]] = read(sample[place], bag.readings[place])
+                job[bag.body.names[place]] = read(sample[place], bag.numbering.readings[place])
         for name in ("Replicas", "FailedHosts"):  # of one task; a class has none
             if looked & {name.lower(), "*"}:
                 job[name] = []
-        bag.jobs.append(job)
+        bag.cache.jobs.append(job)
         changed = True
     names = [name for name in (table if "*" in looked else looked) if name in table]
     names = [name for name in names if name != "failedhosts"]
-    for kind, job in enumerate(bag.jobs if names else ()):
+    for kind, job in enumerate(bag.cache.jobs if names else ()):
         for name in names:
             value = table[name].find(state, now, JobSubject(bag, kind))
             if name not in bag.body.names and job.table.get(name, job) != value:
@@ -556,5 +556,5 @@ def job_ad(state: State, now: float, bag: Bag, task: int, looks: dict[str, set[s
 
 
 def _task(bag: Bag, task: int) -> JobSubject:
-    attempts = bag.live.get(task)
+    attempts = bag.places.live.get(task)
     return JobSubject(bag, attempts[0].kind if attempts else bag.class_of(task), task)

@@ -39,12 +39,12 @@ def admits(state: State, pilot: PilotRecord, bag: Bag) -> bool:
     everywhere else."""
     if not serves(pilot, bag):
         return False
-    spec = state.guarded.get(pilot.site) if state.guarded else None
+    spec = state.plan.guarded.get(pilot.site) if state.plan.guarded else None
     if spec is None:
         return True
     if spec.users and bag.spec.owner not in spec.users:
         return False
-    return not spec.failover or bool(bag.rescue and spec.name in last_resorts(state, bag))
+    return not spec.failover or bool(bag.places.rescue and spec.name in last_resorts(state, bag))
 
 
 def last_resorts(state: State, bag: Bag) -> tuple[str, ...]:
@@ -52,11 +52,11 @@ def last_resorts(state: State, bag: Bag) -> tuple[str, ...]:
     policy names for that or else, as far as it allows them, those that are there for nothing
     else."""
     policy = bag.policy.spec
-    if policy.failover_sites or not state.reserves:
+    if policy.failover_sites or not state.plan.reserves:
         return policy.failover_sites
     return tuple(
         name
-        for name in state.reserves
+        for name in state.plan.reserves
         if (not policy.only_sites or name in policy.only_sites) and name not in policy.avoid_sites
     )
 
@@ -65,10 +65,11 @@ def weight_on(bag: Bag, kind: int, pilot: Pilot, now: float) -> int:
     """As `weight`, for a task of this class; 0 also where the pilot's time is over before that of
     the task could be. Without a limit it is taken to be as long as others were, unless the pilot
     never had so much time."""
-    need, left = bag.needs[kind], pilot.until - now
+    class_, left = bag.classes[kind], pilot.until - now
+    need, mean = class_.need, class_.times.mean
     if need.limit_seconds > left:
         return 0
-    if not need.limit_seconds and left < bag.times[kind].mean < pilot.until - pilot.record.enrolled:
+    if not need.limit_seconds and left < mean < pilot.until - pilot.record.enrolled:
         return 0
     return weight(need, pilot.record)
 
@@ -125,13 +126,13 @@ def _amounts(bag: Bag, task: int, memory_mb: int, seconds: float) -> tuple[float
     it is to be, or the task ran out of them."""
     memory: float = memory_mb
     most_memory, most_seconds = memory * MOST_GROWTH, seconds * MOST_GROWTH
-    for raised in bag.raised:
+    for raised in bag.failures.raised:
         if raised.tasks is None or task in raised.tasks:
             memory = raised.memory_mb or min(memory * raised.memory, most_memory)
             seconds = raised.limit_seconds or min(seconds * raised.time, most_seconds)
             most_memory = max(most_memory, raised.memory_mb * MOST_GROWTH)
             most_seconds = max(most_seconds, raised.limit_seconds * MOST_GROWTH)
-    if bag.short or bag.overtimes:
-        memory *= bag.spec.grow_memory ** min(bag.short.get(task, 0), MOST_POWER)
-        seconds *= bag.spec.grow_time ** min(bag.overtimes.get(task, 0), MOST_POWER)
+    if bag.failures.short or bag.failures.overtimes:
+        memory *= bag.spec.grow_memory ** min(bag.failures.short.get(task, 0), MOST_POWER)
+        seconds *= bag.spec.grow_time ** min(bag.failures.overtimes.get(task, 0), MOST_POWER)
     return min(memory, most_memory), min(seconds, most_seconds)

@@ -14,8 +14,8 @@ import math
 from collections.abc import Iterator
 
 from covey.classad.fast import METER
-from covey.core.bags.suspects import Suspect
 from covey.core.record.model import BagId, BagStatus
+from covey.core.record.suspects import Suspect
 from covey.core.state import Bag, Budget, State
 from covey.core.turn import Turn
 
@@ -31,9 +31,9 @@ MOST_LOOKS = 20  # turns after a tick in which what was put off is looked at
 
 def of(state: State, now: float, owner: str) -> Budget:
     """The owner's, as it is in this turn."""
-    found = state.budgets.get(owner)
+    found = state.budget.owners.get(owner)
     if found is None:
-        found = state.budgets[owner] = Budget(RESERVE, now)
+        found = state.budget.owners[owner] = Budget(RESERVE, now)
     if found.turn != state.turns:
         found.turn = state.turns
         found.left = min(RESERVE, found.left + (now - found.at) * SECOND)
@@ -64,16 +64,16 @@ def cost(static: int) -> int:
 def put_off(state: State, owner: str, budget: Budget) -> None:
     """Something of this owner's has to wait for a later turn. Where only the turn's budget is used
     up, that comes soon; where the second's is, the owner is short."""
-    state.postponed[owner] = None
+    state.budget.postponed[owner] = None
     budget.ran_out = budget.ran_out or budget.left <= 0
     if budget.overrun != budget.turn:
         budget.overrun = budget.turn
-        state.overruns += 1
+        state.budget.overruns += 1
 
 
 def may_look(state: State, now: float, bag: Bag) -> bool:
     """Whether all classes of a bag may be looked at now. That is counted where there are many."""
-    many = len(bag.needs)
+    many = len(bag.classes)
     if many <= MANY_CLASSES:
         return True
     owner = bag.spec.owner
@@ -87,29 +87,31 @@ def may_look(state: State, now: float, bag: Bag) -> bool:
 
 def go_on(turn: Turn) -> None:
     """A later turn has come: let those who wait for work ask again."""
-    if turn.state.postponed:
-        turn.state.postponed.clear()
-        turn.state.news += 1
+    if turn.state.budget.postponed:
+        turn.state.budget.postponed.clear()
+        turn.state.queue.news += 1
 
 
 def goes_on(state: State, looks: int) -> bool:
     """Whether there is more to do before the next tick, after so many looks since the last one:
     tasks to be drawn (`replication`), or policies that were put off."""
-    if state.drawing:
+    if state.replication.drawing:
         return True
-    if looks >= MOST_LOOKS or not state.postponed:
+    if looks >= MOST_LOOKS or not state.budget.postponed:
         return False
-    return not is_shared(state) or any(state.budgets[one].left > 0 for one in state.postponed)
+    return not is_shared(state) or any(
+        state.budget.owners[one].left > 0 for one in state.budget.postponed
+    )
 
 
 def tick(turn: Turn) -> None:
     """Who was short of work since the last tick, and for how long?"""
     state = turn.state
-    for owner, found in list(state.budgets.items()):
+    for owner, found in list(state.budget.owners.items()):
         if not found.ran_out:
             found.short_since = math.inf
             if turn.now - found.at > SHORT_SECONDS:
-                del state.budgets[owner]
+                del state.budget.owners[owner]
             continue
         found.ran_out = False
         found.short_since = min(found.short_since, turn.now)
@@ -135,6 +137,6 @@ def _expensive(state: State, owner: str) -> Iterator[tuple[float, BagId]]:
     for bag in state.bags.values():
         if bag.status is BagStatus.RUNNING and bag.spec.owner == owner:
             kind = state.scene.kinds.get(bag.policy.said)
-            expense = max(bag.expense, kind.cost if kind is not None else 0)
+            expense = max(bag.cache.expense, kind.cost if kind is not None else 0)
             if expense > EXPENSIVE:
                 yield expense, bag.id

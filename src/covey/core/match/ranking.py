@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from operator import itemgetter
 
 from covey.core.match import match_cache, policy_budget, site_preference
-from covey.core.match.match_records import PilotFace, Placed
 from covey.core.match.pilot_fit import admits
 from covey.core.record.model import BagId, BagStatus
 from covey.core.state import Bag, Candidate, Pilot, State
+from covey.core.state.match_records import PilotFace, Placed
 
 LAST = -float("inf")  # where no class may run
 _RANK = itemgetter(0)
@@ -36,13 +36,14 @@ def candidates(state: State, now: float, pilot: Pilot) -> Iterator[Candidate]:
 
 
 def _by_owners(state: State, now: float, pilot: Pilot) -> Iterator[Candidate]:
-    if state.policies != state.scene.policies:
+    scene, changes = state.scene, state.changes
+    if changes.policies != scene.policies:
         match_cache.set_scene(state, now)
-    if not state.scene.asking:
+    if not scene.asking:
         return (Candidate(bag) for bag in state.bags.values() if may_go(state, pilot, bag))
-    if state.comings != state.scene.comings:
+    if changes.comings != scene.comings:
         _count(state)
-    owners = state.scene.owners
+    owners = scene.owners
     if pilot.record.owner or len(owners) == 1:
         owner = pilot.record.owner or next(iter(owners))
         return _those(state, pilot, owner, order(state, now, pilot, owner))
@@ -50,19 +51,24 @@ def _by_owners(state: State, now: float, pilot: Pilot) -> Iterator[Candidate]:
 
 
 def may_go(state: State, pilot: Pilot, bag: Bag) -> bool:
-    return (
-        bag.status is BagStatus.RUNNING
-        and bag.not_before <= state.durable
-        and pilot.record.owner in ("", bag.spec.owner)
-        and (not state.guarded or admits(state, pilot.record, bag))
-        and (has_work(bag) or bag.asked_mark < bag.total or bool(bag.set_aside))
-    )
+    places, chunks, owner = bag.places, bag.chunks, pilot.record.owner
+    if bag.status is not BagStatus.RUNNING or places.not_before > state.journal.durable:
+        return False
+    if owner and owner != bag.spec.owner:
+        return False
+    if state.plan.guarded and not admits(state, pilot.record, bag):
+        return False
+    if places.next < chunks.mark or has_work(bag):
+        return True
+    return chunks.asked_mark < bag.total or bool(chunks.set_aside)
 
 
 def has_work(bag: Bag) -> bool:
-    if bag.next < bag.mark:
+    places = bag.places
+    if places.next < bag.chunks.mark:
         return True
-    return bool(any(bag.ready) or bag.overdue or bag.offers or bag.rescue)
+    replicas = bag.replicas
+    return bool(any(places.ready) or replicas.overdue or replicas.offers or places.rescue)
 
 
 def _those(state: State, pilot: Pilot, owner: str, found: list[Placed]) -> Iterator[Candidate]:
@@ -186,7 +192,7 @@ def _rank_again(
 def _count(state: State) -> None:
     """Bags have come or gone, or policies changed."""
     scene = state.scene
-    scene.comings = state.comings
+    scene.comings = state.changes.comings
     scene.owners, scene.asked, scene.inward, scene.restless = {}, {}, {}, False
     scene.places = {}
     before, scene.kinds = scene.kinds, {}

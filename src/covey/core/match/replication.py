@@ -17,20 +17,21 @@ The rules:
 - A bag that is not idempotent is never offered again, by either way.
 
 A draw is cut into slices, so that nobody who asks for work waits for it: the engine calls `go_on`
-between requests while `state.drawing` holds something.
+between requests while `ReplicaWatch.drawing` holds something.
 """
 
 from heapq import heapify, heappop, heappush
 from random import Random
 
 from covey.core.match import blame, match_cache, policy_budget, retry_hosts
-from covey.core.match.match_records import Match
 from covey.core.match.pilot_fit import admits
 from covey.core.protocol import host_history
 from covey.core.record.actions import Note
 from covey.core.record.attempts import Attempt
 from covey.core.record.model import AttemptId, BagStatus, PilotStatus
-from covey.core.state import FEW_DEADLINES, Bag, Draw, Pilot, State
+from covey.core.state import Bag, Draw, Pilot, State
+from covey.core.state.match_records import Match
+from covey.core.state.replicas import FEW_DEADLINES
 from covey.core.turn import Turn
 
 MOST_DRAWN = 1024  # tasks of one bag that are looked at in a cycle
@@ -40,66 +41,66 @@ SLICE = 32  # … without a pause
 def watch(state: State, attempt: Attempt, seconds: float) -> None:
     """It is to end within so many seconds."""
     attempt.deadline = attempt.sent + seconds
-    if len(state.deadlines) >= state.most_deadlines:
+    watched = state.replication
+    if len(watched.deadlines) >= watched.most_deadlines:
         _forget_ended(state)
-    heappush(state.deadlines, (attempt.deadline, attempt.id, attempt.bag, attempt.task))
+    heappush(watched.deadlines, (attempt.deadline, attempt.id, attempt.bag, attempt.task))
 
 
 def _forget_ended(state: State) -> None:
     """Most attempts end long before their deadline."""
-    state.deadlines = [
-        one for one in state.deadlines if _attempt(state.bags.get(one[2]), one[3], one[1])
-    ]
-    heapify(state.deadlines)
-    state.most_deadlines = max(FEW_DEADLINES, 2 * len(state.deadlines))
+    bags, watched = state.bags, state.replication
+    left = [one for one in watched.deadlines if _attempt(bags.get(one[2]), one[3], one[1])]
+    heapify(left)
+    watched.deadlines, watched.most_deadlines = left, max(FEW_DEADLINES, 2 * len(left))
 
 
 def tick(turn: Turn) -> None:
     _expire(turn)
-    state = turn.state
-    if turn.now - state.replicated < state.settings.replicate_seconds or state.drawing:
+    state, watched = turn.state, turn.state.replication
+    if turn.now - watched.drawn_at < state.settings.replicate_seconds or watched.drawing:
         return
-    state.replicated = turn.now
+    watched.drawn_at = turn.now
     for bag in state.bags.values():
         if bag.policy.replicates and _may_ask(turn, bag) and _may_speculate(turn, bag):
-            state.drawing.append(Draw(bag.id, _room_for_offers(state, bag)))
+            watched.drawing.append(Draw(bag.id, _room_for_offers(state, bag)))
     go_on(turn)
 
 
 def _expire(turn: Turn) -> None:
-    state = turn.state
-    while state.deadlines and state.deadlines[0][0] <= turn.now:
-        _, id_, bag_id, task = heappop(state.deadlines)
+    state, arrivals, deadlines = turn.state, turn.state.arrivals, turn.state.replication.deadlines
+    while deadlines and deadlines[0][0] <= turn.now:
+        _, id_, bag_id, task = heappop(deadlines)
         bag = state.bags.get(bag_id)
         attempt = _attempt(bag, task, id_)
         if bag is None or attempt is None or attempt.cancelled:
             continue
-        if state.unheard and id_.epoch < state.epoch and turn.now < state.adopt_until:
-            heappush(state.deadlines, (state.adopt_until, id_, bag_id, task))
+        if arrivals.unheard and id_.epoch < state.epoch and turn.now < arrivals.adopt_until:
+            heappush(deadlines, (arrivals.adopt_until, id_, bag_id, task))
             continue
         attempt.expired = True
         host_history.note_late(turn, state.pilots[attempt.pilot].record)
         words = f"no result {attempt.deadline - attempt.sent:.0f} s after it was sent"
         note = Note("deadline passed", bag=bag.id, task=task, attempt=str(id_), detail=words)
         turn.note(note)
-        if task in bag.failed or not bag.spec.idempotent:
+        if task in bag.places.failed or not bag.spec.idempotent:
             continue
-        if all(one.expired for one in bag.live[task]):
+        if all(one.expired for one in bag.places.live[task]):
             offer_overdue(bag, task)
-            bag.dirty = True
-            state.news += 1
+            bag.cache.dirty = True
+            state.queue.news += 1
 
 
 def offer_overdue(bag: Bag, task: int) -> None:
     """All attempts of this task that are out are past their deadline: another host gets it, unless
     there are too many of them."""
     most = bag.policy.most_late
-    if most is None or len(bag.live[task]) < most:
-        bag.overdue[task] = None
+    if most is None or len(bag.places.live[task]) < most:
+        bag.replicas.overdue[task] = None
 
 
 def _attempt(bag: Bag | None, task: int, id_: AttemptId) -> Attempt | None:
-    attempts = bag.live.get(task, ()) if bag is not None else ()
+    attempts = bag.places.live.get(task, ()) if bag is not None else ()
     return next((one for one in attempts if one.id == id_), None)
 
 
@@ -113,66 +114,69 @@ def _may_ask(turn: Turn, bag: Bag) -> bool:
 
 
 def _may_speculate(turn: Turn, bag: Bag) -> bool:
-    bag.offers.clear()
-    if bag.status is not BagStatus.RUNNING or bag.open or not bag.spec.idempotent or not bag.live:
+    bag.replicas.offers.clear()
+    if bag.status is not BagStatus.RUNNING or bag.open or not bag.spec.idempotent:
+        return False
+    if not bag.places.live:
         return False
     match_cache.refresh(turn.state, turn.now, bag)
-    return bag.tail
+    return bag.replicas.tail
 
 
 def _drawn(dice: Random, bag: Bag) -> list[int]:
     """Running tasks in the order in which they are asked about, by weight 1/(live attempts)."""
-    if len(bag.live) > MOST_DRAWN:
-        running = bag.running()
+    if len(bag.places.live) > MOST_DRAWN:
+        running = bag.places.running()
         found: dict[int, None] = {}
         for _ in range(8 * MOST_DRAWN if running else 0):
             task = running[int(dice.random() * len(running))]
-            attempts = len(bag.live[task])
+            attempts = len(bag.places.live[task])
             if attempts == 1 or dice.random() * attempts < 1.0:
                 found[task] = None
                 if len(found) == MOST_DRAWN:
                     break
         return list(found)
     # A random number to the power of n, largest first, is such an order (Efraimidis, Spirakis).
-    keys = {task: dice.random() ** len(attempts) for task, attempts in bag.live.items()}
+    keys = {task: dice.random() ** len(attempts) for task, attempts in bag.places.live.items()}
     return sorted(keys, key=lambda task: -keys[task])
 
 
 def go_on(turn: Turn) -> None:
     """One slice of a draw that is under way."""
-    state = turn.state
-    if not state.drawing:
+    state, drawing = turn.state, turn.state.replication.drawing
+    if not drawing:
         return
-    draw = state.drawing.popleft()
+    draw = drawing.popleft()
     bag = state.bags.get(draw.bag)
     if bag is None or bag.status is not BagStatus.RUNNING or not bag.policy.replicates:
         return
     if draw.tasks is None:
         draw.tasks = _drawn(state.random, bag)
-        if len(bag.live) > MOST_DRAWN:  # enough for now
-            state.drawing.appendleft(draw)
+        if len(bag.places.live) > MOST_DRAWN:  # enough for now
+            drawing.appendleft(draw)
             return
     for task in draw.tasks[:SLICE]:
-        if len(bag.offers) >= draw.wanted or not _may_ask(turn, bag):
+        if len(bag.replicas.offers) >= draw.wanted or not _may_ask(turn, bag):
             return
-        offered = task not in bag.overdue and may_run_twice(bag, task)
+        offered = task not in bag.replicas.overdue and may_run_twice(bag, task)
         if (
             offered
-            and not bag.spent(task)
+            and not bag.failures.spent(task, bag.spec)
             and match_cache.wants_replica(state, turn.now, bag, task)
         ):
-            bag.offers[task] = None
-            state.news += 1
+            bag.replicas.offers[task] = None
+            state.queue.news += 1
     del draw.tasks[:SLICE]
     if draw.tasks:
-        state.drawing.append(draw)
+        drawing.append(draw)
 
 
 def may_run_twice(bag: Bag, task: int) -> bool:
     """It runs, its end is of use (of one that was given up a late success is, but nobody asks for
     it), and its values are here."""
-    settled = task in bag.done or task in bag.failed
-    return task in bag.live and not settled and bag.chunk_of(task) not in bag.awaited
+    places, chunks = bag.places, bag.chunks
+    settled = task in places.done or task in places.failed
+    return task in places.live and not settled and chunks.first_of(task) not in chunks.awaited
 
 
 def _room_for_offers(state: State, bag: Bag) -> int:
@@ -191,15 +195,15 @@ def may_have(
     """What the policy says of another attempt there; nothing if it may not be. `alike`: by class,
     where it says the same of all tasks of one."""
     state, host = turn.state, pilot.record.host
-    for attempt in bag.live[task]:
+    for attempt in bag.places.live[task]:
         if state.pilots[attempt.pilot].record.host == host:
             return None
     if blame.withheld(state, pilot, bag) or retry_hosts.avoids(turn, bag, task, pilot):
         return None
-    if len(bag.live[task]) >= match_cache.most_replicas(state, turn.now, bag, task):
+    if len(bag.places.live[task]) >= match_cache.most_replicas(state, turn.now, bag, task):
         return None
     if alike is not None:
-        kind = bag.live[task][0].kind
+        kind = bag.places.live[task][0].kind
         return alike[kind] if kind < len(alike) else None
     face = match_cache.face_of(state, turn.now, pilot, bag.spec.owner)
     return match_cache.match_task(state, turn.now, pilot, bag, face, task)

@@ -21,7 +21,6 @@ from itertools import islice
 
 from pyroaring import BitMap
 
-from covey.core.bags.host_tallies import FailedOn
 from covey.core.match import blame, match_cache
 from covey.core.match.pilot_fit import admits, weight_on
 from covey.core.record.model import PilotStatus
@@ -31,7 +30,6 @@ from covey.core.turn import Turn
 WAIT_SECONDS = 60.0
 LAST_TRY = 10.0
 FAILING = 2  # failures in a row of a host that gets no last tries
-MOST_HOSTS = 32  # that are remembered of a task
 MOST_LOOKED_AT = 16  # tasks, one by one, in search of one that the host may have
 CHECK_SECONDS = 1.0  # for which it holds that another host could run a task
 _SAYS_NOTHING = BitMap()
@@ -41,27 +39,8 @@ def note(turn: Turn, bag: Bag, task: int, host: str, outcome: str) -> None:
     """The task has failed there, and may be tried again."""
     if outcome not in blame.BLAMED:
         return
-    failed = bag.failed_on.get(task)
-    if failed is None:
-        failed = bag.failed_on[task] = FailedOn()
-    failed.at = turn.now
-    if host not in failed.hosts and len(failed.hosts) < MOST_HOSTS:
-        failed.hosts = (*failed.hosts, host)
-        bag.avoided.setdefault(host, BitMap()).add(task)
-    if bag.tries.get(task, 0) >= bag.spec.retries > 0:
-        bag.last_tries.add(task)
-
-
-def forget(bag: Bag, task: int) -> None:
-    failed = bag.failed_on.pop(task, None)
-    if failed is None:
-        return
-    bag.last_tries.discard(task)
-    for host in failed.hosts:
-        tasks = bag.avoided[host]
-        tasks.discard(task)
-        if not tasks:
-            del bag.avoided[host]
+    last_try = bag.failures.tries.get(task, 0) >= bag.spec.retries > 0
+    bag.failures.note_host(task, host, turn.now, last_try=last_try)
 
 
 def lowest(turn: Turn, bag: Bag, pilot: Pilot, tasks: BitMap) -> int | None:
@@ -81,17 +60,17 @@ def lowest(turn: Turn, bag: Bag, pilot: Pilot, tasks: BitMap) -> int | None:
 def _kept(bag: Bag, pilot: Pilot) -> BitMap:
     """Tasks that are looked at one by one before this pilot gets them."""
     host = pilot.record.host
-    kept = bag.avoided.get(host, _SAYS_NOTHING)
-    if bag.last_tries and _is_failing(bag, host):
-        kept = kept | bag.last_tries
-    if bag.failed_on and _asks_each(bag):
-        kept = kept | BitMap(bag.failed_on)
+    kept = bag.failures.avoided.get(host, _SAYS_NOTHING)
+    if bag.failures.last_tries and _is_failing(bag, host):
+        kept = kept | bag.failures.last_tries
+    if bag.failures.failed_on and _asks_each(bag):
+        kept = kept | BitMap(bag.failures.failed_on)
     return kept
 
 
 def avoids(turn: Turn, bag: Bag, task: int, pilot: Pilot) -> bool:
     """Whether the task does not go to this pilot now, because of where it has failed."""
-    failed = bag.failed_on.get(task)
+    failed = bag.failures.failed_on.get(task)
     if failed is None:
         return False
     if turn.now < until(turn.state, turn.now, bag, task, pilot.record.host):
@@ -104,12 +83,12 @@ def avoids(turn: Turn, bag: Bag, task: int, pilot: Pilot) -> bool:
 
 def until(state: State, now: float, bag: Bag, task: int, host: str) -> float:
     """Until when the task waits for another host than this one; 0.0: it does not."""
-    failed = bag.failed_on.get(task)
+    failed = bag.failures.failed_on.get(task)
     if failed is None:
         return 0.0
     kind = bag.class_of(task)
-    seconds = max(WAIT_SECONDS, 2.0 * bag.times[kind].mean)
-    if task in bag.last_tries and _is_failing(bag, host):
+    seconds = max(WAIT_SECONDS, 2.0 * bag.classes[kind].times.mean)
+    if task in bag.failures.last_tries and _is_failing(bag, host):
         end = failed.at + LAST_TRY * seconds
         if now < end and _could(state, now, bag, kind, (*failed.hosts, host), better=True):
             return end
@@ -121,7 +100,7 @@ def until(state: State, now: float, bag: Bag, task: int, host: str) -> float:
 
 def waits_until(state: State, now: float, bag: Bag, task: int) -> tuple[tuple[str, ...], float]:
     """Hosts on which the task has failed, if it waits for another one, and until when it does."""
-    failed = bag.failed_on.get(task)
+    failed = bag.failures.failed_on.get(task)
     if failed is None:
         return (), 0.0
     ends = {host: until(state, now, bag, task, host) for host in failed.hosts}
@@ -134,7 +113,7 @@ def _asks_each(bag: Bag) -> bool:
 
 
 def _is_failing(bag: Bag, host: str) -> bool:
-    tally = bag.tallies.get(host)
+    tally = bag.hosts.tallies.get(host)
     return tally is not None and tally.failures >= FAILING
 
 
@@ -143,14 +122,14 @@ def _could(
 ) -> bool:
     """Whether a host that is none of these could run a task of this class. With `better` only one
     that is not failing itself."""
-    if now - bag.elsewhere_at >= CHECK_SECONDS:
-        bag.elsewhere_at = now
-        bag.elsewhere.clear()
+    if now - bag.failures.elsewhere_at >= CHECK_SECONDS:
+        bag.failures.elsewhere_at = now
+        bag.failures.elsewhere.clear()
     key = (kind, hosts, better)
-    known = bag.elsewhere.get(key)
+    known = bag.failures.elsewhere.get(key)
     if known is None:
         others = (one for one in state.pilots.values() if one.record.host not in hosts)
-        known = bag.elsewhere[key] = _any_could(state, now, bag, kind, others, better)
+        known = bag.failures.elsewhere[key] = _any_could(state, now, bag, kind, others, better)
     return known
 
 

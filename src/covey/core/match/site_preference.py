@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from covey.classad import Ad, Policy
 from covey.core.match.attributes import TABLE, full_ad
 from covey.core.match.match_cache import as_number
-from covey.core.match.match_records import Preference
 from covey.core.match.policies import ROLES, looks_of, parsed
 from covey.core.record.model import BagId, SiteSpec
 from covey.core.state import Bag, State
+from covey.core.state.match_records import Preference
 
 NAME = "preference"
 LOOK_SECONDS = 5.0
@@ -33,9 +33,9 @@ def worth(state: State, now: float, site: str) -> Mapping[BagId, float]:
     spec, one = known.record.spec, known.preference
     if one is None or one.text != spec.preference:
         one = known.preference = _compiled(spec)
-    if one.comings != state.comings or now - one.at >= LOOK_SECONDS:
+    if one.comings != state.changes.comings or now - one.at >= LOOK_SECONDS:
         one.worth = _looked(state, now, site, one)
-        one.comings, one.at = state.comings, now
+        one.comings, one.at = state.changes.comings, now
     return one.worth
 
 

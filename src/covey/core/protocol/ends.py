@@ -24,7 +24,6 @@ from pyroaring import BitMap
 
 from covey.core.after_commit import Forgetting
 from covey.core.bags import output_summary
-from covey.core.bags.host_tallies import Trouble
 from covey.core.match import blame, replication, retry_hosts
 from covey.core.match.pilot_fit import last_resorts, serves
 from covey.core.protocol import host_history, task_recall
@@ -45,6 +44,7 @@ from covey.core.record.model import (
 from covey.core.record.transitions import step
 from covey.core.sites import allowed_sites
 from covey.core.state import Bag, Pilot, State
+from covey.core.state.failures import Trouble
 from covey.core.turn import Turn
 from covey.core.values.causes import cause_of, ignored_result
 from covey.pilot.protocol.messages import (
@@ -100,25 +100,26 @@ def _settle(
     outcome = end.outcome
     if bag is None:
         verdict = Verdict.LATE if outcome == OK else Verdict.WASTE
-        if end.bag in state.loading:
-            state.loading[BagId(end.bag)] = True
+        if end.bag in state.bag_index.loading:
+            state.bag_index.loading[BagId(end.bag)] = True
     else:
-        bag.dirty = True
+        bag.cache.dirty = True
         if attempt is not None:
             _forget_attempt(bag, attempt)
             blame.note(turn, pilot, bag, outcome)
         verdict = _judge(turn, pilot, bag, end, attempt)
     if attempt is not None:
         if not (attempt.expired and outcome == LOST):
-            times = bag.times[attempt.kind] if bag is not None else None
+            times = bag.classes[attempt.kind].times if bag is not None else None
             noted.append((end, attempt.sent, times))
         if outcome == OK:
             pilot.proven.add(attempt.bag)
-            if bag is not None and len(bag.needs) > 1:
-                limit = bag.needs[attempt.kind].limit_seconds
+            if bag is not None and len(bag.classes) > 1:
+                limit = bag.classes[attempt.kind].need.limit_seconds
                 if limit:
-                    bag.pace.add(end.wall_seconds / limit)
-    state.ended[outcome] = state.ended.get(outcome, 0) + 1
+                    bag.classes.pace.add(end.wall_seconds / limit)
+    ended = state.counters.ended
+    ended[outcome] = ended.get(outcome, 0) + 1
     if outcome == RETURNED:
         return None
     if outcome not in _EXPECTED:
@@ -157,7 +158,7 @@ def take_back(turn: Turn, pilot: Pilot) -> None:
 
 def lose_unknown(turn: Turn, bag: Bag, task: TaskNumber) -> None:
     """A task that may or may not have run, of a bag that must not be repeated."""
-    bag.doubt.remove(task)
+    bag.places.doubt.remove(task)
     _give_up(turn, bag, task)
     message = (
         "the server restarted and no pilot came back with this task; "
@@ -207,7 +208,7 @@ def take_back_unsent(turn: Turn, bag: Bag, attempt: Attempt) -> None:
     pilot.drop(attempt.id)
     pilot.recalls = [one for one in pilot.recalls if one is not attempt]
     _forget_attempt(bag, attempt)
-    if attempt.task not in bag.live:
+    if attempt.task not in bag.places.live:
         bag.free(attempt.task)
 
 
@@ -218,52 +219,52 @@ def finish_if_over(turn: Turn, bag: Bag) -> None:
 
 
 def _finished(turn: Turn, bag: Bag) -> SaveBagStatus:
-    done, failed = len(bag.done), len(bag.failed)
+    done, failed = len(bag.places.done), len(bag.places.failed)
     turn.note(Note("bag finished", bag=bag.id, detail=f"{done} done, {failed} failed"))
     return SaveBagStatus(bag.id, BagStatus.FINISHED, turn.now, done, failed)
 
 
 def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, attempt: Attempt | None) -> Verdict:
     """`attempt`: what it was sent as; None if we forgot."""
-    task = TaskNumber(end.task)
-    if not 0 <= task < bag.next or task in bag.done:
+    task, places = TaskNumber(end.task), bag.places
+    if not 0 <= task < places.next or task in places.done:
         return Verdict.WASTE
     if end.outcome == OK:
         return _succeed(turn, bag, task, end, attempt)
-    if (attempt is None and task not in bag.doubt) or task in bag.failed:
+    if (attempt is None and task not in places.doubt) or task in places.failed:
         return Verdict.WASTE
     if bag.status not in (BagStatus.RUNNING, BagStatus.PAUSED):
         return Verdict.WASTE
-    kinds = [attempt.kind] if attempt is not None else list(range(len(bag.needs)))
-    turn.state.news += 1
+    kinds = [attempt.kind] if attempt is not None else list(range(len(bag.classes)))
+    turn.state.queue.news += 1
     if end.outcome == HOST and end.message:
         words, host = end.message[:LONGEST_TROUBLE], pilot.record.host
-        bag.trouble = Trouble(words, host, turn.now, bag.ends)
+        bag.failures.trouble = Trouble(words, host, turn.now, bag.progress.ends)
     final = _is_final(turn, bag, task, end.outcome)
     retry_hosts.note(turn, bag, task, pilot.record.host, end.outcome)
     verdict = Verdict.WASTE
     if _is_awaited(bag, task):
         if final:
-            bag.offers.pop(task, None)
+            bag.replicas.offers.pop(task, None)
     elif final and _has_last_chance(turn.state, bag, task, end.outcome, kinds):
-        bag.overdue.pop(task, None)
-        if task not in bag.live:  # else when the one past its deadline has ended, too
-            bag.rescued.add(task)
+        bag.replicas.overdue.pop(task, None)
+        if task not in places.live:  # else when the one past its deadline has ended, too
+            places.rescued.add(task)
             _free(turn.state, bag, task, end)
     elif final:
-        bag.doubt.discard(task)
+        places.doubt.discard(task)
         bag.hold(task)
         _give_up(turn, bag, task)
         verdict = Verdict.COUNTS
-    elif task in bag.live:  # past their deadline, all of them
+    elif task in places.live:  # past their deadline, all of them
         replication.offer_overdue(bag, task)
     else:
         _free(turn.state, bag, task, end)
     if end.outcome in OWN_FAILURES and blame.counts(turn.state, pilot, bag):
-        bag.streak += 1
-        if 0 < bag.spec.breaker <= bag.streak:
+        bag.failures.streak += 1
+        if 0 < bag.spec.breaker <= bag.failures.streak:
             cause = cause_of(end, () if bag.spec.calls else bag.spec.argv)
-            words = f"{bag.streak} failures in a row, and no success; the last: {cause}"
+            words = f"{bag.failures.streak} failures in a row, and no success; the last: {cause}"
             task_recall.pause(turn, bag, words)
     return verdict
 
@@ -271,16 +272,16 @@ def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, attempt: Attempt | None
 def _free(state: State, bag: Bag, task: TaskNumber, end: End) -> None:
     """The task goes out again: at once, or, if its attempt was sent before the server restarted,
     when all pilots have been heard. Until then one of them may have a newer attempt."""
-    if end.epoch < state.epoch and state.unheard:
-        bag.doubt.add(task)
-    elif task not in bag.doubt:
+    if end.epoch < state.epoch and state.arrivals.unheard:
+        bag.places.doubt.add(task)
+    elif task not in bag.places.doubt:
         bag.free(task)
 
 
 def _is_awaited(bag: Bag, task: TaskNumber) -> bool:
     """Whether another attempt may still end in time. Those of a bag that must not be repeated are
     waited for, however late."""
-    attempts = bag.live.get(task, ())
+    attempts = bag.places.live.get(task, ())
     return any(not one.expired or not bag.spec.idempotent for one in attempts)
 
 
@@ -289,9 +290,9 @@ def _has_last_chance(
 ) -> bool:
     """On a fail-over site, once: one that is known must be on and well, let the owner in, and have
     pilots for such a task."""
-    if outcome not in OWN_FAILURES or not bag.spec.idempotent or task in bag.rescued:
+    if outcome not in OWN_FAILURES or not bag.spec.idempotent or task in bag.places.rescued:
         return False
-    needs, owner = [bag.needs[kind] for kind in kinds], bag.spec.owner
+    needs, owner = [bag.classes[kind].need for kind in kinds], bag.spec.owner
     for name in last_resorts(state, bag):
         site = state.sites.get(name)
         if site is None:
@@ -307,44 +308,48 @@ def _has_last_chance(
 def restore_last_chances(state: State, bag: Bag) -> None:
     """Of tasks that had failed too often before the server started: they have or had theirs."""
     if bag.spec.idempotent and last_resorts(state, bag):
-        spec = bag.spec
-        bag.rescued |= BitMap(task for task, count in bag.tries.items() if count > spec.retries)
-        late = (task for task, count in bag.overtimes.items() if count > spec.overtimes)
-        bag.rescued |= BitMap(late)
+        failures = bag.failures
+        failed = (*failures.tries, *failures.overtimes)
+        bag.places.rescued |= BitMap(task for task in failed if failures.spent(task, bag.spec))
 
 
 def _is_final(turn: Turn, bag: Bag, task: TaskNumber, outcome: str) -> bool:
     """Count the failure; whether it was the task's last chance."""
-    spec = bag.spec
+    spec, failures = bag.spec, bag.failures
     if outcome == TIMEOUT:
-        bag.overtimes[task] = bag.overtimes.get(task, 0) + 1
-        return bag.overtimes[task] > (spec.overtimes if spec.idempotent else 0)
+        most = spec.overtimes if spec.idempotent else 0
+        return _count(failures.overtimes, task) > most
     if outcome in OWN_FAILURES:
-        bag.tries[task] = bag.tries.get(task, 0) + 1
         if outcome == MEMORY:
-            bag.short[task] = bag.short.get(task, 0) + 1
-        return bag.tries[task] > spec.retries
+            _count(failures.short, task)
+        return _count(failures.tries, task) > spec.retries
     if outcome in (HOST, LOST):
-        bag.losses[task] = bag.losses.get(task, 0) + 1
-        return not spec.idempotent or bag.losses[task] >= turn.state.settings.most_losses
+        losses = _count(failures.losses, task)
+        return not spec.idempotent or losses >= turn.state.settings.most_losses
     return False
 
 
+def _count(counts: dict[int, int], task: TaskNumber) -> int:
+    counts[task] = count = counts.get(task, 0) + 1
+    return count
+
+
 def _succeed(turn: Turn, bag: Bag, task: TaskNumber, end: End, attempt: Attempt | None) -> Verdict:
-    replaces = task in bag.failed
-    if end.unkept is not None or not bag.outputs.something:
+    places, progress = bag.places, bag.progress
+    replaces = task in places.failed
+    if end.unkept is not None or not bag.outputs.summary.something:
         output_summary.add(turn, bag, end)
     if replaces:
-        bag.failed.discard(task)
-    if attempt is None or task in bag.live:  # else it was nowhere but with this pilot
+        places.failed.discard(task)
+    if attempt is None or task in places.live:  # else it was nowhere but with this pilot
         bag.hold(task)
-        bag.doubt.discard(task)
-    bag.done.add(task)
-    bag.streak = 0
-    bag.ends += 1
-    bag.first_end = bag.first_end or turn.now
-    forget_failures(bag, task)
-    for loser in bag.live.get(task, ()):
+        places.doubt.discard(task)
+    places.done.add(task)
+    bag.failures.streak = 0
+    progress.ends += 1
+    progress.first_end = progress.first_end or turn.now
+    bag.failures.forget(task)
+    for loser in places.live.get(task, ()):
         cancel(turn, loser)
     if replaces:
         return Verdict.REPLACES
@@ -352,36 +357,19 @@ def _succeed(turn: Turn, bag: Bag, task: TaskNumber, end: End, attempt: Attempt 
     return _COUNTS
 
 
-def forget_failures(bag: Bag, task: TaskNumber) -> None:
-    """It is done, or starts afresh."""
-    if bag.failed_on:
-        retry_hosts.forget(bag, task)
-    if bag.tries or bag.overtimes or bag.losses:
-        for counts in (bag.tries, bag.overtimes, bag.short, bag.losses):
-            counts.pop(task, None)
-
-
 def _give_up(turn: Turn, bag: Bag, task: TaskNumber) -> None:
-    retry_hosts.forget(bag, task)
-    bag.failed.add(task)
+    bag.failures.forget_hosts(task)
+    bag.places.failed.add(task)
     _count_down(turn, bag, task)
 
 
 def _count_down(turn: Turn, bag: Bag, task: TaskNumber) -> None:
     """One task fewer to go in its chunk; the last one closes it, and perhaps ends the bag."""
-    first = bag.chunk_of(task)
-    stop = bag.chunks.get(first)
-    if stop is None:
-        return
-    bag.unfinished[first] -= 1
-    if bag.unfinished[first] == 0:
-        del bag.chunks[first], bag.unfinished[first]
-        for chunks in (bag.awaited, bag.set_aside, bag.sorted_at):
-            chunks.pop(first, None)
+    closed = bag.chunks.count_down(task)
+    if closed is not None:
+        first, stop = closed
         bag.numbering.loaded.pop(first, None)
-        if bag.failed.range_cardinality(first, stop):
-            bag.marred[first] = stop
-        elif bag.spec.calls:
+        if bag.spec.calls and not bag.places.failed.range_cardinality(first, stop):
             bag.numbering.release(first, stop)
         turn.write_last(partial(CloseChunk, bag.id, first))
         finish_if_over(turn, bag)
@@ -392,19 +380,18 @@ def cancel(turn: Turn, attempt: Attempt) -> None:
     if not attempt.cancelled:
         attempt.cancelled = True
         turn.state.pilots[attempt.pilot].cancels.append(attempt)
-        turn.state.signalled[attempt.pilot] = None
+        turn.state.queue.signalled[attempt.pilot] = None
 
 
 def _forget_attempt(bag: Bag, attempt: Attempt) -> None:
-    task = attempt.task
-    rest = bag.live.get(task, [])
+    task, live, replicas = attempt.task, bag.places.live, bag.replicas
+    rest = live.get(task, [])
     if attempt in rest:
         rest.remove(attempt)
     if not rest:
-        bag.live.pop(task, None)
-        if bag.overdue or bag.offers:
-            bag.overdue.pop(task, None)
-            bag.offers.pop(task, None)
+        live.pop(task, None)
+        if replicas.overdue or replicas.offers:
+            replicas.forget(task)
 
 
 def _record(

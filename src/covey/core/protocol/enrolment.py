@@ -51,7 +51,7 @@ def _too_many(state: State, owner: str) -> str:
 def _is_fenced(turn: Turn, enrol_: Enrol) -> bool:
     """Whether somebody else is the pilot of its job now. Two that live would otherwise put each
     other out for ever."""
-    if enrol_.key not in turn.state.fenced:
+    if enrol_.key not in turn.state.arrivals.fenced:
         return False
     others = [one for one in turn.state.pilots.values() if one.record.job == enrol_.job]
     return any(one.last > 0 for one in others)

@@ -41,7 +41,7 @@ Ended: TypeAlias = tuple[End, float, Times | None]
 def restore(state: State, histories: dict[str, History], now: float) -> None:
     for name, found in histories.items():
         state.hosts[name] = Host(name, found, saved=now)
-        for whole in (state.site_histories.setdefault(found.site, History()), state.overall):
+        for whole in state.histories.above(found.site):
             _decay(whole, now)
             faded = _faded(found, now)
             whole.done += found.done * faded
@@ -66,7 +66,7 @@ def note(turn: Turn, record: PilotRecord, ended: list[Ended]) -> None:
     now = turn.now
     host = turn.state.hosts[record.host]
     found, fresh = host.history, host.fresh
-    turn.state.unsaved[record.host] = None
+    turn.state.histories.unsaved[record.host] = None
     found.site = record.site
     _decay(found, now)
     day = int(now // DAY)
@@ -111,7 +111,7 @@ def _note_successes(found: History, well: list[Ended], now: float) -> None:
 def note_late(turn: Turn, record: PilotRecord) -> None:
     """An attempt there is not back by its deadline."""
     host = turn.state.hosts[record.host]
-    turn.state.unsaved[record.host] = None
+    turn.state.histories.unsaved[record.host] = None
     _decay(host.history, turn.now)
     host.history.lost += 1.0
     host.fresh.lost += 1.0
@@ -120,12 +120,12 @@ def note_late(turn: Turn, record: PilotRecord) -> None:
 def sum_up(turn: Turn) -> None:
     """Add what is new of hosts to their sites and to the whole, once a second."""
     state, now = turn.state, turn.now
-    for name in state.unsaved:
+    for name in state.histories.unsaved:
         host = state.hosts[name]
         fresh, found = host.fresh, host.history
         if not (fresh.done or fresh.failed or fresh.lost):
             continue
-        for whole in (state.site_histories.setdefault(found.site, History()), state.overall):
+        for whole in state.histories.above(found.site):
             _decay(whole, now)
             whole.done += fresh.done
             whole.failed += fresh.failed
@@ -161,11 +161,11 @@ def error_rate(state: State, found: History, now: float) -> float:
 
 
 def site_error_rate(state: State, site: str) -> float:
-    return _rate_of_all(state.site_histories.get(site), queue_error_rate(state))
+    return _rate_of_all(state.histories.by_site.get(site), queue_error_rate(state))
 
 
 def queue_error_rate(state: State) -> float:
-    return _rate_of_all(state.overall, PRIOR_ERRORS)
+    return _rate_of_all(state.histories.overall, PRIOR_ERRORS)
 
 
 def _rate_of_all(found: History | None, prior: float) -> float:
@@ -177,7 +177,7 @@ def _rate_of_all(found: History | None, prior: float) -> float:
 def loss_rate(state: State, found: History) -> float:
     """Of the attempts there, the part that was lost with its pilot."""
     prior = PRIOR_LOSSES
-    for whole in (state.overall, state.site_histories.get(found.site), found):
+    for whole in (state.histories.overall, state.histories.by_site.get(found.site), found):
         if whole is not None:
             all_ = whole.done + whole.failed + whole.lost
             prior = (whole.lost + PRIOR_WEIGHT * prior) / (all_ + PRIOR_WEIGHT)
@@ -186,7 +186,7 @@ def loss_rate(state: State, found: History) -> float:
 
 def turnaround(state: State, found: History) -> float:
     """Seconds; 0 while nothing is known anywhere."""
-    for whole in (found, state.site_histories.get(found.site), state.overall):
+    for whole in (found, state.histories.by_site.get(found.site), state.histories.overall):
         if whole is not None and whole.last_done:
             return whole.turnaround
     return found.turnaround
@@ -200,9 +200,9 @@ def save(turn: Turn, *, at_once: bool = False) -> None:
     """Write what has changed, unless that was done just now."""
     sum_up(turn)
     state = turn.state
-    for name in list(state.unsaved):
+    for name in list(state.histories.unsaved):
         host = state.hosts[name]
         if at_once or turn.now - host.saved >= SAVE_SECONDS:
             host.saved = turn.now
-            del state.unsaved[name]
+            del state.histories.unsaved[name]
             turn.write(SaveHistory(name, replace(host.history, bans=dict(host.history.bans))))

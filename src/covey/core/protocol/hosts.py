@@ -57,7 +57,7 @@ def identify(turn: Turn, enrol: Enrol, pilot: PilotId, scope: str) -> str:
     itself = f"{enrol.machine[:LONGEST_ID]}/{enrol.boot[:LONGEST_ID]}@{scope}"
     if not enrol.machine:
         return machine
-    if itself in turn.state.machines:  # it has been found to be a clone before
+    if itself in turn.state.histories.machines:  # it has been found to be a clone before
         return itself
     for other in turn.state.pilots.values():
         record = other.record
@@ -77,7 +77,7 @@ def called_name(host: str) -> str:
 
 def name(turn: Turn, machine: str, called: str) -> str:
     """The name of this host: the one it has, else what it calls itself if nobody else does."""
-    hosts = turn.state.machines
+    hosts = turn.state.histories.machines
     if machine not in hosts:
         taken = set(hosts.values())
         found, number = called, 2

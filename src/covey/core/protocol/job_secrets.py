@@ -60,5 +60,5 @@ def _holder_heard(state: State, enrol: Enrol) -> float | None:
         return max((one.heard for one in others if one.record.key != enrol.key), default=None)
     if job.holder in ("", enrol.key):
         return None
-    id_ = state.pilot_keys.get(job.holder)
+    id_ = state.arrivals.keys.get(job.holder)
     return state.pilots[id_].heard if id_ is not None else job.holder_left

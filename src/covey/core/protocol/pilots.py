@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from covey.core.after_commit import Answering, Replying
 from covey.core.bags import quarantine
-from covey.core.bags.suspects import suspect
 from covey.core.match import dispatch
 from covey.core.match.pilot_fit import limits
 from covey.core.protocol import (
@@ -44,6 +43,7 @@ from covey.core.record.model import (
     PilotStatus,
     RequestId,
 )
+from covey.core.record.suspects import suspect
 from covey.core.record.transitions import step
 from covey.core.sites import site_fit, site_table
 from covey.core.state import Bag, Pilot, State, Waiting
@@ -71,15 +71,15 @@ FORGET_SECONDS = 24 * 3600.0
 
 def enrol(turn: Turn, event: PilotEnrolled) -> None:
     state, request, enrol_ = turn.state, event.request, event.enrol
-    known = state.pilot_keys.get(enrol_.key)
+    known = state.arrivals.keys.get(enrol_.key)
     owner = event.owner or _owner_of(state, enrol_)
     problem, words = enrolment.refusal(turn, enrol_, known, owner)
     if words:
         turn.refuse(request, problem, words)
         return
-    id_ = known if known is not None else PilotId(state.next_pilot)
+    id_ = known if known is not None else PilotId(state.counters.next_pilot)
     if known is None:
-        state.next_pilot += 1
+        state.counters.next_pilot += 1
     before = state.pilots[known].record if known is not None else None
     owner = event.owner or (before.owner if before else _owner_of(state, enrol_))
     site = hosts.proven_site(state, enrol_, before)
@@ -107,7 +107,7 @@ def enrol(turn: Turn, event: PilotEnrolled) -> None:
         wall = job.record.wall_seconds if job is not None else 0.0
         began = job.started if job is not None and job.started else turn.now
         state.pilots[id_] = Pilot(record, turn.now, end_of(record.job, began, wall))
-        state.pilot_keys[enrol_.key] = id_
+        state.arrivals.keys[enrol_.key] = id_
         turn.note(Note("pilot enrolled", pilot=id_, job=enrol_.job, detail=enrol_.host))
     else:  # its first answer was lost, or somebody took its place: it must say what it holds
         pilot = state.pilots[id_]
@@ -170,7 +170,7 @@ def _take_place(turn: Turn, pilot: Pilot) -> None:
     """A site job that was requeued has a new pilot: whatever was there before is not it. It will
     not be heard again, and its tasks go elsewhere. This is certain when the new one speaks; that
     somebody enrols may be a late message of one that is dead."""
-    record, fenced = pilot.record, turn.state.fenced
+    record, fenced = pilot.record, turn.state.arrivals.fenced
     if not record.job:
         return
     job = turn.state.jobs.get(record.job)
@@ -271,7 +271,7 @@ def _accept(turn: Turn, request: RequestId, pilot: Pilot, sync_: Sync) -> None:
         pilot.taken[sync_.number] = sync_.ends
     elif was_lost:  # a restarted server must know that it has to wait for this pilot
         turn.when_durable(Answering(pilot.record.id, sync_.number))
-        after = turn.state.writes
+        after = turn.state.journal.writes
     if sync_.tags is not None and sync_.tags != pilot.record.tags:
         pilot.record = replace(pilot.record, tags=sync_.tags)
         turn.write(_host(pilot.record, turn.now))
@@ -312,7 +312,7 @@ def _start_over(turn: Turn, pilot: Pilot) -> set[tuple[int, int]]:
 
 def _reinstate(turn: Turn, pilot: Pilot) -> None:
     if pilot.status is PilotStatus.LOST:
-        turn.state.departed.pop(pilot.record.id, None)
+        turn.state.arrivals.departed.pop(pilot.record.id, None)
         turn.write(SavePilotStatus(pilot.record.id, PilotStatus.ACTIVE, turn.now, "it is back"))
         turn.note(Note("lost pilot is back", pilot=pilot.record.id))
     pilot.status = step(pilot.status, PilotStatus.ACTIVE)
@@ -343,7 +343,7 @@ def _answer_or_park(turn: Turn, pilot: Pilot, waiting: Waiting) -> None:
     if news or answer_.leave or timed_out:
         _send_answer(turn, pilot, waiting, answer_)
     elif dispatch.hungry(pilot):
-        turn.state.hungry[pilot.record.id] = None
+        turn.state.queue.hungry[pilot.record.id] = None
 
 
 def _compose(turn: Turn, pilot: Pilot, number: int) -> Answer:
@@ -359,7 +359,7 @@ def _compose(turn: Turn, pilot: Pilot, number: int) -> Answer:
         try:
             task = _task(turn, pilot, bag, attempt)
         except Exception as error:  # whatever it is, it is this bag's trouble alone
-            if not bag.quarantined:
+            if not bag.quarantine.reason:
                 quarantine.impose(turn, bag, suspect("its tasks cannot be sent", error))
             ends.take_back_unsent(turn, bag, attempt)
             continue
@@ -391,11 +391,12 @@ def _compose(turn: Turn, pilot: Pilot, number: int) -> Answer:
 
 def _task(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> Task | None:
     """The attempt as it is sent; nothing if a file of the task's own does not exist."""
-    values = bag.values(attempt.task)
-    if not (bag.raised or bag.short or bag.overtimes or bag.filled or bag.large):
-        return Task(attempt.id.sequence, attempt.bag, attempt.task, values, bag.rules[attempt.kind])
+    values, class_ = bag.values(attempt.task), bag.classes[attempt.kind]
+    failures, own = bag.failures, bag.inputs
+    if not (failures.raised or failures.short or failures.overtimes or own.filled or own.large):
+        return Task(attempt.id.sequence, attempt.bag, attempt.task, values, class_.number)
     inputs: list[Input] = []
-    for source, path, copy in bag.filled:
+    for source, path, copy in own.filled:
         key = source(values, attempt.task, attempt.bag)
         blob = bag.spec.manifest.get(key)
         if blob is None:
@@ -407,16 +408,15 @@ def _task(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> Task | None:
     call = bag.call_file(attempt.task)
     if call is not None:
         inputs.append(Input(CALL_FILE, call.digest, call.size))
-    need = bag.needs[attempt.kind]
-    memory_mb, seconds = limits(bag, attempt.task, need, pilot.record)
+    memory_mb, seconds = limits(bag, attempt.task, class_.need, pilot.record)
     if seconds:  # more than usual, but no more than there is
-        seconds = min(seconds, max(need.limit_seconds, pilot.until - turn.now))
+        seconds = min(seconds, max(class_.need.limit_seconds, pilot.until - turn.now))
     return Task(
         attempt.id.sequence,
         attempt.bag,
         attempt.task,
         values,
-        bag.rules[attempt.kind],
+        class_.number,
         memory_mb,
         seconds,
         inputs,
@@ -425,10 +425,10 @@ def _task(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> Task | None:
 
 def _follow(turn: Turn, pilot: Pilot) -> list[Followed] | None:
     """What the pilot is to follow from now on; nothing if that has not changed."""
-    if not turn.state.followed and not pilot.following:
+    if not turn.state.queue.followed and not pilot.following:
         return None
     bags = {attempt.bag for attempt in pilot.attempts.values()}
-    wanted = tuple(one for one in turn.state.followed if one.bag in bags)
+    wanted = tuple(one for one in turn.state.queue.followed if one.bag in bags)
     if wanted == pilot.following:
         return None
     pilot.following = wanted
@@ -438,17 +438,17 @@ def _follow(turn: Turn, pilot: Pilot) -> list[Followed] | None:
 def follow(turn: Turn, id_: BagId, task: int) -> None:
     """Somebody watches: tell the pilots that have tasks of this bag."""
     followed = Followed(id_, task)
-    known = followed in turn.state.followed
-    turn.state.followed[followed] = turn.now + FOLLOW_SECONDS
+    known = followed in turn.state.queue.followed
+    turn.state.queue.followed[followed] = turn.now + FOLLOW_SECONDS
     if not known:
         _tell_followers(turn, id_)
 
 
 def _tell_followers(turn: Turn, id_: BagId) -> None:
     bag = turn.state.bags.get(id_)
-    for attempts in bag.live.values() if bag is not None else ():
+    for attempts in bag.places.live.values() if bag is not None else ():
         for attempt in attempts:
-            turn.state.signalled[attempt.pilot] = None
+            turn.state.queue.signalled[attempt.pilot] = None
 
 
 def _send_answer(turn: Turn, pilot: Pilot, waiting: Waiting, answer_: Answer) -> None:
@@ -456,7 +456,7 @@ def _send_answer(turn: Turn, pilot: Pilot, waiting: Waiting, answer_: Answer) ->
     pilot.answers[waiting.number] = answer_
     pilot.unneeded.clear()  # the answer says so
     if not pilot.waiting:
-        turn.state.hungry.pop(pilot.record.id, None)
+        turn.state.queue.hungry.pop(pilot.record.id, None)
     if waiting.request is not None:
         turn.reply(waiting.request, answer_)
 
@@ -473,7 +473,7 @@ def dismiss(turn: Turn, request: RequestId, id_: PilotId) -> None:
         return
     pilot.until = turn.now
     turn.note(Note("pilot dismissed", pilot=id_))
-    turn.state.signalled[id_] = None
+    turn.state.queue.signalled[id_] = None
     turn.when_durable(Replying(request, Done(1)))
 
 
@@ -503,7 +503,7 @@ def remove(turn: Turn, pilot: Pilot, status: PilotStatus, reason: str) -> None:
     state.pilots.pop(id_)
     job_secrets.left(state, pilot.record, turn.now)
     host_history.host_of(state, pilot.record).pilots.pop(id_, None)
-    state.pilot_keys.pop(pilot.record.key, None)
+    state.arrivals.keys.pop(pilot.record.key, None)
     _forget_in_queues(turn, id_)
     recovery.save_departure(turn, SavePilotStatus(id_, status, turn.now, reason))
 
@@ -522,8 +522,7 @@ def lost(turn: Turn, pilot: Pilot, reason: str) -> None:
 
 
 def _forget_in_queues(turn: Turn, id_: PilotId) -> None:
-    turn.state.hungry.pop(id_, None)
-    turn.state.signalled.pop(id_, None)
+    turn.state.queue.remove(id_)
     recovery.heard(turn, id_, gone=True)
 
 
@@ -535,7 +534,7 @@ def dropped(turn: Turn, request: RequestId, id_: PilotId) -> None:
     for waiting in pilot.waiting.values():
         if waiting.request == request:
             waiting.request = None
-            turn.state.hungry.pop(id_, None)
+            turn.state.queue.hungry.pop(id_, None)
             if pilot.status is PilotStatus.ACTIVE:
                 pilot.status = step(pilot.status, PilotStatus.SUSPECTED)
 
@@ -547,14 +546,14 @@ def tick(turn: Turn) -> None:
     gap = turn.now - state.ticked
     state.ticked = turn.now
     settings = state.settings
-    for one in [one for one, until in state.followed.items() if turn.now > until]:
-        del state.followed[one]
+    for one in [one for one, until in state.queue.followed.items() if turn.now > until]:
+        del state.queue.followed[one]
         _tell_followers(turn, BagId(one.bag))
     if gap > 5.0:
         for pilot in state.pilots.values():
             pilot.heard = min(pilot.heard + gap, turn.now)
         for bag in state.bags.values():
-            bag.heard += gap
+            bag.progress.heard += gap
     # One look at each: there may be thousands, and hardly ever is anything due.
     overdue, quiet = turn.now - settings.poll_seconds, turn.now - settings.lease_seconds
     late: list[tuple[Pilot, Waiting]] = []

@@ -12,7 +12,6 @@ from typing import Any
 from pyroaring import BitMap
 
 from covey.core.bags import input_versions, lookahead, quarantine
-from covey.core.bags.suspects import Suspect, suspect
 from covey.core.match import bag_policy, match_cache, replication
 from covey.core.match.pilot_fit import serves, weight
 from covey.core.protocol import bag_bodies, ends, host_history, tokens
@@ -22,6 +21,7 @@ from covey.core.record import call_files, input_files
 from covey.core.record.actions import CloseChunk, Note, SavePilotStatus
 from covey.core.record.attempts import Attempt, Raised
 from covey.core.record.model import (
+    LONG_FIRST,
     AttemptId,
     BagId,
     BagRecord,
@@ -35,10 +35,13 @@ from covey.core.record.model import (
     Snapshot,
     TaskNumber,
 )
+from covey.core.record.suspects import Suspect, suspect
 from covey.core.record.task_classes import need_message, needs_of
 from covey.core.record.task_numbers import Numbering, check_segment, names_in, readings_in
 from covey.core.sites import site_table
 from covey.core.state import Bag, Job, Pilot, State
+from covey.core.state.classes import TaskClasses
+from covey.core.state.files import BagInputs, BagOutputs
 from covey.core.turn import Turn
 from covey.core.values.placeholders import filler
 from covey.pilot.protocol.messages import Body, Held
@@ -53,27 +56,27 @@ def rebuild(
     that an earlier scheduler could not handle."""
     state = State(snapshot.epoch, settings, now)
     turn = Turn(state, now)
-    state.next_bag, state.next_pilot = snapshot.next_bag, snapshot.next_pilot
-    state.keys = dict(snapshot.keys)
-    state.machines = dict(snapshot.hosts)
+    state.counters.next_bag, state.counters.next_pilot = snapshot.next_bag, snapshot.next_pilot
+    state.bag_index.keys = dict(snapshot.keys)
+    state.histories.machines = dict(snapshot.hosts)
     host_history.restore(state, snapshot.histories, now)
     tokens.restore(state, snapshot.tokens, snapshot.next_token)
     site_table.restore(turn, snapshot.sites)
-    state.adopt_until = now + settings.adopt_seconds
+    state.arrivals.adopt_until = now + settings.adopt_seconds
     walls = {job.id: job.wall_seconds for job in snapshot.jobs}
     for record in snapshot.pilots:
         until = tokens.end_of(record.job, record.enrolled, walls.get(record.job, 0.0))
         pilot = Pilot(record, now, until, record.status, resync=True)
         pilot.last = pilot.recorded = record.recorded
         state.pilots[record.id] = pilot
-        state.pilot_keys[record.key] = record.id
+        state.arrivals.keys[record.key] = record.id
         host_history.host_of(state, record).pilots[record.id] = None
         if record.status is not PilotStatus.LOST:
-            state.unheard[record.id] = None
+            state.arrivals.unheard[record.id] = None
     _restore_jobs(state, snapshot, now)
     for one in snapshot.bags:
         restore(turn, one, suspects.get(one.bag.id))
-    if not state.unheard:
+    if not state.arrivals.unheard:
         _release_doubt(turn)
     return turn
 
@@ -125,52 +128,51 @@ def check_again(record: BagRecord) -> None:
 
 def _restore(turn: Turn, snapshot: BagSnapshot, bag: Bag) -> Bag:
     record = snapshot.bag
-    bag.suspects = turn.state.suspects
+    bag.quarantine.suspects = turn.state.suspects
     bag.status, bag.reason = record.status, record.reason
     if record.spec.calls:
-        bag.heard = turn.now
-    bag.recorded = max(1, turn.state.writes)
-    bag.tries = dict(snapshot.tries)
-    bag.overtimes = dict(snapshot.overtimes)
-    bag.short = dict(snapshot.short)
+        bag.progress.heard = turn.now
+    bag.progress.recorded = max(1, turn.state.journal.writes)
+    places, chunks, failures = bag.places, bag.chunks, bag.failures
+    failures.tries = dict(snapshot.tries)
+    failures.overtimes = dict(snapshot.overtimes)
+    failures.short = dict(snapshot.short)
     ends.restore_last_chances(turn.state, bag)
     for one in snapshot.reopenings:
         if one.raises:
             tasks = None if one.tasks is None else BitMap(one.tasks)
             more = (one.memory, one.time, one.memory_mb, one.limit_seconds)
-            bag.raised.append(Raised(tasks, *more))
-    bag.failed = BitMap(snapshot.failed)
-    bag.done = BitMap(snapshot.open_done)
+            failures.raised.append(Raised(tasks, *more))
+    places.failed = BitMap(snapshot.failed)
+    places.done = BitMap(snapshot.open_done)
     for chunk in snapshot.chunks:
-        bag.mark = max(bag.mark, chunk.stop)
+        chunks.mark = max(chunks.mark, chunk.stop)
         if chunk.closed:
-            bag.done.add_range(chunk.first, chunk.stop)
-    bag.done -= bag.failed
-    bag.next = bag.asked_mark = bag.mark
-    settled = bag.done | bag.failed
-    bag.starts = sorted(chunk.first for chunk in snapshot.chunks)
+            places.done.add_range(chunk.first, chunk.stop)
+    places.done -= places.failed
+    places.next = chunks.asked_mark = chunks.mark
+    settled = places.done | places.failed
+    chunks.starts = sorted(chunk.first for chunk in snapshot.chunks)
     for chunk in snapshot.chunks:
         left = chunk.stop - chunk.first - settled.range_cardinality(chunk.first, chunk.stop)
         if left:
-            bag.chunks[chunk.first] = chunk.stop
-            bag.unfinished[chunk.first] = left
+            chunks.open[chunk.first] = chunk.stop
+            chunks.unfinished[chunk.first] = left
             lookahead.load_rows(turn, bag, chunk.first, chunk.stop)
             continue
-        if bag.failed.range_cardinality(chunk.first, chunk.stop):
-            bag.marred[chunk.first] = chunk.stop
-        elif bag.spec.calls:
+        if bag.spec.calls and not places.failed.range_cardinality(chunk.first, chunk.stop):
             bag.numbering.release(chunk.first, chunk.stop)
         if not chunk.closed:
             turn.write(CloseChunk(bag.id, chunk.first))
     if bag.status in (BagStatus.RUNNING, BagStatus.PAUSED):
-        bag.doubt = BitMap()
-        bag.doubt.add_range(0, bag.mark)
-        bag.doubt -= settled
+        places.doubt = BitMap()
+        places.doubt.add_range(0, chunks.mark)
+        places.doubt -= settled
     for pilot in turn.state.pilots.values():
         for attempt in pilot.attempts.values():  # told to stop, but not gone yet
             if attempt.bag == bag.id:
                 attempt.kind = _class_if_known(bag, attempt.task)  # the numbers may be others now
-                bag.live.setdefault(attempt.task, []).append(attempt)
+                bag.places.live.setdefault(attempt.task, []).append(attempt)
     turn.state.bags[bag.id] = bag
     bag_policy.noticed(turn.state, bag)
     ends.finish_if_over(turn, bag)
@@ -194,12 +196,15 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
         changes = (version.changes for version in record.input_versions)
         spec, earlier = input_files.with_changes(spec, changes)
     numbering = Numbering()
+    classes = TaskClasses(long_first=spec.order == LONG_FIRST)
     first = Segment(space=spec.space, rows=spec.rows)
     segments = (first, *record.segments)
     for segment in segments:
         numbering.append(segment)
     needs = needs_of(spec, record.segments)
     names = names_in(first)
+    if not spec.calls:
+        numbering.readings = readings_in(first)
     body = Body(
         bag=record.id,
         names=names,
@@ -213,22 +218,24 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
         record.id,
         spec,
         body,
-        numbering,
         record.created,
         record.open,
-        [
-            (filler(one.source, names), filler(one.path, names), one.copy)
-            for one in spec.task_inputs
-        ],
         bag_policy.compiled(record.policy or spec.policy),
-        readings=[] if spec.calls else readings_in(first),
+        numbering,
+        classes,
+        BagInputs(
+            [
+                (filler(one.source, names), filler(one.path, names), one.copy)
+                for one in spec.task_inputs
+            ],
+            size=sum(len(one.source + one.path) + INPUT_SIZE for one in spec.task_inputs),
+            large=spec.calls and any(map(call_files.has_files, segments)),
+            versions=list(record.input_versions),
+            earlier=frozenset(earlier),
+        ),
         body_size=bag_bodies.size_of(body),
-        inputs_size=sum(len(one.source + one.path) + INPUT_SIZE for one in spec.task_inputs),
-        large=spec.calls and any(map(call_files.has_files, segments)),
         keys=set(snapshot.keys),
-        outputs=record.outputs,
-        input_versions=list(record.input_versions),
-        earlier_files=frozenset(earlier),
+        outputs=BagOutputs(record.outputs),
     )
     for need in needs:
         bag.add_need(need)
@@ -276,16 +283,16 @@ def _adopt_one(turn: Turn, pilot: Pilot, id_: AttemptId, one: Held, given: Given
         return
     if bag is not None:
         attempt.kind = _class_if_known(bag, attempt.task)
-        attempt.weight = max(1, weight(bag.needs[attempt.kind], pilot.record))
+        attempt.weight = max(1, weight(bag.classes[attempt.kind].need, pilot.record))
     pilot.add(attempt)
     if bag is None:
         ends.cancel(turn, attempt)
         return
     _watch_again(turn, pilot, bag, attempt)
-    bag.live.setdefault(attempt.task, []).append(attempt)
-    bag.doubt.discard(attempt.task)
+    bag.places.live.setdefault(attempt.task, []).append(attempt)
+    bag.places.doubt.discard(attempt.task)
     bag.hold(attempt.task)
-    if attempt.task in bag.done:
+    if attempt.task in bag.places.done:
         ends.cancel(turn, attempt)
 
 
@@ -296,15 +303,18 @@ def _refuse_unproven(turn: Turn, pilot: Pilot, bag: Bag | None, attempt: Attempt
     name = f"{attempt.id.epoch}.{attempt.id.sequence}"
     words = f"it shows no receipt for task {attempt.task} of bag {attempt.bag}"
     turn.note(Note("attempt not adopted", attempt=name, pilot=pilot.record.id, detail=words))
-    if bag is not None and serves(pilot.record, bag) and attempt.task in bag.doubt:
-        turn.state.all_heard = False
+    if bag is not None and serves(pilot.record, bag) and attempt.task in bag.places.doubt:
+        turn.state.arrivals.all_heard = False
     ends.cancel(turn, attempt)
 
 
 def _may_be_its(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> bool:
     """Not if it is another's by now, or if the bag is none of this pilot's."""
-    sent = attempt.task < bag.next and attempt.id < (turn.state.epoch, turn.state.next_sequence)
-    live = bag.live.get(attempt.task, ())
+    sent = attempt.task < bag.places.next and attempt.id < (
+        turn.state.epoch,
+        turn.state.counters.next_sequence,
+    )
+    live = bag.places.live.get(attempt.task, ())
     return sent and serves(pilot.record, bag) and all(one.id != attempt.id for one in live)
 
 
@@ -319,23 +329,23 @@ def _watch_again(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> None:
 
 def _class_if_known(bag: Bag, task: TaskNumber) -> int:
     """After a restart its values may not have been read yet; then it is taken for a plain one."""
-    return bag.class_of(task) if bag.classify is not None and _is_read(bag, task) else 0
+    return bag.class_of(task) if bag.classes.classify is not None and _is_read(bag, task) else 0
 
 
 def _is_read(bag: Bag, task: TaskNumber) -> bool:
     """Whether the values of a task in an open chunk are known."""
     rows = bag.numbering.part(task).rows
-    return rows is None or bag.chunk_of(task) in bag.numbering.loaded
+    return rows is None or bag.chunks.first_of(task) in bag.numbering.loaded
 
 
 def heard(turn: Turn, id_: PilotId, *, gone: bool = False) -> None:
     """This pilot of an earlier epoch has said what it holds, or (`gone`) never will."""
-    if id_ in turn.state.unheard:
-        del turn.state.unheard[id_]
+    if id_ in turn.state.arrivals.unheard:
+        del turn.state.arrivals.unheard[id_]
         if gone:
-            turn.state.all_heard = False
-            turn.state.departed[id_] = None
-        if not turn.state.unheard:
+            turn.state.arrivals.all_heard = False
+            turn.state.arrivals.departed[id_] = None
+        if not turn.state.arrivals.unheard:
             _release_doubt(turn)
 
 
@@ -343,18 +353,20 @@ def save_departure(turn: Turn, change: SavePilotStatus) -> None:
     """A pilot is gone. If it went without a word, no later server may hear of that before the
     doubt is resolved: it would not know that this pilot may have run what is in doubt."""
     state = turn.state
-    if change.pilot in state.departed and state.unheard:
-        state.departed[change.pilot] = change
+    if change.pilot in state.arrivals.departed and state.arrivals.unheard:
+        state.arrivals.departed[change.pilot] = change
     else:
-        state.departed.pop(change.pilot, None)
+        state.arrivals.departed.pop(change.pilot, None)
         turn.write(change)
 
 
 def tick(turn: Turn) -> None:
-    if turn.state.unheard and turn.now >= turn.state.adopt_until:
-        turn.note(Note("adoption ends", detail=f"{len(turn.state.unheard)} pilots unheard"))
-        turn.state.unheard.clear()
-        turn.state.all_heard = False
+    if turn.state.arrivals.unheard and turn.now >= turn.state.arrivals.adopt_until:
+        turn.note(
+            Note("adoption ends", detail=f"{len(turn.state.arrivals.unheard)} pilots unheard")
+        )
+        turn.state.arrivals.unheard.clear()
+        turn.state.arrivals.all_heard = False
         _release_doubt(turn)
 
 
@@ -362,18 +374,18 @@ def _release_doubt(turn: Turn) -> None:
     """Nobody has these. If every pilot has said so itself they have not run either, or failed:
     ends are in the record before a pilot forgets them."""
     for bag in list(turn.state.bags.values()):
-        if not bag.doubt:
+        if not bag.places.doubt:
             continue
-        turn.note(Note("doubt resolved", bag=bag.id, detail=f"{len(bag.doubt)} tasks free"))
-        if bag.spec.idempotent or turn.state.all_heard:
-            freed, bag.doubt = bag.doubt, BitMap()
+        turn.note(Note("doubt resolved", bag=bag.id, detail=f"{len(bag.places.doubt)} tasks free"))
+        if bag.spec.idempotent or turn.state.arrivals.all_heard:
+            freed, bag.places.doubt = bag.places.doubt, BitMap()
             for task in freed:
                 bag.free(task)
         else:
-            for task in list(bag.doubt):
+            for task in list(bag.places.doubt):
                 ends.lose_unknown(turn, bag, TaskNumber(task))
-    turn.state.news += 1
-    departed, turn.state.departed = turn.state.departed, {}
+    turn.state.queue.news += 1
+    departed, turn.state.arrivals.departed = turn.state.arrivals.departed, {}
     for change in departed.values():
         if change is not None:
             turn.write(change)

@@ -18,9 +18,9 @@ def pause(turn: Turn, bag: Bag, reason: str) -> None:
     bag.status = step(bag.status, BagStatus.PAUSED)
     bag.reason = reason
     turn.note(Note("bag paused", bag=bag.id, detail=reason))
-    done, failed = len(bag.done), len(bag.failed)
+    done, failed = len(bag.places.done), len(bag.places.failed)
     turn.write(SaveBagStatus(bag.id, bag.status, turn.now, done, failed, reason))
-    for attempts in bag.live.values():
+    for attempts in bag.places.live.values():
         for attempt in attempts:
             recall(turn, attempt)
 
@@ -31,5 +31,5 @@ def recall(turn: Turn, attempt: Attempt) -> bool:
         return False
     attempt.recalled = True
     turn.state.pilots[attempt.pilot].recalls.append(attempt)
-    turn.state.signalled[attempt.pilot] = None
+    turn.state.queue.signalled[attempt.pilot] = None
     return True

@@ -55,7 +55,7 @@ def issue(turn: Turn, event: TokenIssued) -> None:
             turn.refuse(event.request, Problem.TOO_MANY, words)
             return
     record = TokenRecord(
-        id=state.next_token,
+        id=state.counters.next_token,
         name=event.name,
         role=event.role,
         owner=event.owner,
@@ -63,8 +63,8 @@ def issue(turn: Turn, event: TokenIssued) -> None:
         created=turn.now,
         expires=event.expires,
     )
-    state.next_token += 1
-    state.tokens[record.digest] = record
+    state.counters.next_token += 1
+    state.access.tokens[record.digest] = record
     words = f"{record.id} {record.name!r}: {record.role} {record.owner}"
     turn.note(Note("token issued", detail=words))
     turn.write(SaveToken(record), Replying(event.request, Issued(record.id)))
@@ -73,13 +73,13 @@ def issue(turn: Turn, event: TokenIssued) -> None:
 def revoke(turn: Turn, event: TokenRevoked) -> None:
     """Of one that is no longer valid nothing is left to revoke, and that is no error."""
     state = turn.state
-    found = next((one for one in state.tokens.values() if one.id == event.token), None)
+    found = next((one for one in state.access.tokens.values() if one.id == event.token), None)
     if found is not None:
-        del state.tokens[found.digest]
+        del state.access.tokens[found.digest]
         turn.note(Note("token revoked", detail=f"{found.id} {found.name!r}"))
         turn.write(SaveToken(replace(found, revoked=turn.now)))
         turn.when_durable(Replying(event.request, Done(1)))
-    elif 0 < event.token < state.next_token:
+    elif 0 < event.token < state.counters.next_token:
         turn.when_durable(Replying(event.request, Done(0)))
     else:
         words = f"there is no token {event.token}; 'covey token list' shows them"
@@ -88,13 +88,13 @@ def revoke(turn: Turn, event: TokenRevoked) -> None:
 
 def find(state: State, token: str, now: float) -> TokenRecord | None:
     """The valid token, if this is one."""
-    found = state.tokens.get(digest(token))
+    found = state.access.tokens.get(digest(token))
     return found if found is not None and not _expired(found, now) else None
 
 
 def restore(state: State, tokens: tuple[TokenRecord, ...], next_token: int) -> None:
-    state.tokens = {one.digest: one for one in tokens}
-    state.next_token = next_token
+    state.access.tokens = {one.digest: one for one in tokens}
+    state.counters.next_token = next_token
 
 
 def digest(token: str) -> str:
@@ -113,12 +113,12 @@ def _problem(event: TokenIssued, now: float) -> str:
 
 def _too_many(state: State, event: TokenIssued) -> str:
     """Why no more can be issued; nothing: one can."""
-    count = len(state.tokens)
+    count = len(state.access.tokens)
     if count >= MOST_TOKENS - (0 if event.by_admin else RESERVED_TOKENS):
         return f"there are {count:,} tokens: revoke some first"
     if event.by_admin or count < MOST_OF_AN_OWNER:
         return ""
-    held = sum(token.owner == event.owner for token in state.tokens.values())
+    held = sum(token.owner == event.owner for token in state.access.tokens.values())
     if held < MOST_OF_AN_OWNER:
         return ""
     return (
@@ -132,7 +132,8 @@ def _expired(token: TokenRecord, now: float) -> bool:
 
 
 def _forget_expired(state: State, now: float) -> None:
-    state.tokens = {name: one for name, one in state.tokens.items() if not _expired(one, now)}
+    tokens = state.access.tokens
+    state.access.tokens = {name: one for name, one in tokens.items() if not _expired(one, now)}
 
 
 # -- secrets of site jobs ------------------------------------------------------------------

@@ -21,7 +21,7 @@ FEW = 3
 def token_owners(state: State) -> dict[str, float]:
     """Who may submit bags by a token, and until when."""
     found: dict[str, float] = {}
-    for token in state.tokens.values():
+    for token in state.access.tokens.values():
         if token.role is not Role.VIEWER:
             until = token.expires or math.inf
             found[token.owner] = max(until, found.get(token.owner, 0.0))
@@ -30,7 +30,7 @@ def token_owners(state: State) -> dict[str, float]:
 
 def people(state: State, now: float) -> tuple[str, ...]:
     """Owners whose tasks may come; nobody, if the server has one user."""
-    found = {owner: None for owner, until in state.token_owners.items() if until > now}
+    found = {owner: None for owner, until in state.access.owners.items() if until > now}
     if found:
         found.update((bag.spec.owner or state.settings.user, None) for bag in state.bags.values())
     return tuple(found)
@@ -40,25 +40,25 @@ def own_users(state: State, spec: SiteSpec) -> tuple[str, ...]:
     """Whose tasks may run on this machine: there, without walls, every task can read the server's
     secrets. Nobody named: everybody's. A bag without an owner came from the server's user."""
     user = state.settings.user
-    strangers = any(owner != user for owner in state.people)
+    strangers = any(owner != user for owner in state.access.people)
     return (user, "") if strangers and user and not spec.shared else ()
 
 
 def problem(state: State, spec: SiteSpec) -> str:
     """Why no pilots may be started at such a site; empty: they may."""
     ours, user = _accounts(spec), state.settings.user
-    if spec.shared or not ours or not state.people:
+    if spec.shared or not ours or not state.access.people:
         return ""
     neighbours = [
         site.record.spec
         for name, site in state.sites.items()
         if name != spec.name and not site.record.removed
     ]
-    owners = dict.fromkeys(spec.users or state.people)
+    owners = dict.fromkeys(spec.users or state.access.people)
     also = ""
     for other in neighbours:
-        if ours & _accounts(other) and not owners.keys() >= set(other.users or state.people):
-            owners.update(dict.fromkeys(other.users or state.people))
+        if ours & _accounts(other) and not owners.keys() >= set(other.users or state.access.people):
+            owners.update(dict.fromkeys(other.users or state.access.people))
             also = f" (site {other.name} uses the same account)"
     if "" in ours and user and any(owner != user for owner in owners):
         others = _named([owner for owner in owners if owner != user])

@@ -296,7 +296,7 @@ class DrainRequested(Struct, frozen=True):
 
 
 class DrawContinued(Struct, frozen=True):
-    """There was time for more of what core could not look at in one go (`state.drawing`)."""
+    """There was time for more of what core could not look at in one go (`ReplicaWatch.drawing`)."""
 
 
 class Ticked(Struct, frozen=True):

@@ -51,6 +51,7 @@ class Loaded(Struct, frozen=True):
 
 class Numbering:
     def __init__(self) -> None:
+        self.readings: list[str] = []  # by parameter: how its values are read
         self.parts: list[NumberRange] = []
         self.loaded: dict[int, Loaded] = {}  # by the first task of the chunk
         self.width = 1  # characters of a task's values, about and at most

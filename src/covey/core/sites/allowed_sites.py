@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from covey.classad import ERROR, Ad
 from covey.core.match import match_cache, policy_budget
-from covey.core.match.match_records import Suits
 from covey.core.match.pilot_fit import last_resorts, weight
 from covey.core.match.policies import GRID
 from covey.core.record.model import Need, SiteSpec, SiteStatus
 from covey.core.sites.demand import DemandRow
 from covey.core.state import Bag, Budget, State
+from covey.core.state.match_records import Suits
 from covey.pilot.protocol.messages import life_of
 
 START_SECONDS = 30.0  # that a pilot takes before its first task, or less
@@ -45,7 +45,7 @@ def allowed(state: State, now: float, rows: list[DemandRow]) -> Allowed:
             found[key] = {name: name in named for name in state.sites}
         else:
             found[key] = everywhere if bag.policy.anywhere else suits(state, now, bag)
-        if state.guarded:
+        if state.plan.guarded:
             found[key] = {
                 name: _lets_in(state, name, row) for name in state.sites if found[key][name]
             }
@@ -63,7 +63,7 @@ def shorten(state: State, now: float, rows: list[DemandRow]) -> None:
 
 def longest_life(state: State, now: float, bag: Bag, kind: int) -> float:
     """Seconds that a pilot for such a task may have, at the site that gives most; 0: at none."""
-    need, found = replace(bag.needs[kind], limit_seconds=0.0), 0.0
+    need, found = replace(bag.classes[kind].need, limit_seconds=0.0), 0.0
     wanted = suits(state, now, bag) if not bag.policy.anywhere else {}
     for name, site in state.sites.items():
         spec = site.record.spec
@@ -104,7 +104,7 @@ class PilotSize:
 
 
 def _lets_in(state: State, site: str, row: DemandRow) -> bool:
-    spec = state.guarded.get(site)
+    spec = state.plan.guarded.get(site)
     if spec is None:
         return True
     if spec.users and row.bag.spec.owner not in spec.users:
@@ -116,13 +116,15 @@ def suits(state: State, now: float, bag: Bag) -> dict[str, bool]:
     """What the policy says of each site, kept until something changes that it looks at."""
     owner = bag.spec.owner
     left = policy_budget.of(state, now, owner)
-    if left.in_turn > 0 and (len(bag.jobs) != len(bag.needs) or match_cache.stale(state, now, bag)):
+    cache = bag.cache
+    unseen = len(cache.jobs) != len(bag.classes) or match_cache.stale(state, now, bag)
+    if left.in_turn > 0 and unseen:
         match_cache.refresh(state, now, bag)
-    stamps = (bag.stamp, state.scene.stamp, len(bag.jobs), state.defined)
-    known = bag.suits
+    stamps = (cache.stamp, state.scene.stamp, len(cache.jobs), state.plan.defined)
+    known = cache.suits
     if known is None or known.stamps != stamps or bag.policy.moody:
         before = {**known.before, **known.sites} if known is not None else {}
-        known = bag.suits = Suits(stamps, before=before)
+        known = cache.suits = Suits(stamps, before=before)
     found = known.sites
     if len(found) == len(state.sites):
         return found
@@ -147,7 +149,8 @@ def suits(state: State, now: float, bag: Bag) -> dict[str, bool]:
 def _wants(state: State, now: float, bag: Bag, name: str, user: Ad, left: Budget) -> bool | None:
     """Whether it wants pilots at this site. None: nobody knows before a later turn."""
     policy, queue, own = bag.policy, state.scene.queue, bag.policy.ad
-    site, asked = match_cache.site_ad(state, now, name), bag.suits.asked if bag.suits else {}
+    site, jobs = match_cache.site_ad(state, now, name), bag.cache.jobs
+    asked = bag.cache.suits.asked if bag.cache.suits else {}
     if GRID in policy.texts:
         policy.grid.context.now, policy.grid.context.random = now, state.random.random
         around = (_NOTHING, _NOTHING, site, _NOTHING, user, queue, own, own)
@@ -159,12 +162,12 @@ def _wants(state: State, now: float, bag: Bag, name: str, user: Ad, left: Budget
     if place is None:
         return True
     evaluate = policy.dispatch.evaluate
-    different = len(bag.jobs[:1] if policy.by_class else bag.jobs)
+    different = len(jobs[:1] if policy.by_class else jobs)
     for number in range(asked.get(name, 0), different):
         if left.in_turn <= 0:
             policy_budget.put_off(state, bag.spec.owner, left)
             return None
-        job = bag.jobs[number]
+        job = jobs[number]
         value = evaluate(_NOTHING, _NOTHING, site, job, user, queue, own, own)[place]
         policy_budget.spend(left, policy_budget.cost(policy.static))
         if value is not False:
@@ -175,7 +178,7 @@ def _wants(state: State, now: float, bag: Bag, name: str, user: Ad, left: Budget
 
 def idle_at(state: State) -> Counter[tuple[str, str]]:
     """Pilots that wait for tasks, by site and owner."""
-    records = (state.pilots[id_].record for id_ in state.hungry)
+    records = (state.pilots[id_].record for id_ in state.queue.hungry)
     return Counter((one.site, one.owner) for one in records)
 
 
@@ -189,7 +192,7 @@ def is_shunned(state: State, row: DemandRow, site: str, idle: Counter[tuple[str,
     any of the bag: more of them would stand there, too."""
     if not row.offered or idle_for(row, site, idle) < ENOUGH_IDLE:
         return False
-    for attempts in islice(row.bag.live.values(), MOST_LOOKED_AT):
+    for attempts in islice(row.bag.places.live.values(), MOST_LOOKED_AT):
         if any(state.pilots[one.pilot].record.site == site for one in attempts):
             return False
     return True

@@ -95,34 +95,38 @@ class DemandRow(Struct, eq=False):
 def notice(state: State, now: float) -> None:
     """Since when does each bag want slots?"""
     for bag in state.bags.values():
-        bag.wanting = min(bag.wanting, now) if _wants(bag) else math.inf
+        bag.progress.wanting = min(bag.progress.wanting, now) if _wants(bag) else math.inf
 
 
 def _wants(bag: Bag) -> bool:
-    return bool(bag.unsent() or (bag.overdue and bag.status is BagStatus.RUNNING))
+    return bool(bag.unsent() or (bag.replicas.overdue and bag.status is BagStatus.RUNNING))
 
 
 def rows(state: State, now: float) -> list[DemandRow]:
     found: list[DemandRow] = []
     for bag in filter(_wants, state.bags.values()):
-        old = now - bag.wanting >= OFFERED_SECONDS and bag.not_before <= state.durable
+        places, classes = bag.places, bag.classes
+        old = now - bag.progress.wanting >= OFFERED_SECONDS
+        old = old and places.not_before <= state.journal.durable
         waiting = _waiting(bag)
-        for kind, times, tasks in _long_ones(bag) if bag.grown else ():
+        for kind, times, tasks in _long_ones(bag) if bag.failures.grown else ():
             waiting[kind] -= tasks
-            found.append(_row(bag, kind, tasks, bag.needs[kind], offered=old, times=times))
-        classes = _alike(bag, waiting) if len(waiting) > MANY_CLASSES else _some(bag, waiting)
-        for kind, tasks, need in classes:
-            sent = bool(bag.ready[kind]) or bag.next < bag.mark or bool(bag.overdue)
+            found.append(_row(bag, kind, tasks, classes[kind].need, offered=old, times=times))
+        some = _alike(bag, waiting) if len(waiting) > MANY_CLASSES else _some(bag, waiting)
+        for kind, tasks, need in some:
+            unsorted = places.next < bag.chunks.mark
+            sent = bool(places.ready[kind] or unsorted or bag.replicas.overdue)
             found.append(_row(bag, kind, tasks, need, offered=old and sent))
-        if bag.rescue:
-            for kind, tasks in sorted(Counter(map(bag.class_of, bag.rescue)).items())[:MOST_ROWS]:
-                found.append(_row(bag, kind, tasks, bag.needs[kind], offered=old, rescue=True))
+        rescue = sorted(Counter(map(bag.class_of, places.rescue)).items())
+        for kind, tasks in rescue[:MOST_ROWS]:
+            found.append(_row(bag, kind, tasks, classes[kind].need, offered=old, rescue=True))
     return found
 
 
 def _some(bag: Bag, waiting: list[int]) -> list[tuple[int, int, Need]]:
     """Classes with tasks that wait, how many these are, and what each needs."""
-    return [(kind, tasks, bag.needs[kind]) for kind, tasks in enumerate(waiting) if tasks > 0]
+    needs = [one.need for one in bag.classes]
+    return [(kind, tasks, needs[kind]) for kind, tasks in enumerate(waiting) if tasks > 0]
 
 
 def _alike(bag: Bag, waiting: list[int]) -> list[tuple[int, int, Need]]:
@@ -130,10 +134,10 @@ def _alike(bag: Bag, waiting: list[int]) -> list[tuple[int, int, Need]]:
     many needs those of about the same size, since what can hold the largest can hold them all. The
     class with the most tasks stands for the others."""
     some = _some(bag, waiting)
-    rough = len({bag.rules[kind] for kind, _, _ in some}) > MANY_CLASSES
+    rough = len({bag.classes[kind].number for kind, _, _ in some}) > MANY_CLASSES
     found: dict[object, tuple[int, int, int, Need]] = {}
     for kind, tasks, need in some:
-        key = _magnitude(need) if rough else bag.rules[kind]
+        key = _magnitude(need) if rough else bag.classes[kind].number
         best, most, total, largest = found.get(key, (kind, 0, 0, need))
         if tasks > most:
             best, most = kind, tasks
@@ -183,14 +187,14 @@ def _long_ones(bag: Bag) -> list[tuple[int, float, int]]:
     """Tasks that wait and have more time than others of their class: the class, how many times as
     much, and how many they are."""
     found: Counter[tuple[int, float]] = Counter()
-    grown = BitMap(bag.overtimes)
-    for raised in bag.raised:
+    grown = BitMap(bag.failures.overtimes)
+    for raised in bag.failures.raised:
         if raised.tasks is None:
-            grown.add_range(0, bag.next)
+            grown.add_range(0, bag.places.next)
         else:
             grown |= BitMap(raised.tasks)
-    for kind, ready in enumerate(bag.ready):
-        limit = bag.needs[kind].limit_seconds
+    for kind, ready in enumerate(bag.places.ready):
+        limit = bag.classes[kind].need.limit_seconds
         if limit:
             tasks = islice(ready & grown, MOST_GROWN)
             found.update((kind, stretch(bag, task, limit)) for task in tasks)
@@ -199,10 +203,10 @@ def _long_ones(bag: Bag) -> list[tuple[int, float, int]]:
 
 def _waiting(bag: Bag) -> list[int]:
     """By class. Numbers that are not sorted yet are taken to be like those that are."""
-    found = [len(ready) for ready in bag.ready] or [0]
-    for task in bag.overdue:
-        found[bag.live[task][0].kind] += 1  # as it was sent
-    unsorted = bag.total - bag.next + len(bag.parked) + len(bag.aside)
+    found = [len(ready) for ready in bag.places.ready] or [0]
+    for task in bag.replicas.overdue:
+        found[bag.places.live[task][0].kind] += 1  # as it was sent
+    unsorted = bag.total - bag.places.next + len(bag.places.parked) + len(bag.places.aside)
     sorted_ = sum(found)
     if not sorted_ or len(found) == 1:
         found[0] += unsorted
@@ -251,7 +255,7 @@ def _pilots_alike(
     state: State, now: float, lives: Lives
 ) -> Counter[tuple[Key, bool, tuple[int, int]]]:
     """How many pilots have this shape, wait for tasks or do not, and have that much at hand."""
-    hungry, wanted = state.hungry, lives.wanted
+    hungry, wanted = state.queue.hungry, lives.wanted
     return Counter(
         (
             (

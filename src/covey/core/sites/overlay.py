@@ -55,7 +55,7 @@ def soon(turn: Turn) -> None:
     """Something has happened, unless it was refused. Where there is much to look at it waits for
     the next tick."""
     refused = any(isinstance(action, Refuse) for action in turn.actions)
-    if turn.now >= turn.state.provide_at and not refused:
+    if turn.now >= turn.state.plan.provide_at and not refused:
         provide(turn)
 
 
@@ -65,7 +65,7 @@ def provide(turn: Turn, *, fewer: bool = False) -> None:
     if state.draining or not state.sites:
         return
     looks = len(state.pilots) + len(state.jobs) + len(state.bags) * len(state.sites)
-    state.provide_at = turn.now + max(0, looks - FEW_LOOKS) / LOOKS
+    state.plan.provide_at = turn.now + max(0, looks - FEW_LOOKS) / LOOKS
     demand.notice(state, turn.now)
     found = demand.rows(state, turn.now)
     if not found and not state.jobs:
@@ -153,7 +153,7 @@ def _first_served(state: State, now: float, short: list[DemandRow]) -> list[Dema
     def key(row: DemandRow) -> tuple[float, int, float]:
         owner = row.bag.spec.owner
         worth = max((one.get(row.bag.id, 0.0) for one in worths), default=0.0)
-        return -worth, held[owner], state.asked_for.get(owner, 0.0)
+        return -worth, held[owner], state.plan.asked_for.get(owner, 0.0)
 
     return sorted(short, key=key)
 
@@ -230,9 +230,9 @@ def _submit(
 ) -> tuple[JobId, ...]:
     """Without a row: for the owner to see."""
     state, spec = turn.state, site.record.spec
-    state.next_job += 1
-    state.asked_for[owner] = turn.now
-    stem = f"{state.epoch}-{state.next_job}"
+    state.counters.next_job += 1
+    state.plan.asked_for[owner] = turn.now
+    stem = f"{state.epoch}-{state.counters.next_job}"
     size = PilotSize(spec, row.need if row is not None else None, slots)
     made = []
     for number in range(count):
@@ -337,7 +337,7 @@ def _make_place(turn: Turn, found: list[DemandRow], allowed: Allowed) -> None:
                 break
             if one is not None:
                 one.until = turn.now
-                state.signalled[one.record.id] = None
+                state.queue.signalled[one.record.id] = None
                 words = f"for tasks of {row.bag.spec.owner}, at {name}"
                 turn.note(Note("pilot makes place", pilot=one.record.id, detail=words))
                 break
@@ -362,7 +362,7 @@ def _send_idle_home(turn: Turn, found: list[DemandRow], allowed: Allowed) -> Non
                 break
             wanted -= pilot.record.slots
             pilot.until = now
-            state.signalled[pilot.record.id] = None
+            state.queue.signalled[pilot.record.id] = None
             words = f"it is idle, and tasks of other owners wait at {name}"
             turn.note(Note("pilot makes place", pilot=pilot.record.id, detail=words))
 
@@ -392,7 +392,7 @@ def drain(turn: Turn) -> None:
     for pilot in state.pilots.values() if away else ():
         if pilot.record.site in away and pilot.until > turn.now:
             pilot.until = turn.now
-            state.signalled[pilot.record.id] = None
+            state.queue.signalled[pilot.record.id] = None
 
 
 # -- news of jobs ---------------------------------------------------------------------------
@@ -488,11 +488,11 @@ def _disown(turn: Turn) -> None:
     """Should they be listed again they must go: others have been asked for in their place."""
     state = turn.state
     found: dict[str, list[JobRecord]] = {}
-    for record in state.given_up.values():
+    for record in state.plan.given_up.values():
         found.setdefault(record.site, []).append(record)
     for records in found.values():
         for record in records[:MOST_CANCELS]:
-            del state.given_up[record.id]
+            del state.plan.given_up[record.id]
         turn.actions.append(CancelJobs(tuple(records[:MOST_CANCELS])))
 
 
@@ -520,7 +520,7 @@ def ended(turn: Turn, id_: JobId, reason: str, *, sure: bool = True) -> None:
     else:
         there = job.pilot in state.pilots
         if not there:
-            state.given_up[id_] = job.record
+            state.plan.given_up[id_] = job.record
     site = state.sites.get(job.record.site)
     if site is not None:
         site.jobs.pop(id_, None)

@@ -97,7 +97,7 @@ def idle_of_others(state: State, now: float, site: Site, wanting: Collection[str
         pilot = state.pilots.get(job.pilot) if job.pilot is not None else None
         if pilot is None or job.record.trial or pilot.record.owner in ("", *wanting):
             continue
-        if pilot.record.id in state.hungry and not pilot.attempts and _is_there(pilot, now):
+        if pilot.record.id in state.queue.hungry and not pilot.attempts and _is_there(pilot, now):
             found.append(pilot)
     return found
 

@@ -18,8 +18,9 @@ from covey.core.match.attributes import STATISTICS
 from covey.core.match.pilot_fit import admits, weight
 from covey.core.record.model import Need, PilotRecord
 from covey.core.sites.demand import DemandRow
-from covey.core.sites.unfit_hosts import HostShown, Unfit
 from covey.core.state import Bag, Pilot, Site, State
+from covey.core.state.policy_cache import Unfit
+from covey.core.state.sites import HostShown
 
 REMEMBER_SECONDS = 1800.0
 ENOUGH = 3  # pilots that show the same
@@ -41,7 +42,7 @@ def notice(state: State, now: float, rows: list[DemandRow]) -> None:
     """Look at pilots that stand idle: which classes could they not run, whatever happens?"""
     offered = [row for row in rows if row.offered and not row.rescue]
     left = MOST_LOOKED_AT
-    for id_ in state.hungry if offered else ():
+    for id_ in state.queue.hungry if offered else ():
         pilot = state.pilots[id_]
         for row in offered if not pilot.attempts and pilot.record.site in state.sites else ():
             if left <= 0:
@@ -54,7 +55,7 @@ def _judge(state: State, now: float, pilot: Pilot, row: DemandRow) -> int:
     bag, record = row.bag, pilot.record
     if not admits(state, record, bag) or not _lasts(bag):
         return 0
-    unfit = bag.unfit.get((row.kind, record.site))
+    unfit = bag.cache.unfit.get((row.kind, record.site))
     if unfit is not None and record.id in unfit.pilots and unfit.policy is bag.policy:
         return 0
     if not weight(row.need, record):
@@ -64,10 +65,10 @@ def _judge(state: State, now: float, pilot: Pilot, row: DemandRow) -> int:
     if policy_budget.of(state, now, bag.spec.owner).in_turn <= 0 or row.kind >= len(matches):
         return 1  # perhaps it was not asked
     if matches[row.kind] is not None:
-        bag.unfit.pop((row.kind, record.site), None)
+        bag.cache.unfit.pop((row.kind, record.site), None)
         return 1
     if unfit is None or unfit.policy is not bag.policy:
-        unfit = bag.unfit[row.kind, record.site] = Unfit(bag.policy)
+        unfit = bag.cache.unfit[row.kind, record.site] = Unfit(bag.policy)
     unfit.pilots[record.id] = None
     unfit.at = now
     while len(unfit.pilots) > 2 * ENOUGH:
@@ -99,7 +100,7 @@ def obstacle(site: Site, row: DemandRow, now: float) -> str:
     small = _too_small(site, row.need, now)
     if small:
         return small
-    unfit = row.bag.unfit.get((row.kind, site.record.spec.name))
+    unfit = row.bag.cache.unfit.get((row.kind, site.record.spec.name))
     if unfit is None or unfit.policy is not row.bag.policy or len(unfit.pilots) < ENOUGH:
         return ""
     if now - unfit.at >= REMEMBER_SECONDS:
@@ -109,7 +110,7 @@ def obstacle(site: Site, row: DemandRow, now: float) -> str:
 
 def is_probe(site: Site, row: DemandRow, now: float) -> bool:
     """Whether what was remembered is too old: one pilot finds out."""
-    unfit = row.bag.unfit.get((row.kind, site.record.spec.name))
+    unfit = row.bag.cache.unfit.get((row.kind, site.record.spec.name))
     old = unfit is not None and len(unfit.pilots) >= ENOUGH and not obstacle(site, row, now)
     stale = [one for one in site.shown.values() if not _is_fresh(one, now)]
     too_small = bool(stale) and not any(_is_fresh(one, now) for one in site.shown.values())

@@ -52,10 +52,10 @@ def look_at_owners(turn: Turn, *, tokens: bool = False) -> None:
     or went."""
     state = turn.state
     if tokens:
-        state.token_owners = unix_accounts.token_owners(state)
-    if not state.token_owners and not state.people:
+        state.access.owners = unix_accounts.token_owners(state)
+    if not state.access.owners and not state.access.people:
         return
-    state.people = unix_accounts.people(state, turn.now)
+    state.access.people = unix_accounts.people(state, turn.now)
     for name, site in state.sites.items():
         spec = site.record.spec
         problem = unix_accounts.problem(state, spec)
@@ -71,7 +71,7 @@ def look_at_owners(turn: Turn, *, tokens: bool = False) -> None:
 
 def note_owner(turn: Turn, owner: str) -> None:
     """Somebody has submitted a bag, perhaps for the first time."""
-    if owner not in turn.state.people:
+    if owner not in turn.state.access.people:
         look_at_owners(turn)
 
 
@@ -88,16 +88,16 @@ def _put(state: State, record: SiteRecord) -> None:
 
 def _guard(state: State) -> None:
     specs = [site.record.spec for site in state.sites.values()]
-    state.guarded = {spec.name: spec for spec in specs if spec.users or spec.failover}
+    state.plan.guarded = {spec.name: spec for spec in specs if spec.users or spec.failover}
     going = {name for name, site in state.sites.items() if site.record.removed}
-    state.reserves = tuple(one.name for one in specs if one.failover and one.name not in going)
+    state.plan.reserves = tuple(one.name for one in specs if one.failover and one.name not in going)
     for bag in state.bags.values():
-        if bag.rescued and not last_resorts(state, bag):
+        if bag.places.rescued and not last_resorts(state, bag):
             bag.fail_over_no_more()
 
 
 def define(turn: Turn) -> None:
-    turn.state.defined += 1
+    turn.state.plan.defined += 1
     specs = tuple(site.record.spec for site in turn.state.sites.values())
     turn.actions.append(DefineSites(specs))
 

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
-from covey.core.bags.suspects import brief
 from covey.core.record.actions import Problem
+from covey.core.record.suspects import brief
 from covey.server.api.api import Api
 from covey.server.api.pilots import PREFIX, PilotCalls, Receive, Scope, Send
 from covey.server.decider import Decider

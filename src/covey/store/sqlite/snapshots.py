@@ -12,7 +12,6 @@ import msgspec
 from msgspec import Struct, field
 from pyroaring import BitMap
 
-from covey.core.bags.suspects import brief
 from covey.core.record.model import (
     BagId,
     BagRecord,
@@ -22,6 +21,7 @@ from covey.core.record.model import (
     Segment,
     Snapshot,
 )
+from covey.core.record.suspects import brief
 from covey.pilot.protocol.messages import MEMORY, OWN_FAILURES, TIMEOUT
 from covey.store.sqlite import rows
 

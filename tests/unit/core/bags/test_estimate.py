@@ -59,7 +59,7 @@ def test_a_slot_that_is_free_for_a_moment_counts() -> None:
     assert found is not None
     assert abs(found.likely - 38 * 5.0 / 2) < 1
     bag_of_one = BagId(table.submit(spec(1)))
-    state.bags[bag_of_one].times[0].add(5.0)
+    state.bags[bag_of_one].classes[0].times.add(5.0)
     single = estimate(state, state.bags[bag_of_one], table.now)
     assert single is not None
     assert single.likely == 5.0  # one task cannot be shared out

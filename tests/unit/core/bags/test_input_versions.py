@@ -103,7 +103,7 @@ def test_a_request_that_is_repeated_makes_no_second_version(table: Table) -> Non
     bag, _, _ = one_failed(table)
     retry(table, bag, CHANGED)
     assert writes(retry(table, bag, CHANGED), SaveInputVersion) == []
-    assert len(bag_of(table, bag).input_versions) == 1
+    assert len(bag_of(table, bag).inputs.versions) == 1
 
 
 def test_without_a_task_to_run_again_nothing_changes(table: Table) -> None:
@@ -127,7 +127,7 @@ def test_files_are_added_removed_and_changed_for_single_tasks(table: Table) -> N
     answer = pilot.ask(1, [end(out)])
     assert sent_files(answer) == [NEW.digest]
     assert [one.digest for one in answer.tasks[0].inputs] == [OTHER.digest]
-    earlier = bag_of(table, bag).earlier_files
+    earlier = bag_of(table, bag).inputs.earlier
     assert {OLD.digest} == earlier, "attempts that are out may still need these"
 
 
@@ -144,8 +144,8 @@ def test_files_are_added_removed_and_changed_for_single_tasks(table: Table) -> N
 def test_what_cannot_be_is_refused(table: Table, changes: InputChanges, told: str) -> None:
     bag, _, _ = one_failed(table)
     assert told in refusal(retry(table, bag, changes)).detail
-    assert bag_of(table, bag).input_versions == []
-    assert bag_of(table, bag).failed
+    assert bag_of(table, bag).inputs.versions == []
+    assert bag_of(table, bag).places.failed
 
 
 def test_there_is_an_end_to_versions(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +197,7 @@ def test_a_bag_of_the_record_has_its_latest_files() -> None:
     answer = table.enrol().ask()
     assert (sent_files(answer), answer.bodies[0].inputs_version) == ([OTHER.digest], 3)
     found = bag_of(table, 1)
-    assert found.earlier_files == {OLD.digest, NEW.digest}
+    assert found.inputs.earlier == {OLD.digest, NEW.digest}
     ids = (AttemptId(1, 4), AttemptId(1, 5), AttemptId(1, 8), AttemptId(1, 9), AttemptId(2, 1))
     assert [input_versions.version_in(found, one) for one in ids] == [1, 2, 2, 3, 3]
 
@@ -222,4 +222,4 @@ def test_an_adopted_attempt_keeps_the_version_it_was_sent_with() -> None:
     hand = table.enrol()
     hand.sync(1, held=[Held(1, 6, 1, 0)])
     bag = bag_of(table, 1)
-    assert [input_versions.version_in(bag, one.id) for one in bag.live[0]] == [2]
+    assert [input_versions.version_in(bag, one.id) for one in bag.places.live[0]] == [2]

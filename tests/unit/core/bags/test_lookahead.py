@@ -24,14 +24,14 @@ def test_a_class_that_fits_nobody_does_not_hide_those_behind_it() -> None:
     hand = table.enrol(4, host="plain")
     found = gets(hand, 4)
     assert found == []
-    assert bag.mark == 16  # two chunks are looked at
+    assert bag.chunks.mark == 16  # two chunks are looked at
     for _ in range(200):
         table.later(1.0)
         found += gets(hand, 4)
         if len(found) == 4:
             break
     assert found == [48, 49, 50, 51]
-    assert len(bag.aside) >= 32
+    assert len(bag.places.aside) >= 32
 
 
 def test_what_made_place_comes_back_for_who_can_run_it() -> None:
@@ -58,5 +58,5 @@ def test_in_a_batch_the_best_hosts_come_first(batch: bool, expected: str) -> Non
         hosts[hand.pilot] = host
         hand.sync(1)
     bag = table.submit(spec(1, policy=PolicySpec(rank="Host.mhz")))
-    [attempt] = table.scheduler.state.bags[BagId(bag)].live[0]
+    [attempt] = table.scheduler.state.bags[BagId(bag)].places.live[0]
     assert hosts[attempt.pilot] == expected

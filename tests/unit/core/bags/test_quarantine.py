@@ -50,9 +50,9 @@ def bag_of(table: Table, id_: int) -> Bag:
 def is_put_away(table: Table, id_: int) -> bool:
     bag = bag_of(table, id_)
     assert bag.status is BagStatus.PAUSED
-    assert bag.reason == bag.quarantined
+    assert bag.reason == bag.quarantine.reason
     assert bag.policy.plain
-    assert bag.classify is None
+    assert bag.classes.classify is None
     return bag.reason.startswith("quarantined: ")
 
 
@@ -98,23 +98,23 @@ def test_other_parts_of_a_policy_may_raise(part: str) -> None:
     hand.sync(want=4)
     table.later(3)
     if part == "grid":
-        assert not table.scheduler.state.quarantines, "there is no site to ask about"
+        assert not table.scheduler.state.counters.quarantines, "there is no site to ask about"
     else:
         assert is_put_away(table, bad)
-    assert bag_of(table, good).live
+    assert bag_of(table, good).places.live
 
 
 def test_rules_that_raise_put_the_bag_away() -> None:
     table = Table()
     rule = Rule(when=(Condition(name="i", low=2.0),), need=Need(cores=2))
     bad = table.submit(spec(rules=(rule,)))
-    bag_of(table, bad).classify = broken
+    bag_of(table, bad).classes.classify = broken
     segment = Segment(space=Axis("i", Range("0", "1", 4)))
     table.handle(SegmentAppended(table.request(), BagId(bad), segment, ""))
     answer = table.enrol(slots=4).ask(want=4)
     assert answer.tasks, "those that were told apart before"
     bag = bag_of(table, bad)
-    bag.classify = broken
+    bag.classes.classify = broken
     bag.class_of(0)
     table.handle(Ticked())
     assert is_put_away(table, bad)
@@ -124,11 +124,11 @@ def test_tasks_that_cannot_be_sent_put_the_bag_away() -> None:
     table = Table()
     inputs = (TaskInput(source="{i}", path="x"),)
     bad, good = table.submit(spec(task_inputs=inputs)), table.submit(spec())
-    bag_of(table, bad).filled = [(broken, broken, False)]
+    bag_of(table, bad).inputs.filled = [(broken, broken, False)]
     answer = table.enrol(slots=2).ask(want=2)
     assert is_put_away(table, bad)
-    assert not bag_of(table, bad).failed
-    assert not bag_of(table, bad).live
+    assert not bag_of(table, bad).places.failed
+    assert not bag_of(table, bad).places.live
     assert [task.bag for task in answer.tasks] == [good, good]
     assert not answer.recalls
 
@@ -147,7 +147,7 @@ def test_it_can_be_given_another_policy_and_go_on() -> None:
     assert is_put_away(table, bad), "until somebody wants it"
     resumed = table.handle(ResumeRequested(table.request(), BagId(bad)))
     assert only(resumed, Done).count == 1
-    assert not bag_of(table, bad).quarantined
+    assert not bag_of(table, bad).quarantine.reason
     assert [task.task for task in only(resumed, Answer).tasks] == [1]
     assert bag_of(table, bad).policy.spec.requirements == "Job.i > 0"
 
@@ -159,7 +159,7 @@ def test_it_can_be_cancelled_and_purged_while_tasks_run() -> None:
     answer = hand.ask()
     bag = bag_of(table, bad)
     bag.policy.dispatch.evaluate = broken
-    bag.dirty, bag.stamp = True, bag.stamp + 1
+    bag.cache.dirty, bag.cache.stamp = True, bag.cache.stamp + 1
     next(iter(table.scheduler.state.pilots.values())).faces.clear()
     hand.sync(want=1, ends=[end(answer)])
     assert is_put_away(table, bad)
@@ -173,7 +173,7 @@ def test_a_check_that_raises_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("covey.core.bags.bag_check.check_spec", broken)
     refused = refusal(table.handle(BagSubmitted(table.request(), spec())))
     assert "no such luck" in refused.detail
-    assert table.scheduler.state.next_bag == 1
+    assert table.scheduler.state.counters.next_bag == 1
     assert any(isinstance(one, Note) and "Traceback" in one.detail for one in table.actions)
 
 
@@ -216,7 +216,12 @@ def test_a_stored_bag_that_cannot_be_built_is_put_away(spoilt: dict[str, Any]) -
     table = started(stored(BagSpec(argv=("work",), owner="eve", **spoilt)))
     assert is_put_away(table, 1)
     bag = bag_of(table, 1)
-    assert (bag.total, len(bag.done), len(bag.failed), bag.spec.owner) == (8, 1, 1, "eve")
+    assert (bag.total, len(bag.places.done), len(bag.places.failed), bag.spec.owner) == (
+        8,
+        1,
+        1,
+        "eve",
+    )
     for event in (
         ResumeRequested(table.request(), BagId(1)),
         RetryRequested(table.request(), BagId(1), None),
@@ -248,7 +253,7 @@ def test_one_that_was_put_away_stays_so_until_somebody_wants_it() -> None:
 
 def test_a_bag_that_is_over_and_cannot_be_built_is_not_tried_again() -> None:
     table = started()
-    table.scheduler.state.next_bag = 2
+    table.scheduler.state.counters.next_bag = 2
     request = table.request()
     asked = table.handle(RetryRequested(request, BagId(1), None))
     assert any(isinstance(one, LoadBag) for one in asked)
@@ -267,7 +272,7 @@ def test_growth_has_an_end() -> None:
     number = table.submit(spec(need=need, retries=1000, grow_memory=100.0, grow_time=100.0))
     table.enrol()
     bag = bag_of(table, number)
-    bag.short[0] = bag.overtimes[0] = 1001
+    bag.failures.short[0] = bag.failures.overtimes[0] = 1001
     [pilot] = table.scheduler.state.pilots.values()
     memory, seconds = limits(bag, TaskNumber(0), need, pilot.record)
     assert (memory, seconds) == (10**8 * MOST_GROWTH, 10.0 * MOST_GROWTH)

@@ -1,7 +1,7 @@
 """What is said of a bag that could not be handled: words for its owner, a traceback for the log."""
 
-from covey.core.bags.suspects import LONGEST_REASON, LONGEST_TRACE, suspect
 from covey.core.errors import InvalidBag
+from covey.core.record.suspects import LONGEST_REASON, LONGEST_TRACE, suspect
 
 
 def raised(error: Exception) -> Exception:

@@ -299,10 +299,22 @@ def test_asking_changes_nothing() -> None:
     gets(table.enrol(2), 2)
     state = table.scheduler.state
     held = state.bags[BagId(bag)]
-    before = (state.random.getstate(), len(held.needs), held.stamp, held.dirty, held.tail)
+    before = (
+        state.random.getstate(),
+        len(held.classes),
+        held.cache.stamp,
+        held.cache.dirty,
+        held.replicas.tail,
+    )
     for task in (None, 0, 29):
         ask(table, bag, task)
     for task in range(30):
         ask_of(table, bag, task)
     state.check()
-    assert before == (state.random.getstate(), len(held.needs), held.stamp, held.dirty, held.tail)
+    assert before == (
+        state.random.getstate(),
+        len(held.classes),
+        held.cache.stamp,
+        held.cache.dirty,
+        held.replicas.tail,
+    )

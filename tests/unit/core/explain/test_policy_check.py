@@ -211,10 +211,20 @@ def test_looking_changes_nothing() -> None:
     gets(table.enrol(host="c", tags=FAST))
     state = table.scheduler.state
     held = state.bags[BagId(bag)]
-    before = (state.random.getstate(), len(held.needs), held.stamp, dict(held.policy.ad.table))
+    before = (
+        state.random.getstate(),
+        len(held.classes),
+        held.cache.stamp,
+        dict(held.policy.ad.table),
+    )
     found(table, bag=bag, requirements="Job.i > 3 && random() < 2", preset="reliable-tail")
     catalogue.attributes_of(state, table.now, "")
-    after = (state.random.getstate(), len(held.needs), held.stamp, dict(held.policy.ad.table))
+    after = (
+        state.random.getstate(),
+        len(held.classes),
+        held.cache.stamp,
+        dict(held.policy.ad.table),
+    )
     assert before == after
 
 

@@ -87,7 +87,7 @@ def test_the_longest_are_looked_for_beyond_the_first_chunk() -> None:
     id_ = table.submit(spec(30_000, rules=rules))
     assert sent(table.enrol(2), 2) == [29_999, 0]
     bag = table.scheduler.state.bags[BagId(id_)]
-    assert bag.mark == bag.total
+    assert bag.chunks.mark == bag.total
 
 
 def test_and_not_without_bounds() -> None:
@@ -95,18 +95,18 @@ def test_and_not_without_bounds() -> None:
     rules = (Rule(when=(Condition(name="i", low=999_999),), need=Need(limit_seconds=60.0)),)
     id_ = table.submit(spec(1_000_000, rules=rules))
     bag = table.scheduler.state.bags[BagId(id_)]
-    assert MOST_ORDERED <= bag.mark < MOST_ORDERED + 4096
+    assert MOST_ORDERED <= bag.chunks.mark < MOST_ORDERED + 4096
     assert sent(table.enrol(2), 2) == [0, 1]
     bounded = Table(chunk=8, largest_chunk=8, most_lookahead=3)
     id_ = bounded.submit(spec(1000, rules=rules))
-    assert bounded.scheduler.state.bags[BagId(id_)].mark == 24
+    assert bounded.scheduler.state.bags[BagId(id_)].chunks.mark == 24
 
 
 def test_bags_whose_order_is_given_look_no_further_than_before() -> None:
     table = Table(chunk=8, largest_chunk=8)
     rules = (Rule(when=(Condition(name="i", low=2),), need=Need(limit_seconds=60.0)),)
     id_ = table.submit(spec(1000, rules=rules, order="given"))
-    assert table.scheduler.state.bags[BagId(id_)].mark == 8
+    assert table.scheduler.state.bags[BagId(id_)].chunks.mark == 8
 
 
 def test_rows_are_ordered_when_they_are_read() -> None:

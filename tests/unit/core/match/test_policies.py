@@ -239,7 +239,7 @@ def test_deadlines_of_what_has_ended_are_forgotten() -> None:
     for _ in range(90):
         ends = [end(answer, index) for index in range(50)]
         answer = next(one for one in replies(hand.sync(50, ends), Answer) if one.tasks)
-    assert len(table.scheduler.state.deadlines) <= 1024
+    assert len(table.scheduler.state.replication.deadlines) <= 1024
 
 
 # -- replicas ------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def test_deadlines_of_what_has_ended_are_forgotten() -> None:
 def draw(table: Table) -> None:
     table.now += 1.0
     table.handle(Ticked())
-    while table.scheduler.state.drawing:
+    while table.scheduler.state.replication.drawing:
         table.handle(DrawContinued())
 
 
@@ -264,10 +264,10 @@ def test_what_was_given_up_is_not_run_twice() -> None:
     third.sync(0, [end(answer, outcome="host", exit_code=1)])
     lost = answer.tasks[0].task
     held = table.scheduler.state.bags[BagId(bag)]
-    assert (list(held.failed), lost in held.live) == ([lost], True)
+    assert (list(held.places.failed), lost in held.places.live) == ([lost], True)
     for _ in range(5):
         draw(table)
-    assert lost not in held.offers
+    assert lost not in held.replicas.offers
     assert (bag, lost) not in gets(hands[3])
 
 
@@ -286,7 +286,7 @@ def test_replicas_only_in_the_tail_of_a_closed_bag_and_within_their_number() -> 
     found += [gets(hand) for hand in hands[2:]]
     given = sorted(one for each in found for one in each)
     assert given == [(bag, 0), (bag, 1)]
-    assert table.scheduler.state.bags[BagId(bag)].replicas == 2
+    assert table.scheduler.state.bags[BagId(bag)].replicas.sent == 2
 
 
 def test_replicas_where_the_policy_wants_them() -> None:
@@ -315,14 +315,14 @@ def test_a_tail_that_sticks_and_one_that_does_not() -> None:
     gets(hand, 9)
     draw(table)
     bags = [table.scheduler.state.bags[BagId(id_)] for id_ in ids]
-    assert [bag.tail for bag in bags] == [True, True]
+    assert [bag.replicas.tail for bag in bags] == [True, True]
     for one in (hand, first):
         table.handle(PilotLeft(table.request(), Leave(one.pilot, 1, "bye")))
     table.enrol(2, host="c")
     table.later(3)
     for bag in bags:
         match_cache.refresh(table.scheduler.state, table.now, bag)
-    assert [bag.tail for bag in bags] == [True, False]
+    assert [bag.replicas.tail for bag in bags] == [True, False]
 
 
 # -- the last chance -----------------------------------------------------------------------

@@ -78,7 +78,7 @@ def test_a_turn_asks_no_more_than_its_budget(evaluations: Callable[[], int]) -> 
     hand.sync(want=1)
     asked = evaluations()
     assert 0 < asked < 2 * CLASSES, "of 6,000 classes"
-    assert table.scheduler.state.overruns >= 1
+    assert table.scheduler.state.budget.overruns >= 1
 
 
 def test_others_get_their_tasks_in_the_same_turn(evaluations: Callable[[], int]) -> None:
@@ -129,20 +129,20 @@ def test_who_is_short_for_long_loses_the_most_expensive_bags() -> None:
     table.submit(spec(5, owner="ann", policy=PolicySpec(requirements="false")))
     state = table.scheduler.state
     began = table.now
-    while not state.quarantines:
+    while not state.counters.quarantines:
         hand.sync(want=4)
         table.later(1)
         go_on(table)
         for pilot in state.pilots.values():
             pilot.faces.clear()  # whatever policies look at has changed
-        state.budgets["eve"].left = 1000.0
+        state.budget.owners["eve"].left = 1000.0
         assert table.now - began < 60
     assert table.now - began >= policy_budget.SHORT_SECONDS
     for _ in range(10):
         hand.sync(want=4)
         table.later(1)
-        state.budgets["eve"].left = -1000.0
-    paused = [bag for bag in state.bags.values() if bag.quarantined]
+        state.budget.owners["eve"].left = -1000.0
+    paused = [bag for bag in state.bags.values() if bag.quarantine.reason]
     assert [bag.id for bag in paused] == [1, 2, 3]
     for bag in paused:
         assert bag.status is BagStatus.PAUSED
@@ -164,8 +164,8 @@ def test_who_only_has_to_wait_for_the_next_turn_is_not_short() -> None:
                 hand.sync(want=4)
         table.later(1)
         go_on(table)
-    assert state.overruns
-    assert not state.quarantines
+    assert state.budget.overruns
+    assert not state.counters.quarantines
 
 
 def test_who_is_alone_is_not_paused() -> None:
@@ -176,8 +176,8 @@ def test_who_is_alone_is_not_paused() -> None:
         state = table.scheduler.state
         for pilot in state.pilots.values():
             pilot.faces.clear()  # all is to be asked again
-    assert state.overruns
-    assert not state.quarantines
+    assert state.budget.overruns
+    assert not state.counters.quarantines
 
 
 def test_a_second_has_a_budget_while_others_have_bags(evaluations: Callable[[], int]) -> None:
@@ -216,7 +216,7 @@ def test_sites_are_asked_about_within_the_budget() -> None:
     for _ in range(60):
         before = state.turns
         table.handle(Ticked())
-        left = state.budgets["eve"]
+        left = state.budget.owners["eve"]
         assert left.in_turn > -policy_budget.TURN / 2, "a turn asked far too much"
         assert state.turns > before
         go_on(table)

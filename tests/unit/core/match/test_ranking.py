@@ -4,10 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from covey.core.match import match_cache
-from covey.core.match.match_records import Match
 from covey.core.match.policies import Places
 from covey.core.record.events import PolicyRequested
 from covey.core.record.model import BagId, PilotId
+from covey.core.state.match_records import Match
 from tests.unit.core.match.test_policies import gets, policy
 from tests.unit.core.table import Hand, Table, end, spec
 

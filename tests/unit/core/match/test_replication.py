@@ -7,7 +7,7 @@ from tests.unit.core.table import Hand, Table, spec
 
 
 def attempts_of(table: Table) -> int:
-    return len(table.scheduler.state.bags[BagId(1)].live.get(TaskNumber(0), ()))
+    return len(table.scheduler.state.bags[BagId(1)].places.live.get(TaskNumber(0), ()))
 
 
 def test_after_a_restart_deadlines_wait_until_all_pilots_are_heard() -> None:

@@ -89,13 +89,13 @@ def test_a_host_that_fails_everything_gets_no_last_try() -> None:
     assert good.gets() == 1
     assert tasks_of(good) == [0]
     good.ends("failed")  # task 0 has had all its tries
-    assert list(only_bag(table).failed) == [0]
+    assert list(only_bag(table).places.failed) == [0]
     table.later(WAIT_SECONDS + 1)  # long enough for an ordinary retry
     bad.gets()
     assert 1 not in tasks_of(bad), "the last try of task 1 goes to the host that fails"
     bad.ends("ok")
     bag = only_bag(table)
-    assert 1 in bag.last_tries
+    assert 1 in bag.failures.last_tries
     table.later(LAST_TRY * WAIT_SECONDS)
     assert good.gets() == 1
     assert tasks_of(good) == [1]
@@ -158,12 +158,12 @@ def test_what_is_done_or_given_up_is_forgotten() -> None:
     bad.gets()
     bad.ends("failed")
     bag = only_bag(table)
-    assert list(bag.failed_on) == [0]
+    assert list(bag.failures.failed_on) == [0]
     good.gets()
     good.ends("ok")
-    assert not bag.failed_on
-    assert not bag.avoided
-    assert not bag.last_tries
+    assert not bag.failures.failed_on
+    assert not bag.failures.avoided
+    assert not bag.failures.last_tries
 
 
 # -- deadlines ---------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_a_deadline_that_always_passes_keeps_to_max_replicas() -> None:
             worker.gets()
         table.later(6.0)
     bag = only_bag(table)
-    assert len(bag.live[0]) == 2
+    assert len(bag.places.live[0]) == 2
     told = bag_answers.of_task(table.scheduler.state, table.now, bag, 0).replication
     assert told is not None
     assert "max_replicas allows no more than 2" in told.text
@@ -186,7 +186,7 @@ def test_a_deadline_that_always_passes_keeps_to_max_replicas() -> None:
     holder.ends("host")  # one of them is over: there is room for another
     for worker in workers:
         worker.gets()
-    assert len(bag.live[0]) == 2
+    assert len(bag.places.live[0]) == 2
 
 
 def test_max_replicas_that_is_an_expression_holds_for_deadlines() -> None:
@@ -198,7 +198,7 @@ def test_max_replicas_that_is_an_expression_holds_for_deadlines() -> None:
         for worker in workers:
             worker.gets()
         table.later(6.0)
-    assert len(only_bag(table).live[0]) == 3
+    assert len(only_bag(table).places.live[0]) == 3
 
 
 # -- leaving -----------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def test_a_pilot_that_leaves_with_nothing_fails_no_task(holds_nothing: bool) -> 
     table.handle(PilotLeft(table.request(), leave))
     bags = list(table.scheduler.state.bags.values())
     if holds_nothing:
-        assert [len(bag.failed) for bag in bags] == [0]
+        assert [len(bag.places.failed) for bag in bags] == [0]
         assert bags[0].unsent() == 32
         return
     text = str(table.actions)

@@ -53,7 +53,7 @@ def test_one_that_is_lost_there_is_tried_there_again() -> None:
     far.sync(0, [one._replace(outcome="host")])
     assert gets(near) == []
     assert [again.task for again in gets(far)] == [0]
-    assert table.scheduler.state.bags[BagId(bag)].rescued
+    assert table.scheduler.state.bags[BagId(bag)].places.rescued
 
 
 def test_a_restart_forgets_no_last_chance() -> None:

@@ -97,7 +97,7 @@ def test_a_pilot_that_enrols_again_makes_up_no_hosts() -> None:
         host, machine = f"node{number}", f"m{number}"
         enrol(table, "ann", job=job, key="one-pilot", host=host, machine=machine, boot="b1")
     assert host_of(table, first) == "node"
-    assert len(table.scheduler.state.machines) == len(table.scheduler.state.hosts) == 1
+    assert len(table.scheduler.state.histories.machines) == len(table.scheduler.state.hosts) == 1
 
 
 def test_a_requeued_job_fences_the_pilot_that_it_had() -> None:

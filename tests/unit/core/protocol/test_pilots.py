@@ -30,9 +30,9 @@ def test_nobody_ends_what_another_pilot_runs(owner: str, outcome: str) -> None:
     thief = enrol(table, owner)
     told = thief.sync(0, [end(given, 0, outcome)])
     state = table.scheduler.state
-    assert not state.bags[bag].done
-    assert not state.bags[bag].failed
-    assert len(state.bags[bag].live) == 1
+    assert not state.bags[bag].places.done
+    assert not state.bags[bag].places.failed
+    assert len(state.bags[bag].places.live) == 1
     assert [one.ends for one in writes(told, RecordEnds)] == [()]
 
 
@@ -44,9 +44,9 @@ def test_nobody_ends_tasks_of_another_owners(sequence: int) -> None:
     first = enrol(table, "ann")
     first.ask(1)
     table.later(table.scheduler.state.settings.lease_seconds + 60)
-    assert not table.scheduler.state.bags[bag].live
+    assert not table.scheduler.state.bags[bag].places.live
     told = enrol(table, "eve").sync(0, [End(1, sequence, bag, 0, "ok", 0)])
-    assert not table.scheduler.state.bags[bag].done
+    assert not table.scheduler.state.bags[bag].places.done
     assert [one.ends for one in writes(told, RecordEnds)] == [()]
 
 
@@ -57,7 +57,7 @@ def test_the_one_that_had_it_may_be_late() -> None:
     given = first.ask(1)
     table.later(table.scheduler.state.settings.lease_seconds + 60)
     first.sync(0, [end(given)], held=[])
-    assert list(table.scheduler.state.bags[bag].done) == [0]
+    assert list(table.scheduler.state.bags[bag].places.done) == [0]
 
 
 @pytest.mark.parametrize("owner", ["eve", "ann", ""])
@@ -96,7 +96,7 @@ def test_nobody_ends_what_another_pilot_gave_up(live: bool, outcome: str) -> Non
     thief = enrol(table, "")
     told = thief.sync(0, [end(given, 0, outcome)], held=[], shown=[given.receipt])
     assert [one.ends for one in writes(told, RecordEnds)] == [()]
-    assert not table.scheduler.state.bags[bag].done
+    assert not table.scheduler.state.bags[bag].places.done
     first.sync(0, [end(given)], held=[], shown=[given.receipt])
     assert bag not in table.scheduler.state.bags  # over: its one task is done
 

@@ -33,10 +33,10 @@ def test_nobody_ends_what_another_pilot_had_before_a_restart(owner: str, outcome
     told = Hand(table, thief.pilot).sync(0, lies, held=[], shown=[])
     state = table.scheduler.state
     assert [one.ends for one in writes(told, RecordEnds)] == [()]
-    assert not state.bags[bag].done
-    assert not state.bags[bag].failed
+    assert not state.bags[bag].places.done
+    assert not state.bags[bag].places.failed
     Hand(table, honest.pilot).sync(0, [end(given)], held=[], shown=[given.receipt])
-    assert list(state.bags[bag].done) == [0]
+    assert list(state.bags[bag].places.done) == [0]
 
 
 @pytest.mark.parametrize("owner", ["ann", ""])
@@ -81,7 +81,7 @@ def test_a_pilot_that_was_forgotten_still_has_its_receipts() -> None:
     again = table.enrol(key="key-of-one-pilot")
     assert again.pilot != first.pilot
     again.sync(0, [end(given)], held=[], shown=[given.receipt])
-    assert list(table.scheduler.state.bags[bag].done) == [0]
+    assert list(table.scheduler.state.bags[bag].places.done) == [0]
 
 
 def test_what_is_held_without_a_receipt_is_not_repeated_if_it_must_not_be() -> None:

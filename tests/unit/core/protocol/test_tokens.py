@@ -59,8 +59,8 @@ def test_what_makes_no_sense_is_refused() -> None:
     ):
         (refusal,) = wrong
         assert isinstance(refusal, Refuse)
-    assert table.scheduler.state.tokens == {}
-    assert table.scheduler.state.next_token == 1
+    assert table.scheduler.state.access.tokens == {}
+    assert table.scheduler.state.counters.next_token == 1
 
 
 def test_one_owner_has_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,5 +95,5 @@ def test_they_are_there_after_a_restart() -> None:
         tokens=(kept,), next_token=6,
     )  # fmt: skip
     scheduler, _ = Scheduler.recover(snapshot, Settings(), 10.0)
-    assert scheduler.state.tokens == {"d": kept}
-    assert scheduler.state.next_token == 6
+    assert scheduler.state.access.tokens == {"d": kept}
+    assert scheduler.state.counters.next_token == 6

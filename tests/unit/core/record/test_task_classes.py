@@ -34,7 +34,7 @@ def work(table: Table, hand: Hand, bag: Bag, tasks: int) -> None:
     ended: list[End] = []
     for _ in range(tasks):
         [task] = hand.ask(1, ended).tasks
-        took = bag.needs[bag.kinds[task.need]].limit_seconds / 2
+        took = bag.classes[bag.classes.by_number[task.need]].need.limit_seconds / 2
         table.now += took
         end = End(hand.epoch, task.sequence, task.bag, task.task, "ok", 0, wall_seconds=took)
         ended = [end]
@@ -44,7 +44,7 @@ def work(table: Table, hand: Hand, bag: Bag, tasks: int) -> None:
 def test_tasks_of_other_classes_tell_how_long_a_task_takes() -> None:
     table = Table(lease_seconds=1e9)
     bag = submitted(table, varying(TIMES))
-    shortest = bag.kinds[0]
+    shortest = bag.classes.by_number[0]
     assert expected(bag, shortest).count == 0
     work(table, table.enrol(1), bag, 10)  # the longest ones
     found = expected(bag, shortest)
@@ -59,11 +59,11 @@ def test_a_class_that_was_measured_tells_itself() -> None:
     bag = submitted(table, varying(space))
     hand = table.enrol(1)
     work(table, hand, bag, 5)
-    bag.times[bag.kinds[0]].add(99.0)
-    assert expected(bag, bag.kinds[0]).mean == pytest.approx(50.0)
+    bag.classes[bag.classes.by_number[0]].times.add(99.0)
+    assert expected(bag, bag.classes.by_number[0]).mean == pytest.approx(50.0)
     for _ in range(2):
-        bag.times[bag.kinds[0]].add(99.0)
-    assert expected(bag, bag.kinds[0]).mean == 99.0
+        bag.classes[bag.classes.by_number[0]].times.add(99.0)
+    assert expected(bag, bag.classes.by_number[0]).mean == 99.0
 
 
 def test_the_estimate_knows_that_short_tasks_are_left() -> None:
@@ -82,7 +82,7 @@ def test_a_late_task_is_seen_though_none_of_its_class_has_ended() -> None:
     bag = submitted(table, varying(TIMES))
     hand = table.enrol(1)
     work(table, hand, bag, 10)
-    [task] = bag.live
+    [task] = bag.places.live
     table.now += 5000.0
     [late] = stragglers(table.scheduler.state, bag, table.now, 5)
     assert late.attempt.task == task
@@ -97,7 +97,7 @@ def test_pilots_are_asked_for_by_magnitude() -> None:
     rows = demand.rows(table.scheduler.state, table.now)
     assert len(rows) < 30
     assert sum(row.tasks for row in rows) == 1000
-    for need in bag.needs:
+    for need in [one.need for one in bag.classes]:
         assert any(
             row.need.memory_mb >= need.memory_mb and row.need.limit_seconds >= need.limit_seconds
             for row in rows
@@ -117,8 +117,8 @@ def test_a_policy_that_looks_at_no_task_is_asked_once_for_all_classes() -> None:
     plain = submitted(table, varying(Axis("t", Range("1", "1", 1)), policy=policy))
     many = submitted(table, varying(Axis("t", Range("1", "1", 900)), policy=policy, name="many"))
     assert len(table.enrol(100).ask(100).tasks) == 100
-    assert 0 < many.expense < 100
-    assert plain.live
+    assert 0 < many.cache.expense < 100
+    assert plain.places.live
 
 
 def calls_to_run(values: int) -> int:

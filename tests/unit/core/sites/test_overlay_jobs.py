@@ -87,7 +87,7 @@ def test_a_job_is_durable_before_it_is_submitted() -> None:
     grounds.durable = False
     actions = grounds.handle(BagSubmitted(grounds.request(), spec(2)))
     assert not asked(actions)
-    assert len(asked(grounds.handle(Committed(grounds.scheduler.state.writes)))) == 2
+    assert len(asked(grounds.handle(Committed(grounds.scheduler.state.journal.writes)))) == 2
 
 
 def test_a_restart_doubles_nothing_and_loses_nothing() -> None:
@@ -175,7 +175,7 @@ def test_an_end_that_the_site_knows_of_is_believed_at_once() -> None:
     assert grounds.begin(job, 0).ask().tasks
     grounds.ends(job)
     bag = grounds.scheduler.state.bags[BagId(1)]
-    assert (list(bag.ready[0]), bag.live) == ([0], {})
+    assert (list(bag.places.ready[0]), bag.places.live) == ([0], {})
 
 
 def test_a_requeued_job_waits_again() -> None:
@@ -312,5 +312,5 @@ def test_many_that_end_at_once_do_not_ask_each_time() -> None:
     asked_at = []
     for job in grounds.jobs[:50]:
         grounds.ends(job)
-        asked_at.append(grounds.scheduler.state.provide_at)
+        asked_at.append(grounds.scheduler.state.plan.provide_at)
     assert len(set(asked_at)) <= 2

@@ -43,7 +43,7 @@ def test_nobody_waits_for_the_last_results() -> None:
     bag = a_bag(table, 2)
     pace.answered(bag.id, 100.0)
     table.enrol(slots=2).ask(want=2)
-    assert len(bag.live) == 2
+    assert len(bag.places.live) == 2
     assert not bag.unsent()
     assert pace.next_at(progress(table, bag), FOLLOW) == 0.0
     assert pace.next_at(None, FOLLOW) == 0.0

@@ -53,7 +53,7 @@ class Record:
         for action in self.table.actions:
             if isinstance(action, Write) and isinstance(action.change, RecordEnds):
                 found += [action.number for one in action.change.ends if one.bag == self.bag]
-        readable = [row for row, write in enumerate(found) if write <= state.durable]
+        readable = [row for row, write in enumerate(found) if write <= state.journal.durable]
         return [a_row(row) for row in readable if row > after]
 
 
@@ -125,8 +125,10 @@ def test_in_any_order_of_ends_commits_and_questions(seed: int) -> None:
         elif choice == "end" and held and free:
             random.shuffle(held)
             actions = pilot.sync(ends=[held.pop()])
-        elif choice == "commit" and state.durable < state.writes:
-            actions = table.handle(Committed(random.randint(state.durable + 1, state.writes)))
+        elif choice == "commit" and state.journal.durable < state.journal.writes:
+            actions = table.handle(
+                Committed(random.randint(state.journal.durable + 1, state.journal.writes))
+            )
         elif choice == "read":
             query = ResultQuery(by_row=True, limit=50, after=last)
             rows = record.rows(last)

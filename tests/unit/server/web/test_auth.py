@@ -37,7 +37,7 @@ def state() -> State:
 
 
 def issue(state: State, token: str, role: Role = Role.USER, expires: float = 0.0) -> None:
-    event = TokenIssued(state.next_token, "n", role, "ann", digest(token), expires)  # type: ignore[arg-type]
+    event = TokenIssued(state.counters.next_token, "n", role, "ann", digest(token), expires)  # type: ignore[arg-type]
     Scheduler(state).handle(event, NOW)
 
 

@@ -3,7 +3,7 @@
 from itertools import pairwise
 from random import Random
 
-from covey.core.protocol.pilot_clock import MOST_LATE, PilotClock
+from covey.core.state.pilot_clock import MOST_LATE, PilotClock
 
 
 def test_delays_of_messages_do_not_show() -> None:

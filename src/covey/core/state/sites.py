@@ -1,0 +1,93 @@
+"""Sites, their jobs and hosts, and where pilots are wanted (`overlay`, `host_history`)."""
+
+import math
+
+from msgspec import Struct, field
+
+from covey.core.record.model import History, JobId, JobRecord, PilotId, SiteRecord, SiteSpec
+from covey.core.state.match_records import Preference
+
+
+class HostShown(Struct, frozen=True):
+    """What a host of a site had when a pilot last enrolled there, and how many pilots did."""
+
+    at: float
+    memory_mb: int
+    disk_mb: int
+    pilots: int
+
+
+class Host(Struct, eq=False):
+    """A machine that is or was there: its pilots, and what is remembered of it."""
+
+    name: str
+    history: History
+    fresh: History = field(default_factory=History)  # what its site has not heard of yet
+    pilots: dict[PilotId, None] = field(default_factory=dict)
+    saved: float = 0.0  # when its history was last written
+
+
+class Job(Struct, eq=False):
+    """A site job that is not over."""
+
+    record: JobRecord
+    since: float  # when it was asked for, or began to wait again
+    pilot: PilotId | None = None  # that it became; perhaps it has left
+    voice: str = ""  # key of the pilot that spoke last, since the job was known to wait
+    succeeded: bool = False  # … which came after another, and its site has not said why
+    running: bool = False
+    suspended: bool = False  # by its site, while it runs
+    started: float = 0.0  # when it began to run, as far as we know
+    useful: bool = False  # its pilot has done some good, or nobody can say that it has not
+    asked: bool = False  # its site has been asked for it: it is durable
+    cancelled: float = 0.0  # when that was last asked for
+    vanished: str = ""  # its site lists it no longer, but its pilot was heard
+    holder: str = ""  # key of the pilot that used its secret last; empty: the next one may
+    holder_left: float = 0.0  # when that pilot left
+    refused_key: str = ""  # of the last other pilot that showed the secret
+    left_at: float = 0.0  # when its pilot said goodbye; 0: it has not
+
+
+class Site(Struct, eq=False):
+    """`ramp`: how many jobs may wait there now. `failures` in a row, since any of its pilots did
+    some good; it rests until then."""
+
+    record: SiteRecord
+    ramp: int
+    jobs: dict[JobId, None] = field(default_factory=dict)
+    failures: int = 0
+    problem: str = ""  # the last of them
+    failed_at: float = 0.0  # when that was
+    rests_until: float = 0.0
+    unanswered: str = ""  # why nothing can be had of it
+    crowded: str = ""  # why it may not be used: owners would share an account there, without walls
+    surplus_since: float = math.inf
+    preference: Preference | None = None
+    shown: dict[str, HostShown] = field(default_factory=dict)  # by host, the latest last
+
+
+class SitePlan(Struct, eq=False):
+    """Which sites are for which tasks, and when pilots were asked for."""
+
+    guarded: dict[str, SiteSpec] = field(default_factory=dict)  # sites that are not for every task
+    reserves: tuple[str, ...] = ()  # sites only for tasks that failed elsewhere
+    defined: int = 0  # grows when sites come, go or change
+    provide_at: float = 0.0  # how many pilots where is not asked again before, but for ticks
+    asked_for: dict[str, float] = field(default_factory=dict)  # owner -> when they last were
+    given_up: dict[JobId, JobRecord] = field(default_factory=dict)  # over; nobody saw them end
+
+    def check(self) -> None:
+        assert all(name == spec.name for name, spec in self.guarded.items())
+
+
+class HostHistories(Struct, eq=False):
+    """What is remembered of hosts, besides `Host.history`."""
+
+    machines: dict[str, str] = field(default_factory=dict)  # machine -> the name of its host
+    unsaved: dict[str, None] = field(default_factory=dict)  # hosts whose history has changed since
+    by_site: dict[str, History] = field(default_factory=dict)  # of all hosts of a site together
+    overall: History = field(default_factory=lambda: History(site=""))  # of all sites
+
+    def above(self, site: str) -> tuple[History, History]:
+        """The two histories to which that of a host of this site is added."""
+        return self.by_site.setdefault(site, History()), self.overall
