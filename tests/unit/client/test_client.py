@@ -105,8 +105,10 @@ def test_every_order_is_given_as_the_server_knows_it(fake: FakeServer, client: C
         "POST /api/v1/stop?drain=1",
     ]
     bodies = [msgspec.json.decode(one.body) if one.body else None for one in fake.asked]
-    assert bodies[1] == {"causes": [], "tasks": None, "memory": 1.0, "time": 1.0}
-    assert bodies[2] == {"causes": ["exit 1"], "tasks": [4, 5], "memory": 1.5, "time": 2.0}
+    usual = {"memory_mb": 0, "limit_seconds": 0.0, "done": False, "changes": None}
+    assert bodies[1] == {"causes": [], "tasks": None, "memory": 1.0, "time": 1.0, **usual}
+    again = {"causes": ["exit 1"], "tasks": [4, 5], "memory": 1.5, "time": 2.0}
+    assert bodies[2] == {**again, **usual}
     assert bodies[3] == {"reason": "why"}
 
 
