@@ -20,7 +20,6 @@ OF_NO_MODULE = {
 }
 # Modules of core that have functions, and are tested through others only.
 WITHOUT_TESTS = {
-    "bags/bag_invariants",
     "bags/output_summary",
     "errors",
     "explain/catalogue",
@@ -29,11 +28,15 @@ WITHOUT_TESTS = {
     "match/attributes",
     "match/bag_policy",
     "match/match_cache",
-    "match/match_records",
     "protocol/enrolment",
     "protocol/job_secrets",
     "record/model",
-    "state",
+    "state/files",
+    "state/match_records",
+    "state/pilots",
+    "state/policy_cache",
+    "state/scene",
+    "state/sites",
     "turn",
     "values/columns",
 }

@@ -30,8 +30,8 @@ from covey.pilot.protocol.messages import (
 from covey.pilot.protocol.pilot_state import PilotState
 from covey.sim.checkers import Judge
 from covey.sim.clock import Timeline, Trace
+from covey.sim.faults import Misfortunes
 from covey.sim.ledger import HostLife, Ledger, Run, Violation
-from covey.sim.misfortune import Misfortunes
 from covey.sim.network import Call, Failure, Network, Outcome
 from covey.sim.places import Place
 from covey.sim.server import digest

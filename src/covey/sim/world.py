@@ -21,9 +21,9 @@ from covey.sim.administering import Administrator
 from covey.sim.checkers import Judge
 from covey.sim.clients import Owner
 from covey.sim.clock import START, Timeline, Trace
+from covey.sim.faults import Misfortunes
 from covey.sim.ledger import Ledger, Violation
 from covey.sim.liar import Liar
-from covey.sim.misfortune import Misfortunes
 from covey.sim.network import Network, Weather
 from covey.sim.pilot import SimPilot, Surroundings
 from covey.sim.places import Place
