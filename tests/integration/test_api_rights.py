@@ -226,7 +226,7 @@ def test_what_is_shown_of_others(place: Place, people: People) -> None:
     }
     bag = submitted(place, people.bob, name="its name", **words)
     trouble = Trouble("cannot get an input: https://w-url", "host", place.clock.now(), 0)
-    place.do(lambda: setattr(place.state.bags[BagId(bag)], "trouble", trouble))
+    place.do(lambda: setattr(place.state.bags[BagId(bag)].failures, "trouble", trouble))
     own = place.call("GET", f"{API}/bags/{bag}", None, people.bob)
     other = place.call("GET", f"{API}/bags/{bag}", None, people.viewer)
     assert own.body.count(b"w-") == 6, own.body

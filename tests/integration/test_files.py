@@ -330,16 +330,19 @@ def test_a_pilot_writes_while_it_has_tasks(client: Client, pilot: Pilot) -> None
     data = b"returned" * 1000
     digest = digest_of(data)
     query = f"&offset=0&size={len(data)}"
-    assert as_pilot(pilot, "PUT", digest, query, data).status == 403
+    assert as_pilot(pilot, "PUT", digest, f"{query}&attempt=1.1", data).status == 403
     submit(client, output_mb=1)
-    assert pilot.sync(1, 0, want=1).content["tasks"]
+    [task] = pilot.sync(1, 0, want=1).content["tasks"]
+    attempt = f"&attempt={pilot.epoch}.{task[0]}"
+    assert as_pilot(pilot, "PUT", digest, query, data).status == 400
+    query += attempt
     found = as_pilot(pilot, "PUT", digest, query, data[:10])
     assert (found.status, found.content) == (200, {"size": 10, "complete": False})
     found = as_pilot(pilot, "PUT", digest, query, data)
     assert found.content == {"size": len(data), "complete": True}
     assert b"".join(client.read_file(digest)) == data
-    assert as_pilot(pilot, "PUT", digest, f"&size={(1 << 20) + 1}", data).status == 413
-    assert as_pilot(pilot, "PUT", digest_of(b""), "&size=1", b"x").status == 422
+    assert as_pilot(pilot, "PUT", digest, f"&size={(1 << 20) + 1}{attempt}", data).status == 413
+    assert as_pilot(pilot, "PUT", digest_of(b""), f"&size=1{attempt}", b"x").status == 422
     assert as_pilot(pilot, "PUT", digest_of(b"1")).status == 400
     assert as_pilot(pilot, "DELETE", digest).status == 405
 

@@ -549,7 +549,7 @@ def forgets_what_appended_tasks_need(
     return right(spec)
 
 
-@bug((bag_policy, "classifier"), words="but its time is")
+@bug((bag_policy, "classifier"), words="was sent with")
 def takes_every_task_for_the_first_class(right: Callable[..., Any], *args: Any) -> Any:
     number_of = right(*args)
     return number_of and (lambda values: 0)
