@@ -176,7 +176,7 @@ def test_everything_else_works_as_ever(stand: Stand, place: Path, way: str, pyth
         outputs=["out", "big"],
         setup="cat in; echo made > made; test ! -e " + str(place / "secret"),
         check="test -s out",
-        needs=[Need(1, 96)],  # PyPy takes 60 MB of this while it sets up the walls
+        needs=[Need(1, 64)],
         owner="ana",
     )
     with shared(stand, place, way, python) as process:

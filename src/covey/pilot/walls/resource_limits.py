@@ -26,6 +26,7 @@ from covey.pilot.walls.open_files import SharedMemory
 _PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 _FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.2, 1.0
 _AT_THE_LIMIT = 0.9
+_FORK_KB = 8 << 10  # by which a fork of this slot may be larger than the slot, before the task runs
 _BACKSTOP_BYTES = 64 << 20
 _OWN_ROOM_BYTES = 32 << 20  # that a slot may need while it is limited itself
 _TAIL_BYTES = 2000
@@ -93,11 +94,12 @@ class Memory:
 
     def end(self, usage_kb: int, failed: bool, stderr: bytes) -> Tuple[bool, int]:
         """Whether the task was over its limit, and how much memory it had. ``usage_kb`` is what
-        ``wait4`` reports for its largest process; this slot counts too, if it is larger."""
+        ``wait4`` reports for its largest process. A task begins as a fork of this slot, so a usage
+        close to the slot's own says nothing about the task."""
         if self._shared is not None:
             self._shared.end()
         killed, peak_kb = self._way.end()
-        if usage_kb > _max_rss_kb():
+        if usage_kb > _max_rss_kb() + _FORK_KB:
             peak_kb = max(peak_kb, usage_kb)
         if failed and not killed:
             refused = self._way.refuses and was_refused(stderr[-_TAIL_BYTES:])
