@@ -65,7 +65,7 @@ audit: ## look up known vulnerabilities of the locked versions (needs a way out 
 	tools/audit
 
 sim: env ## a short run of the simulated world
-	$(BIN)/python -m covey.sim
+	$(BIN)/python -m tests.simulator
 
 wheel: dev ## build dist/covey-*.whl
 	$(BIN)/python -m build --wheel --no-isolation

@@ -6,9 +6,9 @@ from typing import Protocol
 from covey.core.record.model import Rows, Snapshot
 from covey.core.values.space import Point, Scalar
 from covey.ports import Reader, Record
-from covey.store.memory.memory_record import MemoryRecord
 from covey.store.sqlite.reading import SqliteReader
 from covey.store.sqlite.sqlite_record import SqliteRecord
+from tests.memory_store.memory_record import MemoryRecord
 
 # Rows of files, by digest, as the records are told of them.
 CASES = Rows(digest="c" * 64, form="csv", names=("case", "size"), count=3)

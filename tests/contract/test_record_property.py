@@ -54,10 +54,10 @@ from covey.core.record.model import (
 )
 from covey.core.values.space import Axis, Values
 from covey.ports import Reader
-from covey.store.memory.memory_record import MemoryRecord
 from covey.store.sqlite.reading import SqliteReader
 from covey.store.sqlite.sqlite_record import SqliteRecord
 from covey.wire import ResultQuery
+from tests.memory_store.memory_record import MemoryRecord
 from tests.unit.store.builders import bag, end, pilot
 
 TOTAL = 12

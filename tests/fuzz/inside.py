@@ -29,7 +29,7 @@ from covey.server.web.problems import HttpProblem
 from covey.server.web.quick_syncs import Response, of_problem
 from covey.store.files.blobs import Blobs
 from covey.store.files.holdings import Holdings
-from covey.store.memory.memory_record import MemoryRecord
+from tests.memory_store.memory_record import MemoryRecord
 
 TOKEN, SECRET = "the token of an admin", "the secret of all pilots"
 SETTINGS = Settings(

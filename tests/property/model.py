@@ -28,7 +28,7 @@ from covey.core.scheduler import Scheduler
 from covey.core.state import Bag, Pilot
 from covey.core.values.space import Scalar
 from covey.pilot.protocol.messages import Answer, End, Held, Need, Sync
-from covey.store.memory.memory_record import MemoryRecord
+from tests.memory_store.memory_record import MemoryRecord
 from tests.unit.core.placing import local_site
 
 SETTINGS = Settings(

@@ -1,7 +1,7 @@
 """What `explain` says is what `dispatch` does, whatever has happened before.
 
-`covey.sim.explain_check` has the comparison. If an obstacle is taken away, in a copy of the state,
-explain no longer names it, and agrees with dispatch about what is left.
+`tests.simulator.checkers.explain_check` has the comparison. If an obstacle is taken away, in a copy
+of the state, explain no longer names it, and agrees with dispatch about what is left.
 """
 
 import math
@@ -17,8 +17,8 @@ from covey.core.record.model import BagSpec, Need, PilotId, PilotStatus
 from covey.core.state import Bag, State
 from covey.core.values.space import Axis, Range
 from covey.pilot.protocol.messages import FAILED, OK, WaitingBag
-from covey.sim.explain_check import can_be_compared, disagreement, obstacles
 from tests.property.test_scheduler import MOST_BAGS, SchedulerMachine
+from tests.simulator.checkers.explain_check import can_be_compared, disagreement, obstacles
 
 REMOVABLE = (SHORT, FILES, SMALL, ENDING, SILENT)
 

@@ -46,7 +46,7 @@ from covey.core.turn import Turn
 from covey.engine import Engine
 from covey.pilot.protocol.messages import FAILED, HOST, LOST, TIMEOUT, End, Held, Sync
 from covey.pilot.protocol.pilot_state import PilotState
-from covey.store.memory import memory_reading, memory_record
+from tests.memory_store import memory_reading, memory_record
 
 Bug = Callable[[], Any]
 BUGS: dict[str, Bug] = {}

@@ -9,9 +9,9 @@ seen there any more: the table is never wrong, only slow when it is old.
 import sys
 from concurrent.futures import ProcessPoolExecutor
 
-from covey.sim.world import run
 from tests.simulation import site_bugs
 from tests.simulation.bugs import BUGS, WORDS
+from tests.simulator.world import run
 
 WORLDS = 200
 __all__ = ["BUGS", "WORDS", "site_bugs"]

@@ -11,8 +11,8 @@ import pytest
 
 from covey.core.record.model import BagSpec, Settings
 from covey.core.values.space import Axis, Range
-from covey.sim.workload import BagPlan, Plan
-from covey.sim.world import World
+from tests.simulator.plan.workload import BagPlan, Plan
+from tests.simulator.world import World
 
 TASKS, HOSTS, SLOTS = 10_000, 50, 16
 MOST = 0.005  # of the tasks

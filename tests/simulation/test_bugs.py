@@ -2,10 +2,10 @@
 
 import pytest
 
-from covey.sim.report import failure
-from covey.sim.world import run
 from tests.simulation.find import BUGS, WORLDS, first, site_bugs
 from tests.simulation.found import FOUND
+from tests.simulator.report import failure
+from tests.simulator.world import run
 
 pytestmark = pytest.mark.timeout(600)  # some are rare, if they are not where they were
 

@@ -1,15 +1,15 @@
 """500 worlds in which everything breaks, and every promise holds.
 
-A failure prints its seed; `python -m covey.sim --seed N --trace` repeats it.
+A failure prints its seed; `python -m tests.simulator --seed N --trace` repeats it.
 """
 
 from statistics import median
 
 import pytest
 
-from covey.sim import faults
-from covey.sim.report import failure
-from covey.sim.world import Report, run
+from tests.simulator.plan import faults
+from tests.simulator.report import failure
+from tests.simulator.world import Report, run
 
 WORLDS = 500
 pytestmark = pytest.mark.timeout(600)

@@ -1,2 +1,2 @@
 """Experiments: policies in simulated worlds, before anything real is run. What a test of covey
-itself needs is in `covey.sim`."""
+itself needs is not here: faults and checkers are in the repository under `tests/simulator`."""

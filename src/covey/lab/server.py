@@ -25,10 +25,10 @@ from covey.core.record.model import (
 )
 from covey.core.scheduler import Scheduler
 from covey.core.values.space import Axis, Range
+from covey.lab.clock import Timeline
 from covey.lab.ledger import Account
 from covey.lab.worldfile import BagPart, ServerPart
 from covey.pilot.protocol.messages import Answer
-from covey.sim.clock import Timeline
 
 NEVER = 1e12
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from functools import partial
 
+from covey.lab.clock import START, Timeline
 from covey.lab.hosts import LabSite
 from covey.lab.ledger import Account
 from covey.lab.server import LabServer
 from covey.lab.worldfile import BagPart, Variant, WorldFile, policy_of
-from covey.sim.clock import START, Timeline
 
 STEPS = 20_000  # between two reports of progress
 

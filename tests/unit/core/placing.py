@@ -18,7 +18,7 @@ from covey.core.record.model import BagId, JobId, JobRecord, SiteSpec, SiteStatu
 from covey.core.state import Site
 from covey.pilot.protocol.messages import Answer, Task
 from covey.sites.drivers.local import FACTS
-from covey.store.memory.memory_record import MemoryRecord
+from tests.memory_store.memory_record import MemoryRecord
 from tests.unit.core.table import EMPTY, Hand, Table, replies
 
 

@@ -12,8 +12,8 @@ from covey.core.record.events import BagLoaded, Committed
 from covey.core.record.model import BagId, BagSnapshot, RequestId, Snapshot
 from covey.ports import CommitFailed, EngineEvent, OpenFailed, StoreOpened
 from covey.store import writer as writing
-from covey.store.memory.memory_record import MemoryRecord
 from covey.store.writer import Writer
+from tests.memory_store.memory_record import MemoryRecord
 from tests.unit.store.builders import BAG, bag
 
 WAIT = 10.0

@@ -7,7 +7,7 @@ from covey.core.record.actions import Write
 from covey.core.record.events import PolicyRequested, SiteRemoved
 from covey.core.record.model import BagId, Need, PolicySpec, SiteSpec, Snapshot
 from covey.pilot.protocol.messages import Answer, End, Held
-from covey.store.memory.memory_record import MemoryRecord
+from tests.memory_store.memory_record import MemoryRecord
 from tests.unit.core.placing import Grounds, site
 from tests.unit.core.table import Hand, Table, end, replies, spec
 

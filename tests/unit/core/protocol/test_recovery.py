@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from covey.core.record.actions import RecordEnds, Write
 from covey.core.record.model import BagId, PilotId
 from covey.pilot.protocol.messages import Answer, End, Held
-from covey.store.memory.memory_record import MemoryRecord
+from tests.memory_store.memory_record import MemoryRecord
 from tests.unit.core.protocol.test_pilots import enrol, held
 from tests.unit.core.table import Hand, Table, end, only, spec, writes
 

@@ -1,10 +1,9 @@
 """Virtual time: events happen in the order of (time, sequence).
 
-Nothing in the simulator reads a real clock or uses unseeded randomness, so a seed determines a
-world.
+Nothing in a simulated world reads a real clock or uses unseeded randomness, so a seed determines
+the world.
 """
 
-import hashlib
 from collections.abc import Callable
 from heapq import heappop, heappush
 
@@ -39,23 +38,3 @@ class Timeline:
     def step(self) -> None:
         self.time, _, do = heappop(self._heap)
         do()
-
-
-class Trace:
-    """Everything that happened, as one digest; also as lines, if somebody wants to read them."""
-
-    def __init__(self, clock: Timeline, show: Callable[[str], None] | None = None) -> None:
-        self._clock = clock
-        self._show = show
-        self._hash = hashlib.blake2b(digest_size=8)
-        self.count = 0
-
-    def add(self, text: str) -> None:
-        line = f"{self._clock.time - START:10.4f} {text}"
-        self._hash.update(line.encode())
-        self.count += 1
-        if self._show is not None:
-            self._show(line)
-
-    def digest(self) -> str:
-        return self._hash.hexdigest()

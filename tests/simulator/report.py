@@ -2,11 +2,11 @@
 
 from statistics import median
 
-from covey.sim.world import Report
+from tests.simulator.world import Report
 
 
 def failure(report: Report) -> str:
-    repeat = f"repeat: python -m covey.sim --seed {report.seed} --trace"
+    repeat = f"repeat: python -m tests.simulator --seed {report.seed} --trace"
     return f"seed {report.seed} failed: {report.problem}; {repeat}"
 
 

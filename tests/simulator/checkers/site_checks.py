@@ -25,8 +25,8 @@ from covey.classad import Ad, dependencies, parse
 from covey.core.record.actions import Change, EndJob, ForgetSite, SaveJob, SaveSite
 from covey.core.record.model import JobId, JobRecord, PolicySpec, SiteRecord, SiteSpec, SiteStatus
 from covey.pilot.protocol.messages import OK
-from covey.sim.ledger import HostLife, Ledger, Sending, Violation
-from covey.sim.placing import Nature
+from tests.simulator.checkers.ledger import HostLife, Ledger, Sending, Violation
+from tests.simulator.plan.site_plans import Nature
 
 SLACK_SECONDS = 15.0
 MOST_CANCELS = 100

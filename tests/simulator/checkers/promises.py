@@ -12,8 +12,8 @@
 - Nothing is sent while a bag is paused, and no task is sent where it does not fit.
 - One result counts per task, exactly one in a finished bag, and a success really happened.
 - What is cancelled stops; what is not cancelled finishes once faults stop.
-- Policies are kept, and what follows from them: see `policing`.
-- Sites are used as allowed and as needed: see `supervising`.
+- Policies are kept, and what follows from them: see `policy_checks`.
+- Sites are used as allowed and as needed: see `site_checks`.
 """
 
 from covey.core.record.actions import Change, Note, RecordEnds, ReopenFailed
@@ -31,11 +31,11 @@ from covey.pilot.protocol.messages import (
     End,
 )
 from covey.ports import Reader
-from covey.sim.ledger import HostLife, Ledger, Run, Sending, TaskKey, Violation
-from covey.sim.policing import Police
-from covey.sim.supervising import Supervisor
-from covey.sim.workload import said_seconds
 from covey.wire import ResultQuery, ResultRow
+from tests.simulator.checkers.ledger import HostLife, Ledger, Run, Sending, TaskKey, Violation
+from tests.simulator.checkers.policy_checks import Police
+from tests.simulator.checkers.site_checks import Supervisor
+from tests.simulator.plan.workload import said_seconds
 
 OWN_FAILURES = (FAILED, TIMEOUT)
 FAILURES = (FAILED, TIMEOUT, CANCELLED, HOST)

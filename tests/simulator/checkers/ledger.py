@@ -24,7 +24,7 @@ from covey.core.record.events import CloseRequested, PolicyRequested, RetryReque
 from covey.core.record.model import BagSpec, History, PilotStatus, PolicySpec, Segment
 from covey.pilot.protocol.messages import HOST, OK, OWN_FAILURES, TIMEOUT, End
 from covey.ports import EngineEvent
-from covey.sim.places import Place
+from tests.simulator.plan.places import Place
 
 Key = tuple[int, int]  # an attempt: epoch, sequence
 TaskKey = tuple[int, int]  # bag, task

@@ -10,9 +10,9 @@ from random import Random
 from msgspec.structs import replace
 
 from covey.core.record.model import PolicySpec
-from covey.sim import places
-from covey.sim.places import Place
-from covey.sim.workload import BagPlan, NewPolicy, Plan
+from tests.simulator.plan import places
+from tests.simulator.plan.places import Place
+from tests.simulator.plan.workload import BagPlan, NewPolicy, Plan
 
 REPLICATION = (
     "true",

@@ -11,13 +11,13 @@ from covey.core.protocol import receipts
 from covey.core.record.attempts import Attempt
 from covey.core.record.events import PilotEnrolled, SyncReceived
 from covey.core.record.model import AttemptId, BagId, PilotId, RequestId, TaskNumber
+from covey.lab.clock import Timeline
 from covey.pilot.protocol.messages import FAILED, OK, Answer, End, Enrol, Enrolled, Held, Sync
-from covey.sim.clock import Timeline
-from covey.sim.ledger import HostLife, Ledger
-from covey.sim.network import Call, Failure, Network, Outcome
-from covey.sim.places import Place
-from covey.sim.server import LIAR as NAME
-from covey.sim.server import digest
+from tests.simulator.checkers.ledger import HostLife, Ledger
+from tests.simulator.machines.network import Call, Failure, Network, Outcome
+from tests.simulator.machines.server import LIAR as NAME
+from tests.simulator.machines.server import digest
+from tests.simulator.plan.places import Place
 
 KEY = "key of the liar"
 PERIOD_SECONDS = 4.0

@@ -13,8 +13,8 @@ from msgspec import Struct
 from covey.core.record.actions import Change, Write
 from covey.core.record.events import BagLoaded, Committed
 from covey.core.record.model import BagId, RequestId, Snapshot
+from covey.lab.clock import Timeline
 from covey.ports import CommitFailed, OpenFailed, Post, Record, StoreOpened
-from covey.sim.clock import Timeline
 
 
 class Disk:

@@ -29,10 +29,10 @@ from covey.core.record.task_numbers import names_in
 from covey.core.values.space import Scalar
 from covey.pilot.protocol.messages import FAILED, OK, OWN_FAILURES
 from covey.ports import Reader
-from covey.sim.ledger import BagNotes, HostLife, Ledger, Sending, TaskKey, Violation
-from covey.sim.supervising import Supervisor
-from covey.sim.workload import MOST_CORES
 from covey.wire import ResultQuery
+from tests.simulator.checkers.ledger import BagNotes, HostLife, Ledger, Sending, TaskKey, Violation
+from tests.simulator.checkers.site_checks import Supervisor
+from tests.simulator.plan.workload import MOST_CORES
 
 FEW_FAILURES = 5  # prove nothing yet
 MOST_FAILURES = 50  # in a row, until a bag is paused

@@ -18,13 +18,13 @@ from covey.core.record.actions import (
     SavePilotStatus,
 )
 from covey.core.record.events import DrainRequested
+from covey.lab.clock import START
 from covey.pilot.protocol.messages import FAILED, OK, TIMEOUT
-from covey.sim.clock import START
-from covey.sim.network import Weather
-from covey.sim.workload import Script
+from tests.simulator.machines.network import Weather
+from tests.simulator.plan.workload import Script
 
 if TYPE_CHECKING:
-    from covey.sim.world import World
+    from tests.simulator.world import World
 
 INSTANT = 0.05
 MOST_EXTRA = 90.0  # the most seconds that a task takes longer

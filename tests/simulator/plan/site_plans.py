@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from covey.core.record.model import SiteSpec, SiteStatus
-from covey.sim.places import SITES
+from tests.simulator.plan.places import SITES
 
 PREFERENCES = (
     "",

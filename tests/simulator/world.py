@@ -15,23 +15,25 @@ from msgspec import Struct
 from covey.core.record.actions import Change
 from covey.core.record.events import Ticked
 from covey.core.record.model import JobId, JobRecord
+from covey.lab.clock import START, Timeline
 from covey.ports import EngineEvent
-from covey.sim import explain_check, faults, policies, workload
-from covey.sim.administering import Administrator
-from covey.sim.checkers import Judge
-from covey.sim.clients import Owner
-from covey.sim.clock import START, Timeline, Trace
-from covey.sim.faults import Misfortunes
-from covey.sim.ledger import Ledger, Violation
-from covey.sim.liar import Liar
-from covey.sim.network import Network, Weather
-from covey.sim.pilot import SimPilot, Surroundings
-from covey.sim.places import Place
-from covey.sim.server import Server
-from covey.sim.site import Sites
-from covey.sim.store import Disk, VirtualStore
-from covey.sim.supervising import Supervisor
-from covey.store.memory.memory_record import MemoryRecord
+from tests.memory_store.memory_record import MemoryRecord
+from tests.simulator.checkers import explain_check
+from tests.simulator.checkers.ledger import Ledger, Violation
+from tests.simulator.checkers.promises import Judge
+from tests.simulator.checkers.site_checks import Supervisor
+from tests.simulator.machines.liar import Liar
+from tests.simulator.machines.network import Network, Weather
+from tests.simulator.machines.pilot import SimPilot, Surroundings
+from tests.simulator.machines.server import Server
+from tests.simulator.machines.sites import Sites
+from tests.simulator.machines.virtual_store import Disk, VirtualStore
+from tests.simulator.people.administrator import Administrator
+from tests.simulator.people.owners import Owner
+from tests.simulator.plan import faults, policies, workload
+from tests.simulator.plan.faults import Misfortunes
+from tests.simulator.plan.places import Place
+from tests.simulator.trace import Trace
 
 MOST_COMPARISONS = 2  # of explanations with what is decided
 UNWANTED_SECONDS = 60.0  # for which jobs may wait that nobody needs any more

@@ -22,10 +22,11 @@ from covey.core.record.events import (
     SiteFailed,
 )
 from covey.core.record.model import JobId, JobRecord, SiteSpec
+from covey.lab.clock import Timeline
 from covey.ports import Post
-from covey.sim.clock import Timeline, Trace
-from covey.sim.placing import SOUND, Nature
-from covey.sim.supervising import Supervisor
+from tests.simulator.checkers.site_checks import Supervisor
+from tests.simulator.plan.site_plans import SOUND, Nature
+from tests.simulator.trace import Trace
 
 UNSURE_SECONDS = (5.0, 20.0)  # until lists show whether a submission has arrived
 

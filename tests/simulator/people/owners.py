@@ -20,11 +20,11 @@ from covey.core.record.events import (
     SegmentAppended,
 )
 from covey.core.record.model import BagId, PolicySpec, RequestId
-from covey.sim.checkers import Judge
-from covey.sim.clock import START, Timeline
-from covey.sim.ledger import Ledger, Violation
-from covey.sim.network import Call, Network, Outcome
-from covey.sim.workload import BagPlan
+from covey.lab.clock import START, Timeline
+from tests.simulator.checkers.ledger import Ledger, Violation
+from tests.simulator.checkers.promises import Judge
+from tests.simulator.machines.network import Call, Network, Outcome
+from tests.simulator.plan.workload import BagPlan
 
 TIMEOUT_SECONDS = 15.0
 

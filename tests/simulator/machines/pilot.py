@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from covey.core.record.actions import Problem, Refuse
 from covey.core.record.events import PilotEnrolled, PilotLeft, SyncReceived
 from covey.core.record.model import PilotId, RequestId
+from covey.lab.clock import Timeline
 from covey.pilot.protocol.commands import Depart, EnrolAgain, Prepare, Recall, Send, Start, Stop
 from covey.pilot.protocol.messages import (
     CANCELLED,
@@ -28,14 +29,14 @@ from covey.pilot.protocol.messages import (
     Sync,
 )
 from covey.pilot.protocol.pilot_state import PilotState
-from covey.sim.checkers import Judge
-from covey.sim.clock import Timeline, Trace
-from covey.sim.faults import Misfortunes
-from covey.sim.ledger import HostLife, Ledger, Run, Violation
-from covey.sim.network import Call, Failure, Network, Outcome
-from covey.sim.places import Place
-from covey.sim.server import digest
-from covey.sim.workload import Plan
+from tests.simulator.checkers.ledger import HostLife, Ledger, Run, Violation
+from tests.simulator.checkers.promises import Judge
+from tests.simulator.machines.network import Call, Failure, Network, Outcome
+from tests.simulator.machines.server import digest
+from tests.simulator.plan.faults import Misfortunes
+from tests.simulator.plan.places import Place
+from tests.simulator.plan.workload import Plan
+from tests.simulator.trace import Trace
 
 DEPTH = 2
 ENROL_SECONDS = 30.0

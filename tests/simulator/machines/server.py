@@ -30,15 +30,16 @@ from covey.core.record.events import (
 )
 from covey.core.record.model import BagId, JobRecord, PilotId, RequestId, Settings, SiteSpec
 from covey.engine import Engine
+from covey.lab.clock import Timeline
 from covey.pilot.protocol.messages import Answer
 from covey.ports import EngineEvent, StoreOpened
-from covey.sim.checkers import Judge
-from covey.sim.clock import Timeline, Trace
-from covey.sim.ledger import Ledger
-from covey.sim.network import Call, Failure, Network, Outcome
-from covey.sim.site import Sites
-from covey.sim.store import VirtualStore
-from covey.sim.workload import TABLES
+from tests.simulator.checkers.ledger import Ledger
+from tests.simulator.checkers.promises import Judge
+from tests.simulator.machines.network import Call, Failure, Network, Outcome
+from tests.simulator.machines.sites import Sites
+from tests.simulator.machines.virtual_store import VirtualStore
+from tests.simulator.plan.workload import TABLES
+from tests.simulator.trace import Trace
 
 CHECK_EVERY = 8  # events
 READ_SECONDS = 0.02  # for the rows of a chunk

@@ -1,4 +1,4 @@
-"""`python -m covey.sim --seed N [--trace]` repeats one world; `--worlds N` runs many."""
+"""`python -m tests.simulator --seed N [--trace]` repeats one world; `--worlds N` runs many."""
 
 import argparse
 import sys
@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 
-from covey.sim.report import failure, summary
-from covey.sim.world import Report, run
+from tests.simulator.report import failure, summary
+from tests.simulator.world import Report, run
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser("python -m covey.sim", description=__doc__)
+    parser = argparse.ArgumentParser("python -m tests.simulator", description=__doc__)
     parser.add_argument("--seed", type=int, help="run this world only")
     parser.add_argument("--trace", action="store_true", help="show everything that happens in it")
     parser.add_argument("--worlds", type=int, default=50, help="how many worlds (default 50)")

@@ -8,10 +8,10 @@ from random import Random
 from covey.core.record.actions import Done
 from covey.core.record.events import Event, SiteRemoved, SiteSaved, SiteStatusRequested
 from covey.core.record.model import RequestId, SiteStatus
-from covey.sim.clock import START, Timeline
-from covey.sim.network import Call, Network, Outcome
-from covey.sim.placing import Deed, Grounds
-from covey.sim.supervising import Supervisor
+from covey.lab.clock import START, Timeline
+from tests.simulator.checkers.site_checks import Supervisor
+from tests.simulator.machines.network import Call, Network, Outcome
+from tests.simulator.plan.site_plans import Deed, Grounds
 
 TIMEOUT_SECONDS = 15.0
 

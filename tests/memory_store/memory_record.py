@@ -52,10 +52,10 @@ from covey.core.record.model import (
 )
 from covey.core.values.space import Scalar
 from covey.pilot.protocol.messages import LOST, MEMORY, OK, OWN_FAILURES, TIMEOUT
-from covey.store.memory.memory_reading import MemoryBag, MemoryReader, MemoryRow
 from covey.store.results import columns
 from covey.store.sqlite import rows
 from covey.wire import HostView
+from tests.memory_store.memory_reading import MemoryBag, MemoryReader, MemoryRow
 
 
 class MemoryRecord(MemoryReader):

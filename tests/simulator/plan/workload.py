@@ -28,9 +28,9 @@ from covey.core.record.task_numbers import names_in, tasks_in
 from covey.core.values.space import ONE_TASK, Axis, Product, Range, Scalar, Space, Values
 from covey.pilot.calls.call_records import CALL
 from covey.pilot.protocol.messages import FAILED, OK, TIMEOUT
-from covey.sim import placing
-from covey.sim.places import Place
-from covey.sim.placing import Grounds
+from tests.simulator.plan import site_plans
+from tests.simulator.plan.places import Place
+from tests.simulator.plan.site_plans import Grounds
 
 MOST_CORES = 3  # of one task
 CALLS = 40  # in one append: more than the smallest chunk
@@ -122,7 +122,7 @@ def draw(seed: int) -> Plan:
     pilots += [
         (random.uniform(5.0, calm_at), random.randint(1, 6)) for _ in range(random.randint(1, 6))
     ]
-    grounds = placing.draw(seed, calm_at, MOST_CORES)
+    grounds = site_plans.draw(seed, calm_at, MOST_CORES)
     return Plan(
         seed=seed,
         settings=replace(

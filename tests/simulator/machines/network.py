@@ -14,8 +14,9 @@ from msgspec import Struct
 from covey.core.record.actions import Refuse, ReplyMessage
 from covey.core.record.events import Event
 from covey.core.record.model import PilotId, RequestId
+from covey.lab.clock import Timeline
 from covey.pilot.protocol.messages import Answer
-from covey.sim.clock import Timeline, Trace
+from tests.simulator.trace import Trace
 
 
 class Failure(Struct, frozen=True):

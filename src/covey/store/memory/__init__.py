@@ -1,1 +1,0 @@
-"""The record in plain dictionaries, for the simulator and for tests."""
