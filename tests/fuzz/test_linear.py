@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from covey.bagfile import kinds, lines, values
-from covey.bagfile.sheet import parse_sheet
+from covey.bagfile.format import kinds, lines, values
+from covey.bagfile.format.sheet import parse_sheet
 from covey.classad import ClassAdError, Context, jsonform, parse, parse_ad
 from covey.classad.functions.tokens import _split, _unquoted
 from covey.classad.times import parse_absolute, parse_relative

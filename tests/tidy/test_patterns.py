@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2] / "src"
 # Patterns that cannot be looked at here, or are refused and harmless, each with the reason.
 # Do not add one that reads what a request, a bag, a task or a batch system says.
 DECLARED = {
-    "covey.bagfile.files:fits": "a person's own bag file and folder; names of at most 255 bytes",
+    "covey.bagfile.inputs.files:fits": "a person's own folder; names of at most 255 bytes",
     "covey.classad.regex:(parsed, python)": "used only for texts whose steps are counted before",
     "covey.cli.shared.commands:_RANGE": "the text of covey's own options",
     "covey.pilot.files.output_patterns:''.join(words)": "letters and sets of letters, no loop",

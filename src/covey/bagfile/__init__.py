@@ -1,14 +1,17 @@
-"""Bag files: reading, checking, and finding the files that belong to a bag."""
+"""Bag files, from the text that somebody wrote to a bag that can be sent: `format`, then `draft`,
+then `inputs`. Commands and `import covey` use the names below. Sending a bag, and asking questions
+on a terminal, do not belong here.
+"""
 
 from covey.bagfile.description import Description, describe
-from covey.bagfile.draft import Draft, Taken, read_draft, read_segment
-from covey.bagfile.files import Found
-from covey.bagfile.gathering import Gathered, empty_rows, found_rows, gather
-from covey.bagfile.json_schema import schema
-from covey.bagfile.selection import select
-from covey.bagfile.sheet import Sheet, parse_sheet, read_sheet
-from covey.bagfile.sources import GONE, LocalInputs, look
-from covey.bagfile.starter import example
+from covey.bagfile.draft.draft import Draft, Taken, read_draft, read_segment
+from covey.bagfile.draft.selection import select
+from covey.bagfile.format.json_schema import schema
+from covey.bagfile.format.sheet import Sheet, parse_sheet, read_sheet
+from covey.bagfile.format.starter import example
+from covey.bagfile.inputs.files import Found
+from covey.bagfile.inputs.gathering import Gathered, empty_rows, found_rows, gather
+from covey.bagfile.inputs.sources import GONE, LocalInputs, look
 
 __all__ = [
     "GONE",

@@ -5,9 +5,9 @@ from collections import Counter
 import msgspec
 from msgspec import Struct
 
-from covey.bagfile.draft import Taken
-from covey.bagfile.gathering import Gathered
-from covey.bagfile.points import count_tasks, values_of
+from covey.bagfile.draft.draft import Taken
+from covey.bagfile.draft.points import count_tasks, values_of
+from covey.bagfile.inputs.gathering import Gathered
 from covey.core.errors import InvalidBag
 from covey.core.explain import catalogue
 from covey.core.explain.answers import ShownPolicy

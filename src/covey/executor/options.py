@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from covey.core.record.model import PolicySpec
 
 if TYPE_CHECKING:
-    from covey.bagfile.kinds import Kind
-    from covey.bagfile.sheet import Sheet
+    from covey.bagfile.format.kinds import Kind
+    from covey.bagfile.format.sheet import Sheet
 
 MOST_MB = 900 << 20
 
@@ -45,9 +45,9 @@ def changed(options: Options, keywords: Mapping[str, Any]) -> Options:
 
 def _read(chosen: Mapping[str, Any]) -> dict[str, Any]:
     # Most executors are told nothing, and need none of this.
-    from covey.bagfile.kinds import AmountOf, Flag, read_at
-    from covey.bagfile.policy import PolicyOf
-    from covey.bagfile.sheet import Sheet
+    from covey.bagfile.format.kinds import AmountOf, Flag, read_at
+    from covey.bagfile.format.policy import PolicyOf
+    from covey.bagfile.format.sheet import Sheet
     from covey.core.record.model import BAG_RANGES
     from covey.core.record.task_needs import RESOURCES
     from covey.core.values.amounts import Whole
@@ -76,7 +76,7 @@ def _read(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _environment(sheet: "Sheet", env: Any) -> tuple[tuple[str, str], ...]:
-    from covey.bagfile.kinds import Printable, is_text, read_at
+    from covey.bagfile.format.kinds import Printable, is_text, read_at
 
     if not isinstance(env, dict):
         sheet.complain(("env",), f"expected a dictionary of names and values, not {env!r:.60}")

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from covey.bagfile import GONE, Found, LocalInputs, look
-from covey.bagfile.draft import SCRIPT
-from covey.bagfile.gathering import MOST_CHECKED
+from covey.bagfile.draft.draft import SCRIPT
+from covey.bagfile.inputs.gathering import MOST_CHECKED
 from covey.client.client import Client
 from covey.client.digests import Digests
 from covey.client.source_seal import is_sealed, seal

@@ -12,9 +12,9 @@ from inspect import Parameter, Signature
 from typing import Any, TypeAlias
 
 from covey.bagfile import Sheet, read_sheet
-from covey.bagfile.keys import BAG, TOP, BagKeywords
-from covey.bagfile.kinds import Listing
-from covey.bagfile.sheet import suggest
+from covey.bagfile.format.keys import BAG, TOP, BagKeywords
+from covey.bagfile.format.kinds import Listing
+from covey.bagfile.format.sheet import suggest
 from covey.core.errors import InvalidBag
 
 Name: TypeAlias = str | os.PathLike[str]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from covey.bagfile import Draft, Sheet, parse_sheet, read_draft, read_sheet
-from covey.bagfile.policy import POLICY
+from covey.bagfile.format.policy import POLICY
 from covey.classad.ads import as_node
 from covey.classad.depends import needs
 from covey.cli.bags.submission import apply_options

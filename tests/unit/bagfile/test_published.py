@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.bagfile.test_draft import EVERYTHING
 
 from covey.bagfile import (
     Description,
@@ -20,10 +21,10 @@ from covey.bagfile import (
     read_draft,
     schema,
 )
-from covey.bagfile.keys import NEEDS, RESOURCES, RETRIES, TOP, VALIDATE
-from covey.bagfile.kinds import Key
-from covey.bagfile.points import values_of
-from covey.bagfile.policy import POLICY
+from covey.bagfile.draft.points import values_of
+from covey.bagfile.format.keys import NEEDS, RESOURCES, RETRIES, TOP, VALIDATE
+from covey.bagfile.format.kinds import Key
+from covey.bagfile.format.policy import POLICY
 from covey.core.bags.bag_check import check_spec
 from covey.core.errors import InvalidBag
 from covey.core.record.model import Blob, Segment
@@ -31,7 +32,6 @@ from covey.core.record.task_classes import find_needs
 from covey.core.record.task_numbers import names_in
 from covey.core.values import space
 from tests.unit.bagfile.reading import ENVIRON
-from tests.unit.bagfile.test_draft import EVERYTHING
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "bagfile.md").read_text("utf-8")

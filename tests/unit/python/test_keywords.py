@@ -13,7 +13,7 @@ import pytest
 
 import covey
 from covey.bagfile import Sheet, parse_sheet, read_draft
-from covey.bagfile.keys import TOP
+from covey.bagfile.format.keys import TOP
 from covey.core.errors import InvalidBag
 from covey.core.record.model import BagSpec
 from covey.core.values.space import indexer, names, size

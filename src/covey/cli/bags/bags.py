@@ -190,7 +190,7 @@ def _inputs(bag: BagView) -> list[tuple[str, str]]:
         paths = formats.some(inputs.paths, inputs.count)
         facts.append(("inputs", f"{paths} (on {inputs.host})"))
     for version in inputs.versions:
-        from covey.bagfile.draft import SCRIPT
+        from covey.bagfile.draft.draft import SCRIPT
 
         names = ["the script" if name == SCRIPT else name for name in version.names]
         changed = formats.some(names, version.files)

@@ -349,7 +349,7 @@ def _apply_parameters(sheet: "Sheet", options: dict[str, Any]) -> None:
 
 
 def _apply_policy(sheet: "Sheet", texts: Sequence[str]) -> None:
-    from covey.bagfile.policy import said
+    from covey.bagfile.format.policy import said
 
     seen = set()
     for text in texts:

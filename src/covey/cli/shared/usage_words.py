@@ -36,7 +36,7 @@ def _no_such_option(error: click.NoSuchOption) -> str:
 def _hint(written: str, options: list[str]) -> str:
     """The option that was probably meant: `written` may be another word for it, a key of policies,
     or misspelled."""
-    from covey.bagfile.sheet import MEANT
+    from covey.bagfile.format.sheet import MEANT
     from covey.core.match.policies import EXPRESSIONS
 
     name = written.strip("-").replace("-", "_").lower()

@@ -79,8 +79,8 @@ def test_every_option_arrives(here: Path) -> None:
 
 
 def test_every_option_sets_a_key_that_there_is() -> None:
-    from covey.bagfile.keys import RESOURCES, RETRIES, TOP, VALIDATE
-    from covey.bagfile.policy import POLICY
+    from covey.bagfile.format.keys import RESOURCES, RETRIES, TOP, VALIDATE
+    from covey.bagfile.format.policy import POLICY
 
     tables = {"resources": RESOURCES, "retries": RETRIES, "validate": VALIDATE, "policy": POLICY}
     for choice in OPTIONS:

@@ -1,7 +1,7 @@
 """GridPolicy in words: checked on every site, shown, listed, read from bag files and keywords."""
 
-from covey.bagfile.policy import PolicyOf
-from covey.bagfile.sheet import Sheet
+from covey.bagfile.format.policy import PolicyOf
+from covey.bagfile.format.sheet import Sheet
 from covey.core.explain import catalogue
 from covey.core.explain.answers import PolicyReport
 from covey.core.explain.policy_check import examine

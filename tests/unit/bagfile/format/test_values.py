@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from covey.bagfile.values import LONGEST_LIST, parse_values
+from covey.bagfile.format.values import LONGEST_LIST, parse_values
 from covey.core.errors import InvalidBag
 from covey.core.values import space
 from covey.core.values.scalars import scalar

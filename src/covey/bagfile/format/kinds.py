@@ -8,8 +8,8 @@ import re
 import shlex
 from typing import Any, NamedTuple, Protocol
 
-from covey.bagfile.lines import KeyPath
-from covey.bagfile.sheet import MEANT, Sheet, spell, suggest
+from covey.bagfile.format.lines import KeyPath
+from covey.bagfile.format.sheet import MEANT, Sheet, spell, suggest
 from covey.core.values.amounts import Amount, BadAmount, show
 from covey.core.values.placeholders import names_of
 from covey.pilot.protocol.placeholders import PLACEHOLDER

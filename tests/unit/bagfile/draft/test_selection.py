@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from covey.bagfile import Draft, select, selection
-from covey.bagfile.points import count_tasks, values_of
+from covey.bagfile import Draft, select
+from covey.bagfile.draft import selection
+from covey.bagfile.draft.points import count_tasks, values_of
 from covey.core.errors import InvalidBag
 from covey.core.record.model import Segment
 from covey.core.record.task_numbers import check_segment, readings_in

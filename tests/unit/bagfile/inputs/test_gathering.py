@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from covey.bagfile import gathering
-from covey.bagfile.draft import SCRIPT
-from covey.bagfile.gathering import Gathered, gather
+from covey.bagfile.draft.draft import SCRIPT
+from covey.bagfile.inputs import gathering
+from covey.bagfile.inputs.gathering import Gathered, gather
 from covey.core.errors import InvalidBag
 from covey.core.record.model import Blob, Placed, Rows, TaskInput
 from tests.unit.bagfile.reading import draft, gathered

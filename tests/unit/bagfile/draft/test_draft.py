@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from covey.bagfile.draft import SCRIPT
+from covey.bagfile.draft.draft import SCRIPT
 from covey.core.record.model import BagSpec, Condition, Need, Rule
 from covey.core.values.space import Axis, Product, Range, Values, Zip
 from tests.unit.bagfile.reading import draft

@@ -4,7 +4,7 @@ are covey's own."""
 
 from typing import Any
 
-from covey.bagfile.keys import BAG
+from covey.bagfile.format.keys import BAG
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

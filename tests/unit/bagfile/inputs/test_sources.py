@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from covey.bagfile import GONE, LocalInputs, look
-from covey.bagfile.draft import SCRIPT
-from covey.bagfile.gathering import Gathered
+from covey.bagfile.draft.draft import SCRIPT
+from covey.bagfile.inputs.gathering import Gathered
 from covey.core.record.model import InputSource
 from tests.unit.bagfile.reading import gathered
 

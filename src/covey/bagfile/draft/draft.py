@@ -13,14 +13,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from covey.bagfile.keys import BAG
-from covey.bagfile.kinds import Filled, is_text, read_at
-from covey.bagfile.lines import KeyPath
-from covey.bagfile.parts import Environment, RowsFile, RuleOf, Wanted
-from covey.bagfile.policy import check_policy
-from covey.bagfile.rowsfile import read_names
-from covey.bagfile.sheet import Sheet, suggest
-from covey.bagfile.template import (
+from covey.bagfile.draft.rowsfile import read_names
+from covey.bagfile.draft.template import (
     MOST_NAMES,
     Tell,
     check_placeholders,
@@ -28,6 +22,12 @@ from covey.bagfile.template import (
     tell_unused,
     unescaped,
 )
+from covey.bagfile.format.keys import BAG
+from covey.bagfile.format.kinds import Filled, is_text, read_at
+from covey.bagfile.format.lines import KeyPath
+from covey.bagfile.format.parts import Environment, RowsFile, RuleOf, Wanted
+from covey.bagfile.format.policy import check_policy
+from covey.bagfile.format.sheet import Sheet, suggest
 from covey.core.bags.bag_check import pattern_problem
 from covey.core.errors import InvalidBag
 from covey.core.record.model import BagSpec, Need, Rule, Segment

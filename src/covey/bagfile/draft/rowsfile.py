@@ -8,8 +8,8 @@ that tasks need.
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from covey.bagfile.parts import RowsFile
-from covey.bagfile.sheet import near_files
+from covey.bagfile.format.parts import RowsFile
+from covey.bagfile.format.sheet import near_files
 from covey.core.errors import InvalidBag
 from covey.core.values.scalars import is_text_column
 from covey.core.values.space import Scalar

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from covey.bagfile.lines import KeyPath, find_lines
+from covey.bagfile.format.lines import KeyPath, find_lines
 from covey.core.errors import InvalidBag
 from covey.core.values import toml_text
 from covey.core.values.suggestions import did_you_mean, nearest

@@ -2,7 +2,7 @@
 
 import pytest
 
-from covey.bagfile.policy import POLICY, PolicyOf
+from covey.bagfile.format.policy import POLICY, PolicyOf
 from covey.core.errors import InvalidBag
 from covey.core.match.policies import PRESETS, Compiled, expand
 from covey.core.record.model import PolicySpec

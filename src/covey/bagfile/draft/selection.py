@@ -13,9 +13,9 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from covey.bagfile.draft import Draft, Taken
-from covey.bagfile.parts import RowsFile
-from covey.bagfile.rowsfile import count_rows, read_rows, text_columns
+from covey.bagfile.draft.draft import Draft, Taken
+from covey.bagfile.draft.rowsfile import count_rows, read_rows, text_columns
+from covey.bagfile.format.parts import RowsFile
 from covey.core.errors import InvalidBag, InvalidQuery
 from covey.core.record.model import Segment
 from covey.core.record.task_numbers import readings_in

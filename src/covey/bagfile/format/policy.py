@@ -8,7 +8,7 @@ mean something is for `covey policy check`: a host may publish any tag.
 import math
 from typing import Any
 
-from covey.bagfile.kinds import (
+from covey.bagfile.format.kinds import (
     Flag,
     Key,
     Schema,
@@ -17,8 +17,8 @@ from covey.bagfile.kinds import (
     check_plain,
     is_text,
 )
-from covey.bagfile.lines import KeyPath
-from covey.bagfile.sheet import Sheet, suggest
+from covey.bagfile.format.lines import KeyPath
+from covey.bagfile.format.sheet import Sheet, suggest
 from covey.classad import ClassAdError, parse
 from covey.core.errors import InvalidBag
 from covey.core.match import bag_policy

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from covey.bagfile.parts import RowsFile
-from covey.bagfile.rowsfile import count_rows, read_names, read_rows, text_columns
+from covey.bagfile.draft.rowsfile import count_rows, read_names, read_rows, text_columns
+from covey.bagfile.format.parts import RowsFile
 from covey.core.errors import InvalidBag
 from covey.core.values.space import Scalar
 from covey.store.results.row_tables import RowTable, index

@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from covey.bagfile.draft import SCRIPT, Draft, check_names
-from covey.bagfile.files import Finder, Found, fixed_folder, has_wildcards
-from covey.bagfile.kinds import is_text
-from covey.bagfile.lines import KeyPath
-from covey.bagfile.parts import Wanted
-from covey.bagfile.points import values_of
-from covey.bagfile.rowsfile import read_rows
-from covey.bagfile.sheet import Sheet, near_files
-from covey.bagfile.sources import MOST_FILES, files_of
-from covey.bagfile.template import Scene, Tell, absolute_command
+from covey.bagfile.draft.draft import SCRIPT, Draft, check_names
+from covey.bagfile.draft.points import values_of
+from covey.bagfile.draft.rowsfile import read_rows
+from covey.bagfile.draft.template import Scene, Tell, absolute_command
+from covey.bagfile.format.kinds import is_text
+from covey.bagfile.format.lines import KeyPath
+from covey.bagfile.format.parts import Wanted
+from covey.bagfile.format.sheet import Sheet, near_files
+from covey.bagfile.inputs.files import Finder, Found, fixed_folder, has_wildcards
+from covey.bagfile.inputs.sources import MOST_FILES, files_of
 from covey.core.errors import InvalidBag
 from covey.core.record.model import BagSpec, Blob, InputSource, Placed, Rows, Segment, TaskInput
 from covey.core.record.task_classes import find_needs

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from itertools import islice
 
-from covey.bagfile.draft import Draft
-from covey.bagfile.rowsfile import read_rows
+from covey.bagfile.draft.draft import Draft
+from covey.bagfile.draft.rowsfile import read_rows
 from covey.core.values.space import Scalar, indexer, size
 
 

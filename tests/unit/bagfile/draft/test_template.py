@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from covey.bagfile.template import (
+from covey.bagfile.draft.template import (
     Scene,
     absolute_command,
     check_placeholders,

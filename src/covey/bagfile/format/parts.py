@@ -5,7 +5,7 @@ import os
 import re
 from typing import Any, NamedTuple
 
-from covey.bagfile.kinds import (
+from covey.bagfile.format.kinds import (
     NOTHING,
     Key,
     Listing,
@@ -17,9 +17,9 @@ from covey.bagfile.kinds import (
     is_text,
     read_at,
 )
-from covey.bagfile.lines import KeyPath
-from covey.bagfile.sheet import Sheet, spell, suggest
-from covey.bagfile.values import parse_values, read_values, split_items
+from covey.bagfile.format.lines import KeyPath
+from covey.bagfile.format.sheet import Sheet, spell, suggest
+from covey.bagfile.format.values import parse_values, read_values, split_items
 from covey.core.bags.bag_check import URLS
 from covey.core.errors import InvalidBag
 from covey.core.record.model import Condition

@@ -10,9 +10,9 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from covey.bagfile.draft import SCRIPT, script_text
-from covey.bagfile.files import Finder, Found, fixed_folder, has_wildcards
-from covey.bagfile.sheet import read_sheet
+from covey.bagfile.draft.draft import SCRIPT, script_text
+from covey.bagfile.format.sheet import read_sheet
+from covey.bagfile.inputs.files import Finder, Found, fixed_folder, has_wildcards
 from covey.core.errors import InvalidBag
 from covey.core.record.model import InputSource, TaskInput
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import TypeAlias, TypedDict
 
-from covey.bagfile.kinds import (
+from covey.bagfile.format.kinds import (
     AmountOf,
     Flag,
     Key,
@@ -21,8 +21,8 @@ from covey.bagfile.kinds import (
     Text,
     Words,
 )
-from covey.bagfile.parts import Groups, InputOf, Parameters, RowsOf, RuleKind, Variables
-from covey.bagfile.policy import PolicyOf
+from covey.bagfile.format.parts import Groups, InputOf, Parameters, RowsOf, RuleKind, Variables
+from covey.bagfile.format.policy import PolicyOf
 from covey.core.record.model import BAG_RANGES, GIVEN, LONG_FIRST
 from covey.core.record.task_needs import RESOURCES as TASK_RESOURCES
 from covey.core.values.amounts import Factor, Seconds, Size, Whole

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from covey.bagfile.lines import KeyPath, find_lines
+from covey.bagfile.format.lines import KeyPath, find_lines
 
 TRICKY = '''\
 # [not] = a key
