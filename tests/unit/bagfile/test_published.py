@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.bagfile.test_draft import EVERYTHING
+from tests.unit.bagfile.draft.test_draft import EVERYTHING
 
 from covey.bagfile import (
     Description,

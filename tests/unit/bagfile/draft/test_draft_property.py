@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import example as such_as
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.bagfile.test_draft import EVERYTHING
+from tests.unit.bagfile.draft.test_draft import EVERYTHING
 
 from covey.bagfile import example, gather, parse_sheet, read_draft
 from covey.core.bags.bag_check import check_spec
