@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.bagfile.draft.test_draft import EVERYTHING
 
 from covey.bagfile import (
     Description,
@@ -31,6 +30,7 @@ from covey.core.record.model import Blob, Segment
 from covey.core.record.task_classes import find_needs
 from covey.core.record.task_numbers import names_in
 from covey.core.values import space
+from tests.unit.bagfile.draft.test_draft import EVERYTHING
 from tests.unit.bagfile.reading import ENVIRON
 
 DOCS = Path(__file__).parents[3] / "docs"

@@ -7,13 +7,13 @@ from typing import Any
 from hypothesis import example as such_as
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.bagfile.draft.test_draft import EVERYTHING
 
 from covey.bagfile import example, gather, parse_sheet, read_draft
 from covey.core.bags.bag_check import check_spec
 from covey.core.errors import InvalidBag
 from covey.core.record.model import BagSpec, Condition, Need, Rule
 from covey.core.values.space import Axis, Product, Range, Values
+from tests.unit.bagfile.draft.test_draft import EVERYTHING
 
 NAMES = st.from_regex(r"[a-z][a-z_0-9]{0,5}", fullmatch=True).filter(
     lambda name: name not in ("task", "bag", "cores", "memory", "disk", "gpus", "time")
