@@ -42,6 +42,14 @@ class Calls:
         order = Order(key, plan or self.plan, [], call=call, **fields)
         assert self.harness.slots.offer(order)
 
+    def begin(self, key: str, code: str, **fields: Any) -> int:
+        """Give this call and wait until the worker does it; the worker's process id. (A call that
+        the worker was sent and has not begun is given back when it is cancelled.)"""
+        begun = self.harness.directory.parent / f"begun-{key}"
+        self.give(key, f"open({str(begun)!r}, 'w').close()\n{code}", **fields)
+        wait_until(begun.exists)
+        return self.harness.wait_running(key)
+
     def do(self, code: str, plan: int = 0, **fields: Any) -> Outcome:
         key = f"call-{len(self.harness.found)}"
         self.give(key, code, plan, **fields)
@@ -240,9 +248,8 @@ def test_a_worker_that_ends_before_it_says_anything_has_refused(calls: Calls) ->
 
 
 def test_a_cancelled_call_ends_its_worker_and_waiting_ones_are_returned(calls: Calls) -> None:
-    calls.give("runs", "import time; time.sleep(60)")
+    pid = calls.begin("runs", "import time; time.sleep(60)")
     calls.give("waits", "answer = b'v'")
-    pid = calls.harness.wait_running("runs")
     calls.harness.slots.cancel("waits")
     assert calls.harness.wait("waits")[0].kind == "returned"
     calls.harness.slots.cancel("runs")
@@ -251,11 +258,26 @@ def test_a_cancelled_call_ends_its_worker_and_waiting_ones_are_returned(calls: C
     assert value(calls.do("answer = b'v%d' % served")) == b"0"
 
 
+def test_a_cancelled_call_that_its_worker_has_not_begun_is_returned(tmp_path: Path) -> None:
+    harness = Harness(tmp_path / "slots", 1, grace_seconds=0.3)
+    calls = Calls(harness)
+    ready, go = tmp_path / "ready", tmp_path / "go"
+    slow = calls.planned(
+        AFTER=f"open({str(ready)!r}, 'w').close()\n"
+        f"while not os.path.exists({str(go)!r}): time.sleep(0.005)"
+    )
+    calls.give("sent", "answer = b'v'", slow)
+    wait_until(ready.exists)
+    harness.slots.cancel("sent")
+    assert harness.wait("sent")[0].kind in ("returned", "cancelled")
+    go.touch()
+    assert value(calls.do("answer = b'v%d' % served", slow)) == b"0", "it was not done"
+    harness.close()
+
+
 def test_a_worker_deaf_to_termination_is_killed_when_its_call_is_cancelled(calls: Calls) -> None:
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-    calls.give("deaf", code + "while True: time.sleep(1)")
-    calls.harness.wait_running("deaf")
-    time.sleep(0.2)
+    calls.begin("deaf", code + "open('deaf', 'w').close()\nwhile True: time.sleep(1)")
     calls.harness.slots.cancel("deaf")
     assert calls.harness.wait("deaf")[0].kind == "cancelled"
 

@@ -21,11 +21,11 @@ from covey.executor.unpacking import value as unpacked
 from covey.pilot.slots import slot_pool
 from covey.pilot.slots.orders import Link, Order, Outcome
 from tests.integration.slots_harness import ENV, Harness, alive, wait_until
-from tests.integration.test_calls import WORKER, Calls, value
+from tests.integration.test_calls import WORKER, Calls, value, wait_gone
 
 NOTES = "file = open({!r}, 'a'); file.write('{}\\n'); file.close()\n"
 STALL = "import time; time.sleep({})\n"
-SENT_AHEAD = "import time; time.sleep(0.1); queue.recv(1, socket.MSG_PEEK)"
+PEEK = "queue.recv(1, socket.MSG_PEEK)"
 
 
 class Ahead(Calls):
@@ -80,7 +80,7 @@ nothing = bool  # the simplest function
 
 
 def test_calls_wait_where_their_worker_is(calls: Ahead) -> None:
-    calls.give("asks", "import socket\n" + SENT_AHEAD)
+    calls.give("asks", f"import select, socket; select.select([queue], [], [], 20); {PEEK}")
     for key in KEYS:
         calls.note(key)
     assert calls.kinds(["asks", *KEYS]) == ["ok"] * 31
@@ -91,7 +91,7 @@ def test_nothing_is_given_ahead_of_a_bag_that_must_not_be_repeated(tmp_path: Pat
     harness = Harness(tmp_path / "slots", 1)
     calls = Ahead(harness, tmp_path / "journal")
     plan = harness.plan({**ENV, "AHEAD": "yes"}, calls=[sys.executable, str(WORKER)])
-    calls.give("asks", "import socket\n" + SENT_AHEAD, plan)
+    calls.give("asks", f"import socket, time; time.sleep(0.1); {PEEK}", plan)
     calls.give("next", "answer = b'v%d' % served", plan)
     asks, after = harness.wait("asks", "next")
     assert (asks.kind, asks.exit_code) == ("failed", 1)
@@ -113,11 +113,9 @@ def test_a_worker_takes_with_it_the_call_that_it_does(calls: Ahead, place: int) 
 
 def test_a_worker_that_is_killed_is_no_harm_to_those_behind(calls: Ahead) -> None:
     pid = calls.worker()
-    calls.give("first", STALL.format(30))
+    calls.begin("first", STALL.format(30))
     for key in KEYS:
         calls.note(key)
-    calls.harness.wait_running("first")
-    time.sleep(0.05)
     os.kill(pid, signal.SIGKILL)
     (first,) = calls.harness.wait("first")
     assert (first.kind, first.signal) == ("failed", 9)
@@ -156,33 +154,33 @@ def test_a_worker_that_dies_before_its_first_call_takes_it_with_it(calls: Ahead)
 def test_a_call_over_its_time_is_no_harm_to_those_behind(calls: Ahead) -> None:
     calls.give("first", STALL.format(0.1))
     for number, key in enumerate(KEYS):
-        calls.note(key, STALL.format(60) if number == 5 else "", limit_seconds=0.3)
+        calls.note(key, STALL.format(60) if number == 5 else "", limit_seconds=2)
     found = calls.harness.wait(*KEYS)
     wrong = [(one.key, one.kind) for one in found if one.kind != "ok"]
     assert wrong == [("k5", "timeout")]
-    assert 0.3 <= found[5].wall_seconds < 5
+    assert 2 <= found[5].wall_seconds < 20
     assert calls.ran() == KEYS
 
 
 def test_a_long_call_is_not_late_for_those_before_it(calls: Ahead) -> None:
     for key in KEYS[:8]:
-        calls.note(key, STALL.format(0.1), limit_seconds=0.5)
+        calls.note(key, STALL.format(0.4), limit_seconds=2)
     assert calls.kinds(KEYS[:8]) == ["ok"] * 8
 
 
 def test_a_call_that_has_not_begun_can_be_cancelled(calls: Ahead) -> None:
     pid = calls.worker()
-    calls.give("first", STALL.format(0.5))
+    go = calls.journal.with_name("go")
+    calls.begin("first", f"import time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.005)")
     for key in KEYS:
         calls.note(key)
-    calls.harness.wait_running("first")
-    time.sleep(0.1)
     for key in KEYS[3:6]:
         calls.harness.slots.cancel(key)
     assert calls.kinds(KEYS[3:6]) == ["returned"] * 3
     assert "first" not in calls.harness.found, "at once"
     calls.harness.slots.recall(KEYS[6:8])
     assert calls.kinds(KEYS[6:8]) == ["returned"] * 2
+    go.touch()
     left = KEYS[:3] + KEYS[8:]
     assert calls.kinds(["first", *left]) == ["ok"] * 26
     assert calls.ran() == left
@@ -335,7 +333,7 @@ def test_times_are_those_of_each_call(calls: Ahead) -> None:
     assert slept.cpu_seconds < 0.1
     assert short.cpu_seconds < 0.1
     assert last.cpu_seconds < 0.1
-    assert last.wall_seconds < 0.15
+    assert last.wall_seconds < 0.4, "without the time of those before it"
     assert short.started <= slept.started <= last.started
 
 
@@ -484,23 +482,21 @@ def test_a_function_that_forks_and_returns_twice(real: Real) -> None:
 
 
 def test_the_worker_ends_with_its_slot_and_does_nothing_more(real: Real, tmp_path: Path) -> None:
-    path = str(tmp_path / "ran")
+    path = tmp_path / "ran"
 
     def notes(key: str) -> None:
-        with open(path, "a") as file:
-            file.write(key + "\n")
-        time.sleep(0.2 if key == "first" else 0)
+        with path.open("a") as file:
+            file.write(f"{key} {os.getpid()}\n")
+        time.sleep(60 if key == "first" else 0)
 
     real.give("first", notes, "first")
     for key in KEYS:
         real.give(key, notes, key)
-    wait_until(lambda: os.path.exists(path))
-    time.sleep(0.05)
+    wait_until(lambda: path.exists() and path.read_text().endswith("\n"))
     os.kill(real.harness.slot_pids()[0], signal.SIGKILL)
-    kinds = {one.kind for one in real.harness.wait(*KEYS)}
-    time.sleep(0.4)
-    assert kinds == {"returned"}
-    assert Path(path).read_text().split() == ["first"]
+    assert {outcome.kind for outcome in real.harness.wait(*KEYS)} == {"returned"}
+    wait_gone(int(path.read_text().split()[1]))
+    assert path.read_text().split()[::2] == ["first"]
 
 
 ARGV = {
