@@ -1,6 +1,7 @@
 """The record of a running server is removed or replaced: the server notices, acknowledges nothing
 more, and ends."""
 
+import errno
 import shutil
 import sqlite3
 from pathlib import Path
@@ -15,6 +16,22 @@ from covey.core.values.space import Axis, Values
 from tests.faults.world import World, wait_until
 
 SPEC = BagSpec(name="", argv=("true",), space=Axis("x", Values((1,))))
+
+
+def remove_tree(directory: Path) -> None:
+    """Remove `directory`, although its pilot may be creating files in it."""
+    for _ in range(100):
+        try:
+            shutil.rmtree(directory)
+        except FileNotFoundError:
+            if not directory.exists():
+                return
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+        else:
+            return
+    raise AssertionError(f"{directory} is still being filled")
 
 
 def remove_record(directory: Path) -> None:
@@ -50,7 +67,7 @@ def test_nothing_is_acknowledged_after_the_directory_is_removed(world: World) ->
     client = Client(*found.endpoint)
     client.connection.patience_seconds = 0.0
     client.submit(SPEC)
-    shutil.rmtree(world.directory)
+    remove_tree(world.directory)
     with pytest.raises(CoveyError):
         client.submit(SPEC)
     assert server.wait(20) == 1
@@ -58,7 +75,7 @@ def test_nothing_is_acknowledged_after_the_directory_is_removed(world: World) ->
 
 def test_a_new_server_is_the_only_one(world: World) -> None:
     first = world.serve("--slots", "1")
-    shutil.rmtree(world.directory)
+    remove_tree(world.directory)
     second = world.serve("--slots", "1")
     assert first.wait(20) == 1
     client = attach(world.directory)
