@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from covey.core.after_commit import Starting, Then
 from covey.core.match import dispatch, ranking
+from covey.core.match.site_access import SiteBar
 from covey.core.protocol import recovery
 from covey.core.record.actions import Change, ForgetSite, SaveJob, SubmitPilots
 from covey.core.record.events import SiteRemoved
@@ -136,9 +137,9 @@ def counts_on_nobody(right: Callable[..., None], found: list[DemandRow], *_: obj
         row.missing = row.tasks
 
 
-@bug((allowed_sites, "_lets_in"), words="who is no user there")
-def places_pilots_for_anybody(right: Callable[..., bool], *_: object) -> bool:
-    return True
+@bug((allowed_sites, "bar_for_tasks"), words="who is no user there")
+def places_pilots_for_anybody(right: Callable[..., SiteBar | None], *_: object, **__: bool) -> None:
+    pass
 
 
 @bug((allowed_sites, "suits"), words="has no bag")

@@ -5,6 +5,7 @@ from msgspec import Struct
 from covey.core.explain import site_answers
 from covey.core.explain.answers import SiteAnswer
 from covey.core.explain.steps import Steps
+from covey.core.match.site_access import bar_for_owner
 from covey.core.record.model import JobId, PilotId
 from covey.core.sites import site_table
 from covey.core.state import Pilot, Site, State
@@ -14,9 +15,8 @@ from covey.wire import SiteView
 
 def hides(state: State, site: str, owner: str) -> bool:
     """Whether the site is not for tasks of this owner, who therefore does not see it."""
-    found = state.sites.get(site)
-    users = found.record.spec.users if found is not None else ()
-    return bool(users) and owner not in users
+    known = state.sites.get(site)
+    return known is not None and bar_for_owner(known.record.spec, owner) is not None
 
 
 class HiddenSites(Question[frozenset[str]], frozen=True):
@@ -29,12 +29,19 @@ class HiddenSites(Question[frozenset[str]], frozen=True):
 
 
 class ViewsOfSites(Question[list[SiteView]], frozen=True):
+    """`viewer`: only sites that this owner may use. None: all of them."""
+
+    viewer: str | None
+
     def answer(self, state: State, now: float) -> list[SiteView]:
         pilots: dict[str, list[Pilot]] = {}
-        for one in state.pilots.values():
-            pilots.setdefault(one.record.site, []).append(one)
-        sites = state.sites.items()
-        return [_view(state, site, pilots.get(name, []), now) for name, site in sites]
+        for pilot in state.pilots.values():
+            pilots.setdefault(pilot.record.site, []).append(pilot)
+        return [
+            _view(state, site, pilots.get(name, []), now)
+            for name, site in state.sites.items()
+            if self.viewer is None or not hides(state, name, self.viewer)
+        ]
 
 
 def _view(state: State, site: Site, pilots: list[Pilot], now: float) -> SiteView:

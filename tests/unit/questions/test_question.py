@@ -37,6 +37,7 @@ FIELDS: dict[type, tuple[Any, ...]] = {
     of_server.MoreToDo: (0,),
     of_server.ValidToken: ("covey_x",),
     of_sites.HiddenSites: ("ann",),
+    of_sites.ViewsOfSites: ("ann",),
     of_sites.WhySite: ("lake", None),
     of_sites.TrialAt: ("lake", JobId("1-1")),
     of_sites.TrialSince: (JobId("1-1"),),

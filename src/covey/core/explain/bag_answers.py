@@ -48,7 +48,8 @@ from covey.core.explain.policy_view import (
 from covey.core.explain.steps import Steps
 from covey.core.match import retry_hosts, site_preference
 from covey.core.match.attributes import can_see
-from covey.core.match.pilot_fit import last_resorts, need_now, weight
+from covey.core.match.pilot_fit import need_now, weight
+from covey.core.match.site_access import last_resorts
 from covey.core.record.attempts import Attempt
 from covey.core.record.model import BagId, BagStatus, Need, PilotStatus, SiteStatus
 from covey.core.record.task_classes import classifier
@@ -124,7 +125,7 @@ def _nobody(state: State, bag: Bag, waiting: Sequence[Need]) -> Reason | None:
     if not state.pilots and placing:
         failing = {site.record.spec.name: why for site in placing if (why := _failing(site))}
         if len(failing) < len(placing):
-            return _never(placing, bag, waiting)
+            return _never(state, placing, bag, waiting)
         name, problem = next(iter(failing.items()))
         where = "on this machine" if state.sites[name].record.spec.facts.here else f"at site {name}"
         words = f"pilots cannot start work {where}: {problem}"
@@ -156,18 +157,16 @@ def _unknown_site(state: State, bag: Bag) -> Reason | None:
     return Reason(kind="unknown site", text=words)
 
 
-def _never(placing: list[Site], bag: Bag, waiting: Sequence[Need]) -> Reason | None:
-    """Whether a pilot is on its way for it, while there is none."""
+def _never(state: State, placing: list[Site], bag: Bag, waiting: Sequence[Need]) -> Reason | None:
+    """Why none of these sites can get a pilot for the bag; None if one may."""
     if not bag.unsent() or bag.places.rescue:
         return None
     told, needs = [], waiting or [one.need for one in bag.classes]
     for site in placing:
         spec = site.record.spec
-        if spec.users and bag.spec.owner not in spec.users:
-            if spec.facts.here:
-                told.append(f"{spec.name}: {site_answers.others_only(spec)}")
+        if site_answers.is_hidden(spec, bag.spec.owner):
             continue
-        why = _failing(site) or site_answers.never(site, bag, needs)
+        why = _failing(site) or site_answers.never(state, site, bag, needs)
         if not why:
             return None
         told.append(f"{spec.name}: {why}")

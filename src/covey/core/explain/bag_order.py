@@ -6,8 +6,8 @@ from covey.core.explain.answers import Rival
 from covey.core.explain.obstacles import lets
 from covey.core.explain.policy_view import PolicyView, cases
 from covey.core.match import match_cache, site_preference
-from covey.core.match.pilot_fit import admits
 from covey.core.match.ranking import has_work
+from covey.core.match.site_access import admits
 from covey.core.record.model import BagStatus
 from covey.core.state import Bag, Candidate, Pilot, State
 

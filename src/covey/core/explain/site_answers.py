@@ -13,11 +13,11 @@ from covey.classad import unparse
 from covey.core.explain.answers import Chance, Limit, Reason, SiteAnswer, Wanting
 from covey.core.explain.policy_view import PolicyView, SampledClass, parts
 from covey.core.explain.steps import Steps
-from covey.core.match.pilot_fit import weight
 from covey.core.match.policies import GRID, KEYS
+from covey.core.match.site_access import SiteBar, bar_for_owner, bar_for_tasks
 from covey.core.record.model import Need, PilotStatus, SiteSpec, SiteStatus
 from covey.core.sites import allowed_sites, demand, site_fit, site_table
-from covey.core.sites.allowed_sites import Allowed, PilotSize
+from covey.core.sites.allowed_sites import Allowed, SiteObstacle
 from covey.core.sites.demand import DemandRow, Lives, Serves
 from covey.core.sites.site_table import MOST_WAITING
 from covey.core.state import Bag, Job, Pilot, Site, State
@@ -25,7 +25,7 @@ from covey.core.state import Bag, Job, Pilot, Site, State
 FEW = 3  # parts of a policy that are named
 QUEUE_SECONDS = 30.0  # after which it is told that pilots wait at a site
 ABLE = "able"
-LAST_RESORT = "it is only for tasks that failed elsewhere (failover)"
+_LAST_RESORT = "it is only for tasks that failed elsewhere (failover)"
 # Expressions that may keep a bag from a site, by their attribute's name.
 _DECIDING = (GRID, "JobRequirements")
 
@@ -188,52 +188,53 @@ def _wanting(state: State, now: float, site: Site, row: DemandRow, allowed: Allo
 def _why_not(
     state: State, now: float, site: Site, row: DemandRow, allowed: Allowed
 ) -> tuple[str, str]:
-    """In the order in which `allowed_sites` asks."""
-    spec = site.record.spec
-    kept_out = _kept_out(state, now, site, row, allowed)
-    if kept_out is not None:
-        return kept_out
-    if not weight(row.need, PilotSize(spec, row.need, spec.slots)):
-        return "resources", f"a task needs {_lacking(row.need, spec)}"
-    if not allowed_sites.fits(row, spec):
-        words = "may take" if row.need.limit_seconds else "take"
-        return "time", f"tasks {words} {_outliving(row.life, spec)}"
-    if unfit := site_fit.obstacle(site, row, now):
-        return "unfit", unfit
+    """`ABLE`, or the obstacle to starting pilots there for the row; and that in words."""
     idle = allowed_sites.idle_at(state)
-    if allowed_sites.is_shunned(state, row, spec.name, idle):
-        count = allowed_sites.idle_for(row, spec.name, idle)
-        return "shunned", f"{_count(count, 'pilot')} there could not run them"
-    return (
-        ABLE,
-        "its pilots could run them" if not row.rescue else "it takes tasks that failed elsewhere",
-    )
+    found = allowed_sites.obstacle(state, now, site, row, allowed, idle)
+    if found is None:
+        rescued = "it takes tasks that failed elsewhere"
+        return ABLE, rescued if row.rescue else "its pilots could run them"
+    return found.value, _obstacle_words(state, now, site, row, found)
 
 
-def _kept_out(
-    state: State, now: float, site: Site, row: DemandRow, allowed: Allowed
-) -> tuple[str, str] | None:
-    bag, spec = row.bag, site.record.spec
-    if spec.users and bag.spec.owner not in spec.users:
-        return "users", others_only(spec)
-    if allowed[bag.id, row.rescue].get(spec.name):
-        return None
-    if row.rescue:
-        return (
-            "failover",
-            "they failed elsewhere, and this site is not in failover_sites",
-        )
-    if spec.failover:
-        return "failover", LAST_RESORT
-    return "policy", _refusal(state, now, spec.name, row)
+def _obstacle_words(
+    state: State, now: float, site: Site, row: DemandRow, obstacle: SiteObstacle
+) -> str:
+    spec = site.record.spec
+    match obstacle:
+        case SiteObstacle.USERS:
+            return _bar_words(spec, SiteBar.USERS, rescue=row.rescue)
+        case SiteObstacle.FAILOVER:
+            return _bar_words(spec, SiteBar.FAILOVER, rescue=row.rescue)
+        case SiteObstacle.POLICY:
+            return _refusal(state, now, spec.name, row)
+        case SiteObstacle.RESOURCES:
+            return f"a task needs {_lacking(row.need, spec)}"
+        case SiteObstacle.TIME:
+            words = "may take" if row.need.limit_seconds else "take"
+            return f"tasks {words} {_outliving(row.life, spec)}"
+        case SiteObstacle.UNFIT:
+            return site_fit.obstacle(site, row, now)
+        case SiteObstacle.SHUNNED:
+            count = allowed_sites.idle_for(row, spec.name, allowed_sites.idle_at(state))
+            return f"{_count(count, 'pilot')} there could not run them"
 
 
-def others_only(spec: SiteSpec) -> str:
-    """Why it is not for tasks of an owner that it does not name."""
+def _bar_words(spec: SiteSpec, bar: SiteBar, *, rescue: bool = False) -> str:
+    """Why the site takes no such tasks."""
+    if bar is SiteBar.FAILOVER:
+        other = "they failed elsewhere, and this site is not in failover_sites"
+        return other if rescue else _LAST_RESORT
     if spec.facts.here:
         words = f"its pilots run as {spec.users[0]}, so a task could read this server's secrets"
         return f"{words}: other owners' tasks run there only in a sandbox (local.shared = true)"
     return f"it is for tasks of {', '.join(spec.users)} only (users)"
+
+
+def is_hidden(spec: SiteSpec, owner: str) -> bool:
+    """Whether the owner is told nothing of the site: it belongs to others. That this machine is not
+    for everybody's tasks is no secret."""
+    return not spec.facts.here and bar_for_owner(spec, owner) is not None
 
 
 def _refusal(state: State, now: float, site: str, row: DemandRow) -> str:
@@ -334,12 +335,13 @@ def _summary(answer: SiteAnswer) -> str:
 # -- a bag's ---------------------------------------------------------------------------------------
 
 
-def never(site: Site, bag: Bag, needs: Sequence[Need]) -> str:
+def never(state: State, site: Site, bag: Bag, needs: Sequence[Need]) -> str:
     """Why no pilot of the site would be for tasks of these needs, as far as it is known without
     asking the bag's policy: what that said when pilots were last wanted is remembered."""
     spec = site.record.spec
-    if spec.failover:
-        return LAST_RESORT
+    barred = bar_for_tasks(state, spec, bag, rescue=False)
+    if barred is not None:
+        return _bar_words(spec, barred)
     if bag.cache.suits is not None and bag.cache.suits.sites.get(spec.name) is False:
         return _by_name(spec.name, bag) or f"its policy does not want it (covey explain {bag.id})"
     if any(allowed_sites.holds(need, spec) for need in needs):
@@ -378,8 +380,7 @@ def for_bag(state: State, now: float, bag: Bag) -> list[Chance]:
     found = []
     for name, site in state.sites.items():
         spec = site.record.spec
-        hidden = not spec.facts.here and spec.users and bag.spec.owner not in spec.users
-        if hidden or not rows:
+        if is_hidden(spec, bag.spec.owner) or not rows:
             continue
         waiting = sum(not job.running for job in _jobs(state, site)) if not spec.facts.here else 0
         why = [_why_not(state, now, site, row, allowed) for row in rows]

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from covey.classad import Ad
 from covey.core.bags.estimate import expected
-from covey.core.match.pilot_fit import admits, weight
+from covey.core.match.pilot_fit import weight
+from covey.core.match.site_access import admits
 from covey.core.protocol import host_history
 from covey.core.protocol.hosts import called_name
 from covey.core.record.attempts import Attempt

@@ -14,8 +14,8 @@ from covey.classad.evaluation import evaluate
 from covey.classad.nodes import Reference
 from covey.core.errors import InvalidBag
 from covey.core.match.attributes import TABLE
-from covey.core.match.pilot_fit import last_resorts
 from covey.core.match.policies import Compiled
+from covey.core.match.site_access import last_resorts
 from covey.core.record.model import BagSpec, PolicySpec, Segment
 from covey.core.record.task_classes import classifier
 from covey.core.record.task_needs import MOST_CLASSES

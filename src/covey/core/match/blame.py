@@ -24,7 +24,8 @@ import math
 from itertools import islice
 
 from covey.core.match import match_cache
-from covey.core.match.pilot_fit import admits, weight
+from covey.core.match.pilot_fit import weight
+from covey.core.match.site_access import admits
 from covey.core.record.actions import Note
 from covey.core.record.model import Ban, PilotStatus
 from covey.core.state import Bag, Pilot, State

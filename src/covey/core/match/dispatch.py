@@ -16,9 +16,10 @@ from pyroaring import BitMap
 
 from covey.core.bags.lookahead import reserve
 from covey.core.match import blame, match_cache, policy_budget, ranking, retry_hosts
-from covey.core.match.pilot_fit import admits, held_of, last_resorts, stretch, weight_on
+from covey.core.match.pilot_fit import held_of, stretch, weight_on
 from covey.core.match.ranking import has_work
 from covey.core.match.replication import may_have, may_run_twice, watch
+from covey.core.match.site_access import admits, last_resorts
 from covey.core.protocol.task_recall import recall
 from covey.core.record.attempts import Attempt
 from covey.core.record.model import AttemptId, BagId, BagStatus, PilotId, PilotStatus, TaskNumber

@@ -29,38 +29,6 @@ class Roomy(Protocol):
     def gpus(self) -> int: ...
 
 
-def serves(pilot: PilotRecord, bag: Bag) -> bool:
-    """Whether the bag's tasks are for this pilot at all."""
-    return pilot.owner in ("", bag.spec.owner)
-
-
-def admits(state: State, pilot: PilotRecord, bag: Bag) -> bool:
-    """… and whether its site lets them in: some are for some people, or for tasks that failed
-    everywhere else."""
-    if not serves(pilot, bag):
-        return False
-    spec = state.plan.guarded.get(pilot.site) if state.plan.guarded else None
-    if spec is None:
-        return True
-    if spec.users and bag.spec.owner not in spec.users:
-        return False
-    return not spec.failover or bool(bag.places.rescue and spec.name in last_resorts(state, bag))
-
-
-def last_resorts(state: State, bag: Bag) -> tuple[str, ...]:
-    """Sites where tasks of the bag that failed too often have one more chance: those that its
-    policy names for that or else, as far as it allows them, those that are there for nothing
-    else."""
-    policy = bag.policy.spec
-    if policy.failover_sites or not state.plan.reserves:
-        return policy.failover_sites
-    return tuple(
-        name
-        for name in state.plan.reserves
-        if (not policy.only_sites or name in policy.only_sites) and name not in policy.avoid_sites
-    )
-
-
 def weight_on(bag: Bag, kind: int, pilot: Pilot, now: float) -> int:
     """As `weight`, for a task of this class; 0 also where the pilot's time is over before that of
     the task could be. Without a limit it is taken to be as long as others were, unless the pilot

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 
 from covey.core.match import match_cache, policy_budget, site_preference
-from covey.core.match.pilot_fit import admits
+from covey.core.match.site_access import admits
 from covey.core.record.model import BagId, BagStatus
 from covey.core.state import Bag, Candidate, Pilot, State
 from covey.core.state.match_records import PilotFace, Placed

@@ -24,7 +24,7 @@ from heapq import heapify, heappop, heappush
 from random import Random
 
 from covey.core.match import blame, match_cache, policy_budget, retry_hosts
-from covey.core.match.pilot_fit import admits
+from covey.core.match.site_access import admits
 from covey.core.protocol import host_history
 from covey.core.record.actions import Note
 from covey.core.record.attempts import Attempt

@@ -22,7 +22,8 @@ from itertools import islice
 from pyroaring import BitMap
 
 from covey.core.match import blame, match_cache
-from covey.core.match.pilot_fit import admits, weight_on
+from covey.core.match.pilot_fit import weight_on
+from covey.core.match.site_access import admits
 from covey.core.record.model import PilotStatus
 from covey.core.state import Bag, Pilot, State
 from covey.core.turn import Turn

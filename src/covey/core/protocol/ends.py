@@ -25,7 +25,7 @@ from pyroaring import BitMap
 from covey.core.after_commit import Forgetting
 from covey.core.bags import output_summary
 from covey.core.match import blame, replication, retry_hosts
-from covey.core.match.pilot_fit import last_resorts, serves
+from covey.core.match.site_access import bar_for_owner, last_resorts, serves
 from covey.core.protocol import host_history, task_recall
 from covey.core.protocol.receipts import NOTHING_GIVEN, Given
 from covey.core.record.actions import CloseChunk, Note, RecordEnds, SaveBagStatus
@@ -299,7 +299,7 @@ def _has_last_chance(
             return True
         spec, ill = site.record.spec, bool(site.failures or site.unanswered)
         well = site.record.status is SiteStatus.ON and not ill
-        lets_in = not spec.users or owner in spec.users
+        lets_in = bar_for_owner(spec, owner) is None
         if well and lets_in and any(allowed_sites.holds(need, spec) for need in needs):
             return True
     return False

@@ -13,7 +13,8 @@ from pyroaring import BitMap
 
 from covey.core.bags import input_versions, lookahead, quarantine
 from covey.core.match import bag_policy, match_cache, replication
-from covey.core.match.pilot_fit import serves, weight
+from covey.core.match.pilot_fit import weight
+from covey.core.match.site_access import serves
 from covey.core.protocol import bag_bodies, ends, host_history, tokens
 from covey.core.protocol.receipts import NOTHING_GIVEN, Given
 from covey.core.protocol.task_recall import recall

@@ -54,11 +54,11 @@ def problem(state: State, spec: SiteSpec) -> str:
         for name, site in state.sites.items()
         if name != spec.name and not site.record.removed
     ]
-    owners = dict.fromkeys(spec.users or state.access.people)
+    owners = dict.fromkeys(_owners(state, spec))
     also = ""
     for other in neighbours:
-        if ours & _accounts(other) and not owners.keys() >= set(other.users or state.access.people):
-            owners.update(dict.fromkeys(other.users or state.access.people))
+        if ours & _accounts(other) and not owners.keys() >= set(_owners(state, other)):
+            owners.update(dict.fromkeys(_owners(state, other)))
             also = f" (site {other.name} uses the same account)"
     if "" in ours and user and any(owner != user for owner in owners):
         others = _named([owner for owner in owners if owner != user])
@@ -74,6 +74,11 @@ def problem(state: State, spec: SiteSpec) -> str:
             "site for each owner (users), with an account for each"
         )
     return ""
+
+
+def _owners(state: State, spec: SiteSpec) -> tuple[str, ...]:
+    """Owners whose tasks may come to the site."""
+    return spec.users or state.access.people
 
 
 def _accounts(spec: SiteSpec) -> set[str]:

@@ -1,13 +1,14 @@
 """Which sites may have pilots for which bags.
 
-A site is out where its users or the bag's policy say so: `GridPolicy`, or requirements that are
-false whatever host it would be. What depends on a host is not known before there is a pilot; then
-it counts as yes. A fail-over site has only tasks that failed everywhere else, and these go to such
-sites alone (`pilot_fit.last_resorts`).
+A site is out if it does not take such tasks (`site_access`), or if the bag's policy says so:
+`GridPolicy`, or requirements that are false whatever host it would be. A requirement that depends
+on the host is not known before there is a pilot; then it counts as true. `obstacle` is the whole
+answer: for starting pilots, and for explaining why none are started.
 """
 
 import math
 from collections import Counter
+from enum import StrEnum
 from itertools import islice
 from typing import TypeAlias
 
@@ -15,11 +16,13 @@ from msgspec.structs import replace
 
 from covey.classad import ERROR, Ad
 from covey.core.match import match_cache, policy_budget
-from covey.core.match.pilot_fit import last_resorts, weight
+from covey.core.match.pilot_fit import weight
 from covey.core.match.policies import GRID
+from covey.core.match.site_access import bar_for_tasks
 from covey.core.record.model import Need, SiteSpec, SiteStatus
+from covey.core.sites import site_fit
 from covey.core.sites.demand import DemandRow
-from covey.core.state import Bag, Budget, State
+from covey.core.state import Bag, Budget, Site, State
 from covey.core.state.match_records import Suits
 from covey.pilot.protocol.messages import life_of
 
@@ -40,16 +43,47 @@ def allowed(state: State, now: float, rows: list[DemandRow]) -> Allowed:
         bag, key = row.bag, (row.bag.id, row.rescue)
         if key in found:
             continue
-        if row.rescue:
-            named = last_resorts(state, bag)
-            found[key] = {name: name in named for name in state.sites}
-        else:
-            found[key] = everywhere if bag.policy.anywhere else suits(state, now, bag)
-        if state.plan.guarded:
+        asked = not row.rescue and not bag.policy.anywhere
+        found[key] = wanted = suits(state, now, bag) if asked else everywhere
+        if row.rescue or state.plan.guarded:
             found[key] = {
-                name: _lets_in(state, name, row) for name in state.sites if found[key][name]
+                name: wanted[name]
+                and bar_for_tasks(state, site.record.spec, bag, rescue=row.rescue) is None
+                for name, site in state.sites.items()
             }
     return found
+
+
+class SiteObstacle(StrEnum):
+    """Why no pilot is started at a site for tasks that wait, though the site has room."""
+
+    USERS = "users"
+    FAILOVER = "failover"
+    POLICY = "policy"
+    RESOURCES = "resources"
+    TIME = "time"
+    UNFIT = "unfit"  # hosts of the site have shown that they cannot run them (`site_fit`)
+    SHUNNED = "shunned"  # pilots stand idle there, and got none of these tasks
+
+
+def obstacle(
+    state: State,
+    now: float,
+    site: Site,
+    row: DemandRow,
+    allowed: Allowed,
+    idle: Counter[tuple[str, str]],
+) -> SiteObstacle | None:
+    """The first thing that is in the way of a pilot there for the row's tasks, or None."""
+    spec = site.record.spec
+    if not allowed[row.bag.id, row.rescue].get(spec.name):
+        barred = bar_for_tasks(state, spec, row.bag, rescue=row.rescue)
+        return SiteObstacle.POLICY if barred is None else SiteObstacle(barred)
+    if not fits(row, spec):
+        return SiteObstacle.TIME if _is_held(row.need, spec) else SiteObstacle.RESOURCES
+    if site_fit.obstacle(site, row, now):
+        return SiteObstacle.UNFIT
+    return SiteObstacle.SHUNNED if is_shunned(state, row, spec.name, idle) else None
 
 
 def shorten(state: State, now: float, rows: list[DemandRow]) -> None:
@@ -67,7 +101,7 @@ def longest_life(state: State, now: float, bag: Bag, kind: int) -> float:
     wanted = suits(state, now, bag) if not bag.policy.anywhere else {}
     for name, site in state.sites.items():
         spec = site.record.spec
-        lets_in = not spec.failover and (not spec.users or bag.spec.owner in spec.users)
+        lets_in = bar_for_tasks(state, spec, bag, rescue=False) is None
         starts = not spec.facts.by_hand and site.record.status is SiteStatus.ON
         if lets_in and starts and wanted.get(name, True) and holds(need, spec):
             most = life_of(spec.wall_seconds) if spec.wall_seconds else math.inf
@@ -82,7 +116,11 @@ def fits(row: DemandRow, spec: SiteSpec) -> int:
 
 def holds(need: Need, spec: SiteSpec) -> bool:
     """Whether a task of that need can run there."""
-    return _lasts(spec, need.limit_seconds) and weight(need, PilotSize(spec, need, spec.slots)) > 0
+    return _lasts(spec, need.limit_seconds) and _is_held(need, spec)
+
+
+def _is_held(need: Need, spec: SiteSpec) -> bool:
+    return weight(need, PilotSize(spec, need, spec.slots)) > 0
 
 
 def _lasts(spec: SiteSpec, life: float) -> bool:
@@ -101,15 +139,6 @@ class PilotSize:
         self.gpus = -(-spec.gpus * slots // spec.slots)
         if spec.facts.here and not spec.gpus and need is not None:
             self.gpus = need.gpus
-
-
-def _lets_in(state: State, site: str, row: DemandRow) -> bool:
-    spec = state.plan.guarded.get(site)
-    if spec is None:
-        return True
-    if spec.users and row.bag.spec.owner not in spec.users:
-        return False
-    return row.rescue or not spec.failover
 
 
 def suits(state: State, now: float, bag: Bag) -> dict[str, bool]:

@@ -192,19 +192,17 @@ def _share_out(
 def _able(state: State, row: DemandRow, rooms: Rooms, allowed: Allowed, every: bool) -> list[_Able]:
     owner, found = row.bag.spec.owner, []
     for name, free in rooms.free.items():
-        if not free or not allowed[row.bag.id, row.rescue].get(name):
-            continue
-        if not every and name in rooms.late:
+        if not free or (not every and name in rooms.late):
             continue
         site = state.sites[name]
-        spec = site.record.spec
-        taken, room = allowed_sites.fits(row, spec), rooms.of(name, owner)
-        if site_fit.obstacle(site, row, rooms.now):
+        if allowed_sites.obstacle(state, rooms.now, site, row, allowed, rooms.idle) is not None:
             continue
+        room = rooms.of(name, owner)
         if site_fit.is_probe(site, row, rooms.now):
             room = 0 if any(state.jobs[id_].record.wanted_by == owner for id_ in site.jobs) else 1
-        if taken and room and not allowed_sites.is_shunned(state, row, name, rooms.idle):
-            found.append(_Able(spec, taken, room))
+        if room:
+            spec = site.record.spec
+            found.append(_Able(spec, allowed_sites.fits(row, spec), room))
     return found
 
 
@@ -325,13 +323,12 @@ def _surplus(site: Site, waiting: list[Job], spare: dict[Key, float], lives: Liv
 
 def _make_place(turn: Turn, found: list[DemandRow], allowed: Allowed) -> None:
     """For owners who have nothing, where others have everything."""
-    state = turn.state
+    state, idle = turn.state, allowed_sites.idle_at(turn.state)
     for row in owner_turns.without(state, turn.now, found):
         for name, site in state.sites.items():
-            may = allowed[row.bag.id, row.rescue].get(name) and allowed_sites.fits(
-                row, site.record.spec
-            )
-            one = owner_turns.who_goes(state, turn.now, site, row) if may else None
+            if allowed_sites.obstacle(state, turn.now, site, row, allowed, idle) is not None:
+                continue
+            one = owner_turns.who_goes(state, turn.now, site, row)
             if isinstance(one, Job):
                 cancel(turn, name, [one])
                 break
@@ -355,7 +352,7 @@ def _send_idle_home(turn: Turn, found: list[DemandRow], allowed: Allowed) -> Non
             continue
         wanted = owner_turns.slots_in_queue(state, now, site, wanting)
         if not site_table.room(state, now, site):
-            wanted += _slots_missing(site, found, allowed)
+            wanted += _slots_missing(state, now, site, found, allowed)
         wanted -= owner_turns.slots_leaving(state, now, site)
         for pilot in idle:
             if wanted <= 0:
@@ -367,13 +364,16 @@ def _send_idle_home(turn: Turn, found: list[DemandRow], allowed: Allowed) -> Non
             turn.note(Note("pilot makes place", pilot=pilot.record.id, detail=words))
 
 
-def _slots_missing(site: Site, found: list[DemandRow], allowed: Allowed) -> int:
+def _slots_missing(
+    state: State, now: float, site: Site, found: list[DemandRow], allowed: Allowed
+) -> int:
     """Slots for tasks that could run there and for which nothing is there or asked for."""
-    spec, wanted = site.record.spec, 0
+    wanted, idle = 0, allowed_sites.idle_at(state)
     for row in found:
-        if row.missing > 0 and allowed[row.bag.id, row.rescue].get(spec.name):
-            taken = allowed_sites.fits(row, spec)
-            wanted += taken * math.ceil(row.missing / max(1.0, row.in_time) - 1e-9)
+        if row.missing <= 0 or allowed_sites.obstacle(state, now, site, row, allowed, idle):
+            continue
+        taken = allowed_sites.fits(row, site.record.spec)
+        wanted += taken * math.ceil(row.missing / max(1.0, row.in_time) - 1e-9)
     return wanted
 
 

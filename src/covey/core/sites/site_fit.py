@@ -15,7 +15,8 @@ themselves (with the queue, the user, the time) are not remembered.
 
 from covey.core.match import match_cache, policy_budget
 from covey.core.match.attributes import STATISTICS
-from covey.core.match.pilot_fit import admits, weight
+from covey.core.match.pilot_fit import weight
+from covey.core.match.site_access import admits
 from covey.core.record.model import Need, PilotRecord
 from covey.core.sites.demand import DemandRow
 from covey.core.state import Bag, Pilot, Site, State

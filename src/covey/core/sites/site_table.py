@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from covey.core.after_commit import Replying
 from covey.core.errors import InvalidBag
-from covey.core.match.pilot_fit import last_resorts
 from covey.core.match.policies import parsed
+from covey.core.match.site_access import last_resorts
 from covey.core.protocol import unix_accounts
 from covey.core.protocol.tokens import read_hand_job
 from covey.core.record.actions import DefineSites, Done, ForgetSite, Note, Problem, SaveSite

@@ -1,7 +1,8 @@
 """A pilot of a site is its owner's, unless the site is shared; nobody has nothing for long."""
 
+from covey.core.record.actions import Note
 from covey.core.record.events import CancelRequested
-from covey.core.record.model import BagId, PilotId
+from covey.core.record.model import BagId, Need, PilotId
 from covey.core.sites.demand import LATE_SECONDS
 from covey.core.sites.overlay import SURPLUS_SECONDS
 from covey.core.sites.owner_turns import QUEUE_SECONDS, TURN_SECONDS
@@ -72,6 +73,17 @@ def test_of_what_waits_at_a_full_site_one_makes_place() -> None:
     grounds.ends(latest)
     assert sorted(job.wanted_by for job in grounds.jobs) == ["ann", "ann", "bob"]
     assert not taken_back(grounds.later(5)), "bob has something now"
+
+
+def test_nobody_makes_place_where_the_hosts_are_too_small() -> None:
+    grounds = Grounds(site(running=3))
+    grounds.submit(spec(9, owner="ann"))
+    for job in grounds.jobs:
+        grounds.begin(job, memory_mb=24_000)
+    grounds.submit(spec(9, owner="bob", need=Need(memory_mb=60_000)))
+    grounds.later(TURN_SECONDS + 1)
+    notes = [one.what for one in grounds.actions if isinstance(one, Note)]
+    assert "pilot makes place" not in notes
 
 
 def test_of_what_runs_one_makes_place_when_it_had_its_turn() -> None:
